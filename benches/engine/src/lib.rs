@@ -19,7 +19,8 @@ mod memcpy_limit;
 
 use std::time::{Duration, SystemTime};
 
-use bench::runner::{self, Outcome, Timing};
+use bench::measurement::Measurement;
+use bench::runner::{self, Timing};
 use bench::target::{Requests, Target};
 use bench::verify::VerifyErrors;
 use bench::{RunnerError, TargetError};
@@ -482,7 +483,7 @@ impl Bench {
             let base = one.as_ref().map(|one| one.samples[0].iops());
             let rate = in_unit(&ran.samples[0]);
             let figure = match plan.goal {
-                Goal::Latency { .. } => ran.latency.map_or(0.0, |latency| latency.p50),
+                Goal::Latency { .. } => ran.latency.latency().map_or(0.0, |latency| latency.p50),
                 Goal::Cores(_) => rate / base.unwrap_or(rate),
                 _ => rate,
             };
@@ -530,7 +531,7 @@ fn sample(
     spec: Spec,
     settings: &Settings,
     stop: &dyn Fn() -> bool,
-) -> Result<Outcome, RunnerError> {
+) -> Result<Measurement, RunnerError> {
     let timing = Timing {
         warm_up: WARM_UP,
         sample: settings.sample,
@@ -557,8 +558,8 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn add(&mut self, ran: &Outcome) {
-        self.latencies.merge(&ran.latencies);
+    fn add(&mut self, ran: &Measurement) {
+        self.latencies.merge(&ran.latency);
         for sample in &ran.samples {
             self.ops += sample.ops;
             self.seconds += sample.seconds;

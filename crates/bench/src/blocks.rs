@@ -12,9 +12,8 @@ use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Level};
 use metrics::{CounterSource, Recorder, Watched};
 use model::bound::{self, CellShape, MemberDrive, Pattern, Shape};
-use results::findings;
 use results::host::Host;
-use results::record::{Cell, Record, ThreadTime};
+use results::record::{Cell, Record};
 use results::words;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::matrix::{ArrayPlan, Plan};
@@ -24,45 +23,16 @@ use spec::topology::StorageTopology;
 use spec::workload::{Kind, Spec};
 
 use crate::error::RunError;
-use crate::runner::{self, Outcome, Timing};
+use crate::measurement::{Load, Measurement};
+use crate::progress::Progress;
+use crate::runner::{self, Timing};
 use crate::target::{RedundancyReport, Requests, Target};
 use crate::target_error::{MemoryError, TargetError};
 use crate::verify::VerifyErrors;
 
-/// A progress event.
-pub enum Progress<'p> {
-    /// An array is being filled.
-    Filling {
-        /// The array's name.
-        array: &'p str,
-        /// Completed share, 0 to 1.
-        done: f64,
-    },
-    /// A cell is running.
-    Running {
-        /// The array's name.
-        array: &'p str,
-        /// The workload's.
-        workload: &'p str,
-        /// Elapsed seconds.
-        seconds: f64,
-    },
-    /// A cell is complete.
-    Measured(&'p Cell),
-    /// All cells of one entry of [`ArrayPlan::cells`] are final.
-    Final {
-        /// Index of the entry.
-        entry: usize,
-        /// Its cells.
-        cells: &'p [Cell],
-    },
-}
-
 /// Every how many-th read is checked during the samples on members in memory: there the engine's
 /// own speed is measured, and everything is checked afterwards.
 const MEMORY_CHECK_EVERY: u32 = 16;
-/// Name prefix of io_uring's worker threads of a process.
-const KERNEL_WORKERS: &str = "iou-";
 /// Above this share of late operations the backing store was the bottleneck.
 const LATE_SHARE: f64 = 0.01;
 
@@ -185,7 +155,7 @@ impl Bench<'_, '_> {
             return Ok(());
         }
         target.degrade(array.degraded)?;
-        let mut measured = 0;
+        let mut count = 0;
         for (entry, spec) in cells.iter().enumerate() {
             let progress = &mut *self.progress;
             let mut tell = |seconds| {
@@ -201,24 +171,25 @@ impl Bench<'_, '_> {
             target.tap = Some(tap.clone());
             target.renew_drives(!spec.kind.is_sequential())?;
             let recorder = Recorder::start(Watched { tap: Some(tap), ..Watched::default() });
-            let mut outcome = runner::run(&mut target, *spec, timing, stop, &mut tell)?;
+            let mut measured = runner::run(&mut target, *spec, timing, stop, &mut tell)?;
             let mut recorded = recorder.stop();
-            outcome.cpu.kernel = recorded.kernel.take();
-            if outcome.stopped && outcome.samples.is_empty() {
+            if let Some(cpu) = &mut measured.cpu {
+                cpu.kernel = recorded.kernel.take();
+            }
+            measured.recorded = Some(recorded);
+            if measured.stopped && measured.samples.is_empty() {
                 break;
             }
-            let mut cell = make_cell(array, spec, self.run, &target, &outcome, every, bound);
-            recorded.put_into(&mut cell);
-            cell.findings = findings::find(&cell);
+            let cell = make_cell(array, spec, self.run, &target, &measured, every, bound);
             (self.progress)(Progress::Measured(&cell));
             // The last one is final only after the array's redundancy has been verified.
-            if !outcome.stopped && entry + 1 < cells.len() {
+            if !measured.stopped && entry + 1 < cells.len() {
                 (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
             }
             self.record.cells.push(cell);
-            measured += 1;
+            count += 1;
         }
-        match self.record.cells.last_mut().filter(|_| measured > 0 && !stop()) {
+        match self.record.cells.last_mut().filter(|_| count > 0 && !stop()) {
             Some(last) => {
                 verify_redundancy(target, last, stop)?;
                 if !stop() {
@@ -289,32 +260,18 @@ fn make_cell(
     spec: &Spec,
     run: &RunConfig,
     target: &Target,
-    outcome: &Outcome,
+    measured: &Measurement,
     check_every: u32,
     bound: Cell,
 ) -> Cell {
-    let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
+    let late: u64 = measured.members.iter().map(|leaf| leaf.late).sum();
     let drive = array.members.iter().find_map(MemberExpr::drive);
-    let mut cell = Cell {
-        workload: spec.kind.into(),
-        block_kib: spec.block_bytes as f64 / 1024.0,
-        depth: spec.depth,
-        jobs: spec.jobs,
-        samples: outcome.samples.clone(),
-        latency_us: outcome.latency,
-        latency_curve: outcome.latencies.curve(),
-        cpu_process_s: Some(outcome.cpu.process_s),
+    let base = Cell {
         random_seed: Some(run.seed),
         warm_up_s: Some(run.warm_up.as_secs_f64()),
-        verified: match outcome.errors.is_clean() {
-            false => Some(false),
-            true => (target.keeps_data() && outcome.checked).then_some(true),
-        },
-        per_member: outcome.leaves.iter().map(metrics::traffic).collect(),
         read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
         late_ops: drive.is_some().then_some(late),
         checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
-        cpu_threads: threads(outcome),
         placement: drive
             .map(|(profile, given)| placement_name(profile, given, !spec.kind.is_sequential())),
         generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
@@ -323,9 +280,14 @@ fn make_cell(
         unshared_bound_mb_per_s: bound.unshared_bound_mb_per_s,
         ..describe(array, run, target.geometry())
     };
-    outcome.cpu.put_machine_into(&mut cell);
-    cell.summarise();
-    warn(&mut cell, target, outcome, late);
+    let load = Load {
+        workload: spec.kind.into(),
+        block_bytes: spec.block_bytes,
+        depth: spec.depth,
+        jobs: spec.jobs,
+    };
+    let mut cell = measured.cell(load, base);
+    warn(&mut cell, target, measured, late);
     cell
 }
 
@@ -397,19 +359,6 @@ pub fn extent_of(array: &ArrayConfig) -> Result<(u64, u64), NestedError> {
     let nested = nested_geometry(array)?;
     let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
     Ok((Shape::from(&nested).bytes(), stripe))
-}
-
-/// CPU time by thread, over the samples. Lanes measure their own time exactly; the time of the
-/// others (io_uring's workers, kernel threads) comes from the kernel's clock ticks. With a single
-/// lane, the time of the generating thread is that of the process without these workers.
-fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
-    let mut threads = outcome.lanes.clone();
-    let others = outcome.cpu.threads.iter().flatten();
-    let others = others.filter(|thread| thread.name.starts_with(KERNEL_WORKERS));
-    threads.extend(others.map(ThreadTime::from));
-    threads.extend(outcome.cpu.kernel.iter().flatten().map(ThreadTime::from));
-    threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
-    threads
 }
 
 /// After the last cell of an array: a wrong copy or parity block counts as wrong data, even if no
@@ -525,15 +474,15 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
 }
 
 /// Sets the warnings of a cell, each with a remedy.
-fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
+fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
     let mut warnings = Vec::new();
-    warn_of_errors(&mut warnings, cell, &outcome.errors);
+    warn_of_errors(&mut warnings, cell, &measured.errors);
     if !target.keeps_data() {
         warnings.push("null members discard writes: nothing could be verified".into());
-    } else if !outcome.checked {
+    } else if !measured.checked {
         warnings.push("stopped before all data was read back: written data is not verified".into());
     }
-    warn_of_events(&mut warnings, &outcome.events);
+    warn_of_events(&mut warnings, &measured.events);
     let ops: u64 = cell.per_member.iter().map(|member| member.reads + member.writes).sum();
     if late as f64 > ops as f64 * LATE_SHARE {
         warnings.push(format!(
@@ -541,7 +490,7 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
              store was the bottleneck; use --dir on a faster file system, or paced:PROFILE:mem"
         ));
     }
-    if outcome.stopped {
+    if measured.stopped {
         warnings.push("stopped early: fewer or shorter samples than asked for".into());
     }
     if cell.samples.iter().all(|sample| sample.ops == 0) {

@@ -15,8 +15,10 @@ pub mod addresses;
 pub mod blocks;
 mod error;
 pub mod kernels;
+pub mod measurement;
 pub mod member_factory;
 pub mod program;
+mod progress;
 pub mod provision;
 pub mod runner;
 pub mod sweep;
@@ -25,6 +27,7 @@ mod target_error;
 pub mod verify;
 
 pub use error::{RunError, TooLarge};
+pub use progress::Progress;
 pub use target_error::{MemoryError, RunnerError, TargetError};
 
 // What `spec` gives as the default is the engine's.

@@ -24,9 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use array::{Counters, Driver};
-use metrics::meter::CpuUsed;
-use results::record::{Latency, Sample, ThreadTime};
+use array::Driver;
+use results::record::Sample;
 use results::stats::{self, LatencyRecorder};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spec::rng::SplitMix64;
@@ -35,9 +34,10 @@ use sys::clock_nanos;
 
 use self::generator::{Generator, Part, Together};
 use crate::addresses::{Share, Workload};
+use crate::measurement::{Measurement, add_counters};
 use crate::target::Target;
 use crate::target_error::RunnerError;
-use crate::verify::{DataPattern, VerifyErrors, Version};
+use crate::verify::{DataPattern, Version};
 
 /// Timing of a run: lengths, number of samples, strictness of checks.
 #[derive(Clone, Copy, Debug)]
@@ -79,31 +79,6 @@ impl Timing {
     }
 }
 
-/// The outcome of a run.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The samples, in order.
-    pub samples: Vec<Sample>,
-    /// Latency of the requests that completed in samples.
-    pub latency: Option<Latency>,
-    /// Recorded latencies, to be merged with other runs.
-    pub latencies: LatencyRecorder,
-    /// CPU time over all samples.
-    pub cpu: CpuUsed,
-    /// Exact CPU time of each generating thread over all samples, in the order of the lanes.
-    pub lanes: Vec<ThreadTime>,
-    /// Counters of the leaves over the samples.
-    pub leaves: Vec<Counters>,
-    /// Wrong data and failed requests, during the samples and in the final check.
-    pub errors: VerifyErrors,
-    /// Whether everything was checked as planned; `false` if it was stopped before.
-    pub checked: bool,
-    /// Events of members.
-    pub events: Vec<array::Event>,
-    /// Whether it was stopped early.
-    pub stopped: bool,
-}
-
 /// Interval at which a run on several cores polls `stop`.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -118,7 +93,7 @@ pub fn run(
     timing: Timing,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(f64),
-) -> Result<Outcome, RunnerError> {
+) -> Result<Measurement, RunnerError> {
     let (area_bytes, keeps_data) = (target.area_bytes(), target.keeps_data());
     let lanes = target.lanes.len();
     let mut generators = Vec::new();
@@ -143,31 +118,23 @@ pub fn run(
         }
         _ => on_threads(generators, &together, stop, progress)?,
     };
-    let mut errors = VerifyErrors::default();
-    let mut latencies = LatencyRecorder::new();
-    for part in &parts {
-        errors.add(&part.errors);
-        latencies.merge(&part.latencies);
+    let mut measured = Measurement::none();
+    measured.cpu = parts[0].cpu.take();
+    measured.samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
+    for part in parts {
+        measured.errors.add(&part.errors);
+        measured.latency.merge(&part.latencies);
+        add_counters(&mut measured.members, &part.leaves);
+        measured.lanes.push(part.thread);
     }
-    let samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
-    let stopped = samples.len() < timing.runs as usize || stop();
-    let mut checked = true;
+    measured.stopped = measured.samples.len() < timing.runs as usize || stop();
     if !timing.check_later && (spec.kind.is_write() || timing.check_every > 1) {
-        errors.add(&target.check_all(stop));
-        checked = !stop();
+        measured.errors.add(&target.check_all(stop));
+        measured.checked = !stop();
     }
-    Ok(Outcome {
-        samples,
-        latency: latencies.latency(),
-        latencies,
-        cpu: parts[0].cpu.take().expect("the first lane has the meter"),
-        lanes: parts.iter().map(|part| part.thread.clone()).collect(),
-        leaves: sum(parts.iter().map(|part| &part.leaves[..])),
-        errors,
-        checked,
-        events: target.take_events(),
-        stopped,
-    })
+    measured.checked &= keeps_data;
+    measured.events = target.take_events();
+    Ok(measured)
 }
 
 /// Seed of a lane's addresses: different for each seed and lane.
@@ -291,16 +258,6 @@ fn join(lanes: &[&[Sample]]) -> Vec<Sample> {
     joined
 }
 
-/// Counters of each leaf, summed over all lanes.
-fn sum<'a>(lanes: impl Iterator<Item = &'a [Counters]>) -> Vec<Counters> {
-    let mut all: Vec<Counters> = Vec::new();
-    for lane in lanes {
-        all.resize(lane.len(), Counters::default());
-        all.iter_mut().zip(lane).for_each(|(sum, leaf)| sum.add(leaf));
-    }
-    all
-}
-
 /// Overhead of the generator per request, in nanoseconds: choosing the block, filling or checking
 /// it, and the bookkeeping, against a null target.
 pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
@@ -404,9 +361,9 @@ mod tests {
             assert!(ran.samples.iter().all(|sample| sample.bytes == sample.ops * 65536));
             // Memory completes everything immediately: nothing is in flight at an edge.
             let moved: u64 =
-                ran.leaves.iter().map(|leaf| leaf.read_bytes + leaf.written_bytes).sum();
+                ran.members.iter().map(|leaf| leaf.read_bytes + leaf.written_bytes).sum();
             assert_eq!(moved, bytes, "{kind:?}");
-            assert!(ran.errors.is_clean() && ran.latency.is_some());
+            assert!(ran.errors.is_clean() && ran.latency.count() > 0);
         }
     }
 
@@ -437,7 +394,7 @@ mod tests {
                 .fold((0, 0), |(bytes, ops), sample| (bytes + sample.bytes, ops + sample.ops));
             assert!(ops > 0);
             assert_eq!(bytes, ops * spec.block_bytes);
-            assert_eq!(ran.latencies.count(), ops, "both lanes' latencies");
+            assert_eq!(ran.latency.count(), ops, "both lanes' latencies");
         }
     }
 
@@ -481,7 +438,7 @@ mod tests {
         assert!(ran.stopped && !ran.checked, "what was written was not read back");
         assert!((1..9).contains(&ran.samples.len()));
         let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
-        let written: u64 = ran.leaves.iter().map(|leaf| leaf.written_bytes).sum();
+        let written: u64 = ran.members.iter().map(|leaf| leaf.written_bytes).sum();
         assert_eq!(written, bytes);
     }
 
@@ -491,7 +448,7 @@ mod tests {
         let ran = run(&mut target, spec(Kind::SeqRead), timing(10, 1), &|| false, &mut |_| {});
         let ran = ran.expect("it runs");
         assert!(ran.errors.failed_requests > 0, "{:?}", ran.errors);
-        let read: u64 = ran.leaves.iter().map(|leaf| leaf.read_bytes).sum();
+        let read: u64 = ran.members.iter().map(|leaf| leaf.read_bytes).sum();
         let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
         assert_eq!(read, bytes, "what failed counts for nothing");
     }

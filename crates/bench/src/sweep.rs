@@ -19,9 +19,9 @@ use spec::matrix::{ArrayPlan, Plan};
 use spec::sweep::{Item, ItemKey, key};
 
 use crate::blocks as bench;
-use crate::blocks::Progress;
 use crate::error::RunError;
 use crate::program::session::RunResult;
+use crate::progress::Progress;
 
 /// A case of a sweep, with its key and description.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use bench::blocks::Progress;
+use bench::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use results::record::Cell;
 use spec::units::show_seconds;
@@ -31,6 +31,21 @@ struct Programs {
     took: Duration,
 }
 
+/// What is being done, in one line.
+pub fn line(progress: &Progress<'_>) -> Option<String> {
+    match progress {
+        Progress::Filling { array, done } => {
+            Some(format!("{array}: filling {:.0} %", done * 100.0))
+        }
+        Progress::Running { array, workload, .. } => Some(format!("{array}: {workload}")),
+        Progress::Phase { program, phase, bytes } => {
+            Some(format!("{program}: {phase}, {} MB", bytes / 1_000_000))
+        }
+        Progress::Checking { program, file } => Some(format!("{program}: comparing file {file}")),
+        Progress::Measured(_) | Progress::Final { .. } => None,
+    }
+}
+
 impl Reporter {
     /// Progress of `cells` cells, `programs` of them programs. `estimate_seconds` is the estimate
     /// for the others.
@@ -47,21 +62,17 @@ impl Reporter {
 
     /// Shows the current activity.
     pub fn show(&mut self, progress: &Progress<'_>) {
-        match progress {
-            Progress::Filling { array, done } => {
-                self.draw(0.0, &format!("{array}: filling {:.0} %", done * 100.0));
+        if let Progress::Measured(cell) = progress {
+            self.done += 1;
+            if self.bar.is_none() {
+                self.line(cell);
             }
-            Progress::Running { array, workload, seconds } => {
-                self.draw(*seconds, &format!("{array}: {workload}"));
-            }
-            Progress::Measured(cell) => {
-                self.done += 1;
-                if self.bar.is_none() {
-                    self.line(cell);
-                }
-            }
-            Progress::Final { .. } => {}
         }
+        let seconds = match progress {
+            Progress::Running { seconds, .. } => *seconds,
+            _ => 0.0,
+        };
+        line(progress).iter().for_each(|line| self.draw(seconds, line));
     }
 
     /// Counts a finished program; `took` is its duration.

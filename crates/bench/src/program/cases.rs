@@ -9,16 +9,15 @@ use std::path::Path;
 use metrics::host;
 use results::record::{Cell, Place};
 use spec::case::{Case, Workload};
-use spec::program::Sizing;
-use spec::program::{Program, ProgramSpec};
+use spec::program::{ProgramSpec, Sizing};
 use spec::target::TargetExpr;
 use spec::units::show_size;
 
 use super::files::left_behind;
-use super::run::Progress;
 use super::session::{RunResult, Session};
 use crate::blocks::extent_of;
 use crate::error::RunError;
+use crate::progress::Progress;
 use crate::provision::{MountOrDevice, facts_of, open_to_write_over};
 
 /// Permission and callbacks of the caller.
@@ -28,7 +27,7 @@ pub struct Host<'a> {
     /// Polled regularly; `true` stops the run.
     pub stop: &'a dyn Fn() -> bool,
     /// Receives progress events.
-    pub progress: &'a dyn Fn(&Program, Progress<'_>),
+    pub progress: &'a dyn Fn(Progress<'_>),
     /// Receives remarks for the user, one line each.
     pub remark: &'a dyn Fn(&str),
 }
@@ -38,7 +37,7 @@ pub fn run(case: &Case, label: &str, host: &Host<'_>) -> RunResult {
     let Workload::Program(program) = &case.workload else {
         return (Vec::new(), Err(RunError::NotAProgram));
     };
-    let mut tell = |program: &Program, progress: Progress<'_>| (host.progress)(program, progress);
+    let mut tell = |event: Progress<'_>| (host.progress)(event);
     let mut session = Session {
         timing: case.run.phases,
         size: case.size,

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use results::findings;
-use results::record::{Cell, Latency, ThreadTime};
+use results::record::Cell;
 use spec::program::types::{Act, Calls, Phase, Program, Worker};
 
 use super::outcome::PhaseOutcome;
+use crate::measurement::Load;
 
 /// Facts that the cells of a run share.
 pub struct RunContext {
@@ -30,7 +30,7 @@ pub struct RunContext {
 /// stored and read separately. Output of many cells prints them once.
 pub fn cells(program: &Program, outcomes: &[PhaseOutcome], around: &RunContext) -> Vec<Cell> {
     let phases = program.phases().zip(outcomes).filter(|(phase, outcome)| {
-        phase.measured && (outcome.refused.is_some() || !outcome.samples.is_empty())
+        phase.measured && (outcome.refused.is_some() || !outcome.measured.samples.is_empty())
     });
     phases.map(|(phase, outcome)| cell(program, phase, outcome, around)).collect()
 }
@@ -38,17 +38,11 @@ pub fn cells(program: &Program, outcomes: &[PhaseOutcome], around: &RunContext) 
 fn cell(program: &Program, phase: &Phase, outcome: &PhaseOutcome, around: &RunContext) -> Cell {
     let block = phase.transfers().map(|transfer| transfer.block).max();
     let depth = phase.workers.iter().map(|worker| worker.depth).max();
-    let mut cell = Cell {
+    let cpu = outcome.measured.cpu.as_ref().filter(|_| outcome.seconds > 0.0);
+    let base = Cell {
         program: Some(program.name.clone()),
         phase: Some(phase.name.clone()),
         item: Some(program.asked.clone()),
-        workload: phase.workload.into(),
-        block_kib: block.map_or(0.0, |block| block as f64 / 1024.0),
-        depth: depth.unwrap_or(1),
-        jobs: phase.workers.len() as u32,
-        samples: outcome.samples.clone(),
-        latency_us: latency(outcome),
-        latency_curve: outcome.latency.curve(),
         file_bytes: Some(program.file_bytes()),
         steady_window: outcome.windowed,
         caches_dropped: around.page_cache_bytes.map(|_| around.caches_dropped),
@@ -56,36 +50,19 @@ fn cell(program: &Program, phase: &Phase, outcome: &PhaseOutcome, around: &RunCo
         rounds_max: around.runs_max,
         program_bytes: outcome.worked_bytes,
         workers_mb_per_s: outcome.workers.iter().map(|rate| rate / 1e6).collect(),
-        verified: match (outcome.errors.wrong_reads, outcome.checked && outcome.refused.is_none()) {
-            (0, true) => Some(true),
-            (0, false) => None,
-            _ => Some(false),
-        },
-        per_member: outcome.members.iter().map(metrics::traffic).collect(),
+        cpu_process_share: cpu.map(|cpu| cpu.process_s / outcome.seconds),
+        cached: cached(program, phase, outcome, around),
         ..around.base.clone()
     };
-    if let Some(cpu) = &outcome.cpu {
-        cell.cpu_process_s = Some(cpu.process_s);
-        cpu.put_machine_into(&mut cell);
-        cell.cpu_process_share = (outcome.seconds > 0.0).then(|| cpu.process_s / outcome.seconds);
-        let threads = cpu.threads.iter().chain(&cpu.kernel).flatten();
-        cell.cpu_threads = threads.map(ThreadTime::from).collect();
-        cell.cpu_threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
-    }
-    cell.cached = cached(program, phase, outcome, around);
-    cell.summarise();
+    let load = Load {
+        workload: phase.workload,
+        block_bytes: block.unwrap_or(0),
+        depth: depth.unwrap_or(1),
+        jobs: phase.workers.len() as u32,
+    };
+    let mut cell = outcome.measured.cell(load, base);
     cell.warnings.extend(warnings(program, phase, outcome, &cell, around));
-    if let Some(recorded) = outcome.recorded.clone() {
-        recorded.put_into(&mut cell);
-    }
-    if outcome.refused.is_none() {
-        cell.findings = findings::find(&cell);
-    }
     cell
-}
-
-fn latency(outcome: &PhaseOutcome) -> Option<Latency> {
-    outcome.latency.latency()
 }
 
 /// The cache that the figure measures, if any.
@@ -186,17 +163,18 @@ fn warnings(
              filled before it, outside the clock"
         ));
     }
-    if outcome.errors.wrong_reads > 0 {
+    if outcome.measured.errors.wrong_reads > 0 {
         let first = outcome
+            .measured
             .errors
             .first_wrong
             .map(|wrong| format!(", the first in file {} at byte {}", wrong.file, wrong.at));
         warnings.push(format!(
             "{} block(s) did not contain the data written{}: a layer below corrupts data",
-            outcome.errors.wrong_reads,
+            outcome.measured.errors.wrong_reads,
             first.unwrap_or_default()
         ));
-    } else if !outcome.checked {
+    } else if !outcome.measured.checked {
         warnings.push("stopped before all data was read back: written data is not verified".into());
     }
     if let Some(name) = in_memory(&around.base).filter(|_| cell.cached.is_some()) {
@@ -252,7 +230,7 @@ fn too_short(phase: &Phase, outcome: &PhaseOutcome, least_s: f64) -> Option<Stri
     let per_run_s = seconds / f64::from(*runs);
     if per_run_s < least_s && !only_removes {
         let ms = per_run_s * 1e3;
-        if outcome.stopped {
+        if outcome.measured.stopped {
             return Some(format!(
                 "interrupted after {passes} pass(es) of {ms:.3} ms together, too short to be \
                  believed"
@@ -291,6 +269,7 @@ mod tests {
     use spec::workload::AccessKind;
 
     use super::*;
+    use crate::measurement::Measurement;
     use crate::program::extents::Extents;
     use crate::program::files::Files;
     use crate::program::run::run;
@@ -383,7 +362,8 @@ mod tests {
             .phases()
             .map(|phase| {
                 let samples = vec![Sample { seconds: 1.0, bytes: 1 << 20, ops: 16 }];
-                PhaseOutcome { samples, seconds: 1.0, passes: 1, ..PhaseOutcome::new(phase) }
+                let measured = Measurement { samples, ..Measurement::none() };
+                PhaseOutcome { measured, seconds: 1.0, passes: 1, ..PhaseOutcome::new(phase) }
             })
             .collect();
         let warned = |warning: &str| -> Vec<bool> {
@@ -413,7 +393,8 @@ mod tests {
         assert_eq!(cut, "interrupted after 0.07 s: this is not the whole phase");
         let long = PhaseOutcome { cut: true, seconds: 60.0, ..some.clone() };
         assert_eq!(warning(long), "interrupted after 60.00 s: this is not the whole phase");
-        let stopped = warning(PhaseOutcome { stopped: true, ..some.clone() });
+        let measured = Measurement { stopped: true, ..Measurement::none() };
+        let stopped = warning(PhaseOutcome { measured, ..some.clone() });
         assert!(stopped.starts_with("interrupted after 1 pass(es) of 67.000 ms"), "{stopped}");
         assert!(warning(some.clone()).starts_with("it took 67.000 ms in 1 pass(es), too short"));
         // Ten runs of 60 ms are as unreliable as one.

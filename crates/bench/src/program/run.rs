@@ -20,30 +20,14 @@ use spec::program::timing::Timing;
 use spec::program::types::{Act, Phase, Program, ReadOff, Stage, Worker};
 use sys::clock_nanos;
 
-use self::iteration::{Measured, Watch, since};
+use self::iteration::{Pass, Watch, since};
 use self::workers::{Done, PhaseBarrier, State, work};
 use super::backend::IoBackend;
 use super::error::IoError;
-use super::outcome::{PhaseOutcome, add, sum};
+use super::outcome::{PhaseOutcome, sum};
 use super::timing::Repetition;
 use crate::error::RunError;
-
-/// A progress event.
-#[derive(Clone, Copy, Debug)]
-pub enum Progress<'m> {
-    /// A phase is running.
-    Running {
-        /// Its name.
-        phase: &'m str,
-        /// Bytes moved so far in this pass.
-        bytes: u64,
-    },
-    /// Written data is being compared.
-    Checking {
-        /// Number of the file.
-        file: u32,
-    },
-}
+use crate::progress::Progress;
 
 /// Runs a program. Returns also the phases measured before an error, or a stop.
 pub fn run(
@@ -63,7 +47,7 @@ pub fn run(
     }
     // Data left uncompared by an error is not reported as compared.
     for writer in run.writers.iter().flatten() {
-        run.outcomes[*writer].checked = false;
+        run.outcomes[*writer].measured.checked = false;
     }
     (run.outcomes, ended)
 }
@@ -91,7 +75,7 @@ impl Run<'_> {
         }));
         let begin = clock_nanos();
         let stopped = |outcomes: &mut [PhaseOutcome]| {
-            outcomes[first..].iter_mut().for_each(|outcome| outcome.stopped = true);
+            outcomes[first..].iter_mut().for_each(|outcome| outcome.measured.stopped = true);
         };
         for pass in 0.. {
             for (phase, number) in stage.phases.iter().zip(first..) {
@@ -151,7 +135,7 @@ impl Run<'_> {
         }
         // No first pass: nothing is recorded.
         let filled = self.measure(&filler, 1)?;
-        self.outcomes[number].errors.add(&filled.errors);
+        self.outcomes[number].measured.errors.add(&filled.measured.errors);
         self.outcomes[number].filled_for = Some(writer);
         for file in files {
             self.writers[file as usize] = Some(number);
@@ -183,7 +167,7 @@ impl Run<'_> {
             let passed = Duration::from_nanos(clock_nanos() - begin);
             let more = looks && short(self) && self.timing.patient(pass + 1, passed);
             if more && (self.stop)() {
-                self.outcomes[number].stopped = true;
+                self.outcomes[number].measured.stopped = true;
             } else if more {
                 continue;
             }
@@ -213,33 +197,32 @@ impl Run<'_> {
             self.writers[file as usize] = Some(number);
         }
         let before = self.ground.members();
-        let mut measured = self.measure(phase, pass)?;
-        let after = measured.after.take().unwrap_or_else(|| self.ground.members());
+        let mut pass = self.measure(phase, pass)?;
+        let after = pass.after.take().unwrap_or_else(|| self.ground.members());
         let outcome = &mut self.outcomes[number];
         // Complete passes are more exact than complete ones and a partial one.
-        if !counts || (measured.cut && outcome.passes > 0) {
-            outcome.errors.add(&measured.errors);
+        if !counts || (pass.cut && outcome.passes > 0) {
+            outcome.measured.errors.add(&pass.measured.errors);
             return Ok(());
         }
-        let moved = measured.window.take().unwrap_or_else(|| since(&after, &before));
-        add(&mut outcome.members, &moved);
-        outcome.add(measured);
+        pass.measured.members = pass.window.take().unwrap_or_else(|| since(&after, &before));
+        outcome.add(pass);
         Ok(())
     }
 
     /// Compares the contents of a file, if it was written since the last comparison.
     fn compare(&mut self, file: u32) -> Result<(), RunError> {
         let Some(writer) = self.writers[file as usize] else { return Ok(()) };
-        (self.tell)(Progress::Checking { file });
+        (self.tell)(Progress::Checking { program: &self.program.name, file });
         let found = self.ground.check(file, self.stop)?;
         if !(self.stop)() {
             self.writers[file as usize] = None;
-            self.outcomes[writer].errors.add(&found);
+            self.outcomes[writer].measured.errors.add(&found);
         }
         Ok(())
     }
 
-    fn measure(&mut self, phase: &Phase, pass: u32) -> Result<Measured, RunError> {
+    fn measure(&mut self, phase: &Phase, pass: u32) -> Result<Pass, RunError> {
         let count = phase.workers.len();
         let field = PhaseBarrier::new(phase, count);
         let shared = share_files(phase);
@@ -287,7 +270,8 @@ impl Run<'_> {
                 eyes.iter().for_each(|eyes| eyes.note(ground, now));
                 if now - last_event >= 100_000_000 {
                     last_event = now;
-                    tell(Progress::Running { phase: &phase.name, bytes: field.bytes() });
+                    let bytes = field.bytes();
+                    tell(Progress::Phase { program: &program.name, phase: &phase.name, bytes });
                 }
             }
             cpu = Some(meter.stop());
@@ -302,8 +286,9 @@ impl Run<'_> {
                 phase: phase.name.clone(),
                 problem: Box::new(problem),
             })?;
-        let recorded = eyes.map(|eyes| eyes.recorder.stop());
-        Ok(Measured { recorded, after, cut, ..Measured::new(phase, done, cpu, &watch) })
+        let mut pass = Pass { after, cut, ..Pass::new(phase, done, cpu, &watch) };
+        pass.measured.recorded = eyes.map(|eyes| eyes.recorder.stop());
+        Ok(pass)
     }
 }
 
@@ -392,27 +377,20 @@ fn share_files(phase: &Phase) -> bool {
 
 impl PhaseOutcome {
     /// Adds another pass.
-    fn add(&mut self, pass: Measured) {
+    fn add(&mut self, pass: Pass) {
         if self.passes == 0 {
             self.first_pass_s = pass.seconds;
         }
         self.cut = pass.cut;
         self.passes += 1;
-        let longest = pass.samples.iter().map(|sample| sample.bytes).max();
+        let longest = pass.measured.samples.iter().map(|sample| sample.bytes).max();
         self.longest_bytes = self.longest_bytes.max(longest.unwrap_or(0));
-        self.samples.extend(pass.samples);
+        self.measured.add(pass.measured);
         self.seconds += pass.seconds;
-        self.latency.merge(&pass.latency);
-        match (&mut self.cpu, pass.cpu) {
-            (Some(sum), Some(cpu)) => sum.add(&cpu),
-            (sum, cpu) => *sum = cpu,
-        }
         self.workers = pass.workers;
-        self.errors.add(&pass.errors);
         self.no_window |= pass.no_window;
         self.windowed |= pass.windowed;
         self.worked_bytes = sum(self.worked_bytes, pass.worked_bytes);
-        self.recorded = self.recorded.take().or(pass.recorded);
     }
 }
 

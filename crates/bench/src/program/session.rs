@@ -31,11 +31,12 @@ use super::files::{Files, drop_page_cache, own_name};
 use super::lane::OwnDriver;
 use super::metered::MeteredBackend;
 use super::outcome::PhaseOutcome;
-use super::run::{Progress, run};
+use super::run::run;
 use super::timing::Repetition;
 use crate::blocks as bench;
 use crate::blocks::array_for_program;
 use crate::error::{RunError, TooLarge};
+use crate::progress::Progress;
 use crate::provision::{
     EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request,
     ServedArray, WipeTarget, open_to_write_over,
@@ -56,7 +57,7 @@ pub struct Session<'a> {
     /// Polled; `true` stops the run.
     pub stop: &'a dyn Fn() -> bool,
     /// Receives progress events.
-    pub tell: &'a mut dyn FnMut(&Program, Progress<'_>),
+    pub tell: &'a mut dyn FnMut(Progress<'_>),
 }
 
 /// Buffer requirements of a program on an array.
@@ -337,9 +338,7 @@ impl Session<'_> {
         // Each run uses other addresses.
         program.draw_anew(self.seed);
         let base = Cell { random_seed: Some(self.seed), ..base };
-        let tell = &mut *self.tell;
-        let mut progress = |event: Progress<'_>| tell(&program, event);
-        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut progress);
+        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, self.tell);
         if self.timing.counts_runs() {
             outcomes.iter_mut().for_each(PhaseOutcome::fold);
         }
@@ -622,7 +621,7 @@ mod tests {
     ) -> (Vec<Cell>, Result<(), RunError>, u32) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut fills = 0;
-        let mut tell = |_: &Program, event: Progress<'_>| {
+        let mut tell = |event: Progress<'_>| {
             fills += u32::from(matches!(event, Progress::Checking { .. }));
         };
         let size = Some(1 << 20);

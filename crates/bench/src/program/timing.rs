@@ -73,6 +73,7 @@ mod tests {
     use spec::workload::AccessKind;
 
     use super::*;
+    use crate::measurement::Measurement;
 
     fn phase(name: &str) -> Phase {
         Phase::new(name, AccessKind::SeqRead, Vec::new())
@@ -82,7 +83,8 @@ mod tests {
     fn a_program_is_run_as_often_as_asked_or_until_its_phases_are_steady() {
         let of = |rates: &[u64]| {
             let samples = rates.iter().map(|bytes| Sample { seconds: 1.0, bytes: *bytes, ops: 1 });
-            PhaseOutcome { samples: samples.collect(), ..PhaseOutcome::new(&phase("a")) }
+            let measured = Measurement { samples: samples.collect(), ..Measurement::none() };
+            PhaseOutcome { measured, ..PhaseOutcome::new(&phase("a")) }
         };
         let (steady, rising) = (of(&[100; 5]), of(&[100, 200, 300, 400, 500]));
         let prepares = PhaseOutcome::new(&Phase::preparing("p", Vec::new()));

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow, bail};
+use bench::Progress;
 use bench::RunError;
-use bench::blocks::Progress;
 use bench::program::session::RunResult;
 use bench::sweep::{HostError, SweepCase, SweepHost, Task, run_tasks, tasks};
 use clap::parser::ValueSource;

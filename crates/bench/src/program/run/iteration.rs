@@ -3,16 +3,13 @@
 //! Invariant: a figure covers the members or the workers, never both. Called by `run`.
 
 use array::Counters;
-use metrics::Recorded;
 use metrics::meter::CpuUsed;
 use results::record::Sample;
-use results::stats::LatencyRecorder;
 use spec::program::types::{Phase, ReadOff};
 
 use super::workers::{Done, PhaseBarrier};
+use crate::measurement::{Measurement, add_counters};
 use crate::program::backend::IoBackend;
-use crate::program::outcome::add;
-use crate::verify::VerifyErrors;
 
 /// Periodic samples of the bytes moved: those of the members, or of the workers if no member was
 /// known at the start of the phase.
@@ -69,7 +66,7 @@ impl Watch {
             let seconds = (pair[1].at - pair[0].at) as f64 / 1e9;
             window.samples.push(Sample { seconds, bytes, ops: 0 });
             window.worked += worked;
-            add(&mut window.members, &moved);
+            add_counters(&mut window.members, &moved);
         }
         window
     }
@@ -88,13 +85,10 @@ struct Window {
 }
 
 /// One pass of a phase.
-pub(super) struct Measured {
-    pub(super) samples: Vec<Sample>,
+pub(super) struct Pass {
+    pub(super) measured: Measurement,
     pub(super) seconds: f64,
-    pub(super) latency: LatencyRecorder,
-    pub(super) cpu: Option<CpuUsed>,
     pub(super) workers: Vec<f64>,
-    pub(super) errors: VerifyErrors,
     pub(super) no_window: bool,
     /// Counters of the members in its steady window, where the samples cover that.
     pub(super) window: Option<Vec<Counters>>,
@@ -102,18 +96,12 @@ pub(super) struct Measured {
     pub(super) after: Option<Vec<Counters>>,
     pub(super) windowed: bool,
     pub(super) worked_bytes: Option<u64>,
-    pub(super) recorded: Option<Recorded>,
     /// It was stopped before its end.
     pub(super) cut: bool,
 }
 
-impl Measured {
-    pub(super) fn new(
-        phase: &Phase,
-        done: Vec<Done>,
-        cpu: Option<CpuUsed>,
-        watch: &Watch,
-    ) -> Measured {
+impl Pass {
+    pub(super) fn new(phase: &Phase, done: Vec<Done>, cpu: Option<CpuUsed>, watch: &Watch) -> Pass {
         let start = done.iter().map(|done| done.start).min().unwrap_or(0);
         let end = done.iter().map(|done| done.end).max().unwrap_or(0);
         let seconds = (end - start) as f64 / 1e9;
@@ -122,35 +110,31 @@ impl Measured {
             bytes: done.iter().map(|done| done.bytes).sum(),
             ops: done.iter().map(|done| done.ops).sum(),
         };
-        let (mut samples, mut window, mut worked_bytes) = (vec![whole], None, None);
+        let mut measured = Measurement { samples: vec![whole], cpu, ..Measurement::none() };
+        let (mut window, mut worked_bytes) = (None, None);
         let steady_wanted = phase.read_off == ReadOff::SteadyWindow;
         if steady_wanted {
             let steady = watch.steady(phase.workers.len());
             if !steady.samples.is_empty() {
                 worked_bytes = steady.of_members.then_some(steady.worked);
-                (samples, window) = (steady.samples, Some(steady.members));
+                (measured.samples, window) = (steady.samples, Some(steady.members));
             }
         }
-        let (mut latency, mut errors) = (LatencyRecorder::new(), VerifyErrors::default());
         for done in &done {
-            latency.merge(&done.latency);
-            errors.add(&done.errors);
+            measured.latency.merge(&done.latency);
+            measured.errors.add(&done.errors);
         }
         let rate = |done: &Done| done.bytes as f64 * 1e9 / (done.end - done.start).max(1) as f64;
         let workers = done.iter().map(rate).collect();
-        Measured {
-            samples,
+        Pass {
+            measured,
             seconds,
-            latency,
-            cpu,
             workers,
-            errors,
             no_window: steady_wanted && window.is_none(),
             windowed: window.is_some(),
             window,
             after: None,
             worked_bytes,
-            recorded: None,
             cut: false,
         }
     }

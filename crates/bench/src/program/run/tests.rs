@@ -13,6 +13,7 @@ use spec::program::{ProgramSpec, Sizing};
 use spec::workload::AccessKind;
 
 use super::*;
+use crate::measurement::Measurement;
 use crate::program::backend::{WorkerIo, WorkerStats};
 use crate::program::extents::Extents;
 use crate::program::files::Files;
@@ -84,11 +85,11 @@ fn every_program_runs_on_files_and_all_it_wrote_is_compared() {
         let repeatable = text != "iozone:auto";
         for outcome in outcomes {
             let phase = &outcome.phase;
-            assert_eq!(outcome.errors, VerifyErrors::default(), "{text}: {phase}");
-            assert!(outcome.checked && outcome.refused.is_none(), "{text}: {phase}");
+            assert_eq!(outcome.measured.errors, VerifyErrors::default(), "{text}: {phase}");
+            assert!(outcome.measured.checked && outcome.refused.is_none(), "{text}: {phase}");
             let repeated = repeatable && phase != "remove";
             assert_eq!(outcome.passes, 1 + u32::from(repeated), "{text}: {phase}");
-            assert!(outcome.latency.count() > 0, "{text}: {phase}");
+            assert!(outcome.measured.latency.count() > 0, "{text}: {phase}");
         }
         drop(files);
         let left = std::fs::read_dir(directory.path()).expect("there").count();
@@ -135,8 +136,8 @@ fn runs_and_nothing_is_called_corrupt(text: &str, program: &Program, ground: &dy
     assert_eq!(outcomes.len(), program.phases().count(), "{text}");
     for outcome in outcomes {
         let phase = &outcome.phase;
-        assert_eq!(outcome.errors, VerifyErrors::default(), "{text}: {phase}");
-        assert!(outcome.checked, "{text}: {phase}");
+        assert_eq!(outcome.measured.errors, VerifyErrors::default(), "{text}: {phase}");
+        assert!(outcome.measured.checked, "{text}: {phase}");
         assert_eq!(outcome.refused.is_some(), outcome.passes == 0, "{text}: {phase}");
     }
 }
@@ -190,8 +191,8 @@ fn a_phase_whose_predecessor_cannot_run_works_on_what_was_filled_for_it() {
     assert!(of("putc").refused.is_some() && of("getc").refused.is_some());
     let rewrite = of("rewrite");
     assert_eq!(rewrite.filled_for.as_deref(), Some("putc"));
-    assert_eq!(rewrite.errors, VerifyErrors::default());
-    let bytes: u64 = rewrite.samples.iter().map(|sample| sample.bytes).sum();
+    assert_eq!(rewrite.measured.errors, VerifyErrors::default());
+    let bytes: u64 = rewrite.measured.samples.iter().map(|sample| sample.bytes).sum();
     assert_eq!(bytes, u64::from(rewrite.passes) << 20, "what filled it is in no sample");
     assert!(["put-block", "get-block", "seeks"].iter().all(|name| of(name).filled_for.is_none()));
     // A member that stores nothing of what it was given is still found.
@@ -199,7 +200,7 @@ fn a_phase_whose_predecessor_cannot_run_works_on_what_was_filled_for_it() {
     let script = vec![Fault::FlipRead { at: 4096 }];
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
     let outcomes = ran(&program, &on_member(MemberSpec::Ready(member), &program));
-    assert!(outcomes.iter().any(|outcome| outcome.errors.wrong_reads > 0));
+    assert!(outcomes.iter().any(|outcome| outcome.measured.errors.wrong_reads > 0));
 }
 
 /// The same on a target whose blocks are larger than the program's: nothing can be filled.
@@ -265,10 +266,14 @@ fn a_phase_that_was_long_enough_is_not_measured_again_for_anothers_sake() {
     let ground = on_member(MemberSpec::Ready(member), &program);
     let outcomes = ran(&program, &ground);
     let (long, short) = (&outcomes[1], &outcomes[2]);
-    assert_eq!((long.passes, long.samples.len()), (1, 1));
+    assert_eq!((long.passes, long.measured.samples.len()), (1, 1));
     assert!(short.passes > 1 || short.seconds >= 0.02, "{short:?}");
     let stage_passes = u64::from(short.passes);
-    assert_eq!(long.errors.wrong_reads, 20 * stage_passes, "what is not measured is checked");
+    assert_eq!(
+        long.measured.errors.wrong_reads,
+        20 * stage_passes,
+        "what is not measured is checked"
+    );
 }
 
 #[test]
@@ -321,14 +326,14 @@ fn workers_that_are_processes_share_no_descriptors() {
     let claim = tempfile::NamedTempFile::new().expect("a file");
     let mut seen = None;
     let mut look = |event: Progress<'_>| {
-        if matches!(event, Progress::Running { .. }) {
+        if matches!(event, Progress::Phase { .. }) {
             seen = seen.take().or(open_beside(&path));
         }
     };
     let once = Timing { least: Duration::from_secs(1), ..quick() };
     let (outcomes, ended) = run(&program, &files, once, &|| false, &mut look);
     ended.expect("it runs");
-    assert!(outcomes[0].checked && outcomes[0].errors.wrong_reads == 0);
+    assert!(outcomes[0].measured.checked && outcomes[0].measured.errors.wrong_reads == 0);
     let seen = seen.expect("bytes take long enough to be looked at");
     if seen.iter().any(|open| open == claim.path()) {
         println!("skipped: no close_range with CLOSE_RANGE_UNSHARE here");
@@ -356,11 +361,11 @@ fn extents_do_what_needs_no_file_system() {
                 let what = format!("{text}: {}, shared: {shared}", outcome.phase);
                 let by_byte = ["putc", "getc", "remove"].contains(&outcome.phase.as_str());
                 assert_eq!(outcome.refused.is_some(), by_byte, "{what}");
-                assert_eq!(outcome.errors.wrong_reads, 0, "{what}");
-                assert!(outcome.checked || by_byte, "{what}");
+                assert_eq!(outcome.measured.errors.wrong_reads, 0, "{what}");
+                assert!(outcome.measured.checked || by_byte, "{what}");
                 let moved: u64 =
-                    outcome.members.iter().map(|m| m.read_bytes + m.written_bytes).sum();
-                let asked: u64 = outcome.samples.iter().map(|sample| sample.bytes).sum();
+                    outcome.measured.members.iter().map(|m| m.read_bytes + m.written_bytes).sum();
+                let asked: u64 = outcome.measured.samples.iter().map(|sample| sample.bytes).sum();
                 assert!(moved >= asked || !shared, "{what}: {moved} of {asked}");
             }
         }
@@ -454,12 +459,12 @@ fn writers_of_the_same_blocks_do_not_confuse_the_comparison() {
         let own = on_file(directory.path(), 1 << 20, &program);
         for ground in [memory(1 << 20, &program), own] {
             let outcome = &ran(&program, &ground)[1];
-            assert_eq!(outcome.errors, VerifyErrors::default(), "depth {depth}");
-            assert_eq!(outcome.samples[0].ops, 4 * 4000);
+            assert_eq!(outcome.measured.errors, VerifyErrors::default(), "depth {depth}");
+            assert_eq!(outcome.measured.samples[0].ops, 4 * 4000);
         }
         if depth == 1 {
             let files = Files::new(directory.path(), &program, 1).expect("a place");
-            assert_eq!(ran(&program, &files)[1].errors, VerifyErrors::default());
+            assert_eq!(ran(&program, &files)[1].measured.errors, VerifyErrors::default());
         }
     }
 }
@@ -472,7 +477,7 @@ fn a_bit_that_flips_below_is_found_after_the_clock() {
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
     let ground = on_member(MemberSpec::Ready(member), &program);
     let outcomes = ran(&program, &ground);
-    let errors = &outcomes[0].errors;
+    let errors = &outcomes[0].measured.errors;
     assert!(errors.wrong_reads > 0 && errors.first_wrong.is_some_and(|wrong| wrong.at == 300_000));
 }
 
@@ -493,8 +498,8 @@ fn a_file_changed_by_another_process_is_found() {
     let mut spoil = spoil;
     let (outcomes, ended) = run(&program, &files, once, &|| false, &mut spoil);
     ended.expect("it runs");
-    assert_eq!(outcomes[0].errors.wrong_reads, 1);
-    assert_eq!(outcomes[0].errors.first_wrong.map(|wrong| wrong.at), Some(70_000));
+    assert_eq!(outcomes[0].measured.errors.wrong_reads, 1);
+    assert_eq!(outcomes[0].measured.errors.first_wrong.map(|wrong| wrong.at), Some(70_000));
 }
 
 #[test]
@@ -507,8 +512,8 @@ fn a_full_place_is_an_error_that_names_the_file() {
     let (outcomes, ended) = run(&program, &ground, quick(), &|| false, &mut |_| {});
     let problem = ended.expect_err("nothing can be written").to_string();
     assert!(problem.starts_with("dd, write: file 0: cannot write at byte 0"), "{problem}");
-    assert!(outcomes.iter().all(|outcome| outcome.samples.is_empty()));
-    assert!(!outcomes[0].checked);
+    assert!(outcomes.iter().all(|outcome| outcome.measured.samples.is_empty()));
+    assert!(!outcomes[0].measured.checked);
 }
 
 #[test]
@@ -530,10 +535,10 @@ fn a_phase_ends_by_time_or_with_its_first_worker() {
     let timed = endless(End::Time(60));
     // It would never end; how late it ends depends on the load of the machine.
     assert!(timed.seconds >= 0.06, "{}", timed.seconds);
-    assert!(timed.samples[0].bytes > 0 && timed.passes == 1);
+    assert!(timed.measured.samples[0].bytes > 0 && timed.passes == 1);
     let first = endless(End::First);
-    assert!(first.samples[0].ops >= 256 && first.checked);
-    assert_eq!(first.errors.wrong_reads, 0);
+    assert!(first.measured.samples[0].ops >= 256 && first.measured.checked);
+    assert_eq!(first.measured.errors.wrong_reads, 0);
 }
 
 /// Two writers of different lengths: the clock stops with the shorter one, and the other's file
@@ -562,12 +567,15 @@ fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
     let files = Files::new(directory.path(), &program, 1).expect("a place");
     for ground in [&array as &dyn IoBackend, &files] {
         let outcomes = ran(&program, ground);
-        assert_eq!(outcomes[1].samples[0].bytes, 4096 + (1 << 20), "all is read");
-        assert!(outcomes.iter().all(|o| o.errors.wrong_reads == 0 && o.checked));
+        assert_eq!(outcomes[1].measured.samples[0].bytes, 4096 + (1 << 20), "all is read");
+        assert!(outcomes.iter().all(|o| o.measured.errors.wrong_reads == 0 && o.measured.checked));
         // What was written after the clock is in no figure.
-        let written: u64 = outcomes[0].members.iter().map(|m| m.written_bytes).sum();
-        let counted = outcomes[0].samples[0].bytes;
-        assert!(outcomes[0].members.is_empty() || written == counted, "{written}, {counted}");
+        let written: u64 = outcomes[0].measured.members.iter().map(|m| m.written_bytes).sum();
+        let counted = outcomes[0].measured.samples[0].bytes;
+        assert!(
+            outcomes[0].measured.members.is_empty() || written == counted,
+            "{written}, {counted}"
+        );
     }
 }
 
@@ -600,16 +608,16 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
     assert!((0.5..5.0).contains(&both.seconds), "{}", both.seconds);
     // At 1000 blocks a second at most: two that end with the later one would have twice that.
     let rates = &both.workers;
-    let bytes = both.samples[0].bytes as f64;
+    let bytes = both.measured.samples[0].bytes as f64;
     assert!(bytes < 0.85 * (rates[0] + rates[1]) * both.seconds, "{bytes} at {rates:?}");
-    assert!(!both.cut && both.errors.wrong_reads == 0);
+    assert!(!both.cut && both.measured.errors.wrong_reads == 0);
 }
 
 /// Stops when the first block has been moved.
 fn stopped_in(program: &Program, ground: &dyn IoBackend) -> Vec<PhaseOutcome> {
     let stop = std::cell::Cell::new(false);
     let mut look = |event: Progress<'_>| {
-        stop.set(stop.get() || matches!(event, Progress::Running { bytes: 1.., .. }));
+        stop.set(stop.get() || matches!(event, Progress::Phase { bytes: 1.., .. }));
     };
     let (outcomes, ended) = run(program, ground, quick(), &|| stop.get(), &mut look);
     ended.expect("it ends in order");
@@ -624,20 +632,21 @@ fn what_was_cut_short_is_known_and_no_sample_beside_whole_ones() {
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
     let ground = on_member(MemberSpec::Ready(member), &program);
     let cut = stopped_in(&program, &ground).remove(0);
-    assert!(cut.cut && cut.passes == 1 && cut.samples[0].bytes < 16 << 20);
+    assert!(cut.cut && cut.passes == 1 && cut.measured.samples[0].bytes < 16 << 20);
+    let samples = vec![Sample { seconds: 2.0, bytes: 16 << 20, ops: 256 }];
     let whole = PhaseOutcome {
-        samples: vec![Sample { seconds: 2.0, bytes: 16 << 20, ops: 256 }],
+        measured: Measurement { samples, ..Measurement::none() },
         seconds: 2.0,
         passes: 1,
         ..PhaseOutcome::new(program.phases().next().expect("there"))
     };
     let mut sum = whole.clone();
     sum.add_run(cut);
-    assert_eq!((sum.samples.len(), sum.runs, sum.seconds), (1, 1, 2.0));
-    assert!(!sum.checked, "what it wrote was not read back");
+    assert_eq!((sum.measured.samples.len(), sum.runs, sum.seconds), (1, 1, 2.0));
+    assert!(!sum.measured.checked, "what it wrote was not read back");
     let mut sum = whole.clone();
     sum.add_run(whole);
-    assert_eq!((sum.samples.len(), sum.runs, sum.passes, sum.seconds), (2, 2, 2, 4.0));
+    assert_eq!((sum.measured.samples.len(), sum.runs, sum.passes, sum.seconds), (2, 2, 2, 4.0));
 }
 
 #[test]
@@ -648,7 +657,7 @@ fn all_passes_of_a_run_are_one_sample() {
     assert!(outcome.passes > 1, "20 ms are many");
     let (passes, seconds) = (u64::from(outcome.passes), outcome.seconds);
     outcome.fold();
-    assert_eq!(outcome.samples.len(), 1);
-    assert_eq!((outcome.samples[0].bytes, outcome.longest_bytes), (passes << 20, 1 << 20));
-    assert!((outcome.samples[0].seconds - seconds).abs() < 1e-9);
+    assert_eq!(outcome.measured.samples.len(), 1);
+    assert_eq!((outcome.measured.samples[0].bytes, outcome.longest_bytes), (passes << 20, 1 << 20));
+    assert!((outcome.measured.samples[0].seconds - seconds).abs() < 1e-9);
 }

@@ -5,15 +5,16 @@
 use std::str::FromStr;
 
 use anyhow::{Error, Result};
+use bench::Progress;
 use bench::program::cases::Host;
-use bench::program::run::Progress;
 use bench::program::session::RunResult;
 use spec::case::Case;
-use spec::program::{Program, ProgramSpec};
+use spec::program::ProgramSpec;
 use spec::workload::Kind;
 
 use crate::console::say;
 use crate::error::reworded;
+use crate::progress::line;
 
 /// One value of `--workload`: a block workload or a program.
 #[derive(Clone, Debug)]
@@ -46,18 +47,8 @@ pub fn run_program(
     stop: &dyn Fn() -> bool,
     show: &dyn Fn(&str),
 ) -> RunResult {
-    let progress = |program: &Program, progress: Progress<'_>| show(&line(program, &progress));
+    let progress = |event: Progress<'_>| line(&event).iter().for_each(|line| show(line));
     let remark = |text: &str| say(format_args!("{text}"));
     let host = Host { destroy, stop, progress: &progress, remark: &remark };
     bench::program::cases::run(case, label, &host)
-}
-
-/// The progress line of a phase.
-fn line(program: &Program, progress: &Progress<'_>) -> String {
-    match progress {
-        Progress::Running { phase, bytes } => {
-            format!("{}: {phase}, {} MB", program.name, bytes / 1_000_000)
-        }
-        Progress::Checking { file } => format!("{}: comparing file {file}", program.name),
-    }
 }

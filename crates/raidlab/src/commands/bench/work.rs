@@ -6,7 +6,7 @@
 use std::time::SystemTime;
 
 use anyhow::{Error, Result, bail};
-use bench::blocks::Progress;
+use bench::Progress;
 use results::record::{Cell, Record};
 use spec::case::{Case, RunConfig, Workload};
 use spec::matrix::{self, Options, Plan};

@@ -1,0 +1,146 @@
+//! What a run of a block workload and a phase of a program have in common: the measured figures,
+//! and the fields of a cell that follow from them.
+//!
+//! Invariant: the fields that cells of block workloads and of programs share are filled here alone.
+//! Filled by `runner` and `program::run`, turned into cells by `blocks` and `program::cells`.
+
+use array::{Counters, Event};
+use metrics::Recorded;
+use metrics::meter::CpuUsed;
+use results::findings;
+use results::record::{Cell, Sample, ThreadTime};
+use results::stats::LatencyRecorder;
+use spec::workload::AccessKind;
+
+use crate::verify::VerifyErrors;
+
+/// Name prefix of io_uring's worker threads of a process.
+const KERNEL_WORKERS: &str = "iou-";
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    /// The samples, in order.
+    pub samples: Vec<Sample>,
+    /// Latency of the requests or operations that completed in the samples.
+    pub latency: LatencyRecorder,
+    /// CPU time of process and machine.
+    pub cpu: Option<CpuUsed>,
+    /// Exact CPU time of each generating thread of a block workload, in the order of the lanes.
+    pub lanes: Vec<ThreadTime>,
+    /// Counters of the members (nested: leaves) over the samples.
+    pub members: Vec<Counters>,
+    /// Counters over time.
+    pub recorded: Option<Recorded>,
+    /// Wrong data and failed requests: in the samples, and where written data was compared later.
+    pub errors: VerifyErrors,
+    /// Whether everything was checked as planned; `false` if it was stopped before.
+    pub checked: bool,
+    /// Events of members of a block workload's array.
+    pub events: Vec<Event>,
+    /// Whether it was stopped early.
+    pub stopped: bool,
+}
+
+/// What was asked of the target.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Kind of access.
+    pub workload: AccessKind,
+    /// Longest request, bytes; 0: there was none.
+    pub block_bytes: u64,
+    /// I/O depth of a job or worker.
+    pub depth: u32,
+    /// Number of jobs or workers.
+    pub jobs: u32,
+}
+
+impl Measurement {
+    /// A measurement without samples: nothing is wrong, and nothing is left to be checked.
+    pub fn none() -> Measurement {
+        Measurement {
+            samples: Vec::new(),
+            latency: LatencyRecorder::new(),
+            cpu: None,
+            lanes: Vec::new(),
+            members: Vec::new(),
+            recorded: None,
+            errors: VerifyErrors::default(),
+            checked: true,
+            events: Vec::new(),
+            stopped: false,
+        }
+    }
+
+    /// Adds the figures of another pass, or of another run. What was recorded over time is that of
+    /// the first.
+    pub fn add(&mut self, more: Measurement) {
+        self.samples.extend(more.samples);
+        self.latency.merge(&more.latency);
+        match (&mut self.cpu, more.cpu) {
+            (Some(sum), Some(cpu)) => sum.add(&cpu),
+            (sum, cpu) => *sum = cpu,
+        }
+        add_counters(&mut self.members, &more.members);
+        self.recorded = self.recorded.take().or(more.recorded);
+        self.errors.add(&more.errors);
+        self.checked &= more.checked;
+        self.events.extend(more.events);
+    }
+
+    /// A cell with the fields of `base`, the load, and what was measured, summarised.
+    pub fn cell(&self, load: Load, base: Cell) -> Cell {
+        let mut cell = Cell {
+            workload: load.workload.into(),
+            block_kib: load.block_bytes as f64 / 1024.0,
+            depth: load.depth,
+            jobs: load.jobs,
+            samples: self.samples.clone(),
+            latency_us: self.latency.latency(),
+            latency_curve: self.latency.curve(),
+            verified: self.verified(),
+            per_member: self.members.iter().map(metrics::traffic).collect(),
+            cpu_process_s: self.cpu.as_ref().map(|cpu| cpu.process_s),
+            cpu_threads: self.threads(),
+            ..base
+        };
+        if let Some(cpu) = &self.cpu {
+            cpu.put_machine_into(&mut cell);
+        }
+        cell.summarise();
+        if let Some(recorded) = self.recorded.clone() {
+            recorded.put_into(&mut cell);
+        }
+        if !cell.samples.is_empty() {
+            cell.findings = findings::find(&cell);
+        }
+        cell
+    }
+
+    fn verified(&self) -> Option<bool> {
+        match self.errors.is_clean() {
+            false => Some(false),
+            true => self.checked.then_some(true),
+        }
+    }
+
+    /// CPU time by thread, the busiest first. Lanes measure their own time exactly; the time of the
+    /// others (io_uring's workers, kernel threads) comes from the kernel's clock ticks. With a
+    /// single lane, the time of the generating thread is that of the process without these workers.
+    fn threads(&self) -> Vec<ThreadTime> {
+        let mut threads = self.lanes.clone();
+        let counted = |name: &str| self.lanes.is_empty() || name.starts_with(KERNEL_WORKERS);
+        let of_process = self.cpu.iter().flat_map(|cpu| &cpu.threads).flatten();
+        let of_kernel = self.cpu.iter().flat_map(|cpu| &cpu.kernel).flatten();
+        let own = of_process.filter(|thread| counted(&thread.name));
+        threads.extend(own.chain(of_kernel).map(ThreadTime::from));
+        threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
+        threads
+    }
+}
+
+/// Adds counters of members.
+pub fn add_counters(sums: &mut Vec<Counters>, more: &[Counters]) {
+    sums.resize(sums.len().max(more.len()), Counters::default());
+    sums.iter_mut().zip(more).for_each(|(sum, more)| sum.add(more));
+}
