@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(cached("[r]\nrw=randread\n"), [false]);
         assert_eq!(cached("[r]\nrw=randread\ninvalidate=0\n"), [true]);
         assert_eq!(cached("[r]\nrw=read\nnumjobs=2\n"), [false], "a file each");
-        let passes = "[r]\nrw=randread\nruntime=0.1\ntime_based\n";
+        let passes = "[r]\nrw=randread\nruntime=0.5\ntime_based\n";
         assert_eq!(cached(passes), [false], "forgotten again before each pass");
         assert_eq!(cached(&format!("{passes}invalidate=0\n")), [true]);
         assert_eq!(after(true, &format!("{passes}invalidate=0\n")), [true], "only once");
