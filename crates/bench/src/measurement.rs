@@ -120,7 +120,8 @@ impl Measurement {
     fn verified(&self) -> Option<bool> {
         match self.errors.is_clean() {
             false => Some(false),
-            true => self.checked.then_some(true),
+            // A phase that was refused has measured nothing.
+            true => (self.checked && !self.samples.is_empty()).then_some(true),
         }
     }
 
