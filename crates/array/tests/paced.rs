@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use array::{Completion, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
 use drive::{BusId, Op, OpKind, Placement, Profile, Rig};
 use md::{Layout, Level, Raid10Layout, Sector};
+use testkit::{Rng, print_replay, seeds};
 
 use crate::common::host::{self, Host};
-use crate::common::rng::{Rng, say_replay, seeds};
 use crate::common::{SECTOR, Shards, boxed_mem, driver, spec};
 
 const OUTER: Placement = Placement::Window { at: 0.0 };
@@ -212,7 +212,7 @@ fn waiting_for_heads_is_sleeping() {
 #[test]
 fn the_pace_can_change_while_operations_are_in_flight() {
     for seed in seeds(6) {
-        say_replay(module_path!(), "the_pace_can_change_while_operations_are_in_flight", seed);
+        print_replay!("the_pace_can_change_while_operations_are_in_flight", seed);
         let mut rng = Rng::new(seed);
         let control = PaceControl::default();
         let name = rng.pick(&["nvme-ssd", "sata-ssd"]);

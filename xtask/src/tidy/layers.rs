@@ -1,15 +1,17 @@
 //! Dependencies between the workspace's crates point one way.
 //!
 //! The table below is the rule; ARCHITECTURE.md prints it for people, `map` keeps the two equal.
-//! Tests may additionally use `parity` and `md` as references: both stand at the bottom, so no edge
-//! to them can point upwards. Anything higher belongs into the tests of a crate that sees both.
+//! Tests may additionally use `parity` and `md` as references, and `testkit`: they stand at the
+//! bottom, so no edge to them can point upwards. Anything higher belongs into the tests of a crate
+//! that sees both.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 20] = [
+pub const TABLE: [(&str, &[&str]); 21] = [
+    ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
     ("drive", &[]),
@@ -61,7 +63,7 @@ pub const TABLE: [(&str, &[&str]); 20] = [
 ];
 
 /// Crates that the tests of every crate may use.
-const TEST_REFERENCES: [&str; 2] = ["parity", "md"];
+const TEST_REFERENCES: [&str; 3] = ["testkit", "parity", "md"];
 
 /// The crates that `name` may use, if the table has it.
 pub fn may_use(name: &str) -> Option<&'static [&'static str]> {

@@ -3,8 +3,8 @@
 
 use array::{Completion, Driver, DriverOptions, HostOp, Lease};
 use md::{Level, MemberIdx, Sector};
+use testkit::Rng;
 
-use crate::common::rng::Rng;
 use crate::common::{SECTOR, mems, spec};
 
 const DEPTH: u64 = 16;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use array::{Array, ArrayError, DriverOptions, Event, Fault, HostOp, MemberSpec, RequestError};
 use md::{Level, MemberIdx};
+use testkit::{Rng, print_replay, seeds};
 
-use crate::common::rng::{Rng, say_replay, seeds};
 use crate::common::store::{Kind, Store};
 use crate::common::{self, SECTOR, faulty, mem, mems, spec};
 
@@ -177,7 +177,7 @@ fn a_lease_of_another_array_is_refused() {
 #[test]
 fn leases_that_are_all_out_are_waited_for() {
     for seed in seeds(2) {
-        say_replay(module_path!(), "leases_that_are_all_out_are_waited_for", seed);
+        print_replay!("leases_that_are_all_out_are_waited_for", seed);
         let array = common::shards::start(spec(Level::Raid1, 0, mems(2, 4096)), &options(3));
         let array = array.expect("an array");
         std::thread::scope(|scope| {

@@ -11,9 +11,9 @@ use array::{
 };
 use engine::MemberError;
 use md::{Level, MemberIdx, Sector};
+use testkit::{Rng, print_replay, seeds};
 
 use crate::common::host::{self, Host, drain_until};
-use crate::common::rng::{Rng, say_replay, seeds};
 use crate::common::store::{Kind, Store, file};
 use crate::common::{self, SECTOR, Shards, driver, spec};
 
@@ -334,7 +334,7 @@ fn more_operations_than_the_ring_holds() {
 #[test]
 fn a_driver_can_go_while_the_kernel_works_for_it() {
     for seed in seeds(12) {
-        say_replay(module_path!(), "a_driver_can_go_while_the_kernel_works_for_it", seed);
+        print_replay!("a_driver_can_go_while_the_kernel_works_for_it", seed);
         let mut rng = Rng::new(seed);
         let direct = rng.one_in(2);
         let store = Store::new(Kind::Direct).expect("a store");

@@ -5,9 +5,9 @@
 
 use array::{ArraySpec, Fault, FaultMember, Member, MemberSpec};
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
+use testkit::{Rng, print_replay, seeds};
 
 use crate::common::host::Host;
-use crate::common::rng::{Rng, say_replay, seeds};
 use crate::common::store::{Kind, Store};
 use crate::common::{Shards, options};
 
@@ -176,7 +176,7 @@ fn run_case(seed: u64, kind: Kind, wrong: Wrong, nested: bool, requests: usize) 
 fn run(test: &str, kinds: &[Kind], wrong: Wrong, nested: bool, cases: u64, requests: usize) {
     for seed in seeds(cases) {
         for kind in kinds {
-            say_replay(module_path!(), test, seed);
+            print_replay!(test, seed);
             run_case(seed, *kind, wrong, nested, requests);
         }
     }

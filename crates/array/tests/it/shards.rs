@@ -9,8 +9,8 @@ use array::{
     FaultMember, HostOp, MemberSpec, PaceControl, PacedMember, RequestError,
 };
 use md::{Level, MemberIdx, Sector};
+use testkit::{Rng, print_replay, seeds};
 
-use crate::common::rng::{Rng, say_replay, seeds};
 use crate::common::store::{Kind, Store};
 use crate::common::{SECTOR, boxed_mem, mem, mems, spec};
 
@@ -58,7 +58,7 @@ fn requests_that_span_shards_come_back_whole() {
 #[test]
 fn threads_that_write_across_shards_read_their_data_back() {
     for seed in seeds(4) {
-        say_replay(module_path!(), "threads_that_write_across_shards_read_their_data_back", seed);
+        print_replay!("threads_that_write_across_shards_read_their_data_back", seed);
         let array = Arc::new(start(spec(Level::Raid5, 16, mems(5, 8192)), 3));
         let share = array.len_bytes() / SECTOR as u64 / 4;
         let writers = (0..4).map(|writer| {

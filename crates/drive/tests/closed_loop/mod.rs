@@ -79,12 +79,7 @@ impl Loop<'_> {
     }
 }
 
-/// A well-mixed function of a number (the finaliser of SplitMix64).
-pub fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
+pub use testkit::mix;
 
 pub fn random(n: u64, member: u64) -> u64 {
     mix(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) % (member / 4096) * 4096

@@ -7,8 +7,7 @@ use engine::{BadBlockChange, BadBlockLog, BadBlockStep, IoError, LogWrite, Membe
 use md::Sector;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::{Area, BadBlockArea};
-
-use crate::common::rng::Rng;
+use testkit::{Rng, for_seeds};
 
 /// First sector of the data area on the device.
 const DATA_OFFSET: u64 = 2048;
@@ -342,12 +341,12 @@ impl Model {
 
 #[test]
 fn no_listed_sector_is_read_and_the_log_on_disk_lists_all_that_a_crash_leaves_bad() {
-    for seed in 0..400 {
-        println!("seed {seed}");
+    let name = "no_listed_sector_is_read_and_the_log_on_disk_lists_all_that_a_crash_leaves_bad";
+    for_seeds!(name, 400, |seed| {
         let mut model = Model::new(seed);
         for _ in 0..300 {
             if model.rng.one_in(2) { model.begin() } else { model.end(true) }
         }
         model.settle();
-    }
+    });
 }

@@ -26,11 +26,11 @@ use md::{
     StripeNo,
 };
 use parity::{Block, Kernels};
+use testkit::{Rng, for_seeds};
 
 use crate::common::kept::{Disk, Kept};
 use crate::common::member::{Platter, SECTOR};
 use crate::common::model::Model;
-use crate::common::rng::Rng;
 use crate::common::{self, World};
 
 const DAEMON_NANOS: u64 = 3_000_000;
@@ -339,7 +339,7 @@ impl Wreck {
         let missing: MemberSet = lost.collect();
         let config = self.shape.config(&manager, missing, rng);
         let discard_zeroes = config.discard_zeroes;
-        let mut world = World::new(config, rng.next());
+        let mut world = World::new(config, rng.draw());
         let Wreck { shape, disks, members, began_out_of_sync, next_tag, legal, .. } = self;
         for (member, bytes) in world.members.iter_mut().zip(members) {
             member.platter = Some(Platter { bytes: bytes.clone(), ..Platter::default() });
@@ -353,7 +353,7 @@ impl Wreck {
         kept.torn = shape.torn;
         world.model.tolerated = tolerated(troubled, out_of_sync && !complete);
         world.kept = Some(kept);
-        let rng = Rng::new(rng.next());
+        let rng = Rng::new(rng.draw());
         Some(Case { shape, world, rng, out_of_sync, began_out_of_sync, troubled })
     }
 }
@@ -423,7 +423,7 @@ impl Case {
         let mut config = shape.config(&manager, MemberSet::EMPTY, &mut rng);
         change(&mut config);
         let durable = Model::new(shape.geometry.array_sectors(), config.discard_zeroes);
-        let mut world = World::new(config, rng.next());
+        let mut world = World::new(config, rng.draw());
         let (first, second) = bits.split_at(bits.len().min(FIRST_PAGE_BITS / 8));
         let mut pages = BTreeMap::from([(0, (Some(header), first.to_vec()))]);
         if !second.is_empty() {
@@ -641,25 +641,7 @@ fn spoil(geometry: &Geometry, world: &mut World, rng: &mut Rng) {
 }
 
 fn run_family(name: &str, levels: &[(Level, Layout, usize)], count: u64) {
-    let asked = std::env::var("RAIDLAB_SEED").ok();
-    let many = std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all");
-    let seeds = match asked {
-        Some(seed) => {
-            let seed: u64 = seed.parse().expect("RAIDLAB_SEED is a number");
-            seed..seed + 1
-        }
-        None => 0..if many { count * 20 } else { count },
-    };
-    for seed in seeds {
-        let outcome = std::panic::catch_unwind(|| Case::new(levels, seed).run());
-        if let Err(panic) = outcome {
-            eprintln!("seed {seed} fails; replay:");
-            eprintln!(
-                "  RAIDLAB_SEED={seed} cargo test -p engine --test it -- --exact crash::{name}"
-            );
-            std::panic::resume_unwind(panic);
-        }
-    }
+    for_seeds!(name, count, |seed| Case::new(levels, seed).run());
 }
 
 #[test]

@@ -14,8 +14,7 @@ use engine::{
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
-
-use crate::common::rng::Rng;
+use testkit::{Rng, for_seeds};
 
 /// A kernel's rule for which members belong to the array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -389,23 +388,9 @@ fn a_member_whose_loss_was_half_recorded_is_stale_by_count_alone_before_the_firs
 
 #[test]
 fn lives_with_power_cuts_absences_and_no_space_keep_members_and_bar_those_that_missed_writes() {
-    let asked = std::env::var("RAIDLAB_SEED").ok();
-    let many = std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all");
-    let seeds = match asked {
-        Some(seed) => {
-            let seed: u64 = seed.parse().expect("RAIDLAB_SEED is a number");
-            seed..seed + 1
-        }
-        None => 0..if many { 200_000 } else { 4000 },
-    };
-    for seed in seeds {
-        let outcome = std::panic::catch_unwind(|| several_lives(&mut Rng::new(seed)));
-        if let Err(panic) = outcome {
-            eprintln!("seed {seed} fails; replay:");
-            eprintln!("  RAIDLAB_SEED={seed} cargo test -p engine --test it -- lives::lives_with");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    let name =
+        "lives_with_power_cuts_absences_and_no_space_keep_members_and_bar_those_that_missed_writes";
+    for_seeds!(name, 4000, |seed| several_lives(&mut Rng::new(seed)));
 }
 
 fn several_lives(rng: &mut Rng) {

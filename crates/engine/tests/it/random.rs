@@ -9,8 +9,8 @@ use md::{
     FarSets, Geometry, Kind, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout,
     Raid10Layout, Sector,
 };
+use testkit::{Rng, for_seeds};
 
-use crate::common::rng::Rng;
 use crate::common::{self, World};
 
 /// Level, layout, member sizes in chunks.
@@ -119,8 +119,8 @@ fn run_case(shapes: &[Shape], trouble: Trouble, seed: u64) {
         trouble,
         block: u64::from(config.logical_block) / md::SECTOR_BYTES,
         depth: rng.pick(&[1, 2, 8, 32, 100]),
-        world: World::new(config, rng.next()),
-        streams: (0..3).map(|_| rng.next()).collect(),
+        world: World::new(config, rng.draw()),
+        streams: (0..3).map(|_| rng.draw()).collect(),
         geometry,
         doomed,
         rng,
@@ -384,25 +384,7 @@ impl Case {
 
 /// Runs `count` seeds of a family, or the one that the environment names.
 fn run_family(name: &str, shapes: &[Shape], trouble: Trouble, count: u64) {
-    let asked = std::env::var("RAIDLAB_SEED").ok();
-    let many = std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all");
-    let seeds = match asked {
-        Some(seed) => {
-            let seed: u64 = seed.parse().expect("RAIDLAB_SEED is a number");
-            seed..seed + 1
-        }
-        None => 0..if many { count * 20 } else { count },
-    };
-    for seed in seeds {
-        let outcome = std::panic::catch_unwind(|| run_case(shapes, trouble, seed));
-        if let Err(panic) = outcome {
-            eprintln!("seed {seed} fails; replay:");
-            eprintln!(
-                "  RAIDLAB_SEED={seed} cargo test -p engine --test it -- --exact random::{name}"
-            );
-            std::panic::resume_unwind(panic);
-        }
-    }
+    for_seeds!(name, count, |seed| run_case(shapes, trouble, seed));
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! rows lie beyond the caches (`far_row`: exponents, length, offsets).
 
 use parity::{Block, Change, Kernels, Verdict, gf};
+use testkit::Rng;
 
 use crate::{far_row, for_each_isa, shapes};
 
@@ -76,7 +77,7 @@ fn an_update_leaves_the_parity_of_the_new_data() {
 fn update(kernels: Kernels, row: &Row, indices: &[usize]) {
     let mut changed = row.clone();
     for &index in indices {
-        let mut random = Random(77 + index as u64);
+        let mut random = Rng::new(77 + index as u64);
         changed.data[index] = Source::random(row.len(), row.offset + index % 4, &mut random);
     }
     changed.set_parity();
@@ -343,7 +344,7 @@ struct Row {
 
 impl Row {
     fn new(exponents: &[u8], len: usize, offset: usize) -> Row {
-        let mut random = Random(len as u64 * 1000 + offset as u64);
+        let mut random = Rng::new(len as u64 * 1000 + offset as u64);
         let sources = (0..exponents.len()).map(|i| {
             // Each source at another offset, so that no two share an alignment by chance.
             Source::random(len, offset + i % 3 * 5, &mut random)
@@ -433,8 +434,8 @@ struct Source {
 }
 
 impl Source {
-    fn random(len: usize, offset: usize, random: &mut Random) -> Source {
-        Source { allocation: (0..offset + len).map(|_| random.byte()).collect(), offset }
+    fn random(len: usize, offset: usize, random: &mut Rng) -> Source {
+        Source { allocation: (0..offset + len).map(|_| random.draw() as u8).collect(), offset }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -478,15 +479,5 @@ impl Guarded {
         assert!(bytes == expected, "{what}: {bytes:x?}, expected {expected:x?}");
         let guards = before.iter().chain(after);
         assert!(guards.into_iter().all(|&byte| byte == Guarded::GUARD), "{what} left its bounds");
-    }
-}
-
-/// A linear congruential generator (Knuth's MMIX); the seed is the row's own shape.
-struct Random(u64);
-
-impl Random {
-    fn byte(&mut self) -> u8 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 56) as u8
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use array::{Completion, HostOp, RequestError};
 use md::Sector;
+use testkit::Rng;
 
-use super::rng::Rng;
 use super::{SECTOR, Shards};
 
 const PATIENCE: Duration = Duration::from_secs(20);

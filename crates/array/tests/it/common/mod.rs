@@ -2,7 +2,6 @@
 //! the plain model that it is compared with.
 
 pub mod host;
-pub mod rng;
 pub mod shards;
 pub mod store;
 

@@ -12,11 +12,11 @@ use engine::{
 };
 use md::Sector;
 use md::ondisk::superblock::ArrayState;
+use testkit::Rng;
 
 use super::job::Work;
 use super::member::SECTOR;
 use super::model::Model;
-use super::rng::Rng;
 use super::{Live, World};
 
 /// The metadata of one device.

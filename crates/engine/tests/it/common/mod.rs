@@ -9,7 +9,6 @@ pub mod kept;
 pub mod loans;
 pub mod member;
 pub mod model;
-pub mod rng;
 pub mod shards;
 
 use std::ops::Range;
@@ -20,13 +19,13 @@ use engine::{
 };
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use parity::{Block, Change, Kernels};
+use testkit::Rng;
 
 use job::{Job, Work};
 use kept::Kept;
 use loans::Loans;
 use member::{Member, SECTOR};
 use model::Model;
-use rng::Rng;
 use shards::Between;
 
 /// Scratch memory is region 0, that of the other shards is numbered from `FIRST_OTHER_SCRATCH`;

@@ -9,10 +9,10 @@ use std::ops::Range;
 use engine::{HostOp, RequestError};
 use md::{Geometry, Kind, MemberIdx, Sector};
 use parity::{Block, Kernels};
+use testkit::mix;
 
 use super::Live;
 use super::member::{Member, SECTOR};
-use super::rng::mix;
 
 /// The sector's contents after the write with this tag.
 pub fn pattern(tag: u64, sector: u64) -> [u8; SECTOR] {

@@ -4,44 +4,29 @@ use super::support::*;
 use md::Sector;
 use md::assemble::{Options, assemble};
 use md::ondisk::{ReshapeState, Role, Version};
+use testkit::Rng;
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[(self.next() % list.len() as u64) as usize]
-    }
-}
-
-fn disturb(all: &mut [md::assemble::Candidate], random: &mut Random) {
+fn disturb(all: &mut [md::assemble::Candidate], random: &mut Rng) {
     const ANY: [u64; 10] = [0, 1, 8, 127, 128, 1280, 4096, u32::MAX as u64, 1 << 54, u64::MAX];
-    let index = random.next() as usize % all.len();
-    let value = random.of(&ANY);
-    let array_wide = random.next().is_multiple_of(2);
+    let index = random.draw() as usize % all.len();
+    let value = random.pick(&ANY);
+    let array_wide = random.draw().is_multiple_of(2);
     let targets = if array_wide { 0..all.len() } else { index..index + 1 };
-    let what = random.next() % 18;
-    let role = random.of(&[Role::Slot(0), Role::Slot(2), Role::Slot(65000), Role::Faulty]);
+    let what = random.draw() % 18;
+    let role = random.pick(&[Role::Slot(0), Role::Slot(2), Role::Slot(65000), Role::Faulty]);
     let reshape = ReshapeState {
-        position: random.of(&ANY),
-        backwards: random.next().is_multiple_of(2),
-        delta_disks: random.of(&[0, 1, -1, -2, i32::MIN, i32::MAX, 7]),
-        new_level: random.of(&[5, 5, 6, 10, 1, 99]),
-        new_layout: random.of(&[2, 2, 0, 0x102, u32::MAX]),
-        new_chunk_sectors: random.of(&[128, 64, 0, 3]),
-        new_data_offset: random.of(&[2048, 1024, u64::MAX]),
+        position: random.pick(&ANY),
+        backwards: random.draw().is_multiple_of(2),
+        delta_disks: random.pick(&[0, 1, -1, -2, i32::MIN, i32::MAX, 7]),
+        new_level: random.pick(&[5, 5, 6, 10, 1, 99]),
+        new_layout: random.pick(&[2, 2, 0, 0x102, u32::MAX]),
+        new_chunk_sectors: random.pick(&[128, 64, 0, 3]),
+        new_data_offset: random.pick(&[2048, 1024, u64::MAX]),
     };
     for one in &mut all[targets] {
         let metadata = &mut one.metadata;
         match what {
-            0 => metadata.level = random.of(&[-5, -4, -1, 0, 1, 4, 6, 10, i32::MIN, i32::MAX]),
+            0 => metadata.level = random.pick(&[-5, -4, -1, 0, 1, 4, 6, 10, i32::MIN, i32::MAX]),
             1 => metadata.layout = value as u32,
             2 => metadata.chunk_sectors = value as u32,
             3 => metadata.raid_disks = value as u32,
@@ -56,7 +41,7 @@ fn disturb(all: &mut [md::assemble::Candidate], random: &mut Random) {
             12 => metadata.roles = vec![role; (value % 9) as usize],
             13 => metadata.recovery_offset = Some(value),
             14 => metadata.replacement = true,
-            15 => metadata.version = random.of(&Version::ALL),
+            15 => metadata.version = random.pick(&Version::ALL),
             16 => one.device_sectors = value,
             _ => metadata.reshape = Some(reshape),
         }
@@ -67,16 +52,16 @@ fn disturb(all: &mut [md::assemble::Candidate], random: &mut Random) {
 fn any_superblocks_give_a_decision() {
     let (mut ran, mut refused) = (0, 0);
     for seed in 1..=20_000_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Rng::new(seed);
         let layouts = [(5, 2), (1, 0), (0, 1), (10, 0x102), (6, 2), (-1, 0)];
-        let (level, layout) = random.of(&layouts);
+        let (level, layout) = random.pick(&layouts);
         let mut all = members(level, layout, 4);
         add(&mut all, "spare", Role::Spare);
-        for _ in 0..1 + random.next() % 3 {
+        for _ in 0..1 + random.draw() % 3 {
             disturb(&mut all, &mut random);
         }
-        let force = random.next().is_multiple_of(2);
-        let order = random.next().is_multiple_of(8).then(|| vec![Some(1), None, Some(9)]);
+        let force = random.draw().is_multiple_of(2);
+        let order = random.draw().is_multiple_of(8).then(|| vec![Some(1), None, Some(9)]);
         let options = Options { force, partial: true, order, ..Options::default() };
         let found = assemble(&all, &options);
         for array in &found.arrays {

@@ -1,8 +1,8 @@
 //! The bad-block log.
 
 use super::golden;
-use super::rng::for_seeds;
 use md::ondisk::bad_blocks::{BadBlocks, BadBlocksError, ENTRIES_MAX};
+use testkit::{Rng, for_seeds};
 
 fn set(ranges: &[(u64, u64)]) -> BadBlocks {
     let mut bad = BadBlocks::new();
@@ -99,7 +99,8 @@ fn a_set_that_does_not_fit_is_refused() {
 
 #[test]
 fn the_set_agrees_with_a_flag_for_each_sector() {
-    for_seeds("bad_blocks::the_set_agrees_with_a_flag_for_each_sector", 300, |rng| {
+    for_seeds!("the_set_agrees_with_a_flag_for_each_sector", 300, |seed| {
+        let rng = &mut Rng::new(seed);
         const SECTORS: u64 = 3000;
         let mut bad = BadBlocks::new();
         let mut flags = vec![false; SECTORS as usize];

@@ -2,7 +2,6 @@
 
 use super::golden;
 use super::memory::spec;
-use super::rng::for_seeds;
 use md::ondisk::bitmap::{
     Bitmap, BitmapHeader, BitmapKind, BitmapPlacement, BitmapProblem, BitmapShape, LocklessStates,
     PAGE_BYTES, PlacementError, Resync, StartState, WhyEverything, room_sectors, sync_sectors,
@@ -11,6 +10,7 @@ use md::ondisk::bitmap::{
 use md::ondisk::{Uuid, Version};
 use md::{Geometry, GeometrySpec, Layout, Level, Sector};
 use std::ops::Range;
+use testkit::{Rng, for_seeds};
 
 /// The start of a bitmap that the kernel wrote (raid5-3d-bitmap-dirty).
 const LITERAL: [u8; 60] = [
@@ -262,11 +262,12 @@ fn which_sectors_a_write_touches() {
 
 #[test]
 fn bits_pages_and_sectors_agree_with_counting() {
-    for_seeds("bitmap::bits_pages_and_sectors_agree_with_counting", 40, |rng| {
+    for_seeds!("bits_pages_and_sectors_agree_with_counting", 40, |seed| {
+        let rng = &mut Rng::new(seed);
         let chunk_bytes = 512 << rng.below(4);
         let chunk = u64::from(chunk_bytes) / 512;
         let sync = rng.below(80_000) + 1;
-        let header = BitmapHeader::new(uuid(), rng.next(), sync, chunk_bytes);
+        let header = BitmapHeader::new(uuid(), rng.draw(), sync, chunk_bytes);
         let mut bitmap = Bitmap::new(header, sync, false).unwrap();
         let shape = bitmap.shape();
         let mut model = vec![false; sync.div_ceil(chunk) as usize];
@@ -377,8 +378,9 @@ fn where_a_new_bitmap_goes() {
     assert_eq!(error, PlacementError::NoRoom { used_sectors: 100 });
     assert!(place(Version::V0_90, 1 << 54, None).is_err());
     // Whatever is made fits its room, and 1.0's ends before the bad-block log.
-    for_seeds("bitmap::where_a_new_bitmap_goes", 200, |rng| {
-        let used = rng.next() >> rng.below(40) >> 12 | 128;
+    for_seeds!("where_a_new_bitmap_goes", 200, |seed| {
+        let rng = &mut Rng::new(seed);
+        let used = rng.draw() >> rng.below(40) >> 12 | 128;
         let version = rng.pick(&Version::ALL);
         let Ok(made) = place(version, used, None) else { return };
         let shape = BitmapShape::new(used, made.chunk_bytes).unwrap();

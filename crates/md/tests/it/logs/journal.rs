@@ -2,7 +2,6 @@
 
 use super::golden;
 use super::memory::{Memory, sha256, spec};
-use super::rng::{Rng, for_seeds};
 use md::ondisk::journal::{
     BLOCK_BYTES, IgnoredBecause, Journal, JournalRefused, MetaBlock, Payload, Replay,
     block_checksum, journal_seed,
@@ -11,6 +10,7 @@ use md::ondisk::{Role, Uuid};
 use md::{Geometry, Level, MemberIdx, Sector};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use testkit::{Rng, for_seeds};
 
 pub fn uuid() -> Uuid {
     "ddd74eca:58855cd5:8b112f79:98b6b9b8".parse().unwrap()
@@ -55,26 +55,27 @@ fn meta_blocks_are_these_bytes_both_ways() {
 
 fn random_payload(rng: &mut Rng) -> Payload {
     let checksums =
-        |rng: &mut Rng, most| (0..=rng.below(most)).map(|_| rng.next() as u32).collect();
-    let at = Sector(rng.next() >> rng.below(64));
+        |rng: &mut Rng, most| (0..=rng.below(most)).map(|_| rng.draw() as u32).collect();
+    let at = Sector(rng.draw() >> rng.below(64));
     match rng.below(3) {
         0 => Payload::Data { at, checksums: checksums(rng, 40) },
         1 => Payload::Parity { at, checksums: checksums(rng, 2) },
-        _ => Payload::Flush { rows: (0..rng.below(9)).map(|_| Sector(rng.next())).collect() },
+        _ => Payload::Flush { rows: (0..rng.below(9)).map(|_| Sector(rng.draw())).collect() },
     }
 }
 
 #[test]
 fn any_meta_block_is_read_as_it_was_written() {
-    for_seeds("journal::any_meta_block_is_read_as_it_was_written", 300, |rng| {
-        let mut block = MetaBlock::empty(rng.next(), rng.next());
+    for_seeds!("any_meta_block_is_read_as_it_was_written", 300, |seed| {
+        let rng = &mut Rng::new(seed);
+        let mut block = MetaBlock::empty(rng.draw(), rng.draw());
         for _ in 0..rng.below(60) {
             let payload = random_payload(rng);
             if block.meta_size() + payload.bytes() <= BLOCK_BYTES {
                 block.payloads.push(payload);
             }
         }
-        let seed = rng.next() as u32;
+        let seed = rng.draw() as u32;
         assert_eq!(MetaBlock::decode(&block.encode(seed), seed), Ok(block));
     });
 }
@@ -247,7 +248,7 @@ impl<'a> Writer<'a> {
             image,
             ring: rng.bytes(journal.ring_sectors() as usize * 512),
             at: rng.below(400) * 8,
-            seq: if rng.one_in(4) { u64::MAX - 2 } else { rng.next() },
+            seq: if rng.one_in(4) { u64::MAX - 2 } else { rng.draw() },
             journal,
             cached: BTreeMap::new(),
         }
@@ -342,7 +343,8 @@ impl<'a> Writer<'a> {
 
 #[test]
 fn a_crash_at_any_time_loses_nothing() {
-    for_seeds("journal::a_crash_at_any_time_loses_nothing", 100, |rng| {
+    for_seeds!("a_crash_at_any_time_loses_nothing", 100, |seed| {
+        let rng = &mut Rng::new(seed);
         let geometry = match rng.below(3) {
             0 => spec(Level::Raid4, 0, 3, 8, 4),
             1 => spec(Level::Raid5, rng.below(6) as i32, 4, 16, 3),

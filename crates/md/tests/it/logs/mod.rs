@@ -13,4 +13,3 @@ mod golden;
 mod journal;
 mod memory;
 mod ppl;
-mod rng;

@@ -2,7 +2,6 @@
 
 use super::golden;
 use super::memory::{Memory, parity, spec, xor};
-use super::rng::{Rng, for_seeds};
 use md::ondisk::Uuid;
 use md::ondisk::ppl::{
     MemberLog, PplEntry, PplHeader, PplLog, PplMismatch, PplRecovery, PplStop, PplVerdict,
@@ -11,6 +10,7 @@ use md::ondisk::ppl::{
 use md::{Geometry, Level, MemberIdx, Sector};
 use std::convert::Infallible;
 use std::ops::Range;
+use testkit::{Rng, for_seeds};
 
 pub fn uuid() -> Uuid {
     "9b8ba412:a8766a76:277a4342:2f4da949".parse().unwrap()
@@ -283,7 +283,8 @@ fn random_write(rng: &mut Rng, memory: &Memory<'_>) -> Write {
 /// what was not written can be had without its member, as it was.
 #[test]
 fn parity_is_right_after_any_torn_write() {
-    for_seeds("ppl::parity_is_right_after_any_torn_write", 300, |rng| {
+    for_seeds!("parity_is_right_after_any_torn_write", 300, |seed| {
+        let rng = &mut Rng::new(seed);
         let members = 3 + rng.below(3) as usize;
         let layout = rng.below(6) as i32;
         let geometry = spec(Level::Raid5, layout, members, 8 << rng.below(2), 5);
@@ -475,16 +476,17 @@ fn entries_that_make_no_sense_are_mismatches() {
 
 #[test]
 fn any_entry_gives_steps_inside_of_its_row_or_a_mismatch() {
-    for_seeds("ppl::any_entry_gives_steps_inside_of_its_row_or_a_mismatch", 2000, |rng| {
+    for_seeds!("any_entry_gives_steps_inside_of_its_row_or_a_mismatch", 2000, |seed| {
+        let rng = &mut Rng::new(seed);
         let geometry = spec(Level::Raid5, rng.below(6) as i32, 3 + rng.below(3) as usize, 16, 6);
         let near = |rng: &mut Rng, bound: u64| match rng.below(8) {
-            0 => rng.next() as u32,
+            0 => rng.draw() as u32,
             1 => rng.below(bound * 600) as u32,
             _ => rng.below(bound) as u32 * 512,
         };
         let entry = PplEntry {
             data_sector: if rng.one_in(9) {
-                rng.next()
+                rng.draw()
             } else {
                 rng.below(geometry.array_sectors())
             },

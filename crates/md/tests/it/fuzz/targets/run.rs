@@ -3,7 +3,9 @@
 //! Invariant: the input of an execution depends on nothing else, so that any of them can be run
 //! again alone.
 
-use super::mutate::{Rng, mutate};
+use testkit::{Rng, mix};
+
+use super::mutate::mutate;
 use super::{Target, Verdict, corpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,7 +28,7 @@ pub fn run(
     let mut tally = Tally::default();
     while !enough(&tally) {
         let number = first + tally.executions;
-        let mut rng = Rng::new(seed, number);
+        let mut rng = Rng::new(seed ^ mix(number));
         let input = mutate(target, &seeds, &mut rng);
         match catch_unwind(AssertUnwindSafe(|| (target.check)(&input))) {
             Ok(Verdict::Refused) => {}
