@@ -1,7 +1,7 @@
 //! Records counters during a cell, on a separate thread, and returns the cell's series.
 //!
 //! ```text
-//!   runner ---- counters at its own pace ----> tap (one track per lane)
+//!   runner ---- counters at its own pace ----> tap (one track per shard)
 //!   thread ---- /proc, /sys every 100 ms ----> tracks of machine, disks, array
 //!                                     stop: both cut to the same interval, at equal steps
 //! ```
@@ -40,7 +40,7 @@ pub struct Watched {
     pub disks: Vec<String>,
     /// The array of Linux md, by name: `md0`.
     pub array: Option<String>,
-    /// Counters of the engine's lanes.
+    /// Counters of the engine's shards.
     pub tap: Option<Arc<CounterSource>>,
 }
 
@@ -63,7 +63,7 @@ pub struct Recorded {
 /// Counters of the engine's members, recorded by the threads that drive it.
 #[derive(Debug)]
 pub struct CounterSource {
-    lanes: Mutex<BTreeMap<u16, Track>>,
+    shards: Mutex<BTreeMap<u16, Track>>,
     /// Number of starts and ends of samples: the recorder reads the kernel threads at each.
     edges: AtomicU32,
     recorder: OnceLock<Thread>,
@@ -71,8 +71,8 @@ pub struct CounterSource {
 
 impl Default for CounterSource {
     fn default() -> CounterSource {
-        let lanes = Mutex::new(BTreeMap::new());
-        CounterSource { lanes, edges: AtomicU32::new(0), recorder: OnceLock::new() }
+        let shards = Mutex::new(BTreeMap::new());
+        CounterSource { shards, edges: AtomicU32::new(0), recorder: OnceLock::new() }
     }
 }
 
@@ -80,24 +80,24 @@ impl Default for CounterSource {
 const PER_MEMBER: usize = 5;
 
 impl CounterSource {
-    /// The samples of a lane begin: earlier points are dropped.
-    pub fn begin(&self, lane: u16, now: u64, leaves: &[Counters]) {
+    /// The samples of a shard begin: earlier points are dropped.
+    pub fn begin(&self, shard: u16, now: u64, leaves: &[Counters]) {
         let mut track = Track::new(GAP.as_nanos() as u64);
         track.push(now, flat(leaves));
-        self.lock().insert(lane, track);
+        self.lock().insert(shard, track);
         self.edge();
     }
 
     /// Records a point in between. `leaves` is called only when a point is due.
-    pub fn note(&self, lane: u16, now: u64, leaves: impl FnOnce() -> Vec<Counters>) {
-        if let Some(track) = self.lock().get_mut(&lane).filter(|track| track.wants(now)) {
+    pub fn note(&self, shard: u16, now: u64, leaves: impl FnOnce() -> Vec<Counters>) {
+        if let Some(track) = self.lock().get_mut(&shard).filter(|track| track.wants(now)) {
             track.push(now, flat(&leaves()));
         }
     }
 
-    /// The samples of a lane have ended.
-    pub fn end(&self, lane: u16, now: u64, leaves: &[Counters]) {
-        if let Some(track) = self.lock().get_mut(&lane) {
+    /// The samples of a shard have ended.
+    pub fn end(&self, shard: u16, now: u64, leaves: &[Counters]) {
+        if let Some(track) = self.lock().get_mut(&shard) {
             track.push(now, flat(leaves));
         }
         self.edge();
@@ -109,7 +109,7 @@ impl CounterSource {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Track>> {
-        self.lanes.lock().expect("no panic while the tracks are locked")
+        self.shards.lock().expect("no panic while the tracks are locked")
     }
 }
 
@@ -286,9 +286,9 @@ impl Sampler {
         self.look_at_kernel();
         self.look_now();
         let tap = self.watched.tap.clone();
-        let lanes = tap.as_ref().map(|tap| tap.lock());
-        let tracks: Vec<&Track> = match &lanes {
-            Some(lanes) => lanes.values().collect(),
+        let shards = tap.as_ref().map(|tap| tap.lock());
+        let tracks: Vec<&Track> = match &shards {
+            Some(shards) => shards.values().collect(),
             None => vec![&self.disks],
         };
         let spans = tracks.iter().filter_map(|track| track.span());
@@ -549,13 +549,13 @@ pub(super) mod tests {
             ..Counters::default()
         };
         let second = 1_000_000_000;
-        for (lane, busy) in [(0, true), (1, false)] {
+        for (shard, busy) in [(0, true), (1, false)] {
             let at = |seconds: u64| counters(10 * seconds, busy.then_some(seconds * second / 2));
-            tap.note(lane, 1, || panic!("the samples have not begun"));
-            tap.begin(lane, 5 * second, &[at(5), at(0)]);
-            tap.note(lane, 7 * second, || vec![at(7), at(0)]);
-            tap.note(lane, 7 * second + 1, || panic!("too soon"));
-            tap.end(lane, 15 * second, &[at(15), at(0)]);
+            tap.note(shard, 1, || panic!("the samples have not begun"));
+            tap.begin(shard, 5 * second, &[at(5), at(0)]);
+            tap.note(shard, 7 * second, || vec![at(7), at(0)]);
+            tap.note(shard, 7 * second + 1, || panic!("too soon"));
+            tap.end(shard, 15 * second, &[at(15), at(0)]);
         }
         let seen = recorder.stop();
         assert!(

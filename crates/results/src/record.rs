@@ -9,8 +9,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use md::Level;
 use jiff::Timestamp;
+use md::Level;
 use serde::{Deserialize, Serialize, Serializer};
 use spec::case::BenchLevel;
 use spec::target::TargetKind;

@@ -235,7 +235,7 @@ fn parse_block(text: &str) -> Result<u64> {
 
 /// A number of CPUs.
 pub fn parse_cores(text: &str) -> Result<u32> {
-    // Lanes are numbered with 16 bits.
+    // Shards are numbered with 16 bits.
     match text.parse::<u32>() {
         Ok(cores @ 1..=0xffff) => Ok(cores),
         _ => Err(anyhow!("a number of CPUs is wanted, 1 or more")),
