@@ -161,7 +161,7 @@ pub fn check_plan(plan: &Plan, host: &HostOptions) -> Result<()> {
     check_directory(plan, &host.directory())?;
     match metrics::host::available_memory_bytes() {
         Some(available) => bench::blocks::check_memory(plan, host.cores.unwrap_or(1), available)
-            .map_err(Error::msg),
+            .map_err(Error::from),
         None => Ok(()),
     }
 }
@@ -227,9 +227,9 @@ fn check_directory(plan: &Plan, default: &Path) -> Result<()> {
 
 /// Pins this process to the first CPUs of its affinity mask.
 fn hold_to(cores: u32) -> Result<()> {
-    let allowed = bench::runner::allowed_cpus().map_err(Error::msg)?;
+    let allowed = bench::runner::allowed_cpus()?;
     match allowed.get(..cores as usize) {
-        Some(first) => bench::runner::hold_to(first).map_err(Error::msg),
+        Some(first) => bench::runner::hold_to(first).map_err(Error::from),
         None => Err(anyhow!(
             "--cores {cores}: this process may run on {} CPU(s); use no more",
             allowed.len()

@@ -384,7 +384,7 @@ impl Sweeping<'_> {
         here.reporter.finish();
         // Stored items are not measured again after an error.
         let resumable = |text| format!("{text}; run the same command to resume");
-        let ended = ended.map_err(|error| reworded(Error::msg(error), resumable))?;
+        let ended = ended.map_err(|error| reworded(error, resumable))?;
         let record = store.record(run)?;
         let failed: Vec<_> = self.impossible.iter().chain(&ended.failed).collect();
         for (item, why) in &failed {

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use parity::Kernels;
 use spec::case::BenchLevel;
@@ -82,7 +82,7 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending> {
         area_bytes: arguments.size.unwrap_or(AREA_BYTES),
         kernels: arguments.parity_impl.unwrap_or_else(fastest_kernels),
         seed: arguments.seed,
-        cpus: bench::runner::allowed_cpus().map_err(Error::msg)?,
+        cpus: bench::runner::allowed_cpus()?,
         levels: levels.collect::<Result<_>>()?,
         workloads: arguments.workload.clone(),
     };
@@ -90,13 +90,13 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending> {
         bail!("bench engine: no row has this --level and this --workload");
     }
     if let Some(available) = metrics::host::available_memory_bytes() {
-        settings.check_memory(available).map_err(Error::msg)?;
+        settings.check_memory(available)?;
     }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(&arguments.json, None)?;
     let mut tell = |what: &str| say(format_args!("{what}"));
-    let table = engine_table::run(&settings, &stopped, &mut tell).map_err(Error::msg)?;
+    let table = engine_table::run(&settings, &stopped, &mut tell)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
     Ok(match (stopped(), table.is_met()) {
         (true, _) => Ending::Stopped,

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use anyhow::{Error, Result};
+use anyhow::Result;
 use clap::Args;
 use parity::Kernels;
 
@@ -54,7 +54,7 @@ pub fn run(arguments: &KernelsArguments) -> Result<Ending> {
     let stopped = || stop.load(Ordering::Relaxed);
     let settings = bench::kernels::Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
     let outputs = Outputs::open(&arguments.json, None)?;
-    let table = bench::kernels::run(&settings, &stopped).map_err(Error::msg)?;
+    let table = bench::kernels::run(&settings, &stopped)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
     Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
 }

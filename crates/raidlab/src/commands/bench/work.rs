@@ -83,7 +83,7 @@ impl BenchPlan {
             .moves_blocks()
             .then(|| matrix::plan(&options))
             .transpose()
-            .map_err(Error::msg)?;
+            ?;
         // A single block workload yields each array exactly once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
         let mut targets: Vec<Target> = Vec::new();
@@ -177,7 +177,7 @@ impl BenchPlan {
                     run_program(&case, label, host.destroy_contents, stopped, &show);
                 add(cells);
                 let with_case = |text| format!("{}{text}", prefix(&case));
-                ended.map_err(|error| reworded(Error::msg(error), with_case))
+                ended.map_err(|error| reworded(error, with_case))
             })
         });
         status.finish();
@@ -190,7 +190,7 @@ impl Target {
         let of_kernel = place.kernel().map(|kernel| of_kernel(kernel, arrays)).transpose()?;
         let arrays = of_kernel.as_ref().unwrap_or(arrays);
         let mut plan =
-            place.uses_array().then(|| matrix::plan(arrays)).transpose().map_err(Error::msg)?;
+            place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
         if *place != TargetExpr::Engine {
             // --size is then the size of the files; the member also needs room for the file
             // system's journal, tables and reserve.
@@ -276,5 +276,5 @@ fn run_blocks(
     };
     let (record, ended) = bench::blocks::run(plan, run, stopped, &mut show);
     reporter.finish();
-    (record, ended.map_err(Error::msg))
+    (record, ended.map_err(Error::from))
 }
