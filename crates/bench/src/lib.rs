@@ -5,6 +5,7 @@
 //!   Plan --> blocks:  target (an array of the engine) --> runner: generator per shard --> cells
 //!   Program -> program: provision (file system, md, device) -> run: workers, barrier --> cells
 //!   sweep:  the items of both, one by one, resumed after any kind of end
+//!   both:   verify (pattern, expected versions), measurement (figures --> cell), progress
 //! ```
 //!
 //! Invariant: every cell of a plan ends up in the record, or the reason why not.
