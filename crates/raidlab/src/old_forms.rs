@@ -28,7 +28,13 @@ pub fn rewritten(
     let verb = words[1].to_string_lossy().into_owned();
     let mut line = Line { verb, done: Vec::new(), notes: &mut notes, what: None };
     if let Some(command) = program.find_subcommand(&line.verb) {
-        line.rewrite(rest, command)?;
+        // Options that were of `bench` may be those of its subcommands and of `sweep` today.
+        let bench = [Some(command), program.find_subcommand("sweep")];
+        let commands: Vec<&Command> = match line.verb == "bench" {
+            true => bench.into_iter().flatten().chain(command.get_subcommands()).collect(),
+            false => vec![command],
+        };
+        line.rewrite(rest, &commands)?;
         words.splice(1.., line.what.clone().unwrap_or_else(|| vec![line.verb.clone().into()]));
         words.append(&mut line.done);
     } else {
@@ -48,13 +54,15 @@ struct Line<'n> {
 }
 
 impl Line<'_> {
-    fn rewrite(&mut self, words: Vec<OsString>, command: &Command) -> Result<()> {
+    /// `commands`: the verb, then others whose options it may have.
+    fn rewrite(&mut self, words: Vec<OsString>, commands: &[&Command]) -> Result<()> {
         let is_bench = self.verb == "bench";
-        // `bench kernels` and `bench engine` are of today.
-        let of_today = words.first().and_then(|word| command.find_subcommand(word)).is_some();
         let mut words = words.into_iter().peekable();
+        // `bench kernels` and `bench engine` are of today.
+        let is_subcommand = |word: &OsString| commands[0].find_subcommand(word).is_some();
+        self.done.extend(words.next_if(is_subcommand));
         while let Some(word) = words.next() {
-            if word == "--" || of_today {
+            if word == "--" {
                 self.done.push(word);
                 self.done.extend(words.by_ref());
                 break;
@@ -68,7 +76,7 @@ impl Line<'_> {
                 "--read-only" if self.verb == "dump" => {
                     self.note("--read-only has no effect: members are always opened read-only");
                 }
-                "--json" if next.is_some_and(|next| self.is_file_of_json(next, command)) => {
+                "--json" if next.is_some_and(|next| self.is_file_of_json(next, commands[0])) => {
                     let file = words.next().expect("it was seen");
                     self.json(&file)?;
                 }
@@ -90,7 +98,7 @@ impl Line<'_> {
                     self.done.push(word);
                 }
                 option if option.starts_with('-') && option != "-" => {
-                    let takes = next.is_some_and(|next| takes_next(command, option, next));
+                    let takes = next.is_some_and(|next| takes_next(commands, option, next));
                     self.done.push(word);
                     self.done.extend(takes.then(|| words.next()).flatten());
                 }
@@ -171,13 +179,13 @@ fn is_sweep(word: &str) -> bool {
 
 /// Whether the next word is the value of this option; of an unknown one too, which is refused
 /// later.
-fn takes_next(command: &Command, option: &str, next: &OsStr) -> bool {
+fn takes_next(commands: &[&Command], option: &str, next: &OsStr) -> bool {
     if option.contains('=') {
         return false;
     }
     let is_option = next.as_encoded_bytes().starts_with(b"-") && next != "-";
     let is_it = |argument: &&Arg| argument.get_long() == option.strip_prefix("--");
-    match command.get_arguments().find(is_it) {
+    match commands.iter().flat_map(|command| command.get_arguments()).find(is_it) {
         Some(argument) if argument.is_require_equals_set() => false,
         Some(argument) => argument.get_action().takes_values() && !is_option,
         None => !is_option,

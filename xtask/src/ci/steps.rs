@@ -43,7 +43,7 @@ impl Context {
 }
 
 /// In order: what is cheap and often wrong first, tests last.
-pub const STEPS: [Step; 9] = [
+pub const STEPS: [Step; 10] = [
     Step { name: "tools", what: "looks for every program of scripts/tools", run: tools_step },
     Step { name: "fmt", what: "cargo fmt --all -- --check", run: fmt },
     Step {
@@ -67,6 +67,11 @@ pub const STEPS: [Step; 9] = [
         name: "valgrind",
         what: "cargo test -p parity --test every_isa, under valgrind (RAIDLAB_TEST=all)",
         run: valgrind,
+    },
+    Step {
+        name: "deb",
+        what: "make check-deb: the package, installed in a minimal Debian (RAIDLAB_TEST=all)",
+        run: deb,
     },
     // Dev, not release: overflow checks and debug assertions are half of what the tests are for,
     // and the profile is optimised where it must be.
@@ -177,6 +182,19 @@ fn valgrind(context: &mut Context) -> Outcome {
     let runner = "target.'cfg(all())'.runner='valgrind -q --error-exitcode=9'";
     let mut command = context.cargo("test -p parity --test every_isa --config");
     finish(command.arg(runner))
+}
+
+/// The package that `make deb` makes, in a Debian that has nothing else.
+fn deb(context: &mut Context) -> Outcome {
+    if std::env::var("RAIDLAB_TEST").as_deref() != Ok("all") {
+        return Outcome::Skipped("slow; RAIDLAB_TEST=all runs it".into());
+    }
+    let installed = Command::new("debootstrap").arg("--version").stdout(Stdio::null()).status();
+    if !tools::is_root() || !installed.is_ok_and(|status| status.success()) {
+        return Outcome::Skipped("it needs root and debootstrap".into());
+    }
+    let mut command = Command::new("make");
+    finish(command.arg("check-deb").current_dir(&context.workspace.root))
 }
 
 fn finish(command: &mut Command) -> Outcome {

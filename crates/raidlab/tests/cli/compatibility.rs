@@ -8,7 +8,7 @@ const SWEEP: &str = "[[run]]\nlevel = \"raid0\"\ndisks = 2\nmembers = \"mem\"\ns
                      workload = \"seq-read\"\nseconds = 0.02\nruns = 1\nwarm-up = 0\n";
 
 /// Old form, today's form, and what the note names.
-const SAME: [(&str, &str, &str); 16] = [
+const SAME: [(&str, &str, &str); 18] = [
     ("bench --programs", "programs", "'raidlab programs'"),
     ("bench --programs --json -", "programs --json", "--json"),
     ("bench --json - --programs", "programs --json", "--json"),
@@ -17,10 +17,12 @@ const SAME: [(&str, &str, &str); 16] = [
     ("bench --dry-run --db=@.db --level raid1 @", "sweep @ --dry-run --db=@.db --level raid1", ""),
     ("bench --dry-run --until-steady 9 @", "sweep @ --dry-run --until-steady 9", "raidlab sweep"),
     ("bench @ --dry-run --json -", "sweep @ --dry-run --json", "raidlab sweep"),
+    ("bench --again --dry-run --db @.db @", "sweep --again --dry-run --db @.db @", "raidlab sweep"),
     ("bench --kernels --level raid5", "bench kernels --level raid5", "'raidlab bench kernels'"),
     ("bench --engine --level raid4", "bench engine --level raid4", "'raidlab bench engine'"),
     ("bench --kernel sse9", "bench --parity-impl sse9", "--parity-impl"),
     ("bench --kernel=sse9", "bench --parity-impl=sse9", "--parity-impl"),
+    ("bench kernels --kernel sse9", "bench kernels --parity-impl sse9", "--parity-impl"),
     ("bench --kernels --kernel sse9", "bench kernels --parity-impl sse9", "--parity-impl"),
     (
         "bench --dry-run --target kernel:/dev/a+/dev/b --level raid1 --workload dd",
@@ -54,6 +56,174 @@ fn old_forms_do_what_those_of_today_do() {
         assert!(!today.stderr.contains(" is now "), "{}", today.stderr);
         assert_eq!(without_notes(&old), today.stderr.trim_end(), "{new}");
         assert_eq!((old.code, old.stdout), (today.code, today.stdout), "{new}");
+    }
+}
+
+/// Figures differ from run to run: what is compared is that there are some.
+#[test]
+fn old_forms_of_tables_run() {
+    let kernels = "--kernel portable --runs 1 --json -";
+    let engine = "--level raid0 --workload rand-read --size 64M --runs 1 --seconds 0.02 --json -";
+    for (old, list) in [
+        (format!("bench --kernels {kernels}"), "kernels"),
+        (format!("bench --engine {engine}"), "rows"),
+    ] {
+        let ran = raidlab(&old);
+        assert!(ran.code < 2, "{old}: {}", ran.stderr);
+        let found = serde_json::from_str::<Value>(&ran.stdout).expect("JSON");
+        assert!(found[list].as_array().is_some_and(|list| !list.is_empty()), "{old}: {found}");
+    }
+}
+
+/// The options of each verb, with a value where they take one.
+const OPTIONS: [(&str, &[&str]); 9] = [
+    (
+        "bench",
+        &[
+            "--level raid5",
+            "--layout ls",
+            "--disks 4",
+            "--chunk 64K",
+            "--array raid0(2)",
+            "--degraded 1",
+            "--stripe-cache 1M",
+            "--members mem",
+            "--bus 133MB/s",
+            "--channel 2",
+            "--spindle 2",
+            "--queue-depth 4",
+            "--dir /tmp",
+            "--workload dd",
+            "--programs",
+            "--target engine",
+            "--drop-caches",
+            "--destroy-contents",
+            "--block 4K",
+            "--depth 2",
+            "--jobs 2",
+            "--read-ahead 1M",
+            "--size 64M",
+            "--kernels",
+            "--kernel avx2",
+            "--engine",
+            "--seconds 1",
+            "--runs 5",
+            "--until-steady",
+            "--until-steady 9",
+            "--warm-up 0",
+            "--interval 1",
+            "--cores 1",
+            "--seed 7",
+            "--json -",
+            "--json=-",
+            "--html x.html",
+            "--db",
+        ],
+    ),
+    ("bench s.toml", &["--dry-run", "--again", "--db x.db"]),
+    ("compare a b", &["--max-slowdown 5%", "--markdown x.md", "--json", "--db x.db"]),
+    (
+        "create a b",
+        &[
+            "--level 1",
+            "-l 1",
+            "--layout ls",
+            "-p ls",
+            "--parity ls",
+            "--chunk 64",
+            "-c 64",
+            "--rounding 64",
+            "--raid-devices 2",
+            "-n 2",
+            "--raid-disks 2",
+            "--spare-devices 1",
+            "-x 1",
+            "--spare-disks 1",
+            "--size 1M",
+            "-z 1M",
+            "--name x",
+            "-N x",
+            "--homehost x",
+            "--uuid 00000000:00000000:00000000:00000000",
+            "-W",
+            "--write-mostly",
+            "--failfast",
+            "--write-behind",
+            "--write-behind=9",
+            "--metadata 1.2",
+            "-e 1.2",
+            "--bitmap none",
+            "-b none",
+            "--bitmap-chunk 64M",
+            "--consistency-policy resync",
+            "-k resync",
+            "--data-offset 1M",
+            "--assume-clean",
+            "--force",
+            "-f",
+            "--run",
+            "-R",
+            "--file-size 8M",
+            "--no-prealloc",
+            "--prealloc",
+            "--no-resync",
+            "--dry-run",
+            "--json",
+        ],
+    ),
+    ("detail a", &["--array x", "--homehost x", "--json"]),
+    (
+        "dump a",
+        &[
+            "--output x",
+            "-o x",
+            "--overwrite",
+            "--sha256",
+            "--depth 8",
+            "--array x",
+            "--order a,b",
+            "--ignore-events",
+            "--ignore-checksums",
+            "--force",
+            "--partial",
+            "--overlay x",
+            "--read-only",
+            "--level 5",
+            "--layout ls",
+            "--chunk 64K",
+            "--raid-devices 3",
+            "--data-offset 1M",
+            "--size 1M",
+            "--json",
+        ],
+    ),
+    ("examine a", &["--bitmap", "--bad-blocks", "--homehost x", "--json"]),
+    (
+        "report",
+        &[
+            "--run last",
+            "--list",
+            "--published x",
+            "--html x",
+            "--markdown x",
+            "--csv x",
+            "--parquet x",
+            "--json -",
+            "--db x",
+        ],
+    ),
+    ("watch", &["--interval 1", "--count 1", "--json"]),
+];
+
+/// The first thing that is wrong with each command line is an option that never was.
+#[test]
+fn options_of_then_are_options_of_today() {
+    for (verb, options) in OPTIONS {
+        for option in options {
+            let ran = raidlab(&format!("{verb} {option} --never-was")).code(2);
+            let named = ran.stderr.contains("unexpected argument '--never-was'");
+            assert!(named, "{verb} {option}: {}", ran.stderr);
+        }
     }
 }
 
@@ -187,52 +357,81 @@ fn names_of_then_are_names_of_today() {
 }
 
 /// Keys of a record's cell, as the documents of then had them.
+const KEYS: [&str; 58] = [
+    "array",
+    "block_kib",
+    "bound_mb_per_s",
+    "bound_note",
+    "bound_share",
+    "bus_mb_per_s",
+    "cached",
+    "caches_dropped",
+    "checked_every",
+    "chunk_kib",
+    "cores",
+    "cpu_process_s",
+    "cpu_process_share",
+    "cpu_s_per_gib",
+    "cpu_system_s",
+    "cpu_threads",
+    "degraded",
+    "depth",
+    "disks",
+    "disks_per_channel",
+    "file_bytes",
+    "findings",
+    "generator_ns_per_op",
+    "interval",
+    "iops",
+    "item",
+    "jobs",
+    "late_ops",
+    "latency_curve",
+    "latency_us",
+    "layout",
+    "level",
+    "mb_per_s",
+    "member_load",
+    "members",
+    "members_per_spindle",
+    "per_member",
+    "phase",
+    "place",
+    "program",
+    "program_bytes",
+    "ratio_to_single",
+    "read_ahead_kib",
+    "read_off_s",
+    "rounds_max",
+    "samples",
+    "series",
+    "spread",
+    "steady",
+    "steady_window",
+    "stripe_cache_kib",
+    "sync",
+    "target",
+    "unshared_bound_mb_per_s",
+    "verified",
+    "warnings",
+    "workers_mb_per_s",
+    "workload",
+];
+
 #[test]
 fn keys_of_the_record_stay() {
+    let dir = Dir::new();
     let words = "--level raid5 --disks 3 --members mem --size 4M --workload seq-write --cores 1";
-    let ran = raidlab(&format!("bench {QUICK} --json {words} --degraded 0")).code(0);
-    let cell = ran.cell();
-    let keys = [
-        "target",
-        "level",
-        "layout",
-        "disks",
-        "members",
-        "chunk_kib",
-        "degraded",
-        "workload",
-        "block_kib",
-        "depth",
-        "jobs",
-        "samples",
-        "mb_per_s",
-        "iops",
-        "spread",
-        "steady",
-        "latency_us",
-        "latency_curve",
-        "cpu_process_s",
-        "cpu_system_s",
-        "cpu_s_per_gib",
-        "cores",
-        "cpu_threads",
-        "checked_every",
-        "generator_ns_per_op",
-        "per_member",
-        "bus_mb_per_s",
-        "disks_per_channel",
-        "members_per_spindle",
-        "bound_mb_per_s",
-        "bound_share",
-        "bound_note",
-        "ratio_to_single",
-        "late_ops",
-        "warnings",
-        "verified",
-        "findings",
-    ];
-    for key in keys {
-        assert!(cell.get(key).is_some(), "{key}: {cell}");
+    let blocks = raidlab(&format!("bench {QUICK} --json {words} --degraded 0")).code(0).cell();
+    let words = format!("--target path:{} --size 64M --workload dd", dir.path());
+    let programs = raidlab(&format!("bench --json {words}")).code(0).cells();
+    for cell in programs.iter().chain([&blocks]) {
+        for key in KEYS {
+            assert!(cell.get(key).is_some(), "{key}: {cell}");
+        }
     }
-    assert_eq!(cell["target"], "engine");
+    assert_eq!((&blocks["target"], &programs[0]["target"]), (&"engine".into(), &"path".into()));
+    for key in ["name", "drives", "metadata", "bitmap"] {
+        assert!(programs[0]["place"].get(key).is_some(), "{key}: {}", programs[0]["place"]);
+    }
 }

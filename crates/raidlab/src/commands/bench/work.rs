@@ -79,11 +79,7 @@ impl BenchPlan {
         if elsewhere && choices.is_empty() {
             bail!("--target: needs a program, as in --workload bonnie++");
         }
-        let blocks = matrix
-            .moves_blocks()
-            .then(|| matrix::plan(&options))
-            .transpose()
-            ?;
+        let blocks = matrix.moves_blocks().then(|| matrix::plan(&options)).transpose()?;
         // A single block workload yields each array exactly once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
         let mut targets: Vec<Target> = Vec::new();
@@ -189,8 +185,7 @@ impl Target {
     fn new(place: &TargetExpr, arrays: &Options) -> Result<Target> {
         let of_kernel = place.kernel().map(|kernel| of_kernel(kernel, arrays)).transpose()?;
         let arrays = of_kernel.as_ref().unwrap_or(arrays);
-        let mut plan =
-            place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
+        let mut plan = place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
         if *place != TargetExpr::Engine {
             // --size is then the size of the files; the member also needs room for the file
             // system's journal, tables and reserve.

@@ -135,6 +135,49 @@ fn sync_and_close(files: std::ops::Range<u32>) -> Vec<Act> {
 mod tests {
     use super::*;
 
+    /// Records, sweeps and published figures name them.
+    #[test]
+    fn names_of_phases_stay() {
+        use crate::program::{ProgramSpec, Sizing};
+        let threads = |name: &str| [1, 2, 4, 8].map(|threads| format!("{name}-{threads}"));
+        let named = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let all: [(&str, Vec<String>); 7] = [
+            ("dd", named(&["write", "read"])),
+            (
+                "iozone",
+                named(&[
+                    "write",
+                    "rewrite",
+                    "read",
+                    "reread",
+                    "random-read",
+                    "random-write",
+                    "backward-read",
+                    "record-rewrite",
+                    "stride-read",
+                ]),
+            ),
+            (
+                "streams",
+                named(&["write-sequential", "read-sequential", "write-random", "read-random"]),
+            ),
+            ("tiobench", ["write", "rand-write", "read", "rand-read"].map(threads).concat()),
+            ("seeks", named(&["fill", "seeks"])),
+            ("oltp", named(&["fill", "mixed"])),
+            ("bonnie", named(&["putc", "rewrite", "put-block", "getc", "get-block", "seeks"])),
+        ];
+        for (text, mut names) in all {
+            let scale = Sizing { size: Some(64 << 20), ..Sizing::default() };
+            let program = text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text);
+            let mut found: Vec<String> =
+                program.phases().map(|phase| phase.name.to_string()).collect();
+            // Their order is tested with each tool.
+            names.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, names, "{text}");
+        }
+    }
+
     #[test]
     fn names_are_distinct_and_documented() {
         let mut names: Vec<&str> = Vec::new();
