@@ -262,9 +262,9 @@ fn every_program_that_runs_on_a_device_finds_there_what_it_wrote() {
         "bonnie++:n=1:seeks=100",
         "dd:bs=64K:fdatasync",
         "iozone:r=64K",
-        "streams:files=3:size=256K",
-        "tiobench:random=20",
-        "seeks",
+        "streams:files=3:size=4M",
+        "tiobench:t=2:random=20",
+        "seeks:time=1",
         "oltp:time=1",
         &format!("fio:{job}"),
     ];
