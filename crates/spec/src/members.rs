@@ -18,17 +18,20 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use drive::{Fault, Placement, Profile};
-use md::{BareNumber, parse_size};
+use md::{BareNumber, SizeError, parse_size};
+use thiserror::Error;
 
-use crate::units::{parse_seconds, show_size};
+use crate::units::{QuantityError, parse_seconds, show_size};
 
 /// Limit of members in a set: md's limit is 1920 for RAID 0; a set may serve nested arrays.
 const MAX_SET: usize = 4096;
 /// Nesting limit of `fault:` and `paced:`.
 const MAX_DEPTH: usize = 8;
+/// Limit of profile documents that a process reads: each is kept, in about 1 KiB.
+const MAX_DOCUMENTS: usize = 1024;
 
 /// A parsed member expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,25 +67,83 @@ pub struct MemberSet {
     parts: Vec<(MemberExpr, Option<usize>)>,
 }
 
-/// The reason why a text is not a member set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason why a text is not a member set, or not one for this array.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("member '{part}': {problem}")]
 pub struct MembersError {
     /// The invalid part.
     pub part: String,
-    /// Description of the error.
-    pub problem: String,
+    /// The reason.
+    #[source]
+    pub problem: MemberProblem,
 }
 
-impl std::fmt::Display for MembersError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "member '{}': {}", self.part, self.problem)
-    }
+/// What is wrong with a part of a member set.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MemberProblem {
+    /// The number behind `*` is none, or out of range.
+    #[error("'{0}': a number of members is 1 to {MAX_SET}")]
+    Count(String),
+    /// The set names another number of members.
+    #[error("names {named} member(s), the array has {wanted}")]
+    OtherCount {
+        /// Members of the set.
+        named: usize,
+        /// Members of the array.
+        wanted: usize,
+    },
+    /// Members below members, too many.
+    #[error("nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+    /// There is no such kind of member.
+    #[error("unknown kind; there are mem, null, file:DIR, paced:PROFILE and fault:RULE:MEMBER")]
+    UnknownKind,
+    /// `file:` without a directory.
+    #[error("file: wants a directory, as in file:/mnt/disk")]
+    NoDirectory,
+    /// `paced` without a profile.
+    #[error("paced:PROFILE is wanted, as in paced:hdd-2007")]
+    NoProfile,
+    /// The place on the drive is none.
+    #[error("'@{0}': a place is a number from 0 to 1, or stretch")]
+    Placement(String),
+    /// The drive profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] Arc<UnknownProfile>),
+    /// `fault:` without a member.
+    #[error("fault:RULE:MEMBER is wanted, as in fault:flip@1M:mem")]
+    NoFaultyMember,
+    /// There is no such fault.
+    #[error(
+        "unknown fault; there are flip@BYTE, read-error@FROM..TO, write-error@FROM..TO, \
+         gone@COUNT, torn@BYTE and delay=TIME"
+    )]
+    UnknownFault,
+    /// A position in a fault is no size.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// A delay is no duration.
+    #[error(transparent)]
+    Delay(#[from] QuantityError),
+    /// A range has no end.
+    #[error("a range is FROM..TO, as in 1M..1088K")]
+    NoRange,
+    /// A range holds nothing.
+    #[error("the range is empty")]
+    EmptyRange,
+    /// The count of a fault is no number.
+    #[error("gone@COUNT wants a number")]
+    GoneCount,
+    /// A fault that no operation can meet.
+    #[error("lies beyond the member's end ({})", show_size(*.bytes))]
+    BeyondEnd {
+        /// Size of the member.
+        bytes: u64,
+    },
 }
 
-impl std::error::Error for MembersError {}
-
-fn error(part: &str, problem: impl ToString) -> MembersError {
-    MembersError { part: part.into(), problem: problem.to_string() }
+fn error(part: &str, problem: impl Into<MemberProblem>) -> MembersError {
+    MembersError { part: part.into(), problem: problem.into() }
 }
 
 impl FromStr for MemberSet {
@@ -95,8 +156,8 @@ impl FromStr for MemberSet {
             let (member, count) = match part.rsplit_once('*') {
                 Some((member, count)) => {
                     let counted = count.parse().ok().filter(|count| (1..=MAX_SET).contains(count));
-                    let problem = format!("'{count}': a number of members is 1 to {MAX_SET}");
-                    (member, Some(counted.ok_or_else(|| error(part, problem))?))
+                    let problem = || MemberProblem::Count(count.into());
+                    (member, Some(counted.ok_or_else(|| error(part, problem()))?))
                 }
                 None => (part, None),
             };
@@ -158,8 +219,7 @@ impl MemberSet {
         if all.len() == count {
             return Ok(all);
         }
-        let problem = format!("names {} member(s), the array has {count}", all.len());
-        Err(error(&self.text, problem))
+        Err(error(&self.text, MemberProblem::OtherCount { named: all.len(), wanted: count }))
     }
 
     /// The first member, which is used for the ordinary disk.
@@ -187,27 +247,24 @@ fn member_expr(text: &str, depth: usize) -> Result<MemberExpr, MembersError> {
         None => (text, None),
     };
     if depth > MAX_DEPTH {
-        return Err(error(text, format!("nested deeper than {MAX_DEPTH}")));
+        return Err(error(text, MemberProblem::TooDeep));
     }
     match (kind, rest) {
         ("mem", None) => Ok(MemberExpr::Mem),
         ("null", None) => Ok(MemberExpr::Null),
         ("file", None) => Ok(MemberExpr::File(None)),
         ("file", Some(dir)) if !dir.is_empty() => Ok(MemberExpr::File(Some(dir.into()))),
-        ("file", Some(_)) => Err(error(text, "file: wants a directory, as in file:/mnt/disk")),
+        ("file", Some(_)) => Err(error(text, MemberProblem::NoDirectory)),
         ("paced", Some(rest)) => paced_expr(rest, depth),
-        ("paced", None) => Err(error(text, "paced:PROFILE is wanted, as in paced:hdd-2007")),
+        ("paced", None) => Err(error(text, MemberProblem::NoProfile)),
         ("fault", Some(rest)) => {
             let Some((rules, inner)) = rest.split_once(':') else {
-                return Err(error(text, "fault:RULE:MEMBER is wanted, as in fault:flip@1M:mem"));
+                return Err(error(text, MemberProblem::NoFaultyMember));
             };
             let rules = rules.split('/').map(fault_rule).collect::<Result<_, _>>()?;
             Ok(MemberExpr::Fault { rules, inner: Box::new(member_expr(inner, depth + 1)?) })
         }
-        _ => Err(error(
-            text,
-            "unknown kind; there are mem, null, file:DIR, paced:PROFILE and fault:RULE:MEMBER",
-        )),
+        _ => Err(error(text, MemberProblem::UnknownKind)),
     }
 }
 
@@ -221,12 +278,12 @@ fn paced_expr(text: &str, depth: usize) -> Result<MemberExpr, MembersError> {
         Some((profile, "stretch")) => (profile, Some(Placement::Stretch)),
         Some((profile, at)) => {
             let fraction = at.parse::<f64>().ok().filter(|at| (0.0..=1.0).contains(at));
-            let problem = format!("'@{at}': a place is a number from 0 to 1, or stretch");
-            let at = fraction.ok_or_else(|| error(text, problem))?;
+            let problem = || MemberProblem::Placement(at.into());
+            let at = fraction.ok_or_else(|| error(text, problem()))?;
             (profile, Some(Placement::Window { at }))
         }
     };
-    known_profile(profile).map_err(|problem| error(text, problem))?;
+    known_profile(profile).map_err(|problem| error(text, Arc::new(problem)))?;
     Ok(MemberExpr::Paced { profile: profile.into(), placement, inner: Box::new(inner) })
 }
 
@@ -235,7 +292,7 @@ fn is_document(name: &str) -> bool {
 }
 
 /// Why a drive profile cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Error)]
 pub enum UnknownProfile {
     /// No built-in profile has the name.
     #[error("no drive profile '{0}'; there are {known}, or FILE.toml", known = profile_names())]
@@ -256,7 +313,19 @@ pub enum UnknownProfile {
         /// The first problem.
         source: drive::ProfileError,
     },
+    /// The process has read as many documents as it keeps.
+    #[error("{0}: more than {MAX_DOCUMENTS} documents of drive profiles")]
+    TooMany(String),
 }
+
+/// By their texts: the system's errors cannot be compared.
+impl PartialEq for UnknownProfile {
+    fn eq(&self, other: &UnknownProfile) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for UnknownProfile {}
 
 fn profile_names() -> String {
     Profile::names().collect::<Vec<&str>>().join(", ")
@@ -267,7 +336,8 @@ fn profile_names() -> String {
 /// # Errors
 /// No built-in profile has the name, or the document cannot be read or is invalid.
 pub fn known_profile(name: &str) -> Result<&'static Profile, UnknownProfile> {
-    // Read once and kept: members and their drives refer to it as long as the process lives.
+    // Read once and kept: members and their drives refer to it as long as the process lives, as
+    // they do to the built-in profiles. What is kept has a bound.
     static DOCUMENTS: Mutex<Vec<(String, &'static Profile)>> = Mutex::new(Vec::new());
     if !is_document(name) {
         return Profile::named(name).ok_or_else(|| UnknownProfile::Name(name.to_string()));
@@ -277,6 +347,9 @@ pub fn known_profile(name: &str) -> Result<&'static Profile, UnknownProfile> {
         return Ok(profile);
     }
     let path = || name.to_string();
+    if documents.len() == MAX_DOCUMENTS {
+        return Err(UnknownProfile::TooMany(path()));
+    }
     let text = std::fs::read_to_string(name);
     let text = text.map_err(|source| UnknownProfile::Read { path: path(), source })?;
     let profile = Profile::parse(&text);
@@ -288,33 +361,27 @@ pub fn known_profile(name: &str) -> Result<&'static Profile, UnknownProfile> {
 
 fn fault_rule(text: &str) -> Result<Fault, MembersError> {
     // Positions, as in PATH@OFFSET.
-    let size =
-        |value: &str| parse_size(value, BareNumber::Bytes).map_err(|e| error(text, e.to_string()));
+    let size = |value: &str| parse_size(value, BareNumber::Bytes).map_err(|e| error(text, e));
     let range = |value: &str| {
-        let (from, to) = value
-            .split_once("..")
-            .ok_or_else(|| error(text, "a range is FROM..TO, as in 1M..1088K"))?;
+        let (from, to) =
+            value.split_once("..").ok_or_else(|| error(text, MemberProblem::NoRange))?;
         let (from, to) = (size(from)?, size(to)?);
-        if from < to { Ok(from..to) } else { Err(error(text, "the range is empty")) }
+        if from < to { Ok(from..to) } else { Err(error(text, MemberProblem::EmptyRange)) }
     };
     if let Some(time) = text.strip_prefix("delay=") {
-        let seconds = parse_seconds(time).map_err(|e| error(text, e.to_string()))?;
+        let seconds = parse_seconds(time).map_err(|e| error(text, e))?;
         return Ok(Fault::Delay { nanos: (seconds * 1e9) as u64 });
     }
     match text.split_once('@') {
         Some(("flip", at)) => Ok(Fault::FlipRead { at: size(at)? }),
         Some(("torn", at)) => Ok(Fault::TornWrite { at: size(at)? }),
         Some(("gone", after)) => {
-            let after = after.parse().map_err(|_| error(text, "gone@COUNT wants a number"))?;
+            let after = after.parse().map_err(|_| error(text, MemberProblem::GoneCount))?;
             Ok(Fault::Gone { after })
         }
         Some(("read-error", bytes)) => Ok(Fault::ReadError { range: range(bytes)? }),
         Some(("write-error", bytes)) => Ok(Fault::WriteError { range: range(bytes)? }),
-        _ => Err(error(
-            text,
-            "unknown fault; there are flip@BYTE, read-error@FROM..TO, write-error@FROM..TO, \
-             gone@COUNT, torn@BYTE and delay=TIME",
-        )),
+        _ => Err(error(text, MemberProblem::UnknownFault)),
     }
 }
 
@@ -380,8 +447,7 @@ impl MemberExpr {
         });
         match places.find(|(_, at)| *at >= bytes) {
             Some((rule, at)) => {
-                let problem = format!("lies beyond the member's end ({})", show_size(bytes));
-                Err(error(&format!("fault:{rule}@{at}"), problem))
+                Err(error(&format!("fault:{rule}@{at}"), MemberProblem::BeyondEnd { bytes }))
             }
             None => inner.check_faults(bytes),
         }
@@ -562,6 +628,6 @@ mod tests {
     fn nesting_ends_somewhere() {
         let deep = "fault:gone@1:".repeat(100_000) + "mem";
         let error = deep.parse::<MemberSet>().expect_err("too deep");
-        assert!(error.problem.contains("nested deeper than"), "{}", error.problem);
+        assert_eq!(error.problem, MemberProblem::TooDeep);
     }
 }

@@ -11,12 +11,12 @@
 //! ```
 //! Invariant: parsing reports the first error; nothing is accessed or created here.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use md::nested::ArrayExpr;
-use md::{BareNumber, parse_size};
+use md::nested::{ArrayExpr, ExprError};
+use md::{BareNumber, SizeError, parse_size};
+use thiserror::Error;
 
 use crate::units::exact_size;
 
@@ -147,25 +147,90 @@ pub struct KernelExpr {
     pub assume_clean: bool,
 }
 
-/// An error in a place expression.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceError {
+/// The reason why a text is not a target.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("target '{part}': {problem}")]
+pub struct TargetExprError {
     /// The invalid part.
     pub part: String,
-    /// Description of the error.
-    pub problem: String,
+    /// The reason.
+    #[source]
+    pub problem: TargetProblem,
 }
 
-impl fmt::Display for PlaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "target '{}': {}", self.part, self.problem)
-    }
+/// What is wrong with a part of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetProblem {
+    /// There is no such kind of target.
+    #[error("unknown; there are engine, path:DIR, device:/dev/X, fs:KIND and md:/dev/X+/dev/Y")]
+    UnknownKind,
+    /// `path` without a directory.
+    #[error("a directory is wanted, as in path:/mnt/array")]
+    NoDirectory,
+    /// `device` without a device.
+    #[error("a block device is wanted, as in device:/dev/md0")]
+    NoDevice,
+    /// `fs` without a file system.
+    #[error("a file system is wanted, as in fs:ext4")]
+    NoFileSystem,
+    /// `md` without members.
+    #[error("devices are wanted: md:/dev/sdb+/dev/sdc")]
+    NoMembers,
+    /// A member of `md` is no path of a device.
+    #[error("a device's whole path is wanted, as in /dev/sdb")]
+    NotAPath,
+    /// `md` has no such option.
+    #[error(
+        "unknown; there are read-ahead=SIZE, stripe-cache=PAGES, queue-depth=N, \
+         scheduler=NAME and assume-clean"
+    )]
+    UnknownOption,
+    /// The value of an option is no number above 0.
+    #[error("a number from 1 on is wanted")]
+    Number,
+    /// The value of an option is no size.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// The read-ahead is no multiple of 1 KiB.
+    #[error("the kernel counts read-ahead in KiB")]
+    ReadAheadUnit,
+    /// The scheduler has no name.
+    #[error("a scheduler's name is wanted")]
+    NoScheduler,
+    /// There is no such file system.
+    #[error("unknown file system; there are ext2, ext3, ext4, xfs and btrfs")]
+    UnknownFileSystem,
+    /// An option has no text.
+    #[error("an option between two commas is empty")]
+    EmptyOption,
+    /// The block is one that no file system has.
+    #[error("a block is a power of two from 512 to 64K")]
+    Block,
+    /// The block is too small for this file system.
+    #[error("the ext file systems have blocks of 1K at least")]
+    SmallBlock,
+    /// The array of the journal is none.
+    #[error(transparent)]
+    JournalArray(#[from] ExprError),
+    /// The file system cannot have such a journal.
+    #[error("{} cannot have its journal there", .0.name())]
+    Journal(FsKind),
+    /// A journal on an array of its own, below a file system that is not on the engine.
+    #[error("an array for the journal is made for the engine's only")]
+    JournalWithoutEngine,
+    /// The file system is to be on something that is no block device.
+    #[error("a file system needs a block device under it")]
+    NotOnABlockDevice,
+    /// Options of an array, given to a file system.
+    #[error(
+        "queue-depth and stripe-cache belong to the array: give them after \
+         on=md:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache"
+    )]
+    ArrayOption,
 }
 
-impl std::error::Error for PlaceError {}
-
-fn error(part: &str, problem: impl Into<String>) -> PlaceError {
-    PlaceError { part: part.into(), problem: problem.into() }
+fn error(part: &str, problem: impl Into<TargetProblem>) -> TargetExprError {
+    TargetExprError { part: part.into(), problem: problem.into() }
 }
 
 impl FsKind {
@@ -307,25 +372,24 @@ impl BlockDeviceSettings {
     }
 
     /// Applies a word that is a knob; returns whether it is one.
-    fn take(&mut self, word: &str) -> Result<bool, PlaceError> {
+    fn take(&mut self, word: &str) -> Result<bool, TargetExprError> {
         let Some((name, value)) = word.split_once('=') else { return Ok(false) };
         let number = || {
             let number = value.parse().ok().filter(|number| *number > 0);
-            number.ok_or_else(|| error(word, "a number from 1 on is wanted"))
+            number.ok_or_else(|| error(word, TargetProblem::Number))
         };
         match name {
             "read-ahead" => {
-                let bytes = parse_size(value, BareNumber::Refused)
-                    .map_err(|e| error(word, e.to_string()))?;
+                let bytes = parse_size(value, BareNumber::Refused).map_err(|e| error(word, e))?;
                 if bytes % 1024 != 0 {
-                    return Err(error(word, "the kernel counts read-ahead in KiB"));
+                    return Err(error(word, TargetProblem::ReadAheadUnit));
                 }
                 self.read_ahead_bytes = Some(bytes);
             }
             "scheduler" if !value.is_empty() && !value.contains('/') => {
                 self.scheduler = Some(value.into());
             }
-            "scheduler" => return Err(error(word, "a scheduler's name is wanted")),
+            "scheduler" => return Err(error(word, TargetProblem::NoScheduler)),
             "queue-depth" => self.queue_depth = Some(number()?),
             "stripe-cache" => self.stripe_cache_pages = Some(number()?),
             _ => return Ok(false),
@@ -335,9 +399,9 @@ impl BlockDeviceSettings {
 }
 
 impl FromStr for TargetExpr {
-    type Err = PlaceError;
+    type Err = TargetExprError;
 
-    fn from_str(text: &str) -> Result<TargetExpr, PlaceError> {
+    fn from_str(text: &str) -> Result<TargetExpr, TargetExprError> {
         let (kind, rest) = match text.split_once(':') {
             Some((kind, rest)) => (kind, Some(rest)),
             None => (text, None),
@@ -346,18 +410,14 @@ impl FromStr for TargetExpr {
             ("engine", None) => Ok(TargetExpr::Engine),
             ("path", Some(dir)) if !dir.is_empty() => Ok(TargetExpr::Path(dir.into())),
             ("device", Some(dev)) if !dev.is_empty() => Ok(TargetExpr::Device(dev.into())),
-            ("path", _) => Err(error(text, "a directory is wanted, as in path:/mnt/array")),
-            ("device", _) => Err(error(text, "a block device is wanted, as in device:/dev/md0")),
+            ("path", _) => Err(error(text, TargetProblem::NoDirectory)),
+            ("device", _) => Err(error(text, TargetProblem::NoDevice)),
             ("fs", Some(rest)) => file_system(rest).map(TargetExpr::FileSystem),
-            ("fs", None) => Err(error(text, "a file system is wanted, as in fs:ext4")),
+            ("fs", None) => Err(error(text, TargetProblem::NoFileSystem)),
             // The older name is `kernel`; records still have it.
             ("md" | "kernel", Some(rest)) => kernel(rest).map(TargetExpr::Kernel),
-            ("md" | "kernel", None) => Err(error(text, "devices are wanted: md:/dev/sdb+/dev/sdc")),
-            _ => Err(error(
-                text,
-                "unknown; there are engine, path:DIR, device:/dev/X, fs:KIND and \
-                 md:/dev/X+/dev/Y",
-            )),
+            ("md" | "kernel", None) => Err(error(text, TargetProblem::NoMembers)),
+            _ => Err(error(text, TargetProblem::UnknownKind)),
         }
     }
 }
@@ -380,27 +440,25 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-fn file_system(text: &str) -> Result<FsExpr, PlaceError> {
+fn file_system(text: &str) -> Result<FsExpr, TargetExprError> {
     let mut words = words(text).into_iter();
     let name = words.next().unwrap_or("");
-    let kind = FsKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-        error(name, "unknown file system; there are ext2, ext3, ext4, xfs and btrfs")
-    })?;
+    let kind = FsKind::ALL.into_iter().find(|kind| kind.name() == name);
+    let kind = kind.ok_or_else(|| error(name, TargetProblem::UnknownFileSystem))?;
     let mut fs = FsExpr::new(kind);
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("block", size) => {
                 // As for mkfs, a number alone is bytes.
-                let bytes =
-                    parse_size(size, BareNumber::Bytes).map_err(|e| error(word, e.to_string()))?;
+                let bytes = parse_size(size, BareNumber::Bytes).map_err(|e| error(word, e))?;
                 let possible = bytes.is_power_of_two() && (512..=65_536).contains(&bytes);
-                let problem = "a block is a power of two from 512 to 64K";
-                fs.block_bytes = Some(possible.then_some(bytes).ok_or(error(word, problem))?);
+                let block = possible.then_some(bytes);
+                fs.block_bytes = Some(block.ok_or_else(|| error(word, TargetProblem::Block))?);
             }
             ("journal", "none") => fs.journal = Journal::None,
             ("journal", "internal") => fs.journal = Journal::Internal,
             ("journal", array) => {
-                let array = array.parse::<ArrayExpr>().map_err(|e| error(word, e.to_string()))?;
+                let array = array.parse::<ArrayExpr>().map_err(|e| error(word, e))?;
                 fs.journal = Journal::On(array);
             }
             ("unaligned", "") => fs.unaligned = true,
@@ -408,10 +466,10 @@ fn file_system(text: &str) -> Result<FsExpr, PlaceError> {
             ("on", place) => {
                 fs.on = Box::new(place.parse()?);
                 if matches!(*fs.on, TargetExpr::Path(_) | TargetExpr::FileSystem(_)) {
-                    return Err(error(word, "a file system needs a block device under it"));
+                    return Err(error(word, TargetProblem::NotOnABlockDevice));
                 }
             }
-            ("", _) => return Err(error(text, "an option between two commas is empty")),
+            ("", _) => return Err(error(text, TargetProblem::EmptyOption)),
             _ if fs.knobs.take(word)? => {}
             _ => fs.mount_options.push(word.into()),
         }
@@ -422,7 +480,7 @@ fn file_system(text: &str) -> Result<FsExpr, PlaceError> {
 
 impl FsExpr {
     /// Refuses file systems that mkfs cannot create.
-    fn check(&self, text: &str) -> Result<(), PlaceError> {
+    fn check(&self, text: &str) -> Result<(), TargetExprError> {
         let can = match self.kind {
             FsKind::Ext2 => matches!(self.journal, Journal::Internal | Journal::None),
             FsKind::Ext3 => self.journal != Journal::None,
@@ -431,35 +489,28 @@ impl FsExpr {
             FsKind::Btrfs => self.journal == Journal::Internal,
         };
         if !can {
-            let problem = format!("{} cannot have its journal there", self.kind.name());
-            return Err(error(text, problem));
+            return Err(error(text, TargetProblem::Journal(self.kind)));
         }
         if matches!(self.journal, Journal::On(_)) && !self.on.uses_engine() {
-            return Err(error(text, "an array for the journal is made for the engine's only"));
+            return Err(error(text, TargetProblem::JournalWithoutEngine));
         }
         if self.knobs.queue_depth.is_some() || self.knobs.stripe_cache_pages.is_some() {
-            return Err(error(
-                text,
-                "queue-depth and stripe-cache belong to the array: give them after \
-                 on=md:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache",
-            ));
+            return Err(error(text, TargetProblem::ArrayOption));
         }
         let extended = matches!(self.kind, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4);
         match self.block_bytes {
-            Some(bytes) if extended && bytes < 1024 => {
-                Err(error(text, "the ext file systems have blocks of 1K at least"))
-            }
+            Some(bytes) if extended && bytes < 1024 => Err(error(text, TargetProblem::SmallBlock)),
             _ => Ok(()),
         }
     }
 }
 
-fn kernel(text: &str) -> Result<KernelExpr, PlaceError> {
+fn kernel(text: &str) -> Result<KernelExpr, TargetExprError> {
     let mut words = text.split(',');
     let mut kernel = KernelExpr::default();
     for path in words.next().unwrap_or("").split('+') {
         if !path.starts_with('/') {
-            return Err(error(path, "a device's whole path is wanted, as in /dev/sdb"));
+            return Err(error(path, TargetProblem::NotAPath));
         }
         kernel.devices.push(path.into());
     }
@@ -467,13 +518,7 @@ fn kernel(text: &str) -> Result<KernelExpr, PlaceError> {
         match word {
             "assume-clean" => kernel.assume_clean = true,
             _ if kernel.knobs.take(word)? => {}
-            _ => {
-                return Err(error(
-                    word,
-                    "unknown; there are read-ahead=SIZE, stripe-cache=PAGES, queue-depth=N, \
-                     scheduler=NAME and assume-clean",
-                ));
-            }
+            _ => return Err(error(word, TargetProblem::UnknownOption)),
         }
     }
     Ok(kernel)

@@ -4,25 +4,18 @@
 //! Invariant: ambiguous text is refused, and the message shows the valid syntax. Rates of buses
 //! count in powers of 1000 unless they say `MiB`.
 
-/// The reason why a text is not a quantity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuantityError {
-    /// The given text.
-    pub text: String,
-    /// The valid syntax.
-    pub wanted: &'static str,
+use thiserror::Error;
+
+/// A text that is not the quantity that is wanted: the text, and the valid syntax.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QuantityError {
+    /// It is no rate.
+    #[error("'{0}': a rate is a number of MB/s, MiB/s, GB/s or GiB/s, as in 133MB/s")]
+    Rate(String),
+    /// It is no duration.
+    #[error("'{0}': a time is a number of seconds above 0, as in 0.7 or 2s or 500ms")]
+    Seconds(String),
 }
-
-impl std::fmt::Display for QuantityError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "'{}': {}", self.text, self.wanted)
-    }
-}
-
-impl std::error::Error for QuantityError {}
-
-const RATE: &str = "a rate is a number of MB/s, MiB/s, GB/s or GiB/s, as in 133MB/s";
-const SECONDS: &str = "a time is a number of seconds above 0, as in 0.7 or 2s or 500ms";
 
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -34,7 +27,7 @@ fn split(text: &str) -> (&str, &str) {
 /// # Errors
 /// A message with the syntax of rates.
 pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
-    let fail = || QuantityError { text: text.into(), wanted: RATE };
+    let fail = || QuantityError::Rate(text.into());
     let (number, unit) = split(text.trim());
     let factor = match unit.trim_end_matches("/s").to_ascii_lowercase().as_str() {
         "" | "mb" | "m" => 1e6,
@@ -52,7 +45,7 @@ pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
 /// # Errors
 /// A message with the syntax of durations.
 pub fn parse_seconds(text: &str) -> Result<f64, QuantityError> {
-    let fail = || QuantityError { text: text.into(), wanted: SECONDS };
+    let fail = || QuantityError::Seconds(text.into());
     let (number, unit) = split(text.trim());
     let factor = match unit {
         "" | "s" => 1.0,

@@ -26,6 +26,7 @@ use array::{Array, ArrayError};
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use thiserror::Error;
 
 use super::files::{Background, Files, MAX_TRANSFER};
 use super::protect::{MountHolder, Protection};
@@ -58,24 +59,31 @@ impl FrontOptions {
 pub type MakeError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a frontend could not be started or stopped.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum FrontError {
     /// The array could not be made: the error of the caller's closure.
+    #[error(transparent)]
     Make(MakeError),
     /// The array could not be stopped.
+    #[error(transparent)]
     Stop(ArrayError),
     /// The array is used elsewhere in the process.
+    #[error("the array is still in use")]
     Shared,
     /// The thread of the frontend has ended.
+    #[error("the FUSE server thread has ended")]
     Ended,
-    /// The directory cannot be mounted on.
+    /// The directory cannot be mounted on, or its mount has not ended.
+    #[error("{}: {problem}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why it cannot be mounted on.
-        problem: String,
+        /// The reason.
+        #[source]
+        problem: DirectoryProblem,
     },
     /// A system call failed.
+    #[error("cannot {doing}: {source}")]
     System {
         /// The operation that failed.
         doing: &'static str,
@@ -83,32 +91,37 @@ pub enum FrontError {
         source: io::Error,
     },
     /// The file is in use, or a file system on it is: nothing was changed.
+    #[error("{}: still in use", .0.display())]
     Busy(PathBuf),
 }
 
-impl std::fmt::Display for FrontError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            FrontError::Make(error) => error.fmt(f),
-            FrontError::Stop(error) => error.fmt(f),
-            FrontError::Shared => f.write_str("the array is still in use"),
-            FrontError::Ended => f.write_str("the FUSE server thread has ended"),
-            FrontError::Directory { path, problem } => write!(f, "{}: {problem}", path.display()),
-            FrontError::System { doing, source } => write!(f, "cannot {doing}: {source}"),
-            FrontError::Busy(path) => write!(f, "{}: still in use", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for FrontError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            FrontError::Make(error) => Some(&**error),
-            FrontError::Stop(error) => Some(error),
-            FrontError::System { source, .. } => Some(source),
-            _ => None,
-        }
-    }
+/// Why a directory cannot be mounted on, or has not been released.
+#[derive(Debug, Error)]
+pub enum DirectoryProblem {
+    /// It cannot be examined.
+    #[error(transparent)]
+    Metadata(io::Error),
+    /// It is something else.
+    #[error("is not a directory")]
+    NotADirectory,
+    /// It is a mount point.
+    #[error("something is mounted there already")]
+    Mounted,
+    /// The kernel, or fusermount3, refuses the mount.
+    #[error("cannot mount with FUSE: {source}{}", match source.kind() {
+        io::ErrorKind::NotFound => " (no /dev/fuse, or no fusermount3 and not root)",
+        io::ErrorKind::PermissionDenied => " (not root, and no fusermount3)",
+        _ => "",
+    })]
+    Mount {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Unmounted, but still in use.
+    #[error(
+        "unmounted, but the FUSE session has not ended: another mount namespace may hold the mount"
+    )]
+    SessionRemains,
 }
 
 fn system(doing: &'static str) -> impl Fn(io::Error) -> FrontError {
@@ -242,14 +255,16 @@ impl Drop for Front {
 /// Accepts a directory that is not a mount point: unmounting must neither expose nor unmount
 /// another file system.
 fn check_directory(path: &Path) -> Result<(), FrontError> {
-    let refuse = |problem: String| FrontError::Directory { path: path.into(), problem };
-    let here = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
+    let refuse = |problem| FrontError::Directory { path: path.into(), problem };
+    let metadata =
+        |path: &Path| std::fs::metadata(path).map_err(|e| refuse(DirectoryProblem::Metadata(e)));
+    let here = metadata(path)?;
     if !here.is_dir() {
-        return Err(refuse("is not a directory".into()));
+        return Err(refuse(DirectoryProblem::NotADirectory));
     }
-    let above = std::fs::metadata(path.join("..")).map_err(|error| refuse(error.to_string()))?;
+    let above = metadata(&path.join(".."))?;
     if here.dev() != above.dev() || here.ino() == above.ino() {
-        return Err(refuse("something is mounted there already".into()));
+        return Err(refuse(DirectoryProblem::Mounted));
     }
     Ok(())
 }
@@ -300,14 +315,9 @@ impl FrontThread {
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = options.threads > 1;
         let session = Session::new(files, &options.directory, &config).and_then(Session::spawn);
-        let session = session.map_err(|error| {
-            let hint = match error.kind() {
-                io::ErrorKind::NotFound => " (no /dev/fuse, or no fusermount3 and not root)",
-                io::ErrorKind::PermissionDenied => " (not root, and no fusermount3)",
-                _ => "",
-            };
-            let problem = format!("cannot mount with FUSE: {error}{hint}");
-            FrontError::Directory { path: options.directory.clone(), problem }
+        let session = session.map_err(|error| FrontError::Directory {
+            path: options.directory.clone(),
+            problem: DirectoryProblem::Mount { source: error },
         })?;
         tracing::info!(directory = %options.directory.display(), "array mounted");
         let session = Some(session);
@@ -370,9 +380,7 @@ impl FrontThread {
             _ => {
                 // The array must outlive the session that serves it.
                 std::mem::forget((array, session));
-                let problem = "unmounted, but the FUSE session has not ended: another mount \
-                               namespace may hold the mount"
-                    .into();
+                let problem = DirectoryProblem::SessionRemains;
                 return Err(FrontError::Directory { path: options.directory, problem });
             }
         }

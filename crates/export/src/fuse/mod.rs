@@ -13,5 +13,5 @@ mod protect;
 #[allow(unsafe_code)]
 mod sys;
 
-pub use front::{Front, FrontError, FrontOptions, MakeError};
+pub use front::{DirectoryProblem, Front, FrontError, FrontOptions, MakeError};
 pub use protect::private_mounts;

@@ -14,6 +14,7 @@
 //!
 //! Invariant: an unknown key is an error, with its line. Pure.
 
+use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -51,21 +52,62 @@ pub struct SweepOption {
 }
 
 /// An error in a sweep file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {problem}")]
 pub struct SweepError {
     /// Line of the error, from 1.
     pub line: usize,
-    /// Description of the error.
-    pub problem: String,
+    /// The reason.
+    #[source]
+    pub problem: SweepProblem,
 }
 
-impl std::fmt::Display for SweepError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
+/// What is wrong in a sweep file.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SweepProblem {
+    /// It is no TOML.
+    #[error("{}, in '{line}'", source.message())]
+    Syntax {
+        /// The beginning of the line at fault.
+        line: String,
+        /// The parser's error.
+        source: Box<toml::de::Error>,
+    },
+    /// A table has no such key.
+    #[error(
+        "unknown key '{key}'{}; there are {}",
+        table.map_or(String::new(), |table| format!(" in '{table}'")), known.join(", ")
+    )]
+    UnknownKey {
+        /// The given key.
+        key: String,
+        /// The table; `None`: the sweep's own keys.
+        table: Option<&'static str>,
+        /// The keys that it may have.
+        known: Vec<String>,
+    },
+    /// The value of a key of the sweep's own is no text.
+    #[error("{0}: a text in quotes")]
+    NotAText(String),
+    /// `defaults` is no table.
+    #[error("defaults is a table: [defaults]")]
+    Defaults,
+    /// `run` is no list of tables.
+    #[error("each matrix is a table: [[run]]")]
+    Run,
+    /// The name cannot be used for a file.
+    #[error("name '{0}': letters, digits, '-', '_', '.' only")]
+    Name(String),
+    /// There is no matrix.
+    #[error("there is no [[run]]: nothing to measure")]
+    NoRun,
+    /// An option has an empty list of values.
+    #[error("{0}: an empty list; leave it out")]
+    EmptyList(String),
+    /// The value of an option is neither a text nor a number, nor a list of them.
+    #[error("{0}: texts and numbers only, or a list of them")]
+    NotPlain(String),
 }
-
-impl std::error::Error for SweepError {}
 
 const OWN_KEYS: [&str; 5] = ["name", "title", "published", "defaults", "run"];
 
@@ -80,9 +122,8 @@ impl SweepFile {
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let line = text.lines().nth(reader.line(at) - 1).unwrap_or_default().trim();
-            let message = error.message();
-            reader
-                .fail(at, format!("{message}, in '{}'", line.chars().take(60).collect::<String>()))
+            let line = line.chars().take(60).collect();
+            reader.fail(at, SweepProblem::Syntax { line, source: Box::new(error) })
         })?;
         let mut file = SweepFile {
             name: stem.into(),
@@ -100,31 +141,30 @@ impl SweepFile {
                 "published" => file.published = Some(reader.text_of(key, value)?),
                 "defaults" => match value.get_ref() {
                     DeValue::Table(table) => defaults = reader.options(table, "[defaults]")?,
-                    _ => return Err(reader.fail(at, "defaults is a table: [defaults]".into())),
+                    _ => return Err(reader.fail(at, SweepProblem::Defaults)),
                 },
                 "run" => match value.get_ref() {
                     DeValue::Array(array) => tables = array.iter().collect(),
-                    _ => return Err(reader.fail(at, "each matrix is a table: [[run]]".into())),
+                    _ => return Err(reader.fail(at, SweepProblem::Run)),
                 },
-                other => return Err(reader.unknown(at, other, &OWN_KEYS)),
+                other => return Err(reader.unknown(at, other, None, &OWN_KEYS)),
             }
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if file.name.is_empty() || !file.name.chars().all(fits) {
-            let problem = format!("name '{}': letters, digits, '-', '_', '.' only", file.name);
-            return Err(reader.fail(0, problem));
+            return Err(reader.fail(0, SweepProblem::Name(file.name)));
         }
         if file.title.is_empty() {
             file.title.clone_from(&file.name);
         }
         if tables.is_empty() {
-            return Err(reader.fail(0, "there is no [[run]]: nothing to measure".into()));
+            return Err(reader.fail(0, SweepProblem::NoRun));
         }
         for table in tables {
             let line = reader.line(table.span().start);
             let DeValue::Table(own) = table.get_ref() else {
                 let at = table.span().start;
-                return Err(reader.fail(at, "each matrix is a table: [[run]]".into()));
+                return Err(reader.fail(at, SweepProblem::Run));
             };
             let own = reader.options(own, "[[run]]")?;
             let named = |key: &str| own.iter().any(|option| option.key == key);
@@ -149,12 +189,19 @@ impl Reader<'_> {
         1 + before.filter(|byte| **byte == b'\n').count()
     }
 
-    fn fail(&self, at: usize, problem: String) -> SweepError {
+    fn fail(&self, at: usize, problem: SweepProblem) -> SweepError {
         SweepError { line: self.line(at), problem }
     }
 
-    fn unknown(&self, at: usize, key: &str, known: &[&str]) -> SweepError {
-        self.fail(at, format!("unknown key '{key}'; there are {}", known.join(", ")))
+    fn unknown(
+        &self,
+        at: usize,
+        key: &str,
+        table: Option<&'static str>,
+        known: &[&str],
+    ) -> SweepError {
+        let known = known.iter().map(|key| (*key).to_string()).collect();
+        self.fail(at, SweepProblem::UnknownKey { key: key.into(), table, known })
     }
 
     fn text_of(
@@ -164,21 +211,25 @@ impl Reader<'_> {
     ) -> Result<String, SweepError> {
         let text = value.get_ref().as_str().map(|text| text.trim().to_string());
         let name = key.get_ref();
-        text.ok_or_else(|| self.fail(key.span().start, format!("{name}: a text in quotes")))
+        text.ok_or_else(|| self.fail(key.span().start, SweepProblem::NotAText(name.to_string())))
     }
 
-    fn options(&self, table: &DeTable<'_>, name_of: &str) -> Result<Vec<SweepOption>, SweepError> {
+    fn options(
+        &self,
+        table: &DeTable<'_>,
+        name_of: &'static str,
+    ) -> Result<Vec<SweepOption>, SweepError> {
         let mut options = Vec::new();
         for (key, value) in table {
             let (name, at) = (key.get_ref().as_ref(), key.span().start);
             if !self.known.contains(&name) {
-                return Err(self.unknown(at, &format!("{name}' in '{name_of}"), self.known));
+                return Err(self.unknown(at, name, Some(name_of), self.known));
             }
             let values = match value.get_ref() {
                 DeValue::Boolean(true) => Vec::new(),
                 DeValue::Boolean(false) => continue,
                 DeValue::Array(array) if array.is_empty() => {
-                    return Err(self.fail(at, format!("{name}: an empty list; leave it out")));
+                    return Err(self.fail(at, SweepProblem::EmptyList(name.into())));
                 }
                 DeValue::Array(array) => {
                     let each = array.iter().map(|one| self.plain(name, one));
@@ -198,10 +249,7 @@ impl Reader<'_> {
             DeValue::String(text) => Ok(text.to_string()),
             DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().into()),
             DeValue::Float(number) => Ok(number.as_str().into()),
-            _ => {
-                let problem = format!("{key}: texts and numbers only, or a list of them");
-                Err(self.fail(value.span().start, problem))
-            }
+            _ => Err(self.fail(value.span().start, SweepProblem::NotPlain(key.into()))),
         }
     }
 }
@@ -262,7 +310,7 @@ mod tests {
         ] {
             let error = parse(text).expect_err(text);
             assert_eq!(error.line, line, "{text}: {error}");
-            assert!(error.problem.contains(part), "{text}: {error}");
+            assert!(error.to_string().contains(part), "{text}: {error}");
         }
     }
 }

@@ -12,5 +12,5 @@ mod item;
 pub mod key;
 
 pub use disambiguate::TargetLabels;
-pub use file::{SweepError, SweepFile, SweepOption, SweepTable};
+pub use file::{SweepError, SweepFile, SweepOption, SweepProblem, SweepTable};
 pub use item::{Item, ItemKey};
