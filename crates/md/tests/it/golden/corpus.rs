@@ -1,6 +1,9 @@
 //! The small slice, and the whole corpus where it is found.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::array::{self, Array};
 use super::case::{self, Case};
@@ -14,15 +17,19 @@ struct Tally {
     created: usize,
 }
 
-fn run(corpus: &Path) -> Tally {
+fn case_directories(corpus: &Path) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = std::fs::read_dir(corpus)
         .unwrap_or_else(|error| panic!("{}: {error}", corpus.display()))
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.join("case.json").is_file())
         .collect();
     directories.sort();
+    directories
+}
+
+fn run(corpus: &Path) -> Tally {
     let mut tally = Tally::default();
-    for directory in directories {
+    for directory in case_directories(corpus) {
         let name = directory.file_name().unwrap().to_str().unwrap().to_string();
         let images = case::images(&directory);
         assembled::check(&directory, &images);
@@ -61,9 +68,31 @@ fn run(corpus: &Path) -> Tally {
 #[test]
 fn the_slice_in_the_repository_reads_back() {
     let tally = run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus"));
-    assert_eq!((tally.cases, tally.reshapes, tally.created), (7, 0, 7));
-    // raid0 none; raid1 2; raid5 3 (and none more when degraded); raid6 5 + 10; raid10 3 each.
-    assert_eq!(tally.losses, 2 + 3 + 15 + 3 + 3);
+    assert_eq!((tally.cases, tally.reshapes, tally.created), (12, 0, 12));
+    // linear and raid0 none; raid1 2 each; raid4 4; raid5 3 each (and none more when degraded);
+    // raid6 5 + 10; raid10 3 each.
+    assert_eq!(tally.losses, 2 + 2 + 4 + 3 + 3 + 15 + 3 + 3);
+}
+
+#[test]
+fn the_slice_has_each_level_and_each_metadata_version() {
+    let slice = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let of = |key: &str| -> BTreeSet<String> {
+        let facts = case_directories(&slice).into_iter().map(|directory| {
+            let text = std::fs::read_to_string(directory.join("case.json")).unwrap();
+            let json: Value = serde_json::from_str(&text).unwrap();
+            json[key].as_str().unwrap().to_string()
+        });
+        facts.collect()
+    };
+    let levels = ["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"];
+    assert_eq!(of("level"), levels.map(String::from).into());
+    assert_eq!(of("metadata"), ["0.90", "1.0", "1.1", "1.2"].map(String::from).into());
+    let readme = std::fs::read_to_string(slice.join("README.md")).unwrap();
+    for directory in case_directories(&slice) {
+        let name = directory.file_name().unwrap().to_str().unwrap();
+        assert!(readme.contains(&format!("`{name}`")), "{name}: not in the slice's README.md");
+    }
 }
 
 #[test]
