@@ -15,10 +15,13 @@ use toml::{Table, Value};
 use crate::op::Nanos;
 
 /// The built-in profiles: name, document.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 8] = [
     ("hdd-2002", include_str!("../profiles/hdd-2002.toml")),
     ("hdd-2007", include_str!("../profiles/hdd-2007.toml")),
     ("hdd-2009", include_str!("../profiles/hdd-2009.toml")),
+    ("hdd-2016", include_str!("../profiles/hdd-2016.toml")),
+    ("hdd-2018", include_str!("../profiles/hdd-2018.toml")),
+    ("hdd-2020", include_str!("../profiles/hdd-2020.toml")),
     ("sata-ssd", include_str!("../profiles/sata-ssd.toml")),
     ("nvme-ssd", include_str!("../profiles/nvme-ssd.toml")),
 ];

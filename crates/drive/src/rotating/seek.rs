@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn the_curve_meets_the_data_sheet_and_rises() {
-        for name in ["hdd-2002", "hdd-2007", "hdd-2009"] {
+        for name in ["hdd-2002", "hdd-2007", "hdd-2009", "hdd-2016", "hdd-2018", "hdd-2020"] {
             let Mechanics::Rotating(numbers) = Profile::named(name).unwrap().mechanics() else {
                 panic!("{name} rotates")
             };
