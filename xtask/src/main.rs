@@ -14,6 +14,7 @@ mod tokens;
 mod tools;
 mod tree;
 mod workspace;
+mod write_path;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

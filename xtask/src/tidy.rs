@@ -19,6 +19,7 @@ mod sizes;
 mod tools;
 mod unsafety;
 mod words;
+mod write_path;
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,7 @@ pub fn run(workspace: &Workspace, bin: Option<&Path>) -> Result<Report> {
     report.findings.extend(tools::check(&tree, &sources));
     report.findings.extend(words::check(&tree, &sources));
     report.findings.extend(page_width::check(&tree));
+    report.findings.extend(write_path::check(&tree));
     match bin.map(PathBuf::from).or_else(|| newest_binary(&workspace.target)) {
         Some(bin) => report.findings.extend(flags::check(&tree, &flags::Help::of(&bin))),
         None => report.skipped.push(

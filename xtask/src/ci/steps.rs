@@ -10,6 +10,7 @@ use super::{Outcome, junit, required};
 use crate::tidy;
 use crate::tools;
 use crate::workspace::{Workspace, cargo};
+use crate::write_path::{self, WritePath};
 
 /// One step.
 pub struct Step {
@@ -43,7 +44,7 @@ impl Context {
 }
 
 /// In order: what is cheap and often wrong first, tests last.
-pub const STEPS: [Step; 10] = [
+pub const STEPS: [Step; 11] = [
     Step { name: "tools", what: "looks for every program of scripts/tools", run: tools_step },
     Step { name: "fmt", what: "cargo fmt --all -- --check", run: fmt },
     Step {
@@ -67,6 +68,11 @@ pub const STEPS: [Step; 10] = [
         name: "valgrind",
         what: "cargo test -p parity --test every_isa, under valgrind (RAIDLAB_TEST=all)",
         run: valgrind,
+    },
+    Step {
+        name: "write-path",
+        what: "the profile of a 4 KiB write, compared with ARCHITECTURE.md (RAIDLAB_TEST=all)",
+        run: profiled_write,
     },
     Step {
         name: "deb",
@@ -175,13 +181,61 @@ fn valgrind(context: &mut Context) -> Outcome {
     if std::env::var("RAIDLAB_TEST").as_deref() != Ok("all") {
         return Outcome::Skipped("slow; RAIDLAB_TEST=all runs it".into());
     }
-    let installed = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
-    if !installed.is_ok_and(|status| status.success()) {
+    if !has_valgrind() {
         return Outcome::Skipped("valgrind is not installed".into());
     }
     let runner = "target.'cfg(all())'.runner='valgrind -q --error-exitcode=9'";
     let mut command = context.cargo("test -p parity --test every_isa --config");
     finish(command.arg(runner))
+}
+
+/// A profile of small writes has no file that ARCHITECTURE.md's table of them lacks.
+fn profiled_write(context: &mut Context) -> Outcome {
+    /// Writes in the profile, and the instructions per write from which a file counts.
+    const WRITES: u64 = 4096;
+    const LEAST: u64 = 10;
+    if std::env::var("RAIDLAB_TEST").as_deref() != Ok("all") {
+        return Outcome::Skipped("slow; RAIDLAB_TEST=all runs it".into());
+    }
+    if !has_valgrind() {
+        return Outcome::Skipped("valgrind is not installed".into());
+    }
+    let built = context.cargo("build --release -p array --example speed").status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Outcome::Failed("the example `speed` does not build".into());
+    }
+    let target = &context.workspace.target;
+    let profile = target.join("write.callgrind");
+    let ran = Command::new("valgrind")
+        .args(["-q", "--tool=callgrind", "--toggle-collect=*speed*run*"])
+        .arg(format!("--callgrind-out-file={}", profile.display()))
+        .arg(target.join("release/examples/speed"))
+        .args(["--members", "null", "--only", "raid5 rand write 4K x32", "--requests"])
+        .arg(WRITES.to_string())
+        .stdout(Stdio::null())
+        .status();
+    if !ran.is_ok_and(|status| status.success()) {
+        return Outcome::Failed("callgrind has failed".into());
+    }
+    let page = std::fs::read_to_string(context.workspace.root.join(write_path::PAGE));
+    let (Ok(page), Ok(profile)) = (page, std::fs::read_to_string(&profile)) else {
+        return Outcome::Failed("the page or the profile cannot be read".into());
+    };
+    let costs = write_path::instructions(&profile);
+    let missing = write_path::missing(&WritePath::of(&page), &costs, LEAST * WRITES);
+    match (costs.is_empty(), missing.is_empty()) {
+        (true, _) => Outcome::Failed("the profile is empty".into()),
+        (_, true) => Outcome::Passed,
+        (_, false) => {
+            let missing: Vec<String> = missing.into_iter().collect();
+            Outcome::Failed(format!("{} lacks {}", write_path::PAGE, missing.join(", ")))
+        }
+    }
+}
+
+fn has_valgrind() -> bool {
+    let installed = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    installed.is_ok_and(|status| status.success())
 }
 
 /// The package that `make deb` makes, in a Debian that has nothing else.
