@@ -6,8 +6,8 @@
 //! trace.
 
 use array::{
-    ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, Driver, DriverOptions,
-    MemberSpec, MetadataDevice,
+    ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, DataPlaneConfig, Driver,
+    DriverOptions, MemberSpec, MetadataDevice,
 };
 use device::AreaError;
 use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
@@ -22,24 +22,12 @@ use thiserror::Error;
 use crate::{Opened, rescue};
 
 /// Options for starting an array.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StartOptions {
     /// Options of the engine.
     pub driver: DriverOptions,
-    /// Memory for stripe work, in bytes.
-    pub stripe_cache_bytes: u64,
-    /// Operations in flight per member.
-    pub queue_depth: usize,
-}
-
-impl Default for StartOptions {
-    fn default() -> StartOptions {
-        StartOptions {
-            driver: DriverOptions::default(),
-            stripe_cache_bytes: engine::DEFAULT_STRIPE_CACHE_BYTES,
-            queue_depth: usize::MAX,
-        }
-    }
+    /// Memory and limits.
+    pub data_plane: DataPlaneConfig,
 }
 
 /// Why an array was not started.
@@ -179,8 +167,7 @@ fn assembled(
         layout: geometry.layout(),
         chunk_sectors: it.plan.defining().chunk_sectors.into(),
         members: it.member_specs(bad_blocks),
-        stripe_cache_bytes: options.stripe_cache_bytes,
-        queue_depth: options.queue_depth,
+        data_plane: options.data_plane,
     };
     let metadata = ArrayMetadata { manager, devices, notes };
     let shards = Driver::managed(spec, &options.driver, metadata).map_err(StartError::Build)?;

@@ -16,7 +16,8 @@
 use std::time::Instant;
 
 use array::{
-    ArraySpec, Completion, Driver, DriverOptions, HostOp, Lease, MemMember, MemberSpec, NullMember,
+    ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, HostOp, Lease, MemMember,
+    MemberSpec, NullMember,
 };
 use md::{Layout, Level, MemberIdx, Sector};
 
@@ -92,8 +93,7 @@ fn spec(level: Level, members: Vec<MemberSpec>) -> ArraySpec {
         layout: Layout::default_for(level),
         chunk_sectors: if level == Level::Raid1 { 0 } else { 128 },
         members,
-        stripe_cache_bytes: 32 << 20,
-        queue_depth: usize::MAX,
+        data_plane: DataPlaneConfig { stripe_cache_bytes: 32 << 20, ..DataPlaneConfig::default() },
     }
 }
 

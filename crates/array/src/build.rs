@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::{ConfigError, MAX_MEMBERS, MemberSet, Shard, ShardConfig, Sharding};
+use engine::{
+    ConfigError, DEFAULT_STRIPE_CACHE_BYTES, MAX_MEMBERS, MemberSet, Shard, ShardConfig, Sharding,
+};
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 use thiserror::Error;
 
@@ -25,10 +27,37 @@ pub struct ArraySpec {
     pub chunk_sectors: u64,
     /// Members in slot order.
     pub members: Vec<MemberSpec>,
+    /// Memory and limits.
+    pub data_plane: DataPlaneConfig,
+}
+
+/// Settings of a running array that its data do not depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataPlaneConfig {
     /// Memory for stripe work and its cache, in bytes; more is allocated if one stripe needs it.
     pub stripe_cache_bytes: u64,
-    /// Operations in flight per member; further ones are queued in order.
+    /// Operations in flight per member, at least 1; further ones are queued in order.
     pub queue_depth: usize,
+}
+
+impl Default for DataPlaneConfig {
+    fn default() -> DataPlaneConfig {
+        DataPlaneConfig { stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES, queue_depth: usize::MAX }
+    }
+}
+
+impl DataPlaneConfig {
+    /// The part of one of `shards` shards, at least 1.
+    fn per_shard(self, shards: u16) -> DataPlaneConfig {
+        let queue_depth = match self.queue_depth {
+            usize::MAX => usize::MAX,
+            depth => (depth / usize::from(shards)).max(1),
+        };
+        DataPlaneConfig {
+            stripe_cache_bytes: self.stripe_cache_bytes / u64::from(shards),
+            queue_depth,
+        }
+    }
 }
 
 /// Specification of one member.
@@ -120,10 +149,7 @@ impl ShardOf {
 /// the stripe memory and of the queue depth.
 pub(crate) fn divide(mut spec: ArraySpec, shards: u16) -> Result<Vec<ArraySpec>, BuildError> {
     if shards > 1 {
-        spec.stripe_cache_bytes /= u64::from(shards);
-        if spec.queue_depth < usize::MAX {
-            spec.queue_depth = (spec.queue_depth / usize::from(shards)).max(1);
-        }
+        spec.data_plane = spec.data_plane.per_shard(shards);
     }
     let handle = |member: &MemberSpec| match member {
         MemberSpec::Ready(member) => member.share().map(MemberSpec::Ready),
@@ -134,15 +160,8 @@ pub(crate) fn divide(mut spec: ArraySpec, shards: u16) -> Result<Vec<ArraySpec>,
     for _ in 1..shards {
         let members: Option<Vec<MemberSpec>> = spec.members.iter().map(handle).collect();
         let members = members.ok_or(BuildError::NestedShards { shards })?;
-        let ArraySpec { level, layout, chunk_sectors, stripe_cache_bytes, queue_depth, .. } = spec;
-        all.push(ArraySpec {
-            level,
-            layout,
-            chunk_sectors,
-            members,
-            stripe_cache_bytes,
-            queue_depth,
-        });
+        let ArraySpec { level, layout, chunk_sectors, data_plane, .. } = spec;
+        all.push(ArraySpec { level, layout, chunk_sectors, members, data_plane });
     }
     all.insert(0, spec);
     Ok(all)
@@ -212,7 +231,7 @@ pub(crate) fn build(
     let mut in_place = InPlaceSources::default();
     if spec.level.has_parity() {
         let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
-        config.stripe_cache_bytes = spec.stripe_cache_bytes.max(least);
+        config.stripe_cache_bytes = spec.data_plane.stripe_cache_bytes.max(least);
         let memory = Region::new(config.stripe_cache_bytes)
             .map_err(|source| BuildError::System { doing: "map the stripe memory", source })?;
         in_place = InPlaceSources::of(regions.count(), memory.len());
@@ -220,7 +239,8 @@ pub(crate) fn build(
         members.iter_mut().flatten().for_each(|member| member.get_ready_to_lend(regions));
     }
     let state = Shard::new(config).map_err(BuildError::Engine)?;
-    let mut executor = Executor::new(state, members, spec.queue_depth.max(1), info, in_place);
+    let queue_depth = spec.data_plane.queue_depth.max(1);
+    let mut executor = Executor::new(state, members, queue_depth, info, in_place);
     if keeping.is_some() || shard.shards > 1 {
         executor.enable_control_plane();
     }

@@ -6,7 +6,7 @@
 //! An array with its own threads, for programs that read and write:
 //!
 //! ```
-//! use array::{Array, ArraySpec, DriverOptions, MemMember, MemberSpec};
+//! use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec};
 //! use md::{Layout, Level};
 //!
 //! let members = (0..4).map(|_| MemMember::new(8192).map(MemberSpec::ready));
@@ -15,8 +15,7 @@
 //!     layout: Layout::default_for(Level::Raid5),
 //!     chunk_sectors: 128,
 //!     members: members.collect::<Result<_, _>>()?,
-//!     stripe_cache_bytes: 8 << 20,
-//!     queue_depth: usize::MAX,
+//!     data_plane: DataPlaneConfig::default(),
 //! };
 //! let array = Array::start(spec, &DriverOptions::default())?;
 //! array.write_at(&[7; 4096], 64 * 1024)?;
@@ -53,7 +52,7 @@ mod table;
 
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};
-pub use build::{ArraySpec, BuildError, MemberSpec};
+pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec};
 pub use driver::{Completion, Driver, DriverOptions, Full};
 pub use engine::{
     DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, RequestError, ShardPart, Sharding,

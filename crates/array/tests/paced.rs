@@ -226,7 +226,7 @@ fn the_pace_can_change_while_operations_are_in_flight() {
         if level == Level::Raid10 {
             spec.layout = Layout::Raid10(Raid10Layout::far(2));
         }
-        spec.queue_depth = rng.pick(&[2, usize::MAX]);
+        spec.data_plane.queue_depth = rng.pick(&[2, usize::MAX]);
         let mut driver = driver(spec);
         let mut host = Host::new(&mut driver, 16);
         for round in 0..12 {

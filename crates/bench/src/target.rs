@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use array::{
-    ArraySpec, Completion, Driver, DriverOptions, Event, FaultControl, HostOp, Lease, Member,
-    MemberSpec, PaceControl,
+    ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, Event, FaultControl, HostOp,
+    Lease, Member, MemberSpec, PaceControl,
 };
 use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
@@ -393,11 +393,18 @@ struct ArrayBuilder {
     expr: ArrayExpr,
     chunk_sectors: u64,
     member_sectors: u64,
-    stripe_cache_bytes: u64,
-    queue_depth: usize,
+    data_plane: DataPlaneConfig,
     options: DriverOptions,
     /// Every modelled drive, without duplicates.
     disks: Vec<Disk>,
+}
+
+/// The settings of a case's array, as the array takes them.
+fn data_plane(config: &ArrayConfig) -> DataPlaneConfig {
+    DataPlaneConfig {
+        stripe_cache_bytes: config.stripe_cache_bytes,
+        queue_depth: config.queue_depth.map_or(usize::MAX, |depth| depth as usize),
+    }
 }
 
 /// An array with its members created, for a caller that runs it on separate
@@ -442,8 +449,7 @@ impl ArrayBuilder {
             expr: config.expr.clone(),
             chunk_sectors: config.chunk_bytes / md::SECTOR_BYTES,
             member_sectors: maker.sectors,
-            stripe_cache_bytes: config.stripe_cache_bytes,
-            queue_depth: config.queue_depth(),
+            data_plane: data_plane(config),
             options: DriverOptions {
                 max_requests: leases.max(64),
                 shards: run.shards(),
@@ -497,8 +503,7 @@ impl ArrayBuilder {
             layout: expr.layout.unwrap_or(Layout::default_for(expr.level)),
             chunk_sectors: if expr.level.has_chunks() { chunk } else { 0 },
             members,
-            stripe_cache_bytes: self.stripe_cache_bytes,
-            queue_depth: self.queue_depth,
+            data_plane: self.data_plane,
         })
     }
 

@@ -169,11 +169,6 @@ impl ArrayConfig {
     pub fn has_parity(&self) -> bool {
         any_level(&self.expr, &|expr| expr.level.has_parity())
     }
-
-    /// Queue depth of each member, as the engine takes it.
-    pub fn queue_depth(&self) -> usize {
-        self.queue_depth.map_or(usize::MAX, |depth| depth as usize)
-    }
 }
 
 /// Whether the test holds for the array or one inside it.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use admin::rescue::{Part, Piece, ReadableArray, Source, StreamError, StreamOptions, stream};
-use array::{ArraySpec, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec};
+use array::{
+    ArraySpec, DataPlaneConfig, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec,
+};
 use device::{Access, Device, DeviceOptions, Disk, Location};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};
 
@@ -31,8 +33,7 @@ fn filled(level: Level, layout: Layout, members: usize) -> Filled {
         layout,
         chunk_sectors: CHUNK,
         members: specs.collect(),
-        stripe_cache_bytes: 8 << 20,
-        queue_depth: usize::MAX,
+        data_plane: DataPlaneConfig { stripe_cache_bytes: 8 << 20, ..DataPlaneConfig::default() },
     };
     let mut driver = Driver::new(spec, &DriverOptions::default()).unwrap();
     let sectors = driver.geometry().array_sectors();

@@ -1,8 +1,8 @@
 //! Arrays that are disassembled and assembled from their leaves again.
 
 use array::{
-    ArraySpec, Driver, DriverOptions, Fault, FaultControl, FaultMember, HostOp, MemMember,
-    MemberSpec,
+    ArraySpec, DataPlaneConfig, Driver, DriverOptions, Fault, FaultControl, FaultMember, HostOp,
+    MemMember, MemberSpec,
 };
 use md::{Layout, Level, MemberIdx, Sector};
 
@@ -12,8 +12,7 @@ fn raid5(members: Vec<MemberSpec>) -> Driver {
         layout: Layout::default_for(Level::Raid5),
         chunk_sectors: 8,
         members,
-        stripe_cache_bytes: 1 << 20,
-        queue_depth: 8,
+        data_plane: DataPlaneConfig { stripe_cache_bytes: 1 << 20, queue_depth: 8 },
     };
     let options = DriverOptions { leases: 1, lease_bytes: 8192, ..DriverOptions::default() };
     Driver::new(spec, &options).expect("an array")
@@ -72,8 +71,7 @@ fn arrays_inside_come_apart_into_leaves() {
             layout: Layout::default_for(Level::Raid0),
             chunk_sectors: 8,
             members: (0..members).map(|_| MemberSpec::ready(mem())).collect(),
-            stripe_cache_bytes: 0,
-            queue_depth: 8,
+            data_plane: DataPlaneConfig { stripe_cache_bytes: 0, queue_depth: 8 },
         })
     };
     let mut driver = raid5(vec![inner(2), MemberSpec::ready(mem()), inner(3)]);

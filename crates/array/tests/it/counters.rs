@@ -148,7 +148,7 @@ fn no_more_than_the_queue_depth_goes_to_a_member() {
     // A member that is slow by 2 ms per operation, one at a time: eight take at least 16 ms.
     let faults = vec![array::Fault::Delay { nanos: 2_000_000 }];
     let mut spec = spec(Level::Linear, 0, vec![common::faulty(SECTORS, faults)]);
-    spec.queue_depth = 1;
+    spec.data_plane.queue_depth = 1;
     let mut driver = driver(spec);
     let start = std::time::Instant::now();
     let mut done = Vec::new();
@@ -166,7 +166,7 @@ fn no_more_than_the_queue_depth_goes_to_a_member() {
 fn operations_queued_for_a_failed_member_never_reach_it() {
     let slow = vec![array::Fault::Delay { nanos: 1_000_000 }];
     let mut spec = spec(Level::Raid1, 0, vec![common::faulty(SECTORS, slow), mem(SECTORS)]);
-    spec.queue_depth = 1;
+    spec.data_plane.queue_depth = 1;
     let mut driver = driver(spec);
     let mut done = Vec::new();
     for at in 0..16 {

@@ -3,7 +3,7 @@
 //!
 //! `RAIDLAB_SEED=n` runs one seed, `RAIDLAB_TEST=all` many more.
 
-use array::{ArraySpec, Fault, FaultMember, Member, MemberSpec};
+use array::{ArraySpec, DataPlaneConfig, Fault, FaultMember, Member, MemberSpec};
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 use testkit::{Rng, print_replay, seeds};
 
@@ -96,8 +96,10 @@ impl Maker<'_> {
             layout,
             chunk_sectors: unit,
             members,
-            stripe_cache_bytes: self.rng.pick(&[0, 0, 100_000, 1 << 20]),
-            queue_depth: self.rng.pick(&[1, 2, usize::MAX]),
+            data_plane: DataPlaneConfig {
+                stripe_cache_bytes: self.rng.pick(&[0, 0, 100_000, 1 << 20]),
+                queue_depth: self.rng.pick(&[1, 2, usize::MAX]),
+            },
         }
     }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use array::{
-    Array, ArraySpec, BuildError, DEFAULT_STRIPE_CACHE_BYTES, Driver, DriverOptions, FileMember,
-    FileOptions, Member, MemberSpec,
+    Array, ArraySpec, BuildError, DEFAULT_STRIPE_CACHE_BYTES, DataPlaneConfig, Driver,
+    DriverOptions, FileMember, FileOptions, Member, MemberSpec,
 };
 use device::Disk;
 use md::{Layout, Level};
@@ -579,8 +579,7 @@ fn linear(member: MemberSpec) -> ArraySpec {
         layout: Layout::default_for(Level::Linear),
         chunk_sectors: 0,
         members: vec![member],
-        stripe_cache_bytes: 0,
-        queue_depth: usize::MAX,
+        data_plane: DataPlaneConfig::default(),
     }
 }
 

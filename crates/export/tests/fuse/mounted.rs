@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use array::{
-    Array, ArraySpec, DriverOptions, Fault, FaultControl, FaultMember, MemMember, Member,
-    MemberSpec,
+    Array, ArraySpec, DataPlaneConfig, DriverOptions, Fault, FaultControl, FaultMember, MemMember,
+    Member, MemberSpec,
 };
 use export::fuse::{Front, FrontError, FrontOptions, MakeError};
 use md::{Layout, Level, MemberIdx};
@@ -35,8 +35,7 @@ fn array(level: Level, members: usize, faults: Vec<Fault>) -> Result<Array, Make
         layout: Layout::default_for(level),
         chunk_sectors: 128,
         members: (0..members).map(member).collect::<Result<_, MakeError>>()?,
-        stripe_cache_bytes: 8 << 20,
-        queue_depth: usize::MAX,
+        data_plane: DataPlaneConfig { stripe_cache_bytes: 8 << 20, ..DataPlaneConfig::default() },
     };
     Ok(Array::start(spec, &DriverOptions { leases: 32, ..DriverOptions::default() })?)
 }

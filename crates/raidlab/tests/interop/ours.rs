@@ -103,7 +103,7 @@ pub fn superblocks(images: &[PathBuf]) -> Vec<MemberMetadata> {
 /// of members that are out: to leave them out is the assembly's business.
 pub fn start(images: &[PathBuf]) -> array::Array {
     let opened = opened(images, Access::ReadWrite);
-    let options = StartOptions { stripe_cache_bytes: 8 << 20, ..StartOptions::default() };
+    let options = StartOptions::default();
     let driver = run::start(&decide(&opened), &opened, &options);
     let driver = driver.unwrap_or_else(|error| panic!("{}: {error}", images[0].display()));
     array::Array::run(driver).unwrap_or_else(|error| panic!("{error}"))

@@ -178,22 +178,59 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
 /// rotation, garbage collection of flash.
 const DRIVE_MODELS: u64 = 2;
 
-/// The array, and its settings that are not at their default.
-fn array_identity(config: &ArrayConfig) -> (String, String) {
+/// A setting of an array that has a default.
+struct ArraySetting {
+    /// Its name in the text of a key.
+    name: &'static str,
+    /// Its value; `None`: the default.
+    value: Option<u64>,
+    /// The value in words; empty where the array's name has them, or where they do not help.
+    words: fn(u64) -> String,
+}
+
+/// The settings of an array, in the order of the text of a key: a new one comes behind the others.
+fn array_settings(config: &ArrayConfig) -> [ArraySetting; 7] {
     let ArrayConfig {
-        level,
-        expr,
-        nested: _, // said by the expression
-        chunk_bytes,
-        set,
-        members: _, // said by the set
-        member_bytes,
+        level: _,        // see array_identity
+        expr: _,         // see array_identity
+        nested: _,       // said by the expression
+        chunk_bytes: _,  // see array_identity
+        set: _,          // see array_identity
+        members: _,      // said by the set
+        member_bytes: _, // see array_identity
         area_bytes,
         degraded,
         topology,
         stripe_cache_bytes,
         queue_depth,
     } = config;
+    let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = topology;
+    let cache = *stripe_cache_bytes;
+    let cache = (config.has_parity() && cache != DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
+    let degraded = (*degraded > 0).then_some(u64::from(*degraded));
+    let setting = |name, value, words| ArraySetting { name, value, words };
+    [
+        setting("area", *area_bytes, |_| String::new()),
+        setting("degraded", degraded, |_| String::new()),
+        setting("bus", *bus_bytes_per_s, |bus| format!("bus {} MB/s", bus as f64 / 1e6)),
+        setting("channel", disks_per_channel.map(u64::from), |disks| {
+            format!("{disks} to a channel")
+        }),
+        setting("spindle", members_per_spindle.map(u64::from), |members| {
+            format!("{members} to a spindle")
+        }),
+        setting("stripe-cache", cache, |bytes| format!("stripe cache {}", kib(bytes))),
+        setting("queue-depth", queue_depth.map(u64::from), |depth| format!("queue depth {depth}")),
+    ]
+}
+
+fn kib(bytes: u64) -> String {
+    units::kib(bytes as f64 / 1024.0)
+}
+
+/// The array, and its settings that are not at their default.
+fn array_identity(config: &ArrayConfig) -> (String, String) {
+    let ArrayConfig { level, expr, chunk_bytes, set, member_bytes, .. } = config;
     let level = match level {
         BenchLevel::Single => "single".to_string(),
         BenchLevel::Md(level) => level.to_string(),
@@ -201,26 +238,14 @@ fn array_identity(config: &ArrayConfig) -> (String, String) {
     let array = format!(
         "level={level} array={expr} chunk={chunk_bytes} members={set} member={member_bytes}"
     );
-    let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = topology;
-    let cache = *stripe_cache_bytes;
-    let cache = (config.has_parity() && cache != DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
-    let knobs = [
-        ("area", *area_bytes),
-        ("degraded", (*degraded > 0).then_some(u64::from(*degraded))),
-        ("bus", *bus_bytes_per_s),
-        ("channel", disks_per_channel.map(u64::from)),
-        ("spindle", members_per_spindle.map(u64::from)),
-        ("stripe-cache", cache),
-        ("queue-depth", queue_depth.map(u64::from)),
-    ];
-    let knobs = knobs.iter().filter_map(|(name, value)| Some(format!(" {name}={}", (*value)?)));
-    (array, knobs.collect())
+    let settings = array_settings(config).into_iter();
+    let settings = settings.filter_map(|setting| Some((setting.name, setting.value?)));
+    (array, settings.map(|(name, value)| format!(" {name}={value}")).collect())
 }
 
 /// `raid5(4) 64 KiB, paced:hdd-2007: seq-read 1 MiB x 4`.
 fn in_words(config: &ArrayConfig, spec: &Spec) -> String {
     let mut text = array_in_words(config);
-    let kib = |bytes: u64| units::kib(bytes as f64 / 1024.0);
     let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
     text.push_str(&format!(": {name} {block} x {}", spec.depth));
     if spec.jobs > 1 {
@@ -234,27 +259,14 @@ fn in_words(config: &ArrayConfig, spec: &Spec) -> String {
 
 fn array_in_words(config: &ArrayConfig) -> String {
     let mut text = config.name();
-    let kib = |bytes: u64| units::kib(bytes as f64 / 1024.0);
     if config.takes_chunk() {
         text.push_str(&format!(" {}", kib(config.chunk_bytes)));
     }
     text.push_str(&format!(", {}", config.set));
-    let cache = config.stripe_cache_bytes;
-    if config.has_parity() && cache != DEFAULT_STRIPE_CACHE_BYTES {
-        text.push_str(&format!(", stripe cache {}", kib(cache)));
-    }
-    if let Some(bus) = config.topology.bus_bytes_per_s {
-        text.push_str(&format!(", bus {} MB/s", bus as f64 / 1e6));
-    }
-    if let Some(disks) = config.topology.disks_per_channel {
-        text.push_str(&format!(", {disks} to a channel"));
-    }
-    if let Some(members) = config.topology.members_per_spindle {
-        text.push_str(&format!(", {members} to a spindle"));
-    }
-    if let Some(depth) = config.queue_depth {
-        text.push_str(&format!(", queue depth {depth}"));
-    }
+    let settings = array_settings(config).into_iter();
+    let words = settings.filter_map(|setting| Some((setting.words)(setting.value?)));
+    let words = words.filter(|words| !words.is_empty());
+    text.extend(words.map(|words| format!(", {words}")));
     text
 }
 

@@ -5,7 +5,9 @@ pub mod host;
 pub mod shards;
 pub mod store;
 
-use array::{ArraySpec, DriverOptions, FaultMember, MemMember, Member, MemberSpec};
+use array::{
+    ArraySpec, DataPlaneConfig, DriverOptions, FaultMember, MemMember, Member, MemberSpec,
+};
 use md::{Layout, Level};
 
 pub use shards::Shards;
@@ -19,8 +21,7 @@ pub fn spec(level: Level, chunk_sectors: u64, members: Vec<MemberSpec>) -> Array
         layout: Layout::default_for(level),
         chunk_sectors,
         members,
-        stripe_cache_bytes: 1 << 20,
-        queue_depth: usize::MAX,
+        data_plane: DataPlaneConfig { stripe_cache_bytes: 1 << 20, ..DataPlaneConfig::default() },
     }
 }
 

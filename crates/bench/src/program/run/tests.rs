@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use array::{
-    Array, ArraySpec, Counters, Fault, FaultMember, FileMember, FileOptions, MemMember, Member,
-    MemberSpec,
+    Array, ArraySpec, Counters, DataPlaneConfig, Fault, FaultMember, FileMember, FileOptions,
+    MemMember, Member, MemberSpec,
 };
 use results::record::Sample;
 use spec::program::types::{Calls, Count, End, How, Op, Order, Step, Transfer};
@@ -104,8 +104,7 @@ fn raid5_of_memory(member_bytes: u64, needs: &BufferRequirements) -> Array {
         layout: md::Layout::default_for(md::Level::Raid5),
         chunk_sectors: 128,
         members: (0..4).map(|_| member()).collect(),
-        stripe_cache_bytes: 16 << 20,
-        queue_depth: usize::MAX,
+        data_plane: DataPlaneConfig { stripe_cache_bytes: 16 << 20, ..DataPlaneConfig::default() },
     };
     Array::start(spec, &needs.options()).expect("an array")
 }
