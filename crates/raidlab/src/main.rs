@@ -8,6 +8,7 @@
 mod commands;
 mod console;
 mod error;
+mod fio_words;
 mod log;
 mod mdadm;
 mod members;
@@ -74,8 +75,12 @@ enum Ending {
 }
 
 fn main() -> ExitCode {
-    let (words, notes) = match old_forms::rewritten(std::env::args_os(), &Arguments::command()) {
-        Ok(rewritten) => rewritten,
+    let (words, mut notes) = fio_words::rewritten(std::env::args_os().collect());
+    let words = match old_forms::rewritten(words.into_iter(), &Arguments::command()) {
+        Ok((words, old)) => {
+            notes.extend(old);
+            words
+        }
         Err(error) => return failed(&text_of(&error)),
     };
     if let Err(error) = log::start() {

@@ -16,6 +16,8 @@ const COMMON: [&str; 2] = ["--help", "--version"];
 
 /// The section with options that the help does not show.
 const OLD_NAMES: &str = "Old names";
+/// Words of fio, which are rewritten.
+const FIOS_WORDS: &str = "fio's words";
 
 fn reference() -> String {
     page("docs/bench/reference.md")
@@ -77,9 +79,11 @@ fn differences(page: &str, helps: &BTreeMap<&str, BTreeSet<String>>) -> Vec<Stri
         }
         found.extend(shown.difference(&rows).map(|o| format!("{command} {o}: not on the page")));
     }
-    let old = section(page, OLD_NAMES).unwrap_or_default();
+    let others = [OLD_NAMES, FIOS_WORDS].map(|title| section(page, title).unwrap_or_default());
+    let ours = others.into_iter().filter(|text| !text.is_empty());
+    let ours = ours.fold(page.to_string(), |page, text| page.replace(text, ""));
     let all: BTreeSet<&String> = helps.values().flatten().collect();
-    for option in options_in(&page.replace(old, "")) {
+    for option in options_in(&ours) {
         if !all.contains(&option) && !COMMON.contains(&option.as_str()) {
             found.push(format!("{option}: on the page, in no help"));
         }
