@@ -68,7 +68,9 @@ impl Outputs {
         };
         table.push_str(&report::tool_tables::render(&programs));
         table.push_str(&report::table::findings_of(&programs, colour));
-        let html = self.html.is_some().then(|| report::html::render(&shown));
+        let summary = report::summary::Summary::of(record);
+        table.push_str(&report::summary::terminal(&summary, colour));
+        let html = self.html.is_some().then(|| report::html::render(record));
         self.write_texts(&table, &record.to_json(), html.as_deref())
     }
 

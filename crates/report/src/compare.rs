@@ -18,7 +18,8 @@ use results::settings::{Identity, SETTINGS, identity};
 use serde::Serialize;
 use spec::units;
 
-use crate::{pivot, runs as report};
+use crate::pivot;
+use crate::works::works;
 
 pub use rank::{ALPHA, Ratio, holm, p_value, ratio, runs_needed};
 pub use text::{markdown, text};
@@ -108,7 +109,7 @@ impl Comparison {
         // Labels distinguish the cells of both records together.
         let all: Vec<Cell> = a.cells.iter().chain(&b.cells).cloned().collect();
         let labels = pivot::labels(&all, true);
-        let works = report::works(&all.iter().collect::<Vec<_>>());
+        let works = works(&all.iter().collect::<Vec<_>>());
         let (of_a, of_b) = labels.split_at(a.cells.len());
         let (works_a, works_b) = works.split_at(a.cells.len());
         let (of_a, of_b) = (gather(a, of_a, works_a), gather(b, of_b, works_b));

@@ -23,25 +23,31 @@ use serde::Serialize;
 use spec::units;
 
 use crate::pivot::{self, Column, PivotTable, Row};
+use crate::repeat::folded;
 use crate::runs::Report;
+use crate::summary::Summary;
 
 const TEMPLATE: &str = include_str!("html/report.html");
 const STYLE: &str = include_str!("html/report.css");
 
-/// A record as an HTML document.
+/// A record as an HTML document, its repetitions folded.
 pub fn render(record: &Record) -> String {
-    render_report(&Report::of(record.clone()))
+    page(&Report::of(folded(record)), &Summary::of(record))
 }
 
 /// A report as an HTML document.
 pub fn render_report(report: &Report) -> String {
+    page(report, &report.summary())
+}
+
+fn page(report: &Report, summary: &Summary) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     // The template is part of the program and the page is plain data: a failure here is a bug.
     environment.add_template("report", TEMPLATE).expect("the template parses");
-    let page = Page::of(report);
+    let page = Page::of(report, summary);
     let template = environment.get_template("report").expect("just added");
     template.render(page).expect("the page has what the template asks for")
 }
@@ -56,6 +62,7 @@ struct Page {
     verified: bool,
     all_checked: bool,
     cells: usize,
+    summary: Vec<sections::SummaryGroup>,
     warnings: Vec<Warning>,
     workloads: Vec<Workload>,
     heads: Vec<Head>,
@@ -175,7 +182,7 @@ struct MemberRow {
 }
 
 impl Page {
-    fn of(report: &Report) -> Page {
+    fn of(report: &Report, summary: &Summary) -> Page {
         let record = &report.record;
         let grid = PivotTable::new(record);
         let (maps, maps_left_out) = sections::maps(record);
@@ -189,6 +196,7 @@ impl Page {
             verified: record.verified(),
             all_checked: record.cells.iter().all(|cell| cell.verified.is_some()),
             cells: record.cells.len(),
+            summary: sections::summary(summary),
             warnings: warnings
                 .map(|(text, places)| Warning { text, places: places.join("; ") })
                 .collect(),

@@ -4,6 +4,7 @@
 //!   Record(s) -> pivot -> table (terminal), markdown, html
 //!            \-> compare (two records)     \-> published: figures of others beside ours
 //!             \-> tool_tables: as bonnie, fio, IOzone print them
+//!              \-> summary: the best level for each work, capacity, what degraded mode costs
 //! ```
 //!
 //! Invariant: plain data, read only; a figure is never shown without its unit and its provenance.
@@ -18,5 +19,7 @@ pub mod published;
 pub mod repeat;
 pub mod runs;
 pub mod shown;
+pub mod summary;
 pub mod table;
 pub mod tool_tables;
+pub mod works;

@@ -8,7 +8,9 @@ use spec::units;
 
 use crate::pivot::{self, PivotTable};
 use crate::published::{Beside, Ratios};
-use crate::runs::{Axis, ByPlace, Curve, Report, by_place, curves, work};
+use crate::runs::{Axis, ByPlace, Curve, Report, by_place, curves};
+use crate::summary;
+use crate::works::work;
 
 /// The report.
 pub fn render(report: &Report) -> String {
@@ -16,6 +18,7 @@ pub fn render(report: &Report) -> String {
     for source in &report.sources {
         out.push_str(&format!("\n{}\n", provenance(source)));
     }
+    summarised(report, &mut out);
     speed(report, &mut out);
     for (axis, title) in [(Axis::Disks, "By number of disks"), (Axis::Chunk, "By chunk (KiB)")] {
         along(&curves(&report.record, axis), title, &mut out);
@@ -47,6 +50,15 @@ pub fn render(report: &Report) -> String {
         out.push_str(&format!("- {}: {}\n", plain(&not_run.what), plain(&not_run.reason)));
     }
     out
+}
+
+fn summarised(report: &Report, out: &mut String) {
+    for group in &report.summary().groups {
+        out.push_str(&format!("\n## Summary: {}\n\n", plain(&group.conditions)));
+        for line in summary::lines(group, usize::MAX) {
+            out.push_str(&format!("- **{}**: {}\n", line.lead, plain(&line.text)));
+        }
+    }
 }
 
 fn provenance(source: &crate::runs::Source) -> String {

@@ -521,6 +521,16 @@ pub fn labels(cells: &[Cell], with_chunk: bool) -> Vec<String> {
     labels_without(cells, (!with_chunk).then_some(settings::CHUNK))
 }
 
+/// The settings that differ among these cells, of each, without the name of its array.
+pub fn conditions(cells: &[Cell]) -> Vec<String> {
+    let varying = varying(cells);
+    let of = |cell: &Cell| {
+        let said = varying.iter().filter_map(|setting| in_row(setting)?(cell));
+        said.filter(|said| !said.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    cells.iter().map(of).collect()
+}
+
 /// As [`labels`], without the place.
 pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
     labels_without(cells, Some(settings::PLACE))

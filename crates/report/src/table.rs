@@ -30,8 +30,8 @@ pub fn render(record: &Record, colour: bool) -> String {
 }
 
 #[derive(Clone, Copy)]
-struct Style {
-    colour: bool,
+pub(crate) struct Style {
+    pub(crate) colour: bool,
 }
 
 impl Style {
@@ -39,7 +39,7 @@ impl Style {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    fn heading(self, text: &str) -> String {
+    pub(crate) fn heading(self, text: &str) -> String {
         self.paint("1", text)
     }
 }
@@ -287,7 +287,8 @@ fn findings(grid: &PivotTable<'_>, style: Style, out: &mut String) {
     }
 }
 
-fn note(lead: &str, text: &str, style: Style, out: &mut String) {
+/// A marked line, wrapped to the width of the table.
+pub(crate) fn note(lead: &str, text: &str, style: Style, out: &mut String) {
     for (index, part) in wrap(text, WIDTH - lead.len() - 1).iter().enumerate() {
         let lead = match index {
             0 => style.paint("33", lead),

@@ -312,7 +312,13 @@ fn unusual_placement(cell: &Cell) -> String {
 
 /// Identity of a cell: cells with equal identity are comparable.
 pub fn identity(cell: &Cell) -> String {
+    identity_but_for(cell, &[])
+}
+
+/// As [`identity`], without the settings of these names.
+pub fn identity_but_for(cell: &Cell, names: &[&str]) -> String {
     let settings = SETTINGS.iter().filter(|setting| setting.identifies());
+    let settings = settings.filter(|setting| !names.contains(&setting.name));
     let values: Vec<Value<'_>> = settings.map(|setting| setting.compared(cell)).collect();
     format!("{values:?}")
 }

@@ -12,10 +12,31 @@ use super::{chart, heat_map, line_chart};
 use crate::markdown::point;
 use crate::pivot::{self, PivotTable};
 use crate::published::Ratios;
-use crate::runs::{Axis, ByPlace, Curve, Report, by_place, curves, work};
+use crate::runs::{Axis, ByPlace, Curve, Report, by_place, curves};
+use crate::summary::{self, Summary};
+use crate::works::work;
 
 /// Maximum of maps: more make the page slow in browsers.
 const MAPS_MAX: usize = 40;
+
+/// The summary of the arrays under the same conditions.
+#[derive(Serialize)]
+pub(super) struct SummaryGroup {
+    conditions: String,
+    lines: Vec<(&'static str, String)>,
+}
+
+/// The groups of a summary.
+pub(super) fn summary(summary: &Summary) -> Vec<SummaryGroup> {
+    let group = |group: &summary::Group| SummaryGroup {
+        conditions: group.conditions.clone(),
+        lines: summary::lines(group, usize::MAX)
+            .into_iter()
+            .map(|line| (line.lead, line.text))
+            .collect(),
+    };
+    summary.groups.iter().map(group).collect()
+}
 
 /// The charts along one axis.
 #[derive(Serialize)]

@@ -44,7 +44,7 @@ impl Curve {
 pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
     let labels = pivot::labels(&record.cells, axis != Axis::Chunk);
     let mut found: Vec<(String, Curve)> = Vec::new();
-    let works = super::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
+    let works = crate::works::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
         let Some(x) = place(cell, axis).filter(|_| cell.program_bytes.is_none()) else { continue };
         // One level along the disks; along the chunk each number of disks is a curve of its own.

@@ -15,7 +15,7 @@ use crate::pivot;
 /// One phase of a program on several places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByPlace {
-    /// The phase, and the settings that distinguish its cells from other tables ([`super::works`]).
+    /// The phase, and the settings that distinguish its cells from other tables ([`crate::works`]).
     pub work: String,
     /// `MB/s` or `per second`.
     pub unit: &'static str,
@@ -43,7 +43,7 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
     let mut works: Vec<(String, &'static str, Samples)> = Vec::new();
     let placed = record.cells.iter().zip(labels);
     let placed: Vec<_> = placed.filter(|(cell, _)| cell.place_name().is_some()).collect();
-    let names = super::works(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
+    let names = crate::works::works(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
     for ((cell, label), work) in placed.into_iter().zip(names) {
         let (place, unit) = (cell.place_name().unwrap_or_default(), cell.unit());
         let value = cell.rate();

@@ -7,7 +7,8 @@ use spec::units::digits;
 use super::{Axis, ByPlace, Curve, Report, by_place, curves};
 use crate::published::{Beside, Ratios};
 use crate::shown::Shown;
-use crate::table;
+use crate::works::work;
+use crate::{summary, table};
 
 /// The report as text, ending with a newline.
 pub fn text(report: &Report, colour: bool) -> String {
@@ -47,6 +48,7 @@ pub fn text(report: &Report, colour: bool) -> String {
             out.push_str(&beside_line(one, &label));
         }
     }
+    out.push_str(&summary::terminal(&report.summary(), colour));
     for not_run in &report.not_run {
         out.push_str(&format!("\nnot run: {}: {}\n", not_run.what, not_run.reason));
     }
@@ -76,7 +78,7 @@ fn beside_line(beside: &Beside<'_>, label: &str) -> String {
     });
     format!(
         "  {label}, {}: {} here, {} published{details}, {unit}{}\n",
-        super::work(cell),
+        work(cell),
         digits(*ours),
         digits(*theirs),
         shape.unwrap_or_default()

@@ -1,0 +1,257 @@
+use std::time::UNIX_EPOCH;
+
+use results::fixture;
+use results::host::Host;
+use results::record::{Place, Sample};
+
+use super::*;
+
+/// A run of an array: RAID 0, 5, 6, 10 on four disks.
+fn cell(level: &str, workload: &str, rate: f64) -> Cell {
+    Cell {
+        level: level.into(),
+        layout: (level == "raid10").then(|| "n2".into()),
+        disks: 4,
+        members: "mem".into(),
+        chunk_kib: (level != "raid1").then_some(64),
+        workload: workload.into(),
+        block_kib: 4.0,
+        depth: 16,
+        jobs: 1,
+        mb_per_s: rate,
+        iops: if workload.starts_with("rand") { rate } else { 0.0 },
+        ..Cell::default()
+    }
+}
+
+/// `count` runs, one per mille apart.
+fn runs_of(count: u32, one: &Cell) -> Vec<Cell> {
+    let run = |at: u32| {
+        let factor = 1.0 + f64::from(at) / 1000.0;
+        Cell {
+            mb_per_s: one.mb_per_s * factor,
+            iops: one.iops * factor,
+            repetition: Some(at + 1),
+            ..one.clone()
+        }
+    };
+    (0..count).map(run).collect()
+}
+
+fn record(cells: Vec<Cell>) -> Record {
+    Record { cells, ..Record::new(Host::default(), UNIX_EPOCH) }
+}
+
+/// The lines, without the breaks inside of them.
+fn said(cells: Vec<Cell>) -> String {
+    let text = terminal(&Summary::of(&record(cells)), false);
+    let lines = text.lines().map(|line| match line.strip_prefix("  ") {
+        Some(rest) => format!(" {}", rest.trim_start()),
+        None => format!("\n{line}"),
+    });
+    let text: String = lines.collect();
+    text.strip_prefix('\n').map_or(String::new(), |text| format!("{text}\n"))
+}
+
+#[test]
+fn a_leader_is_best_where_the_runs_show_it() {
+    let mut cells = Vec::new();
+    for (level, read, write) in
+        [("raid0", 100.0, 90.0), ("raid5", 100.05, 20.0), ("raid10", 70.0, 89.0)]
+    {
+        cells.extend(runs_of(5, &cell(level, "seq-read", read)));
+        cells.extend(runs_of(5, &cell(level, "rand-write", write)));
+    }
+    let expected = "
+Summary: 4 disks
+best: random write: RAID 0 with 90.2 IOPS (1.01x RAID 10,n2)
+too close to call: sequential read: RAID 5 with 100 MB/s (1.00x RAID 0)
+usable capacity: RAID 0 100 %, RAID 5 75 %, RAID 10,n2 50 % of all members
+lost members: RAID 0 survives none; RAID 5 survives any 1; RAID 10,n2 survives any 1, \
+         up to 2 depending on which
+";
+    assert_eq!(said(cells), expected);
+}
+
+#[test]
+fn too_few_runs_decide_nothing_and_the_number_that_could_is_given() {
+    let few = |count, levels: &[&str]| {
+        let cells = levels.iter().enumerate().flat_map(|(at, level)| {
+            runs_of(count, &cell(level, "seq-read", 100.0 * (at + 1) as f64))
+        });
+        said(cells.collect())
+    };
+    let one = few(1, &["raid0", "raid5"]);
+    let line = "too close to call: 1 run of each, 5 could decide (bench --repeat 5): sequential \
+                read: RAID 5 leads with 200";
+    assert!(one.contains(line), "{one}");
+    assert!(few(4, &["raid0", "raid5"]).contains("4 runs of each, 5 could decide"));
+    assert!(few(5, &["raid0", "raid5"]).contains("best: sequential read: RAID 5 with 200 MB/s"));
+    // More arrays are more pairs, of which one may stand out by chance.
+    let five = few(5, &["raid0", "raid1", "raid4", "raid5", "raid6", "raid10"]);
+    assert!(five.contains("5 runs of each, 6 could decide (bench --repeat 6)"), "{five}");
+    // The samples of one run are one value; those of a program are runs.
+    let sample = |bytes| Sample { seconds: 1.0, bytes, ops: 1 };
+    let program = |level, base: u64| Cell {
+        program: Some("dd".into()),
+        phase: Some("write".into()),
+        samples_are_runs: true,
+        samples: (0..5).map(|at| sample(base + at)).collect(),
+        ..cell(level, "seq-write", base as f64 / 1e6)
+    };
+    let mut both = vec![program("raid0", 9_000_000), program("raid5", 5_000_000)];
+    assert!(said(both.clone()).contains("best: dd write: RAID 0 with 9.00 MB/s (1.80x RAID 5)"));
+    both.iter_mut().for_each(|cell| cell.samples.truncate(2));
+    assert!(said(both.clone()).contains("2 runs of each, 5 could decide (--runs 5)"));
+    both.iter_mut().for_each(|cell| cell.samples_are_runs = false);
+    assert!(said(both).contains("1 run of each"));
+}
+
+#[test]
+fn one_level_or_different_conditions_give_no_summary() {
+    assert_eq!(said(Vec::new()), "");
+    let one = cell("raid5", "seq-read", 100.0);
+    let degraded = Cell { degraded: 1, ..one.clone() };
+    let chunk = Cell { chunk_kib: Some(512), ..one.clone() };
+    let single = Cell { disks: 1, ..cell("single", "seq-read", 50.0) };
+    assert_eq!(said(vec![one.clone(), degraded, chunk, single]), "");
+    type Change = fn(&mut Cell);
+    let changes: [Change; 8] = [
+        |cell| cell.disks = 5,
+        |cell| cell.members = "file".into(),
+        |cell| cell.chunk_kib = Some(512),
+        |cell| cell.queue_depth = Some(1),
+        |cell| cell.depth = 1,
+        |cell| cell.workload = "rand-read".into(),
+        |cell| cell.bus_mb_per_s = Some(133.0),
+        |cell| cell.level = "".into(),
+    ];
+    for (at, change) in changes.iter().enumerate() {
+        let mut other = cell("raid6", "seq-read", 80.0);
+        assert_ne!(said(vec![one.clone(), other.clone()]), "");
+        change(&mut other);
+        assert_eq!(said(vec![one.clone(), other]), "", "{at}");
+    }
+}
+
+#[test]
+fn what_follows_from_the_level_may_differ() {
+    let whole = |level, block_kib, member_bytes| Cell {
+        block_kib,
+        member_bytes: Some(member_bytes),
+        ..cell(level, "seq-write", 100.0)
+    };
+    // Arrays of 192 MiB, written in whole stripes; a mirror has no chunk.
+    let mut cells = vec![
+        whole("raid0", 256.0, 48 << 20),
+        whole("raid5", 192.0, 64 << 20),
+        Cell { mb_per_s: 50.0, ..whole("raid1", 192.0, 192 << 20) },
+    ];
+    let text = said(cells.clone());
+    assert!(text.contains("sequential write: RAID 0 leads with 100 MB/s (1.00x RAID 5)"), "{text}");
+    assert!(text.contains("RAID 1 25 % of all members"), "{text}");
+    // An array of a quarter of the size is another measurement.
+    cells[1].member_bytes = Some(16 << 20);
+    cells.truncate(2);
+    assert_eq!(said(cells), "");
+    // The size of an array of an unknown level is unknown: only the others are compared.
+    let sized = |level, member_bytes| Cell {
+        member_bytes: Some(member_bytes),
+        ..cell(level, "seq-read", 9.0)
+    };
+    let all = [sized("raid0", 48 << 20), sized("raidz2", 64 << 20), sized("raid5", 64 << 20)];
+    let text = said(all.to_vec());
+    assert!(text.contains("(1.00x RAID 5) (without a figure: RAID z2)"), "{text}");
+    // A file system gets its stripe from the array.
+    let ext4 = |level, options: &str| Cell {
+        place: Some(Place { mount_options: Some(options.into()), ..Place::default() }),
+        ..cell(level, "seq-read", 9.0)
+    };
+    assert_ne!(said(vec![ext4("raid0", "rw,stripe=64"), ext4("raid5", "rw,stripe=48")]), "");
+    assert_eq!(said(vec![ext4("raid0", "rw"), ext4("raid5", "rw,data=journal")]), "");
+}
+
+#[test]
+fn each_chunk_has_its_own_group_with_the_mirror_in_it() {
+    let chunk = |level, chunk| Cell { chunk_kib: chunk, ..cell(level, "seq-read", 9.0) };
+    let cells = [
+        chunk("raid0", Some(64)),
+        chunk("raid5", Some(64)),
+        chunk("raid0", Some(512)),
+        chunk("raid1", None),
+    ];
+    let summary = Summary::of(&record(cells.to_vec()));
+    let labels = |group: &Group| {
+        group.arrays.iter().map(|array| array.label.clone()).collect::<Vec<_>>().join(" ")
+    };
+    let groups: Vec<String> = summary
+        .groups
+        .iter()
+        .map(|group| group.conditions.clone() + ": " + &labels(group))
+        .collect();
+    assert_eq!(groups, ["4 disks, 64KiB: RAID 0 RAID 5 RAID 1", "4 disks, 512KiB: RAID 0 RAID 1"]);
+}
+
+#[test]
+fn unknown_words_missing_cells_and_unusable_figures_are_said() {
+    let unknown = cell("raidz2", "seq-read", 300.0);
+    let text = said(vec![unknown, cell("raid5", "seq-read", 100.0), cell("raid6", "grep", 1.0)]);
+    assert!(text.contains("RAID z2 leads with 300 MB/s (3.00x RAID 5) (without a figure: RAID 6)"));
+    assert!(text.contains("usable capacity: RAID 5 75 %, RAID 6 50 % of all members"), "{text}");
+    let wrong = Cell { verified: Some(false), ..cell("raid0", "seq-read", 900.0) };
+    let cached = Cell { cached: Some("page cache".into()), ..cell("raid10", "seq-read", 999.0) };
+    let nothing = cell("raid4", "seq-read", 0.0);
+    let both = [cell("raid5", "seq-read", 100.0), cell("raid6", "seq-read", 90.0)];
+    let text = said([vec![wrong, cached, nothing], both.to_vec()].concat());
+    assert!(text.contains("RAID 5 leads with 100 MB/s (1.11x RAID 6) (without a figure: RAID 0, "));
+    let left_out = "not compared: RAID 0, sequential read: data differed from what was written; \
+                    RAID 10,n2, sequential read: a cache was measured\n";
+    assert!(text.contains(left_out), "{text}");
+}
+
+#[test]
+fn degraded_arrays_stand_beside_the_complete_ones() {
+    let lost = |of: Cell, share: f64| Cell {
+        degraded: 1,
+        mb_per_s: of.mb_per_s * share,
+        iops: of.iops * share,
+        ..of
+    };
+    let (five, six) = (cell("raid5", "seq-read", 100.0), cell("raid6", "seq-read", 90.0));
+    let random = cell("raid5", "rand-read", 100.0);
+    let mut cells = Vec::new();
+    for one in [&five, &six, &random] {
+        cells.extend(runs_of(5, one));
+    }
+    cells.extend(runs_of(5, &lost(five.clone(), 0.75)));
+    cells.extend(runs_of(2, &lost(random, 0.5)));
+    let text = said(cells);
+    let line = "degraded: RAID 5 with 1 member lost delivers 75 % of its sequential read, 50 % of \
+                its random read (too few runs to be sure)\n";
+    assert!(text.contains(line), "{text}");
+    // Only degraded ones: they are compared with each other.
+    let text = said(vec![lost(five, 0.75), lost(six, 0.75)]);
+    assert!(text.starts_with("\nSummary: 4 disks, 1 lost\n"), "{text}");
+    assert!(!text.contains("degraded"), "{text}");
+}
+
+#[test]
+fn the_default_matrix_has_a_short_summary_in_every_form() {
+    let record = fixture::record();
+    let text = terminal(&Summary::of(&record), false);
+    assert!(text.contains("Summary: 2 disks\n") && text.contains("Summary: 4 disks\n"), "{text}");
+    assert!(text.lines().count() < 24, "{text}");
+    let degraded = "RAID 5 with 1 member lost delivers 92 % of its sequential read, 58 % of its";
+    assert!(text.contains(degraded), "{text}");
+    let report = crate::runs::Report::of(record.clone());
+    let capacity = "RAID 0 100 %, RAID 4 75 %, RAID 5 75 %, RAID 6 50 %, RAID 10,n2 50 %";
+    for form in [crate::markdown::render(&report), crate::html::render(&record)] {
+        assert!(form.contains("Summary: 4 disks") && form.contains(capacity), "{form}");
+    }
+    assert!(crate::runs::text(&report, false).contains(capacity));
+    // Of two machines, the level is not the only difference.
+    let mut other = record;
+    other.host.cpu = Some("another".into());
+    let both = crate::runs::Report::together(vec![report, crate::runs::Report::of(other)]);
+    assert!(both.summary().is_empty());
+}
