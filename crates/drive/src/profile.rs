@@ -2,7 +2,8 @@
 //!
 //! A profile is a TOML document (`profiles/*.toml`): `name`, `description`, `kind`, and a table
 //! `[numbers]` of `field = { value, source, confidence }`. Every field the kind needs must be
-//! there, and no other: an unused number would suggest that the model considers it.
+//! there, and no other: an unused number would suggest that the model considers it. Features that
+//! not every drive has (`power_loss_protection`) may be left out.
 //!
 //! Invariant: a [`Profile`] holds only numbers the models can run on (ranges are checked here, so
 //! the models do not). Called by the crate's users and by `rig`.
@@ -15,7 +16,7 @@ use toml::{Table, Value};
 use crate::op::Nanos;
 
 /// The built-in profiles: name, document.
-const BUILT_IN: [(&str, &str); 8] = [
+const BUILT_IN: [(&str, &str); 14] = [
     ("hdd-2002", include_str!("../profiles/hdd-2002.toml")),
     ("hdd-2007", include_str!("../profiles/hdd-2007.toml")),
     ("hdd-2009", include_str!("../profiles/hdd-2009.toml")),
@@ -23,7 +24,13 @@ const BUILT_IN: [(&str, &str); 8] = [
     ("hdd-2018", include_str!("../profiles/hdd-2018.toml")),
     ("hdd-2020", include_str!("../profiles/hdd-2020.toml")),
     ("sata-ssd", include_str!("../profiles/sata-ssd.toml")),
+    ("sata-ssd-2021", include_str!("../profiles/sata-ssd-2021.toml")),
+    ("sata-ssd-qlc", include_str!("../profiles/sata-ssd-qlc.toml")),
+    ("sata-ssd-plp", include_str!("../profiles/sata-ssd-plp.toml")),
     ("nvme-ssd", include_str!("../profiles/nvme-ssd.toml")),
+    ("nvme-ssd-2019", include_str!("../profiles/nvme-ssd-2019.toml")),
+    ("nvme-ssd-2020", include_str!("../profiles/nvme-ssd-2020.toml")),
+    ("nvme-ssd-plp", include_str!("../profiles/nvme-ssd-plp.toml")),
 ];
 
 /// The kind of a drive.
@@ -117,6 +124,8 @@ pub(crate) struct SolidNumbers {
     pub direct_bytes_per_s: u64,
     /// Flash beyond the capacity, as a share of it.
     pub spare: f64,
+    /// What the cache holds survives a loss of power, so nothing waits for programs.
+    pub power_loss_protection: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -309,6 +318,14 @@ impl Take<'_> {
         Ok(value)
     }
 
+    /// As `get`, for a feature that a drive may lack; `absent` without the field.
+    fn or(&mut self, field: &str, absent: f64, min: f64, max: f64) -> Result<f64, ProfileError> {
+        match self.numbers.iter().any(|number| number.field == field) {
+            true => self.get(field, min, max),
+            false => Ok(absent),
+        }
+    }
+
     fn bytes_per_s(&mut self, field: &str) -> Result<f64, ProfileError> {
         Ok(self.get(field, 0.1, 1e6)? * 1e6)
     }
@@ -379,6 +396,7 @@ fn solid(take: &mut Take<'_>) -> Result<SolidNumbers, ProfileError> {
         slc_cache_bytes: (take.get("slc_cache_gb", 0.0, 1e6)? * 1e9) as u64,
         direct_bytes_per_s: take.bytes_per_s("direct_write_mb_per_s")? as u64,
         spare: take.get("spare_percent", 1.0, 400.0)? / 100.0,
+        power_loss_protection: take.or("power_loss_protection", 0.0, 0.0, 1.0)? != 0.0,
     })
 }
 

@@ -12,6 +12,8 @@
 //!   tradeoffs for SSD performance", USENIX 2008, with one queue per die); a die reads one page at
 //!   a time.
 //! - A write is acknowledged a fixed time after its data are in the cache.
+//! - A flush ends when the program queue is empty, and one program later. With power-loss
+//!   protection the cache counts as the medium: a flush costs its command, and FUA nothing.
 //! - Programs drain at the rate of the flash (`flash`: SLC cache, garbage collection), or at a
 //!   fixed time per command for small ones. The interference of programs with reads is not
 //!   modelled.
@@ -218,9 +220,13 @@ impl Solid {
         self.flash.precondition(random);
     }
 
-    /// When everything that was written so far is on the medium.
+    /// When everything that was written so far survives a loss of power: at once where the cache
+    /// does.
     fn durable_at(&self) -> Nanos {
-        if self.programmed_at == 0 { 0 } else { self.programmed_at + self.numbers.program }
+        if self.programmed_at == 0 || self.numbers.power_loss_protection {
+            return 0;
+        }
+        self.programmed_at + self.numbers.program
     }
 
     fn finish(&mut self, now: Nanos, key: u32, finished: &mut Vec<Finished>) {
