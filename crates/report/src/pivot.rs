@@ -398,7 +398,7 @@ impl Section<'_> {
 /// a directory or device whose array is unknown is named by its place: `path:DIR`.
 pub fn array_label(cell: &Cell) -> String {
     if cell.level.is_empty() && cell.array.is_none() {
-        return cell.place_name().map_or_else(|| cell.target.to_string(), str::to_string);
+        return cell.place_shown().unwrap_or_else(|| cell.target_shown());
     }
     let usual = |layout: &Word<LayoutName>| layout.known().is_some_and(LayoutName::is_usual);
     let layout = cell.layout.as_ref().filter(|layout| !usual(layout));

@@ -612,9 +612,19 @@ impl Cell {
         idle.saturating_sub(self.degraded as usize)
     }
 
-    /// Name of its place: the file system with its options.
+    /// Name of its place in the record: the file system with its options.
     pub fn place_name(&self) -> Option<&str> {
         self.place.as_ref().map(|place| place.name.as_str())
+    }
+
+    /// The same for labels, where `kernel` is `md`.
+    pub fn place_shown(&self) -> Option<String> {
+        self.place_name().map(spec::target::shown_name)
+    }
+
+    /// Kind of its target, for labels.
+    pub fn target_shown(&self) -> String {
+        self.target.known().map_or_else(|| self.target.to_string(), |kind| kind.shown().to_string())
     }
 }
 

@@ -143,12 +143,12 @@ pub static SETTINGS: &[Setting] = {
         setting("target", "target", |cell| word(&cell.target))
             .column(5)
             .identity(CellAndDisk)
-            .shown_in(Row(|cell| Some(cell.target.to_string())))
+            .shown_in(Row(|cell| Some(cell.target_shown())))
             .listed(),
         setting(PLACE, "place", |cell| maybe(cell.place_name()))
             .column(6)
             .identity(CellAndDisk)
-            .shown_in(Row(|cell| cell.place_name().map(str::to_string))),
+            .shown_in(Row(Cell::place_shown)),
         setting("mount_options", "mount options", |cell| {
             maybe(cell.place.as_ref().and_then(|place| place.mount_options.as_deref()))
         }),

@@ -61,7 +61,15 @@ impl TargetKind {
         TargetKind::Kernel,
     ];
 
-    /// Its name in records.
+    /// Its name in messages and labels: that of the option.
+    pub const fn shown(self) -> &'static str {
+        match self {
+            TargetKind::Kernel => "md",
+            other => other.name(),
+        }
+    }
+
+    /// Its name in records: an md array is `kernel` there, as the option was called once.
     pub const fn name(self) -> &'static str {
         match self {
             TargetKind::Engine => "engine",
@@ -310,7 +318,12 @@ impl TargetExpr {
         }
     }
 
-    /// Name for the record, without the user's directories.
+    /// Name for messages and labels, without the user's directories.
+    pub fn shown(&self) -> String {
+        shown_name(&self.name())
+    }
+
+    /// Name for the record, without the user's directories: see [`TargetKind::name`].
     pub fn name(&self) -> String {
         match self {
             TargetExpr::Engine => "engine".into(),
@@ -327,6 +340,18 @@ impl TargetExpr {
                 words.join(",")
             }
         }
+    }
+}
+
+/// What is shown of the name that a record has for a target: `kernel` is `md`, as in the option.
+pub fn shown_name(recorded: &str) -> String {
+    let (above, lowest) = match recorded.rsplit_once(",on=") {
+        Some((file_system, on)) => (format!("{file_system},on="), on),
+        None => (String::new(), recorded),
+    };
+    match lowest.strip_prefix("kernel") {
+        Some(knobs) if knobs.is_empty() || knobs.starts_with(',') => format!("{above}md{knobs}"),
+        _ => recorded.to_string(),
     }
 }
 
@@ -567,6 +592,7 @@ mod tests {
         assert!(kernel.assume_clean && fs.mount_options.is_empty());
         let name = TargetExpr::FileSystem(fs).name();
         assert_eq!(name, "fs:xfs,on=kernel,stripe-cache=4096,assume-clean", "no paths in it");
+        assert_eq!(shown_name(&name), "fs:xfs,on=md,stripe-cache=4096,assume-clean");
     }
 
     #[test]

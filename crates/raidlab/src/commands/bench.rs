@@ -184,7 +184,7 @@ fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result
     }
     for target in &work.targets {
         let programs = work.choices.iter().map(ToString::to_string);
-        add(target.place.name(), programs.collect());
+        add(target.place.shown(), programs.collect());
     }
     let estimate = work.blocks.as_ref().map(|plan| bench::blocks::estimate_seconds(plan, run));
     let outputs = results.outputs_of_a_list()?;

@@ -45,7 +45,7 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
     let placed: Vec<_> = placed.filter(|(cell, _)| cell.place_name().is_some()).collect();
     let names = crate::works::works(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
     for ((cell, label), work) in placed.into_iter().zip(names) {
-        let (place, unit) = (cell.place_name().unwrap_or_default(), cell.unit());
+        let (place, unit) = (cell.place_shown().unwrap_or_default(), cell.unit());
         let value = cell.rate();
         if value <= 0.0 || cell.program_bytes.is_some() {
             continue;
@@ -62,7 +62,7 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
             true => "as it is".to_string(),
             false => pivot::with_disks(&label, cell),
         };
-        works[at].2.push((array, place.to_string(), value));
+        works[at].2.push((array, place, value));
     }
     let tables = works.into_iter().map(|(work, unit, samples)| {
         let places = distinct(samples.iter().map(|(_, place, _)| place));

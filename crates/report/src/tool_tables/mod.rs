@@ -68,7 +68,7 @@ fn of_what(cell: &Cell) -> String {
     });
     let members = array.is_some().then(|| cell.members.clone());
     let chunk = cell.chunk_kib.map(|size| kib(size as f64));
-    let parts = [array, chunk, members, cell.place_name().map(str::to_string)];
+    let parts = [array, chunk, members, cell.place_shown()];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

@@ -1,6 +1,6 @@
 //! What tells places of one name apart.
 //!
-//! Names in results are without the user's directories ([`PlaceExpr::name`]): two directories, or
+//! Names in results are without the user's directories ([`TargetExpr::name`]): two directories, or
 //! two sets of devices, may have one. Where both are measured side by side each gets a mark: the
 //! last part of its path, or a number.
 //!
@@ -54,11 +54,11 @@ impl TargetLabels {
 fn shown(place: &TargetExpr) -> String {
     match place {
         TargetExpr::Device(path) => format!("device:{}", last(path)),
-        _ => place.name(),
+        _ => place.shown(),
     }
 }
 
-/// What a person would tell it apart by.
+/// The part of its paths that distinguishes it.
 fn word(place: &TargetExpr) -> String {
     match place {
         TargetExpr::Engine => String::new(),

@@ -32,7 +32,7 @@ impl Case {
                 program_on_array(program, (target, label), array, run)
             }
             (Workload::Program(program), None) => {
-                let named = format!("{}{label}", target.name());
+                let named = format!("{}{label}", target.shown());
                 program_elsewhere(program, &target.identity(), &named, *size, &run.phases)
             }
         }
@@ -50,7 +50,9 @@ fn program_on_array(
     let mut named = array_in_words(array);
     if *place != TargetExpr::Engine {
         knobs.push_str(&format!(" target={}", place.identity()));
-        named = format!("{named}, {}{label}", place.name());
+        // Other targets have members of their own.
+        let array = if place.uses_engine() { named } else { bare_array_in_words(array) };
+        named = format!("{array}, {}{label}", place.shown());
     }
     let cores = run.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
     let identity = program.identity();
@@ -257,12 +259,16 @@ fn in_words(config: &ArrayConfig, spec: &Spec) -> String {
     text
 }
 
-fn array_in_words(config: &ArrayConfig) -> String {
-    let mut text = config.name();
-    if config.takes_chunk() {
-        text.push_str(&format!(" {}", kib(config.chunk_bytes)));
+/// Array and chunk, without its members.
+fn bare_array_in_words(config: &ArrayConfig) -> String {
+    match config.takes_chunk() {
+        true => format!("{} {}", config.name(), kib(config.chunk_bytes)),
+        false => config.name(),
     }
-    text.push_str(&format!(", {}", config.set));
+}
+
+fn array_in_words(config: &ArrayConfig) -> String {
+    let mut text = format!("{}, {}", bare_array_in_words(config), config.set);
     let settings = array_settings(config).into_iter();
     let words = settings.filter_map(|setting| Some((setting.words)(setting.value?)));
     let words = words.filter(|words| !words.is_empty());
@@ -368,6 +374,7 @@ mod tests {
         assert_eq!(all[1].what, "raid5(4) 256 KiB, mem: dd:bs=2M");
         assert!(all.iter().all(|item| !item.what.contains('/')), "no paths are stored");
         assert_eq!(all[3].what, "raid5(4) 256 KiB, mem, fs:ext4: dd");
+        assert_eq!(all[5].what, "raid5(4) 256 KiB, md: dd", "the set of members is not used");
         assert_eq!(all[0], on("dd", &one));
         // The key of older versions, which had fewer settings.
         assert_eq!(all[7].key, hashed("program=dd target=path:/a"));

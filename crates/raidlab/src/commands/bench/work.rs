@@ -237,7 +237,7 @@ fn prefix(case: &Case) -> String {
     match (&case.array, &case.target) {
         (None, _) => String::new(),
         (Some(array), TargetExpr::Engine) => format!("{}: ", array.name()),
-        (Some(array), target) => format!("{}, {}: ", array.name(), target.name()),
+        (Some(array), target) => format!("{}, {}: ", array.name(), target.shown()),
     }
 }
 
