@@ -28,7 +28,7 @@ help:
 	@echo 'make test-all   the same with the slow sweeps (RAIDLAB_TEST=all)'
 	@echo 'make bench      set up, measure; report and record in $(TARGET)/bench'
 	@echo '                ARGS=... replaces the arguments: $(ARGS)'
-	@echo 'make bench-engine  the engine by itself beside targets and copy ceilings; 17 GiB of memory'
+	@echo 'make bench-engine  the engine alone beside targets and copy ceilings; 17 GiB of memory'
 	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
 	@echo 'make bench-arrays  our generator beside fio, arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
 	@echo 'make bench-tools  bonnie++, fio, dd (and fio for IOzone) beside ours, in TOOLS_DIR=...'

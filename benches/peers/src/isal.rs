@@ -1,7 +1,7 @@
 //! ISA-L's two generators, from its raid.h.
 //!
 //! Invariant: the slices of one call have one length, a multiple of 32, and start at multiples of
-//! 64, which is what the library asks for.
+//! 64, which is what the library requires.
 
 use std::ffi::{c_int, c_void};
 

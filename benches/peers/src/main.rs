@@ -5,7 +5,7 @@
 //! For each operation and block size all contestants take turns, one sample each in every round,
 //! so that whatever else the machine does meets them alike. Printed are medians in GB/s (10^9
 //! bytes) of data and, for each, the median over the rounds of its ratio to ISA-L. Results are
-//! compared with those of the reference first. SnapRAID can only be asked to measure itself: its
+//! compared with those of the reference first. SnapRAID can only measure itself: its
 //! test runs between two of ours with its shape, eight blocks of 256 KiB, each displaced by 1792
 //! bytes.
 

@@ -356,14 +356,14 @@ impl Members {
     }
 
     /// Whether one of them can be read and has no superblock.
-    pub fn has_strangers(&self) -> bool {
+    pub fn has_non_members(&self) -> bool {
         self.all.iter().any(|member| member.superblock.is_none() && member.disk.is_some())
     }
 
     /// `name: why` of those without a superblock.
     pub fn non_members(&self) -> Vec<String> {
-        let strangers = self.all.iter().filter(|member| member.superblock.is_none());
-        strangers.map(|member| format!("{}: {}", member.name, member.instead)).collect()
+        let others = self.all.iter().filter(|member| member.superblock.is_none());
+        others.map(|member| format!("{}: {}", member.name, member.instead)).collect()
     }
 }
 

@@ -361,7 +361,7 @@ impl OpenMembers {
 
 impl Drop for OpenMembers {
     fn drop(&mut self) {
-        // A caller that wants to report what stays has called `discard`.
+        // A caller that reports what stays has called `discard`.
         self.discard();
     }
 }

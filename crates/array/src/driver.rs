@@ -254,8 +254,14 @@ impl Driver {
         let ring = executor.info().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
         let (kernels, now) = (options.kernels, clock_nanos());
-        let io =
-            Io { ring, regions, kernels, now, ways: StorePolicy::default(), stored_past: false };
+        let io = Io {
+            ring,
+            regions,
+            kernels,
+            now,
+            store_policy: StorePolicy::default(),
+            stored_past: false,
+        };
         Ok(Driver {
             executor,
             metadata_writer: None,

@@ -88,14 +88,14 @@ struct Peer {
     outbox: VecDeque<Message>,
     waker: Arc<Waker>,
     /// Messages were sent since the peer was last seen awake.
-    unsettled: bool,
+    wake_due: bool,
     /// And this shard depends on an answer.
     matters: bool,
 }
 
 impl Peer {
     fn send(&mut self, message: Message) {
-        self.unsettled = true;
+        self.wake_due = true;
         self.matters |= message.matters();
         if !self.outbox.is_empty() || self.to.push(message).is_err() {
             self.outbox.push_back(message);
@@ -104,8 +104,8 @@ impl Peer {
 
     /// Sends queued messages as far as there is room, and wakes the peer. `false`: the peer has
     /// left, and this shard depends on an answer.
-    fn settle(&mut self) -> bool {
-        if !self.unsettled {
+    fn send_queued(&mut self) -> bool {
+        if !self.wake_due {
             return true;
         }
         while let Some(message) = self.outbox.front() {
@@ -114,16 +114,16 @@ impl Peer {
             }
             self.outbox.pop_front();
         }
-        self.unsettled = !self.outbox.is_empty();
+        self.wake_due = !self.outbox.is_empty();
         // Between the send and the look at the peer's flags; pairs with `ShardChannels::may_sleep`
         // and `ShardChannels::leave`.
         fence(Ordering::SeqCst);
         if self.waker.left.load(Ordering::Relaxed) {
             self.outbox.clear();
-            self.unsettled = false;
+            self.wake_due = false;
             return !self.matters;
         }
-        self.matters &= self.unsettled;
+        self.matters &= self.wake_due;
         self.waker.wake();
         true
     }
@@ -147,7 +147,7 @@ pub(crate) struct ShardChannels {
     peers: Vec<Option<Peer>>,
     waker: Arc<Waker>,
     fate: Arc<SharedState>,
-    /// The last value seen of `Fate::news`.
+    /// The last value seen of `SharedState::news`.
     seen: u32,
     is_quiet: bool,
 }
@@ -187,7 +187,7 @@ impl ShardChannels {
                 let (to_one, from_other) = RingBuffer::new(RING_MESSAGES);
                 let peer = |to, from, at: usize| {
                     let (outbox, waker) = (VecDeque::new(), wakers[at].clone());
-                    Some(Peer { to, from, outbox, waker, unsettled: false, matters: false })
+                    Some(Peer { to, from, outbox, waker, wake_due: false, matters: false })
                 };
                 all[one].peers[other] = peer(to_other, from_other, other);
                 all[other].peers[one] = peer(to_one, from_one, one);
@@ -252,7 +252,7 @@ impl ShardChannels {
     /// Sends queued messages, and wakes sleeping peers.
     pub(crate) fn flush_outboxes(&mut self) {
         let mut all_there = true;
-        self.peers.iter_mut().flatten().for_each(|peer| all_there &= peer.settle());
+        self.peers.iter_mut().flatten().for_each(|peer| all_there &= peer.send_queued());
         if !all_there {
             self.break_up();
         }
@@ -267,7 +267,7 @@ impl ShardChannels {
     /// Wakes all shards after a change of the shared state.
     fn wake_all(&self) {
         self.fate.news.fetch_add(1, Ordering::AcqRel);
-        // As in `Peer::settle`.
+        // As in `Peer::send_queued`.
         fence(Ordering::SeqCst);
         self.peers.iter().flatten().for_each(|peer| peer.waker.wake());
     }
@@ -346,7 +346,7 @@ impl ShardChannels {
     pub(crate) fn leave(&mut self, at_work: bool, leases: impl Iterator<Item = Lease>) {
         self.flush_outboxes();
         self.waker.left.store(true, Ordering::Relaxed);
-        // Between the store and the check of the rings; pairs with `Peer::settle`.
+        // Between the store and the check of the rings; pairs with `Peer::send_queued`.
         fence(Ordering::SeqCst);
         let mut lost = at_work;
         self.receive(|_, message| lost |= message.matters());

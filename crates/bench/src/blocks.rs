@@ -491,7 +491,7 @@ fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
         ));
     }
     if measured.stopped {
-        warnings.push("stopped early: fewer or shorter samples than asked for".into());
+        warnings.push("stopped early: fewer or shorter samples than requested".into());
     }
     if cell.samples.iter().all(|sample| sample.ops == 0) {
         warnings.push("no request was completed in any sample: use longer --seconds".into());

@@ -42,7 +42,7 @@ pub struct Measurement {
     pub stopped: bool,
 }
 
-/// What was asked of the target.
+/// The load on the target.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Kind of access.

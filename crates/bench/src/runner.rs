@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn lanes_generate_side_by_side_and_everything_is_checked() {
         if allowed_cpus().expect("the system says").len() < 2 {
-            println!("skipped: two CPUs are wanted");
+            println!("skipped: two CPUs are required");
             return;
         }
         for kind in Kind::ALL {
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn a_wrong_bit_is_found_in_either_lane() {
         if allowed_cpus().expect("the system says").len() < 2 {
-            println!("skipped: two CPUs are wanted");
+            println!("skipped: two CPUs are required");
             return;
         }
         // Of 4 MiB units, the first is lane 0's, the second lane 1's: 2 MiB of each member a unit.
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn a_stopped_run_covers_the_same_time_with_everything() {
         let (mut target, asked) = (filled("mem"), Cell::new(0));
-        // Asked at every start of a sample, and each 100 ms.
+        // Called at every start of a sample, and each 100 ms.
         let stop = || asked.replace(asked.get() + 1) >= 4;
         let ran = run(&mut target, spec(Kind::RandWrite), timing(150, 9), &stop, &mut |_| {});
         let ran = ran.expect("it runs");

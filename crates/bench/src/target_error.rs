@@ -59,7 +59,7 @@ pub enum TargetError {
     /// A request of the fill failed: an array that cannot be filled cannot be measured.
     #[error("filling the array failed: {0}")]
     Fill(#[source] array::RequestError),
-    /// The array cannot serve with the missing members that were asked for.
+    /// The array cannot serve with the missing members that were requested.
     #[error(transparent)]
     Degraded(#[from] CannotServe),
     /// A modelled drive has not come to rest.
@@ -94,10 +94,10 @@ pub enum RunnerError {
     /// The array has fewer buffers than the workload keeps in flight.
     #[error("the target has too few buffers")]
     Buffers,
-    /// There are fewer CPUs than cores wanted.
-    #[error("{wanted} cores are wanted, and there are {available}")]
+    /// There are fewer CPUs than cores required.
+    #[error("{wanted} cores are required, and there are {available}")]
     Cores {
-        /// Cores wanted.
+        /// Cores required.
         wanted: usize,
         /// CPUs that the process may run on.
         available: usize,

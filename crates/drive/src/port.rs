@@ -1,7 +1,7 @@
 //! Owns a drive's link to the host: transfers in order, cut into slices of at most 64 KiB.
 //!
 //! A slice occupies the drive's link and, where there is one, the shared bus; it ends when the
-//! slower of the two has carried it. The next slice asks for the bus only when the last has ended,
+//! slower of the two has carried it. The next slice needs the bus only when the last has ended,
 //! which is what makes the bus fair among drives.
 //!
 //! Invariant: at most one slice in flight; a transfer's key comes back exactly once. Called by the

@@ -1,7 +1,7 @@
 //! Layouts: md's numbers and mdadm's names for where a level puts parity and copies.
 //!
 //! Invariant: for every layout of every level, number and name lead back to the same layout.
-//! Whether a layout fits a member count is [`crate::geometry`]'s question, not asked here.
+//! Whether a layout fits a member count is decided in [`crate::geometry`], not here.
 //!
 //! Called by the command line (names), the superblock codecs (numbers), and `geometry`.
 
@@ -113,7 +113,7 @@ pub enum Layout {
 /// A layout number or name that the level does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutError {
-    /// The level that was asked.
+    /// The level of the layout.
     pub level: Level,
     /// The number or name given.
     pub given: String,

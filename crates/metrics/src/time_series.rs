@@ -29,7 +29,7 @@ impl Track {
         Track { points: Vec::new(), gap_ns }
     }
 
-    /// Whether a point is wanted at this time.
+    /// Whether a point is required at this time.
     pub(super) fn wants(&self, now: u64) -> bool {
         // A timer that fires slightly early must not halve the rate.
         self.points.last().is_none_or(|(last, _)| now >= last + self.gap_ns / 8 * 7)

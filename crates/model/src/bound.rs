@@ -107,7 +107,10 @@ pub struct Bound {
 /// depth or jobs is 0.
 pub fn bound(cell: &CellShape<'_>) -> Option<Bound> {
     assert_eq!(cell.members.len(), cell.shape.leaves(), "one entry per leaf");
-    assert!(cell.block_bytes > 0 && cell.depth > 0 && cell.jobs > 0, "nothing is asked");
+    assert!(
+        cell.block_bytes > 0 && cell.depth > 0 && cell.jobs > 0,
+        "a load has a block size, a depth and jobs"
+    );
     let mut present = vec![true; cell.members.len()];
     cell.missing.iter().for_each(|&leaf| present[leaf] = false);
     let drives: Vec<MemberDrive<'_>> = cell.members.iter().copied().collect::<Option<_>>()?;

@@ -57,7 +57,7 @@ pub(crate) fn sums<I: Isa, const N: usize>(
     let [lowest, .., highest] = blocks else {
         return one_or_none(isa, blocks, at);
     };
-    // Asked once for a group, and then not for each block: an exponent that is looked at costs as
+    // Tested once for a group, and then not for each block: an exponent that is looked at costs as
     // much as a vector. (Measured: not with AVX-512, see docs/perf/NOTES.md.)
     let neighbours = usize::from(highest.exponent - lowest.exponent) + 1 == blocks.len();
     if !I::ADDS_THREE && neighbours {

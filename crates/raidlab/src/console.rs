@@ -93,7 +93,7 @@ impl JsonOut {
         })
     }
 
-    /// Puts the result where it was asked for.
+    /// Puts the result where the option says.
     pub fn put(&self, text: &str, json: impl FnOnce() -> Value) -> Result<()> {
         if self.is_stdout() {
             return print_raw(&format!("{:#}\n", json()));

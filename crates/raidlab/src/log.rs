@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 /// The environment variable: a level, or levels by crate, as in `array=debug,warn`.
 const VARIABLE: &str = "RAIDLAB_LOG";
 
-/// Starts the log if the environment asks for it.
+/// Starts the log if the environment says so.
 pub(crate) fn start() -> anyhow::Result<()> {
     let directives = match std::env::var(VARIABLE) {
         Ok(directives) if !directives.is_empty() => directives,

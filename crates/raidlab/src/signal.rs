@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one asks a long command to end in order, the second ends it immediately.
+//! Ctrl-C: after the first one a long command ends in order, after the second immediately.
 //!
 //! Called from the verbs that move data.
 

@@ -233,7 +233,7 @@ fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
     }
     if one_way {
         said.insert(
-            "several runs have one seed: they asked for the same addresses, and how much these \
+            "several runs have one seed: they used the same addresses, and how much these \
              matter cannot be seen; --repeat takes others"
                 .into(),
         );

@@ -49,7 +49,7 @@ fn page(report: &Report, summary: &Summary) -> String {
     environment.add_template("report", TEMPLATE).expect("the template parses");
     let page = Page::of(report, summary);
     let template = environment.get_template("report").expect("just added");
-    template.render(page).expect("the page has what the template asks for")
+    template.render(page).expect("the page has what the template uses")
 }
 
 #[derive(Serialize)]

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariant: every setting of a cell is in the list, in the order in which labels name them; a
-//! test destructures the cell, so that the compiler asks about a new field.
+//! test destructures the cell, so that the compiler refuses a new field without it.
 
 use spec::members::RecordedMembers;
 use spec::program::canonical_id;

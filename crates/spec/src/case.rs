@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariant: pure data. A new setting is a field here; the key of a case and its description
-//! (`sweep::key`) name every field, so that the compiler asks for it.
+//! (`sweep::key`) name every field, so that a new one does not compile without them.
 
 use std::path::PathBuf;
 use std::time::Duration;

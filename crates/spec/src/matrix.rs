@@ -334,7 +334,7 @@ fn cases(
     }
 }
 
-/// Every wiring that is asked for, and why some make no sense.
+/// Every wiring that is requested, and why some make no sense.
 fn wirings(
     options: &Options,
     set: &MemberSet,
@@ -394,7 +394,7 @@ fn largest_chunk(expr: &ArrayExpr, default_bytes: u64) -> u64 {
     }
 }
 
-/// Bytes of a member, so that the array has the area that is asked for, and what can be used then.
+/// Bytes of a member, so that the array has the area that is requested, and what can be used then.
 /// `ratio`: what each byte of a member gives the array.
 fn fit(expr: &ArrayExpr, chunk_bytes: u64, ratio: f64, area_bytes: Option<u64>) -> (u64, u64) {
     let whole = |member_bytes: u64| {
@@ -692,7 +692,7 @@ mod tests {
             prop_assert!(member_bytes <= generous, "{} for {}", member_bytes, area);
         }
 
-        /// Whatever is asked for, the answer is a plan that can be built, or a line that says why.
+        /// Whatever is requested, the answer is a plan that can be built, or a line that says why.
         #[test]
         fn no_combination_is_too_strange(
             levels in proptest::collection::vec(proptest::sample::select(vec![

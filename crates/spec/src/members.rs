@@ -99,10 +99,10 @@ pub enum MemberProblem {
     #[error("unknown kind; there are mem, null, file:DIR, paced:PROFILE and fault:RULE:MEMBER")]
     UnknownKind,
     /// `file:` without a directory.
-    #[error("file: wants a directory, as in file:/mnt/disk")]
+    #[error("file: needs a directory, as in file:/mnt/disk")]
     NoDirectory,
     /// `paced` without a profile.
-    #[error("paced:PROFILE is wanted, as in paced:hdd-2007")]
+    #[error("paced:PROFILE is required, as in paced:hdd-2007")]
     NoProfile,
     /// The place on the drive is none.
     #[error("'@{0}': a place is a number from 0 to 1, or stretch")]
@@ -111,7 +111,7 @@ pub enum MemberProblem {
     #[error(transparent)]
     Profile(#[from] Arc<UnknownProfile>),
     /// `fault:` without a member.
-    #[error("fault:RULE:MEMBER is wanted, as in fault:flip@1M:mem")]
+    #[error("fault:RULE:MEMBER is required, as in fault:flip@1M:mem")]
     NoFaultyMember,
     /// There is no such fault.
     #[error(
@@ -132,7 +132,7 @@ pub enum MemberProblem {
     #[error("the range is empty")]
     EmptyRange,
     /// The count of a fault is no number.
-    #[error("gone@COUNT wants a number")]
+    #[error("gone@COUNT needs a number")]
     GoneCount,
     /// A fault that no operation can meet.
     #[error("lies beyond the member's end ({})", show_size(*.bytes))]

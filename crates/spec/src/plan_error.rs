@@ -62,7 +62,7 @@ pub enum CaseProblem {
     /// The number of members is out of range.
     #[error("--disks {disks}: an array has 1 to {most} members")]
     Disks {
-        /// Members asked for.
+        /// Members requested.
         disks: u32,
         /// The engine's limit.
         most: u32,

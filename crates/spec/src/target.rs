@@ -173,19 +173,19 @@ pub enum TargetProblem {
     #[error("unknown; there are engine, path:DIR, device:/dev/X, fs:KIND and md:/dev/X+/dev/Y")]
     UnknownKind,
     /// `path` without a directory.
-    #[error("a directory is wanted, as in path:/mnt/array")]
+    #[error("a directory is required, as in path:/mnt/array")]
     NoDirectory,
     /// `device` without a device.
-    #[error("a block device is wanted, as in device:/dev/md0")]
+    #[error("a block device is required, as in device:/dev/md0")]
     NoDevice,
     /// `fs` without a file system.
-    #[error("a file system is wanted, as in fs:ext4")]
+    #[error("a file system is required, as in fs:ext4")]
     NoFileSystem,
     /// `md` without members.
-    #[error("devices are wanted: md:/dev/sdb+/dev/sdc")]
+    #[error("devices are required: md:/dev/sdb+/dev/sdc")]
     NoMembers,
     /// A member of `md` is no path of a device.
-    #[error("a device's whole path is wanted, as in /dev/sdb")]
+    #[error("a device's whole path is required, as in /dev/sdb")]
     NotAPath,
     /// `md` has no such option.
     #[error(
@@ -194,7 +194,7 @@ pub enum TargetProblem {
     )]
     UnknownOption,
     /// The value of an option is no number above 0.
-    #[error("a number from 1 on is wanted")]
+    #[error("a number from 1 on is required")]
     Number,
     /// The value of an option is no size.
     #[error(transparent)]
@@ -203,7 +203,7 @@ pub enum TargetProblem {
     #[error("the kernel counts read-ahead in KiB")]
     ReadAheadUnit,
     /// The scheduler has no name.
-    #[error("a scheduler's name is wanted")]
+    #[error("a scheduler's name is required")]
     NoScheduler,
     /// There is no such file system.
     #[error("unknown file system; there are ext2, ext3, ext4, xfs and btrfs")]
@@ -599,7 +599,7 @@ mod tests {
     fn nonsense_is_named() {
         for (text, named) in [
             ("disk", "unknown; there are engine"),
-            ("path:", "a directory is wanted"),
+            ("path:", "a directory is required"),
             ("fs:vfat", "unknown file system"),
             ("fs:ext4,block=3K", "a power of two"),
             ("fs:ext4,block=512", "1K at least"),

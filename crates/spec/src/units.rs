@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-/// A text that is not the quantity that is wanted: the text, and the valid syntax.
+/// A text that is not the quantity that is required: the text, and the valid syntax.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// It is no rate.

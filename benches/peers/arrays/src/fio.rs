@@ -242,7 +242,7 @@ impl Btrfs {
         for at in 0..MEMBERS {
             let path = dir.join(format!("member{at}"));
             let file = fs::File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            // Twice ours: btrfs wants room for its own.
+            // Twice ours: btrfs needs room for its own.
             let sized = file.set_len(2 * MEMBER_MIB << 20);
             sized.map_err(|e| format!("{}: {e}", path.display()))?;
             let path = path.display().to_string();
@@ -255,7 +255,7 @@ impl Btrfs {
         run("mkfs.btrfs", &words)?;
         let place = dir.join("mount");
         fs::create_dir(&place).map_err(|e| format!("{}: {e}", place.display()))?;
-        // Other members are found by a scan, which wants root.
+        // Other members are found by a scan, which needs root.
         run("btrfs", &["device", "scan"])?;
         run("mount", &["-t", "btrfs", &all.loops[0], &place.display().to_string()])?;
         all.mounted = Some(place);

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// What is asked of both sides of a contest.
+/// The load on both sides of a contest.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub write: bool,
@@ -67,7 +67,7 @@ pub struct Row {
     pub load: Load,
     pub theirs: Vec<f64>,
     pub ours: Vec<f64>,
-    /// How many times the peer's figure is wanted.
+    /// The required multiple of the peer's figure.
     pub target: Option<f64>,
     /// Where that is the question.
     pub cpu: Option<Cpu>,
@@ -141,7 +141,7 @@ fn arguments() -> Result<(Settings, Vec<String>, Option<PathBuf>), String> {
     let (mut peers, mut json) = (Vec::new(), None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--rounds" => settings.rounds = number(&word, &value()?)?,
             "--seconds" => settings.seconds = number(&word, &value()?)?,
@@ -158,7 +158,7 @@ fn arguments() -> Result<(Settings, Vec<String>, Option<PathBuf>), String> {
 }
 
 fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{option} {text}: a number is wanted"))
+    text.parse().map_err(|_| format!("{option} {text}: a number is required"))
 }
 
 pub fn median(values: &[f64]) -> f64 {
@@ -177,7 +177,7 @@ impl Row {
         median(&ratios)
     }
 
-    /// Whether the CPU time is within what is wanted, where something is wanted of the row.
+    /// Whether the CPU time is within the limit, where the row has one.
     fn cpu_verdict(&self) -> Option<bool> {
         self.target.and(self.cpu.as_ref()).map(|cpu| cpu.ratio() <= Cpu::TARGET)
     }
@@ -192,7 +192,7 @@ impl Row {
 
 fn print(rows: &[Row], settings: &Settings) {
     println!("medians of {} rounds of {} s", settings.rounds, settings.seconds);
-    println!("| peer | array | load | theirs | raidlab | ratio | wanted | |");
+    println!("| peer | array | load | theirs | raidlab | ratio | required | |");
     println!("|---|---|---|--:|--:|--:|--:|---|");
     for row in rows {
         let Load { block_kib, depth, .. } = row.load;
@@ -216,7 +216,7 @@ fn print(rows: &[Row], settings: &Settings) {
 fn print_cpu(rows: &[Row]) {
     println!("\nCPU per request, ns; raidlab's figure has its array engine in it, *generator* is");
     println!("what choosing, filling and checking takes of it");
-    println!("| peer | array | load | theirs | raidlab | generator | ratio | wanted | |");
+    println!("| peer | array | load | theirs | raidlab | generator | ratio | required | |");
     println!("|---|---|---|--:|--:|--:|--:|--:|---|");
     for (row, cpu) in rows.iter().filter_map(|row| Some((row, row.cpu.as_ref()?))) {
         let Load { block_kib, depth, .. } = row.load;

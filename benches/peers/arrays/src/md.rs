@@ -17,7 +17,7 @@ use crate::{Load, Row, Settings, random, sequential};
 
 const MEMBER_MIB: u64 = 256;
 
-/// Loads on an array, each with the ratio that is wanted.
+/// Loads on an array, each with the required ratio.
 struct Case {
     level: &'static str,
     disks: u32,

@@ -21,7 +21,7 @@ impl Region {
         Region::with_pages(len, true)
     }
 
-    /// The same; long ones in huge pages if that is asked for, else as the system likes.
+    /// The same; long ones in huge pages if that is requested, else as the system likes.
     ///
     /// # Errors
     /// When the system has no memory for it.

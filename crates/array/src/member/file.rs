@@ -272,7 +272,7 @@ impl FileMember {
     /// Writes zeroes where the file system has no fallocate for it.
     fn zero_by_hand(&self, at: u64, len: u64) -> std::io::Result<()> {
         use std::os::unix::fs::FileExt;
-        // Page-aligned, as O_DIRECT wants it.
+        // Page-aligned, as O_DIRECT needs it.
         let mut zeroes = sys::Mapping::new(ZEROES_BYTES)?;
         let mut done = 0;
         while done < len {

@@ -137,7 +137,9 @@ impl Member for MemMember {
                     self.recent.note(op.sector);
                     self.each(op, io, |here, buffer| buffer.copy_from(here));
                 }
-                OpKind::Write { .. } if self.is_far(op) && io.ways.goes_past(op.bytes()) => {
+                OpKind::Write { .. }
+                    if self.is_far(op) && io.store_policy.goes_past(op.bytes()) =>
+                {
                     self.each(op, io, |here, buffer| here.stream_from(buffer));
                     io.stored_past = true;
                 }
@@ -173,7 +175,7 @@ mod tests {
             regions,
             kernels,
             now: 0,
-            ways: StorePolicy::default(),
+            store_policy: StorePolicy::default(),
             stored_past: false,
         }
     }

@@ -1,9 +1,9 @@
 //! What an array is made of: things that read and write sectors.
 //!
 //! ```text
-//! leaves: mem   null   file   disk   wrappers: paced(m)  fault(m)  listed(m)   arrays: nested
+//! leaves: mem  null  file  disk   wrappers: paced(m)  fault(m)  bad_block(m)   arrays: nested
 //! ```
-//! Leaves count what they are asked to move, so that the figures are taken below everything.
+//! Leaves count what they are to move, so that the figures are taken below everything.
 
 mod bad_block_member;
 mod disk;

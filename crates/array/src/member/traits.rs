@@ -251,7 +251,7 @@ pub struct Io {
     /// Nanoseconds of the driver's clock, as of this round.
     pub(crate) now: u64,
     /// Whether long stores to memory bypass the caches.
-    pub(crate) ways: StorePolicy,
+    pub(crate) store_policy: StorePolicy,
     /// A member has used non-temporal stores since the last store fence.
     pub(crate) stored_past: bool,
 }

@@ -364,7 +364,7 @@ impl OpenFile {
     /// Drops the file's clean pages from the page cache.
     fn forget(&self) -> Result<(), Failed> {
         let forgot = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
-        forgot.map_err(|e| ("have the page cache forget it", e.into()))
+        forgot.map_err(|e| ("drop its pages from the page cache", e.into()))
     }
 
     /// If the file system does not support it, the file is unchanged, as under fio: writes extend

@@ -1,7 +1,7 @@
 //! Expands a worker's acts into steps, one by one.
 //!
 //! Invariant: pure; the same acts, worker and pass give the same steps, except for what tickets and
-//! the end of the phase, which are asked for from outside, cut short. Called from `run`.
+//! the end of the phase, which are requested from outside, cut short. Called from `run`.
 
 use std::ops::Range;
 

@@ -31,7 +31,7 @@ pub enum ProvisionError {
     /// Only root may do it.
     #[error("{what} needs root: mounts and block devices are the kernel's")]
     NeedsRoot {
-        /// What was asked for.
+        /// What was requested.
         what: String,
     },
     /// The process cannot have mounts that others do not see.
@@ -52,7 +52,7 @@ pub enum ProvisionError {
     #[error("{}: it is no block device; use path:DIR for a directory", .0.display())]
     NoBlockDevice(PathBuf),
     /// A directory is given where a block device is needed.
-    #[error("a block device is wanted")]
+    #[error("a block device is required")]
     DeviceWanted,
     /// The place needs an array, and none is given.
     #[error("no array is given for the place")]
@@ -152,7 +152,7 @@ pub enum ProvisionError {
     /// The array has been stopped.
     #[error("the array has been stopped")]
     ArrayStopped,
-    /// The array cannot serve with the missing members that were asked for.
+    /// The array cannot serve with the missing members that were requested.
     #[error(transparent)]
     Degraded(#[from] CannotServe),
     /// A loop device has users after it should have none.

@@ -1,4 +1,4 @@
-//! The rotating drive. `drive` runs the events; it asks `queue` what to serve next, `head` how
+//! The rotating drive. `drive` runs the events; `queue` gives what to serve next, `head` how
 //! long that takes, `read_cache` and `write_cache` whether the medium is needed at all.
 //!
 //! ```text

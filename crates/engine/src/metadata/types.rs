@@ -210,7 +210,7 @@ pub enum MetadataEffect {
 /// Why the array is read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnlyReason {
-    /// The host asked for it.
+    /// By order of the host.
     Ordered,
     /// Too few members can hold the metadata: without this one the array could not be assembled.
     MetadataUnwritable {

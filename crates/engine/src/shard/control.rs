@@ -105,7 +105,7 @@ impl Shard {
 
     fn granted(&mut self, now: u64, first_bit: u32, bits: u32, out: &mut Effects) {
         let mut ready = std::mem::take(&mut self.ready);
-        let intents = self.intents.as_mut().expect("only who asks is granted something");
+        let intents = self.intents.as_mut().expect("only what was requested is granted");
         intents.granted(now, first_bit..first_bit + bits, &mut ready);
         for index in ready.drain(..) {
             self.start(now, index, self.requests[index].stream, out);
@@ -115,7 +115,7 @@ impl Shard {
 
     fn not_granted(&mut self, now: u64, bits: Range<u32>, out: &mut Effects) {
         let mut refused = std::mem::take(&mut self.ready);
-        let intents = self.intents.as_mut().expect("only who asks is refused something");
+        let intents = self.intents.as_mut().expect("only what was requested is refused");
         intents.not_granted(bits, &mut refused);
         self.refuse(&mut refused, RequestError::NoSpace, out);
         // Other writes may have waited only for their turn behind these.

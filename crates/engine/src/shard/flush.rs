@@ -51,7 +51,7 @@ impl Flushes {
         out: &mut Effects,
         ended: &mut Vec<Ended>,
     ) {
-        assert!(self.awaited > 0, "a shard answers what it was not asked");
+        assert!(self.awaited > 0, "an answer without a question");
         self.awaited -= 1;
         self.written = self.written.union(members);
         if !kept {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            Intent               Granted
-//!  absent ------------> asked ------------> granted <---> in use (counted)
+//!  absent ----------> requested ----------> granted <---> in use (counted)
 //!     ^                                        |
 //!     +------------- Released -----------------+  unused for a while
 //! ```

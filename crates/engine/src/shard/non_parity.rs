@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(crate) struct NonParity {
-    guard: RangeLocks,
+    range_locks: RangeLocks,
     balance: Balance,
     scatter: Coalescer,
     copies: Vec<Copy>,
@@ -47,7 +47,7 @@ impl NonParity {
             md::Layout::Raid10(layout) if layout.far > 1 && !layout.offset
         );
         NonParity {
-            guard: RangeLocks::new(),
+            range_locks: RangeLocks::new(),
             balance: Balance::new(geometry.members(), prefer_first),
             scatter: Coalescer::default(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
@@ -161,7 +161,7 @@ impl NonParity {
     /// Locks a request's range and continues with it, immediately or when the lock is granted.
     pub(crate) fn lock(&mut self, cx: &mut Context<'_>, request: u32) {
         let record = &cx.requests[request];
-        if let Some(holder) = self.guard.acquire(record.at, record.sectors, request) {
+        if let Some(holder) = self.range_locks.acquire(record.at, record.sectors, request) {
             self.locked(cx, request, holder);
         }
     }
@@ -179,7 +179,7 @@ impl NonParity {
         let holder = cx.requests[request].holder.take().expect("a locked request holds its range");
         cx.requests.end(request, cx.health, cx.out);
         let mut granted = std::mem::take(&mut self.granted);
-        self.guard.release(holder, &mut granted);
+        self.range_locks.release(holder, &mut granted);
         for (next, holder) in granted.drain(..) {
             self.locked(cx, next, holder);
         }
@@ -377,10 +377,10 @@ impl NonParity {
             cx.out.list.push(Effect::Control(ControlEvent::Corrected { member, sector, sectors }));
         }
         if let Err(error) = result {
-            let hopeless = writing || error.kind != MemberError::Medium;
+            let is_final = writing || error.kind != MemberError::Medium;
             if writing && resync {
                 write_failed(cx, request, member, error);
-            } else if hopeless && error.kind.lacks().is_none() {
+            } else if is_final && error.kind.lacks().is_none() {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
             if !writing {

@@ -1,6 +1,6 @@
 //! Whether a member's data area lies on its device as those of the others do.
 //!
-//! Invariant: only asked of members that cannot be replaced by redundancy: of all others the data
+//! Invariant: only of members that cannot be replaced by redundancy: of all others the data
 //! themselves show it. Nothing is decided here; what is odd is a contradiction to be looked at.
 
 use super::candidate::{Candidate, Slots};

@@ -528,7 +528,7 @@ impl Planner<'_> {
                     .is_some_and(|reshape| reshape.new_data_offset != metadata.data_offset)
             });
             if !moves {
-                say(Software::Mdadm, "asks for the backup file of the reshape.".into());
+                say(Software::Mdadm, "needs the backup file of the reshape.".into());
             }
         }
         let Shape::Settled(geometry) = shape else { return };

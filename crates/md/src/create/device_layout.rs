@@ -80,7 +80,7 @@ pub(super) fn data_sectors(
 }
 
 /// Sectors from the superblock to the bad-block log; `None`: 0.90 has none, and a data offset that
-/// was asked for may leave no room.
+/// was requested may leave no room.
 ///
 /// `log_sectors` are taken, or, if `log_is_there` is not set, only kept free for a later bitmap.
 pub(super) fn bad_blocks(

@@ -416,10 +416,10 @@ fn check_options(request: &Request) -> Result<(), CreateError> {
         }
     }
     if wants_bitmap && !matches!(policy, None | Some(Policy::Bitmap)) {
-        return conflict("bitmap", "the consistency policy that is asked for excludes one");
+        return conflict("bitmap", "the consistency policy that is requested excludes one");
     }
     if request.bitmap == BitmapOption::None && policy == Some(Policy::Bitmap) {
-        return conflict("bitmap", "none is asked for, but it is the consistency policy");
+        return conflict("bitmap", "none is requested, but it is the consistency policy");
     }
     match request.write_behind {
         Some(_) if request.level != Level::Raid1 => {
@@ -433,8 +433,8 @@ fn check_options(request: &Request) -> Result<(), CreateError> {
     Ok(())
 }
 
-/// The metadata must fit before the data, or behind it: only a data offset or a size that was asked
-/// for can be in the way.
+/// The metadata must fit before the data, or behind it: only a requested data offset or size can
+/// be in the way.
 fn check_apart(place: &DeviceLayout, version: Version) -> Result<(), CreateError> {
     let areas = [place.bitmap, place.bad_blocks, place.ppl];
     let areas = || areas.iter().flatten();

@@ -172,16 +172,16 @@ pub enum CreateError {
         /// Minimum size in sectors.
         least: u64,
     },
-    /// The size asked for, or data offset with it, goes beyond the device.
+    /// The size requested, or data offset with it, goes beyond the device.
     SizeTooLarge {
         /// Label of the device.
         label: String,
-        /// Sectors asked for.
+        /// Sectors requested.
         wanted: u64,
         /// Sectors that it has for data.
         room: u64,
     },
-    /// The data offset asked for leaves no room for the metadata before it.
+    /// The data offset requested leaves no room for the metadata before it.
     DataOffsetTooSmall {
         /// The requested offset, sectors.
         data_offset: u64,

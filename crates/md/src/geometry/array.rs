@@ -35,7 +35,7 @@ pub enum Kind {
 impl Geometry {
     /// The geometry of a spec.
     ///
-    /// Fewest members: linear, RAID 0 and 1: 1 (mdadm asks for `--force`); RAID 4 and 5: 2; RAID 6:
+    /// Fewest members: linear, RAID 0 and 1: 1 (mdadm requires `--force`); RAID 4 and 5: 2; RAID 6:
     /// 4; RAID 10: its copies. Most: [`super::MAX_MEMBERS`], with parity
     /// [`super::MAX_PARITY_MEMBERS`].
     ///

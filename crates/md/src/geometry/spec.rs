@@ -82,7 +82,7 @@ pub enum GeometryError {
     },
     /// RAID 0 over members of different sizes, whose layout was not recorded, and it matters.
     Raid0LayoutUnrecorded,
-    /// RAID 10 wants more copies than there are members, or none or one.
+    /// RAID 10 needs more copies than there are members, or none or one.
     Copies {
         /// The layout given.
         layout: Layout,

@@ -1,4 +1,4 @@
-//! The bad-block log of a member (metadata 1.x): sectors that it cannot be asked for.
+//! The bad-block log of a member (metadata 1.x): sectors that it cannot read.
 //!
 //! `docs/format/bad-blocks.md` is normative. [`BadBlocks`] is a set of sectors of the device; the
 //! log is one way to write it down.

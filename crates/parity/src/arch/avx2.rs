@@ -34,14 +34,14 @@ pub(crate) struct Nibbles {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load(bytes: &[u8; 32]) -> __m256i {
-    // SAFETY: the reference covers 32 readable bytes; the load asks for no alignment.
+    // SAFETY: the reference covers 32 readable bytes; the load needs no alignment.
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store(bytes: &mut [u8; 32], vector: __m256i) {
-    // SAFETY: the reference covers 32 writable bytes; the store asks for no alignment.
+    // SAFETY: the reference covers 32 writable bytes; the store needs no alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
 }
 
@@ -75,7 +75,7 @@ fn nibbles(constant: u8) -> Nibbles {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn table(products: &[u8; 16]) -> __m256i {
-    // SAFETY: the reference covers 16 readable bytes; the load asks for no alignment.
+    // SAFETY: the reference covers 16 readable bytes; the load needs no alignment.
     let half: __m128i = unsafe { _mm_loadu_si128(products.as_ptr().cast()) };
     _mm256_broadcastsi128_si256(half)
 }

@@ -40,14 +40,14 @@ pub(crate) struct Nibbles {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load(bytes: &[u8; 64]) -> __m512i {
-    // SAFETY: the reference covers 64 readable bytes; the load asks for no alignment.
+    // SAFETY: the reference covers 64 readable bytes; the load needs no alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store(bytes: &mut [u8; 64], vector: __m512i) {
-    // SAFETY: the reference covers 64 writable bytes; the store asks for no alignment.
+    // SAFETY: the reference covers 64 writable bytes; the store needs no alignment.
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) }
 }
 
@@ -87,7 +87,7 @@ fn nibbles(constant: u8) -> Nibbles {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn table(products: &[u8; 16]) -> __m512i {
-    // SAFETY: the reference covers 16 readable bytes; the load asks for no alignment.
+    // SAFETY: the reference covers 16 readable bytes; the load needs no alignment.
     let quarter: __m128i = unsafe { _mm_loadu_si128(products.as_ptr().cast()) };
     _mm512_broadcast_i32x4(quarter)
 }

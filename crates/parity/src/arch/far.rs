@@ -6,7 +6,7 @@
 //!
 //! - What is stored goes past the caches: a store to a line that is not cached would first read it
 //!   from memory, and then push out something that is.
-//! - What is loaded is asked for [`AHEAD`] bytes earlier. The CPU's own prefetchers stop at each
+//! - What is loaded is prefetched [`AHEAD`] bytes earlier. The CPU's own prefetchers stop at each
 //!   page of 4 KiB, and there are as many streams as blocks.
 //!
 //! docs/perf/NOTES.md has the measurements.

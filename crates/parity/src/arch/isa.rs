@@ -87,7 +87,7 @@ pub(crate) trait Isa: Copy {
     fn stream(self, bytes: &mut [u8], vector: Self::Vector) {
         self.store(bytes, vector);
     }
-    /// Asks for the cache line `ahead` bytes after the start, which may lie outside the slice.
+    /// Prefetches the cache line `ahead` bytes after the start, which may lie outside the slice.
     #[inline(always)]
     fn prefetch(self, _bytes: &[u8], _ahead: usize) {}
     /// Orders what was streamed before all that follows.

@@ -52,7 +52,7 @@ fn parse_percent(text: &str) -> Result<f64> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {
         Ok(percent) if (0.0..100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(anyhow!("a percentage from 0 up to 100 is wanted, as in 5%")),
+        _ => Err(anyhow!("a percentage from 0 up to 100 is required, as in 5%")),
     }
 }
 

@@ -82,7 +82,7 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending> {
     if arrays.is_empty() {
         bail!("no array among the members: none of them holds a superblock");
     }
-    if arguments.array.is_none() && members.has_strangers() {
+    if arguments.array.is_none() && members.has_non_members() {
         return Ok(Ending::NotAMember);
     }
     Ok(if finding { Ending::Finding } else { Ending::Fine })

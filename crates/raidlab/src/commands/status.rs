@@ -71,7 +71,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
     })?;
     // Files found in a directory were not named as members.
     let named = !matches!(arguments.members.as_slice(), [only] if Path::new(only).is_dir());
-    if named && members.has_strangers() {
+    if named && members.has_non_members() {
         return Ok(Ending::NotAMember);
     }
     let is_odd = |array: &Array| describe(array, &members).needs_attention(array);

@@ -126,7 +126,7 @@ fn what_cannot_be_set_up_is_said_in_one_line() {
         ("--target fs:ext4,block=3K --workload dd", "a block is a power of two"),
         ("--target fs:xfs,journal=none --workload dd", "xfs cannot have its journal there"),
         ("--target fs:ext4,on=path:/tmp --workload dd", "needs a block device under it"),
-        ("--target kernel --workload dd", "devices are wanted"),
+        ("--target kernel --workload dd", "devices are required"),
         ("--target md:/dev/null+/dev/zero --level raid1 --workload dd", "no block device"),
         ("--target md:/dev/null+/dev/zero --workload dd", "needs the level of the md array"),
         ("--target fs:xfs,on=md:/dev/null --workload dd", "needs the level of the md array"),

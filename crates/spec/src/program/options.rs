@@ -25,11 +25,11 @@ pub struct Sizing {
 }
 
 impl Sizing {
-    /// The size of all files together: what was asked for; or twice the memory, so that a page
+    /// The size of all files together: what was requested; or twice the memory, so that a page
     /// cache cannot hold it; or all that fits.
     ///
     /// # Errors
-    /// When what was asked for does not fit.
+    /// When what was requested does not fit.
     pub fn bytes(&self) -> Result<u64, SizingError> {
         if let (Some(size), Some(capacity)) = (self.size, self.capacity)
             && size > capacity

@@ -375,7 +375,7 @@ fn read_in_one(cx: &mut Context<'_>, request: u32) -> bool {
     true
 }
 
-/// Whether the request also wants a block of the same row whose member has failed: then the whole
+/// Whether the request also needs a block of the same row whose member has failed: then the whole
 /// row goes through one operation, so that no block is read twice.
 fn request_touches_lost(cx: &Context<'_>, request: u32, part: ChunkPart) -> bool {
     let record = &cx.requests[request];

@@ -185,7 +185,7 @@ impl Op {
             parity,
             recover,
             p_known,
-            unrecoverable: hopeless,
+            unrecoverable,
             error,
             in_sync,
             keeps_old,
@@ -206,7 +206,7 @@ impl Op {
         (*begun_at, *epoch_planned) = (0, 0);
         (*phase, *open) = (Phase::default(), 0);
         (*parity, *error, *in_sync) = (None, None, InSync::All);
-        for set in [covered, unread, unread_planned, recover, hopeless, changed] {
+        for set in [covered, unread, unread_planned, recover, unrecoverable, changed] {
             *set = MemberSet::EMPTY;
         }
     }

@@ -110,13 +110,13 @@ impl Stripes {
         if self.ops[at].is_write() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
-        let ExecPlan { parity, reads, recover, unrecoverable: hopeless, .. } = course;
+        let ExecPlan { parity, reads, recover, unrecoverable, .. } = course;
         let op = &mut self.ops[at];
         op.read_failed_planned = op.read_failed;
         op.epoch_planned = cx.health.epoch();
         op.parity = parity;
         op.recover = recover;
-        op.unrecoverable = hopeless;
+        op.unrecoverable = unrecoverable;
         op.p_known = reads.union(situation.cached).contains(data);
         // Parity generated without a recovery depends on no lost blocks except the covered ones.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
@@ -187,10 +187,10 @@ impl Stripes {
             return Some(ExecPlan { reads, recover, ..ExecPlan::default() });
         }
         // Requests share the operation: readable blocks are served, even if others are not.
-        let hopeless = op.covered.intersection(situation.failed.union(op.read_failed));
-        let reads = op.covered.minus(hopeless);
+        let unrecoverable = op.covered.intersection(situation.failed.union(op.read_failed));
+        let reads = op.covered.minus(unrecoverable);
         let serves = op.finer().is_none() && !reads.is_empty();
-        serves.then(|| ExecPlan { reads, unrecoverable: hopeless, ..ExecPlan::default() })
+        serves.then(|| ExecPlan { reads, unrecoverable, ..ExecPlan::default() })
     }
 
     fn send_reads(&mut self, cx: &mut Context<'_>, at: u32, reads: MemberSet) {
@@ -414,13 +414,14 @@ impl Stripes {
         self.return_memory(at, if known { CacheAfter::OnMembers } else { CacheAfter::Unknown });
         self.note_sync(cx, at);
         let op = &mut self.ops[at];
-        let (row, error, hopeless, half_way) = (op.row, op.error, op.unrecoverable, op.half_way);
+        let (row, error, unrecoverable, half_way) =
+            (op.row, op.error, op.unrecoverable, op.half_way);
         let pieces = std::mem::take(&mut op.pieces);
         for at in &pieces {
             let piece = &mut self.rows.pieces[*at];
             piece.open -= 1;
             let (request, open) = (piece.request, piece.open);
-            let lost = hopeless.contains(piece.index).then_some(RequestError::Io);
+            let lost = unrecoverable.contains(piece.index).then_some(RequestError::Io);
             match error.or(lost) {
                 Some(error) if half_way => cx.requests.fail_half_way(request, error),
                 Some(error) => cx.requests.fail(request, error),

@@ -49,7 +49,7 @@ impl LocklessStates {
         let bytes = LocklessStates::file_bytes(&header)?;
         let range = usize::try_from(bytes).ok().map(|end| LOCKLESS_STATES_AT as usize..end);
         let Some(states) = range.and_then(|range| file.get(range)) else {
-            let problem = format!("{bytes} bytes of bitmap are wanted, {} are there", file.len());
+            let problem = format!("{bytes} bytes of bitmap are required, {} are there", file.len());
             return Err(header::error(header::SYNC_SIZE, problem));
         };
         let mut counted = LocklessStates::default();

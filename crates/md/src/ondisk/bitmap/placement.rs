@@ -41,9 +41,9 @@ pub enum PlacementError {
         /// Sectors of each member that the array uses.
         used_sectors: u64,
     },
-    /// The chunk asked for is no power of two, or finer than fits.
+    /// The chunk requested is no power of two, or finer than fits.
     Chunk {
-        /// Bytes asked for.
+        /// Bytes requested.
         requested: u64,
         /// The finest that fits.
         least: u64,
@@ -89,7 +89,7 @@ impl BitmapPlacement {
     /// `sync_sectors`, with bits of `requested_chunk_bytes` or mdadm's choice.
     ///
     /// # Errors
-    /// No room, or not for the chunk that was asked for.
+    /// No room, or not for the chunk that was requested.
     pub fn new(
         version: Version,
         used_sectors: u64,

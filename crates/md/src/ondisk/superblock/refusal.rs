@@ -87,7 +87,7 @@ pub enum Refusal {
     },
     /// Data would go beyond what the device has for them.
     DataBeyondEnd {
-        /// Sectors wanted.
+        /// Sectors required.
         wanted: u64,
         /// Sectors that are there.
         room: u64,

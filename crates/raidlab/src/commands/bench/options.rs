@@ -238,7 +238,7 @@ pub fn parse_cores(text: &str) -> Result<u32> {
     // Shards are numbered with 16 bits.
     match text.parse::<u32>() {
         Ok(cores @ 1..=0xffff) => Ok(cores),
-        _ => Err(anyhow!("a number of CPUs is wanted, 1 or more")),
+        _ => Err(anyhow!("a number of CPUs is required, 1 or more")),
     }
 }
 

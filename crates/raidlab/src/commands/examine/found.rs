@@ -124,7 +124,7 @@ impl Found {
     }
 
     /// Whether nothing here is a member.
-    pub fn is_stranger(&self) -> bool {
+    pub fn is_no_member(&self) -> bool {
         self.superblock().is_none() && !self.has_members()
     }
 

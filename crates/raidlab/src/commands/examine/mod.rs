@@ -62,7 +62,7 @@ pub struct ExamineArguments {
 pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let (mut texts, mut values) = (String::new(), Vec::new());
-    let (mut findings, mut strangers, mut errors) = (false, false, Vec::new());
+    let (mut findings, mut non_members, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     for member in &arguments.members {
         let found = Location::parse(member).map_err(Error::new);
@@ -71,7 +71,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
             match found {
                 Ok(found) => {
                     findings |= has_findings(&found);
-                    strangers |= found.is_stranger();
+                    non_members |= found.is_no_member();
                     texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
                         (true, _) | (_, true) if found.has_members() => String::new(),
                         (true, _) => areas::bitmap(&found),
@@ -95,7 +95,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
             errors.iter().for_each(|error| say(format_args!("raidlab: {}", text_of(error))));
             Err(last)
         }
-        None if strangers => Ok(Ending::NotAMember),
+        None if non_members => Ok(Ending::NotAMember),
         None if findings => Ok(Ending::Finding),
         None => Ok(Ending::Fine),
     }

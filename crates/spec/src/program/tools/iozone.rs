@@ -1,7 +1,7 @@
 //! IOzone 3: one file, record by record, in nine ways; the auto matrix and throughput mode.
 //!
 //! Invariant: every phase does as many operations as the file has records; `fsync` and `close` are
-//! outside the clock unless asked for. IOzone's fwrite and fread are the C library's, not the
+//! outside the clock unless requested. IOzone's fwrite and fread are the C library's, not the
 //! disks', and are not run.
 
 use md::BareNumber;
