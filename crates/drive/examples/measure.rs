@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p drive --example measure`
 
-#[path = "../tests/closed_loop/mod.rs"]
+#[path = "../tests/it/closed_loop.rs"]
 mod closed_loop;
 
 use closed_loop::{Loop, MIB, Measured, mix, random};

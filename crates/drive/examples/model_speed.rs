@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p drive --example model_speed`
 
-#[path = "../tests/closed_loop/mod.rs"]
+#[path = "../tests/it/closed_loop.rs"]
 mod closed_loop;
 
 use std::time::Instant;

@@ -1,11 +1,15 @@
-//! What the tests of several crates share: seeded random numbers, and families of seeds with the
-//! command that replays one.
+//! What the tests of several crates share: seeded random numbers, families of seeds with the
+//! command that replays one, and tests that are repeated with several shards.
 //!
 //! *Invariant*: the same seed gives the same numbers on every machine. A dev-dependency only; no
 //! product code uses it.
 #![forbid(unsafe_code)]
 
+mod shards;
+
 use std::ops::Range;
+
+pub use shards::{in_several, none_is_left_out, shards};
 
 /// A seeded generator: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", 2014).

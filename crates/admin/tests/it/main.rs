@@ -1,5 +1,5 @@
 //! The tests of administration from outside, in one binary: it is built and linked once.
-//! `in_shards` repeats some of them.
+//! Modules called `in_shards` repeat some of them with several shards.
 
 mod creation;
 mod golden;

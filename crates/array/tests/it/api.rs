@@ -339,3 +339,22 @@ fn the_widest_array_works() {
         assert_eq!(array.leaf_counters().len(), 255);
     }
 }
+
+testkit::repeat_in_shards! {
+    requests_are_answered_from_their_completions,
+    blocking_calls_of_any_length,
+    futures_of_any_executor,
+    a_sleeping_array_wakes_for_a_request,
+    unaligned_or_outside_requests_are_refused,
+    nothing_can_be_read_anywhere,
+    a_request_longer_than_the_engine_takes_is_refused,
+    #[should_panic(expected = "of another array")] a_lease_of_another_array_is_refused,
+    leases_that_are_all_out_are_waited_for,
+    many_threads_and_a_failing_member,
+    requests_in_flight_complete_when_the_array_is_dropped,
+    a_request_without_a_waiter_returns_its_lease,
+    stopping_flushes_written_data,
+    an_error_of_the_array_reaches_the_caller,
+    impossible_arrays_are_refused_in_one_line,
+    the_widest_array_works,
+}

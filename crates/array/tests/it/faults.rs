@@ -141,3 +141,14 @@ fn a_delay_is_kept_and_the_order_too() {
     assert_eq!(write_result(&mut nested, 0, 64), Ok(()));
     assert!(start.elapsed().as_micros() >= 1000, "an inner member's clock is used");
 }
+
+testkit::repeat_in_shards! {
+    a_flipped_read_differs_in_one_bit,
+    flips_are_kept_apart_when_a_request_reads_a_member_twice,
+    a_read_error_is_healed_by_writing,
+    a_mirror_writes_back_blocks_that_one_side_cannot_read,
+    a_write_error_fails_the_member_or_the_request,
+    a_member_is_gone_after_its_operations,
+    a_torn_write_stores_its_head_and_says_nothing,
+    a_delay_is_kept_and_the_order_too,
+}

@@ -392,3 +392,21 @@ fn written_data_are_in_the_files() {
     let mut driver = common::driver(spec(Level::Raid5, 8, again.collect()));
     assert!(host::read(&mut driver, 0, 2000) == array);
 }
+
+testkit::repeat_in_shards! {
+    a_full_disk_shows_when_the_member_is_made,
+    a_disk_that_fills_up_fails_the_write_and_no_member,
+    only_regular_files_are_accepted,
+    a_directory_that_cannot_be_written_is_refused,
+    existing_file_contents_are_kept,
+    one_file_cannot_be_two_members,
+    without_direct_io_a_member_goes_through_the_cache,
+    blocks_below_4k_are_written_alone,
+    a_file_cut_short_fails_its_member_and_is_not_made_longer,
+    discards_and_zeroes_read_as_zeroes,
+    an_array_over_a_parity_array_does_not_rely_on_its_discards,
+    more_pieces_than_one_call_can_carry,
+    more_operations_than_the_ring_holds,
+    a_driver_can_go_while_the_kernel_works_for_it,
+    written_data_are_in_the_files,
+}

@@ -1,6 +1,6 @@
-//! The tests of arrays from outside, in one binary: it is built and linked once. Beside it:
-//! `in_shards`, some of them with several shards; `idle` and `paced`, which measure the process and
-//! the clock, so that nothing may run at the same time.
+//! The tests of arrays from outside, in one binary: it is built and linked once. Modules called
+//! `in_shards` repeat some of them with several shards. Beside it: `idle` and `paced`, which
+//! measure the process and the clock, so that nothing may run at the same time.
 
 mod allocations;
 mod apart;

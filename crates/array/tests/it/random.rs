@@ -234,3 +234,15 @@ fn nested_arrays_with_failing_members_lose_nothing() {
     let name = "nested_arrays_with_failing_members_lose_nothing";
     run(name, &[Kind::Mem], Wrong::Faults, true, 42, 300);
 }
+
+testkit::repeat_in_shards! {
+    memory_keeps_written_data,
+    files_keep_written_data,
+    degraded_arrays_keep_written_data,
+    degraded_arrays_of_files_keep_written_data,
+    failing_members_lose_nothing,
+    failing_files_lose_nothing,
+    nested_arrays_keep_written_data,
+    nested_arrays_of_files_keep_written_data,
+    nested_arrays_with_failing_members_lose_nothing,
+}

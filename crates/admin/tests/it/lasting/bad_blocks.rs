@@ -157,3 +157,10 @@ fn a_list_of_bad_blocks_that_is_none_is_refused_by_name() {
     assert!(text.contains("m1: its list of bad blocks: ") && text.contains("entry"), "{text}");
     assert!(members.hashes() == before, "nothing was written");
 }
+
+testkit::repeat_in_shards! {
+    bad_blocks_are_read_elsewhere_and_are_good_again_when_they_have_been_written,
+    a_bad_block_without_redundancy_is_an_error_and_costs_no_member_its_place,
+    a_fua_write_over_a_listed_bad_block_is_durable_with_the_list,
+    a_list_of_bad_blocks_that_is_none_is_refused_by_name,
+}

@@ -193,3 +193,10 @@ fn a_disk_that_is_pulled_is_gone_and_costs_no_request() {
         }
     }
 }
+
+testkit::repeat_in_shards! {
+    a_member_file_that_is_cut_short_is_gone_and_nothing_is_written_behind_the_cut,
+    a_cut_that_reads_meet_first_is_no_bad_sector,
+    without_redundancy_a_cut_is_an_error_and_the_file_stays_as_short,
+    a_disk_that_is_pulled_is_gone_and_costs_no_request,
+}

@@ -230,3 +230,11 @@ fn a_flush_that_fails_on_the_last_member_leaves_the_array_unclean() {
     let opened = members.opened(Access::ReadOnly);
     assert_eq!(opened[1].superblock.state().resync_offset, Some(0), "in sync nowhere");
 }
+
+testkit::repeat_in_shards! {
+    a_member_that_fails_a_write_is_named_with_sector_and_errno,
+    a_member_that_is_lost_by_its_metadata_is_an_event_and_a_note,
+    a_member_without_room_for_metadata_costs_a_write_and_not_its_place,
+    a_resync_without_space_says_why_and_resumes_when_there_is_room,
+    a_flush_that_fails_on_the_last_member_leaves_the_array_unclean,
+}

@@ -12,6 +12,7 @@ use md::create::BitmapOption;
 use md::ondisk::Version;
 use md::ondisk::superblock::Policy;
 use md::{Layout, Level, MemberIdx};
+use testkit::shards;
 
 use super::support::{
     Members, SECTORS, contents, decide, mdadm_agrees, pattern, run, started, started_as, wait_for,
@@ -187,9 +188,10 @@ fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
             request.assume_clean = true;
             request.bitmap = bitmap;
         });
-        // The child is killed in the middle of its work. This file may be a module of another.
-        let inside = module_path!().split_once("::").map(|(_, module)| format!("{module}::"));
-        let child = format!("{}child_that_is_killed", inside.unwrap_or_default());
+        // The child is killed in the middle of its work. It has as many shards.
+        let (_, inside) = module_path!().split_once("::").expect("a module of a crate");
+        let inside = if shards() > 1 { format!("{inside}::in_shards") } else { inside.into() };
+        let child = format!("{inside}::child_that_is_killed");
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &child, "--nocapture"])
             .env("RAIDLAB_TEST_MEMBERS", members.dir.path())
@@ -394,4 +396,20 @@ fn on_used_disks_only_data_written_ahead_of_the_resync_survive_a_loss() {
         assert_eq!(beside.is_err(), member == 2, "chunk at {offset} on member {member}");
     }
     array.stop().unwrap();
+}
+
+testkit::repeat_in_shards! {
+    written_data_are_there_after_a_clean_stop_and_after_a_loss,
+    a_resync_comes_on_also_where_hosts_have_all_there_is,
+    a_stop_says_when_the_metadata_cannot_be_made_clean,
+    a_start_without_writes_leaves_no_trace,
+    an_examination_older_than_a_write_does_not_start_the_array,
+    a_member_without_its_superblock_is_not_started_from_an_earlier_examination,
+    a_killed_array_is_dirty_and_is_resynced_when_it_starts_again,
+    child_that_is_killed,
+    a_member_that_fails_is_recorded_and_stale_from_then_on,
+    over_an_overlay_everything_works_and_the_members_stay,
+    a_device_with_data_is_refused,
+    devices_opened_read_only_are_not_started,
+    on_used_disks_only_data_written_ahead_of_the_resync_survive_a_loss,
 }

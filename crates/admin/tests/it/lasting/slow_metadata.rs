@@ -270,3 +270,10 @@ fn a_driver_without_a_thread_is_woken_by_metadata_writes_and_waits_for_them_when
     gates.iter().for_each(|gate| gate.set(false));
     dropping.join().unwrap();
 }
+
+testkit::repeat_in_shards! {
+    reads_complete_while_metadata_are_written,
+    a_device_that_hangs_stops_only_what_depends_on_its_metadata_until_it_is_failed,
+    a_panic_in_a_metadata_write_fails_the_device,
+    a_driver_without_a_thread_is_woken_by_metadata_writes_and_waits_for_them_when_dropped,
+}

@@ -311,3 +311,13 @@ fn an_array_that_ends_inside_of_a_block_is_refused_by_member_and_field() {
         assert!(members.hashes() == before, "nothing was written");
     }
 }
+
+testkit::repeat_in_shards! {
+    a_degraded_array_is_not_started_from_a_damaged_partial_parity_log,
+    a_damaged_log_does_not_matter_where_no_data_is_missing,
+    a_partial_parity_log_does_not_stand_for_a_resync_that_never_finished,
+    a_forced_start_does_not_call_the_array_clean_with_the_count_at_which_it_was_not,
+    a_rebuild_that_had_begun_begins_again_in_its_slot_and_the_start_says_so,
+    an_incomplete_replacement_is_not_trusted_after_writes_that_it_missed,
+    an_array_that_ends_inside_of_a_block_is_refused_by_member_and_field,
+}

@@ -12,6 +12,7 @@ use engine::MemberError;
 use md::assemble::{Candidate, Options, assemble};
 use md::create::Request;
 use md::{Level, MemberIdx};
+use testkit::shards;
 
 use crate::creation;
 
@@ -78,11 +79,6 @@ pub fn decide(opened: &[Opened], options: &Options) -> md::assemble::Array {
     let mut found = assemble(&candidates, options);
     assert_eq!(found.arrays.len(), 1);
     found.arrays.remove(0)
-}
-
-/// How many shards the arrays have: one, and several in `in_shards`.
-pub fn shards() -> u16 {
-    if module_path!().starts_with("in_shards") { 3 } else { 1 }
 }
 
 pub fn started(opened: &[Opened], options: &Options) -> Result<Vec<Driver>, StartError> {

@@ -1,8 +1,8 @@
 //! The array under test: on one shard, or on several that one thread drives in turn.
 //!
-//! A test file runs on one shard, and once more on [`SEVERAL`] as a module of `in_shards.rs`: see
-//! [`shards`]. Invariant: requests go to the shards in turn, so that most of them are not their
-//! shard's own.
+//! A test file runs on one shard, and once more on several where it ends with
+//! `testkit::repeat_in_shards`. Invariant: requests go to the shards in turn, so that most of them
+//! are not their shard's own.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -12,16 +12,10 @@ use array::{
     Lease, LeasePool, MemberInfo, MemberSpec,
 };
 use md::{Geometry, MemberIdx, Sector};
-
-const SEVERAL: u16 = 3;
+use testkit::shards;
 
 /// Parts of the array that are one shard's in a row: small, so that requests span shards.
 const UNIT_SECTORS: u64 = 64;
-
-/// How many shards the test has.
-pub fn shards() -> u16 {
-    if module_path!().starts_with("in_shards") { SEVERAL } else { 1 }
-}
 
 /// The options, with as many shards as the test has. Arrays of arrays have one.
 pub fn in_shards(spec: &ArraySpec, options: &DriverOptions) -> DriverOptions {

@@ -1,11 +1,10 @@
 //! What holds for every rig: conservation, order, determinism, durability, buses, channels,
 //! fairness.
 
-mod closed_loop;
-
-use closed_loop::{MIB, mix, random};
 use drive::{BusId, Completion, DriveId, Nanos, Op, OpKind, Placement, Profile, Rig};
 use proptest::prelude::*;
+
+use crate::closed_loop::{MIB, mix, random};
 
 const MEMBER: u64 = 64 * MIB;
 const EDGE: Placement = Placement::Window { at: 0.0 };

@@ -1,10 +1,9 @@
 //! What one drive does alone, against the published and data-sheet figures that its profile answers
 //! to. All in virtual time.
 
-mod closed_loop;
-
-use closed_loop::{Loop, MIB, Measured, mix, random};
 use drive::{Op, OpKind, Placement, Profile};
+
+use crate::closed_loop::{Loop, MIB, Measured, mix, random};
 
 fn window(at: f64) -> Loop<'static> {
     let profile = Profile::named("hdd-2007").unwrap();

@@ -1,14 +1,13 @@
 //! What the models give beside published figures of single disks, and the page that shows both:
 //! `docs/bench/drives.md` holds the figures, their sources and how far the model may be off.
 
-mod closed_loop;
-
 use std::fmt::Write as _;
 
-use closed_loop::{Loop, MIB, random};
 use drive::{Confidence, Kind, Op, Placement, Profile};
 
-const PAGE: &str = include_str!("../../../docs/bench/drives.md");
+use crate::closed_loop::{Loop, MIB, random};
+
+const PAGE: &str = include_str!("../../../../docs/bench/drives.md");
 
 /// The cells of the rows below a table's heading that begins with `| {first} |`.
 fn rows(first: &str) -> Vec<Vec<&'static str>> {
@@ -162,7 +161,7 @@ fn power_loss_protection_makes_flushes_cheap() {
         let (slow, fast) = (synced(volatile), synced(protected));
         assert!(slow < 1100.0 && fast > 10.0 * slow, "{volatile} {slow:.0}, {protected} {fast:.0}");
     }
-    let text = include_str!("../profiles/sata-ssd-plp.toml");
+    let text = include_str!("../../profiles/sata-ssd-plp.toml");
     let volatile =
         text.replace("power_loss_protection = { value = 1", "power_loss_protection = { value = 0");
     let volatile = Profile::parse(&volatile).expect("a profile");
