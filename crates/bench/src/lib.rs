@@ -4,6 +4,7 @@
 //! ```text
 //!   Plan --> blocks:  target (an array of the engine) --> runner: generator per shard --> cells
 //!   Program -> program: provision (file system, md, device) -> run: workers, barrier --> cells
+//!   bench_run: both, repeated
 //!   sweep:  the items of both, one by one, resumed after any kind of end
 //!   both:   verify (pattern, expected versions), measurement (figures --> cell), progress
 //! ```
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+pub mod bench_run;
 pub mod blocks;
 mod error;
 pub mod kernels;

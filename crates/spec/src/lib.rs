@@ -1,8 +1,9 @@
 //! What to measure: arrays, members, workloads, programs, targets, sweeps, units, random numbers.
 //!
 //! ```text
-//!   options, sweep files -> matrix: Plan -> case: Case (target, array, workload, run)
-//!                                              -> sweep: Item (key of a case)
+//!   options, sweep files -> bench_plan: BenchPlan of matrix: Plan
+//!                                        -> case: Case (target, array, workload, run)
+//!                                           -> sweep: Item (key of a case)
 //!                           program: stages of phases of workers of acts
 //!                           target:  where a program runs
 //! ```
@@ -11,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench_plan;
 pub mod case;
 pub mod matrix;
 pub mod members;

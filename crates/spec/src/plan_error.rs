@@ -22,6 +22,15 @@ pub enum PlanError {
         /// The option.
         option: &'static str,
     },
+    /// Block workloads, and no target is an array of the engine; the first of them.
+    #[error("{0}: block workloads run only on arrays of the engine; use a program with --target")]
+    BlocksOffEngine(&'static str),
+    /// A target other than arrays of the engine, and no program.
+    #[error("--target: needs a program, as in --workload bonnie++")]
+    TargetWithoutProgram,
+    /// A Linux md array without a level.
+    #[error("md: needs the level of the md array, as in --level raid5")]
+    MdWithoutLevel,
     /// All combinations are left out; the first of them.
     #[error(transparent)]
     AllLeftOut(LeftOut),

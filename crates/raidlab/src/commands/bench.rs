@@ -13,9 +13,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Error, Result, anyhow};
+use bench::bench_run::{self, BenchEvent, BenchRun};
 use clap::{ArgMatches, Args, Subcommand};
-use results::record::Cell;
 use serde_json::json;
+use spec::bench_plan::BenchPlan;
 use spec::case::RunConfig;
 use spec::matrix::Plan;
 use spec::units::show_seconds;
@@ -25,11 +26,12 @@ use crate::console::{JsonOut, say};
 use crate::error::{Context, reworded, text_of};
 use crate::output::{Outputs, json_of};
 use crate::{Ending, signal};
+use work::Screen;
 
 pub use options::{HostOptions, Matrix, MatrixOptions};
 pub use programs::run_program;
 pub use unused_options::unused_options;
-pub use work::BenchPlan;
+pub use work::plan;
 
 /// Default of `--runs`: samples per cell.
 const RUNS: u32 = 5;
@@ -113,21 +115,29 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     let matrix = Matrix::new(matrix, matches);
     let config = matrix.options.run_config(&host, host.kernels());
     hold_to_cores(host.cores)?;
-    let work = BenchPlan::plan(&matrix, &host)?;
+    let work = work::checked_plan(&matrix, &host)?;
     if results.dry_run {
         return dry_run(&work, &config, &results);
     }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(&results.json, results.html.as_deref())?;
-    let mut keeper = RunRecorder::begin(&results.db, || work.head(&config))?;
-    let mut keep = |cells: &[Cell]| {
-        if let Some(keeper) = &mut keeper {
+    let mut keeper = RunRecorder::begin(&results.db, || bench_run::head(&work, &config))?;
+    let bench = BenchRun {
+        plan: &work,
+        run: &config,
+        repeat: repeat.unwrap_or(1),
+        destroy: host.destroy_contents,
+        stop: &stopped,
+    };
+    let mut screen = Screen::default();
+    let (record, ended) = bench_run::run(&bench, &mut |event| {
+        if let (BenchEvent::Final(cells), Some(keeper)) = (&event, &mut keeper) {
             keeper.put(cells);
         }
-    };
-    let (record, ended) =
-        work.carry_out((&matrix.options, &host), repeat, &config, &stopped, &mut keep);
+        screen.show(&event);
+    });
+    let ended = ended.map_err(Error::from);
     let kept = keeper.map(|keeper| keeper.end(ended.is_ok() && !stopped())).transpose();
     // Cells measured before a failure are still written.
     let measured = record.cells.len();
@@ -137,7 +147,7 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     if let Some(run) = kept? {
         say(format_args!("results: {run}"));
     }
-    let of_all = work.blocks.as_ref().filter(|_| work.choices.is_empty());
+    let of_all = work.blocks.as_ref().filter(|_| work.programs.is_empty());
     let of_all = of_all.map_or(String::new(), |plan| format!(" of {}", plan.cells()));
     match ended {
         // Ctrl-C also reaches the tools that the run has started, so they may fail because of it.
@@ -183,7 +193,7 @@ fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result
         add(planned.array.name(), names.collect());
     }
     for target in &work.targets {
-        let programs = work.choices.iter().map(ToString::to_string);
+        let programs = work.programs.iter().map(ToString::to_string);
         add(target.place.shown(), programs.collect());
     }
     let estimate = work.blocks.as_ref().map(|plan| bench::blocks::estimate_seconds(plan, run));

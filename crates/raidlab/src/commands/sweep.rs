@@ -26,8 +26,7 @@ use spec::program::ProgramError;
 use spec::sweep::{Item, ItemKey, SweepFile, SweepTable, TargetLabels};
 
 use crate::commands::bench::{
-    BenchPlan, HostOptions, Matrix, MatrixOptions, ResultOptions, check_plan, hold_to_cores,
-    run_program,
+    HostOptions, Matrix, MatrixOptions, ResultOptions, check_plan, hold_to_cores, run_program,
 };
 use crate::console::say;
 use crate::error::{Context, reworded, text_of};
@@ -168,26 +167,18 @@ fn cases(
     run: &RunConfig,
     labels: &TargetLabels,
 ) -> Result<(Vec<SweepCase>, Vec<String>)> {
-    let work = BenchPlan::shape(table)?;
-    let blocks = work.blocks.unwrap_or_default();
+    let work = commands::bench::plan(table)?;
     let sweep_case = |case: Case, label: &str| SweepCase { item: case.item(label), case };
-    let mut cases: Vec<SweepCase> = blocks
-        .arrays
-        .iter()
-        .flat_map(|array| array.cases(run))
-        .map(|case| sweep_case(case, ""))
-        .collect();
+    let blocks = work.blocks.iter().flat_map(|plan| &plan.arrays);
+    let mut cases: Vec<SweepCase> =
+        blocks.flat_map(|array| array.cases(run)).map(|case| sweep_case(case, "")).collect();
     for target in &work.targets {
         let label = labels.of(&target.place);
-        let programs = target.cases(&work.choices, &table.sizes(), run);
+        let programs = work.cases(target, run);
         cases.extend(programs.into_iter().map(|case| sweep_case(case, label)));
     }
     // The list of arrays left out is the same for every target.
-    let below = work.targets.into_iter().find_map(|target| target.arrays);
-    let left_out = match below.filter(|_| blocks.arrays.is_empty()) {
-        Some(arrays) => arrays.left_out,
-        None => blocks.left_out,
-    };
+    let left_out = work.plans().next().map_or(&[][..], |plan| &plan.left_out);
     Ok((cases, left_out.iter().map(ToString::to_string).collect()))
 }
 

@@ -13,6 +13,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use md::nested::ArrayExpr;
 use parity::Kernels;
+use spec::bench_plan::BenchOptions;
 use spec::case::{BenchLevel, RunConfig};
 use spec::matrix::Options;
 use spec::members::MemberSet;
@@ -315,8 +316,16 @@ impl MatrixOptions {
 
     /// Whether block workloads run directly on arrays of the engine.
     pub fn moves_blocks(&self) -> bool {
-        let engine = self.target.contains(&TargetExpr::Engine);
-        engine && (self.choices().is_empty() || !self.kinds().is_empty())
+        self.bench_options().moves_blocks()
+    }
+
+    /// All that is measured.
+    pub fn bench_options(&self) -> BenchOptions {
+        BenchOptions {
+            arrays: self.options(),
+            targets: self.target.clone(),
+            programs: self.choices(),
+        }
     }
 
     /// How all cases are measured; the seed is that of the first repetition.
@@ -345,7 +354,7 @@ impl MatrixOptions {
     }
 
     /// Sizes of a program's files, bytes; one `None` without `--size`.
-    pub fn sizes(&self) -> Vec<Option<u64>> {
+    fn sizes(&self) -> Vec<Option<u64>> {
         match self.size[..] {
             [] => vec![None],
             _ => self.size.iter().copied().map(Some).collect(),
@@ -368,7 +377,7 @@ impl MatrixOptions {
     }
 
     /// The options that span the matrix.
-    pub fn options(&self) -> Options {
+    fn options(&self) -> Options {
         let (arrays, engine, blocks) = (&self.arrays, &self.engine, &self.blocks);
         Options {
             levels: arrays.level.clone(),
