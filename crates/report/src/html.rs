@@ -13,6 +13,7 @@ mod chart;
 mod distribution;
 mod heat_map;
 mod line_chart;
+mod published;
 mod sections;
 
 use minijinja::{AutoEscape, Environment};
@@ -26,6 +27,8 @@ use crate::pivot::{self, Column, PivotTable, Row};
 use crate::repeat::folded;
 use crate::runs::Report;
 use crate::summary::Summary;
+
+pub use published::render_published;
 
 const TEMPLATE: &str = include_str!("html/report.html");
 const STYLE: &str = include_str!("html/report.css");
@@ -41,15 +44,21 @@ pub fn render_report(report: &Report) -> String {
 }
 
 fn page(report: &Report, summary: &Summary) -> String {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
+    let mut environment = environment();
     // The template is part of the program and the page is plain data: a failure here is a bug.
     environment.add_template("report", TEMPLATE).expect("the template parses");
     let page = Page::of(report, summary);
     let template = environment.get_template("report").expect("just added");
     template.render(page).expect("the page has what the template uses")
+}
+
+/// Templates whose texts are escaped.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment
 }
 
 #[derive(Serialize)]

@@ -17,6 +17,7 @@ pub mod markdown;
 pub mod pivot;
 pub mod published;
 pub mod repeat;
+pub mod reproduced;
 pub mod runs;
 pub mod shown;
 pub mod summary;

@@ -229,7 +229,7 @@ fn row<T: AsRef<str>>(out: &mut String, fields: impl IntoIterator<Item = T>) {
 
 /// A text that is nothing but text in Markdown: one line, no table cell, no tag, no emphasis by
 /// chance.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -36,6 +36,9 @@ pub struct Published {
     pub system: String,
     /// Notes for the reader.
     pub notes: String,
+    /// Why figures of ours differ, in a sentence.
+    #[serde(default)]
+    pub why: Option<String>,
     /// Its figures.
     pub figures: Vec<Figure>,
 }

@@ -3,12 +3,17 @@
 //! Invariant: with one of the formats on stdout (`-`), stdout holds it and nothing else; otherwise
 //! the table.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use report::reproduced::Reproduction;
 use report::runs::Report;
 use report::shown::Shown;
+use results::host::Host;
+use results::record::{Cell, Record};
 
 use crate::Ending;
 use crate::commands::results::{DbArgument, Which, chosen, read_record, report_of_run};
@@ -42,9 +47,10 @@ pub struct ReportArguments {
     /// List the runs, with --json for programs
     #[arg(long, conflicts_with_all = ["published", "html", "markdown", "csv", "parquet"])]
     list: bool,
-    /// Published figures to show beside [default: those that the sweep names; none: no figures]
-    #[arg(long, value_name = "NAME", help_heading = "Results")]
-    published: Option<String>,
+    /// Published figures to show beside [default: those that the sweep names; none: no figures].
+    /// Without NAME: how far all published tables come out, by the newest run of each sweep
+    #[arg(long, value_name = "NAME", help_heading = "Results", num_args = 0..=1)]
+    published: Option<Option<String>>,
     /// Write one offline HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -66,8 +72,11 @@ pub fn run(arguments: &ReportArguments) -> Result<Ending> {
     if arguments.list {
         return list(arguments);
     }
+    if arguments.published == Some(None) {
+        return reproduced(arguments);
+    }
     let mut report = Report::together(gather(arguments)?);
-    match arguments.published.as_deref() {
+    match arguments.published.as_ref().and_then(Option::as_deref) {
         None => {}
         Some("none") => report.published = None,
         Some(name) => {
@@ -77,6 +86,55 @@ pub fn run(arguments: &ReportArguments) -> Result<Ending> {
     }
     write(arguments, &report)?;
     Ok(if report.record.verified() { Ending::Fine } else { Ending::Finding })
+}
+
+/// `--published` without a name: all sets, and how far they come out.
+fn reproduced(arguments: &ReportArguments) -> Result<Ending> {
+    if arguments.csv.is_some() || arguments.parquet.is_some() {
+        bail!("--published without a name has no rows for --csv and --parquet");
+    }
+    let mut sets = Vec::new();
+    let mut fine = true;
+    for name in report::published::names() {
+        let set = report::published::named(name).context("--published")?;
+        let mut record = Record::new(Host::default(), SystemTime::UNIX_EPOCH);
+        record.cells = cells_for(arguments, name)?;
+        fine &= record.verified();
+        // Wrong data has no speed.
+        record.cells.retain(|cell| cell.verified != Some(false));
+        sets.push((set, record));
+    }
+    let all = Reproduction::of(&sets);
+    let texts: [(&str, Option<&Path>, Render<'_>); 3] = [
+        ("--html", arguments.html.as_deref(), &|| report::html::render_published(&all)),
+        ("--markdown", arguments.markdown.as_deref(), &|| report::reproduced::markdown(&all)),
+        ("--json", arguments.json.path(), &|| json_of(&all)),
+    ];
+    if !write_texts(&texts)? {
+        print_lines(&report::reproduced::text(&all))?;
+    }
+    Ok(if fine { Ending::Fine } else { Ending::Finding })
+}
+
+/// The cells that stand beside a set: of the given records, or of the newest run of each sweep that
+/// names the set.
+fn cells_for(arguments: &ReportArguments, set: &str) -> Result<Vec<Cell>> {
+    if !arguments.records.is_empty() {
+        let reports = gather(arguments)?.into_iter();
+        return Ok(reports.flat_map(|report| report.record.cells).collect());
+    }
+    let store = arguments.db.open()?;
+    let runs = match &arguments.run {
+        Which::Last => store.runs()?,
+        which => chosen(&store, which)?,
+    };
+    let of_set = runs.iter().filter(|run| run.published.as_deref() == Some(set));
+    let newest: BTreeMap<&Option<String>, i64> = of_set.map(|run| (&run.sweep, run.id)).collect();
+    let mut cells = Vec::new();
+    for run in newest.values() {
+        cells.extend(store.record(*run)?.cells);
+    }
+    Ok(cells)
 }
 
 fn gather(arguments: &ReportArguments) -> Result<Vec<Report>> {
@@ -105,6 +163,18 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<()> {
         ("--csv", arguments.csv.as_deref(), &|| results::csv(records)),
         ("--json", arguments.json.path(), &|| report.record.to_json()),
     ];
+    let files = write_texts(&texts)? || arguments.parquet.is_some();
+    if let Some(path) = &arguments.parquet {
+        put_parquet(path, report)?;
+    }
+    if files {
+        return Ok(());
+    }
+    print_lines(&report::runs::text(report, has_colours(&std::io::stdout())))
+}
+
+/// Writes the formats that were requested; whether there were any.
+fn write_texts(texts: &[(&str, Option<&Path>, Render<'_>)]) -> Result<bool> {
     let to_stdout = texts.iter().filter(|(_, path, _)| path.is_some_and(is_stdout));
     let to_stdout = to_stdout.count();
     if to_stdout > 1 {
@@ -120,14 +190,7 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<()> {
             }
         }
     }
-    if let Some(path) = &arguments.parquet {
-        put_parquet(path, report)?;
-    }
-    let files = texts.iter().any(|(_, path, _)| path.is_some()) || arguments.parquet.is_some();
-    if files {
-        return Ok(());
-    }
-    print_lines(&report::runs::text(report, has_colours(&std::io::stdout())))
+    Ok(texts.iter().any(|(_, path, _)| path.is_some()))
 }
 
 fn put_parquet(path: &Path, report: &Report) -> Result<()> {

@@ -1,0 +1,356 @@
+//! How far the published tables come out here: each figure, and the order of each pair of figures.
+//!
+//! ```text
+//!   a set, our cells -> figures of one work -> pairs 10 % apart or more -> in the same order here?
+//!                   \-> figures as ratios to a base (`published`) -> ratio of ratios
+//! ```
+//!
+//! Invariant: figures are paired only within one table, for one work in one unit on one kind of
+//! file system. A pair that was not run counts as wrong. Pure; called by `raidlab report
+//! --published`.
+
+use std::cmp::Ordering;
+
+use results::record::{Cell, Record};
+use serde::Serialize;
+use spec::units::digits;
+
+use crate::markdown::plain;
+use crate::pivot;
+use crate::published::{Beside, Figure, Published};
+use crate::shown::Shown;
+use crate::works::work;
+
+/// Published figures that are closer than this have no order that another machine must show.
+pub const MARGIN: f64 = 1.1;
+
+/// The sets of published figures, and what came out of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reproduction {
+    /// Smallest ratio of two published figures that counts.
+    pub margin: f64,
+    /// Pairs of published figures that count.
+    pub pairs: usize,
+    /// Pairs that are in the same order here.
+    pub same_order: usize,
+    /// Pairs of which a figure was not run.
+    pub not_run: usize,
+    /// One for each set.
+    pub sets: Vec<SetReproduction>,
+}
+
+/// One set.
+#[derive(Clone, Debug, Serialize)]
+pub struct SetReproduction {
+    /// Its name in sweep files.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Where it was published.
+    pub source: String,
+    /// Why our figures differ.
+    pub why: String,
+    /// Pairs of published figures that count.
+    pub pairs: usize,
+    /// Pairs that are in the same order here.
+    pub same_order: usize,
+    /// Pairs of which a figure was not run.
+    pub not_run: usize,
+    /// Figures that stand beside none of our cells.
+    pub figures_not_run: usize,
+    /// Figures of which both sides have a ratio, the most distant first.
+    pub figures: Vec<Distance>,
+}
+
+/// A figure beside ours, as ratios.
+#[derive(Clone, Debug, Serialize)]
+pub struct Distance {
+    /// `RAID 5 x4`.
+    pub array: String,
+    /// `seq-read`.
+    pub work: String,
+    /// File system and remarks of the source.
+    pub details: String,
+    /// The published figure, in `unit`.
+    pub published: f64,
+    /// Our figure, in `unit`.
+    pub here: f64,
+    /// `MB/s`, `per second` or `times one disk`.
+    pub unit: &'static str,
+    /// The base of both ratios.
+    pub ratio_of: String,
+    /// The published ratio.
+    pub published_ratio: f64,
+    /// Our ratio.
+    pub here_ratio: f64,
+    /// Our ratio over the published one.
+    pub ratio_of_ratios: f64,
+}
+
+impl Reproduction {
+    /// Of each set with its cells.
+    pub fn of(sets: &[(Published, Record)]) -> Reproduction {
+        let sets: Vec<SetReproduction> =
+            sets.iter().map(|(set, record)| of_set(set, record)).collect();
+        let sum = |of: fn(&SetReproduction) -> usize| sets.iter().map(of).sum();
+        Reproduction {
+            margin: MARGIN,
+            pairs: sum(|set| set.pairs),
+            same_order: sum(|set| set.same_order),
+            not_run: sum(|set| set.not_run),
+            sets,
+        }
+    }
+}
+
+/// `31 of 40 comparisons (78 %) come out in the same order; 4 were not run`.
+pub fn share(pairs: usize, same_order: usize, not_run: usize) -> String {
+    if pairs == 0 {
+        return "no two published figures can be compared".to_string();
+    }
+    let percent = 100.0 * same_order as f64 / pairs as f64;
+    format!(
+        "{same_order} of {pairs} comparisons ({percent:.0} %) come out in the same order; \
+         {not_run} were not run"
+    )
+}
+
+fn of_set(set: &Published, record: &Record) -> SetReproduction {
+    let beside = set.beside(record);
+    let (mut pairs, mut same_order, mut not_run) = (0, 0, 0);
+    for (at, one) in set.figures.iter().enumerate() {
+        for two in set.figures[..at].iter().filter(|two| comparable(one, two)) {
+            let published = one.value / two.value;
+            if published.max(1.0 / published) < MARGIN {
+                continue;
+            }
+            pairs += 1;
+            match ours(&beside, one, two) {
+                Some(ours) if (ours > 1.0) == (published > 1.0) && ours != 1.0 => same_order += 1,
+                Some(_) => {}
+                None => not_run += 1,
+            }
+        }
+    }
+    let found = |figure: &&Figure| beside.iter().any(|one| std::ptr::eq(one.figure, *figure));
+    SetReproduction {
+        name: set.name.clone(),
+        title: set.title.clone(),
+        source: set.source.clone(),
+        why: set.why.clone().unwrap_or_default(),
+        pairs,
+        same_order,
+        not_run,
+        figures_not_run: set.figures.len() - set.figures.iter().filter(found).count(),
+        figures: distances(&beside),
+    }
+}
+
+/// Whether two figures are of one work, in one unit, on one kind of file system.
+fn comparable(one: &Figure, two: &Figure) -> bool {
+    let what = |figure: &Figure| {
+        let work = (figure.workload.clone(), figure.program.clone(), figure.phase.clone());
+        (work, figure.file_system.clone(), figure.block_bytes, figure.unit.clone())
+    };
+    what(one) == what(two)
+}
+
+/// Ratio of our figures, which must be of one work in one place.
+fn ours(beside: &[Beside<'_>], one: &Figure, two: &Figure) -> Option<f64> {
+    let of = |figure: &Figure| {
+        beside.iter().filter(|found| found.ours > 0.0 && *found.figure == *figure).collect()
+    };
+    let (ones, twos): (Vec<&Beside<'_>>, Vec<&Beside<'_>>) = (of(one), of(two));
+    let alike = |one: &Cell, two: &Cell| {
+        let what = |cell: &Cell| {
+            let program = (cell.program.clone(), cell.item.clone(), cell.phase.clone());
+            (program, cell.workload.clone(), cell.depth, cell.jobs)
+        };
+        what(one) == what(two) && one.place_name() == two.place_name()
+    };
+    let pair = |one: &&Beside<'_>| {
+        let two = twos.iter().find(|two| alike(one.cell, two.cell))?;
+        Some(one.ours / two.ours)
+    };
+    ones.iter().find_map(pair)
+}
+
+fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
+    let distance = |one: &Beside<'_>| {
+        let ratios = one.ratios.as_ref().filter(|both| both.ours > 0.0 && both.theirs > 0.0)?;
+        let chunk = one.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
+        let array = format!("{}{chunk}", pivot::array_label(one.cell));
+        Some(Distance {
+            array: pivot::with_disks(&array, one.cell),
+            work: work(one.cell),
+            details: one.figure.details(),
+            published: one.theirs,
+            here: one.ours,
+            unit: one.unit,
+            ratio_of: ratios.of.clone(),
+            published_ratio: ratios.theirs,
+            here_ratio: ratios.ours,
+            ratio_of_ratios: ratios.ours / ratios.theirs,
+        })
+    };
+    let mut all: Vec<Distance> = beside.iter().filter_map(distance).collect();
+    all.sort_by(farther_first);
+    all
+}
+
+fn farther_first(one: &Distance, two: &Distance) -> Ordering {
+    let distance = |of: &Distance| of.ratio_of_ratios.ln().abs();
+    distance(two).total_cmp(&distance(one))
+}
+
+/// Figures of each set in the terminal; the other forms have all.
+const FIGURES_MAX: usize = 5;
+
+/// The page for the terminal.
+pub fn text(all: &Reproduction) -> String {
+    let mut out = format!("Published: {}\n", share(all.pairs, all.same_order, all.not_run));
+    for set in &all.sets {
+        let counts = share(set.pairs, set.same_order, set.not_run);
+        out.push_str(&format!("\n{}: {}\n  {counts}\n", set.name, set.title));
+        if !set.why.is_empty() {
+            out.push_str(&format!("  why they differ: {}\n", set.why));
+        }
+        for one in set.figures.iter().take(FIGURES_MAX) {
+            out.push_str(&format!(
+                "  {:.2}: {}, {}: {:.2}x of {} here, {:.2}x published\n",
+                one.ratio_of_ratios,
+                Shown(&one.array),
+                Shown(&one.work),
+                one.here_ratio,
+                Shown(&one.ratio_of),
+                one.published_ratio
+            ));
+        }
+        let more = set.figures.len().saturating_sub(FIGURES_MAX);
+        if more > 0 {
+            out.push_str(&format!("  and {more} nearer ones: --markdown or --html has all\n"));
+        }
+        if set.figures_not_run > 0 {
+            out.push_str(&format!("  {} published figures were not run\n", set.figures_not_run));
+        }
+    }
+    out
+}
+
+/// The page as Markdown.
+pub fn markdown(all: &Reproduction) -> String {
+    let counts = share(all.pairs, all.same_order, all.not_run);
+    let mut out = format!(
+        "# Published figures and ours\n\n{counts}.\nPairs within one table count where the \
+         published figures are {:.0} % apart or more.\n",
+        (MARGIN - 1.0) * 100.0
+    );
+    for set in &all.sets {
+        let counts = share(set.pairs, set.same_order, set.not_run);
+        out.push_str(&format!("\n## {} (`{}`)\n\n{}.\n\n", set.title, set.name, set.source));
+        out.push_str(&format!("{counts}. Figures not run: {}.\n", set.figures_not_run));
+        if !set.why.is_empty() {
+            out.push_str(&format!("\nWhy they differ: {}\n", set.why));
+        }
+        if set.figures.is_empty() {
+            continue;
+        }
+        out.push_str(
+            "\n| array | work | published | here | unit | ratio of | published | here | \
+             ratio of ratios |\n|---|---|--:|--:|---|---|--:|--:|--:|\n",
+        );
+        for one in &set.figures {
+            let details = match one.details.as_str() {
+                "" => String::new(),
+                details => format!(" ({details})"),
+            };
+            out.push_str(&format!(
+                "| {} | {}{} | {} | {} | {} | {} | {:.2}x | {:.2}x | {:.2} |\n",
+                plain(&one.array),
+                plain(&one.work),
+                plain(&details),
+                digits(one.published),
+                digits(one.here),
+                one.unit,
+                plain(&one.ratio_of),
+                one.published_ratio,
+                one.here_ratio,
+                one.ratio_of_ratios
+            ));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use results::host::Host;
+
+    use super::*;
+    use crate::published::named;
+
+    fn cell(level: &str, workload: &str, rate: f64) -> Cell {
+        Cell {
+            level: level.into(),
+            disks: if level == "single" { 1 } else { 2 },
+            chunk_kib: (level == "raid0").then_some(256),
+            workload: workload.into(),
+            mb_per_s: rate,
+            ..Cell::default()
+        }
+    }
+
+    fn wiki(cells: Vec<Cell>) -> Reproduction {
+        let mut record = Record::new(Host::default(), UNIX_EPOCH);
+        record.cells = cells;
+        record.set_ratios();
+        Reproduction::of(&[(named("wiki-2-disks").expect("the wiki"), record)])
+    }
+
+    #[test]
+    fn pairs_count_where_they_differ_and_those_not_run_are_wrong() {
+        let nothing = wiki(Vec::new());
+        assert_eq!((nothing.pairs, nothing.same_order, nothing.not_run), (25, 0, 25));
+        assert_eq!(nothing.sets[0].figures_not_run, 20);
+        // Published: 82, 155 and 80 MB/s. The first and the last are too close to count.
+        let disk = cell("single", "seq-read", 50.0);
+        let (zero, one) = (cell("raid0", "seq-read", 90.0), cell("raid1", "seq-read", 60.0));
+        let some = wiki(vec![disk.clone(), zero.clone(), one]);
+        assert_eq!((some.pairs, some.same_order, some.not_run), (25, 2, 23));
+        // RAID 0 is no longer above RAID 1; equal figures are in no order.
+        let some = wiki(vec![disk.clone(), zero.clone(), cell("raid1", "seq-read", 90.0)]);
+        assert_eq!((some.same_order, some.not_run), (1, 23));
+        // Another depth is another measurement.
+        let some = wiki(vec![Cell { depth: 9, ..disk }, zero]);
+        assert_eq!((some.same_order, some.not_run), (0, 25));
+    }
+
+    #[test]
+    fn figures_are_sorted_by_distance_in_every_form() {
+        let all = wiki(vec![
+            cell("single", "seq-read", 50.0),
+            cell("raid1", "seq-read", 25.0),
+            cell("raid0", "seq-read", 90.0),
+        ]);
+        let order: Vec<&str> = all.sets[0].figures.iter().map(|one| one.array.as_str()).collect();
+        assert_eq!(order, ["RAID 1 x2", "RAID 0 256KiB x2", "ordinary disk x1"]);
+        let text = text(&all);
+        let share = "2 of 25 comparisons (8 %) come out in the same order; 23 were not run\n";
+        assert!(text.starts_with(&format!("Published: {share}")), "{text}");
+        let line = "0.51: RAID 1 x2, seq-read: 0.50x of the ordinary disk here, 0.98x published\n";
+        assert!(
+            text.contains(line) && text.contains("17 published figures were not run"),
+            "{text}"
+        );
+        let row = "| RAID 1 x2 | seq-read (ext3, 4096-byte blocks) | 80.0 | 25.0 | MB/s | the \
+                   ordinary disk | 0.98x | 0.50x | 0.51 |\n";
+        assert!(markdown(&all).contains(row), "{}", markdown(&all));
+        let page = crate::html::render_published(&all);
+        for part in ["<svg role=", "2 of 25 comparisons (8 %)", "<td>0.50×</td><td>0.51</td>"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(serde_json::to_string(&all).expect("plain").contains("\"same_order\":2"));
+    }
+}
