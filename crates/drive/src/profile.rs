@@ -3,7 +3,7 @@
 //! A profile is a TOML document (`profiles/*.toml`): `name`, `description`, `kind`, and a table
 //! `[numbers]` of `field = { value, source, confidence }`. Every field the kind needs must be
 //! there, and no other: an unused number would suggest that the model considers it. Features that
-//! not every drive has (`power_loss_protection`) may be left out.
+//! not every drive has (`power_loss_protection`, `media_cache_gb` and its like) may be left out.
 //!
 //! Invariant: a [`Profile`] holds only numbers the models can run on (ranges are checked here, so
 //! the models do not). Called by the crate's users and by `rig`.
@@ -16,13 +16,14 @@ use toml::{Table, Value};
 use crate::op::Nanos;
 
 /// The built-in profiles: name, document.
-const BUILT_IN: [(&str, &str); 14] = [
+const BUILT_IN: [(&str, &str); 15] = [
     ("hdd-2002", include_str!("../profiles/hdd-2002.toml")),
     ("hdd-2007", include_str!("../profiles/hdd-2007.toml")),
     ("hdd-2009", include_str!("../profiles/hdd-2009.toml")),
     ("hdd-2016", include_str!("../profiles/hdd-2016.toml")),
     ("hdd-2018", include_str!("../profiles/hdd-2018.toml")),
     ("hdd-2020", include_str!("../profiles/hdd-2020.toml")),
+    ("hdd-smr", include_str!("../profiles/hdd-smr.toml")),
     ("sata-ssd", include_str!("../profiles/sata-ssd.toml")),
     ("sata-ssd-2021", include_str!("../profiles/sata-ssd-2021.toml")),
     ("sata-ssd-qlc", include_str!("../profiles/sata-ssd-qlc.toml")),
@@ -106,6 +107,18 @@ pub(crate) struct RotatingNumbers {
     pub visit_prefetch_bytes: u64,
     pub age_limit: Nanos,
     pub destage_idle: Nanos,
+    /// Of a drive-managed shingled disk.
+    pub shingles: Option<ShingleNumbers>,
+}
+
+/// The media cache and the bands of a shingled disk.
+#[derive(Clone, Debug)]
+pub(crate) struct ShingleNumbers {
+    pub cache_bytes: u64,
+    pub cache_extents: u64,
+    pub band_bytes: u64,
+    pub append: Nanos,
+    pub clean_idle: Nanos,
 }
 
 /// The numbers of a solid drive, in the units of the model.
@@ -365,6 +378,7 @@ fn rotating(take: &mut Take<'_>) -> Result<RotatingNumbers, ProfileError> {
         visit_prefetch_bytes: take.kib("visit_prefetch_kib")?,
         age_limit: take.time("age_limit_ms", 1e6)?,
         destage_idle: take.time("destage_idle_ms", 1e6)?,
+        shingles: shingles(take)?,
     };
     if numbers.inner_bytes_per_s > numbers.outer_bytes_per_s {
         return Err(error("media_inner_mb_per_s", "larger than media_outer_mb_per_s"));
@@ -380,6 +394,20 @@ fn rotating(take: &mut Take<'_>) -> Result<RotatingNumbers, ProfileError> {
         return Err(error("seek_average_ms", problem));
     }
     Ok(numbers)
+}
+
+/// All of these fields, or none.
+fn shingles(take: &mut Take<'_>) -> Result<Option<ShingleNumbers>, ProfileError> {
+    if take.or("media_cache_gb", 0.0, 0.001, 1e6)? == 0.0 {
+        return Ok(None);
+    }
+    Ok(Some(ShingleNumbers {
+        cache_bytes: (take.get("media_cache_gb", 0.001, 1e6)? * 1e9) as u64,
+        cache_extents: take.get("media_cache_extents", 1.0, 1e9)? as u64,
+        band_bytes: take.get("band_mib", 1.0, 1e6)? as u64 * (1 << 20),
+        append: take.time("media_cache_append_ms", 1e6)?,
+        clean_idle: take.time("clean_idle_ms", 1e6)?,
+    }))
 }
 
 fn solid(take: &mut Take<'_>) -> Result<SolidNumbers, ProfileError> {

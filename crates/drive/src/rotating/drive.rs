@@ -31,6 +31,7 @@ use crate::rotating::Surface;
 use crate::rotating::head::{Head, Leg};
 use crate::rotating::queue::{Cost, Pending, Queue};
 use crate::rotating::read_cache::ReadCache;
+use crate::rotating::shingles::Shingles;
 use crate::rotating::write_cache::WriteCache;
 
 /// Slices and commands that alternate when destaging is urgent while commands wait.
@@ -77,6 +78,18 @@ enum Activity {
     Idle,
     Reading(Reading),
     Writing(Writing),
+    /// To the media cache.
+    Appending(Write, Nanos),
+    /// A band, until a time; then comes the write that waits for room.
+    Cleaning(Option<Write>, Nanos),
+}
+
+/// A write of `at..end`: the FUA write it is for, or a slice of the cache.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    at: u64,
+    end: u64,
+    fua: Option<Pending>,
 }
 
 /// One rotating drive.
@@ -93,6 +106,9 @@ pub(crate) struct Rotating {
     reads: ReadCache,
     writes: WriteCache,
     last_read: Option<Nanos>,
+    shingles: Option<Shingles>,
+    /// When the last command was decoded, or the head became free, whichever is later.
+    quiet_from: Nanos,
     /// Reads whose end lies in a later run than the one under the head.
     crossing: Vec<u32>,
     batch_destages: bool,
@@ -126,6 +142,12 @@ impl Rotating {
             reads: ReadCache::new(numbers.read_segments, numbers.segment_bytes),
             writes: WriteCache::new(numbers.write_cache_bytes, numbers.write_cache_extents),
             last_read: None,
+            shingles: numbers.shingles.as_ref().map(|shingles| {
+                let stretched = placement == Placement::Stretch;
+                let share = if stretched { member_bytes as f64 / capacity as f64 } else { 1.0 };
+                Shingles::new(shingles, share.min(1.0))
+            }),
+            quiet_from: 0,
             crossing: Vec::new(),
             batch_destages: false,
             batch_left: 0,
@@ -155,8 +177,9 @@ impl Rotating {
         match &self.activity {
             Activity::Reading(reading) => reading.wake,
             Activity::Writing(writing) => writing.wake,
+            Activity::Appending(_, wake) | Activity::Cleaning(_, wake) => *wake,
             Activity::Idle if self.writes.has_dirty() => self.destage_from(),
-            Activity::Idle => NEVER,
+            Activity::Idle => self.clean_from(),
         }
     }
 
@@ -180,6 +203,8 @@ impl Rotating {
             match self.activity {
                 Activity::Reading(reading) => self.goal_reached(now, reading),
                 Activity::Writing(writing) => self.written(now, writing, bus, finished),
+                Activity::Appending(write, _) => self.appended(now, write, bus, finished),
+                Activity::Cleaning(then, _) => self.band_cleaned(now, then),
                 Activity::Idle => self.decide(now),
             }
         }
@@ -192,6 +217,7 @@ impl Rotating {
         bus: Option<&mut Bus>,
         finished: &mut Vec<Finished>,
     ) {
+        self.quiet_from = self.quiet_from.max(now);
         let op = self.command(key).op;
         let (at, end) = (op.at_bytes, op.end());
         match op.kind {
@@ -329,11 +355,22 @@ impl Rotating {
     ) {
         self.head.leave(now, &writing.leg, writing.end);
         self.activity = Activity::Idle;
-        match writing.fua {
-            Some(pending) if writing.end < pending.end => {
-                self.write(now, writing.end, pending.end, Some(pending));
-                return;
-            }
+        if let Some(pending) = writing.fua.filter(|pending| writing.end < pending.end) {
+            self.write(now, writing.end, pending.end, Some(pending));
+            return;
+        }
+        self.stored(now, writing.fua, bus, finished);
+    }
+
+    /// A write is on the medium: of a slice, or all of a FUA write.
+    fn stored(
+        &mut self,
+        now: Nanos,
+        fua: Option<Pending>,
+        bus: Option<&mut Bus>,
+        finished: &mut Vec<Finished>,
+    ) {
+        match fua {
             Some(pending) => {
                 self.writes.forget(pending.at, pending.end);
                 self.finish(now, pending.key, finished);
@@ -348,7 +385,7 @@ impl Rotating {
     /// Gives a free head its next work.
     fn decide(&mut self, now: Nanos) {
         match self.activity {
-            Activity::Writing(_) => return,
+            Activity::Writing(_) | Activity::Appending(..) | Activity::Cleaning(..) => return,
             Activity::Reading(reading) if !reading.free => return,
             Activity::Reading(_) | Activity::Idle => {}
         }
@@ -369,6 +406,8 @@ impl Rotating {
             let wait = |at| head.expected(now, head.place_of(at), true);
             let (at, end) = self.writes.take_slice(head.at(), wait, |at| head.run_end(at));
             self.write(now, at, end, None);
+        } else if idle && now >= self.clean_from() {
+            self.clean(now, None);
         } else {
             self.read_ahead(now);
         }
@@ -508,10 +547,77 @@ impl Rotating {
 
     /// Sends a free head to write; one contiguous run at a time.
     fn write(&mut self, now: Nanos, at: u64, end: u64, fua: Option<Pending>) {
+        if self.append(now, Write { at, end, fua }) {
+            return;
+        }
         let leg = self.head.depart(now, at, true);
         let end = end.min(leg.end);
         let wake = self.head.passes(&leg, end);
         self.activity = Activity::Writing(Writing { leg, end, wake, fua });
+    }
+
+    /// Begins to write to the media cache, after cleaning if that is full; false if the write is
+    /// done in place.
+    fn append(&mut self, now: Nanos, write: Write) -> bool {
+        let (Some(shingles), Some(numbers)) = (&mut self.shingles, &self.numbers.shingles) else {
+            return false;
+        };
+        let (at, bytes) = (self.head.on_drive(write.at), write.end - write.at);
+        let end = write.end.min(self.head.run_end(write.at));
+        if shingles.in_place(at, at + (end - write.at)) {
+            return false;
+        }
+        if !shingles.fits(bytes) {
+            self.clean(now, Some(write));
+            return true;
+        }
+        shingles.append(at, bytes);
+        let wake = now + numbers.append + self.head.passage(0, bytes);
+        self.activity = Activity::Appending(write, wake);
+        true
+    }
+
+    fn appended(
+        &mut self,
+        now: Nanos,
+        write: Write,
+        bus: Option<&mut Bus>,
+        finished: &mut Vec<Finished>,
+    ) {
+        self.head.park(0);
+        self.activity = Activity::Idle;
+        self.stored(now, write.fua, bus, finished);
+    }
+
+    /// When the oldest band is cleaned, if nothing else is to be done until then.
+    fn clean_from(&self) -> Nanos {
+        match (&self.shingles, &self.numbers.shingles) {
+            (Some(shingles), Some(numbers)) if !shingles.is_clean() => {
+                self.quiet_from + numbers.clean_idle
+            }
+            _ => NEVER,
+        }
+    }
+
+    /// Cleans the oldest band, for `then` or because nothing else is to be done.
+    fn clean(&mut self, now: Nanos, then: Option<Write>) {
+        let oldest = self.shingles.as_ref().and_then(Shingles::oldest);
+        let (from, to) = oldest.expect("the media cache is not empty");
+        let positioning = self.numbers.seek_average + self.numbers.revolution / 2;
+        let wake = now + 2 * (self.head.passage(from, to) + positioning);
+        self.activity = Activity::Cleaning(then, wake);
+    }
+
+    fn band_cleaned(&mut self, now: Nanos, then: Option<Write>) {
+        let shingles = self.shingles.as_mut().expect("a shingled disk cleans");
+        let end = shingles.oldest().map_or(0, |(_, to)| to);
+        shingles.cleaned();
+        self.head.park(end);
+        self.activity = Activity::Idle;
+        match then {
+            Some(write) => self.write(now, write.at, write.end, write.fua),
+            None => self.decide(now),
+        }
     }
 
     /// Nothing else to do: read ahead in the stream under the head, or go back to the last stream
@@ -546,6 +652,7 @@ impl Rotating {
             self.reads.grow(reading.segment, reached);
             self.head.leave(now, &reading.leg, reached);
             self.activity = Activity::Idle;
+            self.quiet_from = self.quiet_from.max(now);
         }
     }
 

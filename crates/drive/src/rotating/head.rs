@@ -131,6 +131,23 @@ impl Head {
         (leg.from + drive_at.saturating_sub(leg.drive_from)).min(leg.end)
     }
 
+    /// The drive address of a member address.
+    pub fn on_drive(&self, at: u64) -> u64 {
+        self.layout.on_drive(at)
+    }
+
+    /// The time in which all between two drive addresses passes under the head.
+    pub fn passage(&self, from: u64, to: u64) -> Nanos {
+        let end = |at: u64| self.surface.media_time(at.min(self.surface.capacity()));
+        end(to) - end(from)
+    }
+
+    /// Leaves the head over a drive address, where the media cache or a band is.
+    pub fn park(&mut self, drive_at: u64) {
+        self.place = Head::spot(&self.surface, drive_at.min(self.surface.capacity()));
+        self.on_track_at = None;
+    }
+
     /// Leaves `leg` at `now`; `at` is the address reached.
     pub fn leave(&mut self, now: Nanos, leg: &Leg, at: u64) {
         self.place = leg.place;

@@ -14,6 +14,7 @@ mod head;
 mod queue;
 mod read_cache;
 mod seek;
+mod shingles;
 mod surface;
 mod write_cache;
 

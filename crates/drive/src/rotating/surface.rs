@@ -55,6 +55,10 @@ impl Surface {
         }
     }
 
+    pub fn capacity(&self) -> u64 {
+        self.capacity as u64
+    }
+
     pub fn rate_at_fraction(&self, fraction: f64) -> f64 {
         self.rate(fraction.clamp(0.0, 1.0) * self.capacity)
     }

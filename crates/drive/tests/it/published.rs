@@ -55,6 +55,9 @@ fn measure(name: &str, what: &str) -> f64 {
             let write = |n: u64| Op::write(n * 65_536 % full.member, 65_536);
             Loop { warm_up: 2000, ops: 1500, ..full }.run(write).mb_per_s
         }
+        "4 KiB random writes per second, media cache full" => {
+            Loop { warm_up: 4000, ops: 300, ..blocks }.run(write_block).iops
+        }
         "4 KiB random writes per second, drive full" => {
             let pages = full.member / 4096;
             let write = |n: u64| Op::write(random(n, full.member), 4096);
@@ -179,4 +182,38 @@ fn power_loss_protection_makes_flushes_cheap() {
     assert!(fua(&volatile) > 1000.0);
     let protected = fua(Profile::named("sata-ssd-plp").expect("built in"));
     assert!(protected < 60.0, "FUA costs nothing: {protected}");
+}
+
+/// Fast until the media cache is full, then a band is cleaned for about every block; streams are
+/// written in place, and rest empties the cache.
+#[test]
+fn a_shingled_disk_is_fast_first_and_slow_for_random_writes() {
+    let profile = Profile::named("hdd-smr").expect("built in");
+    let (placement, member) = (Placement::Stretch, 8 << 30);
+    let run = Loop { profile, placement, member, depth: 4, delay: 0, warm_up: 0, ops: 200 };
+    let write = |n: u64| Op::write(random(n, member), 4096);
+    let (first, later) =
+        (run.run(write).iops, Loop { warm_up: 600, ops: 100, ..run }.run(write).iops);
+    assert!(first > 200.0 && later < 6.0, "{first:.0}/s, then {later:.1}/s");
+    let streamed = measure("hdd-smr", "sequential write, MB/s");
+    assert!((streamed / 190.0 - 1.0).abs() < 0.03, "{streamed:.0} MB/s in order");
+
+    let mut rig = drive::Rig::new();
+    let id = rig.add_drive(profile, placement, member, None);
+    let mut burst = |from: u64, blocks: u64| {
+        let mut done = Vec::new();
+        for n in 0..blocks {
+            rig.submit(from, id, n, write(n));
+        }
+        while rig.in_flight(id) > 0 {
+            let next = rig.next_event().expect("operations are in flight");
+            rig.advance(next, &mut done);
+        }
+        done.last().expect("operations").at
+    };
+    let full = burst(0, 400);
+    let tired = burst(full, 100) - full;
+    let hour = 3_600_000_000_000;
+    let rested = burst(full + tired + hour, 100) - (full + tired + hour);
+    assert!(tired > 20 * rested, "{tired} ns, and {rested} ns after an hour");
 }
