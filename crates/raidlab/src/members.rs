@@ -56,8 +56,14 @@ impl Used {
 pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
     let made_in = || Identity::at(parent).filter(|_| parent.is_dir());
-    let there = Identity::at(path).or_else(made_in)?;
-    used.iter().find_map(|used| used.touches(there))
+    if let Some(there) = Identity::at(path) {
+        return used.iter().find_map(|used| used.touches(there));
+    }
+    let there = made_in()?;
+    used.iter().find_map(|used| match there.overlap(used.identity)? {
+        Overlap::Same => Some(format!("it would lie in the directory {}", parent.display())),
+        _ => used.touches(there),
+    })
 }
 
 /// Why an output file or disk may be a member of an array.

@@ -90,7 +90,7 @@ impl Outputs {
             Some(_) if to_stdout => print_raw(json),
             Some(path) => {
                 self.write_file(&path, json)?;
-                say(format_args!("record: {}", path.display()));
+                say(format_args!("json: {}", path.display()));
                 Ok(())
             }
             None => Ok(()),

@@ -475,7 +475,7 @@ fn answer(own: &[&Figures<'_>], labels: &[&str]) -> Option<Answer> {
 }
 
 fn verdict(leader: &Figures<'_>, others: &[&Figures<'_>], all: &[&Figures<'_>]) -> Verdict {
-    // The leader was chosen by its figures, so every pair counts as a question requested.
+    // The leader was chosen by its figures, so every pair is a comparison of its own.
     let pairs: Vec<(usize, usize)> =
         (0..all.len()).flat_map(|one| (one + 1..all.len()).map(move |two| (one, two))).collect();
     let p_values: Vec<f64> = pairs

@@ -150,10 +150,14 @@ fn make(
         });
         create(device)?.iter().try_for_each(|step| Ok(step.perform().map(drop)?))
     };
-    let found = |device: &Path| match () {
-        () if !has_members(device) => FoundMembers::None,
-        () if is_made_of(device, &kernel.devices) => FoundMembers::Ours,
-        () => FoundMembers::Foreign,
+    let found = |device: &Path| {
+        if !has_members(device) {
+            FoundMembers::None
+        } else if is_made_of(device, &kernel.devices) {
+            FoundMembers::Ours
+        } else {
+            FoundMembers::Foreign
+        }
     };
     under_a_free_number(Path::new("/sys/block"), attempt, found)
 }

@@ -316,15 +316,23 @@ impl Sweeping<'_> {
         }
     }
 
-    /// `24 items, 4 of them done, about 2m30s for the rest`. `took` has the duration of programs
-    /// that were measured before, in seconds, phases only.
+    /// `24 item(s), 4 of them done, left: about 2m30s and 2 program(s) of unknown duration`. `took`
+    /// has the duration of programs that were measured before, in seconds, phases only.
     fn summary(&self, finished: &HashSet<ItemKey>, took: &HashMap<ItemKey, f64>) -> String {
         let count = |tasks: &[Task]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
         let (all, rest) = (count(&self.all()), tasks(&self.cases, finished));
         let programs = programs(&rest);
-        let mut time = format!("about {}", spec::units::show_seconds(seconds(&rest)));
+        let estimate = seconds(&rest);
+        let mut time = match estimate < 1.0 {
+            true if rest.is_empty() => "nothing".to_string(),
+            true => "under 1s".to_string(),
+            false => format!("about {}", spec::units::show_seconds(estimate)),
+        };
         if programs > 0 {
-            time.push_str(&format!(" and the time of {programs} program(s)"));
+            time = match estimate > 0.0 {
+                true => format!("{time} and {programs} program(s) of unknown duration"),
+                false => format!("{programs} program(s) of unknown duration"),
+            };
             let keys = rest.iter().filter(|task| task.is_program()).map(|task| &task.items[0].key);
             let known: Vec<f64> = keys.filter_map(|key| took.get(key).copied()).collect();
             if !known.is_empty() {
@@ -333,7 +341,7 @@ impl Sweeping<'_> {
                 time.push_str(&format!(" (phases of {known} of them took {seconds} before)"));
             }
         }
-        format!("{all} item(s), {} of them done, {time} for the rest", all - count(&rest))
+        format!("{all} item(s), {} of them done, left: {time}", all - count(&rest))
     }
 
     fn run_sweep(&self) -> Result<Ending> {

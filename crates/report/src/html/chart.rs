@@ -78,10 +78,12 @@ pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
 }
 
 fn bar_class(cell: &Cell) -> &'static str {
-    match () {
-        () if cell.is_single() => "bar single",
-        () if cell.degraded > 0 => "bar degraded",
-        () => "bar",
+    if cell.is_single() {
+        "bar single"
+    } else if cell.degraded > 0 {
+        "bar degraded"
+    } else {
+        "bar"
     }
 }
 

@@ -119,11 +119,14 @@ impl SuperblockV1 {
             });
         }
         devices.truncate(devices.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
-        let policy = match () {
-            () if metadata.has_journal => Policy::Journal,
-            () if metadata.ppl.is_some() => Policy::Ppl,
-            () if metadata.bitmap.is_some() => Policy::Bitmap,
-            () => Policy::Resync,
+        let policy = if metadata.has_journal {
+            Policy::Journal
+        } else if metadata.ppl.is_some() {
+            Policy::Ppl
+        } else if metadata.bitmap.is_some() {
+            Policy::Bitmap
+        } else {
+            Policy::Resync
         };
         let (events, updated) = (self.events, self.utime);
         ArrayState { events, updated, resync_offset: metadata.resync_offset, policy, devices }
