@@ -322,7 +322,7 @@ fn refusals_name_the_option_or_the_device() {
         (of(Raid0, 2, &|r| r.bitmap = internal),
          "bitmap: a level without redundancy has nothing to keep consistent"),
         (of(Raid5, 3, &|r| { r.policy = Some(Policy::Ppl); r.bitmap = internal }),
-         "bitmap: the consistency policy that is asked for excludes one"),
+         "bitmap: the consistency policy that is requested excludes one"),
         (of(Raid1, 2, &|r| r.bitmap = BitmapOption::Internal { chunk_bytes: Some(1000) }),
          "bitmap chunk: 1000 bytes, not a power of two from 65536 to 2147483648"),
         (of(Raid1, 2, &|r| r.write_behind = Some(16384)),
