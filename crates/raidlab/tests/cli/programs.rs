@@ -371,7 +371,7 @@ fn repetitions_are_runs_that_can_be_compared_and_one_run_is_too_few() {
     let measured = |name: &str, more: &str| {
         let path = dir.file(name);
         let words = "--level single,raid0 --disks 2 --members mem --size 4M --workload rand-read";
-        let short = "--seconds 0.05 --warm-up 0 --runs 3";
+        let short = "--seconds 0.1 --warm-up 0 --runs 3";
         let ran = raidlab(&format!("bench {words} {short} {more} --json={path}")).code(0);
         assert_eq!(ran.stdout.matches("\nRAID 0").count(), 3, "three views: {}", ran.stdout);
         path
