@@ -4,7 +4,7 @@
 //! ```text
 //! speed [--only TEXT] [--seconds S | --requests N] [--member-mib N] [--members mem|null]
 //! taskset -c 1 perf record -g target/release/examples/speed --only 'raid5 rand write'
-//! valgrind --tool=callgrind --toggle-collect='*speed*run*' target/release/examples/speed \
+//! valgrind --tool=callgrind --toggle-collect='*speed::measured*' target/release/examples/speed \
 //!     --only 'raid5 rand write 4K x32' --members null --requests 8192
 //! ```
 //! The last one counts instructions, however busy the machine is: `--requests` of each workload,

@@ -207,7 +207,7 @@ fn profiled_write(context: &mut Context) -> Outcome {
     let target = &context.workspace.target;
     let profile = target.join("write.callgrind");
     let ran = Command::new("valgrind")
-        .args(["-q", "--tool=callgrind", "--toggle-collect=*speed*run*"])
+        .args(["-q", "--tool=callgrind", "--toggle-collect=*speed::measured*"])
         .arg(format!("--callgrind-out-file={}", profile.display()))
         .arg(target.join("release/examples/speed"))
         .args(["--members", "null", "--only", "raid5 rand write 4K x32", "--requests"])
