@@ -47,7 +47,7 @@ const WARM_UP: Duration = Duration::from_millis(50);
 const CEILING_SHARE: f64 = 0.75;
 
 /// Least share of the core's time: below it other processes ran there and disturbed the figure.
-/// Members in memory never block, so a lane has no reason to sleep.
+/// Members in memory never block, so a shard has no reason to sleep.
 const QUIET_SHARE: f64 = 0.97;
 
 /// Target of a row.
@@ -80,7 +80,7 @@ struct Case {
     array: &'static str,
     members: &'static str,
     degraded: bool,
-    lanes: u16,
+    shards: u16,
     rows: &'static [Plan],
 }
 
@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
         array: "raid5(6)",
         members: "mem",
         degraded: false,
-        lanes: 1,
+        shards: 1,
         rows: &[
             iops(Kind::RandRead, Goal::Iops(1.5e6)),
             iops(Kind::RandWrite, Goal::Iops(0.45e6)),
@@ -118,7 +118,7 @@ const CASES: &[Case] = &[
         array: "raid5(6)",
         members: "mem",
         degraded: true,
-        lanes: 1,
+        shards: 1,
         rows: &[
             iops(Kind::RandRead, Goal::Iops(0.6e6)),
             large(Kind::SeqRead, 1024, 4.0),
@@ -129,42 +129,42 @@ const CASES: &[Case] = &[
         array: "raid6(6)",
         members: "mem",
         degraded: false,
-        lanes: 1,
+        shards: 1,
         rows: &[iops(Kind::RandWrite, Goal::Iops(0.3e6)), large(Kind::SeqWrite, 1280, 4.0)],
     },
     Case {
         array: "raid0(6)",
         members: "mem",
         degraded: false,
-        lanes: 1,
+        shards: 1,
         rows: &[iops(Kind::RandRead, Goal::Iops(1.8e6)), iops(Kind::RandWrite, Goal::Iops(1.8e6))],
     },
     Case {
         array: "raid1(2)",
         members: "mem",
         degraded: false,
-        lanes: 1,
+        shards: 1,
         rows: &[iops(Kind::RandRead, Goal::Iops(1.8e6)), iops(Kind::RandWrite, Goal::Iops(1.2e6))],
     },
     Case {
         array: "raid10(6)",
         members: "mem",
         degraded: false,
-        lanes: 1,
+        shards: 1,
         rows: &[iops(Kind::RandRead, Goal::Iops(1.8e6)), iops(Kind::RandWrite, Goal::Iops(1.1e6))],
     },
     Case {
         array: "raid5(6)",
         members: "mem",
         degraded: false,
-        lanes: 2,
+        shards: 2,
         rows: &[iops(Kind::RandRead, Goal::Cores(1.8)), iops(Kind::RandWrite, Goal::Cores(1.8))],
     },
-    Case { array: "raid0(6)", members: "null", degraded: false, lanes: 1, rows: NULL_ROWS },
-    Case { array: "raid1(2)", members: "null", degraded: false, lanes: 1, rows: NULL_ROWS },
-    Case { array: "raid5(6)", members: "null", degraded: false, lanes: 1, rows: NULL_ROWS },
-    Case { array: "raid6(6)", members: "null", degraded: false, lanes: 1, rows: NULL_ROWS },
-    Case { array: "raid10(6)", members: "null", degraded: false, lanes: 1, rows: NULL_ROWS },
+    Case { array: "raid0(6)", members: "null", degraded: false, shards: 1, rows: NULL_ROWS },
+    Case { array: "raid1(2)", members: "null", degraded: false, shards: 1, rows: NULL_ROWS },
+    Case { array: "raid5(6)", members: "null", degraded: false, shards: 1, rows: NULL_ROWS },
+    Case { array: "raid6(6)", members: "null", degraded: false, shards: 1, rows: NULL_ROWS },
+    Case { array: "raid10(6)", members: "null", degraded: false, shards: 1, rows: NULL_ROWS },
 ];
 
 /// How the table is measured.
@@ -389,7 +389,7 @@ impl Case {
 
     fn name(&self) -> String {
         let degraded = if self.degraded { ", 1 missing" } else { "" };
-        let cores = if self.lanes > 1 { ", 2 cores" } else { "" };
+        let cores = if self.shards > 1 { ", 2 cores" } else { "" };
         format!("{}{degraded}{cores}", self.array)
     }
 }
@@ -410,20 +410,20 @@ impl Bench {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Bench, TableError> {
         let name = format!("{} of {}", case.name(), case.members);
-        if settings.cpus.len() < usize::from(case.lanes) {
+        if settings.cpus.len() < usize::from(case.shards) {
             return Err(TableError::Cpus { case: name, available: settings.cpus.len() });
         }
         runner::hold_to(&settings.cpus[..1])?;
-        let mut make = |lanes| {
+        let mut make = |shards| {
             progress(&format!("{name}: filling"));
-            let mut target = make_target(case, settings, lanes)?;
+            let mut target = make_target(case, settings, shards)?;
             if target.keeps_data() {
                 target.fill(stop, &mut |_| {})?;
             }
             Ok::<Target, TableError>(target)
         };
-        let target = make(case.lanes)?;
-        let single = if case.lanes > 1 { Some(make(1)?) } else { None };
+        let target = make(case.shards)?;
+        let single = if case.shards > 1 { Some(make(1)?) } else { None };
         let compared =
             case.rows.iter().any(|row| matches!(row.goal, Goal::Iops(_) | Goal::Rate(_)));
         let copies = match compared {
@@ -468,7 +468,7 @@ impl Bench {
                 }
                 None => None,
             };
-            runner::hold_to(&settings.cpus[..usize::from(case.lanes)])?;
+            runner::hold_to(&settings.cpus[..usize::from(case.shards)])?;
             let ran = sample(&mut self.target, spec, settings, stop)?;
             let wanted = matches!(plan.goal, Goal::Iops(_) | Goal::Rate(_));
             let copied = self.copies.as_mut().filter(|_| wanted);
@@ -504,7 +504,7 @@ impl Bench {
     }
 }
 
-fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, TableError> {
+fn make_target(case: &Case, settings: &Settings, shards: u16) -> Result<Target, TableError> {
     let set: MemberSet = case.members.parse().expect("the table's members are sound");
     let depth = case.rows.iter().map(|row| row.depth).max().unwrap_or(1) as usize;
     let block_kib = case.rows.iter().map(|row| row.block_kib).max().unwrap_or(4);
@@ -515,7 +515,7 @@ fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, T
     };
     let run = RunConfig {
         directory: ".".into(),
-        cores: Some(lanes.into()),
+        cores: Some(shards.into()),
         seed: settings.seed,
         kernels: settings.kernels,
         ..RunConfig::quick()
@@ -566,10 +566,10 @@ impl Rounds {
         }
         self.errors.add(&ran.errors);
         self.events += ran.events.len();
-        for lane in &ran.lanes {
-            match self.threads.iter_mut().find(|thread| thread.name == lane.name) {
-                Some(thread) => thread.seconds += lane.seconds,
-                None => self.threads.push(lane.clone()),
+        for shard in &ran.shards {
+            match self.threads.iter_mut().find(|thread| thread.name == shard.name) {
+                Some(thread) => thread.seconds += shard.seconds,
+                None => self.threads.push(shard.clone()),
             }
         }
     }
@@ -585,7 +585,7 @@ impl Rounds {
         };
         let verdict = verdict(plan.goal, figure, ceiling, latency_us);
         let cpu: f64 = self.threads.iter().map(|thread| thread.seconds).sum();
-        let core_share = cpu / (self.seconds * f64::from(case.lanes));
+        let core_share = cpu / (self.seconds * f64::from(case.shards));
         let core_share = (self.seconds > 0.0).then_some(core_share);
         Row {
             array: case.array.into(),
@@ -594,7 +594,7 @@ impl Rounds {
             workload: plan.kind.name().into(),
             block_kib: plan.block_kib,
             depth: plan.depth,
-            cores: u32::from(case.lanes),
+            cores: u32::from(case.shards),
             unit: plan.goal.unit(),
             figure,
             target: verdict.target,

@@ -6,7 +6,7 @@
 //! random       every job anywhere, uniformly
 //!
 //! on two cores | unit 0 | unit 1 | unit 2 | unit 3 |     each core's generator: the blocks that
-//!               core 0   core 1   core 0   core 1        begin in its lane's units
+//!               core 0   core 1   core 0   core 1        begin in its shard's units
 //! ```
 //! Invariant: a block with a write in flight is not accessed again before its completion, so that
 //! its expected contents are always defined.
@@ -34,7 +34,7 @@ pub struct Step {
     place: u64,
 }
 
-/// The blocks of an area that belong to one generator. The shares of all lanes are disjoint, and
+/// The blocks of an area that belong to one generator. The shares of all shards are disjoint, and
 /// together they are the area.
 #[derive(Clone, Debug)]
 pub struct Share {
@@ -46,8 +46,8 @@ pub struct Share {
 enum Places {
     /// All blocks.
     All,
-    /// The units of a lane, each of `unit_blocks` whole blocks.
-    Units { unit_blocks: u64, lane: u64, lanes: u64 },
+    /// The units of a shard, each of `unit_blocks` whole blocks.
+    Units { unit_blocks: u64, shard: u64, shards: u64 },
     /// A list of blocks, where block size and unit size are not multiples.
     Listed(Vec<u64>),
 }
@@ -58,23 +58,23 @@ impl Share {
         Share { count: blocks, places: Places::All }
     }
 
-    /// The blocks of `block_sectors` sectors that begin in the units of `lane`. A block that
-    /// extends into another lane's unit is split by the driver.
-    pub fn of_lane(blocks: u64, block_sectors: u64, sharding: Sharding, lane: u16) -> Share {
-        let lanes = u64::from(sharding.shards());
-        if lanes == 1 {
+    /// The blocks of `block_sectors` sectors that begin in the units of `shard`. A block that
+    /// extends into another shard's unit is split by the driver.
+    pub fn of_shard(blocks: u64, block_sectors: u64, sharding: Sharding, shard: u16) -> Share {
+        let shards = u64::from(sharding.shards());
+        if shards == 1 {
             return Share::all(blocks);
         }
         let owner = |block: &u64| sharding.shard_of(Sector(block * block_sectors));
         if !sharding.unit_sectors().is_multiple_of(block_sectors) {
-            let own: Vec<u64> = (0..blocks).filter(|block| owner(block) == lane).collect();
+            let own: Vec<u64> = (0..blocks).filter(|block| owner(block) == shard).collect();
             return Share { count: own.len() as u64, places: Places::Listed(own) };
         }
-        let (unit_blocks, lane) = (sharding.unit_sectors() / block_sectors, u64::from(lane));
-        let round = unit_blocks * lanes;
-        let rest = (blocks % round).saturating_sub(lane * unit_blocks).min(unit_blocks);
+        let (unit_blocks, shard) = (sharding.unit_sectors() / block_sectors, u64::from(shard));
+        let round = unit_blocks * shards;
+        let rest = (blocks % round).saturating_sub(shard * unit_blocks).min(unit_blocks);
         let count = blocks / round * unit_blocks + rest;
-        Share { count, places: Places::Units { unit_blocks, lane, lanes } }
+        Share { count, places: Places::Units { unit_blocks, shard, shards } }
     }
 
     /// Number of blocks.
@@ -86,8 +86,8 @@ impl Share {
     fn block(&self, place: u64) -> u64 {
         match &self.places {
             Places::All => place,
-            Places::Units { unit_blocks, lane, lanes } => {
-                let unit = place / unit_blocks * lanes + lane;
+            Places::Units { unit_blocks, shard, shards } => {
+                let unit = place / unit_blocks * shards + shard;
                 unit * unit_blocks + place % unit_blocks
             }
             Places::Listed(own) => own[place as usize],
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_of_all_lanes_are_disjoint_and_the_whole_area() {
+    fn the_shares_of_all_shards_are_disjoint_and_the_whole_area() {
         let geometry = Geometry::new(&GeometrySpec {
             level: Level::Raid5,
             layout: Layout::default_for(Level::Raid5),
@@ -253,23 +253,23 @@ mod tests {
             member_sectors: vec![1 << 20; 6],
         });
         let geometry = geometry.expect("an array");
-        for lanes in [1, 2, 3] {
-            let sharding = Sharding::new(&geometry, lanes);
+        for shards in [1, 2, 3] {
+            let sharding = Sharding::new(&geometry, shards);
             // Blocks that fit the units of 4160 KiB, and some that do not.
             for block_sectors in [1, 8, 128, 640, 2048, 2560] {
                 let blocks = 20 * sharding.unit_sectors() / block_sectors + 3;
                 let mut owners = vec![None; blocks as usize];
-                for lane in 0..lanes {
-                    let share = Share::of_lane(blocks, block_sectors, sharding, lane);
+                for shard in 0..shards {
+                    let share = Share::of_shard(blocks, block_sectors, sharding, shard);
                     let mut last = None;
                     for block in (0..share.count()).map(|place| share.block(place)) {
                         assert!(last < Some(block), "a stream goes forward");
                         last = Some(block);
-                        assert_eq!(owners[block as usize].replace(lane), None);
-                        assert_eq!(sharding.shard_of(Sector(block * block_sectors)), lane);
+                        assert_eq!(owners[block as usize].replace(shard), None);
+                        assert_eq!(sharding.shard_of(Sector(block * block_sectors)), shard);
                     }
                 }
-                assert!(owners.iter().all(Option::is_some), "{lanes} lanes, {block_sectors}");
+                assert!(owners.iter().all(Option::is_some), "{shards} shards, {block_sectors}");
             }
         }
     }

@@ -214,17 +214,18 @@ fn requests(cells: &[Spec]) -> Requests {
 }
 
 /// Checks that every array of the plan fits into memory with its buffers, before the machine swaps
-/// or the OOM killer runs. `available` is free memory in bytes; `lanes` is the number of threads
+/// or the OOM killer runs. `available` is free memory in bytes; `shards` is the number of threads
 /// that submit requests.
 ///
 /// # Errors
 /// One line that names the array, the largest consumer, and the option that reduces it.
-pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), MemoryError> {
+pub fn check_memory(plan: &Plan, shards: u32, available: u64) -> Result<(), MemoryError> {
     for ArrayPlan { array, cells } in &plan.arrays {
         let in_memory = array.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
         let members = u128::from(array.member_bytes) * in_memory.count() as u128;
         let Requests { block_bytes, unit_bytes, in_flight } = requests(cells);
-        let (leases, lease_bytes) = crate::target::buffers(block_bytes, in_flight * lanes as usize);
+        let (leases, lease_bytes) =
+            crate::target::buffers(block_bytes, in_flight * shards as usize);
         let buffers = leases as u128 * u128::from(lease_bytes);
         let cache = u128::from(array.stripe_cache_bytes);
         let cache = if array.has_parity() { cache } else { 0 };
@@ -334,7 +335,7 @@ pub fn array_for_program(
     target.degrade(array.degraded)?;
     target.set_paced(true);
     let cell = describe(array, run, target.geometry());
-    let running = Array::run_shards(target.lanes)?;
+    let running = Array::run_shards(target.shards)?;
     Ok((running, cell))
 }
 

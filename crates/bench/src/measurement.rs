@@ -26,8 +26,8 @@ pub struct Measurement {
     pub latency: LatencyRecorder,
     /// CPU time of process and machine.
     pub cpu: Option<CpuUsed>,
-    /// Exact CPU time of each generating thread of a block workload, in the order of the lanes.
-    pub lanes: Vec<ThreadTime>,
+    /// Exact CPU time of each generating thread of a block workload, in the order of the shards.
+    pub shards: Vec<ThreadTime>,
     /// Counters of the members (nested: leaves) over the samples.
     pub members: Vec<Counters>,
     /// Counters over time.
@@ -62,7 +62,7 @@ impl Measurement {
             samples: Vec::new(),
             latency: LatencyRecorder::new(),
             cpu: None,
-            lanes: Vec::new(),
+            shards: Vec::new(),
             members: Vec::new(),
             recorded: None,
             errors: VerifyErrors::default(),
@@ -75,11 +75,14 @@ impl Measurement {
     /// Adds the figures of another pass, or of another run. What was recorded over time is that of
     /// the first.
     pub fn add(&mut self, more: Measurement) {
+        let is_first = self.samples.is_empty();
         self.samples.extend(more.samples);
         self.latency.merge(&more.latency);
         match (&mut self.cpu, more.cpu) {
             (Some(sum), Some(cpu)) => sum.add(&cpu),
-            (sum, cpu) => *sum = cpu,
+            (sum @ None, cpu) if is_first => *sum = cpu,
+            // The sum would be of a part of the samples.
+            (sum, _) => *sum = None,
         }
         add_counters(&mut self.members, &more.members);
         self.recorded = self.recorded.take().or(more.recorded);
@@ -125,12 +128,13 @@ impl Measurement {
         }
     }
 
-    /// CPU time by thread, the busiest first. Lanes measure their own time exactly; the time of the
-    /// others (io_uring's workers, kernel threads) comes from the kernel's clock ticks. With a
-    /// single lane, the time of the generating thread is that of the process without these workers.
+    /// CPU time by thread, the busiest first. Generating threads measure their own time exactly; the
+    /// time of the others (io_uring's workers, kernel threads) comes from the kernel's clock ticks.
+    /// With a single shard, the time of the generating thread is that of the process without these
+    /// workers.
     fn threads(&self) -> Vec<ThreadTime> {
-        let mut threads = self.lanes.clone();
-        let counted = |name: &str| self.lanes.is_empty() || name.starts_with(KERNEL_WORKERS);
+        let mut threads = self.shards.clone();
+        let counted = |name: &str| self.shards.is_empty() || name.starts_with(KERNEL_WORKERS);
         let of_process = self.cpu.iter().flat_map(|cpu| &cpu.threads).flatten();
         let of_kernel = self.cpu.iter().flat_map(|cpu| &cpu.kernel).flatten();
         let own = of_process.filter(|thread| counted(&thread.name));

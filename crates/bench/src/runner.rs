@@ -4,7 +4,7 @@
 //! | warm-up | sample 1 | sample 2 | ... | sample n | drain | check everything |
 //!             ^ counters, latencies and CPU meters ^
 //!
-//! on several cores, each with a lane of the array and a generator of its own:
+//! on several cores, each with a shard of the array and a generator of its own:
 //! core 0  | warm-up | sample 1 | ... | sample n | drain -- | \
 //! core 1  | warm-up | sample 1 | ... | sample n | drain -- | / joined; then one thread checks all
 //! ```
@@ -83,10 +83,10 @@ impl Timing {
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs a workload. `stop` is polled; `progress` receives the elapsed seconds. On a target of
-/// several lanes, each core has the depth and the jobs of `spec`.
+/// several shards, each core has the depth and the jobs of `spec`.
 ///
 /// # Errors
-/// When the area is too small for the workload, or there are fewer CPUs than lanes.
+/// When the area is too small for the workload, or there are fewer CPUs than shards.
 pub fn run(
     target: &mut Target,
     spec: Spec,
@@ -95,19 +95,19 @@ pub fn run(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Measurement, RunnerError> {
     let (area_bytes, keeps_data) = (target.area_bytes(), target.keeps_data());
-    let lanes = target.lanes.len();
+    let shards = target.shards.len();
     let mut generators = Vec::new();
-    for (lane, driver) in (0..).zip(&mut target.lanes) {
-        let share = share(driver, &spec, area_bytes, lane)?;
+    for (shard, driver) in (0..).zip(&mut target.shards) {
+        let share = share(driver, &spec, area_bytes, shard)?;
         // Each core has its own random sequence over its share.
-        let workload = Workload::new(spec, share, way(timing.seed, lane));
+        let workload = Workload::new(spec, share, way(timing.seed, shard));
         let (shadow, tap) = (&target.shadow, target.tap.as_deref());
         generators.push(Generator::new(driver, shadow, keeps_data, tap, workload, spec, timing)?);
     }
-    let together = Together::new(lanes);
+    let together = Together::new(shards);
     let mut parts = match generators.len() {
         1 => {
-            let only = generators.pop().expect("one lane");
+            let only = generators.pop().expect("one shard");
             vec![only.run(0, &together, &mut |elapsed| {
                 let stopped = stop();
                 if !stopped {
@@ -125,7 +125,7 @@ pub fn run(
         measured.errors.add(&part.errors);
         measured.latency.merge(&part.latencies);
         add_counters(&mut measured.members, &part.leaves);
-        measured.lanes.push(part.thread);
+        measured.shards.push(part.thread);
     }
     measured.stopped = measured.samples.len() < timing.runs as usize || stop();
     if !timing.check_later && (spec.kind.is_write() || timing.check_every > 1) {
@@ -137,23 +137,23 @@ pub fn run(
     Ok(measured)
 }
 
-/// Seed of a lane's addresses: different for each seed and lane.
-fn way(seed: u64, lane: u16) -> u64 {
-    SplitMix64(seed).draw().wrapping_add(0x5eed + u64::from(lane))
+/// Seed of a shard's addresses: different for each seed and shard.
+fn way(seed: u64, shard: u16) -> u64 {
+    SplitMix64(seed).draw().wrapping_add(0x5eed + u64::from(shard))
 }
 
-/// The blocks of a lane's generator: those that begin in the units of the lane.
-fn share(driver: &Driver, spec: &Spec, area_bytes: u64, lane: u16) -> Result<Share, RunnerError> {
+/// The blocks of a shard's generator: those that begin in the units of the shard.
+fn share(driver: &Driver, spec: &Spec, area_bytes: u64, shard: u16) -> Result<Share, RunnerError> {
     let blocks = area_bytes / spec.block_bytes;
     let sharding = driver.sharding();
-    let share = Share::of_lane(blocks, spec.block_bytes / md::SECTOR_BYTES, sharding, lane);
+    let share = Share::of_shard(blocks, spec.block_bytes / md::SECTOR_BYTES, sharding, shard);
     if share.count() >= u64::from(spec.jobs) {
         return Ok(share);
     }
     Err(RunnerError::TooSmall {
         workload: spec.kind.name(),
         jobs: spec.jobs,
-        lanes: sharding.shards(),
+        shards: sharding.shards(),
         block_bytes: spec.block_bytes,
         area_bytes,
     })
@@ -194,29 +194,29 @@ fn on_threads(
     let mut parts: Vec<Option<Part>> = (0..count).map(|_| None).collect();
     std::thread::scope(|scope| {
         let (ended, ends) = mpsc::channel();
-        for ((lane, generator), cpu) in generators.into_iter().enumerate().zip(cpus) {
+        for ((shard, generator), cpu) in generators.into_iter().enumerate().zip(cpus) {
             let (ended, stopped) = (ended.clone(), &stopped);
-            let thread = std::thread::Builder::new().name(format!("lane-{lane}"));
+            let thread = std::thread::Builder::new().name(format!("lane-{shard}"));
             let body = move || {
                 // A thread that cannot be pinned still measures, slightly less exactly.
                 let _ = hold_to(&[cpu]);
                 let mut watch = |_: f64| stopped.load(Ordering::Relaxed);
                 if together.all_are_here() {
-                    let part = generator.run(lane, together, &mut watch);
-                    let _ = ended.send((lane, part));
+                    let part = generator.run(shard, together, &mut watch);
+                    let _ = ended.send((shard, part));
                 }
             };
             if let Err(source) = thread.spawn_scoped(scope, body) {
                 together.give_up();
-                return Err(RunnerError::Thread { lane, source });
+                return Err(RunnerError::Thread { shard, source });
             }
         }
         drop(ended);
         let mut left = count;
         while left > 0 {
             match ends.recv_timeout(LOOK) {
-                Ok((lane, part)) => {
-                    parts[lane] = Some(part);
+                Ok((shard, part)) => {
+                    parts[shard] = Some(part);
                     left -= 1;
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -232,15 +232,15 @@ fn on_threads(
     Ok(parts.into_iter().map(|part| part.expect("every thread has ended")).collect())
 }
 
-/// Merges the samples of all lanes one by one: they begin and end together, except for the last
+/// Merges the samples of all shards one by one: they begin and end together, except for the last
 /// request. Their rates are added up, each over its own time; the duration of the merged sample
-/// gives that rate for the bytes of all. If one lane was stopped earlier than another, the surplus
+/// gives that rate for the bytes of all. If one shard was stopped earlier than another, the surplus
 /// of the other is in the last sample.
-fn join(lanes: &[&[Sample]]) -> Vec<Sample> {
-    let count = lanes.iter().map(|samples| samples.len()).min().unwrap_or(0);
+fn join(shards: &[&[Sample]]) -> Vec<Sample> {
+    let count = shards.iter().map(|samples| samples.len()).min().unwrap_or(0);
     let mut joined = vec![Sample::default(); count];
     let mut rates = vec![0.0; count];
-    for samples in lanes {
+    for samples in shards {
         let mut folded = samples[..count].to_vec();
         if let Some(last) = folded.last_mut() {
             samples[count..].iter().for_each(|more| generator::add(last, more));
@@ -307,14 +307,14 @@ mod tests {
     use crate::target::Requests;
 
     fn filled(members: &str) -> Target {
-        filled_in_lanes("raid0(2)", members, 1)
+        filled_in_shards("raid0(2)", members, 1)
     }
 
-    fn filled_in_lanes(array: &str, members: &str, lanes: u16) -> Target {
-        filled_with(array, members, lanes, u64::from(lanes) * (2 << 20))
+    fn filled_in_shards(array: &str, members: &str, shards: u16) -> Target {
+        filled_with(array, members, shards, u64::from(shards) * (2 << 20))
     }
 
-    fn filled_with(array: &str, members: &str, lanes: u16, member_bytes: u64) -> Target {
+    fn filled_with(array: &str, members: &str, shards: u16, member_bytes: u64) -> Target {
         let expr: ArrayExpr = array.parse().expect("an expression");
         let set: MemberSet = members.parse().expect("a set");
         let config = ArrayConfig {
@@ -322,7 +322,7 @@ mod tests {
             stripe_cache_bytes: 1 << 20,
             ..ArrayConfig::new(expr, &set, member_bytes).expect("an array")
         };
-        let run = RunConfig { cores: Some(lanes.into()), ..RunConfig::quick() };
+        let run = RunConfig { cores: Some(shards.into()), ..RunConfig::quick() };
         let requests = Requests { block_bytes: 65536, unit_bytes: 4096, in_flight: 4 };
         let mut target = Target::new(&config, &run, requests).expect("a target");
         target.fill(&|| false, &mut |_| {}).expect("filled");
@@ -368,23 +368,23 @@ mod tests {
     }
 
     #[test]
-    fn lanes_generate_side_by_side_and_everything_is_checked() {
+    fn shards_generate_side_by_side_and_everything_is_checked() {
         if allowed_cpus().expect("the system says").len() < 2 {
             println!("skipped: two CPUs are required");
             return;
         }
         for kind in Kind::ALL {
             // Units of 4 MiB are 32 rows: blocks of 192 KiB begin in one and end in the next.
-            let mut target = filled_in_lanes("raid5(3)", "mem", 2);
+            let mut target = filled_in_shards("raid5(3)", "mem", 2);
             let spec = Spec { block_bytes: 192 << 10, ..spec(kind) };
             let spec = if kind.is_sequential() { spec } else { Spec { block_bytes: 4096, ..spec } };
             let ran = run(&mut target, spec, timing(30, 3), &|| false, &mut |_| {});
             let ran = ran.expect("it runs");
             assert_eq!((ran.samples.len(), ran.stopped, ran.checked), (3, false, true));
             assert!(ran.errors.is_clean(), "{kind:?}: {:?}", ran.errors);
-            let names: Vec<&str> = ran.lanes.iter().map(|lane| lane.name.as_str()).collect();
+            let names: Vec<&str> = ran.shards.iter().map(|shard| shard.name.as_str()).collect();
             assert_eq!(names, ["lane-0", "lane-1"]);
-            assert!(ran.lanes.iter().all(|lane| lane.seconds > 0.0), "{:?}", ran.lanes);
+            assert!(ran.shards.iter().all(|shard| shard.seconds > 0.0), "{:?}", ran.shards);
             // A sample that began late, because the machine was busy, is shorter.
             let total: f64 = ran.samples.iter().map(|sample| sample.seconds).sum();
             assert!(total >= 0.045, "three samples of 30 ms: {total}");
@@ -394,20 +394,20 @@ mod tests {
                 .fold((0, 0), |(bytes, ops), sample| (bytes + sample.bytes, ops + sample.ops));
             assert!(ops > 0);
             assert_eq!(bytes, ops * spec.block_bytes);
-            assert_eq!(ran.latency.count(), ops, "both lanes' latencies");
+            assert_eq!(ran.latency.count(), ops, "both shards' latencies");
         }
     }
 
     #[test]
-    fn a_wrong_bit_is_found_in_either_lane() {
+    fn a_wrong_bit_is_found_in_either_shard() {
         if allowed_cpus().expect("the system says").len() < 2 {
             println!("skipped: two CPUs are required");
             return;
         }
-        // Of 4 MiB units, the first is lane 0's, the second lane 1's: 2 MiB of each member a unit.
+        // Units of 4 MiB: the first is shard 0's, the second shard 1's, 2 MiB of each member.
         for at in ["100", "2M"] {
             let members = format!("mem+fault:flip@{at}:mem");
-            let mut target = filled_in_lanes("raid0(2)", &members, 2);
+            let mut target = filled_in_shards("raid0(2)", &members, 2);
             let every = Timing { check_later: true, ..timing(100, 1) };
             let ran = run(&mut target, spec(Kind::RandRead), every, &|| false, &mut |_| {});
             assert!(ran.expect("it runs").errors.wrong_reads > 0, "{at}");
@@ -415,13 +415,13 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_lanes_are_joined_and_what_one_had_more_is_in_the_last() {
+    fn samples_of_shards_are_joined_and_what_one_had_more_is_in_the_last() {
         let sample = |seconds, ops| Sample { seconds, bytes: ops * 512, ops };
         let one = [sample(1.0, 10), sample(1.0, 20), sample(0.5, 5)];
         let other = [sample(1.25, 7), sample(1.0, 8)];
         let joined = join(&[&one, &other]);
         assert_eq!(joined.iter().map(|sample| sample.ops).collect::<Vec<_>>(), [17, 33]);
-        // The merged rate: the sum of each lane's rate over its own time.
+        // The merged rate: the sum of each shard's rate over its own time.
         for (sample, rate) in joined.iter().zip([10.0 + 7.0 / 1.25, 25.0 / 1.5 + 8.0]) {
             assert!((sample.iops() / rate - 1.0).abs() < 1e-9, "{sample:?}");
         }
@@ -465,21 +465,21 @@ mod tests {
         assert!(!limited(Some(9)).enough(&then[..7]) && limited(Some(9)).enough(&then));
         assert_eq!(limited(Some(3)).rounds_max(), 5, "no fewer than asked for");
 
-        for lanes in 1..=allowed_cpus().expect("the system says").len().min(2) as u16 {
-            let mut target = filled_in_lanes("raid0(2)", "mem", lanes);
+        for shards in 1..=allowed_cpus().expect("the system says").len().min(2) as u16 {
+            let mut target = filled_in_shards("raid0(2)", "mem", shards);
             let until = Timing { until_steady: Some(40), ..timing(20, 5) };
             let ran = run(&mut target, spec(Kind::SeqRead), until, &|| false, &mut |_| {});
             let ran = ran.expect("it runs");
             assert!((5..=40).contains(&ran.samples.len()) && !ran.stopped);
             let rates: Vec<f64> = ran.samples.iter().map(Sample::mb_per_s).collect();
-            // Of several lanes, one may be ahead when the verdict falls: its sample is joined.
-            let steady = lanes > 1 || stats::steady(&rates) == Some(true);
+            // Of several shards, one may be ahead when the verdict falls: its sample is joined.
+            let steady = shards > 1 || stats::steady(&rates) == Some(true);
             assert!(steady || rates.len() == 40, "{rates:?}");
         }
     }
 
     #[test]
-    fn several_lanes_are_steady_when_what_they_do_together_is() {
+    fn several_shards_are_steady_when_what_they_do_together_is() {
         let sample = |bytes| Sample { seconds: 1.0, bytes, ops: 1 };
         let judge = |rates: [[u64; 5]; 2]| {
             let limits = Timing { until_steady: Some(9), ..timing(10, 5) };
@@ -492,7 +492,7 @@ mod tests {
             together.is_enough()
         };
         assert!(judge([[10, 20, 30, 40, 50], [90, 80, 70, 60, 50]]), "one gains what one loses");
-        assert!(!judge([[50, 50, 50, 50, 50], [90, 80, 70, 60, 50]]), "the first lane alone");
+        assert!(!judge([[50, 50, 50, 50, 50], [90, 80, 70, 60, 50]]), "the first shard alone");
     }
 
     #[test]

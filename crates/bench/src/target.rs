@@ -28,7 +28,7 @@ const BULK_DEPTH: usize = 8;
 /// necessary, and filling uses smaller requests.
 const MANY_BUFFERS_BYTES: u64 = 256 << 20;
 const LEAST_BULK_BYTES: u64 = 64 << 10;
-/// Polls within which all lanes must receive a failure event: far more than necessary.
+/// Polls within which all shards must receive a failure event: far more than necessary.
 const LANES_AGREE_ROUNDS: usize = 1000;
 /// Polls of at most 10 ms in which the drives finish background work.
 const DRIVES_REST_ROUNDS: usize = 3000;
@@ -65,8 +65,8 @@ pub struct RedundancyReport {
 
 /// An array with defined contents.
 pub struct Target {
-    /// The array: one driver for each lane.
-    pub(crate) lanes: Vec<Driver>,
+    /// The array: one driver for each shard.
+    pub(crate) shards: Vec<Driver>,
     /// Its expected contents.
     pub(crate) shadow: ShadowMap,
     /// Where the runner records the members' counters during the samples.
@@ -95,8 +95,8 @@ impl Target {
         let (recipe, mut leaves) =
             ArrayBuilder::with_leaves(config, run, requests, &pace, &faults)?;
         let lease_bytes = recipe.options.lease_bytes as u64;
-        let lanes = recipe.lanes(&mut leaves)?;
-        let facts = lanes[0].info();
+        let shards = recipe.shards(&mut leaves)?;
+        let facts = shards[0].info();
         if requests.unit_bytes < facts.logical_block as usize {
             return Err(TargetError::BlockUnit { unit_bytes: facts.logical_block });
         }
@@ -104,7 +104,7 @@ impl Target {
         let area = config.area_bytes.map_or(whole, |bytes| bytes.min(whole));
         let unit = requests.unit_bytes as u64;
         Ok(Target {
-            lanes,
+            shards,
             shadow: ShadowMap::new(run.seed, requests.unit_bytes, &[area]),
             tap: None,
             recipe,
@@ -119,12 +119,12 @@ impl Target {
 
     /// The array's geometry.
     pub fn geometry(&self) -> &Geometry {
-        self.lanes[0].geometry()
+        self.shards[0].geometry()
     }
 
     /// Members out of service, by slot.
     pub fn failed(&self) -> Vec<u16> {
-        let failed = self.lanes[0].failed();
+        let failed = self.shards[0].failed();
         (0..self.geometry().members() as u16).filter(|slot| failed.contains(*slot)).collect()
     }
 
@@ -148,12 +148,12 @@ impl Target {
         let mut left = self.recipe.disks.clone();
         for _ in 0..DRIVES_REST_ROUNDS {
             // Corrections of read errors may still be in flight.
-            self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+            self.shards.iter_mut().for_each(|shard| shard.poll(&mut none));
             left.retain(|disk| !disk.renew(&self.pace, random));
             if left.is_empty() {
                 return Ok(());
             }
-            self.lanes[0].wait(Duration::from_millis(10), None);
+            self.shards[0].wait(Duration::from_millis(10), None);
         }
         Err(TargetError::DriveBusy)
     }
@@ -223,8 +223,8 @@ impl Target {
             return Ok(None);
         }
         let outer_out = self.failed();
-        let mut leaves = Driver::shards_into_leaves(std::mem::take(&mut self.lanes));
-        // The contents of the members do not depend on the number of lanes: one lane reads them.
+        let mut leaves = Driver::shards_into_leaves(std::mem::take(&mut self.shards));
+        // The contents of the members do not depend on the number of shards: one shard reads them.
         self.recipe.options.shards = 1;
         let present: Vec<bool> = leaves.iter().map(|leaf| leaf.in_service).collect();
         let mut lost_inside = Vec::new();
@@ -251,13 +251,13 @@ impl Target {
                 given.push(if needed { former.member.take() } else { None });
             }
             let had: Vec<bool> = given.iter().map(Option::is_some).collect();
-            self.lanes = self.recipe.lanes(&mut given)?;
+            self.shards = self.recipe.shards(&mut given)?;
             let found = self.check_all(stop);
             if !found.is_clean() {
                 proof.without = without;
                 proof.found.add(&found);
             }
-            let former = Driver::shards_into_leaves(std::mem::take(&mut self.lanes));
+            let former = Driver::shards_into_leaves(std::mem::take(&mut self.shards));
             let mut back = former.into_iter().filter(|former| former.member.is_some());
             for (leaf, unused) in given.into_iter().enumerate() {
                 if unused.is_some() {
@@ -275,16 +275,16 @@ impl Target {
         self.gather_events();
         let mut none = Vec::new();
         for member in gone {
-            self.lanes[0].fail_member(*member);
-            // The first lane notifies the others.
+            self.shards[0].fail_member(*member);
+            // The first shard notifies the others.
             for _ in 0..LANES_AGREE_ROUNDS {
-                self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
-                if self.lanes.iter().all(|lane| lane.failed().contains(member.0)) {
+                self.shards.iter_mut().for_each(|shard| shard.poll(&mut none));
+                if self.shards.iter().all(|shard| shard.failed().contains(member.0)) {
                     break;
                 }
             }
         }
-        self.lanes.iter_mut().for_each(|lane| drop(lane.take_events()));
+        self.shards.iter_mut().for_each(|shard| drop(shard.take_events()));
     }
 
     /// Events of members since the last call, except for members removed on purpose.
@@ -293,9 +293,9 @@ impl Target {
         std::mem::take(&mut self.events)
     }
 
-    /// Collects events. Every lane reports a failed member; it is recorded once.
+    /// Collects events. Every shard reports a failed member; it is recorded once.
     fn gather_events(&mut self) {
-        for event in self.lanes.iter_mut().flat_map(Driver::take_events) {
+        for event in self.shards.iter_mut().flat_map(Driver::take_events) {
             let same = |earlier: &Event| match (earlier, &event) {
                 (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member: b, .. }) => {
                     a == b
@@ -303,7 +303,7 @@ impl Target {
                 _ => false,
             };
             match self.events.iter_mut().find(|before| same(before)) {
-                // The lane that saw the error has its cause; notified lanes do not.
+                // The shard that saw the error has its cause; notified shards do not.
                 Some(before @ Event::MemberFailed { error: None, .. }) => *before = event,
                 Some(_) => {}
                 None => self.events.push(event),
@@ -342,27 +342,27 @@ impl Target {
             while on && under_way < BULK_DEPTH && next < self.area_bytes {
                 let len = size.min(self.area_bytes - next);
                 let sector = Sector(next / md::SECTOR_BYTES);
-                let owner = self.lanes[0].sharding().shard_of(sector);
-                let lane = &mut self.lanes[usize::from(owner)];
-                let Some(mut lease) = lane.leases().take(len as usize) else { break };
+                let owner = self.shards[0].sharding().shard_of(sector);
+                let shard = &mut self.shards[usize::from(owner)];
+                let Some(mut lease) = shard.leases().take(len as usize) else { break };
                 let op = if write { HostOp::Write { fua: false } } else { HostOp::Read };
                 if write {
                     self.shadow.fill(0, next, lease.bytes_mut());
                 }
                 let tag = next;
                 let sectors = len / md::SECTOR_BYTES;
-                if lane.submit(op, sector, sectors, Some(lease), tag).is_err() {
+                if shard.submit(op, sector, sectors, Some(lease), tag).is_err() {
                     break;
                 }
                 next += len;
                 under_way += 1;
             }
-            self.lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
+            self.shards.iter_mut().for_each(|shard| shard.poll(&mut done));
             if done.is_empty() {
-                // One thread serves all lanes here: it must not sleep long for one of them.
-                let limit = if self.lanes.len() == 1 { 100 } else { 1 };
+                // One thread serves all shards here: it must not sleep long for one of them.
+                let limit = if self.shards.len() == 1 { 100 } else { 1 };
                 let limit = Duration::from_millis(limit);
-                self.lanes.iter_mut().for_each(|lane| lane.wait(limit, None));
+                self.shards.iter_mut().for_each(|shard| shard.wait(limit, None));
             }
             for end in done.drain(..) {
                 under_way -= 1;
@@ -467,7 +467,7 @@ impl ArrayBuilder {
 
     /// The array over the present leaves. Leaves of a nested array that has too many missing leaves
     /// to serve are left unused.
-    fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, TargetError> {
+    fn shards(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, TargetError> {
         let array = self.array(&self.expr, leaves)?;
         Ok(Driver::shards(array, &self.options)?)
     }
@@ -637,12 +637,12 @@ mod tests {
         let mut target = filled("raid0(raid1(2),raid1(2))", "mem*3+fault:gone@0:mem");
         assert!(target.check_all(&|| false).is_clean());
         for block in 0..target.area_bytes() / 65536 {
-            let mut lease = target.lanes[0].leases().take(65536).expect("a buffer");
+            let mut lease = target.shards[0].leases().take(65536).expect("a buffer");
             target.shadow.fill_next(block * 65536, lease.bytes_mut());
             let at = Sector(block * 128);
             let op = HostOp::Write { fua: false };
-            target.lanes[0].submit(op, at, 128, Some(lease), 0).expect("room");
-            target.lanes[0].poll(&mut Vec::new());
+            target.shards[0].submit(op, at, 128, Some(lease), 0).expect("room");
+            target.shards[0].poll(&mut Vec::new());
         }
         let proof = target.verify_redundancy(&|| false).expect("put together again");
         let proof = proof.expect("one of the other mirror can be spared");
@@ -655,9 +655,9 @@ mod tests {
         let mut target = filled("raid1(raid0(2),raid0(2))", "mem");
         target.degrade(1).expect("one can go");
         assert_eq!(target.failed(), [0]);
-        let before = target.lanes[0].leaf_counters();
+        let before = target.shards[0].leaf_counters();
         assert!(target.check_all(&|| false).is_clean());
-        let after = target.lanes[0].leaf_counters();
+        let after = target.shards[0].leaf_counters();
         let read: Vec<bool> = after.iter().zip(&before).map(|(a, b)| a.reads > b.reads).collect();
         assert_eq!(read, [false, false, true, true]);
         let error = target.degrade(1).expect_err("the last one cannot").to_string();

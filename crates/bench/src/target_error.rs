@@ -73,9 +73,9 @@ pub enum RunnerError {
     /// A job has no block.
     #[error(
         "{workload}: {jobs} job(s){} with blocks of {} do not fit into {}; use a larger --size",
-        match lanes {
+        match shards {
             1 => String::new(),
-            lanes => format!(" on each of {lanes} cores"),
+            shards => format!(" on each of {shards} cores"),
         },
         show_size(*block_bytes), show_size(*area_bytes)
     )]
@@ -85,7 +85,7 @@ pub enum RunnerError {
         /// Number of jobs on each core.
         jobs: u32,
         /// Number of cores.
-        lanes: u16,
+        shards: u16,
         /// The block.
         block_bytes: u64,
         /// The used area of the array.
@@ -114,10 +114,10 @@ pub enum RunnerError {
         source: io::Error,
     },
     /// A thread cannot be started.
-    #[error("cannot start a thread for lane {lane}: {}", sys::reason(source))]
+    #[error("cannot start a thread for shard {shard}: {}", sys::reason(source))]
     Thread {
-        /// Its lane.
-        lane: usize,
+        /// Its shard.
+        shard: usize,
         /// The system's error.
         source: io::Error,
     },

@@ -1,7 +1,7 @@
 //! Backends of programs.
 //!
 //! ```text
-//! IoBackend (shared)  --hands-->  WorkerIo, one per worker: performs its steps
+//! IoBackend (shared)  --worker_io-->  WorkerIo, one per worker: performs its steps
 //! ```
 //! Invariant: every step ends with its bytes counted in the worker's statistics, or with an error
 //! that names the file and the operation; wrong data is counted, never ignored.
@@ -26,13 +26,14 @@ pub trait IoBackend: Sync {
 
     /// Whether workers use only descriptors that they open and close themselves: then a worker may
     /// have a separate descriptor table ([`sys::spawn_with_own_fd_table`]).
-    fn hands_are_apart(&self) -> bool;
+    fn worker_owns_descriptors(&self) -> bool;
 
     /// The I/O of one worker. `shared`: other workers write to the same files.
     ///
     /// # Errors
     /// When there is no memory or no ring for it.
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError>;
+    fn worker_io<'g>(&'g self, depth: u32, shared: bool)
+    -> Result<Box<dyn WorkerIo + 'g>, IoError>;
 
     /// Compares the contents of a file with the written data, with direct I/O where possible.
     /// `stop` is polled.

@@ -127,9 +127,9 @@ fn report_size(
 }
 
 /// The place of a run for the record, without names that identify the user.
-fn place_of(ground: &MountOrDevice) -> Place {
-    let mut place = facts_of(String::new(), ground);
-    place.name = match ground {
+fn place_of(storage: &MountOrDevice) -> Place {
+    let mut place = facts_of(String::new(), storage);
+    place.name = match storage {
         MountOrDevice::Directory(_) => {
             format!("path:{}", place.file_system.as_deref().unwrap_or("unknown"))
         }

@@ -283,9 +283,9 @@ mod tests {
         let scale = Sizing { size: Some(1 << 20), ..Sizing::default() };
         let program = text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text);
         let directory = tempfile::tempdir().expect("a directory");
-        let ground = Files::new(directory.path(), &program, 1).expect("a place");
+        let backend = Files::new(directory.path(), &program, 1).expect("a place");
         let timing = Timing { least: Duration::ZERO, ..Timing::default() };
-        let (outcomes, ended) = run(&program, &ground, timing, &|| false, &mut |_| {});
+        let (outcomes, ended) = run(&program, &backend, timing, &|| false, &mut |_| {});
         ended.expect("it runs");
         let place = Place { file_system: Some(kind.into()), ..Place::default() };
         let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
@@ -320,11 +320,11 @@ mod tests {
         let script = vec![Fault::Delay { nanos: 1_000_000 }];
         let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
         let array = single(MemberSpec::Ready(member), &needs).expect("an array");
-        let ground = Extents::new(array, needs.lease_bytes, &program, 1, None).expect("it fits");
+        let backend = Extents::new(array, needs.lease_bytes, &program, 1, None).expect("it fits");
         let cells = |interval_ms| {
             let interval = Duration::from_millis(interval_ms);
             let timing = Timing { interval, repeats_max: 1, ..Timing::default() };
-            let (outcomes, ended) = run(&program, &ground, timing, &|| false, &mut |_| {});
+            let (outcomes, ended) = run(&program, &backend, timing, &|| false, &mut |_| {});
             ended.expect("it runs");
             let base = Cell { target: "engine".into(), ..Cell::default() };
             let around = RunContext {

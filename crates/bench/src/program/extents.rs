@@ -16,10 +16,10 @@ use rustix::fs::Advice;
 use spec::program::types::{Act, Calls, EXTENT_BYTES, How, Op, Phase, Program, Step};
 use sys::clock_nanos;
 
+use super::array_access::{ArrayAccess, MakeDriver, OwnDriver};
 use super::backend::{IoBackend, WorkerIo, WorkerStats};
 use super::error::IoError;
 use super::files::{advice_for, check_units};
-use super::lane::{Lane, MakeDriver, OwnDriver};
 use crate::verify::{ShadowMap, VerifyErrors, Version, WriteKind};
 
 /// A target without a file system: each file is an extent.
@@ -99,21 +99,25 @@ impl IoBackend for Extents {
     }
 
     /// `false`: workers share the array's rings and files.
-    fn hands_are_apart(&self) -> bool {
+    fn worker_owns_descriptors(&self) -> bool {
         false
     }
 
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
+    fn worker_io<'g>(
+        &'g self,
+        depth: u32,
+        shared: bool,
+    ) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
         let depth = depth.max(1) as usize;
         let flights = (0..depth).map(|_| None).collect();
-        let (lane, cached) = match &self.own {
-            None => (Lane::shared(&self.array, depth), None),
+        let (access, cached) = match &self.own {
+            None => (ArrayAccess::shared(&self.array, depth), None),
             Some(make) => {
                 let OwnDriver { driver, cached } = make(depth)?;
-                (Lane::own(driver), cached)
+                (ArrayAccess::own(driver), cached)
             }
         };
-        Ok(Box::new(ExtentHands { ground: self, shared, flights, lane, cached }))
+        Ok(Box::new(ExtentIo { extents: self, shared, flights, access, cached }))
     }
 
     fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {
@@ -167,34 +171,34 @@ struct Flight {
     versions: Vec<Version>,
 }
 
-struct ExtentHands<'g> {
-    ground: &'g Extents,
+struct ExtentIo<'g> {
+    extents: &'g Extents,
     shared: bool,
     flights: Vec<Option<Flight>>,
-    lane: Lane<'g>,
-    /// The open file below the lane, and the offset of the array in it.
+    access: ArrayAccess<'g>,
+    /// The open file below the access, and the offset of the array in it.
     cached: Option<(Arc<File>, u64)>,
 }
 
-impl ExtentHands<'_> {
+impl ExtentIo<'_> {
     fn place(&self, file: u32, at: u64) -> u64 {
-        self.ground.starts[file as usize] + at
+        self.extents.starts[file as usize] + at
     }
 
     /// Calls `posix_fadvise` on a file's range of the open file, if the page cache is used: arrays
     /// of the engine bypass it.
     fn advise(&self, file: u32, advice: Advice) -> Result<(), IoError> {
         let Some((cached, first)) = &self.cached else { return Ok(()) };
-        let bytes = NonZeroU64::new(self.ground.shadow.file_bytes(file));
+        let bytes = NonZeroU64::new(self.extents.shadow.file_bytes(file));
         let advised = rustix::fs::fadvise(cached, first + self.place(file, 0), bytes, advice);
         advised.map_err(|error| IoError::Advise { file, source: error.into() })
     }
 
     /// Waits for one more completion.
     fn wait_one(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
-        let (slot, ended) = self.lane.next();
+        let (slot, ended) = self.access.next();
         let flight = self.flights[slot].take().expect("a request ends once");
-        let shadow = &self.ground.shadow;
+        let shadow = &self.extents.shadow;
         let Flight { op, file, at, len, .. } = flight;
         if op != Op::Read {
             shadow.end_write(file, at, &flight.versions);
@@ -232,7 +236,7 @@ impl ExtentHands<'_> {
 
     fn take_off(&mut self, slot: usize, lease: Lease, flight: Flight) {
         let place = self.place(flight.file, flight.at);
-        self.lane.begin(slot, flight.op != Op::Read, lease, place);
+        self.access.begin(slot, flight.op != Op::Read, lease, place);
         self.flights[slot] = Some(flight);
     }
 
@@ -245,12 +249,12 @@ impl ExtentHands<'_> {
         tally: &mut WorkerStats<'_>,
     ) -> Result<Vec<Version>, IoError> {
         let mut versions = Vec::new();
-        let shadow = &self.ground.shadow;
+        let shadow = &self.extents.shadow;
         if !self.shared {
             shadow.claim(kind, file, at, len, false, &mut versions);
         } else if !shadow.try_claim(kind, file, at, len, &mut versions) {
             self.settle(tally)?;
-            self.ground.shadow.claim(kind, file, at, len, true, &mut versions);
+            self.extents.shadow.claim(kind, file, at, len, true, &mut versions);
         }
         Ok(versions)
     }
@@ -263,8 +267,8 @@ impl ExtentHands<'_> {
     ) -> Result<(), IoError> {
         let (op, file, at, len) = part;
         let slot = self.free_slot(part, tally)?;
-        let shadow = &self.ground.shadow;
-        let mut lease = self.lane.lease(len as usize);
+        let shadow = &self.extents.shadow;
+        let mut lease = self.access.lease(len as usize);
         let started = clock_nanos();
         let mut flight = Flight { op, file, at, len, started, before: None, versions: Vec::new() };
         if op == Op::Read {
@@ -276,7 +280,7 @@ impl ExtentHands<'_> {
         flight.versions = self.claim(kind, (file, at, len), tally)?;
         if op != Op::Write {
             let before = shadow.before_read(file, at);
-            lease = match self.lane.read_now(lease, self.place(file, at)) {
+            lease = match self.access.read_now(lease, self.place(file, at)) {
                 Ok(lease) => lease,
                 Err(error) => {
                     shadow.end_write(file, at, &flight.versions);
@@ -293,18 +297,18 @@ impl ExtentHands<'_> {
     }
 }
 
-impl WorkerIo for ExtentHands<'_> {
+impl WorkerIo for ExtentIo<'_> {
     fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         match step {
             Step::Open { file, how: How::Create | How::Truncate } => {
-                self.ground.shadow.forget(*file);
+                self.extents.shadow.forget(*file);
                 Ok(())
             }
             Step::Open { .. } => Ok(()),
             Step::Close { .. } => self.settle(tally),
             Step::Sync { file, .. } => {
                 self.settle(tally)?;
-                self.lane.flush().map_err(failed(*file, "flush"))
+                self.access.flush().map_err(failed(*file, "flush"))
             }
             Step::Forget { file } => {
                 self.settle(tally)?;
@@ -317,7 +321,7 @@ impl WorkerIo for ExtentHands<'_> {
                 let end = at + len;
                 let mut at = *at;
                 while at < end {
-                    let part = (end - at).min(self.ground.lease_bytes);
+                    let part = (end - at).min(self.extents.lease_bytes);
                     self.part((*op, *file, at, part), tally)?;
                     at += part;
                 }

@@ -176,13 +176,17 @@ impl IoBackend for Files {
     }
 
     /// `true`: all descriptors belong to the workers, which open and close them.
-    fn hands_are_apart(&self) -> bool {
+    fn worker_owns_descriptors(&self) -> bool {
         true
     }
 
-    fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
-        Ok(Box::new(FileHands {
-            ground: self,
+    fn worker_io<'g>(
+        &'g self,
+        _depth: u32,
+        shared: bool,
+    ) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
+        Ok(Box::new(FileIo {
+            files: self,
             open: Vec::new(),
             directory: None,
             shared,
@@ -301,8 +305,8 @@ struct OpenFile {
 }
 
 /// One worker's buffers and open files.
-struct FileHands<'g> {
-    ground: &'g Files,
+struct FileIo<'g> {
+    files: &'g Files,
     open: Vec<(u32, OpenFile)>,
     /// The directory of the set of names in use, and its number. Names are looked up from there, as
     /// the tool does, whose directory it is then.
@@ -393,7 +397,7 @@ pub(super) fn advice_for(access: Access) -> Advice {
     }
 }
 
-impl FileHands<'_> {
+impl FileIo<'_> {
     fn opened(&mut self, file: u32) -> &mut OpenFile {
         let found = self.open.iter_mut().find(|(number, _)| *number == file);
         &mut found.expect("programs open what they use").1
@@ -405,7 +409,7 @@ impl FileHands<'_> {
         tally: &mut WorkerStats<'_>,
     ) -> Result<(), Failed> {
         let (op, file, at, len) = step;
-        let (shadow, calls, shared) = (&self.ground.shadow, self.ground.calls, self.shared);
+        let (shadow, calls, shared) = (&self.files.shadow, self.files.calls, self.shared);
         match op {
             Op::Write => self.writing.at_least(len as usize),
             _ => self.reading.at_least(len as usize),
@@ -457,8 +461,8 @@ impl FileHands<'_> {
         how: ByByte,
         tally: &mut WorkerStats<'_>,
     ) -> Result<(), Failed> {
-        let (ground, shared) = (self.ground, self.shared);
-        let mut unit = vec![0; ground.shadow.unit_bytes()];
+        let (files, shared) = (self.files, self.shared);
+        let mut unit = vec![0; files.shadow.unit_bytes()];
         let unit_bytes = unit.len() as u64;
         let mut versions = Vec::new();
         let open = self.opened(file);
@@ -473,15 +477,15 @@ impl FileHands<'_> {
             let len = unit_bytes.min(all - at);
             let part = &mut unit[..len as usize];
             if how.writes() {
-                ground.shadow.begin_write(file, at, part, shared, &mut versions);
+                files.shadow.begin_write(file, at, part, shared, &mut versions);
                 let ended = stdio.put_all(part, how == ByByte::Put);
-                ground.shadow.end_write(file, at, &versions);
+                files.shadow.end_write(file, at, &versions);
                 ended.map_err(|e| ("write it", e))?;
             } else {
-                let before = ground.shadow.before_read(file, at);
+                let before = files.shadow.before_read(file, at);
                 let ended = stdio.get_all(part, how == ByByte::Get);
                 ended.map_err(|e| ("read it", e))?;
-                if let Some(wrong) = ground.shadow.glance(file, at, part, before) {
+                if let Some(wrong) = files.shadow.glance(file, at, part, before) {
                     tally.errors.wrong(wrong);
                 }
             }
@@ -503,7 +507,7 @@ impl FileHands<'_> {
     fn enter(&mut self, set: &NameSet) -> std::io::Result<()> {
         if self.directory.as_ref().is_none_or(|(number, _)| *number != set.directory) {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let opened = rustix::fs::open(self.ground.directory(set), flags, Mode::empty())?;
+            let opened = rustix::fs::open(self.files.directory(set), flags, Mode::empty())?;
             self.directory = Some((set.directory, opened));
         }
         Ok(())
@@ -559,7 +563,7 @@ impl FileHands<'_> {
         let started = clock_nanos();
         let done = self.name(set, name, number, what);
         let bytes = done.map_err(|source| IoError::Path {
-            path: self.ground.directory(set).join(name),
+            path: self.files.directory(set).join(name),
             source,
         })?;
         tally.done(bytes, started);
@@ -572,7 +576,7 @@ impl FileHands<'_> {
         what: NameOp,
         tally: &mut WorkerStats<'_>,
     ) -> Result<(), IoError> {
-        let directory = self.ground.directory(set);
+        let directory = self.files.directory(set);
         let fail = IoError::file(&directory, "list it");
         let mut seen = 0;
         for entry in std::fs::read_dir(&directory).map_err(&fail)? {
@@ -666,24 +670,24 @@ impl Stdio<'_> {
     }
 }
 
-impl WorkerIo for FileHands<'_> {
+impl WorkerIo for FileIo<'_> {
     fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
-        let ground = self.ground;
+        let files = self.files;
         let of_file = |file: u32| {
             move |(doing, source): Failed| {
-                let path = ground.path(file);
+                let path = files.path(file);
                 IoError::File { path, doing, source }
             }
         };
         let of_set = |set: &NameSet, doing: &'static str| {
-            let path = ground.directory(set);
+            let path = files.directory(set);
             move |source| IoError::File { path, doing, source }
         };
         match step {
             Step::Open { file, how } => {
-                let opened = ground.open(*file, *how)?;
-                let mapped = ground.calls == Calls::Mapped;
-                let map = mapped.then(|| ground.map(&opened, *file, *how)).transpose()?;
+                let opened = files.open(*file, *how)?;
+                let mapped = files.calls == Calls::Mapped;
+                let map = mapped.then(|| files.map(&opened, *file, *how)).transpose()?;
                 self.open.push((*file, OpenFile { file: opened, position: 0, map }));
                 Ok(())
             }
@@ -696,7 +700,7 @@ impl WorkerIo for FileHands<'_> {
             }
             Step::Forget { file } => self.opened(*file).forget().map_err(of_file(*file)),
             Step::Allocate { file } => {
-                let bytes = ground.bytes[*file as usize];
+                let bytes = files.bytes[*file as usize];
                 self.opened(*file).allocate(bytes).map_err(of_file(*file))
             }
             Step::Expect { file, access } => {
@@ -710,9 +714,9 @@ impl WorkerIo for FileHands<'_> {
             }
             Step::Remove { file } => {
                 let started = clock_nanos();
-                let removed = std::fs::remove_file(ground.path(*file));
+                let removed = std::fs::remove_file(files.path(*file));
                 removed.map_err(|error| of_file(*file)(("remove it", error)))?;
-                ground.shadow.forget(*file);
+                files.shadow.forget(*file);
                 tally.done(0, started);
                 Ok(())
             }
@@ -721,13 +725,13 @@ impl WorkerIo for FileHands<'_> {
                 Ok(())
             }
             Step::MakeDirectory(set) => {
-                std::fs::create_dir(ground.directory(set)).map_err(of_set(set, "make it"))?;
+                std::fs::create_dir(files.directory(set)).map_err(of_set(set, "make it"))?;
                 self.enter(set).map_err(of_set(set, "open it"))
             }
             Step::RemoveDirectory(set) => {
                 // An open directory would not be freed.
                 self.directory = None;
-                std::fs::remove_dir(ground.directory(set)).map_err(of_set(set, "remove it"))
+                std::fs::remove_dir(files.directory(set)).map_err(of_set(set, "remove it"))
             }
             Step::Name { set, number, what } => {
                 self.one_name(set, *number, &set.name(*number), *what, tally)
@@ -759,10 +763,10 @@ pub(super) mod tests {
         files.check(0, &|| false).expect("it can be read")
     }
 
-    fn carry_out(hands: &mut dyn WorkerIo, steps: &[Step]) -> Result<(), IoError> {
+    fn carry_out(io: &mut dyn WorkerIo, steps: &[Step]) -> Result<(), IoError> {
         let progress = AtomicU64::new(0);
         let mut tally = WorkerStats::new(&progress);
-        steps.iter().try_for_each(|step| hands.carry_out(step, &mut tally))?;
+        steps.iter().try_for_each(|step| io.carry_out(step, &mut tally))?;
         assert_eq!(tally.errors, VerifyErrors::default());
         Ok(())
     }
@@ -800,21 +804,21 @@ pub(super) mod tests {
     fn what_is_on_disk_is_forgotten_and_nothing_is_lost() {
         let directory = tempfile::tempdir().expect("a directory");
         let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
-        let mut hands = files.hands(1, false).expect("hands");
+        let mut io = files.worker_io(1, false).expect("io");
         let forget = Step::Forget { file: 0 };
         let write = [open(How::Create), block(Op::Write, 0, BYTES), SYNC];
-        carry_out(&mut *hands, &write).expect("written");
+        carry_out(&mut *io, &write).expect("written");
         let (path, middle) = (files.path(0), BYTES / 2);
         if !tells_what_is_cached(directory.path(), &path) || is_cached(&path, middle) != Some(true)
         {
             println!("skipped: this file system does not tell what is cached, or is all cache");
             return;
         }
-        carry_out(&mut *hands, std::slice::from_ref(&forget)).expect("forgotten");
+        carry_out(&mut *io, std::slice::from_ref(&forget)).expect("forgotten");
         assert_eq!(is_cached(&path, middle), Some(false));
         let again = [block(Op::Read, 0, BYTES), block(Op::Write, 0, 4096), forget, CLOSE];
-        carry_out(&mut *hands, &again).expect("done");
-        drop(hands);
+        carry_out(&mut *io, &again).expect("done");
+        drop(io);
         assert_eq!(checked(&files), VerifyErrors::default());
     }
 
@@ -823,9 +827,9 @@ pub(super) mod tests {
         use std::os::unix::fs::MetadataExt;
         let directory = tempfile::tempdir().expect("a directory");
         let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
-        let mut hands = files.hands(1, false).expect("hands");
+        let mut io = files.worker_io(1, false).expect("io");
         let allocate = Step::Allocate { file: 0 };
-        carry_out(&mut *hands, &[open(How::Create), allocate]).expect("allocated");
+        carry_out(&mut *io, &[open(How::Create), allocate]).expect("allocated");
         let found = std::fs::metadata(files.path(0)).expect("there");
         if found.len() == 0 {
             println!("skipped: this file system cannot allocate");
@@ -839,13 +843,13 @@ pub(super) mod tests {
     fn a_removed_file_is_gone_and_holds_nothing() {
         let directory = tempfile::tempdir().expect("a directory");
         let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
-        let mut hands = files.hands(1, false).expect("hands");
+        let mut io = files.worker_io(1, false).expect("io");
         let remove = Step::Remove { file: 0 };
         let write = [open(How::Create), block(Op::Write, 0, BYTES), CLOSE, remove.clone()];
-        carry_out(&mut *hands, &write).expect("written and removed");
+        carry_out(&mut *io, &write).expect("written and removed");
         assert!(!files.path(0).exists());
         assert_eq!(checked(&files), VerifyErrors::default());
-        let problem = carry_out(&mut *hands, &[remove]).expect_err("it is gone").to_string();
+        let problem = carry_out(&mut *io, &[remove]).expect_err("it is gone").to_string();
         assert!(problem.contains("file-0: cannot remove it: "), "{problem}");
     }
 
@@ -860,8 +864,8 @@ pub(super) mod tests {
                 NameSet { directory: 0, count: 50, number_first, seed: 1, min_bytes, max_bytes };
             let all = |what| (0..50).map(move |number| Step::Name { set, number, what });
             let phase = |steps: Vec<Step>| {
-                let mut hands = files.hands(1, false).expect("hands");
-                carry_out(&mut *hands, &steps)
+                let mut io = files.worker_io(1, false).expect("io");
+                carry_out(&mut *io, &steps)
             };
             let mut make = vec![Step::MakeDirectory(set)];
             make.extend(all(NameOp::Create));
@@ -890,18 +894,18 @@ pub(super) mod tests {
     fn a_mapped_file_has_its_length_before_it_is_written() {
         let directory = tempfile::tempdir().expect("a directory");
         let files = Files::new(directory.path(), &program(Calls::Mapped, BYTES), 1).expect("made");
-        let mut hands = files.hands(1, false).expect("hands");
-        carry_out(&mut *hands, &[open(How::Create)]).expect("mapped");
+        let mut io = files.worker_io(1, false).expect("io");
+        carry_out(&mut *io, &[open(How::Create)]).expect("mapped");
         let len = || std::fs::metadata(files.path(0)).expect("there").len();
         assert_eq!(len(), BYTES);
         let last = BYTES - 4096;
         let write = [block(Op::Write, last, 4096), block(Op::Rewrite, last, 4096), SYNC, CLOSE];
-        carry_out(&mut *hands, &write).expect("written");
+        carry_out(&mut *io, &write).expect("written");
         let read = [open(How::Read), block(Op::Read, last, 4096)];
-        carry_out(&mut *hands, &read).expect("read");
+        carry_out(&mut *io, &read).expect("read");
         assert_eq!((len(), checked(&files)), (BYTES, VerifyErrors::default()));
         // The last step of a run: after an error the contents of the file are undefined.
-        let problem = carry_out(&mut *hands, &[block(Op::Write, last, 4096)]);
+        let problem = carry_out(&mut *io, &[block(Op::Write, last, 4096)]);
         let problem = problem.expect_err("opened to read").to_string();
         assert!(problem.ends_with("file-0: cannot write its map: it is mapped to be read"));
     }
@@ -925,12 +929,12 @@ pub(super) mod tests {
         for (how, times) in
             [(ByByte::Write, 3), (ByByte::Read, 3), (ByByte::Put, 5), (ByByte::Get, 5)]
         {
-            let mut hands = files.hands(1, false).expect("hands");
+            let mut io = files.worker_io(1, false).expect("io");
             let progress = AtomicU64::new(0);
             let mut tally = WorkerStats::new(&progress);
             let made = if how.writes() { How::Create } else { How::Update };
             for step in [open(made), Step::Bytes { file: 0, bytes, how }, SYNC, CLOSE] {
-                hands.carry_out(&step, &mut tally).expect("done");
+                io.carry_out(&step, &mut tally).expect("done");
             }
             assert_eq!((tally.bytes, tally.ops), (bytes, bytes), "{how:?}");
             assert_eq!((tally.latency.count(), tally.errors), (times, VerifyErrors::default()));
@@ -939,9 +943,9 @@ pub(super) mod tests {
             assert_eq!((len, checked(&files)), (bytes, VerifyErrors::default()));
         }
         // What is not there is not read.
-        let mut hands = files.hands(1, false).expect("hands");
+        let mut io = files.worker_io(1, false).expect("io");
         let beyond = Step::Bytes { file: 0, bytes: bytes + 1, how: ByByte::Read };
-        let problem = carry_out(&mut *hands, &[open(How::Read), beyond]);
+        let problem = carry_out(&mut *io, &[open(How::Read), beyond]);
         assert!(problem.expect_err("it ends").to_string().contains("file-0: cannot read it: "));
     }
 

@@ -49,12 +49,16 @@ impl IoBackend for MeteredBackend<'_> {
         self.inner.refuses(phase)
     }
 
-    fn hands_are_apart(&self) -> bool {
-        self.inner.hands_are_apart()
+    fn worker_owns_descriptors(&self) -> bool {
+        self.inner.worker_owns_descriptors()
     }
 
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
-        self.inner.hands(depth, shared)
+    fn worker_io<'g>(
+        &'g self,
+        depth: u32,
+        shared: bool,
+    ) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
+        self.inner.worker_io(depth, shared)
     }
 
     fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {

@@ -7,20 +7,20 @@
 //!                                |
 //!                runner: threads, barrier, clock, checks                       run
 //!                                |
-//!            ground: files in a directory | extents of an array                files, extents
+//!            backend: files in a directory | extents of an array                files, extents
 //!                                |
 //!                     outcomes -> record cells                                 cells
 //! ```
 //!
 //! Invariant: programs are independent of the backend, and backends of the programs.
 
+mod array_access;
 pub mod backend;
 pub mod cases;
 pub mod cells;
 mod error;
 pub mod extents;
 pub mod files;
-mod lane;
 pub mod metered;
 pub mod outcome;
 pub mod run;

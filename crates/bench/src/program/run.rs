@@ -32,7 +32,7 @@ use crate::progress::Progress;
 /// Runs a program. Returns also the phases measured before an error, or a stop.
 pub fn run(
     program: &Program,
-    ground: &dyn IoBackend,
+    backend: &dyn IoBackend,
     timing: Timing,
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Progress<'_>),
@@ -40,7 +40,7 @@ pub fn run(
     let writers = vec![None; program.files.len()];
     let unwritten = vec![None; program.files.len()];
     let outcomes = Vec::new();
-    let mut run = Run { program, ground, timing, stop, tell, outcomes, writers, unwritten };
+    let mut run = Run { program, backend, timing, stop, tell, outcomes, writers, unwritten };
     let mut ended = program.stages.iter().try_for_each(|stage| run.stage(stage));
     if ended.is_ok() {
         ended = (0..program.files.len() as u32).try_for_each(|file| run.compare(file));
@@ -54,7 +54,7 @@ pub fn run(
 
 struct Run<'a> {
     program: &'a Program,
-    ground: &'a dyn IoBackend,
+    backend: &'a dyn IoBackend,
     timing: Timing,
     stop: &'a dyn Fn() -> bool,
     tell: &'a mut dyn FnMut(Progress<'_>),
@@ -83,7 +83,7 @@ impl Run<'_> {
                     stopped(&mut self.outcomes);
                     return Ok(());
                 }
-                let refused = match self.ground.refuses(phase) {
+                let refused = match self.backend.refuses(phase) {
                     None => self.fill_unwritten(phase, number)?,
                     refused => refused,
                 };
@@ -130,7 +130,7 @@ impl Run<'_> {
         let acts = fillers.flat_map(|filler| [filler.before, filler.acts, filler.after].concat());
         let acts = acts.collect();
         let filler = Phase::preparing("fill", vec![Worker::new(Vec::new(), acts, Vec::new())]);
-        if let Some(why) = self.ground.refuses(&filler) {
+        if let Some(why) = self.backend.refuses(&filler) {
             return Ok(Some(format!("it works on what {writer} writes, which cannot run: {why}")));
         }
         // No first pass: nothing is recorded.
@@ -188,7 +188,7 @@ impl Run<'_> {
             self.compare(file)?;
         }
         if self.timing.drop_caches && phase.measured {
-            self.ground.drop_caches()?;
+            self.backend.drop_caches()?;
         }
         if pass == 0 {
             std::thread::sleep(Duration::from_millis(phase.pause_ms));
@@ -196,9 +196,9 @@ impl Run<'_> {
         for file in written(phase) {
             self.writers[file as usize] = Some(number);
         }
-        let before = self.ground.members();
+        let before = self.backend.members();
         let mut pass = self.measure(phase, pass)?;
-        let after = pass.after.take().unwrap_or_else(|| self.ground.members());
+        let after = pass.after.take().unwrap_or_else(|| self.backend.members());
         let outcome = &mut self.outcomes[number];
         // Complete passes are more exact than complete ones and a partial one.
         if !counts || (pass.cut && outcome.passes > 0) {
@@ -214,7 +214,7 @@ impl Run<'_> {
     fn compare(&mut self, file: u32) -> Result<(), RunError> {
         let Some(writer) = self.writers[file as usize] else { return Ok(()) };
         (self.tell)(Progress::Checking { program: &self.program.name, file });
-        let found = self.ground.check(file, self.stop)?;
+        let found = self.backend.check(file, self.stop)?;
         if !(self.stop)() {
             self.writers[file as usize] = None;
             self.outcomes[writer].measured.errors.add(&found);
@@ -226,21 +226,21 @@ impl Run<'_> {
         let count = phase.workers.len();
         let field = PhaseBarrier::new(phase, count);
         let shared = share_files(phase);
-        let apart = phase.processes && self.ground.hands_are_apart();
+        let apart = phase.processes && self.backend.worker_owns_descriptors();
         let mut cpu = None;
         let mut watch = Watch::default();
         let mut after = None;
         let mut cut = false;
-        let (program, ground, timing) = (self.program, self.ground, self.timing);
+        let (program, backend, timing) = (self.program, self.backend, self.timing);
         let (stop, tell) = (self.stop, &mut *self.tell);
-        let eyes = (pass == 0).then(|| Sampler::open(ground));
+        let eyes = (pass == 0).then(|| Sampler::open(backend));
         let done: Vec<Result<Done, IoError>> = std::thread::scope(|scope| {
             let workers = phase.workers.iter().enumerate().map(|(index, worker)| {
                 let (field, files) = (&field, &program.files);
                 let thread = std::thread::Builder::new().name(format!("worker-{index}"));
                 let job = move || {
-                    let hands = ground.hands(worker.depth, shared);
-                    work(worker, index as u32, pass, files, hands, field)
+                    let io = backend.worker_io(worker.depth, shared);
+                    work(worker, index as u32, pass, files, io, field)
                 };
                 match apart {
                     true => sys::spawn_with_own_fd_table(scope, thread, job),
@@ -253,8 +253,8 @@ impl Run<'_> {
             let meter = CpuMeter::with_kernel();
             field.go.wait();
             let begin = clock_nanos();
-            watch.note(ground, &field, begin);
-            eyes.iter().for_each(|eyes| eyes.begin(ground, begin));
+            watch.note(backend, &field, begin);
+            eyes.iter().for_each(|eyes| eyes.begin(backend, begin));
             let mut last_event = begin;
             let ended = |state: &State| state.running == 0;
             while !field.wait(until(begin, &watch, timing.interval), ended) {
@@ -265,9 +265,9 @@ impl Run<'_> {
                     field.stop();
                 }
                 if now - begin >= timing.interval.as_nanos() as u64 * watch.count() {
-                    watch.note(ground, &field, now);
+                    watch.note(backend, &field, now);
                 }
-                eyes.iter().for_each(|eyes| eyes.note(ground, now));
+                eyes.iter().for_each(|eyes| eyes.note(backend, now));
                 if now - last_event >= 100_000_000 {
                     last_event = now;
                     let bytes = field.bytes();
@@ -275,8 +275,8 @@ impl Run<'_> {
                 }
             }
             cpu = Some(meter.stop());
-            eyes.iter().for_each(|eyes| eyes.end(ground, clock_nanos()));
-            after = field.ends_with_first.then(|| ground.members());
+            eyes.iter().for_each(|eyes| eyes.end(backend, clock_nanos()));
+            after = field.ends_with_first.then(|| backend.members());
             field.finish(stop);
             workers.into_iter().map(|worker| worker.join().expect("no worker panics")).collect()
         });
@@ -300,25 +300,25 @@ struct Sampler {
 }
 
 impl Sampler {
-    fn open(ground: &dyn IoBackend) -> Sampler {
-        let watched = ground.watched();
+    fn open(backend: &dyn IoBackend) -> Sampler {
+        let watched = backend.watched();
         // For disks the recorder has more data: busy times, and names.
-        let counts = watched.disks.is_empty() && !ground.members().is_empty();
+        let counts = watched.disks.is_empty() && !backend.members().is_empty();
         let tap = counts.then(|| Arc::new(CounterSource::default()));
         let recorder = Recorder::start(Watched { tap: tap.clone(), ..watched });
         Sampler { recorder, tap }
     }
 
-    fn begin(&self, ground: &dyn IoBackend, now: u64) {
-        self.tap.iter().for_each(|tap| tap.begin(0, now, &ground.members()));
+    fn begin(&self, backend: &dyn IoBackend, now: u64) {
+        self.tap.iter().for_each(|tap| tap.begin(0, now, &backend.members()));
     }
 
-    fn note(&self, ground: &dyn IoBackend, now: u64) {
-        self.tap.iter().for_each(|tap| tap.note(0, now, || ground.members()));
+    fn note(&self, backend: &dyn IoBackend, now: u64) {
+        self.tap.iter().for_each(|tap| tap.note(0, now, || backend.members()));
     }
 
-    fn end(&self, ground: &dyn IoBackend, now: u64) {
-        self.tap.iter().for_each(|tap| tap.end(0, now, &ground.members()));
+    fn end(&self, backend: &dyn IoBackend, now: u64) {
+        self.tap.iter().for_each(|tap| tap.end(0, now, &backend.members()));
     }
 }
 

@@ -23,12 +23,12 @@ use spec::program::{ProgramSpec, Sizing};
 use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
 
+use super::array_access::OwnDriver;
 use super::backend::IoBackend;
 use super::cells::{RunContext, cells};
 use super::error::IoError;
 use super::extents::Extents;
 use super::files::{Files, drop_page_cache, own_name};
-use super::lane::OwnDriver;
 use super::metered::MeteredBackend;
 use super::outcome::PhaseOutcome;
 use super::run::run;
@@ -155,7 +155,7 @@ impl Session<'_> {
         base: Cell,
         first: Option<&Program>,
     ) -> Once {
-        match place.ground() {
+        match place.storage() {
             PlaceGround::Directory(path) => {
                 self.in_directory(choice, path, base, place.arrays(), first)
             }
@@ -182,9 +182,9 @@ impl Session<'_> {
     ) -> Once {
         match self.prepare_directory(choice, path, first) {
             Err(problem) => (None, Err(problem)),
-            Ok((program, ground)) => {
-                let ground = MeteredBackend::new(ground, path, arrays);
-                self.run(program, &ground, base, host::memory_bytes())
+            Ok((program, backend)) => {
+                let backend = MeteredBackend::new(backend, path, arrays);
+                self.run(program, &backend, base, host::memory_bytes())
             }
         }
     }
@@ -215,21 +215,21 @@ impl Session<'_> {
             fits_memory(&program)?;
             let member = FileMember::of_device(device, 0..device.sectors());
             let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), IoError>);
-            let ground =
+            let backend =
                 alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
-            Ok((program, ground))
+            Ok((program, backend))
         });
         match prepared {
             Err(problem) => (None, Err(problem)),
-            Ok((program, ground)) => {
+            Ok((program, backend)) => {
                 let cache = scale.page_cache.then(host::memory_bytes).flatten();
-                let ground = MeteredBackend::new(Box::new(ground), path, &[]);
-                match self.wipe_signatures(opened, &program, &ground) {
+                let backend = MeteredBackend::new(Box::new(backend), path, &[]);
+                match self.wipe_signatures(opened, &program, &backend) {
                     Err(problem) => {
                         let (path, problem) = (path.to_path_buf(), Box::new(problem));
                         (None, Err(RunError::OnDevice { path, problem }))
                     }
-                    Ok(()) => self.run(program, &ground, base, cache),
+                    Ok(()) => self.run(program, &backend, base, cache),
                 }
             }
         }
@@ -240,13 +240,13 @@ impl Session<'_> {
         &self,
         opened: &WipeTarget,
         program: &Program,
-        ground: &dyn IoBackend,
+        backend: &dyn IoBackend,
     ) -> Result<(), RunError> {
-        if (self.stop)() || program.phases().all(|phase| ground.refuses(phase).is_some()) {
+        if (self.stop)() || program.phases().all(|phase| backend.refuses(phase).is_some()) {
             return Ok(());
         }
         if self.timing.drop_caches {
-            ground.drop_caches()?;
+            backend.drop_caches()?;
         }
         Ok(opened.wipe_signatures()?)
     }
@@ -284,15 +284,15 @@ impl Session<'_> {
         let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
         fits_memory(&program)?;
         if program.calls != Calls::Queued {
-            let ground = Files::new(directory, &program, self.seed)?;
-            return Ok((program, Box::new(ground)));
+            let backend = Files::new(directory, &program, self.seed)?;
+            return Ok((program, Box::new(backend)));
         }
         let needs = BufferRequirements::of(&program);
         let bytes = program.files.iter().map(|bytes| extent_bytes(1, *bytes)).sum();
         let member = own_file(directory, bytes, program.direct)?;
         let drop = Some(drop_page_cache as fn() -> Result<(), IoError>);
-        let ground = alone(member, &needs, &program, self.seed, drop)?;
-        Ok((program, Box::new(ground)))
+        let backend = alone(member, &needs, &program, self.seed, drop)?;
+        Ok((program, Box::new(backend)))
     }
 
     /// Runs a program on an array of a plan.
@@ -319,32 +319,32 @@ impl Session<'_> {
             let needs = BufferRequirements::of(&program);
             let (running, cell) = array_for_program(array, run, needs.requests())?;
             base = cell;
-            let ground = Extents::new(running, needs.lease_bytes, &program, self.seed, None)?;
-            Ok((program, ground))
+            let backend = Extents::new(running, needs.lease_bytes, &program, self.seed, None)?;
+            Ok((program, backend))
         });
         match prepared {
             Err(problem) => (None, Err(problem)),
-            Ok((program, ground)) => self.run(program, &ground, base, None),
+            Ok((program, backend)) => self.run(program, &backend, base, None),
         }
     }
 
     fn run(
         &mut self,
         mut program: Program,
-        ground: &dyn IoBackend,
+        backend: &dyn IoBackend,
         base: Cell,
         page_cache_bytes: Option<u64>,
     ) -> Once {
         // Each run uses other addresses.
         program.draw_anew(self.seed);
         let base = Cell { random_seed: Some(self.seed), ..base };
-        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, self.tell);
+        let (mut outcomes, ended) = run(&program, backend, self.timing, self.stop, self.tell);
         if self.timing.counts_runs() {
             outcomes.iter_mut().for_each(PhaseOutcome::fold);
         }
         let caches_dropped = self.timing.drop_caches;
         let least_s = self.timing.least.as_secs_f64();
-        let watched = ground.watched();
+        let watched = backend.watched();
         let base = with_disks_below(with_array_below(base, &watched), &watched);
         let runs_max = self.timing.runs_max();
         let base = Cell { samples_are_runs: self.timing.counts_runs(), ..base };
@@ -561,8 +561,8 @@ pub(super) fn alone(
         let driver = Driver::new(spec, &options)?;
         Ok(OwnDriver { driver, cached })
     };
-    let ground = Extents::new(array, needs.lease_bytes, program, seed, drop_caches)?;
-    Ok(ground.with_own_drivers(Box::new(make)))
+    let backend = Extents::new(array, needs.lease_bytes, program, seed, drop_caches)?;
+    Ok(backend.with_own_drivers(Box::new(make)))
 }
 
 /// An array of one member: a device or a file, accessed through io_uring.

@@ -49,7 +49,7 @@ pub struct Request<'a> {
 
 /// A place that is set up; torn down when dropped.
 pub struct ProvisionedTarget {
-    ground: MountOrDevice,
+    storage: MountOrDevice,
     facts: record::Place,
     arrays: Vec<ServedArray>,
     warnings: Vec<String>,
@@ -65,21 +65,21 @@ impl ProvisionedTarget {
         let mut making = Provisioner::new(request.stop);
         (making.engine, making.kernel) = (request.engine, request.kernel);
         making.destroy = request.destroy;
-        let ground = making.ground(request.place)?;
+        let storage = making.storage(request.place)?;
         let Provisioner { mut facts, arrays, warnings, undo, .. } = making;
         facts.name = request.place.name();
         facts.memory_bytes = host::memory_bytes();
-        match &ground {
+        match &storage {
             MountOrDevice::Directory(path) => look_at_mount(path, &mut facts),
             MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
         }
         arrays.iter().for_each(|array| array.set_paced(true));
-        Ok(ProvisionedTarget { ground, facts, arrays, warnings, undo })
+        Ok(ProvisionedTarget { storage, facts, arrays, warnings, undo })
     }
 
     /// The directory or device to use.
-    pub fn ground(&self) -> &MountOrDevice {
-        &self.ground
+    pub fn storage(&self) -> &MountOrDevice {
+        &self.storage
     }
 
     /// Its configuration as the kernel shows it.
@@ -140,7 +140,7 @@ impl<'a> Provisioner<'a> {
         }
     }
 
-    fn ground(&mut self, place: &TargetExpr) -> Result<MountOrDevice, ProvisionError> {
+    fn storage(&mut self, place: &TargetExpr) -> Result<MountOrDevice, ProvisionError> {
         match place {
             TargetExpr::Path(path) if path.is_dir() => Ok(MountOrDevice::Directory(path.clone())),
             TargetExpr::Path(path) => Err(ProvisionError::NoDirectory(path.clone())),
@@ -276,10 +276,10 @@ pub(super) fn apply_settings(
 }
 
 /// Configuration of an existing place, as the kernel shows it.
-pub fn facts_of(name: String, ground: &MountOrDevice) -> record::Place {
+pub fn facts_of(name: String, storage: &MountOrDevice) -> record::Place {
     let memory_bytes = host::memory_bytes();
     let mut facts = record::Place { name, memory_bytes, ..record::Place::default() };
-    match ground {
+    match storage {
         MountOrDevice::Directory(path) => {
             look_at_mount(path, &mut facts);
             let device = std::fs::metadata(path).map(|found| found.dev());

@@ -1,7 +1,7 @@
-//! A generator: one lane of a target, one workload, and the samples of both.
+//! A generator: one shard of a target, one workload, and the samples of both.
 //!
-//! Invariant: during `run` a lane is polled by its own generator only; it must keep polling until
-//! no lane has requests in flight: a request of one lane may have to be served by another. Called
+//! Invariant: during `run` a shard is polled by its own generator only; it must keep polling until
+//! no shard has requests in flight: a request of one shard may have to be served by another. Called
 //! only from `runner`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ pub(super) struct Together {
     here: AtomicUsize,
     given_up: AtomicBool,
     begin: OnceLock<u64>,
-    /// The samples of each lane so far.
+    /// The samples of each shard so far.
     samples: Mutex<Vec<Vec<Sample>>>,
     /// The samples are sufficient.
     enough: AtomicBool,
@@ -64,12 +64,12 @@ impl Together {
         true
     }
 
-    /// Records a lane's sample. The verdict covers all lanes together: the last lane to end a
+    /// Records a shard's sample. The verdict covers all shards together: the last shard to end a
     /// sample computes it.
-    pub(super) fn note(&self, lane: usize, sample: Sample, timing: &Timing) {
+    pub(super) fn note(&self, shard: usize, sample: Sample, timing: &Timing) {
         let mut samples = self.samples.lock().expect("no panic while the samples are locked");
-        samples[lane].push(sample);
-        let taken = samples[lane].len();
+        samples[shard].push(sample);
+        let taken = samples[shard].len();
         if samples.iter().all(|other| other.len() >= taken) {
             let all: Vec<&[Sample]> = samples.iter().map(|other| &other[..taken]).collect();
             if timing.enough(&super::join(&all)) {
@@ -96,7 +96,7 @@ pub(super) struct Part {
     pub(super) errors: VerifyErrors,
     pub(super) leaves: Vec<Counters>,
     pub(super) thread: ThreadTime,
-    /// CPU time of the whole process and machine; only the first lane measures it.
+    /// CPU time of the whole process and machine; only the first shard measures it.
     pub(super) cpu: Option<CpuUsed>,
 }
 
@@ -105,7 +105,7 @@ struct Flight {
     started: u64,
 }
 
-/// Generates one workload on one lane.
+/// Generates one workload on one shard.
 pub(super) struct Generator<'a> {
     driver: &'a mut Driver,
     shadow: &'a ShadowMap,
@@ -167,7 +167,7 @@ impl<'a> Generator<'a> {
     /// stop.
     pub(super) fn run(
         mut self,
-        lane: usize,
+        shard: usize,
         together: &Together,
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Part {
@@ -175,19 +175,19 @@ impl<'a> Generator<'a> {
         let begin = *together.begin.get_or_init(clock_nanos);
         let mut watch = |now: u64| watch(seconds(now - begin));
         let warm = begin + self.timing.warm_up.as_nanos() as u64;
-        self.until(warm, false, lane, &mut watch);
+        self.until(warm, false, shard, &mut watch);
         let before = self.driver.leaf_counters();
         if let Some(tap) = self.tap {
-            tap.begin(lane as u16, clock_nanos(), &before);
+            tap.begin(shard as u16, clock_nanos(), &before);
         }
-        let meter = (lane == 0).then(CpuMeter::start);
+        let meter = (shard == 0).then(CpuMeter::start);
         let cpu_before = thread_seconds();
-        let samples = self.samples(lane, together, &mut watch);
+        let samples = self.samples(shard, together, &mut watch);
         let cpu_after = thread_seconds();
         let cpu = meter.map(|meter| meter.stop());
         let after = self.driver.leaf_counters();
         if let Some(tap) = self.tap {
-            tap.end(lane as u16, clock_nanos(), &after);
+            tap.end(shard as u16, clock_nanos(), &after);
         }
         self.drain(together);
         Part {
@@ -195,14 +195,14 @@ impl<'a> Generator<'a> {
             latencies: self.latencies,
             errors: self.errors,
             leaves: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
-            thread: ThreadTime { name: format!("lane-{lane}"), seconds: cpu_after - cpu_before },
+            thread: ThreadTime { name: format!("lane-{shard}"), seconds: cpu_after - cpu_before },
             cpu,
         }
     }
 
     fn samples(
         &mut self,
-        lane: usize,
+        shard: usize,
         together: &Together,
         watch: &mut dyn FnMut(u64) -> bool,
     ) -> Vec<Sample> {
@@ -212,12 +212,12 @@ impl<'a> Generator<'a> {
         for run in 1..=self.timing.rounds_max() {
             let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
             (self.bytes, self.ops) = (0, 0);
-            let now = self.until(end, true, lane, watch);
+            let now = self.until(end, true, shard, watch);
             let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };
             start = now;
             if now >= end {
                 samples.push(part);
-                together.note(lane, part, &self.timing);
+                together.note(shard, part, &self.timing);
                 let runs = self.timing.runs as usize;
                 if samples.len() >= runs && together.is_enough() {
                     break;
@@ -242,7 +242,7 @@ impl<'a> Generator<'a> {
         &mut self,
         end: u64,
         measured: bool,
-        lane: usize,
+        shard: usize,
         watch: &mut dyn FnMut(u64) -> bool,
     ) -> u64 {
         let mut done = Vec::new();
@@ -258,7 +258,7 @@ impl<'a> Generator<'a> {
                     return now;
                 }
                 if let Some(tap) = self.tap {
-                    tap.note(lane as u16, now, || self.driver.leaf_counters());
+                    tap.note(shard as u16, now, || self.driver.leaf_counters());
                 }
                 last_watch = now;
             }
@@ -328,7 +328,7 @@ impl<'a> Generator<'a> {
         self.idle.push((slot, lease));
     }
 
-    /// Waits for the requests in flight, here and in all other lanes; these are checked, but not
+    /// Waits for the requests in flight, here and in all other shards; these are checked, but not
     /// counted in samples.
     fn drain(&mut self, together: &Together) {
         let mut done = Vec::new();

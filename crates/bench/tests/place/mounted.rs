@@ -55,7 +55,7 @@ fn request(place: &TargetExpr, engine: Option<EngineArray>) -> Request<'_> {
 }
 
 fn directory(place: &ProvisionedTarget) -> PathBuf {
-    match place.ground() {
+    match place.storage() {
         MountOrDevice::Directory(path) => path.clone(),
         MountOrDevice::Device(path) => panic!("{} is no directory", path.display()),
     }
@@ -117,7 +117,7 @@ fn ext4_on_raid5_survives_a_failed_member_and_a_remount() {
     }
     export::fuse::private_mounts().expect("root may");
     let place = set_up("engine", engine("raid5(4)", 48 << 20));
-    let MountOrDevice::Device(device) = place.ground().clone() else { panic!("a device") };
+    let MountOrDevice::Device(device) = place.storage().clone() else { panic!("a device") };
     let device = device.display().to_string();
     let mount = tempfile::tempdir().expect("a directory");
     let there = mount.path().display().to_string();

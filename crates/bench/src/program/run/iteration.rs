@@ -39,8 +39,8 @@ impl Watch {
     }
 
     /// Takes a sample.
-    pub(super) fn note(&mut self, ground: &dyn IoBackend, field: &PhaseBarrier, at: u64) {
-        let (worked, members) = (field.bytes(), ground.members());
+    pub(super) fn note(&mut self, backend: &dyn IoBackend, field: &PhaseBarrier, at: u64) {
+        let (worked, members) = (field.bytes(), backend.members());
         self.marks.push(Mark { at, worked, members, running: field.running() });
     }
 

@@ -32,8 +32,8 @@ fn quick() -> Timing {
     Timing { least, interval: Duration::from_millis(5), ..Timing::default() }
 }
 
-fn ran(program: &Program, ground: &dyn IoBackend) -> Vec<PhaseOutcome> {
-    let (outcomes, ended) = run(program, ground, quick(), &|| false, &mut |_| {});
+fn ran(program: &Program, backend: &dyn IoBackend) -> Vec<PhaseOutcome> {
+    let (outcomes, ended) = run(program, backend, quick(), &|| false, &mut |_| {});
     ended.expect("it runs");
     outcomes
 }
@@ -127,10 +127,10 @@ fn every_tool(directory: &Path) -> Vec<String> {
     spec::program::tools::ALL.iter().flat_map(|tool| of(tool.name)).collect()
 }
 
-/// A program's phases on a ground: each is compared, or says why it cannot run.
-fn runs_and_nothing_is_called_corrupt(text: &str, program: &Program, ground: &dyn IoBackend) {
+/// A program's phases on a backend: each is compared, or says why it cannot run.
+fn runs_and_nothing_is_called_corrupt(text: &str, program: &Program, backend: &dyn IoBackend) {
     let timing = Timing { least: Duration::from_millis(1), ..quick() };
-    let (outcomes, ended) = run(program, ground, timing, &|| false, &mut |_| {});
+    let (outcomes, ended) = run(program, backend, timing, &|| false, &mut |_| {});
     ended.expect(text);
     assert_eq!(outcomes.len(), program.phases().count(), "{text}");
     for outcome in outcomes {
@@ -211,15 +211,15 @@ fn what_cannot_be_filled_is_refused_with_the_reason() {
             let whole = phase.name == "fill" || phase.name == "putc";
             whole.then(|| "not here".into())
         }
-        fn hands_are_apart(&self) -> bool {
+        fn worker_owns_descriptors(&self) -> bool {
             false
         }
-        fn hands<'g>(
+        fn worker_io<'g>(
             &'g self,
             depth: u32,
             shared: bool,
         ) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
-            self.0.hands(depth, shared)
+            self.0.worker_io(depth, shared)
         }
         fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {
             self.0.check(file, stop)
@@ -262,8 +262,8 @@ fn a_phase_that_was_long_enough_is_not_measured_again_for_anothers_sake() {
     // Every read finds the same wrong bit, in the stamp.
     let script = vec![Fault::Delay { nanos: 2_000_000 }, Fault::FlipRead { at: 0 }];
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
-    let ground = on_member(MemberSpec::Ready(member), &program);
-    let outcomes = ran(&program, &ground);
+    let backend = on_member(MemberSpec::Ready(member), &program);
+    let outcomes = ran(&program, &backend);
     let (long, short) = (&outcomes[1], &outcomes[2]);
     assert_eq!((long.passes, long.measured.samples.len()), (1, 1));
     assert!(short.passes > 1 || short.seconds >= 0.02, "{short:?}");
@@ -355,8 +355,8 @@ fn extents_do_what_needs_no_file_system() {
         });
         let directory = tempfile::tempdir().expect("a directory");
         let own = on_file(directory.path(), 8 << 20, &program);
-        for (ground, shared) in [(memory(8 << 20, &program), true), (own, false)] {
-            for outcome in ran(&program, &ground) {
+        for (backend, shared) in [(memory(8 << 20, &program), true), (own, false)] {
+            for outcome in ran(&program, &backend) {
                 let what = format!("{text}: {}, shared: {shared}", outcome.phase);
                 let by_byte = ["putc", "getc", "remove"].contains(&outcome.phase.as_str());
                 assert_eq!(outcome.refused.is_some(), by_byte, "{what}");
@@ -377,13 +377,13 @@ fn below_extents_a_file_is_forgotten_and_nobody_elses() {
     let directory = tempfile::tempdir().expect("a directory");
     let program =
         Program { calls: Calls::Queued, ..Program::new("x", String::new(), vec![BYTES, BYTES]) };
-    let ground = on_file(directory.path(), 2 * BYTES, &program);
+    let backend = on_file(directory.path(), 2 * BYTES, &program);
     let (path, other) = (directory.path().join("file"), directory.path().join("other"));
     std::fs::write(&other, [1; 4096]).expect("written");
     std::fs::File::open(&other).and_then(|file| file.sync_all()).expect("on disk");
     let progress = AtomicU64::new(0);
     let mut tally = WorkerStats::new(&progress);
-    let mut hands = ground.hands(2, false).expect("hands");
+    let mut hands = backend.worker_io(2, false).expect("hands");
     let block = |op, file| Step::Block { op, file, at: 0, len: BYTES };
     let sync = Step::Sync { file: 0, data_only: false };
     let steps = [block(Op::Write, 0), block(Op::Write, 1), sync];
@@ -415,14 +415,14 @@ fn below_extents_a_file_is_forgotten_and_nobody_elses() {
 fn a_driver_of_a_workers_own_names_the_file_that_it_could_not_write() {
     let directory = tempfile::tempdir().expect("a directory");
     let program = program("dd:bs=64K", 1 << 20);
-    let ground = on_file(directory.path(), 1 << 20, &program);
+    let backend = on_file(directory.path(), 1 << 20, &program);
     let file = std::fs::File::options().write(true).open(directory.path().join("file"));
     // Reads beyond the end of a file that was truncated.
     file.expect("there").set_len(0).expect("it can be cut");
     let cut = |phase: &str| {
         let mut program = program.clone();
         program.stages.retain(|stage| stage.phases[0].name == phase);
-        let (_, ended) = run(&program, &ground, quick(), &|| false, &mut |_| {});
+        let (_, ended) = run(&program, &backend, quick(), &|| false, &mut |_| {});
         ended
     };
     let problem = cut("read").expect_err("there is nothing to read").to_string();
@@ -456,8 +456,8 @@ fn writers_of_the_same_blocks_do_not_confuse_the_comparison() {
         program.stages = vec![Stage::once(fill), Stage::once(phase)];
         let directory = tempfile::tempdir().expect("a directory");
         let own = on_file(directory.path(), 1 << 20, &program);
-        for ground in [memory(1 << 20, &program), own] {
-            let outcome = &ran(&program, &ground)[1];
+        for backend in [memory(1 << 20, &program), own] {
+            let outcome = &ran(&program, &backend)[1];
             assert_eq!(outcome.measured.errors, VerifyErrors::default(), "depth {depth}");
             assert_eq!(outcome.measured.samples[0].ops, 4 * 4000);
         }
@@ -474,8 +474,8 @@ fn a_bit_that_flips_below_is_found_after_the_clock() {
     let member = MemMember::new(4096).expect("memory");
     let script = vec![Fault::FlipRead { at: 300_000 }];
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
-    let ground = on_member(MemberSpec::Ready(member), &program);
-    let outcomes = ran(&program, &ground);
+    let backend = on_member(MemberSpec::Ready(member), &program);
+    let outcomes = ran(&program, &backend);
     let errors = &outcomes[0].measured.errors;
     assert!(errors.wrong_reads > 0 && errors.first_wrong.is_some_and(|wrong| wrong.at == 300_000));
 }
@@ -507,8 +507,8 @@ fn a_full_place_is_an_error_that_names_the_file() {
     let member = MemMember::new(4096).expect("memory");
     let script = vec![Fault::WriteError { range: 0..4096 }];
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
-    let ground = on_member(MemberSpec::Ready(member), &program);
-    let (outcomes, ended) = run(&program, &ground, quick(), &|| false, &mut |_| {});
+    let backend = on_member(MemberSpec::Ready(member), &program);
+    let (outcomes, ended) = run(&program, &backend, quick(), &|| false, &mut |_| {});
     let problem = ended.expect_err("nothing can be written").to_string();
     assert!(problem.starts_with("dd, write: file 0: cannot write at byte 0"), "{problem}");
     assert!(outcomes.iter().all(|outcome| outcome.measured.samples.is_empty()));
@@ -528,8 +528,8 @@ fn a_phase_ends_by_time_or_with_its_first_worker() {
         };
         let phase = Phase::new("all", AccessKind::SeqWrite, vec![worker(0), worker(1)]);
         program.stages = vec![Stage::once(Phase { end, ..phase })];
-        let ground = memory(4 << 20, &program);
-        ran(&program, &ground).remove(0)
+        let backend = memory(4 << 20, &program);
+        ran(&program, &backend).remove(0)
     };
     let timed = endless(End::Time(60));
     // It would never end; how late it ends depends on the load of the machine.
@@ -564,8 +564,8 @@ fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
     let array = on_member(MemberSpec::Ready(member), &program);
     let directory = tempfile::tempdir().expect("a directory");
     let files = Files::new(directory.path(), &program, 1).expect("a place");
-    for ground in [&array as &dyn IoBackend, &files] {
-        let outcomes = ran(&program, ground);
+    for backend in [&array as &dyn IoBackend, &files] {
+        let outcomes = ran(&program, backend);
         assert_eq!(outcomes[1].measured.samples[0].bytes, 4096 + (1 << 20), "all is read");
         assert!(outcomes.iter().all(|o| o.measured.errors.wrong_reads == 0 && o.measured.checked));
         // What was written after the clock is in no figure.
@@ -581,8 +581,8 @@ fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
 #[test]
 fn whoever_stops_it_gets_what_there_is() {
     let program = program("dd:bs=64K", 1 << 20);
-    let ground = memory(4 << 20, &program);
-    let (outcomes, ended) = run(&program, &ground, quick(), &|| true, &mut |_| {});
+    let backend = memory(4 << 20, &program);
+    let (outcomes, ended) = run(&program, &backend, quick(), &|| true, &mut |_| {});
     ended.expect("it runs");
     assert!(outcomes.iter().all(|outcome| outcome.passes == 0));
 }
@@ -602,8 +602,8 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
     let workers = vec![worker(0, 50), worker(1, 500)];
     program.stages = vec![Stage::once(Phase::new("both", AccessKind::SeqWrite, workers))];
-    let ground = on_member(MemberSpec::Ready(member), &program);
-    let both = ran(&program, &ground).remove(0);
+    let backend = on_member(MemberSpec::Ready(member), &program);
+    let both = ran(&program, &backend).remove(0);
     assert!((0.5..5.0).contains(&both.seconds), "{}", both.seconds);
     // At 1000 blocks a second at most: two that end with the later one would have twice that.
     let rates = &both.workers;
@@ -613,12 +613,12 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
 }
 
 /// Stops when the first block has been moved.
-fn stopped_in(program: &Program, ground: &dyn IoBackend) -> Vec<PhaseOutcome> {
+fn stopped_in(program: &Program, backend: &dyn IoBackend) -> Vec<PhaseOutcome> {
     let stop = std::cell::Cell::new(false);
     let mut look = |event: Progress<'_>| {
         stop.set(stop.get() || matches!(event, Progress::Phase { bytes: 1.., .. }));
     };
-    let (outcomes, ended) = run(program, ground, quick(), &|| stop.get(), &mut look);
+    let (outcomes, ended) = run(program, backend, quick(), &|| stop.get(), &mut look);
     ended.expect("it ends in order");
     outcomes
 }
@@ -629,8 +629,8 @@ fn what_was_cut_short_is_known_and_no_sample_beside_whole_ones() {
     let member = MemMember::new(20 << 11).expect("memory");
     let script = vec![Fault::Delay { nanos: 2_000_000 }];
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
-    let ground = on_member(MemberSpec::Ready(member), &program);
-    let cut = stopped_in(&program, &ground).remove(0);
+    let backend = on_member(MemberSpec::Ready(member), &program);
+    let cut = stopped_in(&program, &backend).remove(0);
     assert!(cut.cut && cut.passes == 1 && cut.measured.samples[0].bytes < 16 << 20);
     let samples = vec![Sample { seconds: 2.0, bytes: 16 << 20, ops: 256 }];
     let whole = PhaseOutcome {
@@ -651,8 +651,8 @@ fn what_was_cut_short_is_known_and_no_sample_beside_whole_ones() {
 #[test]
 fn all_passes_of_a_run_are_one_sample() {
     let program = program("dd:bs=64K", 1 << 20);
-    let ground = memory(4 << 20, &program);
-    let mut outcome = ran(&program, &ground).remove(0);
+    let backend = memory(4 << 20, &program);
+    let mut outcome = ran(&program, &backend).remove(0);
     assert!(outcome.passes > 1, "20 ms are many");
     let (passes, seconds) = (u64::from(outcome.passes), outcome.seconds);
     outcome.fold();

@@ -8,7 +8,7 @@
 //! original tools do: no request is passed between threads. An array of several members has range
 //! locks on its rows, and therefore one thread that serves all workers.
 //!
-//! Invariant: every submitted request is returned by [`Lane::next`] exactly once. Used by
+//! Invariant: every submitted request is returned by [`ArrayAccess::next`] exactly once. Used by
 //! `extents`.
 
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ const AT_ONCE: u64 = u64::MAX;
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// A worker's access to an array.
-pub(super) enum Lane<'g> {
+pub(super) enum ArrayAccess<'g> {
     /// Through the array's own thread.
     Shared(Shared<'g>),
     /// Through the worker's own driver.
@@ -79,9 +79,9 @@ impl Wake for Bell {
     }
 }
 
-impl<'g> Lane<'g> {
-    /// A lane to a shared array, with `slots` slots.
-    pub(super) fn shared(array: &'g Array, slots: usize) -> Lane<'g> {
+impl<'g> ArrayAccess<'g> {
+    /// A access to a shared array, with `slots` slots.
+    pub(super) fn shared(array: &'g Array, slots: usize) -> ArrayAccess<'g> {
         let (bell, rung) = mpsc::channel();
         let wakers = (0..slots).map(|slot| {
             let bell = bell.clone();
@@ -89,27 +89,27 @@ impl<'g> Lane<'g> {
         });
         let wakers = wakers.collect();
         let pending = (0..slots).map(|_| None).collect();
-        Lane::Shared(Shared { array, pending, wakers, rung, ended: VecDeque::new() })
+        ArrayAccess::Shared(Shared { array, pending, wakers, rung, ended: VecDeque::new() })
     }
 
-    /// A lane to the worker's own driver.
-    pub(super) fn own(driver: Driver) -> Lane<'g> {
+    /// A access to the worker's own driver.
+    pub(super) fn own(driver: Driver) -> ArrayAccess<'g> {
         sys::wait_precisely();
-        Lane::Own(Box::new(Own { driver, done: Vec::new(), ended: VecDeque::new() }))
+        ArrayAccess::Own(Box::new(Own { driver, done: Vec::new(), ended: VecDeque::new() }))
     }
 
     /// A buffer; there are as many as slots.
     pub(super) fn lease(&self, len: usize) -> Lease {
         match self {
-            Lane::Shared(shared) => shared.array.lease(len),
-            Lane::Own(own) => own.driver.leases().wait(len),
+            ArrayAccess::Shared(shared) => shared.array.lease(len),
+            ArrayAccess::Own(own) => own.driver.leases().wait(len),
         }
     }
 
     /// Submits a read or write at a byte offset of the array.
     pub(super) fn begin(&mut self, slot: usize, writes: bool, lease: Lease, place: u64) {
         match self {
-            Lane::Shared(shared) => {
+            ArrayAccess::Shared(shared) => {
                 shared.pending[slot] = Some(match writes {
                     true => shared.array.write(lease, place),
                     false => shared.array.read(lease, place),
@@ -117,7 +117,7 @@ impl<'g> Lane<'g> {
                 // Leaves the waker with it, or finds it done.
                 shared.look(slot);
             }
-            Lane::Own(own) => {
+            ArrayAccess::Own(own) => {
                 let op = if writes { HostOp::Write { fua: false } } else { HostOp::Read };
                 own.submit(op, Some(lease), place, slot as u64);
                 // Submits it now, as the tools do: one call for each request.
@@ -130,18 +130,18 @@ impl<'g> Lane<'g> {
     pub(super) fn next(&mut self) -> Ended {
         loop {
             let ended = match self {
-                Lane::Shared(shared) => &mut shared.ended,
-                Lane::Own(own) => &mut own.ended,
+                ArrayAccess::Shared(shared) => &mut shared.ended,
+                ArrayAccess::Own(own) => &mut own.ended,
             };
             if let Some(ended) = ended.pop_front() {
                 return ended;
             }
             match self {
-                Lane::Shared(shared) => {
+                ArrayAccess::Shared(shared) => {
                     let slot = shared.rung.recv().expect("the wakers hold the other end");
                     shared.look(slot);
                 }
-                Lane::Own(own) => own.wait(),
+                ArrayAccess::Own(own) => own.wait(),
             }
         }
     }
@@ -149,8 +149,8 @@ impl<'g> Lane<'g> {
     /// Reads synchronously, whatever else is in flight.
     pub(super) fn read_now(&mut self, lease: Lease, place: u64) -> Result<Lease, ArrayError> {
         match self {
-            Lane::Shared(shared) => shared.array.read(lease, place).wait(),
-            Lane::Own(own) => {
+            ArrayAccess::Shared(shared) => shared.array.read(lease, place).wait(),
+            ArrayAccess::Own(own) => {
                 let lease = own.now(HostOp::Read, Some(lease), place)?;
                 Ok(lease.expect("a read has a lease"))
             }
@@ -160,8 +160,8 @@ impl<'g> Lane<'g> {
     /// Flushes written data. No request may be in flight.
     pub(super) fn flush(&mut self) -> Result<(), ArrayError> {
         match self {
-            Lane::Shared(shared) => shared.array.flush(),
-            Lane::Own(own) => own.now(HostOp::Flush, None, 0).map(drop),
+            ArrayAccess::Shared(shared) => shared.array.flush(),
+            ArrayAccess::Own(own) => own.now(HostOp::Flush, None, 0).map(drop),
         }
     }
 }
