@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod claims;
 pub mod compare;
 pub mod html;
 pub mod markdown;

@@ -7,11 +7,17 @@
 //!
 //! Invariant: a figure stands only beside cells that agree with everything the figure says. Pure.
 
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
+
 use results::record::{Cell, Record};
 use results::words::{LayoutName, Word};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use spec::case::BenchLevel;
 use spec::workload::AccessKind;
+
+use crate::claims::Claim;
 
 const SETS: [(&str, &str); 6] = [
     ("wiki-2-disks", include_str!("../published/wiki-2-disks.json")),
@@ -41,6 +47,9 @@ pub struct Published {
     pub why: Option<String>,
     /// Its figures.
     pub figures: Vec<Figure>,
+    /// What its text says without figures.
+    #[serde(default)]
+    pub claims: Vec<Claim>,
 }
 
 /// One published figure. `None`: the source does not give it, or it does not apply.
@@ -69,6 +78,10 @@ pub struct Figure {
     pub file_system: Option<String>,
     /// Block of the file system.
     pub block_bytes: Option<u64>,
+    /// What else the cell must have, by the names of the record: `queue_depth`,
+    /// `place.read_ahead_kib`. `null`: the cell has none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cell: BTreeMap<String, Value>,
     /// The figure, in `unit`.
     pub value: f64,
     /// `MB/s`, `KiB/s`, `/s`, or `x` for a ratio to one disk.
@@ -143,7 +156,8 @@ impl Published {
     pub fn beside<'a>(&'a self, record: &'a Record) -> Vec<Beside<'a>> {
         let mut found: Vec<Beside<'a>> = Vec::new();
         for cell in &record.cells {
-            for figure in self.figures.iter().filter(|figure| figure.fits(cell)) {
+            let fields = LazyCell::new(|| Fields::of(cell));
+            for figure in self.figures.iter().filter(|figure| figure.fits(cell, &fields)) {
                 let mut one = self.one(cell, figure);
                 if one.ratios.is_none() {
                     let alike = || found.iter().filter(|first| first.same_kind(&one));
@@ -221,8 +235,21 @@ impl Figure {
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
+    /// Whether both are of one array with the same members missing.
+    pub(crate) fn same_array(&self, other: &Figure) -> bool {
+        let array = |figure: &Figure| {
+            let level = (figure.level.clone(), figure.array.clone(), figure.layout.clone());
+            (level, figure.disks, figure.chunk_kib, figure.degraded)
+        };
+        array(self) == array(other)
+    }
+
     /// Whether the cell agrees with all that the figure says.
-    fn fits(&self, cell: &Cell) -> bool {
+    pub(crate) fn fits<'c>(
+        &self,
+        cell: &'c Cell,
+        fields: &LazyCell<Fields, impl FnOnce() -> Fields + 'c>,
+    ) -> bool {
         let said = |figure: &Option<String>, cell: Option<&str>| {
             figure.as_deref().is_none_or(|figure| cell == Some(figure))
         };
@@ -239,6 +266,7 @@ impl Figure {
             && self.same_work(cell)
             && (file_system.is_none() || said(&self.file_system, file_system))
             && (block.is_none() || self.block_bytes.is_none() || self.block_bytes == block)
+            && self.cell.iter().all(|(name, value)| fields.has(name, value))
     }
 
     /// A phase of a program stands beside a figure of the same phase, or beside one without a phase
@@ -259,6 +287,28 @@ impl Figure {
             "MB/s" => ("MB/s", self.value),
             "x" => ("times one disk", self.value),
             _ => ("per second", self.value),
+        }
+    }
+}
+
+/// The fields of a cell, by their names in the record.
+pub(crate) struct Fields(Value);
+
+impl Fields {
+    pub(crate) fn of(cell: &Cell) -> Fields {
+        // A cell is numbers and texts; one that could not be written would be stored nowhere.
+        Fields(serde_json::to_value(cell).unwrap_or_default())
+    }
+
+    /// A field: `queue_depth`, `place.read_ahead_kib`.
+    pub(crate) fn get(&self, name: &str) -> &Value {
+        name.split('.').fold(&self.0, |value, part| &value[part])
+    }
+
+    fn has(&self, name: &str, wanted: &Value) -> bool {
+        match (self.get(name), wanted) {
+            (Value::Number(one), Value::Number(two)) => one.as_f64() == two.as_f64(),
+            (found, wanted) => found == wanted,
         }
     }
 }

@@ -5,9 +5,9 @@
 //!                   \-> figures as ratios to a base (`published`) -> ratio of ratios
 //! ```
 //!
-//! Invariant: figures are paired only within one table, for one work in one unit on one kind of
-//! file system. A pair that was not run counts as wrong. Pure; called by `raidlab report
-//! --published`.
+//! Invariant: figures are paired only within one table, for one work in one unit: arrays on one
+//! kind of file system with the same settings, or one array on two. A claim of the text counts as
+//! one pair. A pair that was not run counts as wrong. Pure; called by `raidlab report --published`.
 
 use std::cmp::Ordering;
 
@@ -15,6 +15,7 @@ use results::record::{Cell, Record};
 use serde::Serialize;
 use spec::units::digits;
 
+use crate::claims::{ClaimOutcome, Relation, same_work};
 use crate::markdown::plain;
 use crate::pivot;
 use crate::published::{Beside, Figure, Published};
@@ -29,7 +30,7 @@ pub const MARGIN: f64 = 1.1;
 pub struct Reproduction {
     /// Smallest ratio of two published figures that counts.
     pub margin: f64,
-    /// Pairs of published figures that count.
+    /// Pairs of published figures that count, and claims.
     pub pairs: usize,
     /// Pairs that are in the same order here.
     pub same_order: usize,
@@ -60,6 +61,8 @@ pub struct SetReproduction {
     pub figures_not_run: usize,
     /// Figures of which both sides have a ratio, the most distant first.
     pub figures: Vec<Distance>,
+    /// What came out of the claims of the text.
+    pub claims: Vec<ClaimOutcome>,
 }
 
 /// A figure beside ours, as ratios.
@@ -85,6 +88,10 @@ pub struct Distance {
     pub here_ratio: f64,
     /// Our ratio over the published one.
     pub ratio_of_ratios: f64,
+    /// The published CPU load, percent; the source says whether of the program or the machine.
+    pub published_cpu_percent: Option<f64>,
+    /// CPU load of raidlab's process here, percent of one CPU.
+    pub here_cpu_percent: Option<f64>,
 }
 
 impl Reproduction {
@@ -132,6 +139,10 @@ fn of_set(set: &Published, record: &Record) -> SetReproduction {
             }
         }
     }
+    let claims: Vec<ClaimOutcome> = set.claims.iter().map(|claim| claim.outcome(record)).collect();
+    pairs += claims.len();
+    same_order += claims.iter().filter(|claim| claim.holds == Some(true)).count();
+    not_run += claims.iter().filter(|claim| claim.holds.is_none()).count();
     let found = |figure: &&Figure| beside.iter().any(|one| std::ptr::eq(one.figure, *figure));
     SetReproduction {
         name: set.name.clone(),
@@ -143,30 +154,40 @@ fn of_set(set: &Published, record: &Record) -> SetReproduction {
         not_run,
         figures_not_run: set.figures.len() - set.figures.iter().filter(found).count(),
         figures: distances(&beside),
+        claims,
     }
 }
 
-/// Whether two figures are of one work, in one unit, on one kind of file system.
+/// Whether two figures are of one work in one unit, and differ in the array alone, or in all else.
 fn comparable(one: &Figure, two: &Figure) -> bool {
-    let what = |figure: &Figure| {
+    let work = |figure: &Figure| {
         let work = (figure.workload.clone(), figure.program.clone(), figure.phase.clone());
-        (work, figure.file_system.clone(), figure.block_bytes, figure.unit.clone())
+        (work, figure.unit.clone())
     };
-    what(one) == what(two)
+    work(one) == work(two) && (same_setting(one, two) != one.same_array(two))
 }
 
-/// Ratio of our figures, which must be of one work in one place.
+/// Whether both are on one kind of file system with the same settings.
+fn same_setting(one: &Figure, two: &Figure) -> bool {
+    let setting =
+        |figure: &Figure| (figure.file_system.clone(), figure.block_bytes, figure.cell.clone());
+    setting(one) == setting(two)
+}
+
+/// Ratio of our figures, which must be of one work, and in one place where the published ones are.
 fn ours(beside: &[Beside<'_>], one: &Figure, two: &Figure) -> Option<f64> {
     let of = |figure: &Figure| {
         beside.iter().filter(|found| found.ours > 0.0 && *found.figure == *figure).collect()
     };
     let (ones, twos): (Vec<&Beside<'_>>, Vec<&Beside<'_>>) = (of(one), of(two));
+    let one_place = same_setting(one, two);
     let alike = |one: &Cell, two: &Cell| {
-        let what = |cell: &Cell| {
-            let program = (cell.program.clone(), cell.item.clone(), cell.phase.clone());
-            (program, cell.workload.clone(), cell.depth, cell.jobs)
+        // A block workload has no file system: it is no measurement of two.
+        let places = match one_place {
+            true => one.place_name() == two.place_name(),
+            false => !std::ptr::eq(one, two),
         };
-        what(one) == what(two) && one.place_name() == two.place_name()
+        same_work(one, two) && places
     };
     let pair = |one: &&Beside<'_>| {
         let two = twos.iter().find(|two| alike(one.cell, two.cell))?;
@@ -191,6 +212,8 @@ fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
             published_ratio: ratios.theirs,
             here_ratio: ratios.ours,
             ratio_of_ratios: ratios.ours / ratios.theirs,
+            published_cpu_percent: one.figure.cpu_percent,
+            here_cpu_percent: one.cell.cpu_process_share.map(|share| 100.0 * share),
         })
     };
     let mut all: Vec<Distance> = beside.iter().filter_map(distance).collect();
@@ -205,6 +228,24 @@ fn farther_first(one: &Distance, two: &Distance) -> Ordering {
 
 /// Figures of each set in the terminal; the other forms have all.
 const FIGURES_MAX: usize = 5;
+
+/// `holds (105 above 100)`, `does not hold (100, 120)`, `was not run`.
+pub fn verdict(claim: &ClaimOutcome) -> String {
+    let Some([more, less]) = claim.here else { return "was not run".to_string() };
+    let (more, less) = (digits(more), digits(less));
+    match (claim.holds, claim.relation) {
+        (Some(true), Relation::Above) => format!("holds ({more} above {less})"),
+        (Some(true), Relation::Alike) => format!("holds ({more} and {less})"),
+        _ => format!("does not hold ({more} and {less})"),
+    }
+}
+
+/// `CPU 12 % published, 31 % here`; `None` where neither is given.
+pub fn cpu(one: &Distance) -> Option<String> {
+    let percent = |value: f64| format!("{value:.0} %");
+    let here = one.here_cpu_percent.map_or("-".to_string(), percent);
+    one.published_cpu_percent.map(|published| format!("{} / {here}", percent(published)))
+}
 
 /// The page for the terminal.
 pub fn text(all: &Reproduction) -> String {
@@ -226,6 +267,9 @@ pub fn text(all: &Reproduction) -> String {
                 one.published_ratio
             ));
         }
+        for claim in &set.claims {
+            out.push_str(&format!("  {}: {}\n", claim.says, verdict(claim)));
+        }
         let more = set.figures.len().saturating_sub(FIGURES_MAX);
         if more > 0 {
             out.push_str(&format!("  and {more} nearer ones: --markdown or --html has all\n"));
@@ -242,7 +286,7 @@ pub fn markdown(all: &Reproduction) -> String {
     let counts = share(all.pairs, all.same_order, all.not_run);
     let mut out = format!(
         "# Published figures and ours\n\n{counts}.\nPairs within one table count where the \
-         published figures are {:.0} % apart or more.\n",
+         published figures are {:.0} % apart or more. A claim of a text counts as a pair.\n",
         (MARGIN - 1.0) * 100.0
     );
     for set in &all.sets {
@@ -252,12 +296,19 @@ pub fn markdown(all: &Reproduction) -> String {
         if !set.why.is_empty() {
             out.push_str(&format!("\nWhy they differ: {}\n", set.why));
         }
+        if !set.claims.is_empty() {
+            out.push_str("\n| claim of the text | compared | here |\n|---|---|---|\n");
+        }
+        for claim in &set.claims {
+            let (says, of) = (plain(&claim.says), plain(&claim.of));
+            out.push_str(&format!("| {says} | {of} | {} |\n", verdict(claim)));
+        }
         if set.figures.is_empty() {
             continue;
         }
         out.push_str(
             "\n| array | work | published | here | unit | ratio of | published | here | \
-             ratio of ratios |\n|---|---|--:|--:|---|---|--:|--:|--:|\n",
+             ratio of ratios | CPU, published / here |\n|---|---|--:|--:|---|---|--:|--:|--:|---|\n",
         );
         for one in &set.figures {
             let details = match one.details.as_str() {
@@ -265,7 +316,7 @@ pub fn markdown(all: &Reproduction) -> String {
                 details => format!(" ({details})"),
             };
             out.push_str(&format!(
-                "| {} | {}{} | {} | {} | {} | {} | {:.2}x | {:.2}x | {:.2} |\n",
+                "| {} | {}{} | {} | {} | {} | {} | {:.2}x | {:.2}x | {:.2} | {} |\n",
                 plain(&one.array),
                 plain(&one.work),
                 plain(&details),
@@ -275,7 +326,8 @@ pub fn markdown(all: &Reproduction) -> String {
                 plain(&one.ratio_of),
                 one.published_ratio,
                 one.here_ratio,
-                one.ratio_of_ratios
+                one.ratio_of_ratios,
+                cpu(one).unwrap_or_default()
             ));
         }
     }
@@ -345,7 +397,7 @@ mod tests {
             "{text}"
         );
         let row = "| RAID 1 x2 | seq-read (ext3, 4096-byte blocks) | 80.0 | 25.0 | MB/s | the \
-                   ordinary disk | 0.98x | 0.50x | 0.51 |\n";
+                   ordinary disk | 0.98x | 0.50x | 0.51 |  |\n";
         assert!(markdown(&all).contains(row), "{}", markdown(&all));
         let page = crate::html::render_published(&all);
         for part in ["<svg role=", "2 of 25 comparisons (8 %)", "<td>0.50×</td><td>0.51</td>"] {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use spec::units::digits;
 
 use super::{STYLE, chart, environment};
-use crate::reproduced::{Distance, MARGIN, Reproduction, SetReproduction, share};
+use crate::reproduced::{Distance, MARGIN, Reproduction, SetReproduction, cpu, share, verdict};
 
 const TEMPLATE: &str = include_str!("published.html");
 
@@ -22,6 +22,7 @@ struct Set<'a> {
     figures_not_run: usize,
     svg: String,
     figures: Vec<Row<'a>>,
+    claims: Vec<[String; 3]>,
 }
 
 #[derive(Serialize)]
@@ -33,6 +34,7 @@ struct Row<'a> {
     ratio_of: &'a str,
     values: [String; 2],
     ratios: [String; 3],
+    cpu: String,
 }
 
 /// The page.
@@ -65,6 +67,11 @@ fn set(set: &SetReproduction) -> Set<'_> {
         figures_not_run: set.figures_not_run,
         svg: chart::pairs(&format!("{}: ratios here and published", set.title), &bars),
         figures: set.figures.iter().map(row).collect(),
+        claims: set
+            .claims
+            .iter()
+            .map(|claim| [claim.says.clone(), claim.of.clone(), verdict(claim)])
+            .collect(),
     }
 }
 
@@ -82,5 +89,6 @@ fn row(one: &Distance) -> Row<'_> {
             times(one.here_ratio),
             format!("{:.2}", one.ratio_of_ratios),
         ],
+        cpu: cpu(one).unwrap_or_default(),
     }
 }

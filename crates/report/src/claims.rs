@@ -1,0 +1,177 @@
+//! What published texts say without figures: which of two arrays or settings does better.
+//!
+//! ```text
+//!   a claim: more, less, of what -> the cells of both sides that agree in all else -> holds, or not
+//! ```
+//!
+//! Invariant: a claim holds only where both sides were measured, under the same work in the same
+//! place. Pure; called by `reproduced`.
+
+use std::cell::LazyCell;
+
+use results::record::{Cell, Record};
+use serde::{Deserialize, Serialize};
+
+use crate::published::{Fields, Figure};
+
+/// Two figures that a text calls alike may be this far apart.
+pub const ALIKE: f64 = 1.1;
+
+/// A sentence of a published text that compares two measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The sentence, or what it says.
+    pub says: String,
+    /// What is compared: the name of a number in the record's cells.
+    #[serde(default = "rate")]
+    pub of: String,
+    /// How the sides compare.
+    #[serde(default)]
+    pub relation: Relation,
+    /// The side that has more, or the first of two that are alike: a figure without a value.
+    pub more: Figure,
+    /// The side that has less, or the second.
+    pub less: Figure,
+}
+
+fn rate() -> String {
+    "mb_per_s".to_string()
+}
+
+/// How the sides of a claim compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// `more` is above `less`.
+    #[default]
+    Above,
+    /// Both are within a tenth.
+    Alike,
+}
+
+/// What came out of a claim.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClaimOutcome {
+    /// The sentence.
+    pub says: String,
+    /// What is compared.
+    pub of: String,
+    /// How the sides should compare.
+    pub relation: Relation,
+    /// Our figures, `more` first; `None`: at least one was not run.
+    pub here: Option<[f64; 2]>,
+    /// Whether it holds here; `None`: it was not run.
+    pub holds: Option<bool>,
+}
+
+impl Claim {
+    /// What the cells of a record say of it.
+    pub fn outcome(&self, record: &Record) -> ClaimOutcome {
+        let here = self.here(record);
+        let holds = here.map(|[more, less]| match self.relation {
+            Relation::Above => more > less,
+            Relation::Alike => (more / less).max(less / more) <= ALIKE,
+        });
+        ClaimOutcome {
+            says: self.says.clone(),
+            of: self.of.clone(),
+            relation: self.relation,
+            here,
+            holds,
+        }
+    }
+
+    /// Figures of the first two cells that agree in all that the claim does not compare.
+    fn here(&self, record: &Record) -> Option<[f64; 2]> {
+        let (more, less) = (self.measured(&self.more, record), self.measured(&self.less, record));
+        let pair = |(cell, one): &(&Cell, f64)| {
+            let other = less.iter().find(|(other, _)| same_work(cell, other))?;
+            Some([*one, other.1])
+        };
+        more.iter().find_map(pair)
+    }
+
+    fn measured<'c>(&self, side: &Figure, record: &'c Record) -> Vec<(&'c Cell, f64)> {
+        let value = |cell: &'c Cell| {
+            let fields = LazyCell::new(|| Fields::of(cell));
+            let fits = side.fits(cell, &fields);
+            let value = fits.then(|| fields.get(&self.of).as_f64()).flatten();
+            Some((cell, value.filter(|value| *value > 0.0)?))
+        };
+        record.cells.iter().filter_map(value).collect()
+    }
+}
+
+/// Whether two cells are of one program, phase and kind of access, with the same concurrency.
+pub(crate) fn same_work(one: &Cell, two: &Cell) -> bool {
+    let what = |cell: &Cell| {
+        let program = (cell.program.clone(), cell.item.clone(), cell.phase.clone());
+        (program, cell.workload.clone(), cell.depth, cell.jobs)
+    };
+    what(one) == what(two)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use results::host::Host;
+
+    use super::*;
+
+    fn chunk(kib: u64, mb_per_s: f64) -> Cell {
+        Cell {
+            level: "raid5".into(),
+            disks: 4,
+            chunk_kib: Some(kib),
+            workload: "seq-read".into(),
+            mb_per_s,
+            ..Cell::default()
+        }
+    }
+
+    fn record(cells: Vec<Cell>) -> Record {
+        let mut record = Record::new(Host::default(), UNIX_EPOCH);
+        record.cells = cells;
+        record
+    }
+
+    fn claim(relation: &str) -> Claim {
+        let text = format!(
+            r#"{{"says": "bigger chunks read faster", "relation": "{relation}",
+                "more": {{"level": "raid5", "disks": 4, "chunk_kib": 1024, "workload": "seq-read"}},
+                "less": {{"level": "raid5", "disks": 4, "chunk_kib": 64, "workload": "seq-read"}}}}"#
+        );
+        serde_json::from_str(&text).expect("a claim")
+    }
+
+    #[test]
+    fn a_claim_holds_fails_or_was_not_run() {
+        let above = claim("above");
+        let ran = record(vec![chunk(64, 100.0), chunk(1024, 105.0)]);
+        let outcome = above.outcome(&ran);
+        assert_eq!((outcome.holds, outcome.here), (Some(true), Some([105.0, 100.0])));
+        assert_eq!(claim("alike").outcome(&ran).holds, Some(true));
+        let far = record(vec![chunk(64, 120.0), chunk(1024, 105.0)]);
+        assert_eq!(above.outcome(&far).holds, Some(false));
+        assert_eq!(claim("alike").outcome(&far).holds, Some(false));
+        assert_eq!(above.outcome(&record(vec![chunk(64, 120.0)])).holds, None);
+        // Another depth is another work.
+        let other = record(vec![chunk(64, 100.0), Cell { depth: 9, ..chunk(1024, 200.0) }]);
+        assert_eq!(above.outcome(&other).holds, None);
+    }
+
+    #[test]
+    fn a_side_may_name_any_setting_of_the_record() {
+        let mut claim = claim("above");
+        claim.less.chunk_kib = Some(1024);
+        claim.of = "cpu_s_per_gib".into();
+        claim.more.cell.insert("queue_depth".into(), 1.into());
+        claim.less.cell.insert("queue_depth".into(), serde_json::Value::Null);
+        let queue =
+            |queue_depth, cpu| Cell { queue_depth, cpu_s_per_gib: Some(cpu), ..chunk(1024, 9.0) };
+        let outcome = claim.outcome(&record(vec![queue(None, 1.0), queue(Some(1), 2.0)]));
+        assert_eq!(outcome.here, Some([2.0, 1.0]));
+    }
+}
