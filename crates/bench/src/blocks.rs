@@ -296,6 +296,8 @@ fn make_cell(
 fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Cell {
     let has_chunks = array.expr.level.has_chunks() && array.level != BenchLevel::Single;
     let drive = array.members.iter().find_map(MemberExpr::drive);
+    let buses = array.topology.buses;
+    let one_bus = buses.and_then(|buses| buses.of_all());
     Cell {
         target: TargetKind::Engine.into(),
         level: array.level.into(),
@@ -312,7 +314,8 @@ fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Cell {
         queue_depth: array.queue_depth,
         cores: run.cores,
         rounds_max: run.until_steady.map(|most| most.max(run.runs)),
-        bus_mb_per_s: array.topology.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
+        bus_mb_per_s: one_bus.map(|rate| rate as f64 / 1e6),
+        buses: buses.filter(|_| one_bus.is_none()).map(|buses| buses.to_string()),
         disks_per_channel: array.topology.disks_per_channel,
         members_per_spindle: array.topology.members_per_spindle,
         member_bytes: Some(array.member_bytes),
@@ -464,10 +467,7 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
         cell.bound_mb_per_s = Some(bound.mb_per_s);
         cell.bound_note = Some(bound.note);
     }
-    let apart = StorageTopology {
-        bus_bytes_per_s: array.topology.bus_bytes_per_s,
-        ..StorageTopology::default()
-    };
+    let apart = StorageTopology { buses: array.topology.buses, ..StorageTopology::default() };
     if array.topology != apart {
         let bound = bound::bound(&CellShape { topology: apart, ..asked });
         cell.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);

@@ -70,7 +70,8 @@ impl MemberFactory<'_> {
     /// The disk of each member that is paced, all of them wired.
     pub fn disks(&self, members: &[MemberExpr], topology: StorageTopology) -> Vec<Option<Disk>> {
         let bytes = self.sectors * md::SECTOR_BYTES;
-        let bus = topology.bus_bytes_per_s.map(|rate| self.pace.add_bus(rate));
+        let rates = topology.buses.iter().flat_map(|buses| buses.rates());
+        let buses: Vec<_> = rates.map(|rate| self.pace.add_bus(rate)).collect();
         let mut channels = HashMap::new();
         let mut disks: Vec<Option<Disk>> = Vec::new();
         for (part, member) in topology.parts(members.len()).iter().zip(members) {
@@ -83,6 +84,7 @@ impl MemberFactory<'_> {
                     });
                     let whole = part.parts as u64 * bytes;
                     let placement = placement_for(profile, given, false);
+                    let bus = part.bus.map(|bus| buses[bus]);
                     let disk = self.pace.add_disk(profile, placement, whole, bus, channel);
                     Disk { disk, at_bytes: 0, profile, given }
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bench::blocks;
 use results::findings::find;
 use results::record::Cell;
+use spec::buses::Buses;
 use spec::case::RunConfig;
 use spec::matrix::{self, Options};
 use spec::workload::Kind;
@@ -59,7 +60,7 @@ const PACED: &str = "paced:hdd-2007:mem";
 
 #[test]
 fn a_real_shared_bus_is_found() {
-    let bus = |rate: u64| Options { buses: vec![rate], ..Options::default() };
+    let bus = |rate: u64| Options { buses: vec![Buses::shared(rate)], ..Options::default() };
     let slow = run("raid0", PACED, Kind::SeqRead, bus(60_000_000));
     assert!(has(&slow, "shared-bus"));
     let fast = run("raid0", PACED, Kind::SeqRead, bus(4_000_000_000));

@@ -157,9 +157,8 @@ fn pieces(cell: &CellShape<'_>) -> &'static [u64] {
 fn note(cell: &CellShape<'_>, best: &Outcome) -> String {
     let per_user = |bytes: u64| bytes as f64 / best.issued_bytes.max(1) as f64;
     let all = per_user(best.leaf_bytes.iter().sum());
-    let on_bus = all * best.user_bytes as f64 / best.seconds();
-    if cell.topology.bus_bytes_per_s.is_some_and(|bus| on_bus > 0.95 * bus as f64) {
-        return format!("the bus limits: it carries {all:.2} bytes per byte");
+    if let Some(limit) = full_bus(cell, best) {
+        return limit;
     }
     let shared = sharing(cell.topology);
     if cell.pattern.sequential() {
@@ -176,6 +175,24 @@ fn note(cell: &CellShape<'_>, best: &Outcome) -> String {
         per_request(best.reads),
         per_request(best.writes)
     )
+}
+
+/// `the bus limits: it carries 1.25 bytes per byte`; `None` where no bus is full.
+fn full_bus(cell: &CellShape<'_>, best: &Outcome) -> Option<String> {
+    let buses = cell.topology.buses?;
+    let parts = cell.topology.parts(best.leaf_bytes.len());
+    let carried = |bus: usize| -> f64 {
+        let on_it = parts.iter().zip(&best.leaf_bytes).filter(|(part, _)| part.bus == Some(bus));
+        on_it.map(|(_, bytes)| *bytes as f64).sum::<f64>() / best.issued_bytes.max(1) as f64
+    };
+    let rate = best.user_bytes as f64 / best.seconds();
+    let full = |(bus, limit): &(usize, u64)| carried(*bus) * rate > 0.95 * *limit as f64;
+    let (bus, limit) = buses.rates().enumerate().find(full)?;
+    let name = match buses.of_all() {
+        Some(_) => "the bus".to_string(),
+        None => format!("the bus of {} MB/s", limit as f64 / 1e6),
+    };
+    Some(format!("{name} limits: it carries {:.2} bytes per byte", carried(bus)))
 }
 
 /// `; 2 members to a disk; one command at a time for 2 disks`.

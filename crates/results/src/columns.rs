@@ -117,7 +117,7 @@ mod tests {
     /// Programs of others read them by place and by name: what is here stays, in this order.
     #[test]
     fn columns_stay_where_they_are_and_new_ones_come_behind() {
-        const NAMES: [&str; 54] = [
+        const NAMES: [&str; 55] = [
             "started",
             "raidlab",
             "host",
@@ -172,6 +172,7 @@ mod tests {
             "program_bytes",
             "machine_cpu_s_per_gib",
             "others_cpus",
+            "buses",
         ];
         let names: Vec<&str> = columns().iter().map(|column| column.name).collect();
         assert_eq!(names[..NAMES.len()], NAMES);

@@ -207,6 +207,11 @@ pub static SETTINGS: &[Setting] = {
             .identity(CellAndDisk)
             .shown_in(RowOrAbsent(|cell| cell.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s"))))
             .listed(),
+        setting("buses", "buses of some disks each", |cell| maybe(cell.buses.as_deref()))
+            .column(54)
+            .identity(CellAndDisk)
+            .shown_in(RowOrAbsent(|cell| cell.buses.as_ref().map(|buses| format!("bus={buses}"))))
+            .listed(),
         setting("disks_per_channel", "disks on a channel", |cell| some(cell.disks_per_channel))
             .column(46)
             .shown_in(RowOrAbsent(|cell| {
@@ -374,7 +379,7 @@ mod tests {
     fn every_setting_of_a_cell_is_in_the_list() {
         let (fields, settings) = settings_of!(Cell:
             settings target level layout disks members chunk_kib degraded workload block_kib depth
-                jobs array read_ahead_kib stripe_cache_kib queue_depth cores bus_mb_per_s
+                jobs array read_ahead_kib stripe_cache_kib queue_depth cores bus_mb_per_s buses
                 disks_per_channel members_per_spindle member_bytes placement program phase item
                 place file_bytes rounds_max steady_window caches_dropped read_off_s program_bytes
                 repetition random_seed warm_up_s samples_are_runs;

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench_plan;
+pub mod buses;
 pub mod case;
 pub mod matrix;
 pub mod members;

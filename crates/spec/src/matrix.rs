@@ -7,6 +7,7 @@
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx};
 
+use crate::buses::Buses;
 use crate::case::{
     ArrayConfig, BenchLevel, Case, DEFAULT_CHUNK_BYTES, DEFAULT_STRIPE_CACHE_BYTES, RunConfig,
     Workload, any_level,
@@ -45,8 +46,8 @@ pub struct Options {
     pub members: Vec<MemberSet>,
     /// `--degraded`.
     pub degraded: Vec<u32>,
-    /// `--bus`, bytes per second.
-    pub buses: Vec<u64>,
+    /// `--bus`.
+    pub buses: Vec<Buses>,
     /// `--channel`, disks on each.
     pub channels: Vec<u32>,
     /// `--spindle`, members on each.
@@ -361,9 +362,8 @@ fn wirings(
     let mut wirings = Vec::new();
     for members_per_spindle in shared(&options.spindles) {
         for disks_per_channel in shared(&options.channels) {
-            for bus_bytes_per_s in optional(&options.buses) {
-                let topology =
-                    StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
+            for buses in optional(&options.buses) {
+                let topology = StorageTopology { buses, disks_per_channel, members_per_spindle };
                 let checked = topology.check(members).map(|()| topology);
                 wirings.push(checked.map_err(CaseProblem::from));
             }

@@ -7,8 +7,8 @@
 //!                           +-- channel 0 --+      a channel serves one command at a time
 //!   member 2 --+            |               |
 //!              +-- disk 1 --+               +-- bus
-//!   member 3 --+                            |      a bus has a rate in bytes per second
-//!                disks 2, 3 --- channel 1 --+
+//!   member 3 --+                            |      a bus has a rate in bytes per second;
+//!                disks 2, 3 --- channel 1 --+      there may be several, of some disks each
 //! ```
 //!
 //! Neighbours share: members in the order of the array's slots, as in a machine that was cabled in
@@ -19,13 +19,14 @@
 
 use thiserror::Error;
 
+use crate::buses::Buses;
 use crate::members::MemberExpr;
 
 /// Shared resources of members. The default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageTopology {
-    /// Rate of a bus that all share, bytes per second.
-    pub bus_bytes_per_s: Option<u64>,
+    /// Buses between disks and host.
+    pub buses: Option<Buses>,
     /// Disks on each channel.
     pub disks_per_channel: Option<u32>,
     /// Members on each disk, as its parts.
@@ -39,6 +40,8 @@ pub struct Part {
     pub disk: usize,
     /// Index of the channel, from 0; `None` without channels.
     pub channel: Option<usize>,
+    /// Index of the bus, from 0; `None`: the disk is attached directly.
+    pub bus: Option<usize>,
     /// Index of the part, from 0 at the beginning of the disk.
     pub part: usize,
     /// Number of parts of the disk.
@@ -80,6 +83,7 @@ impl StorageTopology {
             Part {
                 disk,
                 channel: group(self.disks_per_channel).map(|disks| disk / disks),
+                bus: self.buses.and_then(|buses| buses.of_disk(disk)),
                 part: member % each,
                 parts: each.min(members - disk * each),
             }
@@ -136,7 +140,7 @@ mod tests {
         ];
         assert_eq!(shown, all);
         let alone = StorageTopology::default().parts(2);
-        assert_eq!(alone[1], Part { disk: 1, channel: None, part: 0, parts: 1 });
+        assert_eq!(alone[1], Part { disk: 1, channel: None, bus: None, part: 0, parts: 1 });
     }
 
     #[test]

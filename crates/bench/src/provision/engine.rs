@@ -45,9 +45,9 @@ impl EngineArray {
             expr: expr.clone(),
             members: vec![member; expr.leaves()],
             member_bytes: JOURNAL_MEMBER_BYTES,
-            // Separate disks, behind a separate bus of the same rate.
+            // Separate disks, behind separate buses of the same rates.
             topology: StorageTopology {
-                bus_bytes_per_s: self.config.topology.bus_bytes_per_s,
+                buses: self.config.topology.buses,
                 ..StorageTopology::default()
             },
             ..self.config.clone()

@@ -159,7 +159,8 @@ pub(super) fn run(
 /// The rig, and the disk of each leaf with the leaf's offset on it.
 fn wired(topology: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
     let mut rig = Rig::new();
-    let bus = topology.bus_bytes_per_s.map(|rate| rig.add_bus(rate));
+    let rates = topology.buses.iter().flat_map(|buses| buses.rates());
+    let buses: Vec<_> = rates.map(|rate| rig.add_bus(rate)).collect();
     let (mut channels, mut places) = (Vec::new(), Vec::new());
     for (part, drive) in topology.parts(drives.len()).iter().zip(drives) {
         let bytes = drive.member_bytes;
@@ -168,6 +169,7 @@ fn wired(topology: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(Dr
             places.push((disk, begin + bytes));
             continue;
         }
+        let bus = part.bus.map(|bus| buses[bus]);
         let disk = rig.add_drive(drive.profile, drive.placement, bytes * part.parts as u64, bus);
         if let Some(channel) = part.channel {
             if channel == channels.len() {

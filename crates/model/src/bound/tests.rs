@@ -1,6 +1,7 @@
 //! Bounds with known answers.
 
 use md::nested::{ArrayExpr, NestedGeometry};
+use spec::buses::Buses;
 
 use super::*;
 
@@ -28,11 +29,7 @@ const SEQUENTIAL: Case<'static> = Case {
     placement: Placement::Window { at: 0.0 },
     missing: &[],
     bus: None,
-    topology: StorageTopology {
-        bus_bytes_per_s: None,
-        disks_per_channel: None,
-        members_per_spindle: None,
-    },
+    topology: StorageTopology { buses: None, disks_per_channel: None, members_per_spindle: None },
     block: 1 << 20,
     depth: 4,
     jobs: 1,
@@ -48,7 +45,10 @@ fn cell(array: &str, pattern: Pattern, case: &Case<'_>) -> Option<Bound> {
     bound(&CellShape {
         shape: &shape,
         members: &vec![Some(drive); shape.leaves()],
-        topology: StorageTopology { bus_bytes_per_s: case.bus, ..case.topology },
+        topology: StorageTopology {
+            buses: case.bus.map(Buses::shared).or(case.topology.buses),
+            ..case.topology
+        },
         missing: case.missing,
         pattern,
         block_bytes: case.block,
@@ -135,10 +135,29 @@ fn a_bus_holds_all_copies_and_parity() {
 }
 
 #[test]
+fn a_slow_bus_of_some_disks_holds_up_a_stripe() {
+    let read = |buses: &str, array| {
+        let topology = StorageTopology {
+            buses: Some(buses.parse().expect(buses)),
+            ..StorageTopology::default()
+        };
+        let case = Case { topology, ..SEQUENTIAL };
+        cell(array, Pattern::SequentialRead, &case).expect("a bound")
+    };
+    // Three of six disks at 120 MB/s together: each stripe waits for them.
+    let half = read("120MB/s*3+none*3", "raid0(6)");
+    assert_near(half.mb_per_s, 240.0, 0.05, "raid0(6)");
+    assert!(half.note.starts_with("the bus of 120 MB/s limits"), "{}", half.note);
+    // Two buses of the same rate carry twice what one carries.
+    let (one, two) = (read("100MB/s", "raid0(4)"), read("100MB/s*2+100MB/s*2", "raid0(4)"));
+    assert_near(two.mb_per_s, 2.0 * one.mb_per_s, 0.05, "two buses");
+    assert!(one.note.starts_with("the bus limits"), "{}", one.note);
+}
+
+#[test]
 fn a_channel_and_a_spindle_serve_one_after_the_other() {
     let wired = |disks_per_channel, members_per_spindle| {
-        let topology =
-            StorageTopology { bus_bytes_per_s: None, disks_per_channel, members_per_spindle };
+        let topology = StorageTopology { buses: None, disks_per_channel, members_per_spindle };
         let random = Case { topology, ..RANDOM };
         let stream = Case { topology, placement: Placement::Stretch, ..SEQUENTIAL };
         let read = |pattern, case| cell("raid0(4)", pattern, case).expect("a bound");
@@ -168,8 +187,8 @@ fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
         ("raid0,64K(4)", None, None, Some(4), 25.0),
     ];
     for (array, bus, disks_per_channel, members_per_spindle, least) in cases {
-        let bus_bytes_per_s = bus.map(|rate| rate * 1_000_000);
-        let topology = StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
+        let buses = bus.map(|rate| Buses::shared(rate * 1_000_000));
+        let topology = StorageTopology { buses, disks_per_channel, members_per_spindle };
         let shape = geometry(array, MEMBER);
         let profile = Profile::named("hdd-2002").unwrap();
         let placement = Placement::Window { at: 0.0 };

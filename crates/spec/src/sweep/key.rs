@@ -185,9 +185,9 @@ struct ArraySetting {
     /// Its name in the text of a key.
     name: &'static str,
     /// Its value; `None`: the default.
-    value: Option<u64>,
+    value: Option<String>,
     /// The value in words; empty where the array's name has them, or where they do not help.
-    words: fn(u64) -> String,
+    words: String,
 }
 
 /// The settings of an array, in the order of the text of a key: a new one comes behind the others.
@@ -206,15 +206,30 @@ fn array_settings(config: &ArrayConfig) -> [ArraySetting; 7] {
         stripe_cache_bytes,
         queue_depth,
     } = config;
-    let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = topology;
+    let StorageTopology { buses, disks_per_channel, members_per_spindle } = topology;
     let cache = *stripe_cache_bytes;
     let cache = (config.has_parity() && cache != DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
     let degraded = (*degraded > 0).then_some(u64::from(*degraded));
-    let setting = |name, value, words| ArraySetting { name, value, words };
+    let setting = |name, value: Option<u64>, words: fn(u64) -> String| ArraySetting {
+        name,
+        value: value.map(|value| value.to_string()),
+        words: value.map(words).unwrap_or_default(),
+    };
+    // One bus of all disks is its rate, as it was before there could be several.
+    let bus = match buses.map(|buses| (buses, buses.of_all())) {
+        Some((buses, None)) => ArraySetting {
+            name: "bus",
+            value: Some(buses.to_string()),
+            words: format!("buses {buses}"),
+        },
+        one => setting("bus", one.and_then(|(_, rate)| rate), |rate| {
+            format!("bus {} MB/s", rate as f64 / 1e6)
+        }),
+    };
     [
         setting("area", *area_bytes, |_| String::new()),
         setting("degraded", degraded, |_| String::new()),
-        setting("bus", *bus_bytes_per_s, |bus| format!("bus {} MB/s", bus as f64 / 1e6)),
+        bus,
         setting("channel", disks_per_channel.map(u64::from), |disks| {
             format!("{disks} to a channel")
         }),
@@ -270,8 +285,7 @@ fn bare_array_in_words(config: &ArrayConfig) -> String {
 fn array_in_words(config: &ArrayConfig) -> String {
     let mut text = format!("{}, {}", bare_array_in_words(config), config.set);
     let settings = array_settings(config).into_iter();
-    let words = settings.filter_map(|setting| Some((setting.words)(setting.value?)));
-    let words = words.filter(|words| !words.is_empty());
+    let words = settings.map(|setting| setting.words).filter(|words| !words.is_empty());
     text.extend(words.map(|words| format!(", {words}")));
     text
 }
@@ -282,6 +296,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::buses::Buses;
     use crate::matrix::{self, Options};
 
     fn settings(seed: u64, directory: &str) -> RunConfig {
@@ -479,7 +494,8 @@ mod tests {
             Options { depths: vec![7], ..options() },
             Options { jobs: vec![2], ..options() },
             paced(),
-            Options { buses: vec![50_000_000], ..paced() },
+            Options { buses: vec![Buses::shared(50_000_000)], ..paced() },
+            Options { buses: vec!["50MB/s*2".parse().expect("a bus")], ..paced() },
             Options { channels: vec![2], ..paced() },
             Options { spindles: vec![2], ..paced() },
             Options { blocks: vec![8192], ..options() },

@@ -14,6 +14,7 @@ use clap::{ArgMatches, Args, Command};
 use md::nested::ArrayExpr;
 use parity::Kernels;
 use spec::bench_plan::BenchOptions;
+use spec::buses::Buses;
 use spec::case::{BenchLevel, RunConfig};
 use spec::matrix::Options;
 use spec::members::MemberSet;
@@ -21,7 +22,7 @@ use spec::program::ProgramSpec;
 use spec::program::Sizing;
 use spec::program::timing::Timing;
 use spec::target::TargetExpr;
-use spec::units::{parse_rate, parse_seconds};
+use spec::units::parse_seconds;
 use spec::workload::Kind;
 
 use super::RUNS;
@@ -109,10 +110,10 @@ pub struct EngineOptions {
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes,
           help_heading = "Arrays")]
     stripe_cache: Vec<u64>,
-    /// Bandwidth of a bus shared by all paced members, as in 133MB/s
-    #[arg(long, value_delimiter = ',', value_name = "RATE", value_parser = parse_rate,
-          help_heading = "Members")]
-    bus: Vec<u64>,
+    /// Bandwidth of a bus shared by all paced members, as in 133MB/s; or of buses of some of
+    /// them, as in 133MB/s*4+none*2
+    #[arg(long, value_delimiter = ',', value_name = "RATE", help_heading = "Members")]
+    bus: Vec<Buses>,
     /// Paced members per channel, as on parallel ATA: of N adjacent members, one at a time has a
     /// command outstanding
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Members",
