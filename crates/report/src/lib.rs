@@ -11,7 +11,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod claims;
 pub mod compare;
 pub mod html;
 pub mod markdown;

@@ -17,7 +17,9 @@ use serde_json::Value;
 use spec::case::BenchLevel;
 use spec::workload::AccessKind;
 
-use crate::claims::Claim;
+pub mod claims;
+
+use self::claims::Claim;
 
 const SETS: [(&str, &str); 6] = [
     ("wiki-2-disks", include_str!("../published/wiki-2-disks.json")),

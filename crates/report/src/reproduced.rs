@@ -15,9 +15,9 @@ use results::record::{Cell, Record};
 use serde::Serialize;
 use spec::units::digits;
 
-use crate::claims::{ClaimOutcome, Relation, same_work};
 use crate::markdown::plain;
 use crate::pivot;
+use crate::published::claims::{ClaimOutcome, Relation, same_work};
 use crate::published::{Beside, Figure, Published};
 use crate::shown::Shown;
 use crate::works::work;
@@ -308,7 +308,8 @@ pub fn markdown(all: &Reproduction) -> String {
         }
         out.push_str(
             "\n| array | work | published | here | unit | ratio of | published | here | \
-             ratio of ratios | CPU, published / here |\n|---|---|--:|--:|---|---|--:|--:|--:|---|\n",
+             ratio of ratios | CPU, published / here |\n\
+             |---|---|--:|--:|---|---|--:|--:|--:|---|\n",
         );
         for one in &set.figures {
             let details = match one.details.as_str() {
