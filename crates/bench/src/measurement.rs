@@ -128,10 +128,10 @@ impl Measurement {
         }
     }
 
-    /// CPU time by thread, the busiest first. Generating threads measure their own time exactly; the
-    /// time of the others (io_uring's workers, kernel threads) comes from the kernel's clock ticks.
-    /// With a single shard, the time of the generating thread is that of the process without these
-    /// workers.
+    /// CPU time by thread, the busiest first. Generating threads measure their own time exactly;
+    /// the time of the others (io_uring's workers, kernel threads) comes from the kernel's clock
+    /// ticks. With a single shard, the time of the generating thread is that of the process
+    /// without these workers.
     fn threads(&self) -> Vec<ThreadTime> {
         let mut threads = self.shards.clone();
         let counted = |name: &str| self.shards.is_empty() || name.starts_with(KERNEL_WORKERS);

@@ -585,6 +585,7 @@ fn linear(member: MemberSpec) -> ArraySpec {
 
 #[cfg(test)]
 mod tests {
+    use spec::buses::Buses;
     use spec::matrix::{Options, plan};
 
     use super::*;
@@ -692,7 +693,7 @@ mod tests {
             (Options { degraded: vec![1], ..raid5() }, "--degraded"),
             (Options { stripe_caches: vec![8 << 20], ..raid5() }, "stripe-cache=PAGES"),
             (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),
-            (Options { members: paced(), buses: vec![1 << 26], ..raid5() }, "--bus"),
+            (Options { members: paced(), buses: vec![Buses::shared(1 << 26)], ..raid5() }, "--bus"),
         ] {
             let refused = kernel_array(&config(options)).expect_err(named).to_string();
             assert!(refused.starts_with("md: ") && refused.contains(named), "{refused}");
