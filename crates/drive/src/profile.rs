@@ -16,7 +16,8 @@ use toml::{Table, Value};
 use crate::op::Nanos;
 
 /// The built-in profiles: name, document.
-const BUILT_IN: [(&str, &str); 15] = [
+const BUILT_IN: [(&str, &str); 16] = [
+    ("hdd-1999", include_str!("../profiles/hdd-1999.toml")),
     ("hdd-2002", include_str!("../profiles/hdd-2002.toml")),
     ("hdd-2007", include_str!("../profiles/hdd-2007.toml")),
     ("hdd-2009", include_str!("../profiles/hdd-2009.toml")),

@@ -12,12 +12,12 @@ fn without(line: &str) -> String {
 
 #[test]
 fn built_in_profiles_parse_and_say_where_each_number_comes_from() {
-    assert_eq!(Profile::names().count(), 15);
+    assert_eq!(Profile::names().count(), 16);
     for name in Profile::names() {
         let profile = Profile::named(name).expect("it is built in");
         assert_eq!(profile.name(), name);
         assert!(profile.numbers().iter().all(|number| number.source.len() >= 5));
-        assert!(profile.capacity_bytes() > 100 << 30 && profile.queue_depth() >= 1);
+        assert!(profile.capacity_bytes() > 4 << 30 && profile.queue_depth() >= 1);
         let rate = |at| profile.media_rate_at(at);
         assert!(rate(0.0) >= rate(0.5) && rate(0.5) >= rate(1.0) && rate(1.0) > 1e6);
     }

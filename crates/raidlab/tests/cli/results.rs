@@ -208,13 +208,19 @@ fn mistakes_in_a_sweep_are_reported_with_file_line_and_key() {
 #[test]
 fn every_shipped_sweep_can_be_read_and_planned() {
     let sweeps = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sweeps");
-    let mut count = 0;
+    let (mut count, mut named) = (0, Vec::new());
     for entry in std::fs::read_dir(sweeps).expect("sweeps") {
         let file = entry.expect("an entry").path();
         if file.extension().is_none_or(|end| end != "toml") {
             continue;
         }
         let dir = Dir::new();
+        let text = std::fs::read_to_string(&file).expect("a sweep");
+        named.extend(
+            text.lines()
+                .filter_map(|line| line.strip_prefix("published = "))
+                .map(|name| name.trim_matches('"').to_string()),
+        );
         let (file, db) = (file.display(), dir.file("none.db"));
         let ran = raidlab(&format!("sweep {file} --dry-run --db {db}")).code(0);
         assert!(ran.stdout.contains("item(s), 0 of them done"), "{file}: {}", ran.stdout);
@@ -227,7 +233,10 @@ fn every_shipped_sweep_can_be_read_and_planned() {
         }
         count += 1;
     }
-    assert_eq!(count, 10, "sweeps");
+    assert_eq!(count, 24, "sweeps");
+    for set in report::published::names() {
+        assert!(named.iter().any(|name| name == set), "no sweep measures {set}");
+    }
 }
 
 /// In a home of its own: no existing results are touched.
