@@ -25,7 +25,7 @@ const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
 /// Upper limit of an array's size: sums of members' sizes stay far below 2^64.
 const MAX_AREA_BYTES: u64 = 1 << 50;
 /// Upper limit of the chunk size in md's geometry.
-const MAX_CHUNK_BYTES: u64 = 32 << 20;
+const MAX_CHUNK_BYTES: u64 = md::geometry::MAX_CHUNK_SECTORS * md::SECTOR_BYTES;
 /// The engine's limit of members.
 const MAX_MEMBERS: u32 = 255;
 
@@ -667,6 +667,20 @@ mod tests {
         assert_eq!((counts("raid1(2)"), counts("raid0,64K(2)")), (1, 1));
         assert_eq!(counts("raid1(raid0(2),raid0,64K(2))"), 2);
         assert_eq!((counts("linear(1)"), counts("raid1(4)")), (1, 1));
+    }
+
+    #[test]
+    fn the_largest_chunk_is_that_of_md() {
+        let with = |bytes: u64| Options {
+            levels: vec![BenchLevel::Md(Level::Raid5)],
+            chunks: vec![bytes],
+            members: set("mem"),
+            ..Options::default()
+        };
+        let largest = plan(&with(64 << 20)).expect("a plan");
+        assert_eq!((largest.arrays.len(), largest.left_out.len()), (1, 0));
+        let problem = plan(&with((64 << 20) + 4096)).expect_err("too large").to_string();
+        assert!(problem.contains("a chunk has at most 64 MiB"), "{problem}");
     }
 
     proptest! {
