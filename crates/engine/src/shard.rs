@@ -268,7 +268,7 @@ impl Shard {
     fn start_read(&mut self, now: u64, index: u32, seen: Seen, out: &mut Effects) {
         let (personality, mut cx) = self.split(now, out);
         let copy = match personality {
-            Personality::NonParity(flat) => flat.read(&mut cx, index, seen),
+            Personality::NonParity(non_parity) => non_parity.read(&mut cx, index, seen),
             Personality::Parity(stripes) => {
                 stripes.read(&mut cx, index, seen.is_stream());
                 None
@@ -283,7 +283,7 @@ impl Shard {
     fn start(&mut self, now: u64, index: u32, stream: bool, out: &mut Effects) {
         let resync = self.requests[index].op == Some(HostOp::Resync);
         match self.split(now, out) {
-            (Personality::NonParity(flat), mut cx) => flat.lock(&mut cx, index),
+            (Personality::NonParity(non_parity), mut cx) => non_parity.lock(&mut cx, index),
             (Personality::Parity(stripes), mut cx) if resync => stripes.resync(&mut cx, index),
             (Personality::Parity(stripes), mut cx) => stripes.write(&mut cx, index, stream),
         }
@@ -334,9 +334,9 @@ impl Shard {
         }
         let (index, member) = (token.key().index, token.slot());
         match self.split(now, out) {
-            (Personality::NonParity(flat), mut cx) => {
+            (Personality::NonParity(non_parity), mut cx) => {
                 assert!(cx.requests.is_live(token.key()), "{token:?} belongs to no request");
-                flat.io_done(&mut cx, token, result);
+                non_parity.io_done(&mut cx, token, result);
             }
             (Personality::Parity(stripes), mut cx) if token.kind() == Kind::Read => {
                 assert!(cx.requests.is_live(token.key()), "{token:?} belongs to no request");

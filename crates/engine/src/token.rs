@@ -19,9 +19,9 @@ pub(crate) enum Kind {
     /// A direct read of a request, straight into its buffer.
     Read,
     /// A write (or discard, or write of zeroes) of a request on a level without parity.
-    FlatWrite,
+    NonParityWrite,
     /// One step in repairing a mirrored range after a read error.
-    FlatRepair,
+    NonParityRepair,
     /// Member I/O of a stripe operation.
     StripeIo,
     /// Parity work of a stripe operation.
@@ -29,17 +29,17 @@ pub(crate) enum Kind {
     /// A member's flush.
     Flush,
     /// A read or a write of a resync on a level with copies.
-    FlatResync,
+    NonParityResync,
 }
 
 const KINDS: [Kind; 7] = [
     Kind::Read,
-    Kind::FlatWrite,
-    Kind::FlatRepair,
+    Kind::NonParityWrite,
+    Kind::NonParityRepair,
     Kind::StripeIo,
     Kind::StripeCompute,
     Kind::Flush,
-    Kind::FlatResync,
+    Kind::NonParityResync,
 ];
 
 impl Token {

@@ -114,7 +114,7 @@ impl NonParity {
         let (request, member) = (token.key().index, token.slot());
         let writing = match token.kind() {
             Kind::Read => false,
-            Kind::FlatRepair | Kind::FlatResync => cx.requests[request].repair.writing,
+            Kind::NonParityRepair | Kind::NonParityResync => cx.requests[request].repair.writing,
             _ => true,
         };
         if writing {
@@ -122,8 +122,8 @@ impl NonParity {
         }
         match token.kind() {
             Kind::Read => self.read_done(cx, request, member, result),
-            Kind::FlatRepair => self.repair_done(cx, request, member, result),
-            Kind::FlatResync => self.resync_done(cx, request, member, result),
+            Kind::NonParityRepair => self.repair_done(cx, request, member, result),
+            Kind::NonParityResync => self.resync_done(cx, request, member, result),
             _ => self.write_done(cx, request, member, result),
         }
     }
@@ -216,7 +216,7 @@ impl NonParity {
         self.scatter.drain(cx.out, |run, out| {
             balance.issued(run.member, run.sector + run.sectors);
             requests[request].open += 1;
-            let token = Token::new(Kind::FlatWrite, run.member, key);
+            let token = Token::new(Kind::NonParityWrite, run.member, key);
             out.list.push(write_effect(op, token, run, fua));
         });
         if cx.requests[request].open == 0 {
@@ -320,7 +320,7 @@ impl NonParity {
         self.scatter.drain(cx.out, |run, out| {
             balance.issued(run.member, run.sector + run.sectors);
             requests[request].open += 1;
-            let token = Token::new(Kind::FlatResync, run.member, key);
+            let token = Token::new(Kind::NonParityResync, run.member, key);
             let (member, sector, slices) = (MemberIdx(run.member), Sector(run.sector), run.slices);
             out.list.push(match read {
                 true => Effect::Read { token, member, sector, slices, in_place_ok: false },
@@ -354,7 +354,7 @@ impl NonParity {
         record.open += 1;
         record.repair.writing = false;
         let slices = cx.out.push_slices([record.slice(repair.cursor, sectors)]);
-        let token = Token::new(Kind::FlatRepair, copy.member.0, cx.requests.key(request));
+        let token = Token::new(Kind::NonParityRepair, copy.member.0, cx.requests.key(request));
         let (member, sector) = (copy.member, copy.sector);
         cx.out.list.push(Effect::Read { token, member, sector, slices, in_place_ok: false });
     }
@@ -413,7 +413,7 @@ impl NonParity {
         let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
         for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
             let (member, sector) = (copy.member, copy.sector);
-            let token = Token::new(Kind::FlatRepair, member.0, cx.requests.key(request));
+            let token = Token::new(Kind::NonParityRepair, member.0, cx.requests.key(request));
             let record = &mut cx.requests[request];
             record.open += 1;
             let slices = cx.out.push_slices([record.slice(cursor, sectors)]);
