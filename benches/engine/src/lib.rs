@@ -450,6 +450,7 @@ impl Bench {
             depth: plan.depth,
             jobs: 1,
             read_ahead_bytes: 0,
+            rate: None,
         };
         let work = Work {
             level: case.expr().level,

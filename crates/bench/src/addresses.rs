@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     fn spec(kind: Kind, depth: u32, jobs: u32) -> Spec {
-        Spec { kind, block_bytes: 4096, depth, jobs, read_ahead_bytes: 0 }
+        Spec { kind, block_bytes: 4096, depth, jobs, read_ahead_bytes: 0, rate: None }
     }
 
     #[test]

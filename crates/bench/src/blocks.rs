@@ -94,6 +94,8 @@ fn within_a_pass(
     let streams = spec.kind.is_sequential() && array.members.iter().all(rotates);
     let given = run.sample_given || run.until_steady.is_some();
     let Some(rate) = bound.bound_mb_per_s.filter(|_| streams && !given) else { return timing };
+    let stated = spec.rate.map(|rate| f64::from(rate.iops) * spec.block_bytes as f64 / 1e6);
+    let rate = stated.map_or(rate, |stated| stated.min(rate));
     let pass = target.area_bytes() as f64 / (rate * 1e6) * PASS_SHARE;
     let share = pass / timing.total().as_secs_f64();
     let sample = timing.sample.mul_f64(share.min(1.0));
@@ -271,6 +273,8 @@ fn make_cell(
         random_seed: Some(run.seed),
         warm_up_s: Some(run.warm_up.as_secs_f64()),
         read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
+        rate_iops: spec.rate.map(|rate| rate.iops),
+        rate_process: spec.rate.map(|rate| rate.process.name().into()),
         late_ops: drive.is_some().then_some(late),
         checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
         placement: drive
@@ -465,7 +469,14 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
     };
     if let Some(bound) = bound::bound(&asked) {
         cell.bound_mb_per_s = Some(bound.mb_per_s);
-        cell.bound_note = Some(bound.note);
+        let stated = spec.rate.filter(|rate| f64::from(rate.iops) < bound.iops);
+        cell.bound_note = Some(match stated {
+            None => bound.note,
+            Some(rate) => format!(
+                "no share: {} requests arrive per second, the members could serve {:.0} ({})",
+                rate.iops, bound.iops, bound.note
+            ),
+        });
     }
     let apart = StorageTopology { buses: array.topology.buses, ..StorageTopology::default() };
     if array.topology != apart {

@@ -24,6 +24,8 @@ pub struct Measurement {
     pub samples: Vec<Sample>,
     /// Latency of the requests or operations that completed in the samples.
     pub latency: LatencyRecorder,
+    /// Of an open loop.
+    pub open_loop: Option<OpenLoop>,
     /// CPU time of process and machine.
     pub cpu: Option<CpuUsed>,
     /// Exact CPU time of each generating thread of a block workload, in the order of the shards.
@@ -40,6 +42,33 @@ pub struct Measurement {
     pub events: Vec<Event>,
     /// Whether it was stopped early.
     pub stopped: bool,
+}
+
+/// What an open loop has besides: its latencies are from the scheduled arrivals.
+#[derive(Clone, Debug)]
+pub struct OpenLoop {
+    /// Times from submission to completion.
+    pub service: LatencyRecorder,
+    /// Requests that arrived during the samples.
+    pub arrivals: u64,
+    /// Arrivals that were not submitted when the samples ended, because all that may be in flight
+    /// was.
+    pub waiting: u64,
+}
+
+impl OpenLoop {
+    /// Adds another shard's.
+    pub fn join(sum: &mut Option<OpenLoop>, more: Option<OpenLoop>) {
+        match (sum, more) {
+            (Some(sum), Some(more)) => {
+                sum.service.merge(&more.service);
+                sum.arrivals += more.arrivals;
+                sum.waiting += more.waiting;
+            }
+            (sum @ None, more) => *sum = more,
+            (Some(_), None) => {}
+        }
+    }
 }
 
 /// The load on the target.
@@ -61,6 +90,7 @@ impl Measurement {
         Measurement {
             samples: Vec::new(),
             latency: LatencyRecorder::new(),
+            open_loop: None,
             cpu: None,
             shards: Vec::new(),
             members: Vec::new(),
@@ -78,6 +108,7 @@ impl Measurement {
         let is_first = self.samples.is_empty();
         self.samples.extend(more.samples);
         self.latency.merge(&more.latency);
+        OpenLoop::join(&mut self.open_loop, more.open_loop);
         match (&mut self.cpu, more.cpu) {
             (Some(sum), Some(cpu)) => sum.add(&cpu),
             (sum @ None, cpu) if is_first => *sum = cpu,
@@ -101,6 +132,9 @@ impl Measurement {
             samples: self.samples.clone(),
             latency_us: self.latency.latency(),
             latency_curve: self.latency.curve(),
+            service_us: self.open_loop.as_ref().and_then(|open| open.service.latency()),
+            arrivals: self.open_loop.as_ref().map(|open| open.arrivals),
+            waiting: self.open_loop.as_ref().map(|open| open.waiting),
             verified: self.verified(),
             per_member: self.members.iter().map(metrics::traffic).collect(),
             cpu_process_s: self.cpu.as_ref().map(|cpu| cpu.process_s),

@@ -17,6 +17,7 @@
 //! Invariant: requests counted in a sample completed in that sample without an error; data that was
 //! not checked as planned is not reported as checked. Called from `bench` and `engine_table`.
 
+mod arrivals;
 mod generator;
 
 use std::iter;
@@ -34,7 +35,7 @@ use sys::clock_nanos;
 
 use self::generator::{Generator, Part, Together};
 use crate::addresses::{Share, Workload};
-use crate::measurement::{Measurement, add_counters};
+use crate::measurement::{Measurement, OpenLoop, add_counters};
 use crate::target::Target;
 use crate::target_error::RunnerError;
 use crate::verify::{DataPattern, Version};
@@ -124,6 +125,7 @@ pub fn run(
     for part in parts {
         measured.errors.add(&part.errors);
         measured.latency.merge(&part.latencies);
+        OpenLoop::join(&mut measured.open_loop, part.open_loop);
         add_counters(&mut measured.members, &part.leaves);
         measured.shards.push(part.thread);
     }
@@ -300,7 +302,7 @@ mod tests {
     use md::nested::ArrayExpr;
     use spec::case::{ArrayConfig, RunConfig};
     use spec::members::MemberSet;
-    use spec::workload::Kind;
+    use spec::workload::{Kind, Rate, RateProcess};
 
     use super::generator::seconds;
     use super::*;
@@ -330,7 +332,7 @@ mod tests {
     }
 
     fn spec(kind: Kind) -> Spec {
-        Spec { kind, block_bytes: 65536, depth: 4, jobs: 1, read_ahead_bytes: 0 }
+        Spec { kind, block_bytes: 65536, depth: 4, jobs: 1, read_ahead_bytes: 0, rate: None }
     }
 
     fn timing(sample_ms: u64, runs: u32) -> Timing {
@@ -507,6 +509,60 @@ mod tests {
         drop(clock);
         let (min, max) = stats::range(&rates).expect("nine samples");
         assert!(max < 1.005 * 83.0 && min > 0.98 * 83.0, "{rates:?}");
+    }
+
+    fn open_loop(iops: u32, depth: u32) -> (Measurement, f64) {
+        let clock = sys::ModelClock::start();
+        let mut target = filled_with("linear(1)", "paced:hdd-2007:mem", 1, 64 << 20);
+        target.renew_drives(true).expect("nothing is in flight");
+        let rate = Some(Rate { iops, process: RateProcess::Linear });
+        let spec = Spec { block_bytes: 4096, depth, rate, ..spec(Kind::RandRead) };
+        let ran = run(&mut target, spec, timing(1000, 5), &|| false, &mut |_| {});
+        drop(clock);
+        let ran = ran.expect("it runs");
+        let seconds: f64 = ran.samples.iter().map(|sample| sample.seconds).sum();
+        let ops: u64 = ran.samples.iter().map(|sample| sample.ops).sum();
+        (ran, ops as f64 / seconds)
+    }
+
+    #[test]
+    fn requests_arrive_on_schedule_and_latency_counts_from_the_arrival() {
+        // A disk that serves 78 a second at depth 1, on a model clock: 10 a second find it idle.
+        let (slow, rate) = open_loop(10, 1);
+        assert!((rate - 10.0).abs() < 0.3, "{rate}");
+        let open = slow.open_loop.as_ref().expect("a schedule");
+        assert!((49..=51).contains(&open.arrivals) && open.waiting <= 1, "{open:?}");
+        let (response, service) = (slow.latency.latency(), open.service.latency());
+        let (response, service) = (response.expect("50"), service.expect("50"));
+        assert!(response.max < 30_000.0 && (response.p50 / service.p50 - 1.0).abs() < 0.05);
+        // 200 a second: the queue grows for 5 s, which the time from the submission does not show.
+        let (full, rate) = open_loop(200, 1);
+        assert!((60.0..100.0).contains(&rate), "{rate}");
+        let open = full.open_loop.as_ref().expect("a schedule");
+        assert!(open.arrivals.abs_diff(1000) < 10 && open.waiting > 400, "{open:?}");
+        let (response, service) = (full.latency.latency(), open.service.latency());
+        let (response, service) = (response.expect("some"), service.expect("some"));
+        assert!(service.max < 30_000.0, "{service:?}");
+        assert!(response.max > 2_000_000.0 && response.p50 > 1_000_000.0, "{response:?}");
+    }
+
+    #[test]
+    fn shards_share_a_stated_load() {
+        if allowed_cpus().expect("the system says").len() < 2 {
+            println!("skipped: two CPUs are required");
+            return;
+        }
+        for process in RateProcess::ALL {
+            let mut target = filled_in_shards("raid5(3)", "mem", 2);
+            let rate = Some(Rate { iops: 4000, process });
+            let spec = Spec { block_bytes: 4096, rate, ..spec(Kind::RandWrite) };
+            let ran = run(&mut target, spec, timing(100, 4), &|| false, &mut |_| {});
+            let ran = ran.expect("it runs");
+            let open = ran.open_loop.expect("a schedule");
+            assert!(ran.errors.is_clean() && open.service.count() == ran.latency.count());
+            // 1600 on average; a busy machine makes the samples longer.
+            assert!((1200..4000).contains(&open.arrivals), "{process:?}: {}", open.arrivals);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 
 /// fio's option, ours, and what is different about it.
-const OPTIONS: [(&str, &str, &str); 10] = [
+const OPTIONS: [(&str, &str, &str); 12] = [
     ("--bs", "--block", ""),
     ("--blocksize", "--block", ""),
     ("--iodepth", "--depth", ""),
@@ -17,7 +17,12 @@ const OPTIONS: [(&str, &str, &str); 10] = [
     ("--ramp_time", "--warm-up", ""),
     ("--randseed", "--seed", ""),
     ("--loops", "--runs", ""),
+    ("--rate_iops", "--rate-iops", RATE),
+    ("--rate_process", "--rate-process", ""),
 ];
+
+/// What is different about a stated load.
+const RATE: &str = ", of all jobs together: latency counts from the scheduled arrival";
 
 /// fio's kinds of access, and ours.
 const WORKLOADS: [(&str, &str); 4] = [
@@ -89,6 +94,11 @@ mod tests {
             ("x bench --rw=randread,write", "x bench --workload=rand-read,seq-write", 3),
             ("x bench --workload read,dd", "x bench --workload seq-read,dd", 1),
             ("x bench --bs=4k --iodepth 32", "x bench --block=4k --depth 32", 2),
+            (
+                "x bench --rate_iops=100,200 --rate_process poisson",
+                "x bench --rate-iops=100,200 --rate-process poisson",
+                2,
+            ),
             ("x sweep --runtime 5 s.toml", "x sweep --seconds 5 s.toml", 1),
         ] {
             assert_eq!(ours(fio), (expected.to_string(), notes), "{fio}");

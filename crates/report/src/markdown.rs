@@ -20,7 +20,7 @@ pub fn render(report: &Report) -> String {
     }
     summarised(report, &mut out);
     speed(report, &mut out);
-    for (axis, title) in [(Axis::Disks, "By number of disks"), (Axis::Chunk, "By chunk (KiB)")] {
+    for (axis, title) in Axis::TITLES {
         along(&curves(&report.record, axis), title, &mut out);
     }
     by_place(&report.record).iter().for_each(|table| beside_places(table, &mut out));

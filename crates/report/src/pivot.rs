@@ -536,6 +536,11 @@ pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
     labels_without(cells, Some(settings::PLACE))
 }
 
+/// As [`labels`], without the stated load.
+pub fn labels_but_for_load(cells: &[Cell]) -> Vec<String> {
+    labels_without(cells, Some(settings::RATE))
+}
+
 fn labels_without(cells: &[Cell], left_out: Option<&str>) -> Vec<String> {
     let mut settings = varying(cells);
     settings.retain(|setting| Some(setting.name) != left_out);

@@ -50,12 +50,14 @@ fn fold(cells: &[&Cell]) -> Cell {
     cell.iops = stats::median(&iops).unwrap_or(0.0);
     cell.spread = stats::range(&mb_per_s).map(|(min, max)| Spread { min, max });
     cell.put_interval(&mb_per_s);
-    cell.bound_share =
-        cell.bound_mb_per_s.filter(|bound| *bound > 0.0).map(|bound| cell.mb_per_s / bound);
+    cell.put_bound_share();
     cell.steady = cells.iter().map(|cell| cell.steady).reduce(worse).flatten();
     cell.verified = cells.iter().map(|cell| cell.verified).reduce(worse).flatten();
-    cell.latency_us = latency(cells);
+    cell.latency_us = latency(cells, |cell| cell.latency_us);
     cell.latency_curve.clear();
+    cell.service_us = latency(cells, |cell| cell.service_us);
+    let total = |of: fn(&Cell) -> Option<u64>| cells.iter().map(|cell| of(cell)).sum();
+    (cell.arrivals, cell.waiting) = (total(|cell| cell.arrivals), total(|cell| cell.waiting));
     cell.others_cpus = stats::median(&rates(|cell| cell.others_cpus.unwrap_or(0.0)))
         .filter(|_| cells.iter().all(|cell| cell.others_cpus.is_some()));
     for (at, member) in cell.per_member.iter_mut().enumerate() {
@@ -88,8 +90,8 @@ fn worse(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 }
 
 /// Medians of the runs' percentiles, and the slowest request of all.
-fn latency(cells: &[&Cell]) -> Option<Latency> {
-    let all: Vec<Latency> = cells.iter().map(|cell| cell.latency_us).collect::<Option<_>>()?;
+fn latency(cells: &[&Cell], of: fn(&Cell) -> Option<Latency>) -> Option<Latency> {
+    let all: Vec<Latency> = cells.iter().map(|cell| of(cell)).collect::<Option<_>>()?;
     let median = |of: fn(&Latency) -> f64| stats::median(&all.iter().map(of).collect::<Vec<_>>());
     Some(Latency {
         p50: median(|latency| latency.p50)?,

@@ -54,7 +54,7 @@ const fn figure(name: &'static str, of: for<'c> fn(&'c Record, &'c Cell) -> Valu
 }
 
 /// What was measured, and provenance; a new one at the end.
-static FIGURES: [Column; 26] = [
+static FIGURES: [Column; 29] = [
     figure("started", |record, _| text(&record.started)),
     figure("raidlab", |record, _| text(&record.raidlab)),
     figure("host", |record, _| maybe(record.host.hostname.as_deref())),
@@ -82,6 +82,9 @@ static FIGURES: [Column; 26] = [
     figure("program_bytes", |_, cell| some(cell.program_bytes)),
     figure("machine_cpu_s_per_gib", |_, cell| Value::Number(cell.machine_cpu_s_per_gib)),
     figure("others_cpus", |_, cell| Value::Number(cell.others_cpus)),
+    figure("load_share", |_, cell| Value::Number(cell.load_share())),
+    figure("service_p50_us", |_, cell| Value::Number(cell.service_us.map(|us| us.p50))),
+    figure("service_p99_us", |_, cell| Value::Number(cell.service_us.map(|us| us.p99))),
 ];
 
 fn owned<'c>(text: String) -> Value<'c> {
@@ -117,7 +120,7 @@ mod tests {
     /// Programs of others read them by place and by name: what is here stays, in this order.
     #[test]
     fn columns_stay_where_they_are_and_new_ones_come_behind() {
-        const NAMES: [&str; 55] = [
+        const NAMES: [&str; 60] = [
             "started",
             "raidlab",
             "host",
@@ -173,6 +176,11 @@ mod tests {
             "machine_cpu_s_per_gib",
             "others_cpus",
             "buses",
+            "rate_iops",
+            "rate_process",
+            "load_share",
+            "service_p50_us",
+            "service_p99_us",
         ];
         let names: Vec<&str> = columns().iter().map(|column| column.name).collect();
         assert_eq!(names[..NAMES.len()], NAMES);

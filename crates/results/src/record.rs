@@ -67,7 +67,8 @@ pub struct Cell {
     pub mb_per_s: f64,
     /// Median of the samples' requests per second.
     pub iops: f64,
-    /// Latency of the requests, over all samples.
+    /// Latency of the requests, over all samples: from submission to completion; under a stated
+    /// load (`rate_iops`) the response time, from the scheduled arrival to completion.
     pub latency_us: Option<Latency>,
     /// CPU time of this process over the samples, user and system, seconds.
     pub cpu_process_s: Option<f64>,
@@ -129,7 +130,7 @@ pub struct Cell {
     /// What the members could deliver together for this access pattern, MB/s (`model::bound`).
     #[serde(default)]
     pub bound_mb_per_s: Option<f64>,
-    /// `mb_per_s / bound_mb_per_s`.
+    /// `mb_per_s / bound_mb_per_s`; `None` also where the stated load is less than the bound.
     #[serde(default)]
     pub bound_share: Option<f64>,
     /// The limiting factor at the bound.
@@ -246,6 +247,24 @@ pub struct Cell {
     /// Latency distribution by percentile, which `latency_us` summarizes.
     #[serde(default)]
     pub latency_curve: Vec<LatencyPoint>,
+    /// Stated load: requests per second that arrive on a schedule, of all jobs and CPUs together;
+    /// `None`: a closed loop.
+    #[serde(default)]
+    pub rate_iops: Option<u32>,
+    /// Intervals between the arrivals: `linear` or `poisson`.
+    #[serde(default)]
+    pub rate_process: Option<String>,
+    /// Under a stated load: service time of the requests, from submission to completion, without
+    /// the time that they waited to be submitted.
+    #[serde(default)]
+    pub service_us: Option<Latency>,
+    /// Under a stated load: number of requests that arrived during the samples.
+    #[serde(default)]
+    pub arrivals: Option<u64>,
+    /// Under a stated load: arrivals that were not submitted when the samples ended, because
+    /// `depth` times `jobs` (and CPUs) were in flight.
+    #[serde(default)]
+    pub waiting: Option<u64>,
 }
 
 /// Utilization of a member; `None` where it is not counted.
@@ -490,8 +509,15 @@ impl Cell {
         let per_gib = |cpu: Option<f64>| cpu.filter(|_| comparable).map(|cpu| cpu / gib);
         self.cpu_s_per_gib = per_gib(self.cpu_process_s);
         self.machine_cpu_s_per_gib = per_gib(self.cpu_system_s);
-        self.bound_share =
-            self.bound_mb_per_s.filter(|bound| *bound > 0.0).map(|bound| self.mb_per_s / bound);
+        self.put_bound_share();
+    }
+
+    /// The share of the bound; none where the stated load is less than the bound, because nothing
+    /// tried to reach it.
+    pub fn put_bound_share(&mut self) {
+        let stated = self.rate_iops.map(|iops| f64::from(iops) * self.block_kib * 1024.0 / 1e6);
+        let tried = |bound: &f64| *bound > 0.0 && stated.is_none_or(|stated| stated >= *bound);
+        self.bound_share = self.bound_mb_per_s.filter(tried).map(|bound| self.mb_per_s / bound);
     }
 
     /// The interval of the median of these rates, MB/s.
@@ -513,6 +539,26 @@ impl Cell {
             true => &self.samples[self.samples.len() - stats::STEADY_ROUNDS..],
             false => &self.samples,
         }
+    }
+
+    /// Completed requests over the arrivals of the same time: 1 where the array keeps up with the
+    /// stated load. `None` in a closed loop.
+    pub fn load_share(&self) -> Option<f64> {
+        let arrivals = self.arrivals.filter(|arrivals| *arrivals > 0)?;
+        let completed: u64 = self.samples.iter().map(|sample| sample.ops).sum();
+        Some(completed as f64 / arrivals as f64)
+    }
+
+    /// Whether the array kept up with the stated load. What was in flight at the end, or in a short
+    /// queue, is no shortfall. `None` in a closed loop.
+    pub fn meets_load(&self) -> Option<bool> {
+        const ENOUGH: f64 = 0.98;
+        const SHORT_QUEUE: u64 = 10;
+        let arrivals = self.arrivals.filter(|_| self.rate_iops.is_some())?;
+        let completed: u64 = self.samples.iter().map(|sample| sample.ops).sum();
+        let in_flight = u64::from(self.depth.max(1)) * u64::from(self.jobs.max(1));
+        let in_flight = in_flight * u64::from(self.cores.unwrap_or(1));
+        Some((completed + in_flight + SHORT_QUEUE) as f64 >= arrivals as f64 * ENOUGH)
     }
 
     /// Bytes that the samples moved for the workload.
@@ -783,6 +829,14 @@ mod tests {
         assert_eq!((cell.mb_per_s, cell.iops), (100.0, 5.0));
         assert_eq!(cell.spread, Some(Spread { min: 50.0, max: 300.0 }));
         assert_eq!(cell.bound_share, Some(0.5));
+        // No share of a bound that the stated load does not reach.
+        cell.block_kib = 1000.0;
+        cell.rate_iops = Some(100);
+        cell.put_bound_share();
+        assert_eq!(cell.bound_share, None);
+        cell.rate_iops = Some(300);
+        cell.put_bound_share();
+        assert_eq!(cell.bound_share, Some(0.5), "more arrives than the members can serve");
         assert_eq!(cell.steady, None);
         assert_eq!((cell.interval, cell.interval_coverage), (None, None), "three are too few");
         cell.samples.extend([sample(300_000_000), sample(400_000_000)]);

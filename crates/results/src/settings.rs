@@ -77,6 +77,8 @@ pub enum ShownIn {
 
 /// Name of the chunk's setting.
 pub const CHUNK: &str = "chunk_kib";
+/// Name of the stated load's setting.
+pub const RATE: &str = "rate_iops";
 /// Name of the place's setting.
 pub const PLACE: &str = "place";
 
@@ -269,6 +271,18 @@ pub static SETTINGS: &[Setting] = {
             .identity(CellAndDisk)
             .shown_in(WorkOfSize(|cell| Some(format!("depth {} x {}", cell.depth, cell.jobs)))),
         setting("jobs", "jobs", |cell| whole(cell.jobs)).column(26).identity(CellAndDisk),
+        setting(RATE, "stated load, requests per second", |cell| some(cell.rate_iops))
+            .column(55)
+            .identity(CellAndDisk)
+            .shown_in(RowOrAbsent(|cell| cell.rate_iops.map(|rate| format!("rate={rate}/s"))))
+            .listed(),
+        setting("rate_process", "intervals of arrivals", |cell| {
+            maybe(cell.rate_process.as_deref())
+        })
+        .column(56)
+        .identity(CellAndDisk)
+        .shown_in(Row(|cell| cell.rate_process.clone()))
+        .listed(),
         setting("file_bytes", "size of files", |cell| some(cell.file_bytes))
             .column(27)
             .unit(Bytes)
@@ -382,13 +396,13 @@ mod tests {
                 jobs array read_ahead_kib stripe_cache_kib queue_depth cores bus_mb_per_s buses
                 disks_per_channel members_per_spindle member_bytes placement program phase item
                 place file_bytes rounds_max steady_window caches_dropped read_off_s program_bytes
-                repetition random_seed warm_up_s samples_are_runs;
+                repetition random_seed warm_up_s samples_are_runs rate_iops rate_process;
             found samples mb_per_s iops latency_us cpu_process_s cpu_system_s cpu_s_per_gib steady
                 verified per_member warnings unshared_bound_mb_per_s bound_mb_per_s bound_share
                 bound_note ratio_to_single late_ops checked_every generator_ns_per_op spread
                 interval interval_coverage cpu_process_share machine_cpu_s_per_gib cpu_system_note
                 others_cpus cpu_threads workers_mb_per_s cached series findings member_load sync
-                stripe_cache latency_curve);
+                stripe_cache latency_curve service_us arrivals waiting);
         let plain = Cell::default();
         let document = serde_json::to_value(&plain).expect("plain data");
         assert_eq!(document.as_object().map(|fields| fields.len()), Some(fields.len()));

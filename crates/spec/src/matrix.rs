@@ -16,7 +16,7 @@ use crate::members::{MemberExpr, MemberSet, MembersError};
 pub use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
-use crate::workload::{Kind, Spec};
+use crate::workload::{Kind, Rate, RateProcess, Spec};
 
 /// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
@@ -66,6 +66,10 @@ pub struct Options {
     pub depths: Vec<u32>,
     /// `--jobs`.
     pub jobs: Vec<u32>,
+    /// `--rate-iops`, of all jobs together.
+    pub rates: Vec<u32>,
+    /// `--rate-process`.
+    pub rate_process: RateProcess,
     /// `--size`, bytes of the array.
     pub sizes: Vec<u64>,
 }
@@ -480,13 +484,22 @@ fn cells(
                         continue;
                     }
                     for &read_ahead_bytes in ahead {
-                        cells.push(Spec { kind, block_bytes, depth, jobs, read_ahead_bytes });
+                        let closed =
+                            Spec { kind, block_bytes, depth, jobs, read_ahead_bytes, rate: None };
+                        cells.extend(at_each_rate(options, closed));
                     }
                 }
             }
         }
     }
     (cells, too_small)
+}
+
+/// The workload as a closed loop, or under each stated load.
+fn at_each_rate(options: &Options, closed: Spec) -> impl Iterator<Item = Spec> {
+    let process = options.rate_process;
+    let rates = optional(&options.rates).into_iter();
+    rates.map(move |iops| Spec { rate: iops.map(|iops| Rate { iops, process }), ..closed })
 }
 
 /// Default block size and depth. Sequential writes are whole stripes, as from a file system with

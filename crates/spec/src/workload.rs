@@ -194,6 +194,60 @@ pub struct Spec {
     pub jobs: u32,
     /// Bytes that a sequential reader keeps in flight beyond `depth`, as a read-ahead would.
     pub read_ahead_bytes: u64,
+    /// Open loop: requests arrive on a schedule, and `depth` is only the limit of those in flight.
+    /// `None`: closed loop, each completion is followed by the next request.
+    pub rate: Option<Rate>,
+}
+
+/// A stated load: requests that arrive on a schedule, whether earlier ones have completed or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Arrivals per second at the array, of all jobs and CPUs together.
+    pub iops: u32,
+    /// The intervals between them.
+    pub process: RateProcess,
+}
+
+impl Rate {
+    /// The highest rate: the schedule counts nanoseconds, and no array here serves as many.
+    pub const MOST: u32 = 10_000_000;
+}
+
+/// Intervals between arrivals, by the words of fio's `rate_process`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RateProcess {
+    /// All equal.
+    #[default]
+    Linear,
+    /// Exponentially distributed: independent arrivals, as of many clients.
+    Poisson,
+}
+
+impl RateProcess {
+    /// Both.
+    pub const ALL: [RateProcess; 2] = [RateProcess::Linear, RateProcess::Poisson];
+
+    /// Its name in records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RateProcess::Linear => "linear",
+            RateProcess::Poisson => "poisson",
+        }
+    }
+}
+
+/// No process of arrivals has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no process '{0}'; there are linear (equal intervals) and poisson (random ones)")]
+pub struct UnknownProcess(pub String);
+
+impl FromStr for RateProcess {
+    type Err = UnknownProcess;
+
+    fn from_str(text: &str) -> Result<RateProcess, UnknownProcess> {
+        let found = RateProcess::ALL.into_iter().find(|process| process.name() == text);
+        found.ok_or_else(|| UnknownProcess(text.to_string()))
+    }
 }
 
 impl Spec {

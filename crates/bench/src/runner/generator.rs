@@ -15,11 +15,13 @@ use metrics::meter::{CpuMeter, CpuUsed};
 use results::record::{Sample, ThreadTime};
 use results::stats::LatencyRecorder;
 use rustix::time::{ClockId, clock_gettime};
-use spec::workload::Spec;
+use spec::workload::{Rate, Spec};
 use sys::clock_nanos;
 
 use super::Timing;
+use super::arrivals::Arrivals;
 use crate::addresses::{Step, Workload};
+use crate::measurement::OpenLoop;
 use crate::target_error::RunnerError;
 use crate::verify::{ShadowMap, VerifyErrors};
 
@@ -93,6 +95,8 @@ impl Together {
 pub(super) struct Part {
     pub(super) samples: Vec<Sample>,
     pub(super) latencies: LatencyRecorder,
+    /// Of an open loop.
+    pub(super) open_loop: Option<OpenLoop>,
     pub(super) errors: VerifyErrors,
     pub(super) leaves: Vec<Counters>,
     pub(super) thread: ThreadTime,
@@ -102,7 +106,15 @@ pub(super) struct Part {
 
 struct Flight {
     step: Step,
-    started: u64,
+    /// When it should have started: its arrival in an open loop, otherwise `submitted`.
+    arrived: u64,
+    submitted: u64,
+}
+
+/// The schedule of an open loop, and the times from submission to completion.
+struct Schedule {
+    arrivals: Arrivals,
+    service: LatencyRecorder,
 }
 
 /// Generates one workload on one shard.
@@ -123,6 +135,8 @@ pub(super) struct Generator<'a> {
     reads: u32,
     errors: VerifyErrors,
     latencies: LatencyRecorder,
+    /// Of an open loop, once it has begun.
+    schedule: Option<Schedule>,
     bytes: u64,
     ops: u64,
 }
@@ -158,6 +172,7 @@ impl<'a> Generator<'a> {
             reads: 0,
             errors: VerifyErrors::default(),
             latencies: LatencyRecorder::new(),
+            schedule: None,
             bytes: 0,
             ops: 0,
         })
@@ -173,6 +188,7 @@ impl<'a> Generator<'a> {
     ) -> Part {
         sys::wait_precisely();
         let begin = *together.begin.get_or_init(clock_nanos);
+        self.schedule = self.spec.rate.map(|rate| self.schedule(rate, shard, together, begin));
         let mut watch = |now: u64| watch(seconds(now - begin));
         let warm = begin + self.timing.warm_up.as_nanos() as u64;
         self.until(warm, false, shard, &mut watch);
@@ -182,22 +198,42 @@ impl<'a> Generator<'a> {
         }
         let meter = (shard == 0).then(CpuMeter::start);
         let cpu_before = thread_seconds();
+        let arrived_before = self.arrivals(clock_nanos()).0;
         let samples = self.samples(shard, together, &mut watch);
         let cpu_after = thread_seconds();
         let cpu = meter.map(|meter| meter.stop());
+        let (arrived, waiting) = self.arrivals(clock_nanos());
         let after = self.driver.leaf_counters();
         if let Some(tap) = self.tap {
             tap.end(shard as u16, clock_nanos(), &after);
         }
         self.drain(together);
+        let open_loop = self.schedule.map(|schedule| OpenLoop {
+            service: schedule.service,
+            arrivals: arrived - arrived_before,
+            waiting,
+        });
         Part {
             samples,
             latencies: self.latencies,
+            open_loop,
             errors: self.errors,
             leaves: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
             thread: ThreadTime { name: format!("lane-{shard}"), seconds: cpu_after - cpu_before },
             cpu,
         }
+    }
+
+    /// The shard's part of a stated load, from the start of the warm-up.
+    fn schedule(&self, rate: Rate, shard: usize, together: &Together, begin: u64) -> Schedule {
+        let seed = super::way(self.timing.seed, shard as u16).rotate_left(32);
+        let arrivals = Arrivals::new(rate, shard, together.count, begin, seed);
+        Schedule { arrivals, service: LatencyRecorder::new() }
+    }
+
+    /// Arrivals up to `now`, and those that wait to be submitted; none in a closed loop.
+    fn arrivals(&self, now: u64) -> (u64, u64) {
+        self.schedule.as_ref().map_or((0, 0), |schedule| schedule.arrivals.counts(now))
     }
 
     fn samples(
@@ -265,8 +301,8 @@ impl<'a> Generator<'a> {
             self.submit(now);
             self.driver.poll(&mut done);
             if done.is_empty() {
-                let limit = Duration::from_nanos(last - now).min(Duration::from_millis(100));
-                self.driver.wait(limit, None);
+                let limit = self.until_next(now).min(last - now).min(WATCH_NANOS);
+                self.driver.wait(Duration::from_nanos(limit), None);
             } else {
                 let now = clock_nanos();
                 done.drain(..).for_each(|completion| self.complete(completion, now, measured));
@@ -277,11 +313,26 @@ impl<'a> Generator<'a> {
         }
     }
 
+    /// Time until an arrival that could be submitted, ns; in a closed loop only completions are
+    /// waited for.
+    fn until_next(&self, now: u64) -> u64 {
+        match &self.schedule {
+            Some(schedule) if !self.idle.is_empty() => {
+                schedule.arrivals.until_next(now).unwrap_or(u64::MAX)
+            }
+            _ => u64::MAX,
+        }
+    }
+
     fn submit(&mut self, now: u64) {
         // All steps are drawn before the first is submitted, so that the cache misses of their
         // versions in the map overlap.
         let mut steps = std::mem::take(&mut self.steps);
-        let drawn = std::iter::from_fn(|| self.workload.begin()).take(self.idle.len());
+        let room = match &mut self.schedule {
+            Some(schedule) => schedule.arrivals.due(now, self.idle.len()),
+            None => self.idle.len(),
+        };
+        let drawn = std::iter::from_fn(|| self.workload.begin()).take(room);
         steps.extend(drawn);
         let block_bytes = self.spec.block_bytes;
         let sectors = block_bytes / md::SECTOR_BYTES;
@@ -296,7 +347,9 @@ impl<'a> Generator<'a> {
             } else {
                 HostOp::Read
             };
-            self.flights[slot] = Some(Flight { step, started: now });
+            let schedule = self.schedule.as_mut();
+            let arrived = schedule.map_or(now, |schedule| schedule.arrivals.take());
+            self.flights[slot] = Some(Flight { step, arrived, submitted: now });
             let at = Sector(step.block * sectors);
             let submitted = self.driver.submit(op, at, sectors, Some(lease), slot as u64);
             assert!(submitted.is_ok(), "the target has room for all that is in flight");
@@ -310,7 +363,10 @@ impl<'a> Generator<'a> {
         let lease = completion.lease.expect("reads and writes have a lease");
         self.workload.done(flight.step);
         if measured && completion.result.is_ok() {
-            self.latencies.record(now - flight.started);
+            self.latencies.record(now - flight.arrived);
+            if let Some(schedule) = &mut self.schedule {
+                schedule.service.record(now - flight.submitted);
+            }
             self.bytes += lease.len() as u64;
             self.ops += 1;
         }

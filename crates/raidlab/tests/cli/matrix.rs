@@ -56,6 +56,35 @@ fn knobs_multiply_only_where_they_mean_something() {
 }
 
 #[test]
+fn stated_loads_multiply_and_their_figures_are_in_the_record() {
+    let words = "bench --seconds 0.2 --runs 1 --warm-up 0 --json --members mem --size 8M \
+                 --level raid5 --workload rand-read,seq-write --rate-iops";
+    let ran = raidlab(&format!("{words} 50,200 --rate-process poisson")).code(0);
+    let cells = ran.cells();
+    assert_eq!(fields(&cells, "rate_iops"), [50, 200, 50, 200].map(Value::from));
+    for cell in &cells {
+        assert_eq!(cell["rate_process"], json!("poisson"));
+        let (response, service) = (&cell["latency_us"], &cell["service_us"]);
+        assert!(response["max"].as_f64() >= service["max"].as_f64(), "{cell}");
+        assert!(cell["arrivals"].is_u64() && cell["waiting"].is_u64(), "{cell}");
+    }
+    let closed = bench("--members mem --size 8M --level raid5 --workload rand-read").code(0).cell();
+    for name in ["rate_iops", "rate_process", "service_us", "arrivals", "waiting"] {
+        assert!(closed[name].is_null(), "{name}: {closed}");
+    }
+    let words = "bench --members mem --size 8M --level raid5";
+    for (wrong, why) in [
+        ("--rate-process poisson", "--rate-iops"),
+        ("--rate-iops 0", "requests per second, 1 to 10000000"),
+        ("--rate-iops 9 --rate-process often", "linear (equal intervals)"),
+        ("--rate-iops 9 --workload dd", "--rate-iops: applies to block workloads only"),
+    ] {
+        let ran = raidlab(&format!("{words} {wrong}")).code(2);
+        assert!(ran.stderr.contains(why), "{wrong}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn naming_disks_means_every_level_with_them() {
     let ran = bench("--members mem --size 8M --disks 3,4 --workload seq-read").code(0);
     // linear is not among the defaults; RAID 6 needs four.

@@ -66,6 +66,7 @@ pub(super) fn along(record: &Record) -> Vec<Along> {
     let axes = [
         (Axis::Disks, "by-disks", "By number of disks", "disks"),
         (Axis::Chunk, "by-chunk", "By chunk", "chunk, KiB"),
+        (Axis::Load, "by-load", "By stated load", "requests/s"),
     ];
     let of = |(axis, id, title, name)| {
         let curves = curves(record, axis);

@@ -1,4 +1,4 @@
-//! How a figure changes with the number of disks, or with the chunk.
+//! How a figure changes with the number of disks, with the chunk, or with the stated load.
 //!
 //! Invariant: the points of a curve differ in its axis and in nothing else that tells cells apart;
 //! cells of the same place are one point, their median. Figures measured at the members are left
@@ -17,6 +17,18 @@ pub enum Axis {
     Disks,
     /// Chunk, KiB.
     Chunk,
+    /// Stated load, requests per second. The figures are response times, where the load is met:
+    /// otherwise they grow with the length of the run.
+    Load,
+}
+
+impl Axis {
+    /// All axes with the titles of their sections.
+    pub const TITLES: [(Axis, &'static str); 3] = [
+        (Axis::Disks, "By number of disks"),
+        (Axis::Chunk, "By chunk, KiB"),
+        (Axis::Load, "By stated load, requests/s"),
+    ];
 }
 
 /// One array under one workload along an axis.
@@ -24,7 +36,7 @@ pub enum Axis {
 pub struct Curve {
     /// The workload, or the phase of a program.
     pub work: String,
-    /// `MB/s` or `per second`.
+    /// `MB/s`, `per second` or `ms`.
     pub unit: &'static str,
     /// The array.
     pub label: String,
@@ -42,30 +54,47 @@ impl Curve {
 
 /// All curves with at least two points, in the order of the cells.
 pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
-    let labels = pivot::labels(&record.cells, axis != Axis::Chunk);
+    let labels = match axis {
+        Axis::Disks => pivot::labels(&record.cells, true),
+        Axis::Chunk => pivot::labels(&record.cells, false),
+        Axis::Load => pivot::labels_but_for_load(&record.cells),
+    };
     let mut found: Vec<(String, Curve)> = Vec::new();
     let works = crate::works::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
         let Some(x) = place(cell, axis).filter(|_| cell.program_bytes.is_none()) else { continue };
-        // One level along the disks; along the chunk each number of disks is a curve of its own.
+        // One level along the disks; along the others each number of disks is a curve of its own.
         let label = match axis {
             Axis::Disks => label,
-            Axis::Chunk => pivot::with_disks(&label, cell),
+            Axis::Chunk | Axis::Load => pivot::with_disks(&label, cell),
         };
-        let unit = cell.unit();
         // A sequential write comes in whole stripes, whose length follows disks and chunk.
         let block =
             if cell.workload == AccessKind::SeqWrite { 0 } else { cell.block_kib.to_bits() };
-        let key = format!("{work} {block} {} {} {label}", cell.depth, cell.jobs);
-        let value = cell.rate();
-        match found.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, curve)) => curve.points.push((x, value)),
-            None => found.push((key, Curve { work, unit, label, points: vec![(x, value)] })),
+        for (figure, unit, value) in figures(cell, axis) {
+            let (work, label) = (format!("{work}{figure}"), label.clone());
+            let key = format!("{work} {block} {} {} {label}", cell.depth, cell.jobs);
+            match found.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, curve)) => curve.points.push((x, value)),
+                None => found.push((key, Curve { work, unit, label, points: vec![(x, value)] })),
+            }
         }
     }
     let curves =
         found.into_iter().map(|(_, curve)| Curve { points: medians(curve.points), ..curve });
     curves.filter(|curve| curve.points.len() > 1).collect()
+}
+
+/// What is drawn of a cell: the end of its name, unit and value.
+fn figures(cell: &Cell, axis: Axis) -> Vec<(&'static str, &'static str, f64)> {
+    match (axis, cell.latency_us) {
+        (Axis::Disks | Axis::Chunk, _) => vec![("", cell.unit(), cell.rate())],
+        (Axis::Load, None) => Vec::new(),
+        (Axis::Load, Some(us)) => vec![
+            (", response time p50", "ms", us.p50 / 1e3),
+            (", response time p99", "ms", us.p99 / 1e3),
+        ],
+    }
 }
 
 fn place(cell: &Cell, axis: Axis) -> Option<u64> {
@@ -75,6 +104,7 @@ fn place(cell: &Cell, axis: Axis) -> Option<u64> {
             known.then_some(u64::from(cell.disks))
         }
         Axis::Chunk => cell.chunk_kib,
+        Axis::Load => cell.rate_iops.filter(|_| cell.meets_load() == Some(true)).map(u64::from),
     }
 }
 
@@ -91,7 +121,7 @@ fn medians(mut values: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use results::fixture;
-    use results::record::Sample;
+    use results::record::{Latency, Sample};
 
     use super::*;
 
@@ -156,6 +186,24 @@ mod tests {
         assert_eq!(curves[1].points, [(2, 50.0), (3, 75.0)]);
         record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
         assert!(super::curves(&record, Axis::Disks).is_empty(), "the members'");
+    }
+
+    #[test]
+    fn a_stated_load_makes_a_curve_of_response_times_where_it_is_met() {
+        let at = |rate, p99: f64| Cell {
+            rate_iops: Some(rate),
+            arrivals: Some(if rate > 100 { 1000 } else { 10 }),
+            latency_us: Some(Latency { p50: 1000.0, p99, p999: p99, max: p99 }),
+            ..cell("raid5", 3, 64, "rand-read", 1.0)
+        };
+        let mut record = fixture::record();
+        record.cells = vec![at(100, 5000.0), at(50, 2000.0), at(400, 900_000.0)];
+        let curves = curves(&record, Axis::Load);
+        let works: Vec<&str> = curves.iter().map(|curve| curve.work.as_str()).collect();
+        assert_eq!(works, ["rand-read, response time p50", "rand-read, response time p99"]);
+        assert_eq!((curves[1].label.as_str(), curves[1].unit), ("RAID 5 x3", "ms"));
+        assert_eq!(curves[1].points, [(50, 2.0), (100, 5.0)], "400 were not served");
+        assert!(super::curves(&record, Axis::Disks).is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub fn text(report: &Report, colour: bool) -> String {
     }
     out.push('\n');
     out.push_str(&table::render(&report.record, colour));
-    for (axis, title) in [(Axis::Disks, "By number of disks"), (Axis::Chunk, "By chunk, KiB")] {
+    for (axis, title) in Axis::TITLES {
         let lines = lines(&curves(&report.record, axis));
         if !lines.is_empty() {
             out.push_str(&format!("\n{title}, and what each step adds:\n{lines}"));

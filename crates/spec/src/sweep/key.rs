@@ -16,7 +16,7 @@ use crate::sweep::{Item, ItemKey};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
 use crate::units;
-use crate::workload::Spec;
+use crate::workload::{Rate, Spec};
 
 impl Case {
     /// Its key and description. `label` distinguishes its target from others of the same name, in
@@ -138,7 +138,7 @@ fn hashed(identity: &str) -> ItemKey {
 /// The measurement in one line. Settings at their default are left out.
 fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     let (array, knobs) = array_identity(config);
-    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
+    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes, rate } = spec;
     let RunConfig {
         warm_up,
         sample,
@@ -171,6 +171,9 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     if config.members.iter().any(|member| member.drive().is_some()) {
         more("drives", Some(DRIVE_MODELS));
         more("as-long", sample_given.then_some(1));
+    }
+    if let Some(Rate { iops, process }) = rate {
+        text.push_str(&format!(" rate={iops} rate-process={}", process.name()));
     }
     text + &kernel_identity(config, run)
 }
@@ -270,6 +273,9 @@ fn in_words(config: &ArrayConfig, spec: &Spec) -> String {
     }
     if spec.read_ahead_bytes > 0 {
         text.push_str(&format!(", read-ahead {}", kib(spec.read_ahead_bytes)));
+    }
+    if let Some(Rate { iops, process }) = spec.rate {
+        text.push_str(&format!(", {iops} requests/s {}", process.name()));
     }
     text
 }
@@ -499,6 +505,12 @@ mod tests {
             Options { channels: vec![2], ..paced() },
             Options { spindles: vec![2], ..paced() },
             Options { blocks: vec![8192], ..options() },
+            Options { rates: vec![100], ..options() },
+            Options {
+                rates: vec![100],
+                rate_process: crate::workload::RateProcess::Poisson,
+                ..options()
+            },
         ];
         for (index, options) in variants.iter().enumerate() {
             for item in keys(options, &usual) {

@@ -23,7 +23,7 @@ use spec::program::Sizing;
 use spec::program::timing::Timing;
 use spec::target::TargetExpr;
 use spec::units::parse_seconds;
-use spec::workload::Kind;
+use spec::workload::{Kind, Rate, RateProcess};
 
 use super::RUNS;
 use super::programs::WorkloadName;
@@ -148,6 +148,20 @@ pub struct BlockOptions {
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes,
           help_heading = "Workload")]
     read_ahead: Vec<u64>,
+    /// Stated load, open loop: requests per second that arrive on a schedule, of all jobs and CPUs
+    /// together; latency counts from the arrival, --depth limits those in flight
+    #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Workload",
+          value_parser = parse_rate_iops)]
+    rate_iops: Vec<u32>,
+    /// Intervals between these arrivals: linear (equal), poisson (independent arrivals)
+    #[arg(
+        long,
+        value_name = "PROCESS",
+        default_value = "linear",
+        help_heading = "Workload",
+        requires = "rate_iops"
+    )]
+    rate_process: RateProcess,
     /// Length of a sample [default: 0.7; of sequential workloads on modelled disks, as long as a
     /// pass over the array allows]
     #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
@@ -233,6 +247,13 @@ fn parse_block(text: &str) -> Result<u64> {
         bail!("a block is a multiple of 512 bytes, at most 16M");
     }
     Ok(bytes)
+}
+
+fn parse_rate_iops(text: &str) -> Result<u32> {
+    match text.parse::<u32>() {
+        Ok(rate @ 1..=Rate::MOST) => Ok(rate),
+        _ => Err(anyhow!("requests per second, 1 to {}", Rate::MOST)),
+    }
 }
 
 /// A number of CPUs.
@@ -398,6 +419,8 @@ impl MatrixOptions {
             blocks: blocks.block.clone(),
             depths: blocks.depth.clone(),
             jobs: blocks.jobs.clone(),
+            rates: blocks.rate_iops.clone(),
+            rate_process: blocks.rate_process,
             sizes: self.size.clone(),
         }
     }
