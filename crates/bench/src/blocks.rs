@@ -25,7 +25,7 @@ use spec::workload::{Kind, Spec};
 use crate::error::RunError;
 use crate::measurement::{Load, Measurement};
 use crate::progress::Progress;
-use crate::runner::{self, Timing};
+use crate::runner::{self, Running, Timing};
 use crate::target::{RedundancyReport, Requests, Target};
 use crate::target_error::{MemoryError, TargetError};
 use crate::verify::VerifyErrors;
@@ -160,9 +160,9 @@ impl Bench<'_, '_> {
         let mut count = 0;
         for (entry, spec) in cells.iter().enumerate() {
             let progress = &mut *self.progress;
-            let mut tell = |seconds| {
+            let mut tell = |Running { seconds, live }: Running<'_>| {
                 let workload = spec.kind.name();
-                progress(Progress::Running { array: &name, workload, seconds });
+                progress(Progress::Running { array: &name, workload, seconds, live });
             };
             let every = check_every(array);
             let mut bound = Cell::default();

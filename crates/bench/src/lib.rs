@@ -18,6 +18,7 @@ pub mod bench_run;
 pub mod blocks;
 mod error;
 pub mod kernels;
+pub mod live;
 pub mod measurement;
 pub mod member_factory;
 pub mod program;

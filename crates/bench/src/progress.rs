@@ -1,6 +1,10 @@
 //! Progress of block workloads and programs.
 
+use std::sync::Arc;
+
 use results::record::Cell;
+
+use crate::live::LiveCounts;
 
 /// A progress event.
 pub enum Progress<'p> {
@@ -19,6 +23,8 @@ pub enum Progress<'p> {
         workload: &'p str,
         /// Elapsed seconds.
         seconds: f64,
+        /// What it has done so far; one object as long as it runs.
+        live: &'p Arc<LiveCounts>,
     },
     /// A phase of a program is running.
     Phase {
@@ -28,6 +34,8 @@ pub enum Progress<'p> {
         phase: &'p str,
         /// Bytes moved so far in this pass.
         bytes: u64,
+        /// What it has done so far; one object for each pass.
+        live: &'p Arc<LiveCounts>,
     },
     /// Data that a program wrote is being compared.
     Checking {

@@ -21,6 +21,7 @@ mod arrivals;
 mod generator;
 
 use std::iter;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -33,8 +34,9 @@ use spec::rng::SplitMix64;
 use spec::workload::Spec;
 use sys::clock_nanos;
 
-use self::generator::{Generator, Part, Together};
+use self::generator::{Generator, Part, Together, Watched};
 use crate::addresses::{Share, Workload};
+use crate::live::LiveCounts;
 use crate::measurement::{Measurement, OpenLoop, add_counters};
 use crate::target::Target;
 use crate::target_error::RunnerError;
@@ -80,10 +82,18 @@ impl Timing {
     }
 }
 
+/// Progress of a run.
+pub struct Running<'r> {
+    /// Elapsed seconds, warm-up included.
+    pub seconds: f64,
+    /// What the generators have done so far.
+    pub live: &'r Arc<LiveCounts>,
+}
+
 /// Interval at which a run on several cores polls `stop`.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs a workload. `stop` is polled; `progress` receives the elapsed seconds. On a target of
+/// Runs a workload. `stop` is polled; `progress` is called a few times a second. On a target of
 /// several shards, each core has the depth and the jobs of `spec`.
 ///
 /// # Errors
@@ -93,17 +103,21 @@ pub fn run(
     spec: Spec,
     timing: Timing,
     stop: &dyn Fn() -> bool,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(Running<'_>),
 ) -> Result<Measurement, RunnerError> {
     let (area_bytes, keeps_data) = (target.area_bytes(), target.keeps_data());
     let shards = target.shards.len();
+    let live = Arc::new(LiveCounts::new(shards));
     let mut generators = Vec::new();
     for (shard, driver) in (0..).zip(&mut target.shards) {
         let share = share(driver, &spec, area_bytes, shard)?;
         // Each core has its own random sequence over its share.
         let workload = Workload::new(spec, share, way(timing.seed, shard));
         let (shadow, tap) = (&target.shadow, target.tap.as_deref());
-        generators.push(Generator::new(driver, shadow, keeps_data, tap, workload, spec, timing)?);
+        let watched = Watched { tap, live: live.of(usize::from(shard)) };
+        let generator =
+            Generator::new(driver, shadow, keeps_data, watched, workload, spec, timing)?;
+        generators.push(generator);
     }
     let together = Together::new(shards);
     let mut parts = match generators.len() {
@@ -112,12 +126,12 @@ pub fn run(
             vec![only.run(0, &together, &mut |elapsed| {
                 let stopped = stop();
                 if !stopped {
-                    progress(elapsed);
+                    progress(Running { seconds: elapsed, live: &live });
                 }
                 stopped
             })]
         }
-        _ => on_threads(generators, &together, stop, progress)?,
+        _ => on_threads(generators, &together, stop, progress, &live)?,
     };
     let mut measured = Measurement::none();
     measured.cpu = parts[0].cpu.take();
@@ -186,7 +200,8 @@ fn on_threads(
     generators: Vec<Generator<'_>>,
     together: &Together,
     stop: &dyn Fn() -> bool,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(Running<'_>),
+    live: &Arc<LiveCounts>,
 ) -> Result<Vec<Part>, RunnerError> {
     let (cpus, count) = (allowed_cpus()?, generators.len());
     if cpus.len() < count {
@@ -223,7 +238,8 @@ fn on_threads(
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     stopped.fetch_or(stop(), Ordering::Relaxed);
-                    progress(generator::seconds(clock_nanos() - begin));
+                    let seconds = generator::seconds(clock_nanos() - begin);
+                    progress(Running { seconds, live });
                 }
                 // A thread has panicked; the scope propagates the panic.
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -266,7 +266,8 @@ fn kernel_thread(stat: &str) -> Option<ThreadCpu> {
     Some(thread)
 }
 
-fn process_s() -> f64 {
+/// CPU time of this process so far, user and system, seconds.
+pub fn process_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -1,20 +1,31 @@
-//! Progress of a bench on stderr: a bar with an ETA on a terminal, a line per cell elsewhere.
+//! Progress of a bench on stderr: on a terminal a bar with an ETA and a live line of the running
+//! cell, a line per finished cell elsewhere.
 //!
 //! Invariant: nothing of it goes to stdout. Called from `bench`.
 
+mod live;
+
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use bench::Progress;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
+use live::LiveView;
 use results::record::Cell;
 use spec::units::show_seconds;
 
 use crate::console::say;
 
-/// The progress bar, or the lines in its place.
+/// The bar and the live line, or the lines in their place.
 pub struct Reporter {
-    bar: Option<ProgressBar>,
+    view: Option<LiveView>,
+    eta: Eta,
+}
+
+/// How far a run is.
+#[derive(Clone)]
+pub struct Eta {
     cells: usize,
     estimate_seconds: f64,
     started: Instant,
@@ -23,7 +34,7 @@ pub struct Reporter {
 }
 
 /// Programs among the cells. Their duration is unknown until the first one is measured.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Programs {
     all: usize,
     done: usize,
@@ -32,17 +43,29 @@ struct Programs {
 }
 
 /// What is being done, in one line.
-pub fn line(progress: &Progress<'_>) -> Option<String> {
+fn line(progress: &Progress<'_>) -> Option<String> {
     match progress {
         Progress::Filling { array, done } => {
             Some(format!("{array}: filling {:.0} %", done * 100.0))
         }
         Progress::Running { array, workload, .. } => Some(format!("{array}: {workload}")),
-        Progress::Phase { program, phase, bytes } => {
-            Some(format!("{program}: {phase}, {} MB", bytes / 1_000_000))
-        }
+        Progress::Phase { program, phase, .. } => Some(format!("{program}: {phase}")),
         Progress::Checking { program, file } => Some(format!("{program}: comparing file {file}")),
         Progress::Measured(_) | Progress::Final { .. } => None,
+    }
+}
+
+/// Shows it in a view. A cell that runs costs its thread a comparison.
+fn show_in(view: &mut LiveView, progress: &Progress<'_>, left: &str, eta: Option<&Eta>) {
+    let text = || line(progress).map(|line| format!("{left}{line}"));
+    match progress {
+        Progress::Running { live, .. } | Progress::Phase { live, .. } => {
+            view.runs(live, &mut || text().unwrap_or_default(), eta);
+        }
+        Progress::Measured(_) | Progress::Final { .. } => view.ends(),
+        Progress::Filling { .. } | Progress::Checking { .. } => {
+            text().iter().for_each(|text| view.rests(text, eta));
+        }
     }
 }
 
@@ -51,65 +74,90 @@ impl Reporter {
     /// for the others.
     pub fn new(cells: usize, programs: usize, estimate_seconds: f64) -> Reporter {
         let programs = Programs { all: programs, ..Programs::default() };
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let view = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(1000);
-            let style = ProgressStyle::with_template("{bar:30} {percent:>3} % {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
+            bar.set_style(live::style("{bar:30} {percent:>3} % {wide_msg}"));
+            LiveView::new(bar)
         });
-        Reporter { bar, cells, estimate_seconds, started: Instant::now(), done: 0, programs }
+        let started = Instant::now();
+        Reporter { view, eta: Eta { cells, estimate_seconds, started, done: 0, programs } }
     }
 
     /// Shows the current activity.
     pub fn show(&mut self, progress: &Progress<'_>) {
         if let Progress::Measured(cell) = progress {
-            self.done += 1;
-            if self.bar.is_none() {
+            self.eta.done += 1;
+            if self.view.is_none() {
                 self.line(cell);
             }
         }
-        let seconds = match progress {
-            Progress::Running { seconds, .. } => *seconds,
-            _ => 0.0,
-        };
-        line(progress).iter().for_each(|line| self.draw(seconds, line));
+        if let Some(view) = &mut self.view {
+            show_in(view, progress, "", Some(&self.eta));
+        }
     }
 
     /// Counts a finished program; `took` is its duration.
     pub fn done(&mut self, what: &str, took: Duration) {
-        self.done += 1;
-        self.programs.done += 1;
-        self.programs.took += took;
-        if self.bar.is_none() {
-            let left = self.left(0.0);
-            say(format_args!("[{}/{}, {left} left] {what}", self.done, self.cells));
+        self.eta.done += 1;
+        self.eta.programs.done += 1;
+        self.eta.programs.took += took;
+        if self.view.is_none() {
+            let left = self.left();
+            say(format_args!("[{}/{}, {left} left] {what}", self.eta.done, self.eta.cells));
         }
     }
 
-    /// The remaining time, as text. `begun` is the finished share of the cell in progress, 0 to 1.
-    pub fn left(&self, begun: f64) -> String {
+    /// The remaining time, as text.
+    pub fn left(&self) -> String {
+        self.eta.left(0.0)
+    }
+
+    /// Removes the bar.
+    pub fn finish(&mut self) {
+        self.view = None;
+    }
+
+    fn line(&self, cell: &Cell) {
+        let layout = cell.layout.as_ref().map(|l| format!(",{l}")).unwrap_or_default();
+        let degraded = match cell.degraded {
+            0 => String::new(),
+            count => format!(" -{count}"),
+        };
+        let name = match &cell.array {
+            Some(array) => array.clone(),
+            None => format!("{}{layout} x{}{degraded}", cell.level, cell.disks),
+        };
+        say(format_args!(
+            "[{}/{}, {} left] {name} {}: {:.1} MB/s, {:.0} ops/s",
+            self.eta.done,
+            self.eta.cells,
+            self.left(),
+            cell.workload,
+            cell.mb_per_s,
+            cell.iops,
+        ));
+    }
+}
+
+impl Eta {
+    /// The finished share of the cell in progress, 0 to 1, after `seconds` of it.
+    fn begun(&self, seconds: f64) -> f64 {
+        (seconds / (self.estimate_seconds / self.blocks())).min(1.0)
+    }
+
+    /// The finished share of all cells.
+    fn share(&self, begun: f64) -> f64 {
+        (self.done as f64 + begun) / self.cells.max(1) as f64
+    }
+
+    /// The remaining time, as text. `begun` is the finished share of the cell in progress.
+    fn left(&self, begun: f64) -> String {
         let (seconds, unknown) = self.left_after(self.started.elapsed(), begun);
         let seconds = show_seconds(seconds);
         match unknown {
             0 => seconds,
             programs => format!("{seconds} and {programs} program(s)"),
         }
-    }
-
-    /// Removes the bar.
-    pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-
-    fn draw(&self, seconds: f64, what: &str) {
-        let Some(bar) = &self.bar else { return };
-        let per_cell_seconds = self.estimate_seconds / self.blocks();
-        let begun = (seconds / per_cell_seconds).min(1.0);
-        let share = (self.done as f64 + begun) / self.cells.max(1) as f64;
-        bar.set_position((share * 1000.0) as u64);
-        bar.set_message(format!("{} left  {what}", self.left(begun)));
     }
 
     /// Number of cells with block workloads, at least 1.
@@ -136,49 +184,30 @@ impl Reporter {
             (left, _) => (blocks + took.as_secs_f64() / done as f64 * left as f64, 0),
         }
     }
-
-    fn line(&self, cell: &Cell) {
-        let layout = cell.layout.as_ref().map(|l| format!(",{l}")).unwrap_or_default();
-        let degraded = match cell.degraded {
-            0 => String::new(),
-            count => format!(" -{count}"),
-        };
-        let name = match &cell.array {
-            Some(array) => array.clone(),
-            None => format!("{}{layout} x{}{degraded}", cell.level, cell.disks),
-        };
-        say(format_args!(
-            "[{}/{}, {} left] {name} {}: {:.1} MB/s, {:.0} ops/s",
-            self.done,
-            self.cells,
-            self.left(0.0),
-            cell.workload,
-            cell.mb_per_s,
-            cell.iops,
-        ));
-    }
 }
 
-/// A status line on a terminal; nothing elsewhere.
+/// What a program does, on a terminal; nothing elsewhere.
 #[derive(Default)]
-pub struct Status(std::sync::OnceLock<Option<ProgressBar>>);
+pub struct Status(RefCell<Option<LiveView>>);
 
 impl Status {
-    /// Shows the current activity.
-    pub fn show(&self, line: &str) {
-        let bar =
-            self.0.get_or_init(|| std::io::stderr().is_terminal().then(ProgressBar::new_spinner));
-        if let Some(bar) = bar {
-            bar.set_message(line.to_string());
-            bar.tick();
+    /// Shows the current activity, behind `left`.
+    pub fn show(&self, left: &str, progress: &Progress<'_>) {
+        if !std::io::stderr().is_terminal() {
+            return;
         }
+        let mut view = self.0.borrow_mut();
+        let view = view.get_or_insert_with(|| {
+            let head = ProgressBar::new_spinner();
+            head.set_style(live::style("{spinner} {wide_msg}"));
+            LiveView::new(head)
+        });
+        show_in(view, progress, left, None);
     }
 
-    /// Removes the line.
+    /// Removes the lines.
     pub fn finish(&self) {
-        if let Some(Some(bar)) = self.0.get() {
-            bar.finish_and_clear();
-        }
+        self.0.take();
     }
 }
 
@@ -189,17 +218,17 @@ mod tests {
     #[test]
     fn programs_take_as_long_as_those_before() {
         let seconds = Duration::from_secs;
-        let mut reporter = Reporter::new(7, 3, 40.0);
-        assert_eq!(reporter.left_after(seconds(0), 0.0), (40.0, 3));
-        (reporter.done, reporter.programs.done) = (1, 1);
-        reporter.programs.took = seconds(100);
-        assert_eq!(reporter.left_after(seconds(100), 0.0), (240.0, 0));
+        let mut eta = Reporter::new(7, 3, 40.0).eta;
+        assert_eq!(eta.left_after(seconds(0), 0.0), (40.0, 3));
+        (eta.done, eta.programs.done) = (1, 1);
+        eta.programs.took = seconds(100);
+        assert_eq!(eta.left_after(seconds(100), 0.0), (240.0, 0));
         // Two of four block cells have taken 30 s: the estimate of the plan is no longer used.
-        reporter.done = 3;
-        assert_eq!(reporter.left_after(seconds(130), 0.0), (230.0, 0));
-        (reporter.done, reporter.programs.done) = (7, 3);
-        assert_eq!(reporter.left_after(seconds(400), 0.0), (0.0, 0));
-        let only = Reporter::new(2, 2, 0.0);
+        eta.done = 3;
+        assert_eq!(eta.left_after(seconds(130), 0.0), (230.0, 0));
+        (eta.done, eta.programs.done) = (7, 3);
+        assert_eq!(eta.left_after(seconds(400), 0.0), (0.0, 0));
+        let only = Reporter::new(2, 2, 0.0).eta;
         assert_eq!(only.left_after(seconds(5), 0.0), (0.0, 2));
     }
 }

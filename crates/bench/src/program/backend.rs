@@ -8,7 +8,7 @@
 //!
 //! Implemented by `files` and `extents`; driven by `run`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use array::Counters;
 use metrics::Watched;
@@ -17,6 +17,7 @@ use spec::program::types::{Phase, Step};
 use sys::clock_nanos;
 
 use super::error::IoError;
+use crate::live::LiveCounter;
 use crate::verify::VerifyErrors;
 
 /// A backend that runs programs.
@@ -86,20 +87,20 @@ pub struct WorkerStats<'a> {
     pub errors: VerifyErrors,
     /// When it becomes true, a long step ends early.
     pub over: Option<&'a AtomicBool>,
-    /// Bytes so far, for progress display.
-    progress: &'a AtomicU64,
+    /// The same, for a display while it runs.
+    live: &'a LiveCounter,
 }
 
 impl<'a> WorkerStats<'a> {
     /// Empty statistics.
-    pub fn new(progress: &'a AtomicU64) -> WorkerStats<'a> {
+    pub fn new(live: &'a LiveCounter) -> WorkerStats<'a> {
         WorkerStats {
             bytes: 0,
             ops: 0,
             latency: LatencyRecorder::new(),
             errors: VerifyErrors::default(),
             over: None,
-            progress,
+            live,
         }
     }
 
@@ -110,18 +111,21 @@ impl<'a> WorkerStats<'a> {
 
     /// Counts one operation that started at `started` ([`clock_nanos`]); returns the current time.
     pub fn done(&mut self, bytes: u64, started: u64) -> u64 {
-        let now = clock_nanos();
-        self.latency.record(now - started);
-        self.ops += 1;
-        self.bytes += bytes;
-        self.progress.store(self.bytes, Ordering::Relaxed);
-        now
+        self.done_ops(bytes, 1, started)
     }
 
     /// Counts single bytes moved since `started`, too fast to time each; returns the current time.
     pub fn done_many(&mut self, bytes: u64, started: u64) -> u64 {
-        self.ops += bytes.saturating_sub(1);
-        self.done(bytes, started)
+        self.done_ops(bytes, bytes.max(1), started)
+    }
+
+    fn done_ops(&mut self, bytes: u64, ops: u64, started: u64) -> u64 {
+        let now = clock_nanos();
+        self.latency.record(now - started);
+        self.ops += ops;
+        self.bytes += bytes;
+        self.live.count(bytes, ops, now - started);
+        now
     }
 }
 

@@ -744,13 +744,13 @@ impl WorkerIo for FileIo<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use std::io::IoSliceMut;
-    use std::sync::atomic::AtomicU64;
 
     use rustix::io::{ReadWriteFlags, preadv2};
     use spec::program::types::Worker;
     use spec::workload::AccessKind;
 
     use super::*;
+    use crate::live::LiveCounter;
 
     const BYTES: u64 = 1 << 20;
 
@@ -764,8 +764,8 @@ pub(super) mod tests {
     }
 
     fn carry_out(io: &mut dyn WorkerIo, steps: &[Step]) -> Result<(), IoError> {
-        let progress = AtomicU64::new(0);
-        let mut tally = WorkerStats::new(&progress);
+        let live = LiveCounter::default();
+        let mut tally = WorkerStats::new(&live);
         steps.iter().try_for_each(|step| io.carry_out(step, &mut tally))?;
         assert_eq!(tally.errors, VerifyErrors::default());
         Ok(())
@@ -930,15 +930,15 @@ pub(super) mod tests {
             [(ByByte::Write, 3), (ByByte::Read, 3), (ByByte::Put, 5), (ByByte::Get, 5)]
         {
             let mut io = files.worker_io(1, false).expect("io");
-            let progress = AtomicU64::new(0);
-            let mut tally = WorkerStats::new(&progress);
+            let live = LiveCounter::default();
+            let mut tally = WorkerStats::new(&live);
             let made = if how.writes() { How::Create } else { How::Update };
             for step in [open(made), Step::Bytes { file: 0, bytes, how }, SYNC, CLOSE] {
                 io.carry_out(&step, &mut tally).expect("done");
             }
             assert_eq!((tally.bytes, tally.ops), (bytes, bytes), "{how:?}");
             assert_eq!((tally.latency.count(), tally.errors), (times, VerifyErrors::default()));
-            assert_eq!(progress.into_inner(), bytes);
+            assert_eq!(live.bytes(), bytes);
             let len = std::fs::metadata(files.path(0)).expect("there").len();
             assert_eq!((len, checked(&files)), (bytes, VerifyErrors::default()));
         }

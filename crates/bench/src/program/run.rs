@@ -270,8 +270,9 @@ impl Run<'_> {
                 eyes.iter().for_each(|eyes| eyes.note(backend, now));
                 if now - last_event >= 100_000_000 {
                     last_event = now;
-                    let bytes = field.bytes();
-                    tell(Progress::Phase { program: &program.name, phase: &phase.name, bytes });
+                    let (name, phase) = (&program.name, &phase.name);
+                    let (bytes, live) = (field.bytes(), &field.live);
+                    tell(Progress::Phase { program: name, phase, bytes, live });
                 }
             }
             cpu = Some(meter.stop());

@@ -21,6 +21,7 @@ use sys::clock_nanos;
 use super::Timing;
 use super::arrivals::Arrivals;
 use crate::addresses::{Step, Workload};
+use crate::live::LiveCounter;
 use crate::measurement::OpenLoop;
 use crate::target_error::RunnerError;
 use crate::verify::{ShadowMap, VerifyErrors};
@@ -117,6 +118,14 @@ struct Schedule {
     service: LatencyRecorder,
 }
 
+/// What is counted of a shard while it runs.
+pub(super) struct Watched<'a> {
+    /// Where the members' counters are recorded.
+    pub(super) tap: Option<&'a CounterSource>,
+    /// For a display.
+    pub(super) live: &'a LiveCounter,
+}
+
 /// Generates one workload on one shard.
 pub(super) struct Generator<'a> {
     driver: &'a mut Driver,
@@ -125,6 +134,7 @@ pub(super) struct Generator<'a> {
     keeps_data: bool,
     /// Where the members' counters are recorded.
     tap: Option<&'a CounterSource>,
+    live: &'a LiveCounter,
     workload: Workload,
     spec: Spec,
     timing: Timing,
@@ -147,7 +157,7 @@ impl<'a> Generator<'a> {
         driver: &'a mut Driver,
         shadow: &'a ShadowMap,
         keeps_data: bool,
-        tap: Option<&'a CounterSource>,
+        watched: Watched<'a>,
         workload: Workload,
         spec: Spec,
         timing: Timing,
@@ -162,7 +172,8 @@ impl<'a> Generator<'a> {
             driver,
             shadow,
             keeps_data,
-            tap,
+            tap: watched.tap,
+            live: watched.live,
             workload,
             spec,
             timing,
@@ -362,6 +373,9 @@ impl<'a> Generator<'a> {
         let flight = self.flights[slot].take().expect("a flight lands once");
         let lease = completion.lease.expect("reads and writes have a lease");
         self.workload.done(flight.step);
+        if completion.result.is_ok() {
+            self.live.count(lease.len() as u64, 1, now - flight.arrived);
+        }
         if measured && completion.result.is_ok() {
             self.latencies.record(now - flight.arrived);
             if let Some(schedule) = &mut self.schedule {

@@ -461,8 +461,8 @@ impl SweepHost for Here<'_> {
         let case = task.case();
         let status = Status::default();
         let stopped = || self.stop.load(Ordering::Relaxed);
-        let left = self.reporter.left(0.0);
-        let show = |line: &str| status.show(&format!("{left} left  {line}"));
+        let left = format!("{} left  ", self.reporter.left());
+        let show = |progress: &Progress<'_>| status.show(&left, progress);
         let begun = Instant::now();
         let destroy = self.arguments.host.destroy_contents;
         let label = self.labels.of(&case.target);

@@ -56,6 +56,17 @@ fn knobs_multiply_only_where_they_mean_something() {
 }
 
 #[test]
+fn without_a_terminal_there_are_no_escape_codes() {
+    let dir = Dir::new();
+    let words = "--members mem --size 8M --level raid5 --workload rand-read";
+    let program = format!("--target path:{} --size 8M --workload dd", dir.path());
+    for words in [words, &program] {
+        let ran = raidlab(&format!("bench --runs 1 {words}")).code(0);
+        assert!(!ran.stderr.contains('\x1b') && !ran.stderr.contains('\r'), "{:?}", ran.stderr);
+    }
+}
+
+#[test]
 fn stated_loads_multiply_and_their_figures_are_in_the_record() {
     let words = "bench --seconds 0.2 --runs 1 --warm-up 0 --json --members mem --size 8M \
                  --level raid5 --workload rand-read,seq-write --rate-iops";

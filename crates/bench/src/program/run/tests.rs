@@ -1,7 +1,6 @@
 //! Tests of programs on memory, files and extents, and of their errors.
 
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 
 use array::{
     Array, ArraySpec, Counters, DataPlaneConfig, Fault, FaultMember, FileMember, FileOptions,
@@ -13,6 +12,7 @@ use spec::program::{ProgramSpec, Sizing};
 use spec::workload::AccessKind;
 
 use super::*;
+use crate::live::LiveCounter;
 use crate::measurement::Measurement;
 use crate::program::backend::{WorkerIo, WorkerStats};
 use crate::program::extents::Extents;
@@ -381,8 +381,8 @@ fn below_extents_a_file_is_forgotten_and_nobody_elses() {
     let (path, other) = (directory.path().join("file"), directory.path().join("other"));
     std::fs::write(&other, [1; 4096]).expect("written");
     std::fs::File::open(&other).and_then(|file| file.sync_all()).expect("on disk");
-    let progress = AtomicU64::new(0);
-    let mut tally = WorkerStats::new(&progress);
+    let live = LiveCounter::default();
+    let mut tally = WorkerStats::new(&live);
     let mut hands = backend.worker_io(2, false).expect("hands");
     let block = |op, file| Step::Block { op, file, at: 0, len: BYTES };
     let sync = Step::Sync { file: 0, data_only: false };

@@ -5,13 +5,14 @@
 //! covers. Called by `run`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use results::stats::LatencyRecorder;
 use spec::program::types::{Act, Count, End, Phase, Step, Worker};
 use sys::clock_nanos;
 
+use crate::live::LiveCounts;
 use crate::program::backend::{WorkerIo, WorkerStats};
 use crate::program::error::IoError;
 use crate::program::steps::{Gate, Steps};
@@ -31,7 +32,7 @@ pub(super) struct PhaseBarrier {
     /// All workers stop, including writes that should be completed.
     stopped: AtomicBool,
     pub(super) ends_with_first: bool,
-    bytes: Vec<AtomicU64>,
+    pub(super) live: Arc<LiveCounts>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -57,14 +58,14 @@ impl PhaseBarrier {
             own_over: (0..count).map(|_| AtomicBool::new(false)).collect(),
             stopped: AtomicBool::new(false),
             ends_with_first: phase.end == End::First,
-            bytes: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            live: Arc::new(LiveCounts::new(count)),
             state: Mutex::new(State { running: count, unfinished: count, counted: false }),
             changed: Condvar::new(),
         }
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+        self.live.bytes()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -198,7 +199,7 @@ pub(super) fn work(
     hands: Result<Box<dyn WorkerIo + '_>, IoError>,
     field: &PhaseBarrier,
 ) -> Result<Done, IoError> {
-    let mut tally = WorkerStats::new(&field.bytes[index as usize]);
+    let mut tally = WorkerStats::new(field.live.of(index as usize));
     let completes = field.completes(worker);
     let over = match worker.ends_ms {
         _ if completes => &field.stopped,

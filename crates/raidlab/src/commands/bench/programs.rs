@@ -14,7 +14,6 @@ use spec::workload::Kind;
 
 use crate::console::say;
 use crate::error::reworded;
-use crate::progress::line;
 
 /// One value of `--workload`: a block workload or a program.
 #[derive(Clone, Debug)]
@@ -39,15 +38,15 @@ impl FromStr for WorkloadName {
     }
 }
 
-/// Runs a case that is a program; `show` receives lines of progress.
+/// Runs a case that is a program; `show` receives its progress.
 pub fn run_program(
     case: &Case,
     label: &str,
     destroy: bool,
     stop: &dyn Fn() -> bool,
-    show: &dyn Fn(&str),
+    show: &dyn Fn(&Progress<'_>),
 ) -> RunResult {
-    let progress = |event: Progress<'_>| line(&event).iter().for_each(|line| show(line));
+    let progress = |event: Progress<'_>| show(&event);
     let remark = |text: &str| say(format_args!("{text}"));
     let host = Host { destroy, stop, progress: &progress, remark: &remark };
     bench::program::cases::run(case, label, &host)

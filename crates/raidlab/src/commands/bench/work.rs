@@ -10,7 +10,7 @@ use spec::bench_plan::BenchPlan;
 use super::unused_options::refuse_unused;
 use super::{HostOptions, Matrix, MatrixOptions, announce, check_plan};
 use crate::console::say;
-use crate::progress::{Reporter, Status, line};
+use crate::progress::{Reporter, Status};
 
 /// Plans the command line, and checks that it fits into memory.
 ///
@@ -62,13 +62,13 @@ impl Screen {
                 if let Some(reporter) = &mut self.reporter {
                     reporter.show(progress);
                 } else if let Some(status) = &self.status {
-                    line(progress).iter().for_each(|line| status.show(line));
+                    status.show("", progress);
                 }
             }
             BenchEvent::Remark(text) => say(format_args!("{text}")),
             BenchEvent::Final(_) => {}
             BenchEvent::Ended => {
-                self.reporter.take().iter().for_each(Reporter::finish);
+                self.reporter.take().iter_mut().for_each(Reporter::finish);
                 self.status.take().iter().for_each(Status::finish);
             }
         }
