@@ -281,20 +281,45 @@ pub fn text(all: &Reproduction) -> String {
     out
 }
 
+/// A paragraph in lines of at most 120 columns.
+fn wrapped(text: &str) -> String {
+    let (mut out, mut columns) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        match columns {
+            0 => {}
+            _ if columns + 1 + width > 120 => {
+                out.push('\n');
+                columns = 0;
+            }
+            _ => {
+                out.push(' ');
+                columns += 1;
+            }
+        }
+        out.push_str(word);
+        columns += width;
+    }
+    out + "\n"
+}
+
 /// The page as Markdown.
 pub fn markdown(all: &Reproduction) -> String {
     let counts = share(all.pairs, all.same_order, all.not_run);
-    let mut out = format!(
-        "# Published figures and ours\n\n{counts}.\nPairs within one table count where the \
-         published figures are {:.0} % apart or more. A claim of a text counts as a pair.\n",
+    let introduction = format!(
+        "{counts}. Pairs within one table count where the published figures are {:.0} % apart or \
+         more. A claim of a text counts as a pair.",
         (MARGIN - 1.0) * 100.0
     );
+    let mut out = format!("# Published figures and ours\n\n{}", wrapped(&introduction));
     for set in &all.sets {
         let counts = share(set.pairs, set.same_order, set.not_run);
-        out.push_str(&format!("\n## {} (`{}`)\n\n{}.\n\n", set.title, set.name, set.source));
-        out.push_str(&format!("{counts}. Figures not run: {}.\n", set.figures_not_run));
+        out.push_str(&format!("\n## {} (`{}`)\n\n", set.title, set.name));
+        out.push_str(&wrapped(&format!("{}.", set.source)));
+        let counts = format!("{counts}. Figures not run: {}.", set.figures_not_run);
+        out.push_str(&format!("\n{}", wrapped(&counts)));
         if !set.why.is_empty() {
-            out.push_str(&format!("\nWhy they differ: {}\n", set.why));
+            out.push_str(&format!("\n{}", wrapped(&format!("Why they differ: {}", set.why))));
         }
         if !set.claims.is_empty() {
             out.push_str("\n| claim of the text | compared | here |\n|---|---|---|\n");
