@@ -93,6 +93,8 @@ pub struct Completion {
 pub(crate) struct Command {
     pub tag: u64,
     pub submitted: Nanos,
+    /// Number of the command among those issued to its drive.
+    pub number: u64,
     pub op: Op,
 }
 

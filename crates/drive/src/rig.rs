@@ -7,11 +7,14 @@
 //!                            a channel: one command of all its drives
 //! ```
 //!
+//! Reads, or writes, that wait one behind the other and continue each other are merged into one
+//! command, as the block layer does.
+//!
 //! Invariant: events of all drives are performed in time order (the lower drive first where times
 //! are equal), because they meet on shared buses and channels. Called by the crate's users; calls
 //! the models.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::bus::Bus;
 use crate::channel::Channel;
@@ -49,6 +52,17 @@ impl Model {
     }
 }
 
+/// Limit of a merged command, bytes: what an ATA command of 28 bits and Linux 2.4 carry. Later disks
+/// and kernels take more, and have queues, so that little waits in the host.
+const MERGED_BYTES_MAX: u64 = 128 << 10;
+
+/// An operation that was merged into a command: its tag, and when it was submitted.
+#[derive(Clone, Copy, Debug)]
+struct Merged {
+    tag: u64,
+    submitted: Nanos,
+}
+
 #[derive(Debug)]
 struct Slot {
     model: Model,
@@ -62,6 +76,9 @@ struct Slot {
     flushing: bool,
     inside: u32,
     waiting: VecDeque<Command>,
+    /// Operations merged into a command inside, by the number of the command.
+    merged: BTreeMap<u64, Vec<Merged>>,
+    issued: u64,
     next: Nanos,
 }
 
@@ -137,6 +154,8 @@ impl Rig {
             flushing: false,
             inside: 0,
             waiting: VecDeque::new(),
+            merged: BTreeMap::new(),
+            issued: 0,
             next: NEVER,
         });
         id
@@ -171,7 +190,8 @@ impl Rig {
     /// Operations submitted to `drive` that have not completed by the time of the last call.
     pub fn in_flight(&self, drive: DriveId) -> usize {
         let slot = &self.slots[drive.index()];
-        slot.waiting.len() + slot.inside as usize
+        let merged: usize = slot.merged.values().map(Vec::len).sum();
+        slot.waiting.len() + slot.inside as usize + merged
     }
 
     /// Gives `op` to `drive` at `now`, under a tag of the caller's choice (tags may repeat).
@@ -191,7 +211,7 @@ impl Rig {
             "{op:?} leaves a member of {} bytes",
             slot.member_bytes
         );
-        slot.waiting.push_back(Command { tag, submitted: now, op });
+        slot.waiting.push_back(Command { tag, submitted: now, number: 0, op });
         slot.issue(now, &mut self.wires);
     }
 
@@ -222,12 +242,16 @@ impl Rig {
                 if let Some(channel) = slot.channel {
                     self.wires.channels[channel].give_back();
                 }
-                self.ready.push_back(Completion {
+                let first =
+                    Merged { tag: finished.command.tag, submitted: finished.command.submitted };
+                let others = slot.merged.remove(&finished.command.number).unwrap_or_default();
+                let all = std::iter::once(first).chain(others);
+                self.ready.extend(all.map(|one| Completion {
                     drive: DriveId(index as u32),
-                    tag: finished.command.tag,
+                    tag: one.tag,
                     at: finished.at,
-                    service: finished.at - finished.command.submitted,
-                });
+                    service: finished.at - one.submitted,
+                }));
             }
             self.issue_after(index, at);
         }
@@ -269,7 +293,7 @@ impl Slot {
             }
             self.flushing = flush;
             self.inside += 1;
-            let command = self.waiting.pop_front().expect("just seen");
+            let command = self.take();
             let bus = self.bus.map(|bus| &mut wires.buses[bus]);
             match &mut self.model {
                 Model::Rotating(model) => model.issue(now, command, bus),
@@ -280,6 +304,29 @@ impl Slot {
             Model::Rotating(model) => model.next(),
             Model::Solid(model) => model.next(),
         };
+    }
+
+    /// Takes the first waiting operation, and with it those behind that continue it.
+    fn take(&mut self) -> Command {
+        let mut command = self.waiting.pop_front().expect("just seen");
+        command.number = self.issued;
+        self.issued += 1;
+        let mut merged = Vec::new();
+        while let Some(next) = self.waiting.front() {
+            let merges = matches!(command.op.kind, OpKind::Read | OpKind::Write { fua: false });
+            let bytes = command.op.bytes + next.op.bytes;
+            let continues = (next.op.kind, next.op.at_bytes) == (command.op.kind, command.op.end());
+            if !merges || !continues || bytes > MERGED_BYTES_MAX {
+                break;
+            }
+            command.op.bytes = bytes;
+            merged.push(Merged { tag: next.tag, submitted: next.submitted });
+            self.waiting.pop_front();
+        }
+        if !merged.is_empty() {
+            self.merged.insert(command.number, merged);
+        }
+        command
     }
 
     fn step(&mut self, buses: &mut [Bus], finished: &mut Vec<Finished>) {

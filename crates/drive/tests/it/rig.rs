@@ -263,6 +263,49 @@ fn random_reads(rig: &mut Rig, drives: &[DriveId], depth: u64) -> Vec<u64> {
 }
 
 #[test]
+fn what_waits_and_continues_is_one_command() {
+    let time = |gap: u64| {
+        let mut rig = Rig::new();
+        // No queue in the drive: one command, and the others wait in the host.
+        let drive = add(&mut rig, "hdd-2002", EDGE, None);
+        for number in 0..32 {
+            rig.submit(0, drive, number, Op::read(number * (4096 + gap), 4096));
+        }
+        assert_eq!(rig.in_flight(drive), 32);
+        let done = drain(&mut rig);
+        let tags: Vec<u64> = done.iter().map(|one| one.tag).collect();
+        assert_eq!(tags, (0..32).collect::<Vec<_>>());
+        assert_eq!(rig.in_flight(drive), 0);
+        assert!(done.iter().all(|one| one.service == one.at), "all were submitted at 0");
+        done[31].at
+    };
+    let (merged, apart) = (time(0), time(512));
+    // 30 commands less, each with its overhead.
+    assert!(apart > merged + 3_000_000, "{merged} and {apart} ns");
+}
+
+#[test]
+fn reads_and_writes_are_not_merged_and_a_merged_command_is_no_longer_than_the_limit() {
+    let mut rig = Rig::new();
+    let drive = add(&mut rig, "hdd-2002", EDGE, None);
+    let ops = [
+        Op::read(8 * MIB, 4096),
+        Op::read(0, 4096),
+        Op::write(4096, 4096),
+        Op { kind: OpKind::Write { fua: true }, at_bytes: 8192, bytes: 4096 },
+        Op::read(MIB, 128 << 10),
+        Op::read(MIB + (128 << 10), 4096),
+    ];
+    for (tag, op) in ops.into_iter().enumerate() {
+        rig.submit(0, drive, tag as u64, op);
+    }
+    let done = drain(&mut rig);
+    let mut times: Vec<Nanos> = done.iter().map(|one| one.at).collect();
+    times.dedup();
+    assert_eq!(times.len(), ops.len(), "each its own command: {done:?}");
+}
+
+#[test]
 fn drives_on_one_channel_seek_one_after_the_other() {
     let run = |drives: usize, channels: usize| {
         let mut rig = Rig::new();
