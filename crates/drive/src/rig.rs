@@ -52,8 +52,8 @@ impl Model {
     }
 }
 
-/// Limit of a merged command, bytes: what an ATA command of 28 bits and Linux 2.4 carry. Later disks
-/// and kernels take more, and have queues, so that little waits in the host.
+/// Limit of a merged command, bytes: what an ATA command of 28 bits and Linux 2.4 carry. Later
+/// disks and kernels take more, and have queues, so that little waits in the host.
 const MERGED_BYTES_MAX: u64 = 128 << 10;
 
 /// An operation that was merged into a command: its tag, and when it was submitted.
