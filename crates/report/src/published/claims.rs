@@ -16,6 +16,8 @@ use super::{Fields, Figure};
 
 /// Two figures that a text calls alike may be this far apart.
 pub const ALIKE: f64 = 1.1;
+/// One figure is above another from here on: less is what two runs of the same differ by.
+pub const ABOVE: f64 = 1.02;
 
 /// A sentence of a published text that compares two measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,7 +45,7 @@ fn rate() -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
-    /// `more` is above `less`.
+    /// `more` is above `less`, by 2 % at least.
     #[default]
     Above,
     /// Both are within a tenth.
@@ -70,7 +72,7 @@ impl Claim {
     pub fn outcome(&self, record: &Record) -> ClaimOutcome {
         let here = self.here(record);
         let holds = here.map(|[more, less]| match self.relation {
-            Relation::Above => more > less,
+            Relation::Above => more >= ABOVE * less,
             Relation::Alike => (more / less).max(less / more) <= ALIKE,
         });
         ClaimOutcome {
@@ -157,6 +159,8 @@ mod tests {
         let outcome = above.outcome(&ran);
         assert_eq!((outcome.holds, outcome.here), (Some(true), Some([105.0, 100.0])));
         assert_eq!(claim("alike").outcome(&ran).holds, Some(true));
+        let close = record(vec![chunk(64, 100.0), chunk(1024, 101.0)]);
+        assert_eq!(above.outcome(&close).holds, Some(false), "too close to be above");
         let far = record(vec![chunk(64, 120.0), chunk(1024, 105.0)]);
         assert_eq!(above.outcome(&far).holds, Some(false));
         assert_eq!(claim("alike").outcome(&far).holds, Some(false));
