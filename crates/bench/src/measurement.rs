@@ -132,6 +132,8 @@ impl Measurement {
             samples: self.samples.clone(),
             latency_us: self.latency.latency(),
             latency_curve: self.latency.curve(),
+            latency_bins: Some(self.latency.bins()).filter(|bins| !bins.is_empty()),
+            service_bins: self.open_loop.as_ref().map(|open| open.service.bins()),
             service_us: self.open_loop.as_ref().and_then(|open| open.service.latency()),
             arrivals: self.open_loop.as_ref().map(|open| open.arrivals),
             waiting: self.open_loop.as_ref().map(|open| open.waiting),

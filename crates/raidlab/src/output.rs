@@ -20,6 +20,8 @@ use crate::error::{Context, of_option};
 pub struct Outputs {
     json: Option<PathBuf>,
     html: Option<PathBuf>,
+    /// Whether latencies are shown as bars, too.
+    pub histogram: bool,
     /// Files that were made here and hold nothing yet.
     made: Vec<PathBuf>,
 }
@@ -29,7 +31,8 @@ impl Outputs {
     pub fn open(json: &JsonOut, html: Option<&Path>) -> Result<Outputs> {
         let json = json.path();
         let owned = |path: Option<&Path>| path.map(Path::to_owned);
-        let mut outputs = Outputs { json: owned(json), html: owned(html), made: Vec::new() };
+        let mut outputs =
+            Outputs { json: owned(json), html: owned(html), histogram: false, made: Vec::new() };
         if html.is_some_and(is_stdout) {
             bail!("--html -: the report goes to a file; name one");
         }
@@ -70,6 +73,9 @@ impl Outputs {
         table.push_str(&report::table::findings_of(&programs, colour));
         let summary = report::summary::Summary::of(record);
         table.push_str(&report::summary::terminal(&summary, colour));
+        if self.histogram {
+            table.push_str(&report::histogram::text(record));
+        }
         let html = self.html.is_some().then(|| report::html::render(record));
         self.write_texts(&table, &record.to_json(), html.as_deref())
     }

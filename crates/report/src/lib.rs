@@ -4,6 +4,7 @@
 //!   Record(s) -> pivot -> table (terminal), markdown, html
 //!            \-> compare (two records)     \-> published: figures of others beside ours
 //!             \-> tool_tables: as bonnie, fio, IOzone print them
+//!              |-> histogram: latencies as bars    fio_json: for tools that read fio's json+
 //!              \-> summary: the best level for each work, capacity, what degraded mode costs
 //! ```
 //!
@@ -12,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod fio_json;
+pub mod histogram;
 pub mod html;
 pub mod markdown;
 pub mod pivot;

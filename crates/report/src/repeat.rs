@@ -55,6 +55,7 @@ fn fold(cells: &[&Cell]) -> Cell {
     cell.verified = cells.iter().map(|cell| cell.verified).reduce(worse).flatten();
     cell.latency_us = latency(cells, |cell| cell.latency_us);
     cell.latency_curve.clear();
+    (cell.latency_bins, cell.service_bins) = (None, None);
     cell.service_us = latency(cells, |cell| cell.service_us);
     let total = |of: fn(&Cell) -> Option<u64>| cells.iter().map(|cell| of(cell)).sum();
     (cell.arrivals, cell.waiting) = (total(|cell| cell.arrivals), total(|cell| cell.waiting));

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bins;
 mod columns;
 mod error;
 mod export;

@@ -16,6 +16,7 @@ use spec::case::BenchLevel;
 use spec::target::TargetKind;
 use spec::workload::AccessKind;
 
+pub use crate::bins::LatencyBins;
 use crate::host::Host;
 use crate::stats;
 pub use crate::stats::{Latency, LatencyPoint};
@@ -247,6 +248,13 @@ pub struct Cell {
     /// Latency distribution by percentile, which `latency_us` summarizes.
     #[serde(default)]
     pub latency_curve: Vec<LatencyPoint>,
+    /// The distribution of `latency_us`, reads and writes together; `None` in records of older
+    /// versions.
+    #[serde(default)]
+    pub latency_bins: Option<LatencyBins>,
+    /// The distribution of `service_us`.
+    #[serde(default)]
+    pub service_bins: Option<LatencyBins>,
     /// Stated load: requests per second that arrive on a schedule, of all jobs and CPUs together;
     /// `None`: a closed loop.
     #[serde(default)]

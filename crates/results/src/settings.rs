@@ -402,7 +402,7 @@ mod tests {
                 bound_note ratio_to_single late_ops checked_every generator_ns_per_op spread
                 interval interval_coverage cpu_process_share machine_cpu_s_per_gib cpu_system_note
                 others_cpus cpu_threads workers_mb_per_s cached series findings member_load sync
-                stripe_cache latency_curve service_us arrivals waiting);
+                stripe_cache latency_curve latency_bins service_bins service_us arrivals waiting);
         let plain = Cell::default();
         let document = serde_json::to_value(&plain).expect("plain data");
         assert_eq!(document.as_object().map(|fields| fields.len()), Some(fields.len()));

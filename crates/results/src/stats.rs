@@ -7,6 +7,8 @@ use hdrhistogram::Histogram;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bins::LatencyBins;
+
 /// Samples in a steady window, as in SNIA's measurement window.
 pub const STEADY_ROUNDS: usize = 5;
 
@@ -207,6 +209,12 @@ impl LatencyRecorder {
             p999: self.percentile_us(99.9),
             max: self.max_ns as f64 / 1e3,
         })
+    }
+
+    /// The whole distribution, in bins.
+    pub fn bins(&self) -> LatencyBins {
+        let recorded = self.histogram.iter_recorded();
+        LatencyBins::of(recorded.map(|at| (at.value_iterated_to(), at.count_at_value())))
     }
 
     /// The distribution; empty without latencies.

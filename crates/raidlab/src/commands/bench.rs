@@ -90,6 +90,9 @@ pub struct ResultOptions {
     /// Write the report to FILE: one offline HTML page with charts and every sample
     #[arg(long, value_name = "FILE")]
     pub html: Option<std::path::PathBuf>,
+    /// Print the latency distribution of each cell as bars, below the tables
+    #[arg(long)]
+    pub histogram: bool,
     #[command(flatten)]
     pub db: DbArgument,
 }
@@ -101,6 +104,13 @@ impl ResultOptions {
             Some(_) => Err(anyhow!("--html: nothing is measured, so there is no report")),
             None => Outputs::open(&self.json, None),
         }
+    }
+
+    /// Outputs of a run.
+    pub fn outputs(&self) -> Result<Outputs> {
+        let mut outputs = Outputs::open(&self.json, self.html.as_deref())?;
+        outputs.histogram = self.histogram;
+        Ok(outputs)
     }
 }
 
@@ -121,7 +131,7 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
-    let outputs = Outputs::open(&results.json, results.html.as_deref())?;
+    let outputs = results.outputs()?;
     let mut keeper = RunRecorder::begin(&results.db, || bench_run::head(&work, &config))?;
     let bench = BenchRun {
         plan: &work,

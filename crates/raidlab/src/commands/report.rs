@@ -45,7 +45,8 @@ pub struct ReportArguments {
     #[arg(long, value_name = "RUN", default_value = "last")]
     run: Which,
     /// List the runs, with --json for programs
-    #[arg(long, conflicts_with_all = ["published", "html", "markdown", "csv", "parquet"])]
+    #[arg(long, conflicts_with_all = ["published", "html", "markdown", "csv", "parquet",
+                                      "fio_json", "histogram"])]
     list: bool,
     /// Published figures to show beside [default: those that the sweep names; none: no figures].
     /// Without NAME: how far all published tables come out, by the newest run of each sweep
@@ -60,6 +61,13 @@ pub struct ReportArguments {
     /// Write one row per cell as CSV; - is stdout
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the shape of fio's json+ output, for tools that read that; - is stdout
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    fio_json: Option<PathBuf>,
+    /// Print the latency distribution of each cell as bars, below the tables
+    #[arg(long, help_heading = "Output",
+          conflicts_with_all = ["html", "markdown", "csv", "parquet", "fio_json", "json"])]
+    histogram: bool,
     #[command(flatten)]
     json: JsonOut,
     /// Write one row per cell as Parquet
@@ -92,6 +100,9 @@ pub fn run(arguments: &ReportArguments) -> Result<Ending> {
 fn reproduced(arguments: &ReportArguments) -> Result<Ending> {
     if arguments.csv.is_some() || arguments.parquet.is_some() {
         bail!("--published without a name has no rows for --csv and --parquet");
+    }
+    if arguments.fio_json.is_some() || arguments.histogram {
+        bail!("--published without a name has no cells for --fio-json and --histogram");
     }
     let mut sets = Vec::new();
     let mut fine = true;
@@ -157,10 +168,11 @@ type Render<'a> = &'a dyn Fn() -> String;
 
 fn write(arguments: &ReportArguments, report: &Report) -> Result<()> {
     let records = std::slice::from_ref(&report.record);
-    let texts: [(&str, Option<&Path>, Render<'_>); 4] = [
+    let texts: [(&str, Option<&Path>, Render<'_>); 5] = [
         ("--html", arguments.html.as_deref(), &|| report::html::render_report(report)),
         ("--markdown", arguments.markdown.as_deref(), &|| report::markdown::render(report)),
         ("--csv", arguments.csv.as_deref(), &|| results::csv(records)),
+        ("--fio-json", arguments.fio_json.as_deref(), &|| report::fio_json::render(&report.record)),
         ("--json", arguments.json.path(), &|| report.record.to_json()),
     ];
     let files = write_texts(&texts)? || arguments.parquet.is_some();
@@ -170,7 +182,11 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<()> {
     if files {
         return Ok(());
     }
-    print_lines(&report::runs::text(report, has_colours(&std::io::stdout())))
+    let mut text = report::runs::text(report, has_colours(&std::io::stdout()));
+    if arguments.histogram {
+        text.push_str(&report::histogram::text(&report.record));
+    }
+    print_lines(&text)
 }
 
 /// Writes the formats that were requested; whether there were any.

@@ -30,7 +30,7 @@ use crate::commands::bench::{
 };
 use crate::console::say;
 use crate::error::{Context, reworded, text_of};
-use crate::output::{Outputs, json_of};
+use crate::output::json_of;
 use crate::progress::{Reporter, Status};
 use crate::{Ending, commands, one_line, signal};
 
@@ -349,7 +349,7 @@ impl Sweeping<'_> {
         let results = &arguments.results;
         let all = self.all();
         let stop = signal::watch()?;
-        let outputs = Outputs::open(&results.json, results.html.as_deref())?;
+        let outputs = results.outputs()?;
         hold_to_cores(arguments.host.cores)?;
         let mut store = results.db.create()?;
         let head = bench::sweep::head(&all).ok_or_else(|| self.nothing())?;

@@ -13,6 +13,7 @@ mod examine;
 mod findings;
 mod help;
 mod kernels;
+mod latencies;
 mod matrix;
 mod misuse;
 mod outputs;

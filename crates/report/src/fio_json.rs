@@ -1,0 +1,207 @@
+//! A record in the shape of fio's `--output-format=json+`, for tools that read that.
+//!
+//! Invariant: what a record does not hold is left out: user and system time apart, and reads and
+//! writes of a mixed workload apart, which are in `mixed` together. Called by the command line.
+
+use results::record::{Cell, LatencyBins, Record, Sample};
+use results::stats;
+use serde_json::{Map, Value, json};
+use spec::workload::AccessKind;
+
+use crate::pivot;
+use crate::works::works;
+
+/// Upper end of fio's bins, ns: longer latencies count as this. Its tools expect no longer one.
+const LONGEST_NS: u64 = 17_112_760_320;
+/// fio's default list of percentiles.
+const PERCENTILES: [f64; 17] = [
+    1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
+    99.99,
+];
+
+/// The document: a job for each cell that moved data. Cells measured at the members are left out:
+/// their bytes are no requests of the program.
+pub fn render(record: &Record) -> String {
+    let cells: Vec<&Cell> = record.cells.iter().collect();
+    let labels = pivot::labels(&record.cells, true);
+    let named = cells.iter().zip(labels).zip(works(&cells));
+    let moved = named.filter(|((cell, _), _)| cell.moves_data() && cell.program_bytes.is_none());
+    let jobs = moved.map(|((cell, label), work)| {
+        job(cell, &format!("{}, {work}", pivot::with_disks(&label, cell)))
+    });
+    let document = json!({
+        "fio version": format!("raidlab-{}", record.raidlab),
+        "time": record.started,
+        "jobs": jobs.collect::<Vec<_>>(),
+    });
+    format!("{document:#}\n")
+}
+
+fn job(cell: &Cell, name: &str) -> Value {
+    let mut job = Map::new();
+    let mut put = |name: &str, value: Value| job.insert(name.to_string(), value);
+    put("jobname", json!(name));
+    put("groupid", json!(0));
+    // fio's word for wrong data and failed requests: EILSEQ, as its verify sets it.
+    put("error", json!(if cell.verified == Some(false) { 84 } else { 0 }));
+    put("job options", options(cell, name));
+    let moved = match cell.workload.known() {
+        Some(kind) if kind.only_writes() => "write",
+        Some(kind) if kind.is_mixed() || kind == AccessKind::SeqRewrite => "mixed",
+        _ => "read",
+    };
+    for direction in ["read", "write", "trim"] {
+        let value = match (direction == moved, moved) {
+            (true, _) => figures(cell),
+            // How much of it was read is unknown.
+            (false, "mixed") if direction != "trim" => json!({}),
+            (false, _) => none(),
+        };
+        put(direction, value);
+    }
+    if moved == "mixed" {
+        put("mixed", figures(cell));
+    }
+    put("job_runtime", json!(runtime_ms(cell)));
+    job.into()
+}
+
+/// The settings by fio's names.
+fn options(cell: &Cell, name: &str) -> Value {
+    let mut options = Map::new();
+    let mut put = |name: &str, value: String| options.insert(name.to_string(), value.into());
+    put("name", name.to_string());
+    let pattern = match cell.workload.known() {
+        Some(AccessKind::SeqRead) => "read",
+        Some(AccessKind::SeqWrite) => "write",
+        Some(AccessKind::SeqMixed) => "rw",
+        Some(AccessKind::RandRead) => "randread",
+        Some(AccessKind::RandWrite) => "randwrite",
+        Some(AccessKind::RandMixed) => "randrw",
+        _ => "",
+    };
+    if !pattern.is_empty() {
+        put("rw", pattern.to_string());
+    }
+    put("bs", format!("{}", (cell.block_kib * 1024.0) as u64));
+    put("iodepth", cell.depth.to_string());
+    put("numjobs", cell.jobs.to_string());
+    if let Some(rate) = cell.rate_iops {
+        put("rate_iops", rate.to_string());
+    }
+    if let Some(process) = &cell.rate_process {
+        put("rate_process", process.clone());
+    }
+    if let Some(seed) = cell.random_seed {
+        put("randseed", seed.to_string());
+    }
+    options.into()
+}
+
+fn runtime_ms(cell: &Cell) -> u64 {
+    let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
+    (seconds * 1e3).round() as u64
+}
+
+/// A direction in which nothing was done.
+fn none() -> Value {
+    json!({
+        "io_bytes": 0, "io_kbytes": 0, "bw_bytes": 0, "bw": 0, "iops": 0.0, "runtime": 0,
+        "total_ios": 0,
+    })
+}
+
+fn figures(cell: &Cell) -> Value {
+    let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
+    let (bytes, ops) = (cell.user_bytes(), cell.samples.iter().map(|s| s.ops).sum::<u64>());
+    let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let mut figures = json!({
+        "io_bytes": bytes,
+        "io_kbytes": bytes / 1024,
+        "bw_bytes": rate(bytes).round() as u64,
+        "bw": (rate(bytes) / 1024.0).round() as u64,
+        "iops": rate(ops),
+        "runtime": runtime_ms(cell),
+        "total_ios": ops,
+    });
+    let fields = figures.as_object_mut().expect("made as one");
+    let of_samples = |of: fn(&Sample) -> f64| cell.samples.iter().map(of).collect::<Vec<_>>();
+    let kib_per_s = of_samples(|sample| sample.mb_per_s() * 1e6 / 1024.0);
+    for (name, values) in [("bw", kib_per_s), ("iops", of_samples(Sample::iops))] {
+        let (Some((min, max)), Some(mean)) = (stats::range(&values), stats::mean(&values)) else {
+            continue;
+        };
+        fields.insert(format!("{name}_min"), json!(min.round() as u64));
+        fields.insert(format!("{name}_max"), json!(max.round() as u64));
+        fields.insert(format!("{name}_mean"), json!(mean));
+        fields.insert(format!("{name}_samples"), json!(values.len()));
+    }
+    // From submission to completion; fio's `lat_ns` is the whole time of a request.
+    let completion = cell.service_bins.as_ref().or(cell.latency_bins.as_ref());
+    for (name, bins) in [("clat_ns", completion), ("lat_ns", cell.latency_bins.as_ref())] {
+        if let Some(bins) = bins.filter(|bins| !bins.is_empty()) {
+            fields.insert(name.to_string(), distribution(bins));
+        }
+    }
+    figures
+}
+
+fn distribution(bins: &LatencyBins) -> Value {
+    let (mean, deviation) = bins.mean_and_deviation_ns().unwrap_or_default();
+    let percentile = |percent: &f64| {
+        let ns = bins.percentile_ns(*percent).unwrap_or(0).min(LONGEST_NS);
+        (format!("{percent:.6}"), json!(ns))
+    };
+    let mut counts = Map::new();
+    for (ns, count) in bins.middles() {
+        let known = counts.entry(ns.min(LONGEST_NS).to_string()).or_insert(json!(0));
+        *known = json!(known.as_u64().unwrap_or(0) + count);
+    }
+    json!({
+        "min": bins.middles().next().map_or(0, |(ns, _)| ns),
+        "max": bins.middles().last().map_or(0, |(ns, _)| ns),
+        "mean": mean,
+        "stddev": deviation,
+        "N": bins.total(),
+        "percentile": PERCENTILES.iter().map(percentile).collect::<Map<_, _>>(),
+        "bins": counts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use results::fixture;
+    use results::stats::LatencyRecorder;
+
+    use super::*;
+
+    #[test]
+    fn a_cell_is_a_job_with_fios_names() {
+        let mut record = fixture::record();
+        record.cells.truncate(3);
+        let mut latencies = LatencyRecorder::new();
+        (1..=1000).for_each(|us| latencies.record(us * 1000));
+        latencies.record(60_000_000_000);
+        let cell = &mut record.cells[0];
+        (cell.workload, cell.rate_iops) = ("rand-write".into(), Some(100));
+        cell.latency_bins = Some(latencies.bins());
+        record.cells[1].workload = "rand-mixed".into();
+        (record.cells[2].mb_per_s, record.cells[2].iops) = (0.0, 0.0);
+        record.cells[2].samples.clear();
+        let document: Value = serde_json::from_str(&render(&record)).expect("JSON");
+        let jobs = document["jobs"].as_array().expect("jobs");
+        assert_eq!(jobs.len(), 2, "one did nothing");
+        let write = &jobs[0]["write"];
+        assert_eq!(jobs[0]["job options"]["rw"], "randwrite");
+        assert_eq!(jobs[0]["job options"]["rate_iops"], "100");
+        assert_eq!(write["io_bytes"], record.cells[0].user_bytes());
+        assert_eq!(jobs[0]["read"]["total_ios"], 0);
+        let clat = &write["clat_ns"];
+        assert_eq!((&clat["N"], &clat["bins"]["17112760320"]), (&json!(1001), &json!(1)));
+        let median = clat["percentile"]["50.000000"].as_f64().expect("a number");
+        assert!((median / 500_000.0 - 1.0).abs() < 0.016, "{median}");
+        assert_eq!(jobs[1]["read"], json!({}), "how much was read is unknown");
+        assert!(jobs[1]["mixed"]["iops"].as_f64() > Some(0.0));
+        assert!(jobs[1]["mixed"].get("clat_ns").is_none(), "an older record");
+    }
+}
