@@ -141,7 +141,7 @@ mod tests {
         let cell = &mut record.cells[0];
         (cell.latency_us, cell.latency_bins) = (latencies.latency(), Some(latencies.bins()));
         let text = text(&record);
-        let lines: Vec<&str> = text.lines().filter(|line| line.contains(" %  ")).collect();
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(" %")).collect();
         assert!(lines.len() <= LINES && lines.len() > 5, "{text}");
         let count = |line: &&str| line.split_whitespace().nth(4)?.parse::<u64>().ok();
         assert_eq!(lines.iter().filter_map(count).sum::<u64>(), 10_000, "{text}");
