@@ -1,5 +1,5 @@
-//! Runs a whole bench: block workloads on arrays of the engine, then programs on the targets, as
-//! often as it is to be repeated.
+//! Runs a whole bench: block workloads on the targets, then programs on them, as often as it is to
+//! be repeated.
 //!
 //! Invariant: every event of a cell comes before the event that it is final, and a cell that is
 //! final is in the record, also when the run is stopped or ends with an error. Called by the
@@ -9,9 +9,8 @@ use std::cell::RefCell;
 use std::time::SystemTime;
 
 use results::record::{Cell, Record};
-use spec::bench_plan::BenchPlan;
+use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::{Case, RunConfig};
-use spec::matrix::Plan;
 use spec::sweep::TargetLabels;
 use spec::target::TargetExpr;
 
@@ -20,6 +19,7 @@ use crate::error::RunError;
 use crate::program::cases::{self, Host};
 use crate::program::session::RunResult;
 use crate::progress::Progress;
+use crate::provision::check_devices;
 
 /// A bench to be run.
 pub struct BenchRun<'b> {
@@ -29,8 +29,6 @@ pub struct BenchRun<'b> {
     pub run: &'b RunConfig,
     /// How often; at least once.
     pub repeat: u32,
-    /// Overwrite existing data on a device.
-    pub destroy: bool,
     /// Polled regularly; `true` stops the run.
     pub stop: &'b dyn Fn() -> bool,
 }
@@ -46,10 +44,10 @@ pub enum BenchEvent<'e> {
         /// Its seed.
         seed: u64,
     },
-    /// Block workloads begin.
+    /// Block workloads begin, on all targets.
     Blocks {
-        /// Their plan.
-        plan: &'e Plan,
+        /// Their plans.
+        plans: &'e [BlockPlan],
         /// How long they will take.
         estimate_seconds: f64,
     },
@@ -84,6 +82,9 @@ pub fn head(plan: &BenchPlan, run: &RunConfig) -> Record {
 /// # Errors
 /// Besides the record: the first error, with its array and target.
 pub fn run(bench: &BenchRun<'_>, events: &mut Events<'_>) -> (Record, Result<(), RunError>) {
+    if let Err(problem) = check_devices(bench.plan, bench.run.destroy_contents) {
+        return (head(bench.plan, bench.run), Err(problem.into()));
+    }
     if bench.repeat <= 1 {
         return Repetition { bench, run: bench.run, number: None }.run(events);
     }
@@ -117,14 +118,16 @@ struct Repetition<'r> {
 impl Repetition<'_> {
     fn run(&self, events: &mut Events<'_>) -> (Record, Result<(), RunError>) {
         let plan = self.bench.plan;
-        let (mut record, mut ended) = match &plan.blocks {
-            Some(blocks) => self.blocks(blocks, events),
-            None => (head(plan, self.run), Ok(())),
-        };
+        let labels = self.labels();
+        let (mut record, mut ended) = (head(plan, self.run), Ok(()));
+        if !plan.blocks.is_empty() {
+            ended = self.blocks(&labels, &mut record.cells, events);
+            record.set_ratios();
+        }
         self.mark(&mut record.cells);
         if ended.is_ok() && !plan.targets.is_empty() {
             events(BenchEvent::Programs);
-            ended = self.programs(&mut record.cells, events);
+            ended = self.programs(&labels, &mut record.cells, events);
             events(BenchEvent::Ended);
         }
         (record, ended)
@@ -136,9 +139,24 @@ impl Repetition<'_> {
         }
     }
 
-    fn blocks(&self, plan: &Plan, events: &mut Events<'_>) -> (Record, Result<(), RunError>) {
-        let estimate_seconds = blocks::estimate_seconds(plan, self.run);
-        events(BenchEvent::Blocks { plan, estimate_seconds });
+    /// What distinguishes targets of one name.
+    fn labels(&self) -> TargetLabels {
+        let BenchPlan { blocks, targets, .. } = self.bench.plan;
+        let blocks = blocks.iter().map(|target| &target.place);
+        TargetLabels::new(blocks.chain(targets.iter().map(|target| &target.place)))
+    }
+
+    /// The block workloads on each target; their cells are appended.
+    fn blocks(
+        &self,
+        labels: &TargetLabels,
+        record: &mut Vec<Cell>,
+        events: &mut Events<'_>,
+    ) -> Result<(), RunError> {
+        let plans = &self.bench.plan.blocks[..];
+        let estimate = |target: &BlockPlan| blocks::estimate_seconds(&target.plan, self.run);
+        let estimate_seconds = plans.iter().map(estimate).sum();
+        events(BenchEvent::Blocks { plans, estimate_seconds });
         let mut progress = |progress: Progress<'_>| {
             if let Progress::Final { cells, .. } = &progress {
                 let mut cells = cells.to_vec();
@@ -147,15 +165,28 @@ impl Repetition<'_> {
             }
             events(BenchEvent::Progress(progress));
         };
-        let ended = blocks::run(plan, self.run, self.bench.stop, &mut progress);
+        let mut ended = Ok(());
+        for BlockPlan { place, plan } in plans {
+            if ended.is_err() || (self.bench.stop)() {
+                break;
+            }
+            let named = (place, labels.of(place));
+            let part;
+            (part, ended) = blocks::run_on(named, plan, self.run, self.bench.stop, &mut progress);
+            record.extend(part.cells);
+        }
         events(BenchEvent::Ended);
         ended
     }
 
     /// The programs on each target; their cells are appended.
-    fn programs(&self, record: &mut Vec<Cell>, events: &mut Events<'_>) -> Result<(), RunError> {
+    fn programs(
+        &self,
+        labels: &TargetLabels,
+        record: &mut Vec<Cell>,
+        events: &mut Events<'_>,
+    ) -> Result<(), RunError> {
         let plan = self.bench.plan;
-        let labels = TargetLabels::new(plan.targets.iter().map(|target| &target.place));
         for target in &plan.targets {
             for case in plan.cases(target, self.run) {
                 if (self.bench.stop)() {
@@ -176,7 +207,7 @@ impl Repetition<'_> {
         let progress = |event: Progress<'_>| (events.borrow_mut())(BenchEvent::Progress(event));
         let remark = |text: &str| (events.borrow_mut())(BenchEvent::Remark(text));
         let host = Host {
-            destroy: self.bench.destroy,
+            destroy: self.run.destroy_contents,
             stop: self.bench.stop,
             progress: &progress,
             remark: &remark,
@@ -227,7 +258,7 @@ mod tests {
     ) -> (Vec<String>, Vec<(Option<u32>, bool)>) {
         let mut seen = Vec::new();
         let run = RunConfig { seed: u64::MAX, ..RunConfig::quick() };
-        let bench = BenchRun { plan, run: &run, repeat, destroy: false, stop };
+        let bench = BenchRun { plan, run: &run, repeat, stop };
         let (record, ended) = super::run(&bench, &mut |event| {
             seen.push(match event {
                 BenchEvent::Repetition { number, of, seed } => format!("{number}/{of} {seed}"),

@@ -1,4 +1,4 @@
-//! Runs a plan: creates each array, fills it, runs its cells, and writes the record.
+//! Runs a plan on a target: creates each array, fills it, runs its cells, and writes the record.
 //!
 //! Invariant: every cell of the plan ends up in the record, or the reason why not in its warnings
 //! or in the error; a run that is stopped, or ends with an error, keeps the cells measured so far.
@@ -6,25 +6,27 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use array::{Array, Event, io_error_text};
-use drive::{Placement, Profile};
-use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
-use md::{Geometry, Level};
+use array::{Event, io_error_text};
+use md::Level;
+use md::nested::{ArrayExpr, Members};
 use metrics::{CounterSource, Recorder, Watched};
 use model::bound::{self, CellShape, MemberDrive, Pattern, Shape};
 use results::host::Host;
 use results::record::{Cell, Record};
-use results::words;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::matrix::{ArrayPlan, Plan};
 use spec::members::{MemberExpr, placement_for};
-use spec::target::TargetKind;
+use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
 use spec::workload::{Kind, Spec};
 
+use crate::arrays::{describe, nested_geometry, placement_name, requests};
 use crate::error::RunError;
 use crate::measurement::{Load, Measurement};
+use crate::placed::{Placed, notes_of_found};
+use crate::program::in_memory;
 use crate::progress::Progress;
+use crate::provision::fitted;
 use crate::runner::{self, Running, Timing};
 use crate::target::{RedundancyReport, Requests, Target};
 use crate::target_error::{MemoryError, TargetError};
@@ -38,6 +40,8 @@ const LATE_SHARE: f64 = 0.01;
 
 /// Rate of filling and reading back, bytes per second of members: only for the ETA.
 const BULK_RATE: f64 = 1e9;
+/// The same for block devices, a few of which work at a time.
+const DEVICE_RATE: f64 = 4e8;
 /// Further time to create an array, seconds.
 const PER_ARRAY_SECONDS: f64 = 0.3;
 
@@ -50,7 +54,13 @@ pub fn estimate_seconds(plan: &Plan, run: &RunConfig) -> f64 {
         let proofs = if matches!(array.expr.level, Level::Linear | Level::Raid0) { 0 } else { 3 };
         let passes = 1 + proofs + cells.iter().filter(read_back).count();
         let bytes = array.member_bytes as f64 * array.members.len() as f64;
-        PER_ARRAY_SECONDS + passes as f64 * bytes / BULK_RATE
+        let rate = if array.members.iter().any(|m| m.device().is_some()) {
+            DEVICE_RATE
+        } else {
+            BULK_RATE
+        };
+        let passes = if array.read_only { 0 } else { passes };
+        PER_ARRAY_SECONDS + passes as f64 * bytes / rate
     });
     cells + arrays.sum::<f64>()
 }
@@ -105,7 +115,7 @@ fn within_a_pass(
     Timing { warm_up: timing.warm_up.mul_f64(share), sample, ..timing }
 }
 
-/// Runs a plan. Cells measured before an error are in the record, too.
+/// Runs a plan on arrays of the engine. Cells measured before an error are in the record, too.
 ///
 /// # Errors
 /// Besides the record: one line when an array cannot be created, filled or measured.
@@ -115,17 +125,40 @@ pub fn run(
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> (Record, Result<(), RunError>) {
-    let mut bench = Bench { run, stop, progress, record: head(plan, run) };
+    run_on((&TargetExpr::Engine, ""), plan, run, stop, progress)
+}
+
+/// Runs a plan on a target; its label distinguishes it from others of the same name, in the cells.
+///
+/// # Errors
+/// As [`run`]; or the target cannot be set up or taken down.
+pub fn run_on(
+    (place, label): (&TargetExpr, &str),
+    plan: &Plan,
+    run: &RunConfig,
+    stop: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> (Record, Result<(), RunError>) {
+    let mut bench = Bench { place, label, run, stop, progress, record: head(plan, run) };
     let mut cases = plan.arrays.iter();
     let ended = cases.try_for_each(|planned| match stop() {
         true => Ok(()),
         false => bench.array(planned).map_err(|problem| RunError::OnArray {
-            array: planned.array.name(),
+            array: shown(place, &planned.array),
             problem: Box::new(problem),
         }),
     });
     bench.record.set_ratios();
     (bench.record, ended)
+}
+
+/// `raid5(4)`, `raid5(4), md`, `device`: the array and the target, for progress and messages.
+pub fn shown(place: &TargetExpr, array: &ArrayConfig) -> String {
+    match place {
+        TargetExpr::Engine => array.name(),
+        place if place.uses_array() => format!("{}, {}", array.name(), place.shown()),
+        place => place.shown(),
+    }
 }
 
 /// The head of the record that [`run`] would write: host and start time, without cells.
@@ -140,49 +173,77 @@ fn probe_host(plan: &Plan, run: &RunConfig) -> Host {
 }
 
 struct Bench<'a, 'p> {
+    place: &'a TargetExpr,
+    label: &'a str,
     run: &'a RunConfig,
     stop: &'a dyn Fn() -> bool,
     progress: &'a mut (dyn FnMut(Progress<'_>) + 'p),
     record: Record,
 }
 
+/// What the cells of an array share.
+struct Shared<'s> {
+    name: String,
+    /// The array that the generator works on.
+    array: &'s ArrayConfig,
+    cells: &'s [Spec],
+    /// Fields of each cell.
+    base: Cell,
+    watched: Watched,
+}
+
 impl Bench<'_, '_> {
-    /// Creates an array, fills it and runs its cells.
-    fn array(&mut self, ArrayPlan { array, cells }: &ArrayPlan) -> Result<(), RunError> {
-        let (name, stop) = (array.name(), self.stop);
-        let mut target = Target::new(array, self.run, requests(cells))?;
-        let progress = &mut *self.progress;
-        target.fill(stop, &mut |done| progress(Progress::Filling { array: &name, done }))?;
+    /// Sets the target of an array up, runs its cells and takes it down.
+    fn array(&mut self, planned: &ArrayPlan) -> Result<(), RunError> {
+        let (name, cells) = (shown(self.place, &planned.array), &planned.cells[..]);
+        if *self.place == TargetExpr::Engine {
+            let array = &fitted(&planned.array)?;
+            let mut target = Target::new(array, self.run, requests(cells))?;
+            let base = describe(array, self.run, target.geometry());
+            let watched = Watched::default();
+            self.cells(&mut target, &Shared { name, array, cells, base, watched })?;
+            return Ok(target.release()?);
+        }
+        let mut placed = Placed::set_up(self.place, planned, self.run, self.stop)?;
+        let (mut base, watched) = (placed.base.clone(), placed.watched.clone());
+        if let Some(place) = &mut base.place {
+            place.name.push_str(self.label);
+        }
+        let (array, target) = (placed.config.clone(), &mut placed.target);
+        let target = target.as_mut().expect("it is there until it is taken down");
+        let shared = Shared { name, array: &array, cells, base, watched };
+        let ran = self.cells(target, &shared);
+        match (ran, placed.take_down()) {
+            (Err(run), Err(RunError::Undo(undo))) => {
+                Err(RunError::RunAndUndo { run: Box::new(run), undo })
+            }
+            (ran, taken_down) => ran.and(taken_down),
+        }
+    }
+
+    /// Fills a target, runs its cells, and verifies the redundancy.
+    fn cells(&mut self, target: &mut Target, shared: &Shared<'_>) -> Result<(), RunError> {
+        let Shared { name, array, cells, .. } = shared;
+        let stop = self.stop;
+        if !array.read_only {
+            let progress = &mut *self.progress;
+            target.fill(stop, &mut |done| progress(Progress::Filling { array: name, done }))?;
+        }
         if stop() {
             return Ok(());
         }
         target.degrade(array.degraded)?;
+        let found = match array.read_only {
+            true => notes_of_found(array, self.run.seed),
+            false => Vec::new(),
+        };
         let mut count = 0;
         for (entry, spec) in cells.iter().enumerate() {
-            let progress = &mut *self.progress;
-            let mut tell = |Running { seconds, live }: Running<'_>| {
-                let workload = spec.kind.name();
-                progress(Progress::Running { array: &name, workload, seconds, live });
-            };
-            let every = check_every(array);
-            let mut bound = Cell::default();
-            set_bound(&mut bound, array, spec, &target);
-            let timing = timing(self.run, every);
-            let timing = within_a_pass(timing, array, spec, self.run, &bound, &target);
-            let tap = Arc::new(CounterSource::default());
-            target.tap = Some(tap.clone());
-            target.renew_drives(!spec.kind.is_sequential())?;
-            let recorder = Recorder::start(Watched { tap: Some(tap), ..Watched::default() });
-            let mut measured = runner::run(&mut target, *spec, timing, stop, &mut tell)?;
-            let mut recorded = recorder.stop();
-            if let Some(cpu) = &mut measured.cpu {
-                cpu.kernel = recorded.kernel.take();
-            }
-            measured.recorded = Some(recorded);
+            let (measured, mut cell) = self.cell(target, shared, spec)?;
             if measured.stopped && measured.samples.is_empty() {
                 break;
             }
-            let cell = make_cell(array, spec, self.run, &target, &measured, every, bound);
+            cell.warnings.extend_from_slice(&found);
             (self.progress)(Progress::Measured(&cell));
             // The last one is final only after the array's redundancy has been verified.
             if !measured.stopped && entry + 1 < cells.len() {
@@ -203,15 +264,40 @@ impl Bench<'_, '_> {
             None => Ok(()),
         }
     }
-}
 
-/// What the workloads of an array request at most.
-fn requests(cells: &[Spec]) -> Requests {
-    let whole_pages = cells.iter().all(|cell| cell.block_bytes % 4096 == 0);
-    Requests {
-        block_bytes: cells.iter().map(|cell| cell.block_bytes).max().unwrap_or(4096),
-        unit_bytes: if whole_pages { 4096 } else { 512 },
-        in_flight: cells.iter().map(Spec::in_flight).max().unwrap_or(1),
+    /// Measures a cell.
+    fn cell(
+        &mut self,
+        target: &mut Target,
+        shared: &Shared<'_>,
+        spec: &Spec,
+    ) -> Result<(Measurement, Cell), RunError> {
+        let Shared { name, array, base, watched, .. } = shared;
+        let progress = &mut *self.progress;
+        let mut tell = |Running { seconds, live }: Running<'_>| {
+            let workload = spec.kind.name();
+            progress(Progress::Running { array: name, workload, seconds, live });
+        };
+        let every = check_every(array);
+        let mut base = base.clone();
+        set_bound(&mut base, array, spec, target);
+        let timing = timing(self.run, every);
+        let timing = within_a_pass(timing, array, spec, self.run, &base, target);
+        let tap = Arc::new(CounterSource::default());
+        target.tap = Some(tap.clone());
+        target.renew_drives(!spec.kind.is_sequential())?;
+        if target.is_buffered() {
+            base.caches_dropped = Some(target.drop_cached());
+        }
+        let recorder = Recorder::start(Watched { tap: Some(tap), ..watched.clone() });
+        let mut measured = runner::run(target, *spec, timing, self.stop, &mut tell)?;
+        let mut recorded = recorder.stop();
+        if let Some(cpu) = &mut measured.cpu {
+            cpu.kernel = recorded.kernel.take();
+        }
+        measured.recorded = Some(recorded);
+        let cell = make_cell(array, spec, self.run, target, &measured, every, base);
+        Ok((measured, cell))
     }
 }
 
@@ -223,7 +309,8 @@ fn requests(cells: &[Spec]) -> Requests {
 /// One line that names the array, the largest consumer, and the option that reduces it.
 pub fn check_memory(plan: &Plan, shards: u32, available: u64) -> Result<(), MemoryError> {
     for ArrayPlan { array, cells } in &plan.arrays {
-        let in_memory = array.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
+        let is_here = |m: &&MemberExpr| m.directory().is_none() && m.device().is_none();
+        let in_memory = array.members.iter().filter(is_here).filter(|m| m.keeps_data());
         let members = u128::from(array.member_bytes) * in_memory.count() as u128;
         let Requests { block_bytes, unit_bytes, in_flight } = requests(cells);
         let (leases, lease_bytes) =
@@ -234,6 +321,7 @@ pub fn check_memory(plan: &Plan, shards: u32, available: u64) -> Result<(), Memo
         // Four bytes for the version of each unit.
         let all = u128::from(array.member_bytes) * array.members.len() as u128;
         let versions = array.area_bytes.map_or(all, u128::from) / unit_bytes as u128 * 4;
+        let versions = if array.read_only { 0 } else { versions };
         let parts = [
             (members, "members in memory", "--size"),
             (buffers, "buffers of requests in flight", "--depth, --jobs, --block or --read-ahead"),
@@ -265,7 +353,7 @@ fn make_cell(
     target: &Target,
     measured: &Measurement,
     check_every: u32,
-    bound: Cell,
+    base: Cell,
 ) -> Cell {
     let late: u64 = measured.members.iter().map(|leaf| leaf.late).sum();
     let drive = array.members.iter().find_map(MemberExpr::drive);
@@ -278,12 +366,11 @@ fn make_cell(
         late_ops: drive.is_some().then_some(late),
         checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
         placement: drive
-            .map(|(profile, given)| placement_name(profile, given, !spec.kind.is_sequential())),
+            .map(|(profile, given)| placement_name(profile, given, !spec.kind.is_sequential()))
+            .or(base.placement.clone()),
         generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
-        bound_mb_per_s: bound.bound_mb_per_s,
-        bound_note: bound.bound_note,
-        unshared_bound_mb_per_s: bound.unshared_bound_mb_per_s,
-        ..describe(array, run, target.geometry())
+        cached: cached(&base, target),
+        ..base
     };
     let load = Load {
         workload: spec.kind.into(),
@@ -296,83 +383,20 @@ fn make_cell(
     cell
 }
 
-/// The fields that all cells of an array share.
-fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Cell {
-    let has_chunks = array.expr.level.has_chunks() && array.level != BenchLevel::Single;
-    let drive = array.members.iter().find_map(MemberExpr::drive);
-    let buses = array.topology.buses;
-    let one_bus = buses.and_then(|buses| buses.of_all());
-    Cell {
-        target: TargetKind::Engine.into(),
-        level: array.level.into(),
-        layout: words::layout(geometry.layout()),
-        disks: array.expr.leaves() as u32,
-        members: array.set.to_string(),
-        chunk_kib: match has_chunks {
-            true => Some(geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
-            false => array.takes_chunk().then_some(array.chunk_bytes / 1024),
-        },
-        degraded: array.degraded,
-        array: array.nested.then(|| array.expr.to_string()),
-        stripe_cache_kib: array.has_parity().then_some(array.stripe_cache_bytes / 1024),
-        queue_depth: array.queue_depth,
-        cores: run.cores,
-        rounds_max: run.until_steady.map(|most| most.max(run.runs)),
-        bus_mb_per_s: one_bus.map(|rate| rate as f64 / 1e6),
-        buses: buses.filter(|_| one_bus.is_none()).map(|buses| buses.to_string()),
-        disks_per_channel: array.topology.disks_per_channel,
-        members_per_spindle: array.topology.members_per_spindle,
-        member_bytes: Some(array.member_bytes),
-        placement: drive.map(|(profile, given)| placement_name(profile, given, false)),
-        ..Cell::default()
+/// The cache that the figures measure: the file system's own memory, or the page cache, where it
+/// has no direct I/O and all of the file fits.
+fn cached(base: &Cell, target: &Target) -> Option<String> {
+    if let Some(name) = in_memory(base) {
+        return Some(name.to_string());
     }
-}
-
-/// An array of a plan for a program, with the fields that its cells share. Paced members are paced
-/// from the start.
-///
-/// # Errors
-/// One line that names the invalid member, directory, size or geometry.
-pub fn array_for_program(
-    array: &ArrayConfig,
-    run: &RunConfig,
-    requests: Requests,
-) -> Result<(Array, Cell), TargetError> {
-    let mut target = Target::new(array, run, requests)?;
-    target.degrade(array.degraded)?;
-    target.set_paced(true);
-    let cell = describe(array, run, target.geometry());
-    let running = Array::run_shards(target.shards)?;
-    Ok((running, cell))
-}
-
-/// The fields that all cells of an array share.
-///
-/// # Errors
-/// When its geometry is impossible.
-pub fn described(array: &ArrayConfig, run: &RunConfig) -> Result<Cell, NestedError> {
-    Ok(describe(array, run, nested_geometry(array)?.geometry()))
-}
-
-fn nested_geometry(array: &ArrayConfig) -> Result<NestedGeometry, NestedError> {
-    let leaves = vec![array.member_bytes / md::SECTOR_BYTES; array.expr.leaves()];
-    NestedGeometry::new(&array.expr, array.chunk_bytes / md::SECTOR_BYTES, &leaves)
-}
-
-/// Size of an array of a plan and of its stripe, in bytes.
-///
-/// # Errors
-/// When its geometry is impossible.
-pub fn extent_of(array: &ArrayConfig) -> Result<(u64, u64), NestedError> {
-    let nested = nested_geometry(array)?;
-    let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
-    Ok((Shape::from(&nested).bytes(), stripe))
+    let memory = metrics::host::memory_bytes().unwrap_or(u64::MAX);
+    (target.is_buffered() && target.area_bytes() < memory).then(|| "page cache".into())
 }
 
 /// After the last cell of an array: a wrong copy or parity block counts as wrong data, even if no
 /// read of the workloads has reached it.
 fn verify_redundancy(
-    target: Target,
+    target: &mut Target,
     last: &mut Cell,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), TargetError> {
@@ -407,16 +431,6 @@ fn verify_redundancy(
         ));
     }
     Ok(())
-}
-
-fn placement_name(profile: &Profile, given: Option<Placement>, random: bool) -> String {
-    let flash = profile.kind() == drive::Kind::Solid;
-    match placement_for(profile, given, random) {
-        Placement::Window { .. } if flash => "fresh".into(),
-        Placement::Stretch if flash => "scaled".into(),
-        Placement::Window { at } => format!("window@{at}"),
-        Placement::Stretch => "stretch".into(),
-    }
 }
 
 /// The leaves of the outermost level's members that are out of service.
@@ -489,7 +503,9 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
 fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
     let mut warnings = Vec::new();
     warn_of_errors(&mut warnings, cell, &measured.errors);
-    if !target.keeps_data() {
+    if target.reads_what_it_found() {
+        // What is to be said of it is said by `placed`.
+    } else if !target.keeps_data() {
         warnings.push("null members discard writes: nothing could be verified".into());
     } else if !measured.checked {
         warnings.push("stopped before all data was read back: written data is not verified".into());
@@ -516,7 +532,16 @@ fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
     } else if cell.steady == Some(false) {
         warnings.push("no steady window: use a longer --seconds or more --runs".into());
     }
-    cell.warnings = warnings;
+    if let Some(name) = in_memory(cell).filter(|_| cell.cached.is_some()) {
+        warnings.push(format!("{name} is memory, not disks: name a directory that is on disks"));
+    } else if target.is_buffered() {
+        warnings.push(
+            "the file system has no direct I/O: through the page cache, which was dropped before; \
+             use a --size of twice the memory"
+                .into(),
+        );
+    }
+    cell.warnings.append(&mut warnings);
 }
 
 fn warn_of_errors(warnings: &mut Vec<String>, cell: &Cell, errors: &VerifyErrors) {

@@ -2,7 +2,8 @@
 //! and returns cells.
 //!
 //! ```text
-//!   Plan --> blocks:  target (an array of the engine) --> runner: generator per shard --> cells
+//!   Plan --> blocks:  target (an array of the engine, or placed: one file or device of another
+//!                     target) --> runner: generator per shard --> cells
 //!   Program -> program: provision (file system, md, device) -> run: workers, barrier --> cells
 //!   bench_run: both, repeated
 //!   sweep:  the items of both, one by one, resumed after any kind of end
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+pub mod arrays;
 pub mod bench_run;
 pub mod blocks;
 mod error;
@@ -21,6 +23,7 @@ pub mod kernels;
 pub mod live;
 pub mod measurement;
 pub mod member_factory;
+mod placed;
 pub mod program;
 mod progress;
 pub mod provision;

@@ -1,13 +1,16 @@
-//! Creates members from their expressions: memory, files, modelled drives, injected faults.
+//! Creates members from their expressions: memory, files, block devices, modelled drives, injected
+//! faults.
 //!
 //! Invariant: files have no name any more when a member is returned, so that nothing is left behind
 //! however the process ends. Called by `target`.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use array::{
     FaultControl, FaultMember, FileMember, FileOptions, MemMember, Member, NullMember, PaceControl,
@@ -17,6 +20,7 @@ use drive::{DriveId, Placement, Profile};
 use spec::members::{MemberExpr, known_profile, placement_for};
 use spec::topology::StorageTopology;
 
+use crate::provision::ClaimedDevices;
 use crate::target_error::TargetError;
 
 /// A disk of an array's clockwork, and where a member begins on it.
@@ -51,6 +55,10 @@ pub struct MemberFactory<'a> {
     pub faults: &'a FaultControl,
     /// Size of each member.
     pub sectors: u64,
+    /// The block devices, open.
+    pub claimed: &'a ClaimedDevices,
+    /// Files that go through the page cache, because their file system has no direct I/O.
+    pub buffered: RefCell<Vec<Arc<File>>>,
 }
 
 impl MemberFactory<'_> {
@@ -108,7 +116,14 @@ impl MemberFactory<'_> {
             }
             MemberExpr::Null => Box::new(NullMember::new(self.sectors)),
             MemberExpr::File(dir) => {
-                Box::new(self.file(dir.as_deref().unwrap_or(self.directory), direct)?)
+                let member = self.file(dir.as_deref().unwrap_or(self.directory), direct)?;
+                let buffered = member.cached().filter(|_| direct);
+                self.buffered.borrow_mut().extend(buffered.map(|(file, _)| file));
+                Box::new(member)
+            }
+            MemberExpr::Device(path) => {
+                let device = self.claimed.device(path).ok_or(TargetError::MemberCount)?;
+                Box::new(FileMember::of_device(device, 0..self.sectors))
             }
             MemberExpr::Paced { profile, placement, inner } => {
                 // Through the page cache: the drive is modelled, its store need only keep up.

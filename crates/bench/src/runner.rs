@@ -113,8 +113,12 @@ pub fn run(
         let share = share(driver, &spec, area_bytes, shard)?;
         // Each core has its own random sequence over its share.
         let workload = Workload::new(spec, share, way(timing.seed, shard));
-        let (shadow, tap) = (&target.shadow, target.tap.as_deref());
-        let watched = Watched { tap, live: live.of(usize::from(shard)) };
+        let watched = Watched {
+            tap: target.tap.as_deref(),
+            below: target.below.as_ref(),
+            live: live.of(usize::from(shard)),
+        };
+        let shadow = &target.shadow;
         let generator =
             Generator::new(driver, shadow, keeps_data, watched, workload, spec, timing)?;
         generators.push(generator);

@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 use std::slice;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use results::{LockHolder, Sequence, Store, StoreError};
 use spec::case::{Case, Workload};
 use spec::matrix::{ArrayPlan, Plan};
 use spec::sweep::{Item, ItemKey, key};
+use spec::target::TargetExpr;
 
 use crate::blocks as bench;
 use crate::error::RunError;
@@ -76,12 +78,22 @@ impl Task {
     fn includes(&self, case: &Case) -> bool {
         let blocks = |case: &Case| matches!(case.workload, Workload::Blocks(_));
         let own = self.case();
-        blocks(own) && blocks(case) && own.array == case.array && own.run == case.run
+        let same = own.target == case.target && own.array == case.array && own.run == case.run;
+        blocks(own) && blocks(case) && same
     }
 
     /// The devices that no other process may use while it runs.
     fn devices(&self) -> Vec<ItemKey> {
-        if self.is_program() { key::devices(&self.case().target) } else { Vec::new() }
+        let case = self.case();
+        let members = case.array.iter().flat_map(|array| &array.members);
+        let members = members.filter_map(|member| member.device().map(PathBuf::from));
+        let mut devices = key::devices(&case.target);
+        for device in members {
+            let own = key::devices(&TargetExpr::Device(device));
+            devices
+                .extend(own.into_iter().filter(|own| !devices.contains(own)).collect::<Vec<_>>());
+        }
+        devices
     }
 
     /// Estimated duration, seconds; `None` for a program, whose duration is unknown.
@@ -137,6 +149,11 @@ pub trait SweepHost {
 
     /// Runs a task that is a program. Returns its cells and its result.
     fn program(&mut self, task: &Task) -> RunResult;
+
+    /// What distinguishes the target of a task from others of the same name, in its cells.
+    fn label(&self, _task: &Task) -> String {
+        String::new()
+    }
 
     /// Receives the progress events of [`bench::run`].
     fn progress(&mut self, event: Progress<'_>);
@@ -296,6 +313,7 @@ fn blocks(
     stored: &mut [bool],
 ) -> Result<Result<(), RunError>, StoreError> {
     let problem = RefCell::new(None);
+    let (case, label) = (task.case(), host.label(task));
     let host = RefCell::new(host);
     let mut progress = |event: Progress<'_>| {
         let mut problem = problem.borrow_mut();
@@ -309,7 +327,8 @@ fn blocks(
     };
     // A measurement that cannot be stored is useless.
     let stop = || problem.borrow().is_some() || host.borrow().stopped();
-    let result = bench::run(&task.plan(), &task.case().run, &stop, &mut progress).1;
+    let target = (&case.target, label.as_str());
+    let result = bench::run_on(target, &task.plan(), &case.run, &stop, &mut progress).1;
     match problem.into_inner() {
         Some(problem) => Err(problem),
         None => Ok(result),
@@ -454,7 +473,7 @@ mod tests {
         };
         let plan = matrix::plan(&options).expect("a plan");
         let run = RunConfig::quick();
-        let cases = plan.arrays.iter().flat_map(|array| array.cases(&run));
+        let cases = plan.arrays.iter().flat_map(|array| array.cases(&TargetExpr::Engine, &run));
         cases.map(|case| SweepCase { item: case.item(""), case }).collect()
     }
 

@@ -3,12 +3,14 @@
 //! Invariant: after `fill`, the expected contents of every unit of the area are defined; a unit
 //! that differs when read is reported, never ignored. Called from `runner`.
 
+use std::cell::RefCell;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
 use array::{
-    ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, Event, FaultControl, HostOp,
-    Lease, Member, MemberSpec, PaceControl,
+    ArraySpec, Completion, Counters, DataPlaneConfig, Driver, DriverOptions, Event, FaultControl,
+    HostOp, Lease, Member, MemberSpec, PaceControl,
 };
 use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
@@ -18,6 +20,7 @@ use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
 
 use crate::member_factory::{Disk, MemberFactory};
+use crate::provision::{ClaimedDevices, ProvisionError};
 use crate::target_error::TargetError;
 use crate::verify::{ShadowMap, VerifyErrors};
 
@@ -63,6 +66,12 @@ pub struct RedundancyReport {
     pub found: VerifyErrors,
 }
 
+/// Counts what moves below a target that is not the engine's array.
+pub type CountBelow = Arc<dyn Fn() -> Vec<Counters> + Send + Sync>;
+
+/// Switches the pace of what lies below a target.
+pub type PaceBelow = Box<dyn Fn(bool) + Send>;
+
 /// An array with defined contents.
 pub struct Target {
     /// The array: one driver for each shard.
@@ -71,14 +80,25 @@ pub struct Target {
     pub(crate) shadow: ShadowMap,
     /// Where the runner records the members' counters during the samples.
     pub tap: Option<Arc<CounterSource>>,
+    /// The counters of the members below, where the array is one file or device on other storage;
+    /// `None`: those of the array.
+    pub below: Option<CountBelow>,
+    /// Switches the pace of arrays of the engine below, which is that of the target.
+    pub pace_below: Option<PaceBelow>,
+    /// Member files that go through the page cache, because their file system has no direct I/O.
+    buffered: Vec<Arc<File>>,
     recipe: ArrayBuilder,
     pace: PaceControl,
     faults: FaultControl,
     area_bytes: u64,
     bulk_bytes: u64,
     keeps_data: bool,
+    read_only: bool,
     /// Events of members that have not been fetched yet.
     events: Vec<Event>,
+    /// The block devices of the members; the last field, so that they are released when nothing
+    /// uses them.
+    pub(crate) claimed: ClaimedDevices,
 }
 
 impl Target {
@@ -92,8 +112,8 @@ impl Target {
         requests: Requests,
     ) -> Result<Target, TargetError> {
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
-        let (recipe, mut leaves) =
-            ArrayBuilder::with_leaves(config, run, requests, &pace, &faults)?;
+        let (recipe, made) = ArrayBuilder::with_leaves(config, run, requests, &pace, &faults)?;
+        let MadeLeaves { mut leaves, claimed, buffered } = made;
         let lease_bytes = recipe.options.lease_bytes as u64;
         let shards = recipe.shards(&mut leaves)?;
         let facts = shards[0].info();
@@ -105,15 +125,24 @@ impl Target {
         let unit = requests.unit_bytes as u64;
         Ok(Target {
             shards,
-            shadow: ShadowMap::new(run.seed, requests.unit_bytes, &[area]),
+            // What is only read has no expected contents.
+            shadow: {
+                let expected = if config.read_only { 0 } else { area };
+                ShadowMap::new(run.seed, requests.unit_bytes, &[expected])
+            },
             tap: None,
+            below: None,
+            pace_below: None,
+            buffered,
             recipe,
             pace,
             faults,
             area_bytes: area / unit * unit,
             bulk_bytes: lease_bytes.min(BULK_BYTES),
-            keeps_data: facts.keeps_data,
+            keeps_data: facts.keeps_data && !config.read_only,
+            read_only: config.read_only,
             events: Vec::new(),
+            claimed,
         })
     }
 
@@ -133,9 +162,15 @@ impl Target {
         self.area_bytes
     }
 
-    /// Whether data can be verified: `null` members discard it.
+    /// Whether data can be verified: `null` members discard it, and a device that is read as it is
+    /// found holds other data.
     pub fn keeps_data(&self) -> bool {
         self.keeps_data
+    }
+
+    /// Whether it is a device that is read as it was found.
+    pub fn reads_what_it_found(&self) -> bool {
+        self.read_only
     }
 
     /// Resets the modelled drives for a workload: each as after power-on, with its data placed for
@@ -161,6 +196,31 @@ impl Target {
     /// Switches the pace of all paced members on or off.
     pub fn set_paced(&self, on: bool) {
         self.pace.set_on(on);
+        self.pace_below.iter().for_each(|pace| pace(on));
+    }
+
+    /// Whether member files go through the page cache.
+    pub fn is_buffered(&self) -> bool {
+        !self.buffered.is_empty()
+    }
+
+    /// Writes cached data of member files, and drops it from the page cache. Returns whether that
+    /// succeeded.
+    pub fn drop_cached(&self) -> bool {
+        self.buffered.iter().all(|file| {
+            let advice = rustix::fs::Advice::DontNeed;
+            file.sync_data().is_ok() && rustix::fs::fadvise(file, 0, None, advice).is_ok()
+        })
+    }
+
+    /// Ends the use of its block devices.
+    ///
+    /// # Errors
+    /// Their signatures cannot be erased.
+    pub fn release(self) -> Result<(), ProvisionError> {
+        let Target { shards, mut claimed, .. } = self;
+        drop(shards);
+        claimed.release()
     }
 
     /// Writes the first version of everything, unpaced and without the faults of fault members,
@@ -216,7 +276,7 @@ impl Target {
     /// # Errors
     /// When the array cannot be assembled again.
     pub fn verify_redundancy(
-        mut self,
+        &mut self,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<RedundancyReport>, TargetError> {
         if !self.keeps_data {
@@ -388,6 +448,13 @@ impl Target {
 /// Leaves in order; `None` where one is missing.
 type Leaves = Vec<Option<Box<dyn Member>>>;
 
+/// The leaves of an array, created, and what they are on.
+struct MadeLeaves {
+    leaves: Leaves,
+    claimed: ClaimedDevices,
+    buffered: Vec<Arc<File>>,
+}
+
 /// Assembles the array from any subset of its leaves.
 struct ArrayBuilder {
     expr: ArrayExpr,
@@ -407,8 +474,8 @@ fn data_plane(config: &ArrayConfig) -> DataPlaneConfig {
     }
 }
 
-/// An array with its members created, for a caller that runs it on separate
-/// threads.
+/// An array with its members created, for a caller that runs it on separate threads; and its block
+/// devices, to be released after the array.
 ///
 /// # Errors
 /// See [`Target::new`].
@@ -417,9 +484,10 @@ pub(crate) fn array_spec(
     run: &RunConfig,
     requests: Requests,
     (pace, faults): (&PaceControl, &FaultControl),
-) -> Result<(ArraySpec, DriverOptions), TargetError> {
-    let (recipe, mut leaves) = ArrayBuilder::with_leaves(config, run, requests, pace, faults)?;
-    Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options))
+) -> Result<(ArraySpec, DriverOptions, ClaimedDevices), TargetError> {
+    let (recipe, made) = ArrayBuilder::with_leaves(config, run, requests, pace, faults)?;
+    let MadeLeaves { mut leaves, claimed, .. } = made;
+    Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options, claimed))
 }
 
 impl ArrayBuilder {
@@ -430,15 +498,18 @@ impl ArrayBuilder {
         requests: Requests,
         pace: &PaceControl,
         faults: &FaultControl,
-    ) -> Result<(ArrayBuilder, Leaves), TargetError> {
+    ) -> Result<(ArrayBuilder, MadeLeaves), TargetError> {
         if config.members.len() != config.expr.leaves() {
             return Err(TargetError::MemberCount);
         }
+        let mut claimed = ClaimedDevices::open(config, run.destroy_contents)?;
         let maker = MemberFactory {
             directory: &run.directory,
             pace,
             faults,
             sectors: config.member_bytes / md::SECTOR_BYTES,
+            claimed: &claimed,
+            buffered: RefCell::default(),
         };
         let (leases, lease_bytes) =
             buffers(requests.block_bytes, requests.in_flight * usize::from(run.shards()));
@@ -462,7 +533,9 @@ impl ArrayBuilder {
         let leaves = config.members.iter().zip(disks);
         let leaves = leaves.map(|(member, disk)| maker.make(member, disk).map(Some));
         let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
-        Ok((recipe, leaves))
+        let buffered = maker.buffered.into_inner();
+        claimed.begin()?;
+        Ok((recipe, MadeLeaves { leaves, claimed, buffered }))
     }
 
     /// The array over the present leaves. Leaves of a nested array that has too many missing leaves
@@ -623,7 +696,7 @@ mod tests {
                     let bad = format!("fault:flip@{}:mem", row * 65536 + 100);
                     let set: Vec<&str> =
                         (0..leaves).map(|at| if at == leaf { &bad } else { "mem" }).collect();
-                    let target = filled(array, &set.join("+"));
+                    let mut target = filled(array, &set.join("+"));
                     let proof = target.verify_redundancy(&|| false).expect("put together again");
                     let found = proof.expect("redundancy allows a removal").found;
                     assert!(!found.is_clean(), "{array}: leaf {leaf}, row {row}");

@@ -62,6 +62,9 @@ pub enum TargetError {
     /// The array cannot serve with the missing members that were requested.
     #[error(transparent)]
     Degraded(#[from] CannotServe),
+    /// A block device cannot be a member.
+    #[error("{0}")]
+    Device(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A modelled drive has not come to rest.
     #[error("a modelled drive is still at work long after the last request")]
     DriveBusy,

@@ -168,6 +168,13 @@ pub(crate) fn loop_device_of(wanted: Identity) -> Option<PathBuf> {
 
 /// How the kernel uses a busy block device, as far as it reports it.
 pub(crate) fn who_uses(path: &Path) -> String {
+    in_use(path)
+        .unwrap_or_else(|| "the kernel has a claim on it, or on a partition of it".to_string())
+}
+
+/// Whether the kernel uses a block device, as far as it reports it: `it is mounted on /home`. The
+/// use of a partition does not count as one of the disk.
+pub fn in_use(path: &Path) -> Option<String> {
     let device = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let listed = |file: &str| {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -179,10 +186,10 @@ pub(crate) fn who_uses(path: &Path) -> String {
         })
     };
     if let Some(place) = listed("/proc/self/mounts") {
-        return format!("it is mounted on {place}");
+        return Some(format!("it is mounted on {place}"));
     }
     if listed("/proc/swaps").is_some() {
-        return "it holds swap".into();
+        return Some("it holds swap".into());
     }
     let name = device.file_name().unwrap_or_default();
     let holders = Path::new("/sys/class/block").join(name).join("holders");
@@ -190,7 +197,7 @@ pub(crate) fn who_uses(path: &Path) -> String {
     let holders: Vec<_> =
         holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     match holders.as_slice() {
-        [] => "the kernel has a claim on it, or on a partition of it".into(),
-        holders => format!("it belongs to {}", holders.join(", ")),
+        [] => None,
+        holders => Some(format!("it belongs to {}", holders.join(", "))),
     }
 }

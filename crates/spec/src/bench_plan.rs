@@ -1,13 +1,15 @@
-//! Plans a whole bench: block workloads on arrays of the engine, then programs on targets.
+//! Plans a whole bench: block workloads on all targets, then programs on them.
 //!
 //! Invariant: options that contradict each other are refused before anything is created. Pure.
 //! Called by the command line, for `bench` and for each matrix of a sweep.
 
-use crate::case::{Case, RunConfig, Workload};
-use crate::matrix::{self, Options, Plan};
-use crate::plan_error::PlanError;
+use crate::case::{ArrayConfig, BenchLevel, Case, DEFAULT_STRIPE_CACHE_BYTES, RunConfig, Workload};
+use crate::matrix::{self, ArrayPlan, DEFAULT_DEVICE_BYTES, Options, Plan};
+use crate::members::{MemberExpr, MemberSet};
+use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::program::ProgramSpec;
 use crate::target::{KernelExpr, TargetExpr};
+use crate::topology::StorageTopology;
 use crate::workload::Kind;
 
 /// Upper bound of a file system's fixed overhead per member; a share of the files is added.
@@ -27,8 +29,8 @@ pub struct BenchOptions {
 /// Block workloads and programs of one bench.
 #[derive(Clone, Debug)]
 pub struct BenchPlan {
-    /// Block workloads on arrays of the engine.
-    pub blocks: Option<Plan>,
+    /// Block workloads, by target, each once.
+    pub blocks: Vec<BlockPlan>,
     /// Targets of the programs, in order, each once.
     pub targets: Vec<TargetPlan>,
     /// The programs to run on each target.
@@ -36,6 +38,16 @@ pub struct BenchPlan {
     /// Sizes of a program's files, bytes, on targets that bring their own storage; `None`: by the
     /// target.
     pub sizes: Vec<Option<u64>>,
+}
+
+/// The block workloads of one target.
+#[derive(Clone, Debug)]
+pub struct BlockPlan {
+    /// The target.
+    pub place: TargetExpr,
+    /// Its arrays and their workloads. A target without an array has one of level `single` here,
+    /// which stands for its own storage.
+    pub plan: Plan,
 }
 
 /// One target of programs.
@@ -48,10 +60,9 @@ pub struct TargetPlan {
 }
 
 impl BenchOptions {
-    /// Whether block workloads run directly on arrays of the engine.
+    /// Whether block workloads run.
     pub fn moves_blocks(&self) -> bool {
-        let engine = self.targets.contains(&TargetExpr::Engine);
-        engine && (self.programs.is_empty() || !self.arrays.workloads.is_empty())
+        self.programs.is_empty() || !self.arrays.workloads.is_empty()
     }
 
     /// Makes the plan.
@@ -60,28 +71,29 @@ impl BenchOptions {
     /// If options contradict each other, or nothing can be run.
     pub fn plan(self) -> Result<BenchPlan, PlanError> {
         let moves_blocks = self.moves_blocks();
-        let BenchOptions { arrays, targets: places, programs } = self;
-        if let Some(kind) = arrays.workloads.first()
-            && !places.contains(&TargetExpr::Engine)
-        {
-            return Err(PlanError::BlocksOffEngine(kind.name()));
-        }
-        if programs.is_empty() && places.iter().any(|place| *place != TargetExpr::Engine) {
-            return Err(PlanError::TargetWithoutProgram);
-        }
+        let BenchOptions { arrays, targets, programs } = self;
         let sizes = match &arrays.sizes[..] {
             [] => vec![None],
             sizes => sizes.iter().copied().map(Some).collect(),
         };
-        let blocks = moves_blocks.then(|| matrix::plan(&arrays)).transpose()?;
-        // A single block workload yields each array exactly once.
-        let arrays = Options { workloads: vec![Kind::SeqRead], ..arrays };
-        let mut targets: Vec<TargetPlan> = Vec::new();
-        for place in places.into_iter().filter(|_| !programs.is_empty()) {
-            if targets.iter().all(|target| target.place != place) {
-                targets.push(TargetPlan::new(place, &arrays)?);
+        let devices = arrays.members.iter().find_map(MemberSet::devices).unwrap_or_default();
+        let mut places: Vec<TargetExpr> = Vec::new();
+        for place in targets.into_iter().map(|place| place.on_devices(&devices)) {
+            if place.kernel().is_some_and(|md| md.devices.is_empty()) {
+                return Err(PlanError::MdWithoutDevices);
+            }
+            if !places.contains(&place) {
+                places.push(place);
             }
         }
+        let blocks = places.iter().filter(|_| moves_blocks);
+        let blocks = blocks.map(|place| BlockPlan::new(place.clone(), &arrays));
+        let blocks = blocks.collect::<Result<_, _>>()?;
+        // A single block workload yields each array exactly once.
+        let arrays = Options { workloads: vec![Kind::SeqRead], ..arrays };
+        let targets = places.into_iter().filter(|_| !programs.is_empty());
+        let targets = targets.map(|place| TargetPlan::new(place, &arrays));
+        let targets = targets.collect::<Result<_, _>>()?;
         Ok(BenchPlan { blocks, targets, programs, sizes })
     }
 }
@@ -89,7 +101,13 @@ impl BenchOptions {
 impl BenchPlan {
     /// The plans of all arrays.
     pub fn plans(&self) -> impl Iterator<Item = &Plan> {
-        self.blocks.iter().chain(self.targets.iter().filter_map(|target| target.arrays.as_ref()))
+        let blocks = self.blocks.iter().map(|target| &target.plan);
+        blocks.chain(self.targets.iter().filter_map(|target| target.arrays.as_ref()))
+    }
+
+    /// Number of block workloads, on all targets and arrays.
+    pub fn block_cells(&self) -> usize {
+        self.blocks.iter().map(|target| target.plan.cells()).sum()
     }
 
     /// The cases of one of its targets: each program on each array, or, where the target brings its
@@ -120,16 +138,122 @@ impl BenchPlan {
     }
 }
 
+impl BlockPlan {
+    fn new(place: TargetExpr, arrays: &Options) -> Result<BlockPlan, PlanError> {
+        let mut plan = match (&place, place.kernel()) {
+            (TargetExpr::Path(directory), _) => {
+                own_storage(MemberExpr::File(Some(directory.clone())), "file", arrays)?
+            }
+            (TargetExpr::Device(path), _) => {
+                own_storage(MemberExpr::Device(path.clone()), "device", arrays)?
+            }
+            (_, Some(md)) => {
+                let members = vec![MemberSet::of_devices(&md.devices)];
+                let mut plan = array_plan(&place, &Options { members, ..arrays.clone() })?;
+                leave_out_refused(&mut plan)?;
+                plan
+            }
+            _ if place.uses_array() => array_plan(&place, arrays)?,
+            // The file system's own directory is known when it is mounted.
+            _ => own_storage(MemberExpr::File(None), "file", arrays)?,
+        };
+        if !matches!(place, TargetExpr::Engine | TargetExpr::Device(_)) {
+            written_to(&mut plan);
+        }
+        Ok(BlockPlan { place, plan })
+    }
+
+    /// Its cases, in order.
+    pub fn cases(&self, run: &RunConfig) -> impl Iterator<Item = Case> {
+        self.plan.arrays.iter().flat_map(|array| array.cases(&self.place, run))
+    }
+}
+
+/// The block workloads on the storage that a target brings: of one member, whatever the options of
+/// arrays are.
+fn own_storage(member: MemberExpr, text: &str, options: &Options) -> Result<Plan, PlanError> {
+    let Options {
+        workloads, blocks, depths, jobs, read_aheads, rates, rate_process, sizes, ..
+    } = options.clone();
+    let own = Options {
+        levels: vec![BenchLevel::Single],
+        members: vec![MemberSet::of_one(member, text.into())],
+        workloads,
+        blocks,
+        depths,
+        jobs,
+        read_aheads,
+        rates,
+        rate_process,
+        sizes,
+        ..Options::default()
+    };
+    let mut plan = matrix::plan(&own)?;
+    for ArrayPlan { array, .. } in &mut plan.arrays {
+        if array.area_bytes.is_none() {
+            array.member_bytes = DEFAULT_DEVICE_BYTES;
+        }
+    }
+    Ok(plan)
+}
+
+/// What is made on the arrays of a plan writes to them, whatever the workloads do.
+fn written_to(plan: &mut Plan) {
+    plan.arrays.iter_mut().for_each(|planned| planned.array.read_only = false);
+}
+
+/// Why Linux md has no such array, if it does not: options that do not apply to it, or have another
+/// syntax there. A record must not contain settings that were not in effect.
+pub fn refused_by_md(config: &ArrayConfig) -> Option<&'static str> {
+    let cache = config.has_parity() && config.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
+    let wired = config.topology != StorageTopology::default();
+    let refused = [
+        (config.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
+        (config.nested, "nested arrays are not supported there"),
+        (config.degraded > 0, "--degraded: its members are not removed"),
+        (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
+        (config.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
+        (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
+    ];
+    refused.iter().find(|(found, _)| *found).map(|(_, why)| *why)
+}
+
+/// Leaves out of a plan for md what md does not have.
+fn leave_out_refused(plan: &mut Plan) -> Result<(), PlanError> {
+    for planned in std::mem::take(&mut plan.arrays) {
+        match refused_by_md(&planned.array) {
+            None => plan.arrays.push(planned),
+            Some(why) => plan.left_out.push(LeftOut {
+                array: Some(planned.array.name()),
+                problem: CaseProblem::NotForMd(why),
+            }),
+        }
+    }
+    match (plan.arrays.is_empty(), plan.left_out.last()) {
+        (true, Some(why)) => Err(PlanError::AllLeftOut(why.clone())),
+        _ => Ok(()),
+    }
+}
+
 impl TargetPlan {
     fn new(place: TargetExpr, arrays: &Options) -> Result<TargetPlan, PlanError> {
-        let of_md = place.kernel().map(|md| of_md(md, arrays)).transpose()?;
-        let arrays = of_md.as_ref().unwrap_or(arrays);
-        let mut plan = place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
-        if let Some(plan) = plan.as_mut().filter(|_| place != TargetExpr::Engine) {
-            make_room_for_files(plan);
-        }
-        Ok(TargetPlan { place, arrays: plan })
+        // The keys of items have the default members of md, whose devices the target names.
+        let members = if place.kernel().is_some() { Vec::new() } else { arrays.members.clone() };
+        let options = Options { members, ..arrays.clone() };
+        let mut arrays = place.uses_array().then(|| array_plan(&place, &options)).transpose()?;
+        arrays.iter_mut().for_each(written_to);
+        Ok(TargetPlan { place, arrays })
     }
+}
+
+/// The arrays below a target.
+fn array_plan(place: &TargetExpr, arrays: &Options) -> Result<Plan, PlanError> {
+    let of_md = place.kernel().map(|md| of_md(md, arrays)).transpose()?;
+    let mut plan = matrix::plan(of_md.as_ref().unwrap_or(arrays))?;
+    if matches!(place, TargetExpr::FileSystem(_)) {
+        make_room_for_files(&mut plan);
+    }
+    Ok(plan)
 }
 
 /// Below a file system `--size` is the size of the files; the member also needs room for the file
@@ -142,12 +266,12 @@ fn make_room_for_files(plan: &mut Plan) {
     }
 }
 
-/// The options of a Linux md array. Its members are the named devices, not `--members`.
+/// The options of a Linux md array. Its members are the target's devices, not `--members`.
 fn of_md(md: &KernelExpr, arrays: &Options) -> Result<Options, PlanError> {
     if arrays.levels.is_empty() && arrays.arrays.is_empty() {
         return Err(PlanError::MdWithoutLevel);
     }
-    let mut own = Options { members: Vec::new(), ..arrays.clone() };
+    let mut own = arrays.clone();
     // An array expression contains the number of members.
     if own.disks.is_empty() && !own.levels.is_empty() {
         own.disks = vec![md.devices.len() as u32];
@@ -190,7 +314,7 @@ mod tests {
     fn each_target_is_planned_once_and_has_all_programs() {
         let plan = options(&["path:/a", "engine", "path:/a"], &["dd", "bonnie++"]);
         let plan = plan.plan().expect("a plan");
-        assert!(plan.blocks.is_none());
+        assert!(plan.blocks.is_empty());
         assert_eq!(plan.targets.len(), 2);
         let run = RunConfig::quick();
         let sizes = |target: usize| -> Vec<Option<u64>> {
@@ -202,15 +326,49 @@ mod tests {
     }
 
     #[test]
+    fn block_workloads_run_on_every_target() {
+        let places = ["engine", "path:/a", "device:/dev/a", "md,assume-clean", "fs:ext4"];
+        let mut options = options(&places, &[]);
+        options.arrays.levels = ["single", "raid1"].iter().map(|l| l.parse().expect("l")).collect();
+        options.arrays.members = vec!["/dev/a+/dev/b".parse().expect("a set")];
+        options.arrays.sizes.clear();
+        let plan = options.plan().expect("a plan");
+        assert!(plan.targets.is_empty(), "no programs");
+        let shown = |target: &BlockPlan| -> Vec<(String, String, usize, u64)> {
+            let arrays = target.plan.arrays.iter();
+            arrays
+                .map(|ArrayPlan { array, cells }| {
+                    (array.name(), array.set.to_string(), cells.len(), array.member_bytes >> 20)
+                })
+                .collect()
+        };
+        let (single, raid1) = ("ordinary disk".to_string(), "raid1(2)".to_string());
+        let devices = "/dev/a+/dev/b".to_string();
+        let engine =
+            [(single.clone(), devices.clone(), 4, 1024), (raid1.clone(), devices, 4, 1024)];
+        assert_eq!(shown(&plan.blocks[0]), engine);
+        assert_eq!(shown(&plan.blocks[1]), [(single.clone(), "file".into(), 4, 1024)]);
+        assert_eq!(shown(&plan.blocks[2]), [(single, "device".into(), 4, 1024)]);
+        assert_eq!(shown(&plan.blocks[3]), engine[1..], "the devices of --members");
+        assert_eq!(plan.blocks[3].plan.left_out.len(), 1, "one disk is no array of md");
+        assert_eq!(shown(&plan.blocks[4]), engine);
+        let run = RunConfig::quick();
+        let keys: std::collections::HashSet<_> = plan
+            .blocks
+            .iter()
+            .flat_map(|target| target.cases(&run))
+            .map(|case| case.item("").key)
+            .collect();
+        assert_eq!(keys.len(), plan.block_cells(), "each has a key of its own");
+    }
+
+    #[test]
     fn what_contradicts_itself_is_refused() {
-        let mut blocks = options(&["path:/a"], &["dd"]);
-        blocks.arrays.workloads = vec![Kind::RandRead];
         let mut no_level = options(&["md:/dev/sdb"], &["dd"]);
         no_level.arrays.levels.clear();
         for (options, text) in [
-            (blocks, "rand-read: block workloads run only on arrays of the engine"),
-            (options(&["path:/a"], &[]), "--target: needs a program"),
             (no_level, "md: needs the level of the md array"),
+            (options(&["md"], &[]), "md: needs its devices"),
         ] {
             let error = options.plan().expect_err(text).to_string();
             assert!(error.starts_with(text), "{error}");

@@ -119,6 +119,9 @@ pub struct ArrayConfig {
     pub stripe_cache_bytes: u64,
     /// Queue depth of each member; `None`: unlimited.
     pub queue_depth: Option<u32>,
+    /// Whether its one member, a block device, is read as it is found: opened read-only, without
+    /// data of ours.
+    pub read_only: bool,
 }
 
 impl ArrayConfig {
@@ -143,6 +146,7 @@ impl ArrayConfig {
             topology: StorageTopology::default(),
             stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES,
             queue_depth: None,
+            read_only: false,
             expr,
         })
     }
@@ -203,6 +207,8 @@ pub struct RunConfig {
     pub cores: Option<u32>,
     /// Seed of addresses and data.
     pub seed: u64,
+    /// Permission to overwrite what devices hold.
+    pub destroy_contents: bool,
     /// Parity kernels.
     pub kernels: parity::Kernels,
     /// Whether the kernels were given by option, instead of the fastest.
@@ -222,6 +228,7 @@ impl RunConfig {
             directory: PathBuf::from("/nonexistent"),
             cores: None,
             seed: 1,
+            destroy_contents: false,
             kernels: parity::Kernels::best(),
             kernels_chosen: false,
         }

@@ -20,6 +20,9 @@ use crate::workload::{Kind, Rate, RateProcess, Spec};
 
 /// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
+/// Default size of a member on a block device, and of the storage of other targets, bytes: several
+/// times the cache of a disk of today. Smaller devices are used to their end.
+pub const DEFAULT_DEVICE_BYTES: u64 = 1 << 30;
 const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
 const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
 /// Upper limit of an array's size: sums of members' sizes stay far below 2^64.
@@ -84,10 +87,10 @@ pub struct ArrayPlan {
 }
 
 impl ArrayPlan {
-    /// Its workloads as cases.
-    pub fn cases(&self, run: &RunConfig) -> impl Iterator<Item = Case> {
+    /// Its workloads on a target as cases.
+    pub fn cases(&self, place: &TargetExpr, run: &RunConfig) -> impl Iterator<Item = Case> {
         self.cells.iter().map(|spec| Case {
-            target: TargetExpr::Engine,
+            target: place.clone(),
             array: Some(self.array.clone()),
             workload: Workload::Blocks(*spec),
             size: None,
@@ -168,11 +171,26 @@ pub fn plan(options: &Options) -> Result<Plan, PlanError> {
             }
         }
     }
+    mark_read_only(&mut plan);
     if plan.arrays.is_empty() {
         let why = plan.left_out.into_iter().next();
         return Err(why.map_or(PlanError::Nothing, PlanError::AllLeftOut));
     }
     Ok(plan)
+}
+
+/// Block devices are read as they are found where nothing of the plan writes, and no array needs
+/// members in sync: a device may hold data then, and keeps it.
+fn mark_read_only(plan: &mut Plan) {
+    let only_reads = |planned: &ArrayPlan| {
+        let single = planned.array.level == BenchLevel::Single;
+        single && !planned.cells.iter().any(|cell| cell.kind.is_write())
+    };
+    if plan.arrays.iter().all(only_reads) {
+        for ArrayPlan { array, .. } in &mut plan.arrays {
+            array.read_only = matches!(array.members[..], [MemberExpr::Device(_)]);
+        }
+    }
 }
 
 fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
@@ -305,7 +323,11 @@ fn cases(
         caches.truncate(1);
     }
     for area_bytes in optional(&options.sizes) {
-        let (member_bytes, usable) = fit(&shape.expr, chunk_bytes, ratio, area_bytes);
+        let default = match members.iter().any(|member| member.device().is_some()) {
+            true => DEFAULT_DEVICE_BYTES,
+            false => DEFAULT_MEMBER_BYTES,
+        };
+        let (member_bytes, usable) = fit(&shape.expr, chunk_bytes, ratio, (area_bytes, default));
         if let Some(why) = members.iter().find_map(|m| m.check_faults(member_bytes).err()) {
             plan.left_out.push(left_out(why.into()));
             continue;
@@ -331,6 +353,7 @@ fn cases(
                         topology,
                         stripe_cache_bytes,
                         queue_depth,
+                        read_only: false,
                     };
                     plan.arrays.push(ArrayPlan { array, cells: cells.clone() });
                 }
@@ -399,8 +422,14 @@ fn largest_chunk(expr: &ArrayExpr, default_bytes: u64) -> u64 {
 }
 
 /// Bytes of a member, so that the array has the area that is requested, and what can be used then.
-/// `ratio`: what each byte of a member gives the array.
-fn fit(expr: &ArrayExpr, chunk_bytes: u64, ratio: f64, area_bytes: Option<u64>) -> (u64, u64) {
+/// `ratio`: what each byte of a member gives the array; `default`: bytes of a member where no area
+/// is requested.
+fn fit(
+    expr: &ArrayExpr,
+    chunk_bytes: u64,
+    ratio: f64,
+    (area_bytes, default): (Option<u64>, u64),
+) -> (u64, u64) {
     let whole = |member_bytes: u64| {
         let leaves = vec![member_bytes / md::SECTOR_BYTES; expr.leaves()];
         let geometry = NestedGeometry::new(expr, chunk_bytes / md::SECTOR_BYTES, &leaves);
@@ -408,7 +437,7 @@ fn fit(expr: &ArrayExpr, chunk_bytes: u64, ratio: f64, area_bytes: Option<u64>) 
     };
     let unit = largest_chunk(expr, chunk_bytes).next_multiple_of(1 << 20);
     let Some(area) = area_bytes else {
-        let member_bytes = DEFAULT_MEMBER_BYTES.max(4 * unit);
+        let member_bytes = default.max(4 * unit);
         return (member_bytes, whole(member_bytes));
     };
     let mut member_bytes = ((area as f64 / ratio).ceil() as u64).next_multiple_of(unit);
@@ -642,6 +671,26 @@ mod tests {
     }
 
     #[test]
+    fn a_device_is_read_as_it_is_found_where_nothing_writes_and_no_array_is_made() {
+        let read_only = |levels: &[&str], workloads: &[Kind], members: &str| -> Vec<bool> {
+            let options = Options {
+                levels: levels.iter().map(|level| level.parse().expect("a level")).collect(),
+                workloads: workloads.to_vec(),
+                members: set(members),
+                ..Options::default()
+            };
+            let arrays = plan(&options).expect("a plan").arrays;
+            arrays.iter().map(|planned| planned.array.read_only).collect()
+        };
+        let reads = [Kind::SeqRead, Kind::RandRead];
+        assert_eq!(read_only(&["single"], &reads, "/dev/a+/dev/b"), [true]);
+        assert_eq!(read_only(&["single"], &Kind::ALL, "/dev/a"), [false]);
+        assert_eq!(read_only(&["single", "raid0"], &reads, "/dev/a+/dev/b"), [false, false]);
+        assert_eq!(read_only(&["single"], &reads, "file"), [false]);
+        assert_eq!(read_only(&["single"], &reads, "fault:gone@9:/dev/a"), [false]);
+    }
+
+    #[test]
     fn what_does_not_fit_is_left_out_cell_by_cell() {
         let options = Options {
             levels: vec![BenchLevel::Md(Level::Raid0)],
@@ -711,7 +760,8 @@ mod tests {
             let expr: ArrayExpr = text.parse().expect("an expression");
             let chunk = 1 << chunk_shift;
             let (ratio, _) = check_shape(&expr, chunk, 0).expect("a shape");
-            let (member_bytes, usable) = fit(&expr, chunk, ratio, Some(area));
+            let asked = (Some(area), DEFAULT_MEMBER_BYTES);
+            let (member_bytes, usable) = fit(&expr, chunk, ratio, asked);
             prop_assert_eq!(usable, area);
             let unit = largest_chunk(&expr, chunk).next_multiple_of(1 << 20);
             prop_assert!(member_bytes.is_multiple_of(unit));

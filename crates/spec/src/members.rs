@@ -4,6 +4,8 @@
 //! SET    = PART [+ PART]...            one kind for all members, or counted kinds
 //! PART   = MEMBER [* COUNT]
 //! MEMBER = mem | null | file | file:DIR
+//!        | /dev/X                            a block device; a set of devices may name more
+//!                                            than an array has members: it has the first
 //!        | paced:PROFILE[@AT][:MEMBER]       AT: 0.0 (outer edge) .. 1.0, or stretch
 //!                                            PROFILE: a name, or a document that ends with .toml
 //!        | fault:RULE[/RULE]...:MEMBER
@@ -42,6 +44,8 @@ pub enum MemberExpr {
     Null,
     /// A file in this directory, or in the default one.
     File(Option<PathBuf>),
+    /// An existing block device.
+    Device(PathBuf),
     /// A member that is delayed to the speed of a modelled drive.
     Paced {
         /// The drive's name.
@@ -96,8 +100,14 @@ pub enum MemberProblem {
     #[error("nested deeper than {MAX_DEPTH}")]
     TooDeep,
     /// There is no such kind of member.
-    #[error("unknown kind; there are mem, null, file:DIR, paced:PROFILE and fault:RULE:MEMBER")]
+    #[error(
+        "unknown kind; there are mem, null, file:DIR, /dev/NAME, paced:PROFILE and \
+         fault:RULE:MEMBER"
+    )]
     UnknownKind,
+    /// A device with a count, or named twice.
+    #[error("a device is one member: name each once, as in /dev/sdb+/dev/sdc")]
+    DeviceTwice,
     /// `file:` without a directory.
     #[error("file: needs a directory, as in file:/mnt/disk")]
     NoDirectory,
@@ -168,6 +178,10 @@ impl FromStr for MemberSet {
                 false => member_expr(member, 1)?,
             };
             paced = matches!(expr, MemberExpr::Paced { .. });
+            let twice = |device| parts.iter().any(|(other, _)| MemberExpr::device(other) == device);
+            if expr.device().is_some() && (count.is_some() || twice(expr.device())) {
+                return Err(error(part, MemberProblem::DeviceTwice));
+            }
             parts.push((expr, count));
         }
         Ok(MemberSet { text: text.into(), parts })
@@ -203,12 +217,43 @@ impl<'t> RecordedMembers<'t> {
 }
 
 impl MemberSet {
-    /// One expression per member of an array of `count`.
+    /// The set of these block devices.
+    pub fn of_devices(devices: &[PathBuf]) -> MemberSet {
+        let text: Vec<String> = devices.iter().map(|path| path.display().to_string()).collect();
+        let parts = devices.iter().map(|path| (MemberExpr::Device(path.clone()), None));
+        MemberSet { text: text.join("+"), parts: parts.collect() }
+    }
+
+    /// The set of one member.
+    pub fn of_one(member: MemberExpr, text: String) -> MemberSet {
+        MemberSet { text, parts: vec![(member, None)] }
+    }
+
+    /// Its block devices, if it has nothing else.
+    pub fn devices(&self) -> Option<Vec<PathBuf>> {
+        self.kinds().map(|member| member.device().map(Path::to_path_buf)).collect()
+    }
+
+    /// Its name in records: of block devices only that they are devices, because their names may
+    /// contain serial numbers and change with the next start.
+    pub fn recorded(&self) -> String {
+        match self.kinds().all(|member| matches!(member, MemberExpr::Device(_))) {
+            true => "device".into(),
+            false => self.text.clone(),
+        }
+    }
+
+    /// One expression per member of an array of `count`: of a set of devices the first.
     ///
     /// # Errors
     /// When the set names another number of members.
     pub fn expand(&self, count: usize) -> Result<Vec<MemberExpr>, MembersError> {
-        if let [(expr, None)] = self.parts.as_slice() {
+        if self.devices().is_some_and(|devices| devices.len() >= count) {
+            return Ok(self.kinds().take(count).cloned().collect());
+        }
+        if let [(expr, None)] = self.parts.as_slice()
+            && expr.device().is_none()
+        {
             return Ok(vec![expr.clone(); count]);
         }
         let all: Vec<MemberExpr> = self
@@ -235,7 +280,7 @@ impl MemberSet {
     /// Number of members, where the set counts them.
     pub fn counted(&self) -> Option<usize> {
         match self.parts.as_slice() {
-            [(_, None)] => None,
+            [(expr, None)] if expr.device().is_none() => None,
             parts => Some(parts.iter().map(|(_, count)| count.unwrap_or(1)).sum()),
         }
     }
@@ -255,6 +300,8 @@ fn member_expr(text: &str, depth: usize) -> Result<MemberExpr, MembersError> {
         ("file", None) => Ok(MemberExpr::File(None)),
         ("file", Some(dir)) if !dir.is_empty() => Ok(MemberExpr::File(Some(dir.into()))),
         ("file", Some(_)) => Err(error(text, MemberProblem::NoDirectory)),
+        // The name of a device may have colons: /dev/disk/by-path/pci-0000:00:1f.2-ata-1
+        _ if text.starts_with('/') => Ok(MemberExpr::Device(text.into())),
         ("paced", Some(rest)) => paced_expr(rest, depth),
         ("paced", None) => Err(error(text, MemberProblem::NoProfile)),
         ("fault", Some(rest)) => {
@@ -403,7 +450,16 @@ impl MemberExpr {
         match self {
             MemberExpr::File(dir) => Some(dir.as_deref()),
             MemberExpr::Paced { inner, .. } | MemberExpr::Fault { inner, .. } => inner.directory(),
-            MemberExpr::Mem | MemberExpr::Null => None,
+            MemberExpr::Mem | MemberExpr::Null | MemberExpr::Device(_) => None,
+        }
+    }
+
+    /// The block device that stores its data, if one does.
+    pub fn device(&self) -> Option<&Path> {
+        match self {
+            MemberExpr::Device(path) => Some(path),
+            MemberExpr::Paced { inner, .. } | MemberExpr::Fault { inner, .. } => inner.device(),
+            MemberExpr::Mem | MemberExpr::Null | MemberExpr::File(_) => None,
         }
     }
 
@@ -521,6 +577,28 @@ mod tests {
     }
 
     #[test]
+    fn arrays_have_the_first_of_the_devices() {
+        let set: MemberSet = "/dev/sdb+/dev/sdc+/dev/disk/by-path/pci-0:1f".parse().expect("a set");
+        assert_eq!((set.counted(), set.recorded()), (Some(3), "device".into()));
+        let paths = |count| -> Vec<PathBuf> {
+            let members = set.expand(count).expect("enough devices");
+            members.iter().filter_map(|member| member.device()).map(Path::to_path_buf).collect()
+        };
+        assert_eq!(paths(2), ["/dev/sdb", "/dev/sdc"].map(PathBuf::from));
+        assert_eq!(paths(3), set.devices().expect("devices alone"));
+        assert_eq!(MemberSet::of_devices(&paths(3)), set);
+        set.expand(4).expect_err("three devices");
+        let one: MemberSet = "/dev/sdb".parse().expect("a set");
+        one.expand(2).expect_err("a device is one member");
+        assert_eq!((one.counted(), one.expand(1).expect("one").len()), (Some(1), 1));
+        let faulty: MemberSet = "fault:gone@5:/dev/sdb+/dev/sdc".parse().expect("a set");
+        assert_eq!(faulty.devices().map(|devices| devices.len()), Some(2));
+        let mixed: MemberSet = "/dev/sdb+mem".parse().expect("a set");
+        assert_eq!((mixed.devices(), mixed.recorded()), (None, "/dev/sdb+mem".into()));
+        mixed.expand(1).expect_err("two members");
+    }
+
+    #[test]
     fn faults_are_spelt_out() {
         let set: MemberSet =
             "mem*3+fault:flip@1M/read-error@4K..8K/delay=5ms:mem".parse().expect("a set");
@@ -543,6 +621,8 @@ mod tests {
             ("fault:bend@1:mem", "unknown fault"),
             ("fault:read-error@8K..4K:mem", "empty"),
             ("", "unknown kind"),
+            ("/dev/sdb*2", "name each once"),
+            ("/dev/sdb+mem+fault:gone@1:/dev/sdb", "name each once"),
         ] {
             let error = text.parse::<MemberSet>().expect_err(text).to_string();
             assert!(error.contains(named), "{text}: {error}");

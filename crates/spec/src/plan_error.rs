@@ -22,15 +22,12 @@ pub enum PlanError {
         /// The option.
         option: &'static str,
     },
-    /// Block workloads, and no target is an array of the engine; the first of them.
-    #[error("{0}: block workloads run only on arrays of the engine; use a program with --target")]
-    BlocksOffEngine(&'static str),
-    /// A target other than arrays of the engine, and no program.
-    #[error("--target: needs a program, as in --workload bonnie++")]
-    TargetWithoutProgram,
     /// A Linux md array without a level.
     #[error("md: needs the level of the md array, as in --level raid5")]
     MdWithoutLevel,
+    /// A Linux md array without devices.
+    #[error("md: needs its devices, as in md:/dev/sdb+/dev/sdc, or --members /dev/sdb+/dev/sdc")]
+    MdWithoutDevices,
     /// All combinations are left out; the first of them.
     #[error(transparent)]
     AllLeftOut(LeftOut),
@@ -102,6 +99,9 @@ pub enum CaseProblem {
         /// The member set.
         set: String,
     },
+    /// Linux md has no such array: a clause.
+    #[error("md: {0}")]
+    NotForMd(&'static str),
     /// The members cannot share disks.
     #[error(transparent)]
     Topology(#[from] TopologyError),

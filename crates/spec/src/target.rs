@@ -2,7 +2,8 @@
 //! `md:/dev/X+/dev/Y`.
 //!
 //! ```text
-//! PLACE  = engine | path:DIR | device:PATH | fs:KIND[,OPTION]... | md:PATH[+PATH]...[,KNOB]...
+//! PLACE  = engine | path:DIR | device:PATH | fs:KIND[,OPTION]... | md[:PATH[+PATH]...][,KNOB]...
+//!                                                    without PATH: the devices of --members
 //! KIND   = ext2 | ext3 | ext4 | xfs | btrfs
 //! OPTION = block=SIZE | journal=ARRAY | unaligned | lvm | KNOB | on=PLACE (the last one)
 //!        | anything else, which mount gets as it is: noatime, data=journal, barrier=0
@@ -147,7 +148,8 @@ pub struct BlockDeviceSettings {
 /// engine's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelExpr {
-    /// Its members, in slot order.
+    /// Its members, in slot order; none: the block devices of `--members`, which planning puts
+    /// here. An array of fewer members has the first.
     pub devices: Vec<PathBuf>,
     /// Settings of the array and its members.
     pub knobs: BlockDeviceSettings,
@@ -181,9 +183,6 @@ pub enum TargetProblem {
     /// `fs` without a file system.
     #[error("a file system is required, as in fs:ext4")]
     NoFileSystem,
-    /// `md` without members.
-    #[error("devices are required: md:/dev/sdb+/dev/sdc")]
-    NoMembers,
     /// A member of `md` is no path of a device.
     #[error("a device's whole path is required, as in /dev/sdb")]
     NotAPath,
@@ -302,6 +301,21 @@ impl TargetExpr {
             TargetExpr::FileSystem(fs) => fs.on.kernel(),
             TargetExpr::Engine | TargetExpr::Path(_) | TargetExpr::Device(_) => None,
         }
+    }
+
+    /// The same with the array of the kernel's on these devices, if it names none.
+    #[must_use]
+    pub fn on_devices(mut self, devices: &[PathBuf]) -> TargetExpr {
+        match &mut self {
+            TargetExpr::Kernel(kernel) if kernel.devices.is_empty() => {
+                kernel.devices = devices.to_vec();
+            }
+            TargetExpr::FileSystem(fs) => {
+                *fs.on = std::mem::take(&mut *fs.on).on_devices(devices);
+            }
+            _ => {}
+        }
+        self
     }
 
     /// Complete identity, which distinguishes it from all other places.
@@ -441,8 +455,10 @@ impl FromStr for TargetExpr {
             ("fs", None) => Err(error(text, TargetProblem::NoFileSystem)),
             // The older name is `kernel`; records still have it.
             ("md" | "kernel", Some(rest)) => kernel(rest).map(TargetExpr::Kernel),
-            ("md" | "kernel", None) => Err(error(text, TargetProblem::NoMembers)),
-            _ => Err(error(text, TargetProblem::UnknownKind)),
+            _ => match text.split(',').next() {
+                Some("md" | "kernel") => kernel_on_members(text).map(TargetExpr::Kernel),
+                _ => Err(error(text, TargetProblem::UnknownKind)),
+            },
         }
     }
 }
@@ -531,15 +547,20 @@ impl FsExpr {
 }
 
 fn kernel(text: &str) -> Result<KernelExpr, TargetExprError> {
-    let mut words = text.split(',');
-    let mut kernel = KernelExpr::default();
-    for path in words.next().unwrap_or("").split('+') {
+    let mut kernel = kernel_on_members(text)?;
+    for path in text.split(',').next().unwrap_or("").split('+') {
         if !path.starts_with('/') {
             return Err(error(path, TargetProblem::NotAPath));
         }
         kernel.devices.push(path.into());
     }
-    for word in words {
+    Ok(kernel)
+}
+
+/// What stands behind the first word: the settings.
+fn kernel_on_members(text: &str) -> Result<KernelExpr, TargetExprError> {
+    let mut kernel = KernelExpr::default();
+    for word in text.split(',').skip(1) {
         match word {
             "assume-clean" => kernel.assume_clean = true,
             _ if kernel.knobs.take(word)? => {}
@@ -612,6 +633,9 @@ mod tests {
             ("fs:ext4,queue-depth=4", "belong to the array"),
             ("fs:ext4,stripe-cache=256,on=md:/dev/sda", "belong to the array"),
             ("md:sda", "whole path"),
+            ("md:", "whole path"),
+            ("mdadm", "unknown; there are"),
+            ("md,stripe=1", "unknown; there are read-ahead"),
             ("md:/dev/sda,stripe=1", "unknown; there are read-ahead"),
         ] {
             let error = text.parse::<TargetExpr>().expect_err(text).to_string();

@@ -5,9 +5,10 @@
 
 /// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
 /// without a test is a failure.
-const TESTS: [(&str, &str); 4] = [
+const TESTS: [(&str, &str); 5] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
+    ("own_disks::", "block workloads on all targets, and on block devices that hold something"),
     ("mounted::", "arrays mounted with FUSE"),
     ("tool_tables::bonnie_plus_plus::tests::debians_", "bonnie++'s own reader of its CSV"),
 ];
@@ -42,7 +43,9 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let reader = "tool_tables::bonnie_plus_plus::tests::debians_reader";
         let kernel = ["with_the_kernel::x", "with_the_kernel::y"];
-        let ran = names(&["a", "in_a_browser::w", "mounted::z", kernel[0], kernel[1], reader]);
+        let disks = "own_disks::v";
+        let ran =
+            names(&["a", "in_a_browser::w", disks, "mounted::z", kernel[0], kernel[1], reader]);
         assert!(missing(&ran, &[], &[]).is_empty());
         assert!(missing(&ran, &names(&["a"]), &[]).is_empty());
         assert_eq!(missing(&ran, &[], &names(&["a: fio skipped: it is not installed"])).len(), 1);

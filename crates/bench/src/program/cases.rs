@@ -15,10 +15,10 @@ use spec::units::show_size;
 
 use super::files::left_behind;
 use super::session::{RunResult, Session};
-use crate::blocks::extent_of;
+use crate::arrays::extent_of;
 use crate::error::RunError;
 use crate::progress::Progress;
-use crate::provision::{MountOrDevice, facts_of, open_to_write_over};
+use crate::provision::{MountOrDevice, facts_of, fitted, open_to_write_over};
 
 /// Permission and callbacks of the caller.
 pub struct Host<'a> {
@@ -58,7 +58,11 @@ fn on_target(
     session: &mut Session<'_>,
     host: &Host<'_>,
 ) -> RunResult {
-    let array = case.array.as_ref().map(|array| (array, &case.run));
+    let array = match case.array.as_ref().map(fitted).transpose() {
+        Ok(array) => array,
+        Err(problem) => return (Vec::new(), Err(problem.into())),
+    };
+    let array = array.as_ref().map(|array| (array, &case.run));
     match (&case.target, array) {
         (TargetExpr::Engine, Some((array, run))) => match extent_of(array) {
             Err(problem) => (Vec::new(), Err(problem.into())),
@@ -127,7 +131,7 @@ fn report_size(
 }
 
 /// The place of a run for the record, without names that identify the user.
-fn place_of(storage: &MountOrDevice) -> Place {
+pub(crate) fn place_of(storage: &MountOrDevice) -> Place {
     let mut place = facts_of(String::new(), storage);
     place.name = match storage {
         MountOrDevice::Directory(_) => {

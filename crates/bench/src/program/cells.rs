@@ -99,7 +99,7 @@ fn cached(
 }
 
 /// The file system, if it keeps everything in memory: there is no cache to bypass or to drop.
-fn in_memory(base: &Cell) -> Option<&str> {
+pub(crate) fn in_memory(base: &Cell) -> Option<&str> {
     let name = base.place.as_ref()?.file_system.as_deref()?;
     ["tmpfs", "ramfs"].contains(&name).then_some(name)
 }

@@ -1,7 +1,7 @@
-//! A program on a place: its files, with counters of the members and disks below them.
+//! The counters of the members and disks below a place; and a program on a place, with them.
 //!
 //! Invariant: steps run on the inner backend; counters are those of the place. Called from
-//! `session`.
+//! `session`, and for block workloads from `placed`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,21 +15,17 @@ use super::error::IoError;
 use crate::provision::ServedArray;
 use crate::verify::VerifyErrors;
 
-/// A backend with the counters of the place below it.
-pub struct MeteredBackend<'a> {
-    inner: Box<dyn IoBackend + 'a>,
-    arrays: &'a [ServedArray],
+/// The counters below a place.
+pub struct PlaceMeter {
+    /// The array below the file system, not its journal's: its members are other ones.
+    array: Option<ServedArray>,
     watched: Watched,
     meter: DiskMeter,
 }
 
-impl<'a> MeteredBackend<'a> {
+impl PlaceMeter {
     /// `path` is a directory or a block device, `arrays` those of ours below it.
-    pub fn new(
-        inner: Box<dyn IoBackend + 'a>,
-        path: &Path,
-        arrays: &'a [ServedArray],
-    ) -> MeteredBackend<'a> {
+    pub fn new(path: &Path, arrays: &[ServedArray]) -> PlaceMeter {
         let number = std::fs::metadata(path).ok().map(|found| match found.rdev() {
             0 => found.dev(),
             device => device,
@@ -40,7 +36,35 @@ impl<'a> MeteredBackend<'a> {
             _ => (Vec::new(), None),
         };
         let meter = DiskMeter::new(&roots, &disks);
-        MeteredBackend { inner, arrays, watched: Watched { roots, disks, array, tap: None }, meter }
+        let watched = Watched { roots, disks, array, tap: None };
+        PlaceMeter { array: arrays.first().cloned(), watched, meter }
+    }
+
+    /// Of our array, if one is below; otherwise what the kernel has counted of the disks.
+    pub fn members(&self) -> Vec<Counters> {
+        self.array.as_ref().map_or_else(|| self.meter.read(), ServedArray::leaf_counters)
+    }
+
+    /// Further sources for a recorder.
+    pub fn watched(&self) -> Watched {
+        self.watched.clone()
+    }
+}
+
+/// A backend with the counters of the place below it.
+pub struct MeteredBackend<'a> {
+    inner: Box<dyn IoBackend + 'a>,
+    meter: PlaceMeter,
+}
+
+impl<'a> MeteredBackend<'a> {
+    /// `path` is a directory or a block device, `arrays` those of ours below it.
+    pub fn new(
+        inner: Box<dyn IoBackend + 'a>,
+        path: &Path,
+        arrays: &[ServedArray],
+    ) -> MeteredBackend<'a> {
+        MeteredBackend { inner, meter: PlaceMeter::new(path, arrays) }
     }
 }
 
@@ -69,13 +93,11 @@ impl IoBackend for MeteredBackend<'_> {
         self.inner.drop_caches()
     }
 
-    /// Of the array below the file system, not of its journal's: its members are other ones. Where
-    /// none of ours is below: what the kernel has counted of the disks.
     fn members(&self) -> Vec<Counters> {
-        self.arrays.first().map_or_else(|| self.meter.read(), ServedArray::leaf_counters)
+        self.meter.members()
     }
 
     fn watched(&self) -> Watched {
-        self.watched.clone()
+        self.meter.watched()
     }
 }

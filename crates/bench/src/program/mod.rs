@@ -28,4 +28,5 @@ pub mod session;
 pub mod steps;
 mod timing;
 
+pub(crate) use cells::in_memory;
 pub use error::IoError;

@@ -8,20 +8,20 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use array::{
-    Array, ArraySpec, BuildError, DEFAULT_STRIPE_CACHE_BYTES, DataPlaneConfig, Driver,
-    DriverOptions, FileMember, FileOptions, Member, MemberSpec,
+    Array, ArraySpec, BuildError, DataPlaneConfig, Driver, DriverOptions, FileMember, FileOptions,
+    Member, MemberSpec,
 };
 use device::Disk;
 use md::{Layout, Level};
 use metrics::{Watched, described, drives, host, metadata};
 use results::record::{self, Cell};
 use results::words;
+use spec::bench_plan::refused_by_md;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::program::timing::Timing;
 use spec::program::types::{Calls, Order, Phase, Program, Transfer, extent_bytes};
 use spec::program::{ProgramSpec, Sizing};
 use spec::target::TargetExpr;
-use spec::topology::StorageTopology;
 
 use super::array_access::OwnDriver;
 use super::backend::IoBackend;
@@ -33,13 +33,12 @@ use super::metered::MeteredBackend;
 use super::outcome::PhaseOutcome;
 use super::run::run;
 use super::timing::Repetition;
-use crate::blocks as bench;
-use crate::blocks::array_for_program;
+use crate::arrays::{self, array_for_program};
 use crate::error::{RunError, TooLarge};
 use crate::progress::Progress;
 use crate::provision::{
-    EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request,
-    ServedArray, WipeTarget, open_to_write_over,
+    ClaimedDevices, EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget,
+    Request, ServedArray, WipeTarget, open_to_write_over,
 };
 use crate::target::Requests;
 use crate::verify::ShadowMap;
@@ -129,22 +128,24 @@ impl Session<'_> {
     ) -> RunResult {
         // The program uses the area of the plan; the rest of the array is for the file system.
         self.size = array.and_then(|(array, _)| array.area_bytes).or(self.size);
-        self.repeated(
-            &mut |session, first| match set_up(expr, array, session.destroy, session.stop) {
-                Err(problem) => (None, Err(problem)),
-                Ok((place, base)) => {
-                    let (ran, ended) = session.in_place(choice, expr, &place, base, first);
-                    let taken_down = place.take_down();
-                    let ended = match (ended, taken_down) {
-                        (Err(run), Err(undo)) => {
-                            Err(RunError::RunAndUndo { run: Box::new(run), undo })
-                        }
-                        (ended, taken_down) => ended.and(taken_down.map_err(RunError::from)),
-                    };
-                    (ran, ended)
-                }
-            },
-        )
+        self.repeated(&mut |session, first| match set_up(
+            expr,
+            array,
+            false,
+            session.destroy,
+            session.stop,
+        ) {
+            Err(problem) => (None, Err(problem)),
+            Ok((place, base)) => {
+                let (ran, ended) = session.in_place(choice, expr, &place, base, first);
+                let taken_down = place.take_down();
+                let ended = match (ended, taken_down) {
+                    (Err(run), Err(undo)) => Err(RunError::RunAndUndo { run: Box::new(run), undo }),
+                    (ended, taken_down) => ended.and(taken_down.map_err(RunError::from)),
+                };
+                (ran, ended)
+            }
+        })
     }
 
     fn in_place(
@@ -314,17 +315,24 @@ impl Session<'_> {
         run: &RunConfig,
     ) -> Once {
         let mut base = Cell::default();
+        // Released after the array.
+        let mut claimed = ClaimedDevices::default();
         let prepared = choice.program(&scale).map_err(RunError::from).and_then(|program| {
             fits_memory(&program)?;
             let needs = BufferRequirements::of(&program);
-            let (running, cell) = array_for_program(array, run, needs.requests())?;
+            let (running, cell);
+            (running, cell, claimed) = array_for_program(array, run, needs.requests())?;
             base = cell;
             let backend = Extents::new(running, needs.lease_bytes, &program, self.seed, None)?;
             Ok((program, backend))
         });
         match prepared {
             Err(problem) => (None, Err(problem)),
-            Ok((program, backend)) => self.run(program, &backend, base, None),
+            Ok((program, backend)) => {
+                let (ran, ended) = self.run(program, &backend, base, None);
+                drop(backend);
+                (ran, ended.and(claimed.release().map_err(RunError::from)))
+            }
         }
     }
 
@@ -361,18 +369,20 @@ impl ProgramRun {
     }
 }
 
-/// Sets a place up, and returns the fields that its cells share.
-fn set_up(
+/// Sets a place up, and returns the fields that its cells share. `limited`: an array of the
+/// kernel's has members of the planned size, and not whole devices, where its level permits it.
+pub(crate) fn set_up(
     expr: &TargetExpr,
     array: Option<(&ArrayConfig, &RunConfig)>,
+    limited: bool,
     destroy: bool,
     stop: &dyn Fn() -> bool,
 ) -> Result<(ProvisionedTarget, Cell), RunError> {
-    let described = array.map(|(array, run)| bench::described(array, run)).transpose()?;
+    let described = array.map(|(array, run)| arrays::described(array, run)).transpose()?;
     let mut base = described.unwrap_or_default();
     let engine = array.filter(|_| expr.uses_engine());
     let kernel = array.filter(|_| !expr.uses_engine());
-    let kernel = kernel.map(|(array, _)| kernel_array(array)).transpose()?;
+    let kernel = kernel.map(|(array, _)| kernel_array(array, limited)).transpose()?;
     if let Some(array) = &kernel {
         base = Cell {
             level: BenchLevel::Md(array.level).into(),
@@ -398,7 +408,7 @@ fn set_up(
 
 /// Adds the kernel's array to a cell without an array of its own, where the device or the directory
 /// is on one: the traffic of members is meaningful only with the level.
-fn with_array_below(base: Cell, watched: &Watched) -> Cell {
+pub(crate) fn with_array_below(base: Cell, watched: &Watched) -> Cell {
     let unknown = base.level.is_empty() || base.is_single();
     let found = watched.array.as_ref().filter(|_| unknown);
     let Some(array) = found.and_then(|name| described(&watched.roots, name)) else { return base };
@@ -416,7 +426,7 @@ fn with_array_below(base: Cell, watched: &Watched) -> Cell {
 }
 
 /// Adds the known disks of a place, and the metadata version and bitmap of an array of md.
-fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
+pub(crate) fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
     if let Some(place) = &mut base.place {
         place.drives = drives(&watched.roots, &watched.disks);
         let array = watched.array.as_ref().map(|array| metadata(&watched.roots, array));
@@ -427,18 +437,8 @@ fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
 
 /// An array of a plan as an array of md. Options that do not apply to md, or have another syntax
 /// there, are refused: a record must not contain settings that were not in effect.
-fn kernel_array(config: &ArrayConfig) -> Result<KernelArray, RunError> {
-    let cache = config.has_parity() && config.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
-    let wired = config.topology != StorageTopology::default();
-    let refused = [
-        (config.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
-        (config.nested, "nested arrays are not supported there"),
-        (config.degraded > 0, "--degraded: its members are not removed"),
-        (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
-        (config.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
-        (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
-    ];
-    if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
+pub(crate) fn kernel_array(config: &ArrayConfig, limited: bool) -> Result<KernelArray, RunError> {
+    if let Some(why) = refused_by_md(config) {
         return Err(RunError::NotForMd(why));
     }
     let own_chunk = config.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
@@ -447,6 +447,7 @@ fn kernel_array(config: &ArrayConfig) -> Result<KernelArray, RunError> {
         layout: config.expr.layout,
         chunk_bytes: own_chunk.unwrap_or(config.chunk_bytes),
         disks: config.expr.leaves(),
+        member_bytes: limited.then_some(config.member_bytes),
     })
 }
 
@@ -608,11 +609,11 @@ mod tests {
 
     #[test]
     fn md_makes_the_array_that_was_asked_for() {
-        let made = kernel_array(&config(array("raid5,16K(3)"))).expect("an array");
+        let made = kernel_array(&config(array("raid5,16K(3)")), false).expect("an array");
         assert_eq!((made.level, made.chunk_bytes, made.disks), (Level::Raid5, 16 << 10, 3));
         let chunks = vec![128 << 10];
-        let made = kernel_array(&config(Options { chunks, ..raid5() })).expect("an array");
-        assert_eq!(made.chunk_bytes, 128 << 10);
+        let made = kernel_array(&config(Options { chunks, ..raid5() }), true).expect("an array");
+        assert_eq!((made.chunk_bytes, made.member_bytes), (128 << 10, Some(128 << 20)));
     }
 
     fn with_runs(
@@ -695,7 +696,7 @@ mod tests {
             (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),
             (Options { members: paced(), buses: vec![Buses::shared(1 << 26)], ..raid5() }, "--bus"),
         ] {
-            let refused = kernel_array(&config(options)).expect_err(named).to_string();
+            let refused = kernel_array(&config(options), false).expect_err(named).to_string();
             assert!(refused.starts_with("md: ") && refused.contains(named), "{refused}");
         }
     }

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use array::{Array, Counters, FaultControl, PaceControl};
@@ -20,6 +21,7 @@ use super::error::ProvisionError;
 use super::plan::Stripes;
 use super::sysfs::setting;
 use super::undo::{Undo, make_directory};
+use super::wipe::wipe;
 use crate::target::{Requests, array_spec};
 use crate::target_error::TargetError;
 
@@ -55,12 +57,20 @@ impl EngineArray {
         Some(EngineArray { config, run: self.run.clone() })
     }
 
-    fn make(&self, pace: &PaceControl, faults: &FaultControl) -> Result<Array, TargetError> {
+    /// The array. `begun` is set when its block devices may have been written to.
+    fn make(
+        &self,
+        pace: &PaceControl,
+        faults: &FaultControl,
+        begun: &AtomicBool,
+    ) -> Result<Array, TargetError> {
         let config = ArrayConfig { area_bytes: None, ..self.config.clone() };
         // One shard, whatever the number of CPUs.
         let run = RunConfig { cores: None, ..self.run.clone() };
         let requests = Requests { block_bytes: 1 << 20, unit_bytes: 4096, in_flight: IN_FLIGHT };
-        let (spec, options) = array_spec(&config, &run, requests, (pace, faults))?;
+        let (spec, options, devices) = array_spec(&config, &run, requests, (pace, faults))?;
+        begun.store(true, Ordering::Release);
+        devices.leave_to_members();
         Ok(Array::start(spec, &options)?)
     }
 }
@@ -86,9 +96,19 @@ impl ServedArray {
         let directory = make_directory("front", undo)?;
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
         pace.set_on(false);
+        // After the array has ended; by their names, because the front's threads have descriptors
+        // of their own. What was refused is left alone.
+        let begun = Arc::new(AtomicBool::new(false));
+        for path in array.config.members.iter().filter_map(|member| member.device()) {
+            let (path, begun) = (path.to_path_buf(), begun.clone());
+            undo.push_call(format!("erasing {}", path.display()), move || {
+                if begun.load(Ordering::Acquire) { wipe(&path) } else { Ok(()) }
+            });
+        }
         let front = {
             let pace = pace.clone();
-            Front::start(FrontOptions::new(&directory), move || Ok(array.make(&pace, &faults)?))
+            let make = move || Ok(array.make(&pace, &faults, &begun)?);
+            Front::start(FrontOptions::new(&directory), make)
         };
         let front = front?;
         let file = front.file().display().to_string();

@@ -8,10 +8,17 @@ use std::path::PathBuf;
 
 use export::fuse::FrontError;
 use spec::matrix::CannotServe;
+use spec::units::show_size;
 use thiserror::Error;
 
 use super::steps::StepError;
 use crate::target_error::TargetError;
+
+impl From<ProvisionError> for TargetError {
+    fn from(problem: ProvisionError) -> TargetError {
+        TargetError::Device(Box::new(problem))
+    }
+}
 
 /// Why a place cannot be set up.
 #[derive(Debug, Error)]
@@ -19,7 +26,7 @@ pub enum ProvisionError {
     /// The device holds data that would be overwritten.
     #[error(
         "{}: {}, and would be overwritten; if that is no longer needed, wipe it first, or with \
-         device: give --destroy-contents",
+         device: and --members give --destroy-contents",
         path.display(), it_holds(contents)
     )]
     WouldDestroy {
@@ -51,6 +58,19 @@ pub enum ProvisionError {
     /// `device:` of something else.
     #[error("{}: it is no block device; use path:DIR for a directory", .0.display())]
     NoBlockDevice(PathBuf),
+    /// The device is smaller than the member of the array.
+    #[error(
+        "{}: it has {}, and {} are needed here; use a smaller --size",
+        path.display(), show_size(*bytes), show_size(*wanted)
+    )]
+    SmallDevice {
+        /// The device.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The member's.
+        wanted: u64,
+    },
     /// A directory is given where a block device is needed.
     #[error("a block device is required")]
     DeviceWanted,

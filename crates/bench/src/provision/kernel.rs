@@ -28,6 +28,9 @@ pub struct KernelArray {
     pub chunk_bytes: u64,
     /// Number of members.
     pub disks: usize,
+    /// Bytes of each member that are enough; `None`: all. Levels without redundancy use all of
+    /// their members.
+    pub member_bytes: Option<u64>,
 }
 
 impl KernelArray {
@@ -71,6 +74,9 @@ pub fn kernel_steps(
     // No bitmap by default; mdadm would add one to large arrays only.
     if array.is_redundant() {
         args.push("--bitmap=none".into());
+    }
+    if let Some(bytes) = array.member_bytes.filter(|_| array.is_redundant()) {
+        args.push(format!("--size={}K", bytes / 1024));
     }
     args.extend(kernel.assume_clean.then(|| "--assume-clean".into()));
     args.push(device.display().to_string());
@@ -296,8 +302,13 @@ mod tests {
         Ok(steps.iter().map(ToString::to_string).collect())
     }
 
-    const RAID5: KernelArray =
-        KernelArray { level: Level::Raid5, layout: None, chunk_bytes: 65_536, disks: 3 };
+    const RAID5: KernelArray = KernelArray {
+        level: Level::Raid5,
+        layout: None,
+        chunk_bytes: 65_536,
+        disks: 3,
+        member_bytes: None,
+    };
 
     #[test]
     fn mdadm_gets_all_options_and_is_undone_in_order() {
@@ -313,7 +324,13 @@ mod tests {
         let clean = steps("md:/dev/sdb+/dev/sdc+/dev/sdd,assume-clean", &RAID5);
         let clean = clean.expect("a plan");
         assert!(clean[0].contains(" --assume-clean /dev/md200 "), "{clean:?}");
-        let mirror = KernelArray { level: Level::Raid1, chunk_bytes: 0, disks: 2, layout: None };
+        let mirror = KernelArray {
+            level: Level::Raid1,
+            chunk_bytes: 0,
+            disks: 2,
+            layout: None,
+            member_bytes: Some(1 << 30),
+        };
         let plan = steps("md:/dev/sdb+/dev/sdc", &mirror).expect("a plan");
         assert!(!plan[0].contains("--chunk") && mirror.is_redundant(), "{plan:?}");
         let raid0 = KernelArray { level: Level::Raid0, disks: 2, ..RAID5 };

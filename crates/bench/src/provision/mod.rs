@@ -4,6 +4,7 @@
 //!  expr (parsed) -> plan (steps as values) -> set_up (runs them, undoes them in reverse)
 //! ```
 
+mod claimed;
 mod engine;
 mod error;
 mod kernel;
@@ -15,6 +16,7 @@ mod sysfs;
 mod undo;
 mod wipe;
 
+pub use claimed::{ClaimedDevices, check_devices, fitted};
 pub use engine::{EngineArray, ServedArray};
 pub use error::{LeftChange, ProvisionError, SyncError, UndoError};
 pub use kernel::{KernelArray, kernel_steps};
@@ -22,4 +24,4 @@ pub use plan::{Stripes, mkfs, mount};
 pub use set_up::{MountOrDevice, ProvisionedTarget, Request, facts_of};
 pub use steps::{Step, StepError, StepProblem};
 pub use undo::Undo;
-pub use wipe::{WipeTarget, open_to_write_over};
+pub use wipe::{WipeTarget, open_to_read, open_to_write_over};

@@ -22,6 +22,9 @@ use super::sysfs::apply_setting;
 use super::undo::{Undo, make_directory};
 use super::wipe::{open_to_write_over, wipe};
 
+/// Room for what md puts before the data of a member, at most.
+const MD_OWN_BYTES: u64 = 256 << 20;
+
 /// The directory or block device of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountOrDevice {
@@ -163,11 +166,18 @@ impl<'a> Provisioner<'a> {
             }
             TargetExpr::Kernel(kernel) => {
                 need_root("an array of the kernel's")?;
-                let array = self.kernel.take().ok_or(ProvisionError::NoArray)?;
+                let mut array = self.kernel.take().ok_or(ProvisionError::NoArray)?;
+                let mut kernel = kernel.clone();
+                // An array of fewer members has the first devices.
+                kernel.devices.truncate(array.disks);
+                let mut smallest = u64::MAX;
                 for path in &kernel.devices {
-                    open_to_write_over(path, false)?;
+                    let opened = open_to_write_over(path, false)?;
+                    smallest = smallest.min(opened.device().bytes());
                 }
-                let device = set_up_kernel(kernel, &array, self.stop, &mut self.undo)?;
+                let fits = |bytes: &u64| bytes.saturating_add(MD_OWN_BYTES) <= smallest;
+                array.member_bytes = array.member_bytes.filter(fits);
+                let device = set_up_kernel(&kernel, &array, self.stop, &mut self.undo)?;
                 Ok((device, array.stripes()?))
             }
             TargetExpr::Path(_) | TargetExpr::FileSystem(_) => Err(ProvisionError::DeviceWanted),

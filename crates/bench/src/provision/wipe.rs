@@ -1,9 +1,9 @@
-//! Existing block devices that are to be overwritten.
+//! Existing block devices that are to be overwritten, or read as they are.
 //!
 //! Invariant: opening a device writes nothing. Only [`WipeTarget::wipe_signatures`] erases its
 //! signatures; it is called after every check that could refuse has passed, right before the first
-//! write: a command that is refused leaves the device unchanged bit for bit. Called by `set_up`,
-//! and by the session of programs on a device.
+//! write: a command that is refused leaves the device unchanged bit for bit. Called by `set_up`, by
+//! `claimed`, and by the session of programs on a device.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -41,6 +41,21 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, Prov
     Ok(WipeTarget { device, known: !there.is_empty() })
 }
 
+/// Opens a block device that is only read (`O_RDONLY`), with direct I/O: it may hold data, and be
+/// mounted.
+///
+/// # Errors
+/// It is no block device, or cannot be opened.
+pub fn open_to_read(path: &Path) -> Result<Device, ProvisionError> {
+    let failed = |source| ProvisionError::Io { path: path.to_path_buf(), source };
+    let kind = std::fs::metadata(path).map_err(failed)?.file_type();
+    if !kind.is_block_device() {
+        return Err(ProvisionError::NoBlockDevice(path.to_path_buf()));
+    }
+    let options = DeviceOptions { access: Access::ReadOnly, direct: true };
+    Ok(Device::open(&Location::whole(path), options)?)
+}
+
 impl WipeTarget {
     /// A device that was created for the measurement: its contents are not needed, and it is
     /// removed afterwards.
@@ -66,6 +81,15 @@ impl WipeTarget {
             true => erase_ends(&self.device).map_err(ProvisionError::Erase),
             false => Ok(()),
         }
+    }
+
+    /// Erases the signatures that a measurement may have left, so that the device counts as empty
+    /// again.
+    ///
+    /// # Errors
+    /// The write error.
+    pub fn erase_again(&self) -> Result<(), ProvisionError> {
+        erase_ends(&self.device).map_err(ProvisionError::EraseAgain)
     }
 }
 

@@ -23,6 +23,7 @@ use super::arrivals::Arrivals;
 use crate::addresses::{Step, Workload};
 use crate::live::LiveCounter;
 use crate::measurement::OpenLoop;
+use crate::target::CountBelow;
 use crate::target_error::RunnerError;
 use crate::verify::{ShadowMap, VerifyErrors};
 
@@ -122,6 +123,8 @@ struct Schedule {
 pub(super) struct Watched<'a> {
     /// Where the members' counters are recorded.
     pub(super) tap: Option<&'a CounterSource>,
+    /// The counters of members below the driver's; `None`: those of the driver.
+    pub(super) below: Option<&'a CountBelow>,
     /// For a display.
     pub(super) live: &'a LiveCounter,
 }
@@ -132,6 +135,8 @@ pub(super) struct Generator<'a> {
     shadow: &'a ShadowMap,
     /// Whether reads can be verified.
     keeps_data: bool,
+    /// The counters of members below the driver's; `None`: those of the driver.
+    below: Option<&'a CountBelow>,
     /// Where the members' counters are recorded.
     tap: Option<&'a CounterSource>,
     live: &'a LiveCounter,
@@ -172,6 +177,7 @@ impl<'a> Generator<'a> {
             driver,
             shadow,
             keeps_data,
+            below: watched.below,
             tap: watched.tap,
             live: watched.live,
             workload,
@@ -203,7 +209,7 @@ impl<'a> Generator<'a> {
         let mut watch = |now: u64| watch(seconds(now - begin));
         let warm = begin + self.timing.warm_up.as_nanos() as u64;
         self.until(warm, false, shard, &mut watch);
-        let before = self.driver.leaf_counters();
+        let before = self.counters(shard);
         if let Some(tap) = self.tap {
             tap.begin(shard as u16, clock_nanos(), &before);
         }
@@ -214,7 +220,7 @@ impl<'a> Generator<'a> {
         let cpu_after = thread_seconds();
         let cpu = meter.map(|meter| meter.stop());
         let (arrived, waiting) = self.arrivals(clock_nanos());
-        let after = self.driver.leaf_counters();
+        let after = self.counters(shard);
         if let Some(tap) = self.tap {
             tap.end(shard as u16, clock_nanos(), &after);
         }
@@ -245,6 +251,15 @@ impl<'a> Generator<'a> {
     /// Arrivals up to `now`, and those that wait to be submitted; none in a closed loop.
     fn arrivals(&self, now: u64) -> (u64, u64) {
         self.schedule.as_ref().map_or((0, 0), |schedule| schedule.arrivals.counts(now))
+    }
+
+    /// The counters of the members: what lies below the driver is counted by the first shard.
+    fn counters(&self, shard: usize) -> Vec<Counters> {
+        match self.below {
+            Some(below) if shard == 0 => below(),
+            Some(_) => Vec::new(),
+            None => self.driver.leaf_counters(),
+        }
     }
 
     fn samples(
@@ -305,7 +320,7 @@ impl<'a> Generator<'a> {
                     return now;
                 }
                 if let Some(tap) = self.tap {
-                    tap.note(shard as u16, now, || self.driver.leaf_counters());
+                    tap.note(shard as u16, now, || self.counters(shard));
                 }
                 last_watch = now;
             }

@@ -16,9 +16,9 @@ use anyhow::{Error, Result, anyhow};
 use bench::bench_run::{self, BenchEvent, BenchRun};
 use clap::{ArgMatches, Args, Subcommand};
 use serde_json::json;
-use spec::bench_plan::BenchPlan;
+use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::RunConfig;
-use spec::matrix::Plan;
+use spec::matrix::{LeftOut, Plan};
 use spec::units::show_seconds;
 
 use crate::commands::results::{DbArgument, RunRecorder};
@@ -41,6 +41,10 @@ Examples:
   raidlab bench                                            the table of the Linux RAID wiki
   raidlab bench --level raid5,raid6 --disks 4,6 --members mem --workload seq-write,rand-write
   raidlab bench --level raid5 --degraded 0,1 --workload seq-read    normal and degraded
+  raidlab bench --members /dev/sdb+/dev/sdc --level raid0,raid1     on disks of one's own
+  raidlab bench --target engine --target md --members /dev/sdb+/dev/sdc --level raid1
+                                                           our engine beside Linux md on them
+  raidlab bench --target device:/dev/sdb --workload seq-read,rand-read    a disk, only read
   raidlab bench --target path:/mnt/array --workload bonnie++        a program in a directory
   raidlab bench kernels                                    the parity kernels alone
   raidlab sweep sweeps/wiki-2-disks.toml                   a file of cases, stored and resumable
@@ -133,13 +137,7 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = results.outputs()?;
     let mut keeper = RunRecorder::begin(&results.db, || bench_run::head(&work, &config))?;
-    let bench = BenchRun {
-        plan: &work,
-        run: &config,
-        repeat: repeat.unwrap_or(1),
-        destroy: host.destroy_contents,
-        stop: &stopped,
-    };
+    let bench = BenchRun { plan: &work, run: &config, repeat: repeat.unwrap_or(1), stop: &stopped };
     let mut screen = Screen::default();
     let (record, ended) = bench_run::run(&bench, &mut |event| {
         if let (BenchEvent::Final(cells), Some(keeper)) = (&event, &mut keeper) {
@@ -157,8 +155,10 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     if let Some(run) = kept? {
         say(format_args!("results: {run}"));
     }
-    let of_all = work.blocks.as_ref().filter(|_| work.programs.is_empty());
-    let of_all = of_all.map_or(String::new(), |plan| format!(" of {}", plan.cells()));
+    let of_all = match work.programs.is_empty() {
+        true => format!(" of {}", work.block_cells()),
+        false => String::new(),
+    };
     match ended {
         // Ctrl-C also reaches the tools that the run has started, so they may fail because of it.
         Err(error) if stopped() => say(format_args!("raidlab: {}", text_of(&error))),
@@ -198,28 +198,37 @@ fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result
         text += &format!("{name}: {}\n", workloads.join(", "));
         cells.push(json!({"name": name, "workloads": workloads}));
     };
-    for planned in work.blocks.iter().flat_map(|plan| &plan.arrays) {
-        let names = planned.cells.iter().map(|cell| cell.kind.name().to_string());
-        add(planned.array.name(), names.collect());
+    for BlockPlan { place, plan } in &work.blocks {
+        for planned in &plan.arrays {
+            let names = planned.cells.iter().map(|cell| cell.kind.name().to_string());
+            add(bench::blocks::shown(place, &planned.array), names.collect());
+        }
     }
     for target in &work.targets {
         let programs = work.programs.iter().map(ToString::to_string);
         add(target.place.shown(), programs.collect());
     }
-    let estimate = work.blocks.as_ref().map(|plan| bench::blocks::estimate_seconds(plan, run));
+    let plans = work.blocks.iter().map(|target| &target.plan);
+    let estimate = (!work.blocks.is_empty())
+        .then(|| plans.map(|plan| bench::blocks::estimate_seconds(plan, run)).sum::<f64>());
     let outputs = results.outputs_of_a_list()?;
-    if let (Some(plan), Some(seconds)) = (&work.blocks, estimate) {
-        announce(plan, seconds);
+    if let Some(seconds) = estimate {
+        announce(&work.blocks, seconds);
     }
     let json = json!({"items": cells, "seconds": estimate});
     outputs.write_texts(&text, &json_of(&json), None).map(|()| Ending::Fine)
 }
 
-fn announce(plan: &Plan, estimate_seconds: f64) {
-    for left_out in &plan.left_out {
-        say(format_args!("left out: {left_out}"));
+fn announce(plans: &[BlockPlan], estimate_seconds: f64) {
+    // Most are the same for every target.
+    let mut left_out: Vec<&LeftOut> = Vec::new();
+    for BlockPlan { plan, .. } in plans {
+        let new = plan.left_out.iter().filter(|why| !left_out.contains(why));
+        left_out.extend(new.collect::<Vec<_>>());
     }
-    let (arrays, cells) = (plan.arrays.len(), plan.cells());
+    left_out.iter().for_each(|why| say(format_args!("left out: {why}")));
+    let cells = plans.iter().map(|target| target.plan.cells()).sum();
+    let arrays = plans.iter().map(|target| target.plan.arrays.len()).sum();
     let time = show_seconds(estimate_seconds);
     let (arrays, cells) = (counted(arrays, "array"), counted(cells, "cell"));
     say(format_args!("{arrays}, {cells}, about {time}"));

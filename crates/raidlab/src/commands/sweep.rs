@@ -24,6 +24,7 @@ use serde::Serialize;
 use spec::case::{Case, RunConfig};
 use spec::program::ProgramError;
 use spec::sweep::{Item, ItemKey, SweepFile, SweepTable, TargetLabels};
+use spec::target::TargetExpr;
 
 use crate::commands::bench::{
     HostOptions, Matrix, MatrixOptions, ResultOptions, check_plan, hold_to_cores, run_program,
@@ -169,9 +170,11 @@ fn cases(
 ) -> Result<(Vec<SweepCase>, Vec<String>)> {
     let work = commands::bench::plan(table)?;
     let sweep_case = |case: Case, label: &str| SweepCase { item: case.item(label), case };
-    let blocks = work.blocks.iter().flat_map(|plan| &plan.arrays);
-    let mut cases: Vec<SweepCase> =
-        blocks.flat_map(|array| array.cases(run)).map(|case| sweep_case(case, "")).collect();
+    let mut cases: Vec<SweepCase> = Vec::new();
+    for target in &work.blocks {
+        let label = labels.of(&target.place);
+        cases.extend(target.cases(run).map(|case| sweep_case(case, label)));
+    }
     for target in &work.targets {
         let label = labels.of(&target.place);
         let programs = work.cases(target, run);
@@ -450,9 +453,11 @@ struct Here<'a> {
 impl SweepHost for Here<'_> {
     fn ready(&mut self, task: &Task) -> Result<(), HostError> {
         // What others' devices hold takes neither memory nor space here.
-        match task.is_program() && !task.case().target.uses_engine() {
-            true => Ok(()),
-            false => check_plan(&task.plan(), &self.arguments.host)
+        let target = &task.case().target;
+        let on_path = matches!(target, TargetExpr::Path(_)) && !task.is_program();
+        match target.uses_engine() || on_path {
+            false => Ok(()),
+            true => check_plan(&task.plan(), &self.arguments.host)
                 .map_err(|error| text_of(&error).into()),
         }
     }
@@ -472,6 +477,10 @@ impl SweepHost for Here<'_> {
             self.reporter.done(&task.items[0].what, begun.elapsed());
         }
         (cells, ended.map_err(without_name))
+    }
+
+    fn label(&self, task: &Task) -> String {
+        self.labels.of(&task.case().target).to_string()
     }
 
     fn progress(&mut self, event: Progress<'_>) {

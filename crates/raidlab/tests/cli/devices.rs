@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::support::{Dir, raidlab};
 
 /// A loop device, gone when dropped.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
-    fn over(file: &str) -> Option<Loop> {
+    pub fn over(file: &str) -> Option<Loop> {
         Loop::with(&[file])
     }
 
@@ -62,7 +62,7 @@ fn run(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-fn image(dir: &Dir, name: &str, mib: u64) -> String {
+pub fn image(dir: &Dir, name: &str, mib: u64) -> String {
     let path = dir.file(name);
     std::fs::File::create(&path).and_then(|file| file.set_len(mib << 20)).expect("a file");
     path
@@ -75,7 +75,7 @@ fn refused(words: &str, named: &[&str]) {
     }
 }
 
-fn bytes(path: &str) -> Vec<u8> {
+pub fn bytes(path: &str) -> Vec<u8> {
     std::fs::read(path).expect("a file")
 }
 

@@ -17,6 +17,7 @@ mod latencies;
 mod matrix;
 mod misuse;
 mod outputs;
+mod own_disks;
 mod partitions;
 mod places;
 mod programs;

@@ -26,7 +26,7 @@ impl Case {
         match (workload, array) {
             (Workload::Blocks(spec), array) => {
                 let array = array.as_ref().expect("block workloads run on an array");
-                Item { key: hashed(&identity(array, spec, run)), what: in_words(array, spec) }
+                blocks((target, label), array, spec, run)
             }
             (Workload::Program(program), Some(array)) => {
                 program_on_array(program, (target, label), array, run)
@@ -37,6 +37,27 @@ impl Case {
             }
         }
     }
+}
+
+/// The item of a block workload. Elsewhere than on the engine the array is the one below the
+/// target, or stands for the target's own storage.
+fn blocks(
+    (place, label): (&TargetExpr, &str),
+    array: &ArrayConfig,
+    spec: &Spec,
+    run: &RunConfig,
+) -> Item {
+    let (own, what) = (identity(array, spec, run), in_words(array, spec));
+    if *place == TargetExpr::Engine {
+        return Item { key: hashed(&own), what };
+    }
+    let named = match (place.uses_engine(), place.uses_array()) {
+        (true, _) => array_in_words(array) + ", ",
+        (false, true) => bare_array_in_words(array) + ", ",
+        (false, false) => String::new(),
+    };
+    let what = format!("{named}{}{label}: {}", place.shown(), spec_in_words(spec));
+    Item { key: hashed(&format!("{own} target={}", place.identity())), what }
 }
 
 /// The item of a program on an array: on the raw array, or on a file system on it.
@@ -148,9 +169,10 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
         phases: _,    // of programs only
         directory: _, // not measured
         cores,
-        seed: _,           // not measured
-        kernels: _,        // see kernel_identity
-        kernels_chosen: _, // see kernel_identity
+        seed: _,             // not measured
+        destroy_contents: _, // not measured
+        kernels: _,          // see kernel_identity
+        kernels_chosen: _,   // see kernel_identity
     } = run;
     let mut text = format!(
         "{array} workload={} block={block_bytes} depth={depth} jobs={jobs} warm-up={} sample={} \
@@ -194,7 +216,7 @@ struct ArraySetting {
 }
 
 /// The settings of an array, in the order of the text of a key: a new one comes behind the others.
-fn array_settings(config: &ArrayConfig) -> [ArraySetting; 7] {
+fn array_settings(config: &ArrayConfig) -> [ArraySetting; 8] {
     let ArrayConfig {
         level: _,        // see array_identity
         expr: _,         // see array_identity
@@ -208,6 +230,7 @@ fn array_settings(config: &ArrayConfig) -> [ArraySetting; 7] {
         topology,
         stripe_cache_bytes,
         queue_depth,
+        read_only,
     } = config;
     let StorageTopology { buses, disks_per_channel, members_per_spindle } = topology;
     let cache = *stripe_cache_bytes;
@@ -241,6 +264,7 @@ fn array_settings(config: &ArrayConfig) -> [ArraySetting; 7] {
         }),
         setting("stripe-cache", cache, |bytes| format!("stripe cache {}", kib(bytes))),
         setting("queue-depth", queue_depth.map(u64::from), |depth| format!("queue depth {depth}")),
+        setting("read-only", read_only.then_some(1), |_| "read as found".into()),
     ]
 }
 
@@ -265,9 +289,13 @@ fn array_identity(config: &ArrayConfig) -> (String, String) {
 
 /// `raid5(4) 64 KiB, paced:hdd-2007: seq-read 1 MiB x 4`.
 fn in_words(config: &ArrayConfig, spec: &Spec) -> String {
-    let mut text = array_in_words(config);
+    format!("{}: {}", array_in_words(config), spec_in_words(spec))
+}
+
+/// `seq-read 1 MiB x 4`.
+fn spec_in_words(spec: &Spec) -> String {
     let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
-    text.push_str(&format!(": {name} {block} x {}", spec.depth));
+    let mut text = format!("{name} {block} x {}", spec.depth);
     if spec.jobs > 1 {
         text.push_str(&format!(" x {} jobs", spec.jobs));
     }
@@ -289,7 +317,7 @@ fn bare_array_in_words(config: &ArrayConfig) -> String {
 }
 
 fn array_in_words(config: &ArrayConfig) -> String {
-    let mut text = format!("{}, {}", bare_array_in_words(config), config.set);
+    let mut text = format!("{}, {}", bare_array_in_words(config), config.set.recorded());
     let settings = array_settings(config).into_iter();
     let words = settings.map(|setting| setting.words).filter(|words| !words.is_empty());
     text.extend(words.map(|words| format!(", {words}")));
@@ -316,6 +344,7 @@ mod tests {
             directory: directory.into(),
             cores: None,
             seed,
+            destroy_contents: false,
             kernels: parity::Kernels::reference(),
             kernels_chosen: false,
         }
@@ -349,7 +378,11 @@ mod tests {
 
     fn keys(options: &Options, run: &RunConfig) -> Vec<Item> {
         let plan = matrix::plan(options).expect("a plan");
-        plan.arrays.iter().flat_map(|array| array.cases(run)).map(|case| case.item("")).collect()
+        plan.arrays
+            .iter()
+            .flat_map(|array| array.cases(&TargetExpr::Engine, run))
+            .map(|case| case.item(""))
+            .collect()
     }
 
     /// Results of an older raidlab must be found again: a change of this text changes every key.

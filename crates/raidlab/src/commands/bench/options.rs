@@ -47,14 +47,16 @@ pub struct MatrixOptions {
     /// bonnie++, dd:bs=2M:fdatasync (`raidlab programs` lists them)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     workload: Vec<WorkloadName>,
-    /// Targets of programs, measured one after the other: engine; path:DIR (any file system);
-    /// device:/dev/NAME (overwritten; refused while it is in use or holds data);
-    /// fs:KIND,OPTION,... (a new file system on an array of the engine, as in
-    /// fs:ext4,data=journal; root); md:/dev/X+/dev/Y (a new Linux md array; root)
+    /// Targets, measured one after the other: engine; path:DIR (any file system);
+    /// device:/dev/NAME (overwritten; refused while it is in use or holds data; only read, whatever
+    /// it holds, if all workloads read); fs:KIND,OPTION,... (a new file system on an array of the
+    /// engine, as in fs:ext4,data=journal; root); md:/dev/X+/dev/Y (a new Linux md array; root), or
+    /// md alone, on the devices of --members
     #[arg(long, default_value = "engine")]
     pub target: Vec<TargetExpr>,
     /// Used size of the array, members are sized to fit; for programs, total size of all files
-    /// [default: members of 128M, fully used; on other targets twice the memory]
+    /// [default: members of 128M, fully used, on block devices of 1G; on other targets 1G, for
+    /// programs twice the memory; all of a device that is only read]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes)]
     size: Vec<u64>,
     /// Samples per cell; a program is run N times, each time in a clean state, and each run is one
@@ -103,7 +105,8 @@ pub struct ArrayOptions {
 pub struct EngineOptions {
     /// Member sets: mem, null, file, file:DIR, paced:PROFILE, paced:FILE.toml, paced:PROFILE@0.5,
     /// paced:PROFILE@stretch, paced:PROFILE:MEMBER, fault:RULE:MEMBER; counted sets as
-    /// paced:hdd-2007*3+hdd-2009*2 [default: paced:hdd-2007]
+    /// paced:hdd-2007*3+hdd-2009*2; block devices as /dev/sdb+/dev/sdc (overwritten; refused while
+    /// in use or with data), of which each array has the first [default: paced:hdd-2007]
     #[arg(long, value_delimiter = ',', value_name = "SET")]
     members: Vec<MemberSet>,
     /// Stripe cache size of RAID 4, 5 and 6 [default: 32M]
@@ -188,7 +191,7 @@ pub struct HostOptions {
     /// Directory for member files without a directory of their own [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR", help_heading = "Members")]
     pub dir: Option<PathBuf>,
-    /// Overwrite existing data on a --target device
+    /// Overwrite existing data on the device of --target device: and on devices of --members
     #[arg(long, help_heading = "Workload")]
     pub destroy_contents: bool,
     /// Pin to N CPUs, one thread each; --depth and --jobs apply per thread [default: one unpinned
@@ -336,7 +339,13 @@ impl MatrixOptions {
         choices.collect()
     }
 
-    /// Whether block workloads run directly on arrays of the engine.
+    /// Whether members of the engine's arrays are block devices.
+    pub fn has_devices(&self) -> bool {
+        let mut kinds = self.engine.members.iter().flat_map(MemberSet::kinds);
+        kinds.any(|member| member.device().is_some())
+    }
+
+    /// Whether block workloads run.
     pub fn moves_blocks(&self) -> bool {
         self.bench_options().moves_blocks()
     }
@@ -370,6 +379,7 @@ impl MatrixOptions {
             directory: host.directory(),
             cores: host.cores,
             seed: self.seed,
+            destroy_contents: host.destroy_contents,
             kernels,
             kernels_chosen: host.parity_impl.is_some(),
         }

@@ -47,7 +47,7 @@ pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOpti
         (names_of::<BlockOptions>(), MatrixOptions::moves_blocks, blocks),
         (names_of::<ProgramOptions>(), with_programs, programs),
         (names_of::<ArrayOptions>(), asks_for_array, arrays),
-        (names_of::<EngineOptions>(), asks_engine, &engine),
+        (names_of::<EngineOptions>(), takes_members, &engine),
     ];
     let mut found = Vec::new();
     for (options, uses, why) in groups {
@@ -57,7 +57,7 @@ pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOpti
     let any = |uses: Uses| matrices.iter().any(|matrix| uses(&matrix.options));
     let no_parity = format!("{unasked}, so no parity is computed here");
     let no_files = format!("{unasked}, so there are no member files");
-    let no_device = "no --target uses a device:".to_string();
+    let no_device = "no --target uses a device:, and no --members are devices".to_string();
     let of_host = [
         ("parity-impl", host.parity_impl.is_some() && !any(asks_engine), no_parity),
         ("dir", host.dir.is_some() && !any(asks_engine), no_files),
@@ -93,6 +93,12 @@ fn asks_for_array(options: &MatrixOptions) -> bool {
     options.target.iter().any(TargetExpr::uses_array)
 }
 
+/// An md array that names no devices is made of the members.
+fn takes_members(options: &MatrixOptions) -> bool {
+    let of_members = |target: &TargetExpr| target.kernel().is_some_and(|md| md.devices.is_empty());
+    asks_engine(options) || options.target.iter().any(of_members)
+}
+
 fn takes_device(options: &MatrixOptions) -> bool {
-    options.target.iter().any(TargetExpr::takes_device)
+    options.target.iter().any(TargetExpr::takes_device) || options.has_devices()
 }

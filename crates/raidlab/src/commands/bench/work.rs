@@ -6,6 +6,7 @@
 use anyhow::Result;
 use bench::bench_run::BenchEvent;
 use spec::bench_plan::BenchPlan;
+use spec::target::TargetExpr;
 
 use super::unused_options::refuse_unused;
 use super::{HostOptions, Matrix, MatrixOptions, announce, check_plan};
@@ -22,7 +23,9 @@ pub fn checked_plan(matrix: &Matrix, host: &HostOptions) -> Result<BenchPlan> {
     // Targets on external devices need neither memory nor disk space for members.
     let here = work.targets.iter().filter(|target| target.place.uses_engine());
     let arrays = here.filter_map(|target| target.arrays.as_ref());
-    for plan in work.blocks.iter().chain(arrays) {
+    let is_here = |place: &TargetExpr| place.uses_engine() || matches!(place, TargetExpr::Path(_));
+    let blocks = work.blocks.iter().filter(|target| is_here(&target.place));
+    for plan in blocks.map(|target| &target.plan).chain(arrays) {
         check_plan(plan, host)?;
     }
     Ok(work)
@@ -53,9 +56,10 @@ impl Screen {
             BenchEvent::Repetition { number, of, seed } => {
                 say(format_args!("repetition {number} of {of}, seed {seed}"));
             }
-            BenchEvent::Blocks { plan, estimate_seconds } => {
-                announce(plan, *estimate_seconds);
-                self.reporter = Some(Reporter::new(plan.cells(), 0, *estimate_seconds));
+            BenchEvent::Blocks { plans, estimate_seconds } => {
+                announce(plans, *estimate_seconds);
+                let cells = plans.iter().map(|target| target.plan.cells()).sum();
+                self.reporter = Some(Reporter::new(cells, 0, *estimate_seconds));
             }
             BenchEvent::Programs => self.status = Some(Status::default()),
             BenchEvent::Progress(progress) => {

@@ -1,0 +1,167 @@
+//! Block workloads on all targets, and block devices as members: loop devices stand for disks.
+//!
+//! Invariant: what a device held before a run that is refused, or only reads, is there after it.
+
+use serde_json::Value;
+
+use crate::devices::{Loop, bytes, image};
+use crate::places;
+use crate::support::{Dir, Ran, raidlab, warnings};
+
+/// One short sample of each workload.
+const BRIEFLY: &str = "--seconds 0.2 --warm-up 0 --runs 1 --json";
+
+fn bench(words: &str) -> Ran {
+    raidlab(&format!("bench {BRIEFLY} {words}"))
+}
+
+fn workloads(cells: &[Value]) -> Vec<&str> {
+    cells.iter().filter_map(|cell| cell["workload"].as_str()).collect()
+}
+
+/// The four columns, all of them checked.
+fn four_columns(cells: &[Value], target: &str) {
+    assert_eq!(workloads(cells), ["seq-read", "rand-read", "seq-write", "rand-write"], "{target}");
+    for cell in cells {
+        assert_eq!((&cell["target"], &cell["verified"]), (&target.into(), &true.into()), "{cell}");
+        if ["engine", "device"].contains(&target) {
+            assert_eq!(warnings(cell), "", "{target}");
+        }
+        assert!(cell["mb_per_s"].as_f64() > Some(0.0) && cell["iops"].as_f64() > Some(0.0));
+        assert!(cell["latency_us"]["p99"].as_f64() > Some(0.0), "{cell}");
+        assert!(cell["cpu_s_per_gib"].as_f64().is_some(), "{cell}");
+        let members = cell["per_member"].as_array().expect("a list");
+        let name = if cell["workload"].as_str().is_some_and(|name| name.ends_with("read")) {
+            "read_bytes"
+        } else {
+            "written_bytes"
+        };
+        let moved: u64 = members.iter().filter_map(|member| member[name].as_u64()).sum();
+        assert!(moved > 0, "{target}: {cell}");
+    }
+}
+
+/// Both ends are as on a new device.
+fn counts_as_empty(file: &str) {
+    let bytes = bytes(file);
+    for end in [&bytes[..1 << 20], &bytes[bytes.len() - (1 << 20)..]] {
+        assert!(end.iter().all(|byte| *byte == 0), "{file}");
+    }
+}
+
+#[test]
+fn the_four_columns_run_on_the_engine_a_device_a_directory_and_a_file_system() {
+    if places::cannot() {
+        return;
+    }
+    let dir = Dir::new();
+    let file = image(&dir, "disk", 12);
+    let Some(disk) = Loop::over(&file) else { return };
+    let targets = format!(
+        "--target engine --target device:{} --target path:{} --target fs:ext4",
+        disk.0,
+        dir.path()
+    );
+    let array = "--level raid1 --disks 2 --members mem --size 8M";
+    let cells = bench(&format!("{targets} {array}")).code(0).cells();
+    assert_eq!(cells.len(), 16);
+    for (cells, target) in cells.chunks(4).zip(["engine", "device", "path", "fs"]) {
+        four_columns(cells, target);
+    }
+    assert_eq!(cells[4]["place"]["name"], format!("device:{}", &disk.0["/dev/".len()..]));
+    assert_eq!((&cells[12]["level"], &cells[12]["disks"]), (&"raid1".into(), &2.into()));
+    counts_as_empty(&file);
+    let left = std::fs::read_dir(dir.path()).expect("a directory").count();
+    assert_eq!(left, 1, "the file of path: is gone");
+}
+
+#[test]
+fn block_devices_are_members_one_array_after_the_other() {
+    if places::cannot() {
+        return;
+    }
+    let dir = Dir::new();
+    let files = ["a", "b", "c"].map(|name| image(&dir, name, 12));
+    let disks: Vec<Loop> = files.iter().filter_map(|file| Loop::over(file)).collect();
+    let [a, b, c] = &disks[..] else { return };
+    let members = format!("--members {}+{}+{}", a.0, b.0, c.0);
+    let arrays = "--level raid5,raid1 --disks 2,3 --size 4M --chunk 64K";
+    let cells = bench(&format!("{members} {arrays}")).code(0).cells();
+    assert_eq!(cells.len(), 16);
+    for (cells, disks) in cells.chunks(4).zip([2, 3, 2, 3]) {
+        four_columns(cells, "engine");
+        assert_eq!((&cells[0]["disks"], &cells[0]["members"]), (&disks.into(), &"device".into()));
+    }
+    files.iter().for_each(|file| counts_as_empty(file));
+    // As large as the devices are; what the file system leaves is erased, too.
+    let cells = bench(&format!("--target fs:ext4 {members} --level raid1")).code(0).cells();
+    four_columns(&cells, "fs");
+    assert_eq!(cells[0]["disks"], 3);
+    files.iter().for_each(|file| counts_as_empty(file));
+    let program = format!("bench --json {members} --level raid1 --workload dd:bs=64K --size 4M");
+    let cells = raidlab(&program).code(0).cells();
+    assert!(cells.iter().all(|cell| cell["verified"] == true), "{cells:?}");
+    files.iter().for_each(|file| counts_as_empty(file));
+    let refused = bench(&format!("{members} --level raid1 --size 64M")).code(2);
+    assert!(refused.stderr.contains("it has 12 MiB, and 64 MiB are needed"), "{}", refused.stderr);
+}
+
+/// A file system's magic, or a partition table, among other bytes.
+fn inhabit(file: &str, table: bool) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..12 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+    bytes[..2048].fill(0);
+    if table {
+        bytes[446..462].copy_from_slice(&[0, 0, 2, 0, 0x83, 0, 9, 0, 8, 0, 0, 0, 0, 32, 0, 0]);
+        bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
+    } else {
+        bytes[1024 + 56..][..2].copy_from_slice(&[0x53, 0xef]);
+    }
+    std::fs::write(file, &bytes).expect("written");
+    bytes
+}
+
+#[test]
+fn a_device_that_holds_something_is_never_written_to_and_can_be_read() {
+    let dir = Dir::new();
+    for (name, table) in [("file-system", false), ("table", true)] {
+        let (file, other) = (dir.file(name), image(&dir, "other", 12));
+        let held = inhabit(&file, table);
+        let (Some(disk), Some(empty)) = (Loop::over(&file), Loop::over(&other)) else { return };
+        let (disk, empty) = (&disk.0, &empty.0);
+        for words in [
+            format!("--target device:{disk}"),
+            format!("--target device:{disk} --workload rand-read,rand-write"),
+            format!("--members {disk} --level single"),
+            // An array is filled, whatever runs on it.
+            format!("--members {empty}+{disk} --level raid0 --workload seq-read"),
+            format!("--target md --members {empty}+{disk} --level raid1 --workload seq-read"),
+            format!("--target fs:ext4,on=device:{disk} --workload seq-read"),
+            // The first target could be measured: nothing is before all are checked.
+            format!("--target device:{empty} --target device:{disk}"),
+        ] {
+            let refused = bench(&words).code(2);
+            let named = format!("{disk}: it holds");
+            assert!(refused.stderr.contains(&named), "{words}: {}", refused.stderr);
+            assert!(bytes(&file) == held, "{words}");
+        }
+        assert!(bytes(&other).iter().all(|byte| *byte == 0), "refused before anything is written");
+        for words in [
+            format!("--target device:{disk} --workload seq-read,rand-read"),
+            format!("--members {disk}+{empty} --level single --workload seq-read,rand-read"),
+        ] {
+            let cells = bench(&words).code(0).cells();
+            assert_eq!(workloads(&cells), ["seq-read", "rand-read"]);
+            for cell in &cells {
+                assert_eq!(
+                    (&cell["verified"], &cell["checked_every"]),
+                    (&Value::Null, &Value::Null)
+                );
+                assert!(cell["mb_per_s"].as_f64() > Some(0.0), "{cell}");
+                let warnings = warnings(cell);
+                assert!(warnings.contains("the data cannot be verified"), "{warnings}");
+                assert!(!warnings.contains("zeroes"), "{warnings}");
+            }
+            assert!(bytes(&file) == held, "{words}");
+        }
+    }
+}
