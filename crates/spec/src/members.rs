@@ -613,7 +613,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, named) in [
             ("disk", "unknown kind"),
-            ("paced:hdd-1999", "hdd-2007"),
+            ("paced:hdd-1998", "hdd-2007"),
             ("paced:hdd-2007@2", "0 to 1"),
             ("mem*x", "number of members"),
             ("mem*0", "number of members"),

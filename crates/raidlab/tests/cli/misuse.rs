@@ -33,7 +33,7 @@ fn the_line_names_what_is_wrong() {
         ("--level raid7", &["--level", "raid7", "raid10", "single"]),
         ("--level raid5 --layout n2", &["--layout", "n2", "raid5"]),
         ("--level raid1 --layout f2", &["--layout", "f2", "raid1"]),
-        ("--members paced:hdd-1999", &["--members", "hdd-1999", "hdd-2007"]),
+        ("--members paced:hdd-1998", &["--members", "hdd-1998", "hdd-2007"]),
         ("--members paced", &["--members", "paced:PROFILE"]),
         ("--members disk", &["--members", "disk", "unknown kind"]),
         ("--members fault:bend@1:mem", &["bend@1", "unknown fault", "flip@BYTE"]),
