@@ -58,6 +58,11 @@ fn made_by_raidlab(scratch: &Scratch) -> ArrayJob {
     steps.push(laboratory(format!("interrupted syncing {}", tuned(&format!("{raid5} --size 4M")))));
     steps.extend(restored());
     steps.push(laboratory("quickly"));
+    // Ours and the kernel's on the same disks, one after the other, by block workloads.
+    let both = "bench --target engine --target md --members @0+@1+@2 --level raid1,raid5 \
+                --chunk 16K --size 4M --seconds 0.3 --warm-up 0 --runs 1";
+    steps.push(laboratory(format!("measured {both}")));
+    steps.extend(restored());
     ArrayJob { name: "made-by-raidlab".into(), disks, steps }
 }
 
@@ -121,6 +126,7 @@ fn raidlab_measures_arrays_of_the_kernels_and_leaves_nothing_behind() {
     nothing_is_left(made);
     built_and_tuned_as_asked(made);
     ended_in_order(made);
+    four_columns_beside_ours(made);
     let raced = made.output_of("laboratory raced");
     assert!(raced.starts_with("status 0\n1\n"), "measured, and the other array is left: {raced}");
     assert!(fs::read(&held).expect("a disk is read") == holds, "a refused disk is untouched");
@@ -134,12 +140,12 @@ fn raidlab_measures_arrays_of_the_kernels_and_leaves_nothing_behind() {
 fn nothing_is_left(made: &ArrayReport) {
     let settings = made.outputs_of("settings");
     assert!(settings[0].contains("3.scheduler [none] mq-deadline"), "{}", settings[0]);
-    assert_eq!(settings.len(), 9);
+    assert_eq!(settings.len(), 10);
     for (number, after) in settings.iter().enumerate() {
         assert_eq!(*after, settings[0], "after run {number}");
     }
     let left = made.outputs_of("left @0 @1 @2 @3");
-    assert_eq!(left.len(), 8, "after each run");
+    assert_eq!(left.len(), 9, "after each run");
     for (number, left) in left.into_iter().enumerate() {
         assert_eq!(left, "", "after run {}", number + 1);
     }
@@ -214,6 +220,30 @@ fn built_and_tuned_as_asked(made: &ArrayReport) {
     let copies: u64 = members(write, "written_bytes").iter().sum();
     assert!(copies >= user_bytes(write) * 2, "{write:#}");
     assert_eq!(write["layout"], "f2");
+}
+
+/// Block workloads on md, beside our engine on the same disks: the same rows, all verified.
+fn four_columns_beside_ours(made: &ArrayReport) {
+    let measured = said(made, "measured");
+    let [both] = &measured[..] else { panic!("one run") };
+    assert_eq!(both.get("status"), "0", "{:?}", both.values);
+    let cells = both.cells();
+    assert_eq!(cells.len(), 2 * 2 * 4);
+    let (ours, theirs) = cells.split_at(8);
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        assert_eq!((&ours["target"], &theirs["target"]), (&"engine".into(), &"kernel".into()));
+        for field in ["level", "disks", "members", "chunk_kib", "workload", "block_kib", "depth"] {
+            assert_eq!(ours[field], theirs[field], "{field}");
+        }
+        for cell in [ours, theirs] {
+            assert_eq!(cell["verified"], true, "{cell:#}");
+            assert_eq!(cell["per_member"].as_array().map(Vec::len), Some(3), "{cell:#}");
+            let reads = cell["workload"].as_str().is_some_and(|name| name.ends_with("read"));
+            let name = if reads { "read_bytes" } else { "written_bytes" };
+            let moved: u64 = members(cell, name).iter().sum();
+            assert!(user_bytes(cell) > 0 && moved > 0, "{cell:#}");
+        }
+    }
 }
 
 /// Ctrl-C, errors and refusals: status and message.

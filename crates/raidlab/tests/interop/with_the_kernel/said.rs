@@ -50,6 +50,12 @@ impl Said {
         self.values.get(name).map_or("", String::as_str)
     }
 
+    /// All cells.
+    pub fn cells(&self) -> &[Value] {
+        let record = self.json.as_ref().unwrap_or_else(|| panic!("no record: {:?}", self.values));
+        record["cells"].as_array().expect("cells")
+    }
+
     /// The cell of a phase.
     pub fn cell(&self, phase: &str) -> &Value {
         let record = self.json.as_ref().unwrap_or_else(|| panic!("no record: {:?}", self.values));
