@@ -343,6 +343,23 @@ impl Settings {
             && (self.workloads.is_empty() || self.workloads.contains(&row.kind))
     }
 
+    /// The selected rows, in words, and the estimated duration in seconds: samples of figures and
+    /// of ceilings, without filling.
+    pub fn plan(&self) -> (Vec<String>, f64) {
+        let rows = CASES.iter().flat_map(|case| case.rows.iter().map(move |row| (case, row)));
+        let rows = rows.filter(|(case, row)| self.wants(case, row)).map(|(case, row)| {
+            let degraded = if case.degraded { ", degraded" } else { "" };
+            let (kind, kib) = (row.kind.name(), row.block_kib);
+            format!(
+                "{}{degraded}, {}, {} core(s): {kind} {kib} KiB x {}",
+                case.array, case.members, case.shards, row.depth
+            )
+        });
+        let rows: Vec<String> = rows.collect();
+        let samples = rows.len() as f64 * f64::from(self.rounds) * 2.0;
+        (rows, samples * self.sample.as_secs_f64())
+    }
+
     /// Whether the table has a selected row.
     pub fn has_rows(&self) -> bool {
         CASES.iter().any(|case| case.rows.iter().any(|row| self.wants(case, row)))

@@ -40,6 +40,21 @@ impl Settings {
             sample: Duration::from_millis(4),
         }
     }
+
+    /// Number of figures: operations, numbers of blocks, sizes and kernels multiplied.
+    pub fn figures(&self) -> usize {
+        OPERATIONS.len() * self.data_blocks.len() * self.block_bytes.len() * self.kernels.len()
+    }
+
+    /// Names of the operations.
+    pub fn operations() -> impl Iterator<Item = &'static str> {
+        OPERATIONS.iter().map(|operation| operation.name)
+    }
+
+    /// Estimated duration: the samples of all figures.
+    pub fn estimate_seconds(&self) -> f64 {
+        (self.figures() * self.runs) as f64 * self.sample.as_secs_f64()
+    }
 }
 
 /// One operation with one kind of kernels on one shape.

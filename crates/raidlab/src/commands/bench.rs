@@ -129,7 +129,7 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     let matrix = Matrix::new(matrix, matches);
     let config = matrix.options.run_config(&host, host.kernels());
     hold_to_cores(host.cores)?;
-    let work = work::checked_plan(&matrix, &host)?;
+    let work = work::checked_plan(&matrix, &host, results.dry_run)?;
     if results.dry_run {
         return dry_run(&work, &config, &results);
     }
@@ -176,9 +176,10 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     Ok(if record.verified() { Ending::Fine } else { Ending::Finding })
 }
 
-/// Checks that member directories are writable and that the plan fits into memory.
-pub fn check_plan(plan: &Plan, host: &HostOptions) -> Result<()> {
-    check_directory(plan, &host.directory())?;
+/// Checks that member directories are writable and that the plan fits into memory. `dry`: without
+/// making a file.
+pub fn check_plan(plan: &Plan, host: &HostOptions, dry: bool) -> Result<()> {
+    check_directory(plan, &host.directory(), dry)?;
     match metrics::host::available_memory_bytes() {
         Some(available) => bench::blocks::check_memory(plan, host.cores.unwrap_or(1), available)
             .map_err(Error::from),
@@ -200,7 +201,12 @@ fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result
     };
     for BlockPlan { place, plan } in &work.blocks {
         for planned in &plan.arrays {
-            let names = planned.cells.iter().map(|cell| cell.kind.name().to_string());
+            let names = planned.cells.iter().map(|cell| match cell.rate {
+                None => cell.kind.name().to_string(),
+                Some(rate) => {
+                    format!("{} at {}/s {}", cell.kind.name(), rate.iops, rate.process.name())
+                }
+            });
             add(bench::blocks::shown(place, &planned.array), names.collect());
         }
     }
@@ -241,10 +247,17 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 /// Checks that every directory of member files exists and is writable.
-fn check_directory(plan: &Plan, default: &Path) -> Result<()> {
+fn check_directory(plan: &Plan, default: &Path, dry: bool) -> Result<()> {
     let members = plan.arrays.iter().flat_map(|planned| &planned.array.members);
     for directory in members.filter_map(|member| member.directory()) {
         let directory = directory.unwrap_or(default);
+        if dry {
+            let allowed = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK);
+            allowed.with_context(|| {
+                format!("{}: cannot create member files here", directory.display())
+            })?;
+            continue;
+        }
         let probe = directory.join(format!("raidlab-probe-{}", std::process::id()));
         let made = std::fs::File::create(&probe);
         made.with_context(|| format!("{}: cannot create member files here", directory.display()))?;

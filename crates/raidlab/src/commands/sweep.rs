@@ -457,7 +457,7 @@ impl SweepHost for Here<'_> {
         let on_path = matches!(target, TargetExpr::Path(_)) && !task.is_program();
         match target.uses_engine() || on_path {
             false => Ok(()),
-            true => check_plan(&task.plan(), &self.arguments.host)
+            true => check_plan(&task.plan(), &self.arguments.host, false)
                 .map_err(|error| text_of(&error).into()),
         }
     }

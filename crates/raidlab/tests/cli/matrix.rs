@@ -56,6 +56,24 @@ fn knobs_multiply_only_where_they_mean_something() {
 }
 
 #[test]
+fn a_dry_run_of_every_bench_shows_its_cells_and_makes_nothing() {
+    let dir = Dir::new();
+    let words = "--level raid5 --members file --workload rand-read --rate-iops 100,200";
+    let ran = raidlab(&format!("bench --dry-run {words} --dir {}", dir.path())).code(0);
+    assert!(ran.stdout.contains("rand-read at 200/s linear"), "{}", ran.stdout);
+    let modified = std::fs::metadata(dir.path()).expect("it is there").modified().expect("known");
+    raidlab(&format!("bench --dry-run {words} --dir {}", dir.path())).code(0);
+    let after = std::fs::metadata(dir.path()).expect("it is there").modified().expect("known");
+    assert_eq!(modified, after, "not even a probe");
+    raidlab(&format!("bench --dry-run {words} --dir {}/none", dir.path())).code(2);
+    let ran = raidlab("bench kernels --dry-run --parity-impl portable").code(0);
+    assert!(ran.stdout.contains("kernels: portable\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(" figures, about "), "{}", ran.stdout);
+    let ran = raidlab("bench engine --dry-run --level raid6 --json").code(0);
+    assert!(ran.stdout.contains("raid6(") && ran.stdout.contains("\"seconds\""), "{}", ran.stdout);
+}
+
+#[test]
 fn without_a_terminal_there_are_no_escape_codes() {
     let dir = Dir::new();
     let words = "--members mem --size 8M --level raid5 --workload rand-read";

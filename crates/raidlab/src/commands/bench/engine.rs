@@ -15,7 +15,7 @@ use super::RUNS;
 use super::options::{fastest_kernels, parse_kernels, parse_sample};
 use super::programs::WorkloadName;
 use crate::console::{JsonOut, say};
-use crate::output::Outputs;
+use crate::output::{Outputs, json_of};
 use crate::size_args::parse_bytes;
 use crate::{Ending, signal};
 
@@ -51,6 +51,9 @@ pub struct EngineArguments {
     /// Implementation of the parity computation [default: the fastest on this CPU]
     #[arg(long, value_name = "NAME", value_parser = parse_kernels)]
     parity_impl: Option<Kernels>,
+    /// Show the rows and the estimated time, measure nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     json: JsonOut,
 }
@@ -88,6 +91,14 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending> {
     };
     if !settings.has_rows() {
         bail!("bench engine: no row has this --level and this --workload");
+    }
+    if arguments.dry_run {
+        let (rows, seconds) = settings.plan();
+        let time = spec::units::show_seconds(seconds);
+        let text = format!("{}\n{} rows, about {time} and filling\n", rows.join("\n"), rows.len());
+        let json = json_of(&serde_json::json!({"rows": rows, "seconds": seconds}));
+        let outputs = Outputs::open(&arguments.json, None)?;
+        return outputs.write_texts(&text, &json, None).map(|()| Ending::Fine);
     }
     if let Some(available) = metrics::host::available_memory_bytes() {
         settings.check_memory(available)?;

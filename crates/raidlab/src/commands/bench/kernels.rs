@@ -5,13 +5,16 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
+use bench::kernels::Settings;
 use clap::Args;
 use parity::Kernels;
+use serde_json::json;
+use spec::units;
 
 use super::options::{parse_cores, parse_kernels};
 use super::{RUNS, hold_to_cores};
 use crate::console::JsonOut;
-use crate::output::Outputs;
+use crate::output::{Outputs, json_of};
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -35,6 +38,9 @@ pub struct KernelsArguments {
     /// Pin to N CPUs [default: unpinned]
     #[arg(long, value_name = "N", value_parser = parse_cores)]
     cores: Option<u32>,
+    /// Show what would be measured and the estimated time, measure nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     json: JsonOut,
 }
@@ -52,9 +58,35 @@ pub fn run(arguments: &KernelsArguments) -> Result<Ending> {
     hold_to_cores(arguments.cores)?;
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
-    let settings = bench::kernels::Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
+    let settings = Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
     let outputs = Outputs::open(&arguments.json, None)?;
+    if arguments.dry_run {
+        return dry_run(&settings, outputs);
+    }
     let table = bench::kernels::run(&settings, &stopped)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
     Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
+}
+
+fn dry_run(settings: &Settings, outputs: Outputs) -> Result<Ending> {
+    let joined = |parts: Vec<String>| parts.join(", ");
+    let kernels: Vec<&str> = settings.kernels.iter().map(|kernels| kernels.name()).collect();
+    let operations: Vec<&str> = Settings::operations().collect();
+    let sizes = settings.block_bytes.iter().map(|bytes| units::bytes(*bytes as u64));
+    let counts = settings.data_blocks.iter().map(ToString::to_string);
+    let (figures, seconds) = (settings.figures(), settings.estimate_seconds());
+    let text = format!(
+        "operations: {}\nkernels: {}\ndata blocks: {}\nblock sizes: {}\n\
+         {figures} figures, about {}\n",
+        operations.join(", "),
+        kernels.join(", "),
+        joined(counts.collect()),
+        joined(sizes.collect()),
+        units::show_seconds(seconds)
+    );
+    let json = json!({
+        "operations": operations, "kernels": kernels, "data_blocks": settings.data_blocks,
+        "block_bytes": settings.block_bytes, "figures": figures, "seconds": seconds,
+    });
+    outputs.write_texts(&text, &json_of(&json), None).map(|()| Ending::Fine)
 }

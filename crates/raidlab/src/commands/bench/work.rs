@@ -13,11 +13,11 @@ use super::{HostOptions, Matrix, MatrixOptions, announce, check_plan};
 use crate::console::say;
 use crate::progress::{Reporter, Status};
 
-/// Plans the command line, and checks that it fits into memory.
+/// Plans the command line, and checks that it fits into memory. `dry`: nothing is created for it.
 ///
 /// # Errors
 /// If options contradict each other or have no effect, or the plan does not fit into memory.
-pub fn checked_plan(matrix: &Matrix, host: &HostOptions) -> Result<BenchPlan> {
+pub fn checked_plan(matrix: &Matrix, host: &HostOptions, dry: bool) -> Result<BenchPlan> {
     let work = plan(&matrix.options)?;
     refuse_unused(matrix, host)?;
     // Targets on external devices need neither memory nor disk space for members.
@@ -26,7 +26,7 @@ pub fn checked_plan(matrix: &Matrix, host: &HostOptions) -> Result<BenchPlan> {
     let is_here = |place: &TargetExpr| place.uses_engine() || matches!(place, TargetExpr::Path(_));
     let blocks = work.blocks.iter().filter(|target| is_here(&target.place));
     for plan in blocks.map(|target| &target.plan).chain(arrays) {
-        check_plan(plan, host)?;
+        check_plan(plan, host, dry)?;
     }
     Ok(work)
 }
