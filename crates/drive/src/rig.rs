@@ -202,6 +202,16 @@ impl Rig {
     /// # Panics
     /// When the operation leaves the member, or the drive is not of this rig.
     pub fn submit(&mut self, now: Nanos, drive: DriveId, tag: u64, op: Op) {
+        self.plug(now, drive, tag, op);
+        self.unplug(now, drive);
+    }
+
+    /// As [`Rig::submit`], but the operation waits in the host until [`Rig::unplug`], where it is
+    /// merged with those that it continues: a batch of the block layer.
+    ///
+    /// # Panics
+    /// As [`Rig::submit`].
+    pub fn plug(&mut self, now: Nanos, drive: DriveId, tag: u64, op: Op) {
         self.run(now);
         let now = self.now;
         let slot = &mut self.slots[drive.index()];
@@ -212,7 +222,12 @@ impl Rig {
             slot.member_bytes
         );
         slot.waiting.push_back(Command { tag, submitted: now, number: 0, op });
-        slot.issue(now, &mut self.wires);
+    }
+
+    /// Gives the drive what waits for it, as far as it takes it.
+    pub fn unplug(&mut self, now: Nanos, drive: DriveId) {
+        self.run(now);
+        self.slots[drive.index()].issue(self.now, &mut self.wires);
     }
 
     /// The earliest time at which [`Rig::advance`] may have something to complete; it may be an

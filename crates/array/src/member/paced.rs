@@ -174,6 +174,8 @@ pub struct PacedMember {
     has_ended: Arc<AtomicBool>,
     finished: Vec<MemberCompletion>,
     late: u64,
+    /// Whether the model holds operations of a batch that is not complete.
+    plugged: bool,
     /// Only the first handle on a drive reports the drive's load, so that it is counted once.
     reports_load: bool,
     /// Whether the drive's last operation was so long that the wake-up latency does not matter.
@@ -227,6 +229,7 @@ impl PacedMember {
             has_ended,
             finished: Vec::new(),
             late: 0,
+            plugged: false,
             reports_load: false,
             patient: false,
         }
@@ -294,7 +297,16 @@ impl PacedMember {
         let load = &mut shared.loads[self.drive.index()];
         load.pass(now);
         load.under_way += 1;
-        shared.rig.submit(now, self.drive, tag, modelled);
+        shared.rig.plug(now, self.drive, tag, modelled);
+    }
+
+    /// Gives the drive the operations of a batch, those merged that continue each other.
+    fn unplug(&mut self, now: u64) {
+        if !std::mem::take(&mut self.plugged) {
+            return;
+        }
+        let mut shared = self.control.lock();
+        shared.rig.unplug(now, self.drive);
         self.control.note_next(&shared);
     }
 }
@@ -320,6 +332,7 @@ impl Member for PacedMember {
         let number = self.waiting.insert(waiting);
         if paced {
             self.give_to_model(op, number, io.now);
+            self.plugged = true;
         }
         let inner = Op { token: Token::from_bits(u64::from(number)), ..*op };
         self.inner.submit(&inner, io, &mut self.finished);
@@ -327,12 +340,13 @@ impl Member for PacedMember {
     }
 
     fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.unplug(io.now);
         self.inner.submit_batch(io, &mut self.finished);
         self.inner_finished(io, done);
     }
 
     fn gathers(&self) -> bool {
-        self.inner.gathers()
+        true
     }
 
     fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {

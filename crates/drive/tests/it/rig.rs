@@ -285,6 +285,26 @@ fn what_waits_and_continues_is_one_command() {
 }
 
 #[test]
+fn a_plugged_batch_is_merged_for_a_drive_with_a_queue() {
+    let time = |plugged: bool| {
+        let mut rig = Rig::new();
+        let drive = add(&mut rig, "hdd-2007", EDGE, None);
+        for number in 0..16 {
+            let op = Op::write(number * 4096, 4096);
+            match plugged {
+                true => rig.plug(0, drive, number, op),
+                false => rig.submit(0, drive, number, op),
+            }
+        }
+        assert_eq!(rig.next_event().is_none(), plugged, "it waits for the rest of the batch");
+        rig.unplug(0, drive);
+        drain(&mut rig).iter().map(|done| done.at).max().expect("16")
+    };
+    // One command in place of 16, whose overheads are 100 us each.
+    assert!(time(false) > time(true) + 1_000_000);
+}
+
+#[test]
 fn reads_and_writes_are_not_merged_and_a_merged_command_is_no_longer_than_the_limit() {
     let mut rig = Rig::new();
     let drive = add(&mut rig, "hdd-2002", EDGE, None);
