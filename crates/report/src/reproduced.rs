@@ -59,13 +59,13 @@ pub struct SetReproduction {
     pub not_run: usize,
     /// Figures that stand beside none of our cells.
     pub figures_not_run: usize,
-    /// Figures of which both sides have a ratio, the most distant first.
+    /// Figures that were run: those with a ratio on both sides first, the most distant first.
     pub figures: Vec<Distance>,
     /// What came out of the claims of the text.
     pub claims: Vec<ClaimOutcome>,
 }
 
-/// A figure beside ours, as ratios.
+/// A figure beside ours, as ratios where both sides have a base.
 #[derive(Clone, Debug, Serialize)]
 pub struct Distance {
     /// `RAID 5 x4`.
@@ -80,18 +80,25 @@ pub struct Distance {
     pub here: f64,
     /// `MB/s`, `per second` or `times one disk`.
     pub unit: &'static str,
-    /// The base of both ratios.
-    pub ratio_of: String,
-    /// The published ratio.
-    pub published_ratio: f64,
-    /// Our ratio.
-    pub here_ratio: f64,
-    /// Our ratio over the published one.
-    pub ratio_of_ratios: f64,
+    /// The ratios; `None`: it is itself the base, or there is none.
+    pub ratios: Option<RatioOfRatios>,
     /// The published CPU load, percent; the source says whether of the program or the machine.
     pub published_cpu_percent: Option<f64>,
     /// CPU load of raidlab's process here, percent of one CPU.
     pub here_cpu_percent: Option<f64>,
+}
+
+/// A figure's ratios to a base.
+#[derive(Clone, Debug, Serialize)]
+pub struct RatioOfRatios {
+    /// The base of both ratios.
+    pub of: String,
+    /// The published ratio.
+    pub published: f64,
+    /// Our ratio.
+    pub here: f64,
+    /// Our ratio over the published one.
+    pub here_over_published: f64,
 }
 
 impl Reproduction {
@@ -198,20 +205,23 @@ fn ours(beside: &[Beside<'_>], one: &Figure, two: &Figure) -> Option<f64> {
 
 fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
     let distance = |one: &Beside<'_>| {
-        let ratios = one.ratios.as_ref().filter(|both| both.ours > 0.0 && both.theirs > 0.0)?;
+        let ratios = one.ratios.as_ref().filter(|both| both.ours > 0.0 && both.theirs > 0.0);
+        let ratios = ratios.map(|both| RatioOfRatios {
+            of: both.of.clone(),
+            published: both.theirs,
+            here: both.ours,
+            here_over_published: both.ours / both.theirs,
+        });
         let chunk = one.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
         let array = format!("{}{chunk}", pivot::array_label(one.cell));
-        Some(Distance {
+        (one.ours > 0.0).then(|| Distance {
             array: pivot::with_disks(&array, one.cell),
             work: work(one.cell),
             details: one.figure.details(),
             published: one.theirs,
             here: one.ours,
             unit: one.unit,
-            ratio_of: ratios.of.clone(),
-            published_ratio: ratios.theirs,
-            here_ratio: ratios.ours,
-            ratio_of_ratios: ratios.ours / ratios.theirs,
+            ratios,
             published_cpu_percent: one.figure.cpu_percent,
             here_cpu_percent: one.cell.cpu_process_share.map(|share| 100.0 * share),
         })
@@ -222,7 +232,8 @@ fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
 }
 
 fn farther_first(one: &Distance, two: &Distance) -> Ordering {
-    let distance = |of: &Distance| of.ratio_of_ratios.ln().abs();
+    let distance =
+        |of: &Distance| of.ratios.as_ref().map_or(-1.0, |all| all.here_over_published.ln().abs());
     distance(two).total_cmp(&distance(one))
 }
 
@@ -257,15 +268,22 @@ pub fn text(all: &Reproduction) -> String {
             out.push_str(&format!("  why they differ: {}\n", set.why));
         }
         for one in set.figures.iter().take(FIGURES_MAX) {
-            out.push_str(&format!(
-                "  {:.2}: {}, {}: {:.2}x of {} here, {:.2}x published\n",
-                one.ratio_of_ratios,
-                Shown(&one.array),
-                Shown(&one.work),
-                one.here_ratio,
-                Shown(&one.ratio_of),
-                one.published_ratio
-            ));
+            let (array, work) = (Shown(&one.array), Shown(&one.work));
+            out.push_str(&match &one.ratios {
+                Some(ratios) => format!(
+                    "  {:.2}: {array}, {work}: {:.2}x of {} here, {:.2}x published\n",
+                    ratios.here_over_published,
+                    ratios.here,
+                    Shown(&ratios.of),
+                    ratios.published
+                ),
+                None => format!(
+                    "  {array}, {work}: {} {} here, {} published\n",
+                    digits(one.here),
+                    one.unit,
+                    digits(one.published)
+                ),
+            });
         }
         for claim in &set.claims {
             out.push_str(&format!("  {}: {}\n", claim.says, verdict(claim)));
@@ -341,18 +359,23 @@ pub fn markdown(all: &Reproduction) -> String {
                 "" => String::new(),
                 details => format!(" ({details})"),
             };
+            let ratios = one.ratios.as_ref().map_or("- | - | - | -".to_string(), |ratios| {
+                format!(
+                    "{} | {:.2}x | {:.2}x | {:.2}",
+                    plain(&ratios.of),
+                    ratios.published,
+                    ratios.here,
+                    ratios.here_over_published
+                )
+            });
             out.push_str(&format!(
-                "| {} | {}{} | {} | {} | {} | {} | {:.2}x | {:.2}x | {:.2} | {} |\n",
+                "| {} | {}{} | {} | {} | {} | {ratios} | {} |\n",
                 plain(&one.array),
                 plain(&one.work),
                 plain(&details),
                 digits(one.published),
                 digits(one.here),
                 one.unit,
-                plain(&one.ratio_of),
-                one.published_ratio,
-                one.here_ratio,
-                one.ratio_of_ratios,
                 cpu(one).unwrap_or_default()
             ));
         }
@@ -403,6 +426,19 @@ mod tests {
         // Another depth is another measurement.
         let some = wiki(vec![Cell { depth: 9, ..disk }, zero]);
         assert_eq!((some.same_order, some.not_run), (0, 25));
+    }
+
+    #[test]
+    fn a_figure_without_a_base_is_shown_with_ours() {
+        let all = wiki(vec![cell("raid0", "seq-read", 90.0)]);
+        let [one] = all.sets[0].figures.as_slice() else { panic!("{all:?}") };
+        assert!(one.ratios.is_none());
+        assert!(
+            text(&all).contains("\n  RAID 0 256KiB x2, seq-read: 90.0 MB/s here, 155 published\n")
+        );
+        assert!(markdown(&all).contains("| 155 | 90.0 | MB/s | - | - | - | - |"));
+        let page = crate::html::render_published(&all);
+        assert!(page.contains("<td>155</td><td>90.0</td>") && !page.contains("<svg"), "{page}");
     }
 
     #[test]

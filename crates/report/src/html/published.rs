@@ -8,7 +8,9 @@ use serde::Serialize;
 use spec::units::digits;
 
 use super::{STYLE, chart, environment};
-use crate::reproduced::{Distance, MARGIN, Reproduction, SetReproduction, cpu, share, verdict};
+use crate::reproduced::{
+    Distance, MARGIN, RatioOfRatios, Reproduction, SetReproduction, cpu, share, verdict,
+};
 
 const TEMPLATE: &str = include_str!("published.html");
 
@@ -32,6 +34,7 @@ struct Row<'a> {
     details: &'a str,
     unit: &'static str,
     ratio_of: &'a str,
+    /// Published, here.
     values: [String; 2],
     ratios: [String; 3],
     cpu: String,
@@ -55,9 +58,10 @@ pub fn render_published(all: &Reproduction) -> String {
 
 fn set(set: &SetReproduction) -> Set<'_> {
     let bar = |one: &Distance| {
-        (format!("{}, {}", one.array, one.work), one.here_ratio, one.published_ratio)
+        let ratios = one.ratios.as_ref()?;
+        Some((format!("{}, {}", one.array, one.work), ratios.here, ratios.published))
     };
-    let bars: Vec<(String, f64, f64)> = set.figures.iter().map(bar).collect();
+    let bars: Vec<(String, f64, f64)> = set.figures.iter().filter_map(bar).collect();
     Set {
         name: &set.name,
         title: &set.title,
@@ -65,7 +69,10 @@ fn set(set: &SetReproduction) -> Set<'_> {
         why: &set.why,
         share: share(set.pairs, set.same_order, set.not_run),
         figures_not_run: set.figures_not_run,
-        svg: chart::pairs(&format!("{}: ratios here and published", set.title), &bars),
+        svg: match bars.as_slice() {
+            [] => String::new(),
+            bars => chart::pairs(&format!("{}: ratios here and published", set.title), bars),
+        },
         figures: set.figures.iter().map(row).collect(),
         claims: set
             .claims
@@ -76,18 +83,21 @@ fn set(set: &SetReproduction) -> Set<'_> {
 }
 
 fn row(one: &Distance) -> Row<'_> {
-    let times = |ratio: f64| format!("{ratio:.2}×");
+    let ratios = one.ratios.as_ref();
+    let times = |of: fn(&RatioOfRatios) -> f64| {
+        ratios.map_or("-".to_string(), |ratios| format!("{:.2}×", of(ratios)))
+    };
     Row {
         array: &one.array,
         work: &one.work,
         details: &one.details,
         unit: one.unit,
-        ratio_of: &one.ratio_of,
+        ratio_of: ratios.map_or("-", |ratios| &ratios.of),
         values: [digits(one.published), digits(one.here)],
         ratios: [
-            times(one.published_ratio),
-            times(one.here_ratio),
-            format!("{:.2}", one.ratio_of_ratios),
+            times(|ratios| ratios.published),
+            times(|ratios| ratios.here),
+            ratios.map_or("-".to_string(), |all| format!("{:.2}", all.here_over_published)),
         ],
         cpu: cpu(one).unwrap_or_default(),
     }
