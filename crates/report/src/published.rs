@@ -65,6 +65,10 @@ pub struct Published {
     /// Why figures of ours differ, in a sentence.
     #[serde(default)]
     pub why: Option<String>,
+    /// Whether the figures are limits of hardware that the sweep sets: they come out as published
+    /// by construction, and are not counted.
+    #[serde(default)]
+    pub limits: bool,
     /// Its figures.
     pub figures: Vec<Figure>,
     /// What its text says without figures.
@@ -301,7 +305,7 @@ impl Figure {
     }
 
     /// The unit and the value in it.
-    fn in_our_unit(&self) -> (&'static str, f64) {
+    pub(crate) fn in_our_unit(&self) -> (&'static str, f64) {
         match self.unit.as_str() {
             "KiB/s" => ("MB/s", self.value * 1024.0 / 1e6),
             "MB/s" => ("MB/s", self.value),
@@ -503,7 +507,7 @@ mod tests {
                 layout: Some("left-symmetric".into()),
                 disks: 10,
                 chunk_kib: Some(32),
-                place: Some(Place { read_ahead_kib: Some(512), ..Place::default() }),
+                place: Some(Place { name: "fs:ext3,read-ahead=512K".into(), ..Place::default() }),
                 ..phase(program, name, workload)
             };
             let mut record = Record::new(Host::default(), UNIX_EPOCH);

@@ -51,6 +51,8 @@ pub struct SetReproduction {
     pub source: String,
     /// Why our figures differ.
     pub why: String,
+    /// The figures are limits that the sweep sets: nothing is counted.
+    pub limits: bool,
     /// Pairs of published figures that count.
     pub pairs: usize,
     /// Pairs that are in the same order here.
@@ -117,6 +119,14 @@ impl Reproduction {
     }
 }
 
+/// As [`share`], of a set.
+pub fn share_of(set: &SetReproduction) -> String {
+    match set.limits {
+        true => "limits that the sweep sets, not counted".to_string(),
+        false => share(set.pairs, set.same_order, set.not_run),
+    }
+}
+
 /// `31 of 40 comparisons (78 %) come out in the same order; 4 were not run`.
 pub fn share(pairs: usize, same_order: usize, not_run: usize) -> String {
     if pairs == 0 {
@@ -132,9 +142,10 @@ pub fn share(pairs: usize, same_order: usize, not_run: usize) -> String {
 fn of_set(set: &Published, record: &Record) -> SetReproduction {
     let beside = set.beside(record);
     let (mut pairs, mut same_order, mut not_run) = (0, 0, 0);
-    for (at, one) in set.figures.iter().enumerate() {
+    let counted = if set.limits { &[] } else { &set.figures[..] };
+    for (at, one) in counted.iter().enumerate() {
         for two in set.figures[..at].iter().filter(|two| comparable(one, two)) {
-            let published = one.value / two.value;
+            let published = one.in_our_unit().1 / two.in_our_unit().1;
             if published.max(1.0 / published) < MARGIN {
                 continue;
             }
@@ -147,15 +158,18 @@ fn of_set(set: &Published, record: &Record) -> SetReproduction {
         }
     }
     let claims: Vec<ClaimOutcome> = set.claims.iter().map(|claim| claim.outcome(record)).collect();
-    pairs += claims.len();
-    same_order += claims.iter().filter(|claim| claim.holds == Some(true)).count();
-    not_run += claims.iter().filter(|claim| claim.holds.is_none()).count();
+    if !set.limits {
+        pairs += claims.len();
+        same_order += claims.iter().filter(|claim| claim.holds == Some(true)).count();
+        not_run += claims.iter().filter(|claim| claim.holds.is_none()).count();
+    }
     let found = |figure: &&Figure| beside.iter().any(|one| std::ptr::eq(one.figure, *figure));
     SetReproduction {
         name: set.name.clone(),
         title: set.title.clone(),
         source: set.source.clone(),
         why: set.why.clone().unwrap_or_default(),
+        limits: set.limits,
         pairs,
         same_order,
         not_run,
@@ -169,7 +183,7 @@ fn of_set(set: &Published, record: &Record) -> SetReproduction {
 fn comparable(one: &Figure, two: &Figure) -> bool {
     let work = |figure: &Figure| {
         let work = (figure.workload.clone(), figure.program.clone(), figure.phase.clone());
-        (work, figure.unit.clone())
+        (work, figure.in_our_unit().0)
     };
     work(one) == work(two) && (same_setting(one, two) != one.same_array(two))
 }
@@ -262,7 +276,7 @@ pub fn cpu(one: &Distance) -> Option<String> {
 pub fn text(all: &Reproduction) -> String {
     let mut out = format!("Published: {}\n", share(all.pairs, all.same_order, all.not_run));
     for set in &all.sets {
-        let counts = share(set.pairs, set.same_order, set.not_run);
+        let counts = share_of(set);
         out.push_str(&format!("\n{}: {}\n  {counts}\n", set.name, set.title));
         if !set.why.is_empty() {
             out.push_str(&format!("  why they differ: {}\n", set.why));
@@ -331,7 +345,7 @@ pub fn markdown(all: &Reproduction) -> String {
     );
     let mut out = format!("# Published figures and ours\n\n{}", wrapped(&introduction));
     for set in &all.sets {
-        let counts = share(set.pairs, set.same_order, set.not_run);
+        let counts = share_of(set);
         out.push_str(&format!("\n## {} (`{}`)\n\n", set.title, set.name));
         out.push_str(&wrapped(&format!("{}.", set.source)));
         let counts = format!("{counts}. Figures not run: {}.", set.figures_not_run);

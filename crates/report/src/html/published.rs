@@ -9,7 +9,7 @@ use spec::units::digits;
 
 use super::{STYLE, chart, environment};
 use crate::reproduced::{
-    Distance, MARGIN, RatioOfRatios, Reproduction, SetReproduction, cpu, share, verdict,
+    Distance, MARGIN, RatioOfRatios, Reproduction, SetReproduction, cpu, share, share_of, verdict,
 };
 
 const TEMPLATE: &str = include_str!("published.html");
@@ -67,7 +67,7 @@ fn set(set: &SetReproduction) -> Set<'_> {
         title: &set.title,
         source: &set.source,
         why: &set.why,
-        share: share(set.pairs, set.same_order, set.not_run),
+        share: share_of(set),
         figures_not_run: set.figures_not_run,
         svg: match bars.as_slice() {
             [] => String::new(),

@@ -84,11 +84,13 @@ impl Claim {
         }
     }
 
-    /// Figures of the first two cells that agree in all that the claim does not compare.
+    /// Figures of the first two cells of one work. What else they must agree in, the figures of the
+    /// claim say.
     fn here(&self, record: &Record) -> Option<[f64; 2]> {
         let (more, less) = (self.measured(&self.more, record), self.measured(&self.less, record));
         let pair = |(cell, one): &(&Cell, f64)| {
-            let other = less.iter().find(|(other, _)| same_work(cell, other))?;
+            let mut others = less.iter().filter(|(other, _)| !std::ptr::eq(*cell, *other));
+            let other = others.find(|(other, _)| same_work(cell, other))?;
             Some([*one, other.1])
         };
         more.iter().find_map(pair)
@@ -165,6 +167,10 @@ mod tests {
         assert_eq!(above.outcome(&far).holds, Some(false));
         assert_eq!(claim("alike").outcome(&far).holds, Some(false));
         assert_eq!(above.outcome(&record(vec![chunk(64, 120.0)])).holds, None);
+        // A cell that both sides describe is no pair.
+        let mut same = claim("alike");
+        same.less.chunk_kib = Some(1024);
+        assert_eq!(same.outcome(&ran).holds, None);
         // Another depth is another work.
         let other = record(vec![chunk(64, 100.0), Cell { depth: 9, ..chunk(1024, 200.0) }]);
         assert_eq!(above.outcome(&other).holds, None);
