@@ -79,7 +79,12 @@ fn program_on_array(
     let identity = program.identity();
     let (what, program) = (format!("{named}: {identity}"), canonical_id(&identity));
     let (kernel, timed) = (kernel_identity(array, run), timing_identity(&run.phases));
-    let key = hashed(&format!("program={program} {identified}{knobs}{cores}{kernel}{timed}"));
+    let drives = match place.uses_engine() && is_paced(array) {
+        true => format!(" drives={DRIVE_MODELS}"),
+        false => String::new(),
+    };
+    let key =
+        hashed(&format!("program={program} {identified}{knobs}{cores}{kernel}{timed}{drives}"));
     Item { key, what }
 }
 
@@ -190,7 +195,7 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
     more("until-steady", until_steady.map(u64::from));
     more("cores", cores.map(u64::from));
-    if config.members.iter().any(|member| member.drive().is_some()) {
+    if is_paced(config) {
         more("drives", Some(DRIVE_MODELS));
         more("as-long", sample_given.then_some(1));
     }
@@ -200,10 +205,15 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     text + &kernel_identity(config, run)
 }
 
+/// Whether a member is slowed down to a modelled drive.
+fn is_paced(array: &ArrayConfig) -> bool {
+    array.members.iter().any(|member| member.drive().is_some())
+}
+
 /// Version of the drive models: results of older models, or of other places on the disk, do not
 /// count as results of an item. 2: random blocks over the whole stroke, cached writes ordered by
-/// rotation, garbage collection of flash.
-const DRIVE_MODELS: u64 = 2;
+/// rotation, garbage collection of flash. 3: merged requests.
+const DRIVE_MODELS: u64 = 3;
 
 /// A setting of an array that has a default.
 struct ArraySetting {
