@@ -109,7 +109,7 @@ pub struct Cell {
     /// Rate of the bus that the members share, MB/s.
     #[serde(default)]
     pub bus_mb_per_s: Option<f64>,
-    /// Buses of some of the members each, as on the command line: `133MB/s*4+none*2`.
+    /// Buses of some of the members each, as on the command line: `133MB/s*4+250MB/s*2`.
     #[serde(default)]
     pub buses: Option<String>,
     /// Disks on each channel, which serves one command at a time.

@@ -6,7 +6,7 @@
 //! BUS   = RATE [* DISKS]      without a number: all disks that are left
 //!       | none [* DISKS]      disks that are attached directly
 //! ```
-//! Disks behind the last bus are attached directly.
+//! Disks behind the last bus are attached directly, whether `none` says so or not.
 //!
 //! Invariant: every disk is on one bus at most. Pure. Called by `topology` and the command line.
 
@@ -88,6 +88,11 @@ impl Buses {
         None
     }
 
+    /// The first disk that only the last bus could have.
+    pub fn last_begins_at(&self) -> usize {
+        self.groups().take(self.count - 1).filter_map(|bus| bus.disks).sum::<u32>() as usize
+    }
+
     fn groups(&self) -> impl Iterator<Item = &Bus> {
         self.groups[..self.count].iter()
     }
@@ -119,7 +124,13 @@ impl FromStr for Buses {
             *group = Bus { bytes_per_s, disks };
             buses.count += 1;
         }
-        buses.rates().next().ok_or(BusesError::NoBus)?;
+        while buses.groups().last().is_some_and(|last| last.bytes_per_s.is_none()) {
+            buses.count -= 1;
+            buses.groups[buses.count] = Bus::default();
+        }
+        if buses.count == 0 {
+            return Err(BusesError::NoBus);
+        }
         Ok(buses)
     }
 }
@@ -169,9 +180,13 @@ mod tests {
         assert_eq!(buses("133MB/s"), Buses::shared(133_000_000));
         assert_eq!(buses("133MB/s").of_all(), Some(133_000_000));
         assert_eq!(buses("133MB/s*6").of_all(), None);
-        for text in ["133MB/s", "133MB/s*4+none*2", "160MB/s*3+300.5MB/s"] {
+        for text in ["133MB/s", "133MB/s*4", "none*2+133MB/s*4", "160MB/s*3+300.5MB/s"] {
             assert_eq!(buses(text).to_string(), text);
         }
+        for text in ["133MB/s*4+none*2", "133MB/s*4+none", "133MB/s*4+none*1+none"] {
+            assert_eq!(buses(text), buses("133MB/s*4"), "one wiring has one name");
+        }
+        assert_eq!(buses("133MB/s*4+250MB/s*2").last_begins_at(), 4);
     }
 
     #[test]

@@ -381,17 +381,16 @@ fn wirings(
         let problem = CaseProblem::NotPaced { option, set: set.to_string() };
         return vec![Err(problem), Ok(StorageTopology::default())];
     }
-    // An ordinary disk has its spindle and its channel for itself.
-    let shared = |given: &[u32]| match level {
-        BenchLevel::Single => vec![None],
-        BenchLevel::Md(_) => optional(given),
-    };
+    // An ordinary disk has its spindle and its channel for itself, and is on the first bus.
+    let single = level == BenchLevel::Single;
+    let shared = |given: &[u32]| if single { vec![None] } else { optional(given) };
     let mut wirings = Vec::new();
     for members_per_spindle in shared(&options.spindles) {
         for disks_per_channel in shared(&options.channels) {
             for buses in optional(&options.buses) {
                 let topology = StorageTopology { buses, disks_per_channel, members_per_spindle };
-                let checked = topology.check(members).map(|()| topology);
+                let checked = if single { Ok(()) } else { topology.check(members) };
+                let checked = checked.map(|()| topology);
                 wirings.push(checked.map_err(CaseProblem::from));
             }
         }

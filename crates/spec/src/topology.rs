@@ -59,6 +59,14 @@ pub enum TopologyError {
         /// Index of the member.
         member: usize,
     },
+    /// A bus is behind the last disk.
+    #[error("--bus {buses}: the array has {disks} disk(s), and its last bus none of them")]
+    NoDisk {
+        /// The buses, as given.
+        buses: String,
+        /// Disks of the array.
+        disks: usize,
+    },
     /// Their drives or places differ.
     #[error("--spindle {spindle}: members {first} and {member}: {WANTED}")]
     Different {
@@ -92,12 +100,16 @@ impl StorageTopology {
     }
 
     /// Checks the topology of members: members that share a spindle must be paced by the same
-    /// profile at the same place.
+    /// profile at the same place, and each bus must have a disk.
     ///
     /// # Errors
     /// Names the invalid members.
     pub fn check(&self, members: &[MemberExpr]) -> Result<(), TopologyError> {
         let parts = self.parts(members.len());
+        let disks = parts.last().map_or(0, |last| last.disk + 1);
+        if let Some(buses) = self.buses.filter(|buses| buses.last_begins_at() >= disks) {
+            return Err(TopologyError::NoDisk { buses: buses.to_string(), disks });
+        }
         let alone = |part: &Part| part.parts == 1;
         let drive = |member: usize| members[member].drive().map(|(p, at)| (p.name(), at));
         for (member, part) in parts.iter().enumerate().filter(|(_, part)| !alone(part)) {
@@ -161,6 +173,13 @@ mod tests {
             let error = spindle.check(&members(set)).expect_err(set).to_string();
             assert!(error.contains(part), "{set}: {error}");
         }
+        let buses = StorageTopology {
+            buses: Some("133MB/s*4+250MB/s*2".parse().expect("buses")),
+            ..StorageTopology::default()
+        };
+        assert_eq!(buses.check(&members("paced:hdd-2007*5")), Ok(()), "one on the second");
+        let error = buses.check(&members("paced:hdd-2007*4")).expect_err("none").to_string();
+        assert!(error.contains("--bus 133MB/s*4+250MB/s*2: the array has 4 disk(s)"), "{error}");
         let channel = StorageTopology { disks_per_channel: Some(2), ..StorageTopology::default() };
         assert_eq!(channel.check(&members("paced:hdd-2007*3+mem")), Ok(()));
     }

@@ -3,6 +3,7 @@
 //! Invariant: as in the module above.
 
 use md::Level;
+use spec::buses::Buses;
 use spec::members::RecordedMembers;
 use spec::workload::AccessKind;
 
@@ -128,16 +129,15 @@ pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
 /// The members' traffic saturates the bus that they share.
 pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.85;
-    let bus = cell.bus_mb_per_s.filter(|rate| *rate > 0.0)?;
-    let moved = total(cell, MemberTraffic::bytes) as f64 / 1e6 / seconds(cell);
+    let (bus, members, moved) = fullest_bus(cell)?;
     let share = moved / bus;
-    if cell.disks < 2 || !share.is_finite() || share < FULL {
+    if members < 2 || !share.is_finite() || share < FULL {
         return None;
     }
     let text = format!(
-        "the {} members moved {} MB/s over a bus of {} MB/s, {} of it: more members will not be \
-         faster",
-        cell.disks,
+        "{} members moved {} MB/s over a bus of {} MB/s, {} of it: more members on it will not \
+         be faster",
+        members,
         short(moved),
         short(bus),
         percent(share)
@@ -146,10 +146,31 @@ pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
         ("members_mb_per_s", moved),
         ("bus_mb_per_s", bus),
         ("bus_share", share),
-        ("members", f64::from(cell.disks)),
+        ("members", members as f64),
     ];
     let command = format!("--bus {}MB/s, or members on another bus", (bus * 2.0).round());
     Some(finding("shared-bus", text, &evidence, Some(command)))
+}
+
+/// The bus of which most is used: its rate in MB/s, the number of its members, and what they moved
+/// in MB/s.
+fn fullest_bus(cell: &Cell) -> Option<(f64, usize, f64)> {
+    let rate = |bytes: u64| bytes as f64 / 1e6 / seconds(cell);
+    if let Some(bus) = cell.bus_mb_per_s.filter(|rate| *rate > 0.0) {
+        return Some((bus, cell.disks as usize, rate(total(cell, MemberTraffic::bytes))));
+    }
+    let buses: Buses = cell.buses.as_deref()?.parse().ok()?;
+    let spindle = cell.members_per_spindle.unwrap_or(1).max(1) as usize;
+    let on = |bus: usize| {
+        let members = cell.per_member.iter().enumerate();
+        let on_it = members.filter(|(at, _)| buses.of_disk(at / spindle) == Some(bus));
+        on_it.fold((0, 0), |(count, bytes), (_, member)| (count + 1, bytes + member.bytes()))
+    };
+    let used = buses.rates().enumerate().map(|(bus, limit)| {
+        let (members, bytes) = on(bus);
+        (limit as f64 / 1e6, members, rate(bytes))
+    });
+    used.max_by(|one, two| (one.2 / one.0).total_cmp(&(two.2 / two.0)))
 }
 
 /// Members that are parts of one disk: its head seeks between them.

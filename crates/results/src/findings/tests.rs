@@ -165,6 +165,13 @@ fn shared_bus() {
     let found = check("shared-bus", &cell, &none);
     assert_eq!(found.evidence["members_mb_per_s"], 100.0);
     assert_eq!(found.command.as_deref(), Some("--bus 220MB/s, or members on another bus"));
+    // Two of the four members are behind a bus of their own, which they fill.
+    let mut cell = quiet("raid0", "seq-read");
+    let none = Cell { buses: Some("80MB/s*2".into()), ..cell.clone() };
+    cell.buses = Some("none*2+55MB/s*2".into());
+    let found = check("shared-bus", &cell, &none);
+    assert_eq!((found.evidence["members_mb_per_s"], found.evidence["members"]), (50.0, 2.0));
+    assert!(found.text.starts_with("2 members moved 50"), "{}", found.text);
 }
 
 #[test]

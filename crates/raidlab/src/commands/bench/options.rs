@@ -114,7 +114,7 @@ pub struct EngineOptions {
           help_heading = "Arrays")]
     stripe_cache: Vec<u64>,
     /// Bandwidth of a bus shared by all paced members, as in 133MB/s; or of buses of some of
-    /// them, as in 133MB/s*4+none*2
+    /// them, as in 133MB/s*4+250MB/s*2
     #[arg(long, value_delimiter = ',', value_name = "RATE", help_heading = "Members")]
     bus: Vec<Buses>,
     /// Paced members per channel, as on parallel ATA: of N adjacent members, one at a time has a
