@@ -53,7 +53,7 @@ impl Model {
 }
 
 /// Limit of a merged command, bytes: what an ATA command of 28 bits and Linux 2.4 carry. Later
-/// disks and kernels take more, which saves little: 128 KiB hide the overhead of a command.
+/// disks and kernels take more.
 const MERGED_BYTES_MAX: u64 = 128 << 10;
 
 /// An operation that was merged into a command: its tag, and when it was submitted.
