@@ -17,7 +17,7 @@ use spec::units::digits;
 
 use crate::markdown::plain;
 use crate::pivot;
-use crate::published::claims::{ClaimOutcome, Relation, same_work};
+use crate::published::claims::{ClaimOutcome, Relation, same_phase, same_work};
 use crate::published::{Beside, Figure, Published};
 use crate::shown::Shown;
 use crate::works::work;
@@ -202,19 +202,19 @@ fn ours(beside: &[Beside<'_>], one: &Figure, two: &Figure) -> Option<f64> {
     };
     let (ones, twos): (Vec<&Beside<'_>>, Vec<&Beside<'_>>) = (of(one), of(two));
     let one_place = same_setting(one, two);
-    let alike = |one: &Cell, two: &Cell| {
+    let places = |one: &Cell, two: &Cell| match one_place {
+        true => one.place_name() == two.place_name(),
         // A block workload has no file system: it is no measurement of two.
-        let places = match one_place {
-            true => one.place_name() == two.place_name(),
-            false => !std::ptr::eq(one, two),
-        };
-        same_work(one, two) && places
+        false => !std::ptr::eq(one, two),
     };
-    let pair = |one: &&Beside<'_>| {
-        let two = twos.iter().find(|two| alike(one.cell, two.cell))?;
-        Some(one.ours / two.ours)
+    let ratio = |alike: fn(&Cell, &Cell) -> bool| {
+        ones.iter().find_map(|one| {
+            let alike =
+                |two: &&&Beside<'_>| alike(one.cell, two.cell) && places(one.cell, two.cell);
+            twos.iter().find(alike).map(|two| one.ours / two.ours)
+        })
     };
-    ones.iter().find_map(pair)
+    ratio(same_work).or_else(|| ratio(same_phase))
 }
 
 fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
@@ -437,6 +437,15 @@ mod tests {
         // RAID 0 is no longer above RAID 1; equal figures are in no order.
         let some = wiki(vec![disk.clone(), zero.clone(), cell("raid1", "seq-read", 90.0)]);
         assert_eq!((some.same_order, some.not_run), (1, 23));
+        // A program's options may differ from array to array.
+        let streams = |level: &str, block: &str, rate| Cell {
+            program: Some("streams".into()),
+            phase: Some("read-random".into()),
+            item: Some(format!("streams:block={block}")),
+            ..cell(level, "seq-read", rate)
+        };
+        let some = wiki(vec![streams("single", "128K", 30.0), streams("raid0", "1M", 90.0)]);
+        assert_eq!((some.same_order, some.not_run), (1, 24));
         // Another depth is another measurement.
         let some = wiki(vec![Cell { depth: 9, ..disk }, zero]);
         assert_eq!((some.same_order, some.not_run), (0, 25));

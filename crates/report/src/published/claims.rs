@@ -116,6 +116,13 @@ pub(crate) fn same_work(one: &Cell, two: &Cell) -> bool {
     what(one) == what(two)
 }
 
+/// Whether two cells are of one phase of one program, whatever its options: a sweep may choose
+/// these for each array, as blocks by the read-ahead that the kernel gives it.
+pub(crate) fn same_phase(one: &Cell, two: &Cell) -> bool {
+    let what = |cell: &Cell| (cell.program.clone(), cell.phase.clone(), cell.workload.clone());
+    one.program.is_some() && what(one) == what(two)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
