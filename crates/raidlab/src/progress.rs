@@ -118,25 +118,33 @@ impl Reporter {
     }
 
     fn line(&self, cell: &Cell) {
-        let layout = cell.layout.as_ref().map(|l| format!(",{l}")).unwrap_or_default();
-        let degraded = match cell.degraded {
-            0 => String::new(),
-            count => format!(" -{count}"),
-        };
-        let name = match &cell.array {
-            Some(array) => array.clone(),
-            None => format!("{}{layout} x{}{degraded}", cell.level, cell.disks),
-        };
         say(format_args!(
-            "[{}/{}, {} left] {name} {}: {:.1} MB/s, {:.0} ops/s",
+            "[{}/{}, {} left] {} {}: {:.1} MB/s, {:.0} ops/s",
             self.eta.done,
             self.eta.cells,
             self.left(),
+            name(cell),
             cell.workload,
             cell.mb_per_s,
             cell.iops,
         ));
     }
+}
+
+/// The array of a cell: `raid10,f2 x4`; where there is none, its place: `path:/srv`.
+fn name(cell: &Cell) -> String {
+    if let Some(array) = &cell.array {
+        return array.clone();
+    }
+    if cell.level.is_empty() {
+        return cell.place_shown().unwrap_or_else(|| cell.target_shown());
+    }
+    let layout = cell.layout.as_ref().map(|l| format!(",{l}")).unwrap_or_default();
+    let degraded = match cell.degraded {
+        0 => String::new(),
+        count => format!(" -{count}"),
+    };
+    format!("{}{layout} x{}{degraded}", cell.level, cell.disks)
 }
 
 impl Eta {
@@ -213,7 +221,22 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
+    use results::record::Place;
+
     use super::*;
+
+    #[test]
+    fn a_line_names_the_array_or_the_place_without_one() {
+        let mut cell = Cell { level: "raid5".into(), disks: 4, degraded: 1, ..Cell::default() };
+        assert_eq!(name(&cell), "raid5 x4 -1");
+        cell.array = Some("raid1(raid0(2),raid0(2))".into());
+        assert_eq!(name(&cell), "raid1(raid0(2),raid0(2))");
+        let mut cell = Cell { target: "path".into(), ..Cell::default() };
+        assert_eq!(name(&cell), "path");
+        let place = Place { name: "path:/srv".into(), ..Place::default() };
+        cell.place = Some(place);
+        assert_eq!(name(&cell), "path:/srv");
+    }
 
     #[test]
     fn programs_take_as_long_as_those_before() {
