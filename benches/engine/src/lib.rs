@@ -467,6 +467,7 @@ impl Bench {
             depth: plan.depth,
             jobs: 1,
             read_ahead_bytes: 0,
+            read_percent: None,
             rate: None,
         };
         let work = Work {

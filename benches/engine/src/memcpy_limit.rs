@@ -181,13 +181,13 @@ impl CopySet {
             found
         });
         let moves = *more.expect("weights come to the number of members");
-        if work.kind.is_write() {
+        if work.kind.writes() {
             self.fill(host, block);
         }
         let member = |index: usize| (first + index) % count;
         for index in 0..moves.reads {
             let from = &self.members[member(index)][at..at + block];
-            match work.kind.is_write() || index > 0 {
+            match work.kind.writes() || index > 0 {
                 true => self.scratch[index * block..][..block].copy_from_slice(from),
                 false => self.host[host..host + block].copy_from_slice(from),
             }
@@ -210,7 +210,7 @@ impl CopySet {
         let parity = parity(work.level);
         let data = (count - parity) / copies;
         let rows = self.member_bytes / chunk;
-        if work.kind.is_write() {
+        if work.kind.writes() {
             self.fill(host, work.block_bytes);
         }
         for step in (0..work.block_bytes).step_by(chunk) {
@@ -221,7 +221,7 @@ impl CopySet {
             // Parity rotates, so that the load is equal on all members.
             let member = |place: usize| (row + place) % count;
             let buffer = host + step..host + step + part;
-            if work.kind.is_write() {
+            if work.kind.writes() {
                 for copy in 0..copies {
                     let to = &mut self.members[member(column * copies + copy)][at..at + part];
                     to.copy_from_slice(&self.host[buffer.clone()]);
@@ -264,7 +264,7 @@ fn moves(work: &Work, members: usize) -> Vec<Moves> {
     let all = members as u64;
     let only = |reads, writes| vec![Moves { weight: all, reads, writes }];
     let parity = parity(work.level);
-    match (work.kind.is_write(), work.degraded) {
+    match (work.kind.writes(), work.degraded) {
         (false, false) => only(1, 0),
         (false, true) => vec![
             Moves { weight: 1, reads: members - 1, writes: 0 },

@@ -4,12 +4,15 @@
 //! ```text
 //! sequential   job 0 |----->          |  job 1 |----->         |    each wraps in its own part
 //! random       every job anywhere, uniformly
+//! mixed        each request reads or writes, drawn apart from the addresses; sequential:
+//!              a job has a position of its reads and one of its writes, as fio's rw=rw
 //!
 //! on two cores | unit 0 | unit 1 | unit 2 | unit 3 |     each core's generator: the blocks that
 //!               core 0   core 1   core 0   core 1        begin in its shard's units
 //! ```
-//! Invariant: a block with a write in flight is not accessed again before its completion, so that
-//! its expected contents are always defined.
+//! Invariant: a block with a write in flight is not accessed again before its completion, and no
+//! write begins while a read of its block is in flight, so that the expected contents are always
+//! defined.
 
 use array::Sharding;
 use md::Sector;
@@ -19,7 +22,11 @@ use spec::workload::Spec;
 struct Job {
     first: u64,
     end: u64,
-    next: u64,
+    /// The next place of a read, and of a write.
+    next: [u64; 2],
+    /// Whether the next request writes, once that is drawn: it stays so until the request begins,
+    /// or the share would depend on which blocks are free.
+    drawn: Option<bool>,
     under_way: usize,
 }
 
@@ -30,6 +37,8 @@ pub struct Step {
     pub job: u32,
     /// Index of the block, from the start of the area.
     pub block: u64,
+    /// Whether it is written.
+    pub write: bool,
     /// The block's index in the generator's own share.
     place: u64,
 }
@@ -101,8 +110,12 @@ pub struct Workload {
     share: Share,
     jobs: Vec<Job>,
     turn: usize,
+    /// A bit for each block that is in flight; empty where nothing is written.
     busy: Vec<u64>,
+    /// Of the addresses.
     random: SplitMix64,
+    /// Of reading or writing.
+    mix: SplitMix64,
 }
 
 impl Workload {
@@ -118,7 +131,8 @@ impl Workload {
         let jobs = (0..count).map(|job| Job {
             first: job * part,
             end: (job + 1) * part,
-            next: job * part,
+            next: [job * part; 2],
+            drawn: None,
             under_way: 0,
         });
         Workload {
@@ -126,8 +140,9 @@ impl Workload {
             share,
             jobs: jobs.collect(),
             turn: 0,
-            busy: vec![0; if spec.kind.is_write() { blocks.div_ceil(64) as usize } else { 0 }],
+            busy: vec![0; if spec.kind.writes() { blocks.div_ceil(64) as usize } else { 0 }],
             random: SplitMix64(seed),
+            mix: SplitMix64(SplitMix64(!seed).draw()),
         }
     }
 
@@ -136,12 +151,21 @@ impl Workload {
         for _ in 0..self.jobs.len() {
             let at = self.turn;
             self.turn = (self.turn + 1) % self.jobs.len();
-            if self.jobs[at].under_way < self.spec.window()
-                && let Some(place) = self.choose(at)
-            {
-                self.jobs[at].under_way += 1;
+            if self.jobs[at].under_way >= self.spec.window() {
+                continue;
+            }
+            let write = match self.jobs[at].drawn {
+                Some(write) => write,
+                None => self.draw(),
+            };
+            self.jobs[at].drawn = Some(write);
+            if let Some(place) = self.choose(at, write) {
+                let job = &mut self.jobs[at];
+                job.under_way += 1;
+                job.drawn = None;
                 self.set_busy(place, true);
-                return Some(Step { job: at as u32, block: self.share.block(place), place });
+                let block = self.share.block(place);
+                return Some(Step { job: at as u32, block, write, place });
             }
         }
         None
@@ -155,16 +179,24 @@ impl Workload {
         self.set_busy(step.place, false);
     }
 
+    /// Whether a request writes.
+    fn draw(&mut self) -> bool {
+        match self.spec.mix() {
+            Some(percent) => self.mix.below(100) >= percent.into(),
+            None => self.spec.kind.writes(),
+        }
+    }
+
     /// A place in the own share.
-    fn choose(&mut self, at: usize) -> Option<u64> {
+    fn choose(&mut self, at: usize, write: bool) -> Option<u64> {
         if self.spec.kind.is_sequential() {
-            let job = &self.jobs[at];
-            let place = job.next;
+            let position = usize::from(write);
+            let place = self.jobs[at].next[position];
             if self.is_busy(place) {
                 return None;
             }
             let job = &mut self.jobs[at];
-            job.next = if place + 1 == job.end { job.first } else { place + 1 };
+            job.next[position] = if place + 1 == job.end { job.first } else { place + 1 };
             return Some(place);
         }
         // In a small area most blocks may be in flight: give up after a few tries.
@@ -195,7 +227,15 @@ mod tests {
     use super::*;
 
     fn spec(kind: Kind, depth: u32, jobs: u32) -> Spec {
-        Spec { kind, block_bytes: 4096, depth, jobs, read_ahead_bytes: 0, rate: None }
+        Spec {
+            kind,
+            block_bytes: 4096,
+            depth,
+            jobs,
+            read_ahead_bytes: 0,
+            read_percent: None,
+            rate: None,
+        }
     }
 
     #[test]
@@ -213,14 +253,70 @@ mod tests {
 
     #[test]
     fn no_block_is_written_twice_at_once() {
-        for kind in [Kind::SeqWrite, Kind::RandWrite] {
+        for kind in [Kind::SeqWrite, Kind::RandWrite, Kind::SeqMixed, Kind::RandMixed] {
             let mut workload = Workload::new(spec(kind, 64, 1), Share::all(16), 1);
             let mut out = std::collections::HashSet::new();
             while let Some(step) = workload.begin() {
                 assert!(out.insert(step.block), "{kind:?}: block {} is out twice", step.block);
             }
-            assert!(out.len() > 8, "{kind:?}");
+            // Mixed streams begin at one block, which only one of them has.
+            assert!(out.len() > 8 || kind == Kind::SeqMixed, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_mixed_stream_has_a_position_of_its_reads_and_one_of_its_writes() {
+        let mut workload = Workload::new(spec(Kind::SeqMixed, 1, 2), Share::all(2000), 1);
+        let mut seen = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
+        for _ in 0..1000 {
+            let step = workload.begin().expect("at most one in flight");
+            seen[step.job as usize][usize::from(step.write)].push(step.block);
+            workload.done(step);
+        }
+        for (first, [reads, writes]) in [0, 1000].into_iter().zip(seen) {
+            for blocks in [&reads, &writes] {
+                assert!(blocks.iter().copied().eq(first..first + blocks.len() as u64));
+            }
+            assert!((300..400).contains(&reads.len()), "70 % of 500: {}", reads.len());
+        }
+    }
+
+    #[test]
+    fn the_share_of_reads_is_the_one_stated_and_the_same_seed_draws_the_same() {
+        let steps = |kind, percent, seed, depth| {
+            let spec = Spec { read_percent: percent, ..spec(kind, depth, 3) };
+            let mut workload = Workload::new(spec, Share::all(300), seed);
+            let mut out = std::collections::VecDeque::new();
+            let mut steps = Vec::new();
+            while steps.len() < 20_000 {
+                while let Some(step) = workload.begin() {
+                    steps.push((step.block, step.write));
+                    out.push_back(step);
+                }
+                workload.done(out.pop_front().expect("some are in flight"));
+            }
+            steps
+        };
+        for kind in [Kind::SeqMixed, Kind::RandMixed] {
+            for (percent, expected) in [(None, 0.7), (Some(1), 0.01), (Some(50), 0.5)] {
+                // With 60 of 300 blocks in flight, many draws find their block busy.
+                for depth in [1, 20] {
+                    let steps = steps(kind, percent, 5, depth);
+                    let reads = steps.iter().filter(|(_, write)| !write).count() as f64;
+                    let share = reads / steps.len() as f64;
+                    assert!((share - expected).abs() < 0.015, "{kind:?} {percent:?}: {share}");
+                }
+            }
+            assert_eq!(steps(kind, None, 5, 4), steps(kind, None, 5, 4));
+            assert_ne!(steps(kind, None, 5, 4), steps(kind, None, 6, 4));
+        }
+        // The addresses are those of a workload that only reads: they do not depend on the mix.
+        let blocks = |kind| -> Vec<u64> {
+            steps(kind, None, 5, 1).into_iter().map(|(block, _)| block).take(50).collect()
+        };
+        let (mixed, reads) = (blocks(Kind::RandMixed), blocks(Kind::RandRead));
+        let same = mixed.iter().zip(&reads).take_while(|(one, other)| one == other).count();
+        assert!(same > 10, "until the first block that is in flight: {same}");
     }
 
     #[test]
@@ -275,8 +371,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any order of completions: windows are kept, no block has two writes in flight, and
-        /// with nothing in flight there is always a next block.
+        /// For any order of completions: windows are kept, a block with a write in flight is in
+        /// flight once, and with nothing in flight there is always a next block.
         #[test]
         fn it_goes_on_whatever_happens(
             kind in proptest::sample::select(&Kind::ALL[..]),
@@ -288,21 +384,23 @@ mod tests {
             let spec = Spec { read_ahead_bytes: 5000, ..spec(kind, depth, jobs) };
             let mut workload = Workload::new(spec, Share::all(blocks), 1);
             let mut out: Vec<Step> = Vec::new();
-            let mut next: Vec<Option<u64>> = vec![None; jobs as usize];
+            let mut next: Vec<[Option<u64>; 2]> = vec![[None; 2]; jobs as usize];
             let share = blocks / u64::from(jobs);
             for end in ends {
                 while let Some(step) = workload.begin() {
                     prop_assert!(step.block < blocks && step.job < jobs);
-                    if kind.is_write() {
-                        prop_assert!(out.iter().all(|other| other.block != step.block));
-                    }
+                    let same = out.iter().filter(|other| other.block == step.block);
+                    prop_assert!(same.into_iter().all(|other| !other.write && !step.write));
+                    let allowed = if step.write { kind.writes() } else { kind.reads() };
+                    prop_assert!(allowed);
                     if kind.is_sequential() {
                         let first = u64::from(step.job) * share;
-                        let wanted = next[step.job as usize].unwrap_or(first);
+                        let next = &mut next[step.job as usize][usize::from(step.write)];
+                        let wanted = next.unwrap_or(first);
                         prop_assert_eq!(step.block, wanted);
                         let after = step.block + 1;
                         let after = if after == first + share { first } else { after };
-                        next[step.job as usize] = Some(after);
+                        *next = Some(after);
                     }
                     out.push(step);
                     let of_job = out.iter().filter(|other| other.job == step.job).count();

@@ -49,7 +49,7 @@ const PER_ARRAY_SECONDS: f64 = 0.3;
 pub fn estimate_seconds(plan: &Plan, run: &RunConfig) -> f64 {
     let cells = plan.cells() as f64 * timing(run, 1).total().as_secs_f64();
     let arrays = plan.arrays.iter().map(|ArrayPlan { array, cells }| {
-        let read_back = |cell: &&Spec| cell.kind.is_write() || check_every(array) > 1;
+        let read_back = |cell: &&Spec| cell.kind.writes() || check_every(array) > 1;
         // Filled once, and with redundancy read several times without some members.
         let proofs = if matches!(array.expr.level, Level::Linear | Level::Raid0) { 0 } else { 3 };
         let passes = 1 + proofs + cells.iter().filter(read_back).count();
@@ -361,10 +361,11 @@ fn make_cell(
         random_seed: Some(run.seed),
         warm_up_s: Some(run.warm_up.as_secs_f64()),
         read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
+        read_percent: spec.mix(),
         rate_iops: spec.rate.map(|rate| rate.iops),
         rate_process: spec.rate.map(|rate| rate.process.name().into()),
         late_ops: drive.is_some().then_some(late),
-        checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
+        checked_every: (target.keeps_data() && spec.kind.reads()).then_some(check_every),
         placement: drive
             .map(|(profile, given)| placement_name(profile, given, !spec.kind.is_sequential()))
             .or(base.placement.clone()),
@@ -454,6 +455,19 @@ fn missing_leaves(array: &ArrayConfig, target: &Target) -> Vec<usize> {
 /// Sets the bound of the members, where all of them have a drive model.
 fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target) {
     let Ok(nested) = nested_geometry(array) else { return };
+    let pattern = match spec.kind {
+        Kind::SeqRead => Pattern::SequentialRead,
+        Kind::SeqWrite => Pattern::SequentialWrite,
+        Kind::RandRead => Pattern::RandomRead,
+        Kind::RandWrite => Pattern::RandomWrite,
+        Kind::SeqMixed | Kind::RandMixed => {
+            let modelled = array.members.iter().all(|member| member.drive().is_some());
+            let note =
+                "no bound: it is derived for reads or writes alone, and neither bounds a mix";
+            cell.bound_note = modelled.then(|| note.into());
+            return;
+        }
+    };
     let shape = match array.level {
         BenchLevel::Single => Shape::single(array.member_bytes),
         BenchLevel::Md(_) => Shape::from(&nested),
@@ -470,12 +484,7 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
         members: &members,
         topology: array.topology,
         missing: &missing,
-        pattern: match spec.kind {
-            Kind::SeqRead => Pattern::SequentialRead,
-            Kind::SeqWrite => Pattern::SequentialWrite,
-            Kind::RandRead => Pattern::RandomRead,
-            Kind::RandWrite => Pattern::RandomWrite,
-        },
+        pattern,
         block_bytes: spec.block_bytes,
         depth: spec.depth,
         jobs: spec.jobs,
@@ -552,7 +561,7 @@ fn warn_of_errors(warnings: &mut Vec<String>, cell: &Cell, errors: &VerifyErrors
         ));
     }
     let Some(wrong) = errors.first_wrong else { return };
-    let why = match errors.failed_requests > 0 && cell.writes() {
+    let why = match errors.failed_requests > 0 && (cell.writes() || cell.is_mixed()) {
         true => "the contents after a failed write are undefined",
         false => {
             "a member corrupts data silently; test the members one by one, each as --level single"

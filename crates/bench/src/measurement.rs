@@ -8,7 +8,7 @@ use array::{Counters, Event};
 use metrics::Recorded;
 use metrics::meter::CpuUsed;
 use results::findings;
-use results::record::{Cell, Sample, ThreadTime};
+use results::record::{Cell, DirectionFigures, Sample, ThreadTime};
 use results::stats::LatencyRecorder;
 use spec::workload::AccessKind;
 
@@ -24,6 +24,8 @@ pub struct Measurement {
     pub samples: Vec<Sample>,
     /// Latency of the requests or operations that completed in the samples.
     pub latency: LatencyRecorder,
+    /// Of a mixed block workload.
+    pub apart: Option<Apart>,
     /// Of an open loop.
     pub open_loop: Option<OpenLoop>,
     /// CPU time of process and machine.
@@ -42,6 +44,40 @@ pub struct Measurement {
     pub events: Vec<Event>,
     /// Whether it was stopped early.
     pub stopped: bool,
+}
+
+/// The reads and the writes of a mixed block workload.
+#[derive(Clone, Debug, Default)]
+pub struct Apart {
+    /// The reads.
+    pub reads: Direction,
+    /// The writes.
+    pub writes: Direction,
+}
+
+/// The requests of one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Direction {
+    /// Their part of each sample, over its whole time.
+    pub samples: Vec<Sample>,
+    /// Their latency.
+    pub latency: LatencyRecorder,
+}
+
+impl Direction {
+    fn add(&mut self, more: Direction) {
+        self.samples.extend(more.samples);
+        self.latency.merge(&more.latency);
+    }
+
+    fn figures(&self) -> DirectionFigures {
+        DirectionFigures {
+            samples: self.samples.clone(),
+            latency_us: self.latency.latency(),
+            latency_bins: Some(self.latency.bins()).filter(|bins| !bins.is_empty()),
+            ..DirectionFigures::default()
+        }
+    }
 }
 
 /// What an open loop has besides: its latencies are from the scheduled arrivals.
@@ -90,6 +126,7 @@ impl Measurement {
         Measurement {
             samples: Vec::new(),
             latency: LatencyRecorder::new(),
+            apart: None,
             open_loop: None,
             cpu: None,
             shards: Vec::new(),
@@ -108,6 +145,15 @@ impl Measurement {
         let is_first = self.samples.is_empty();
         self.samples.extend(more.samples);
         self.latency.merge(&more.latency);
+        match (&mut self.apart, more.apart) {
+            (Some(sum), Some(more)) => {
+                sum.reads.add(more.reads);
+                sum.writes.add(more.writes);
+            }
+            (sum @ None, apart) if is_first => *sum = apart,
+            // They would be a part of the samples.
+            (sum, _) => *sum = None,
+        }
         OpenLoop::join(&mut self.open_loop, more.open_loop);
         match (&mut self.cpu, more.cpu) {
             (Some(sum), Some(cpu)) => sum.add(&cpu),
@@ -133,6 +179,8 @@ impl Measurement {
             latency_us: self.latency.latency(),
             latency_curve: self.latency.curve(),
             latency_bins: Some(self.latency.bins()).filter(|bins| !bins.is_empty()),
+            reads_apart: self.apart.as_ref().map(|apart| apart.reads.figures()),
+            writes_apart: self.apart.as_ref().map(|apart| apart.writes.figures()),
             service_bins: self.open_loop.as_ref().map(|open| open.service.bins()),
             service_us: self.open_loop.as_ref().and_then(|open| open.service.latency()),
             arrivals: self.open_loop.as_ref().map(|open| open.arrivals),

@@ -17,6 +17,7 @@
 //! Invariant: requests counted in a sample completed in that sample without an error; data that was
 //! not checked as planned is not reported as checked. Called from `bench` and `engine_table`.
 
+mod apart;
 mod arrivals;
 mod generator;
 
@@ -140,6 +141,8 @@ pub fn run(
     let mut measured = Measurement::none();
     measured.cpu = parts[0].cpu.take();
     measured.samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
+    let directions = parts.iter_mut().filter_map(|part| part.directions.take()).collect();
+    measured.apart = apart::join(directions, &measured.samples);
     for part in parts {
         measured.errors.add(&part.errors);
         measured.latency.merge(&part.latencies);
@@ -148,7 +151,7 @@ pub fn run(
         measured.shards.push(part.thread);
     }
     measured.stopped = measured.samples.len() < timing.runs as usize || stop();
-    if !timing.check_later && (spec.kind.is_write() || timing.check_every > 1) {
+    if !timing.check_later && (spec.kind.writes() || timing.check_every > 1) {
         measured.errors.add(&target.check_all(stop));
         measured.checked = !stop();
     }
@@ -302,7 +305,7 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
         }
         for _ in 0..spec.in_flight().max(1) {
             let Some(step) = workload.begin() else { break };
-            if spec.kind.is_write() {
+            if step.write {
                 version = version.next_fill();
                 pattern.fill(&mut bytes, step.block * units, iter::repeat(version));
             } else if ops % u64::from(check_every) == 0 {
@@ -352,7 +355,15 @@ mod tests {
     }
 
     fn spec(kind: Kind) -> Spec {
-        Spec { kind, block_bytes: 65536, depth: 4, jobs: 1, read_ahead_bytes: 0, rate: None }
+        Spec {
+            kind,
+            block_bytes: 65536,
+            depth: 4,
+            jobs: 1,
+            read_ahead_bytes: 0,
+            read_percent: None,
+            rate: None,
+        }
     }
 
     fn timing(sample_ms: u64, runs: u32) -> Timing {
@@ -433,6 +444,50 @@ mod tests {
             let every = Timing { check_later: true, ..timing(100, 1) };
             let ran = run(&mut target, spec(Kind::RandRead), every, &|| false, &mut |_| {});
             assert!(ran.expect("it runs").errors.wrong_reads > 0, "{at}");
+        }
+    }
+
+    #[test]
+    fn reads_and_writes_of_a_mixed_workload_are_together_the_whole() {
+        for shards in 1..=allowed_cpus().expect("the system says").len().min(2) as u16 {
+            for kind in [Kind::SeqMixed, Kind::RandMixed] {
+                let mut target = filled_in_shards("raid5(3)", "mem", shards);
+                let spec = Spec { block_bytes: 4096, read_percent: Some(60), ..spec(kind) };
+                let ran = run(&mut target, spec, timing(30, 3), &|| false, &mut |_| {});
+                let ran = ran.expect("it runs");
+                assert!(ran.errors.is_clean() && ran.checked, "{kind:?}: {:?}", ran.errors);
+                let apart = ran.apart.expect("it is mixed");
+                let (reads, writes) = (&apart.reads, &apart.writes);
+                for ((all, reads), writes) in
+                    ran.samples.iter().zip(&reads.samples).zip(&writes.samples)
+                {
+                    assert_eq!(all.ops, reads.ops + writes.ops);
+                    assert_eq!(all.bytes, reads.bytes + writes.bytes);
+                    assert_eq!((all.seconds, all.seconds), (reads.seconds, writes.seconds));
+                }
+                let ops = |part: &[Sample]| part.iter().map(|sample| sample.ops).sum::<u64>();
+                assert_eq!(reads.latency.count(), ops(&reads.samples));
+                assert_eq!(writes.latency.count(), ops(&writes.samples));
+                let share = ops(&reads.samples) as f64 / ops(&ran.samples) as f64;
+                // Some thousand requests at least, of which the standard deviation is 1 %.
+                assert!((share - 0.6).abs() < 0.06, "{kind:?}: {share}");
+            }
+        }
+        let mut target = filled("mem");
+        let ran = run(&mut target, spec(Kind::SeqRead), timing(5, 1), &|| false, &mut |_| {});
+        assert!(ran.expect("it runs").apart.is_none());
+    }
+
+    #[test]
+    fn a_wrong_bit_is_found_in_a_mixed_run() {
+        for kind in [Kind::SeqMixed, Kind::RandMixed] {
+            // Bits that flip on every read, whatever was written before.
+            let mut target = filled("mem+fault:flip@100:mem");
+            let spec = Spec { read_percent: Some(80), ..spec(kind) };
+            let later = Timing { check_later: true, ..timing(100, 1) };
+            let ran = run(&mut target, spec, later, &|| false, &mut |_| {});
+            let errors = ran.expect("it runs").errors;
+            assert!(errors.wrong_reads > 0 && errors.failed_requests == 0, "{kind:?}: {errors:?}");
         }
     }
 

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 
 /// fio's option, ours, and what is different about it.
-const OPTIONS: [(&str, &str, &str); 12] = [
+const OPTIONS: [(&str, &str, &str); 13] = [
     ("--bs", "--block", ""),
     ("--blocksize", "--block", ""),
     ("--iodepth", "--depth", ""),
@@ -18,18 +18,25 @@ const OPTIONS: [(&str, &str, &str); 12] = [
     ("--randseed", "--seed", ""),
     ("--loops", "--runs", ""),
     ("--rate_iops", "--rate-iops", RATE),
+    ("--rwmixread", "--read-percent", ""),
     ("--rate_process", "--rate-process", ""),
 ];
 
 /// What is different about a stated load.
 const RATE: &str = ", of all jobs together: latency counts from the scheduled arrival";
 
+/// What is different about a mix.
+const MIX: &str = ", 70 % reads unless --read-percent is given (fio: 50 %)";
+
 /// fio's kinds of access, and ours.
-const WORKLOADS: [(&str, &str); 4] = [
+const WORKLOADS: [(&str, &str); 7] = [
     ("read", "seq-read"),
     ("write", "seq-write"),
     ("randread", "rand-read"),
     ("randwrite", "rand-write"),
+    ("rw", "seq-mixed"),
+    ("readwrite", "seq-mixed"),
+    ("randrw", "rand-mixed"),
 ];
 
 /// The command line in our words, and a note for each word of fio's.
@@ -67,7 +74,8 @@ pub fn rewritten(mut words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
 fn workloads(list: &str, notes: &mut Vec<String>) -> String {
     let ours = list.split(',').map(|word| match WORKLOADS.iter().find(|(fio, _)| *fio == word) {
         Some((fio, ours)) => {
-            notes.push(format!("fio's {fio} is {ours} here"));
+            let share = if ours.ends_with("-mixed") { MIX } else { "" };
+            notes.push(format!("fio's {fio} is {ours} here{share}"));
             *ours
         }
         None => word,
@@ -98,6 +106,11 @@ mod tests {
                 "x bench --rate_iops=100,200 --rate_process poisson",
                 "x bench --rate-iops=100,200 --rate-process poisson",
                 2,
+            ),
+            (
+                "x bench --rw=randrw,rw,readwrite --rwmixread 50",
+                "x bench --workload=rand-mixed,seq-mixed,seq-mixed --read-percent 50",
+                5,
             ),
             ("x sweep --runtime 5 s.toml", "x sweep --seconds 5 s.toml", 1),
         ] {

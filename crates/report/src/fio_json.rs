@@ -1,9 +1,10 @@
 //! A record in the shape of fio's `--output-format=json+`, for tools that read that.
 //!
 //! Invariant: what a record does not hold is left out: user and system time apart, and reads and
-//! writes of a mixed workload apart, which are in `mixed` together. Called by the command line.
+//! writes of a mixed phase of a program apart, which are in `mixed` together. Called by the command
+//! line.
 
-use results::record::{Cell, LatencyBins, Record, Sample};
+use results::record::{Cell, DirectionFigures, LatencyBins, Record, Sample};
 use results::stats;
 use serde_json::{Map, Value, json};
 use spec::workload::AccessKind;
@@ -51,18 +52,20 @@ fn job(cell: &Cell, name: &str) -> Value {
         _ => "read",
     };
     for direction in ["read", "write", "trim"] {
-        let value = match (direction == moved, moved) {
-            (true, _) => figures(cell),
+        let value = match (direction, cell.apart()) {
+            ("read", Some((reads, _))) => figures(&Requests::of_part(cell, reads)),
+            ("write", Some((_, writes))) => figures(&Requests::of_part(cell, writes)),
+            _ if direction == moved => figures(&Requests::of(cell)),
             // How much of it was read is unknown.
-            (false, "mixed") if direction != "trim" => json!({}),
-            (false, _) => none(),
+            ("read" | "write", None) if moved == "mixed" => json!({}),
+            _ => none(),
         };
         put(direction, value);
     }
-    if moved == "mixed" {
-        put("mixed", figures(cell));
+    if moved == "mixed" && cell.apart().is_none() {
+        put("mixed", figures(&Requests::of(cell)));
     }
-    put("job_runtime", json!(runtime_ms(cell)));
+    put("job_runtime", json!(runtime_ms(&cell.samples)));
     job.into()
 }
 
@@ -86,6 +89,9 @@ fn options(cell: &Cell, name: &str) -> Value {
     put("bs", format!("{}", (cell.block_kib * 1024.0) as u64));
     put("iodepth", cell.depth.to_string());
     put("numjobs", cell.jobs.to_string());
+    if let Some(percent) = cell.read_percent {
+        put("rwmixread", percent.to_string());
+    }
     if let Some(rate) = cell.rate_iops {
         put("rate_iops", rate.to_string());
     }
@@ -98,8 +104,8 @@ fn options(cell: &Cell, name: &str) -> Value {
     options.into()
 }
 
-fn runtime_ms(cell: &Cell) -> u64 {
-    let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
+fn runtime_ms(samples: &[Sample]) -> u64 {
+    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
     (seconds * 1e3).round() as u64
 }
 
@@ -111,9 +117,34 @@ fn none() -> Value {
     })
 }
 
-fn figures(cell: &Cell) -> Value {
-    let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
-    let (bytes, ops) = (cell.user_bytes(), cell.samples.iter().map(|s| s.ops).sum::<u64>());
+/// The requests of a cell, or those of one direction.
+struct Requests<'c> {
+    samples: &'c [Sample],
+    latency: Option<&'c LatencyBins>,
+    /// From submission to completion.
+    completion: Option<&'c LatencyBins>,
+}
+
+impl<'c> Requests<'c> {
+    fn of(cell: &'c Cell) -> Requests<'c> {
+        let latency = cell.latency_bins.as_ref();
+        let completion = cell.service_bins.as_ref().or(latency);
+        Requests { samples: &cell.samples, latency, completion }
+    }
+
+    /// Under a stated load the time from the submission is recorded for both together only.
+    fn of_part(cell: &Cell, part: &'c DirectionFigures) -> Requests<'c> {
+        let latency = part.latency_bins.as_ref();
+        let completion = latency.filter(|_| cell.rate_iops.is_none());
+        Requests { samples: &part.samples, latency, completion }
+    }
+}
+
+fn figures(requests: &Requests<'_>) -> Value {
+    let samples = requests.samples;
+    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
+    let bytes: u64 = samples.iter().map(|sample| sample.bytes).sum();
+    let ops: u64 = samples.iter().map(|sample| sample.ops).sum();
     let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let mut figures = json!({
         "io_bytes": bytes,
@@ -121,11 +152,11 @@ fn figures(cell: &Cell) -> Value {
         "bw_bytes": rate(bytes).round() as u64,
         "bw": (rate(bytes) / 1024.0).round() as u64,
         "iops": rate(ops),
-        "runtime": runtime_ms(cell),
+        "runtime": runtime_ms(samples),
         "total_ios": ops,
     });
     let fields = figures.as_object_mut().expect("made as one");
-    let of_samples = |of: fn(&Sample) -> f64| cell.samples.iter().map(of).collect::<Vec<_>>();
+    let of_samples = |of: fn(&Sample) -> f64| samples.iter().map(of).collect::<Vec<_>>();
     let kib_per_s = of_samples(|sample| sample.mb_per_s() * 1e6 / 1024.0);
     for (name, values) in [("bw", kib_per_s), ("iops", of_samples(Sample::iops))] {
         let (Some((min, max)), Some(mean)) = (stats::range(&values), stats::mean(&values)) else {
@@ -136,9 +167,8 @@ fn figures(cell: &Cell) -> Value {
         fields.insert(format!("{name}_mean"), json!(mean));
         fields.insert(format!("{name}_samples"), json!(values.len()));
     }
-    // From submission to completion; fio's `lat_ns` is the whole time of a request.
-    let completion = cell.service_bins.as_ref().or(cell.latency_bins.as_ref());
-    for (name, bins) in [("clat_ns", completion), ("lat_ns", cell.latency_bins.as_ref())] {
+    // fio's `clat_ns` is from submission to completion, `lat_ns` the whole time of a request.
+    for (name, bins) in [("clat_ns", requests.completion), ("lat_ns", requests.latency)] {
         if let Some(bins) = bins.filter(|bins| !bins.is_empty()) {
             fields.insert(name.to_string(), distribution(bins));
         }
@@ -200,6 +230,28 @@ mod tests {
         assert_eq!((&clat["N"], &clat["bins"]["17112760320"]), (&json!(1001), &json!(1)));
         let median = clat["percentile"]["50.000000"].as_f64().expect("a number");
         assert!((median / 500_000.0 - 1.0).abs() < 0.016, "{median}");
+        record.cells[1].read_percent = Some(75);
+        let part = |bytes, ns| {
+            let mut latencies = LatencyRecorder::new();
+            latencies.record(ns);
+            let samples = vec![Sample { seconds: 2.0, bytes, ops: bytes / 4096 }];
+            let latency_bins = Some(latencies.bins());
+            Some(DirectionFigures { samples, latency_bins, ..DirectionFigures::default() })
+        };
+        record.cells[1].reads_apart = part(3 * 8192, 1000);
+        record.cells[1].writes_apart = part(8192, 9_000_000);
+        let apart: Value = serde_json::from_str(&render(&record)).expect("JSON");
+        let mixed = &apart["jobs"][1];
+        assert_eq!(mixed["job options"]["rwmixread"], "75");
+        assert_eq!(
+            (&mixed["read"]["total_ios"], &mixed["write"]["iops"]),
+            (&json!(6), &json!(1.0))
+        );
+        assert_eq!(mixed["read"]["clat_ns"]["N"], 1);
+        assert!(
+            mixed["write"]["lat_ns"]["mean"].as_f64() > mixed["read"]["lat_ns"]["mean"].as_f64()
+        );
+        assert!(mixed.get("mixed").is_none(), "fio has it only where it does not tell them apart");
         assert_eq!(jobs[1]["read"], json!({}), "how much was read is unknown");
         assert!(jobs[1]["mixed"]["iops"].as_f64() > Some(0.0));
         assert!(jobs[1]["mixed"].get("clat_ns").is_none(), "an older record");

@@ -31,21 +31,30 @@ pub fn text(record: &Record) -> String {
             continue;
         };
         let what = if cell.rate_iops.is_some() { "response time" } else { "latency" };
-        // Of a mixed workload the record has one distribution.
+        let name = Shown(pivot::with_disks(&label, cell));
+        let mut one = |bins: &LatencyBins, max_us, requests: &str| {
+            let (work, total) = (Shown(&work), bins.total());
+            out.push_str(&format!("\n{name}, {work}, {what} of {total} {requests}\n"));
+            out.push_str(&lines(bins, max_us));
+        };
+        // Of a mixed phase of a program the record has one distribution.
         let requests = match (cell.is_mixed(), cell.only_writes(), cell.writes()) {
             (true, ..) | (_, false, true) => "reads and writes together",
             (_, true, _) => "writes",
             _ if cell.moves_data() => "reads",
             _ => "operations",
         };
-        let name = pivot::with_disks(&label, cell);
-        let total = bins.total();
-        out.push_str(&format!(
-            "\n{}, {}, {what} of {total} {requests}\n",
-            Shown(name),
-            Shown(work)
-        ));
-        out.push_str(&lines(bins, cell.latency_us.map(|us| us.max)));
+        match cell.apart() {
+            Some((reads, writes)) => {
+                for (part, requests) in [(reads, "reads"), (writes, "writes")] {
+                    let bins = part.latency_bins.as_ref().filter(|bins| !bins.is_empty());
+                    bins.iter().for_each(|bins| {
+                        one(bins, part.latency_us.map(|us| us.max), requests);
+                    });
+                }
+            }
+            None => one(bins, cell.latency_us.map(|us| us.max), requests),
+        }
     }
     if without > 0 {
         out.push_str(&format!(

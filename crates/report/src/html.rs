@@ -23,6 +23,7 @@ use results::settings::SETTINGS;
 use serde::Serialize;
 use spec::units;
 
+use crate::apart;
 use crate::pivot::{self, Column, PivotTable, Row};
 use crate::repeat::folded;
 use crate::runs::Report;
@@ -76,6 +77,9 @@ struct Page {
     workloads: Vec<Workload>,
     heads: Vec<Head>,
     sections: Vec<Section>,
+    apart_title: &'static str,
+    apart_heads: [&'static str; 8],
+    apart: Vec<[String; 8]>,
     samples: Vec<SampleRow>,
     latency_heads: Vec<String>,
     latencies: Vec<LatencyRow>,
@@ -212,6 +216,9 @@ impl Page {
             workloads: workloads(&grid),
             heads: grid.columns.iter().map(head).collect(),
             sections: sections(&grid),
+            apart_title: apart::TITLE,
+            apart_heads: apart::HEADS,
+            apart: apart::lines(&grid),
             samples: grid
                 .cells()
                 .map(|(row, column, cell)| sample_row(row, column, cell))

@@ -5,6 +5,7 @@
 //!            \-> compare (two records)     \-> published: figures of others beside ours
 //!             \-> tool_tables: as bonnie, fio, IOzone print them
 //!              |-> histogram: latencies as bars    fio_json: for tools that read fio's json+
+//!              |-> apart: reads and writes of mixed workloads
 //!              \-> summary: the best level for each work, capacity, what degraded mode costs
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apart;
 pub mod compare;
 pub mod fio_json;
 pub mod histogram;

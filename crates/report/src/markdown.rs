@@ -6,6 +6,7 @@
 use results::record::Cell;
 use spec::units;
 
+use crate::apart;
 use crate::pivot::{self, PivotTable};
 use crate::published::{Beside, Ratios};
 use crate::runs::{Axis, ByPlace, Curve, Report, by_place, curves};
@@ -120,6 +121,7 @@ fn speed(report: &Report, out: &mut String) {
     out.push_str(
         "\nX: data differed from what was written. ~: no steady window (the last five samples).\n",
     );
+    apart(&grid, out);
 }
 
 fn mark(cell: &Cell) -> &'static str {
@@ -138,6 +140,17 @@ fn samples(cell: &Cell) -> String {
         }
         None => "-".into(),
     }
+}
+
+fn apart(grid: &PivotTable<'_>, out: &mut String) {
+    let lines = apart::lines(grid);
+    if lines.is_empty() {
+        return;
+    }
+    out.push_str(&format!("\n### {}\n\n", apart::TITLE));
+    row(out, apart::HEADS.map(str::to_string));
+    out.push_str("|---|---:|---|---|---:|---:|---:|---:|\n");
+    lines.into_iter().for_each(|line| row(out, line));
 }
 
 /// A table for each workload: a row for each curve, a column for each place on the axis.

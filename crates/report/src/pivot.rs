@@ -47,6 +47,8 @@ pub struct Column {
     pub depth: u32,
     /// Number of jobs.
     pub jobs: u32,
+    /// Of a mixed block workload: the share of requests that read, percent.
+    pub read_percent: Option<u8>,
     /// Program and phase: `bonnie++-2.00 put-block`; with its options if there is also a column of
     /// other options: `dd:fdatasync write`. `None`: a block workload.
     pub phase: Option<String>,
@@ -66,6 +68,7 @@ struct ColumnKey {
     block_kib: Option<u64>,
     depth: u32,
     jobs: u32,
+    read_percent: Option<u8>,
     phase: Option<String>,
     /// By its canonical name.
     item: Option<String>,
@@ -97,6 +100,7 @@ impl Column {
             block_kib: Some(cell.block_kib),
             depth: cell.depth,
             jobs: cell.jobs,
+            read_percent: cell.read_percent,
             phase: cell.program.as_ref().map(|program| {
                 let phase = cell.phase.as_deref().map(Cow::Borrowed);
                 format!("{program} {}", phase.unwrap_or_else(|| cell.workload.text()))
@@ -107,7 +111,7 @@ impl Column {
         }
     }
 
-    /// `sequential read`.
+    /// `sequential read`; `random, 70 % reads`.
     pub fn title(&self) -> Cow<'_, str> {
         match (&self.phase, self.workload.known()) {
             (Some(phase), _) => phase.into(),
@@ -115,6 +119,10 @@ impl Column {
             (None, Some(AccessKind::RandRead)) => "random read".into(),
             (None, Some(AccessKind::SeqWrite)) => "sequential write".into(),
             (None, Some(AccessKind::RandWrite)) => "random write".into(),
+            (None, Some(kind)) if kind.is_mixed() && self.read_percent.is_some() => {
+                let order = if kind.is_sequential() { "sequential" } else { "random" };
+                format!("{order}, {} % reads", self.read_percent.unwrap_or_default()).into()
+            }
             _ => self.workload.text(),
         }
     }
@@ -140,6 +148,7 @@ impl Column {
             block_kib: self.block_kib.map(f64::to_bits),
             depth: self.depth,
             jobs: self.jobs,
+            read_percent: self.read_percent,
             phase: self.phase.clone(),
             item: self.canonical_item(),
             counts_requests: self.counts_requests,
@@ -156,9 +165,9 @@ impl Column {
         Column { block_kib: None, ..self.clone() }
     }
 
-    /// The order of the Linux RAID wiki's table.
+    /// The order of the Linux RAID wiki's table; all others in the order of the record.
     fn rank(&self) -> usize {
-        let known = Kind::ALL.map(AccessKind::from);
+        let known = Kind::DEFAULT.map(AccessKind::from);
         known.iter().position(|kind| self.workload == *kind).unwrap_or(known.len())
     }
 }
@@ -470,7 +479,8 @@ fn columns_of(cells: &[Cell], labels: &[String]) -> Vec<Column> {
     }
     let merged = |group: &ColumnKey| blocks[group].differ && !blocks[group].differ_in_a_row;
     let columns = own.into_iter().zip(&groups).zip(cells).map(|((own, group), cell)| {
-        let any = cell.workload == AccessKind::SeqWrite && merged(group);
+        let stripes = [AccessKind::SeqWrite, AccessKind::SeqMixed];
+        let any = stripes.iter().any(|kind| cell.workload == *kind) && merged(group);
         if any { own.of_any_block() } else { own }
     });
     columns.collect()

@@ -8,7 +8,7 @@
 //! Invariant: only runs of the same measurement are folded (`settings::identity`); the record
 //! itself is never folded. Called by `compare` and by the command line.
 
-use results::record::{Cell, Latency, MemberTraffic, Record, Spread};
+use results::record::{Cell, DirectionFigures, Latency, MemberTraffic, Record, Spread};
 use results::settings::identity;
 use results::stats;
 
@@ -57,6 +57,9 @@ fn fold(cells: &[&Cell]) -> Cell {
     cell.latency_curve.clear();
     (cell.latency_bins, cell.service_bins) = (None, None);
     cell.service_us = latency(cells, |cell| cell.service_us);
+    cell.reads_apart = apart(cells, |cell| cell.reads_apart.as_ref());
+    cell.writes_apart = apart(cells, |cell| cell.writes_apart.as_ref());
+    cell.put_apart();
     let total = |of: fn(&Cell) -> Option<u64>| cells.iter().map(|cell| of(cell)).sum();
     (cell.arrivals, cell.waiting) = (total(|cell| cell.arrivals), total(|cell| cell.waiting));
     cell.others_cpus = stats::median(&rates(|cell| cell.others_cpus.unwrap_or(0.0)))
@@ -81,6 +84,17 @@ fn fold(cells: &[&Cell]) -> Cell {
     cell
 }
 
+/// The reads or the writes of all runs; their rates follow from those of the cell.
+fn apart(cells: &[&Cell], of: fn(&Cell) -> Option<&DirectionFigures>) -> Option<DirectionFigures> {
+    let all: Vec<&DirectionFigures> = cells.iter().map(|cell| of(cell)).collect::<Option<_>>()?;
+    let latencies = all.iter().map(|part| part.latency_us).collect::<Option<Vec<_>>>();
+    Some(DirectionFigures {
+        samples: all.iter().flat_map(|part| part.samples.clone()).collect(),
+        latency_us: latencies.and_then(|all| median_latency(&all)),
+        ..DirectionFigures::default()
+    })
+}
+
 /// No is worse than unknown, and that than yes.
 fn worse(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     match (one, other) {
@@ -92,7 +106,10 @@ fn worse(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 
 /// Medians of the runs' percentiles, and the slowest request of all.
 fn latency(cells: &[&Cell], of: fn(&Cell) -> Option<Latency>) -> Option<Latency> {
-    let all: Vec<Latency> = cells.iter().map(|cell| of(cell)).collect::<Option<_>>()?;
+    median_latency(&cells.iter().map(|cell| of(cell)).collect::<Option<Vec<_>>>()?)
+}
+
+fn median_latency(all: &[Latency]) -> Option<Latency> {
     let median = |of: fn(&Latency) -> f64| stats::median(&all.iter().map(of).collect::<Vec<_>>());
     Some(Latency {
         p50: median(|latency| latency.p50)?,

@@ -6,6 +6,7 @@
 use results::record::{Cell, Record};
 use spec::units;
 
+use crate::apart;
 use crate::pivot::{self, Column, PivotTable, Row};
 
 /// Columns of the terminal that the table is made for.
@@ -23,6 +24,7 @@ pub fn render(record: &Record, colour: bool) -> String {
     } else {
         list(&grid, style, &mut out);
     }
+    apart(&grid, style, &mut out);
     legend(&grid, &mut out);
     warnings(&grid, style, &mut out);
     findings(&grid, style, &mut out);
@@ -200,7 +202,7 @@ fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
         rows.push([
             row.label.clone(),
             pivot::disks(cell),
-            column.phase.clone().unwrap_or_else(|| cell.workload.to_string()),
+            column.phase.clone().unwrap_or_else(|| workload(cell)),
             column.detail().replace(" KiB", "K").replace(" MiB", "M"),
             match cell.moves_data() {
                 true => format!("{}{}{}", mark(cell), units::digits(cell.mb_per_s), spread(cell)),
@@ -221,9 +223,19 @@ fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
         let ratio = heads.iter().position(|head| *head == "ratio").expect("a head");
         rows.iter_mut().for_each(|row| row[ratio].clear());
     }
-    let widths: Vec<usize> = (0..heads.len())
-        .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0))
-        .collect();
+    aligned(&rows, style, out);
+    let mut lines: Vec<String> = Vec::new();
+    for column in grid.columns.iter().filter(|column| !column.stretch_of_disk.is_empty()) {
+        lines.push(format!("{}: {}", column.title(), column.stretch_of_disk));
+    }
+    lines.dedup();
+    lines.iter().for_each(|text| line(out, text));
+}
+
+/// Rows under their heads, the first of them: names to the left, figures to the right.
+fn aligned<const N: usize>(rows: &[[String; N]], style: Style, out: &mut String) {
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
     for (index, row) in rows.iter().enumerate() {
         let texts = row.iter().zip(&widths).enumerate().map(|(at, (text, width))| match at {
             0 | 2 | 3 => left(text, *width),
@@ -233,12 +245,23 @@ fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
         line(out, &if index == 0 { style.heading(&text) } else { text });
     }
     out.push('\n');
-    let mut lines: Vec<String> = Vec::new();
-    for column in grid.columns.iter().filter(|column| !column.stretch_of_disk.is_empty()) {
-        lines.push(format!("{}: {}", column.title(), column.stretch_of_disk));
+}
+
+/// `rand-mixed 70%`: with the share of reads of a mixed block workload.
+fn workload(cell: &Cell) -> String {
+    let share = cell.read_percent.map_or(String::new(), |percent| format!(" {percent}%"));
+    format!("{}{share}", cell.workload)
+}
+
+/// Reads and writes of mixed workloads; nothing where there are none.
+fn apart(grid: &PivotTable<'_>, style: Style, out: &mut String) {
+    let lines = apart::lines(grid);
+    if lines.is_empty() {
+        return;
     }
-    lines.dedup();
-    lines.iter().for_each(|text| line(out, text));
+    line(out, &style.heading(&format!("{}: they add up to the rates above", apart::TITLE)));
+    let rows: Vec<_> = [apart::HEADS.map(str::to_string)].into_iter().chain(lines).collect();
+    aligned(&rows, style, out);
 }
 
 fn legend(grid: &PivotTable<'_>, out: &mut String) {

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use crate::record::{Cell, Record, Sample};
+use crate::record::{Cell, DirectionFigures, Record, Sample};
 use crate::settings::{SETTINGS, Setting};
 use crate::value::{Value, maybe, some, text};
 
@@ -54,7 +54,7 @@ const fn figure(name: &'static str, of: for<'c> fn(&'c Record, &'c Cell) -> Valu
 }
 
 /// What was measured, and provenance; a new one at the end.
-static FIGURES: [Column; 29] = [
+static FIGURES: [Column; 37] = [
     figure("started", |record, _| text(&record.started)),
     figure("raidlab", |record, _| text(&record.raidlab)),
     figure("host", |record, _| maybe(record.host.hostname.as_deref())),
@@ -85,7 +85,31 @@ static FIGURES: [Column; 29] = [
     figure("load_share", |_, cell| Value::Number(cell.load_share())),
     figure("service_p50_us", |_, cell| Value::Number(cell.service_us.map(|us| us.p50))),
     figure("service_p99_us", |_, cell| Value::Number(cell.service_us.map(|us| us.p99))),
+    figure("read_mb_per_s", |_, cell| part(&cell.reads_apart, |part| Some(part.mb_per_s))),
+    figure("read_iops", |_, cell| part(&cell.reads_apart, |part| Some(part.iops))),
+    figure("read_latency_p50_us", |_, cell| part(&cell.reads_apart, p50)),
+    figure("read_latency_p99_us", |_, cell| part(&cell.reads_apart, p99)),
+    figure("write_mb_per_s", |_, cell| part(&cell.writes_apart, |part| Some(part.mb_per_s))),
+    figure("write_iops", |_, cell| part(&cell.writes_apart, |part| Some(part.iops))),
+    figure("write_latency_p50_us", |_, cell| part(&cell.writes_apart, p50)),
+    figure("write_latency_p99_us", |_, cell| part(&cell.writes_apart, p99)),
 ];
+
+/// A figure of the reads or the writes of a mixed workload.
+fn part<'c>(
+    part: &'c Option<DirectionFigures>,
+    of: fn(&DirectionFigures) -> Option<f64>,
+) -> Value<'c> {
+    Value::Number(part.as_ref().and_then(of))
+}
+
+fn p50(part: &DirectionFigures) -> Option<f64> {
+    part.latency_us.map(|us| us.p50)
+}
+
+fn p99(part: &DirectionFigures) -> Option<f64> {
+    part.latency_us.map(|us| us.p99)
+}
 
 fn owned<'c>(text: String) -> Value<'c> {
     Value::Text(Some(text.into()))
@@ -120,7 +144,7 @@ mod tests {
     /// Programs of others read them by place and by name: what is here stays, in this order.
     #[test]
     fn columns_stay_where_they_are_and_new_ones_come_behind() {
-        const NAMES: [&str; 60] = [
+        const NAMES: [&str; 69] = [
             "started",
             "raidlab",
             "host",
@@ -181,6 +205,15 @@ mod tests {
             "load_share",
             "service_p50_us",
             "service_p99_us",
+            "read_percent",
+            "read_mb_per_s",
+            "read_iops",
+            "read_latency_p50_us",
+            "read_latency_p99_us",
+            "write_mb_per_s",
+            "write_iops",
+            "write_latency_p50_us",
+            "write_latency_p99_us",
         ];
         let names: Vec<&str> = columns().iter().map(|column| column.name).collect();
         assert_eq!(names[..NAMES.len()], NAMES);

@@ -53,7 +53,8 @@ pub struct Cell {
     pub chunk_kib: Option<u64>,
     /// Number of missing members.
     pub degraded: u32,
-    /// `seq-read`, `seq-write`, `rand-read`, `rand-write`; of a phase of a program also others.
+    /// `seq-read`, `seq-write`, `rand-read`, `rand-write`, `seq-mixed`, `rand-mixed`; of a phase of
+    /// a program also others.
     pub workload: Word<AccessKind>,
     /// Request size, in KiB.
     #[serde(serialize_with = "short_number")]
@@ -273,6 +274,32 @@ pub struct Cell {
     /// `depth` times `jobs` (and CPUs) were in flight.
     #[serde(default)]
     pub waiting: Option<u64>,
+    /// Of a mixed block workload: the share of its requests that read, percent.
+    #[serde(default)]
+    pub read_percent: Option<u8>,
+    /// Of a mixed block workload: its reads. All other figures are of reads and writes together.
+    #[serde(default)]
+    pub reads_apart: Option<DirectionFigures>,
+    /// Of a mixed block workload: its writes.
+    #[serde(default)]
+    pub writes_apart: Option<DirectionFigures>,
+}
+
+/// The reads or the writes of a mixed block workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DirectionFigures {
+    /// Their part of each sample of the cell, over its whole time.
+    pub samples: Vec<Sample>,
+    /// Their part of the cell's `mb_per_s`, by their share of the bytes of its samples: those of
+    /// reads and writes add up to it.
+    pub mb_per_s: f64,
+    /// Their part of the cell's `iops`.
+    pub iops: f64,
+    /// Their latency, as the cell's `latency_us` is defined.
+    pub latency_us: Option<Latency>,
+    /// The distribution of `latency_us`.
+    pub latency_bins: Option<LatencyBins>,
 }
 
 /// Utilization of a member; `None` where it is not counted.
@@ -518,6 +545,27 @@ impl Cell {
         self.cpu_s_per_gib = per_gib(self.cpu_process_s);
         self.machine_cpu_s_per_gib = per_gib(self.cpu_system_s);
         self.put_bound_share();
+        self.put_apart();
+    }
+
+    /// The parts of reads and of writes in the rates of a mixed workload.
+    pub fn put_apart(&mut self) {
+        let window = self.window();
+        let (count, bytes) = (window.len(), window.iter().map(|sample| sample.bytes).sum::<u64>());
+        let ops: u64 = window.iter().map(|sample| sample.ops).sum();
+        let (mb_per_s, iops) = (self.mb_per_s, self.iops);
+        let part = |of: u64, all: u64| if all > 0 { of as f64 / all as f64 } else { 0.0 };
+        for apart in [&mut self.reads_apart, &mut self.writes_apart].into_iter().flatten() {
+            let window = &apart.samples[apart.samples.len().saturating_sub(count)..];
+            let sum = |of: fn(&Sample) -> u64| window.iter().map(of).sum::<u64>();
+            apart.mb_per_s = mb_per_s * part(sum(|sample| sample.bytes), bytes);
+            apart.iops = iops * part(sum(|sample| sample.ops), ops);
+        }
+    }
+
+    /// The reads and the writes of a mixed block workload; `None` of any other, and of a program.
+    pub fn apart(&self) -> Option<(&DirectionFigures, &DirectionFigures)> {
+        self.reads_apart.as_ref().zip(self.writes_apart.as_ref())
     }
 
     /// The share of the bound; none where the stated load is less than the bound, because nothing

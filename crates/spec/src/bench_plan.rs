@@ -173,7 +173,16 @@ impl BlockPlan {
 /// arrays are.
 fn own_storage(member: MemberExpr, text: &str, options: &Options) -> Result<Plan, PlanError> {
     let Options {
-        workloads, blocks, depths, jobs, read_aheads, rates, rate_process, sizes, ..
+        workloads,
+        blocks,
+        depths,
+        jobs,
+        read_aheads,
+        read_percents,
+        rates,
+        rate_process,
+        sizes,
+        ..
     } = options.clone();
     let own = Options {
         levels: vec![BenchLevel::Single],
@@ -183,6 +192,7 @@ fn own_storage(member: MemberExpr, text: &str, options: &Options) -> Result<Plan
         depths,
         jobs,
         read_aheads,
+        read_percents,
         rates,
         rate_process,
         sizes,

@@ -16,7 +16,7 @@ use crate::members::{MemberExpr, MemberSet, MembersError};
 pub use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
-use crate::workload::{Kind, Rate, RateProcess, Spec};
+use crate::workload::{DEFAULT_READ_PERCENT, Kind, Rate, RateProcess, Spec};
 
 /// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
@@ -69,6 +69,8 @@ pub struct Options {
     pub depths: Vec<u32>,
     /// `--jobs`.
     pub jobs: Vec<u32>,
+    /// `--read-percent`, of mixed workloads.
+    pub read_percents: Vec<u8>,
     /// `--rate-iops`, of all jobs together.
     pub rates: Vec<u32>,
     /// `--rate-process`.
@@ -184,7 +186,7 @@ pub fn plan(options: &Options) -> Result<Plan, PlanError> {
 fn mark_read_only(plan: &mut Plan) {
     let only_reads = |planned: &ArrayPlan| {
         let single = planned.array.level == BenchLevel::Single;
-        single && !planned.cells.iter().any(|cell| cell.kind.is_write())
+        single && !planned.cells.iter().any(|cell| cell.kind.writes())
     };
     if plan.arrays.iter().all(only_reads) {
         for ArrayPlan { array, .. } in &mut plan.arrays {
@@ -490,7 +492,7 @@ fn cells(
     let memory = members.iter().all(MemberExpr::is_memory);
     let (mut cells, mut too_small) = (Vec::new(), Vec::new());
     let kinds = match options.workloads.is_empty() {
-        true => Kind::ALL.to_vec(),
+        true => Kind::DEFAULT.to_vec(),
         false => options.workloads.clone(),
     };
     for kind in kinds {
@@ -512,15 +514,32 @@ fn cells(
                         continue;
                     }
                     for &read_ahead_bytes in ahead {
-                        let closed =
-                            Spec { kind, block_bytes, depth, jobs, read_ahead_bytes, rate: None };
-                        cells.extend(at_each_rate(options, closed));
+                        let closed = Spec {
+                            kind,
+                            block_bytes,
+                            depth,
+                            jobs,
+                            read_ahead_bytes,
+                            read_percent: None,
+                            rate: None,
+                        };
+                        let mixed = at_each_share(options, closed);
+                        cells.extend(mixed.flat_map(|spec| at_each_rate(options, spec)));
                     }
                 }
             }
         }
     }
     (cells, too_small)
+}
+
+/// A mixed workload with each share of reads; any other one as it is.
+fn at_each_share(options: &Options, spec: Spec) -> impl Iterator<Item = Spec> {
+    let shares = match spec.kind.is_mixed() {
+        true => optional(&or(&options.read_percents, DEFAULT_READ_PERCENT)),
+        false => vec![None],
+    };
+    shares.into_iter().map(move |read_percent| Spec { read_percent, ..spec })
 }
 
 /// The workload as a closed loop, or under each stated load.
@@ -530,8 +549,8 @@ fn at_each_rate(options: &Options, closed: Spec) -> impl Iterator<Item = Spec> {
     rates.map(move |iops| Spec { rate: iops.map(|iops| Rate { iops, process }), ..closed })
 }
 
-/// Default block size and depth. Sequential writes are whole stripes, as from a file system with
-/// the stripe width configured.
+/// Default block size and depth. Sequential writes, mixed ones too, are whole stripes, as from a
+/// file system with the stripe width configured.
 fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
     let whole_stripes = match stripe {
         0 => SEQUENTIAL_BLOCK_BYTES,
@@ -540,8 +559,10 @@ fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
     };
     match kind {
         Kind::SeqRead => (SEQUENTIAL_BLOCK_BYTES, 4),
-        Kind::SeqWrite => (whole_stripes, 4),
-        Kind::RandRead | Kind::RandWrite => (RANDOM_BLOCK_BYTES, if memory { 32 } else { 16 }),
+        Kind::SeqWrite | Kind::SeqMixed => (whole_stripes, 4),
+        Kind::RandRead | Kind::RandWrite | Kind::RandMixed => {
+            (RANDOM_BLOCK_BYTES, if memory { 32 } else { 16 })
+        }
     }
 }
 

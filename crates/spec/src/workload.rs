@@ -1,5 +1,5 @@
 //! Workloads of blocks: access pattern, block size, queue depth; and the kinds of access that
-//! records name, of which block workloads are four.
+//! records name, of which block workloads are six.
 //!
 //! Invariant: pure data.
 
@@ -18,11 +18,25 @@ pub enum Kind {
     RandRead,
     /// Random writes.
     RandWrite,
+    /// A sequential stream of reads and one of writes, each with a position of its own.
+    SeqMixed,
+    /// Random reads and writes.
+    RandMixed,
 }
 
 impl Kind {
-    /// All kinds, in the order of the Linux RAID wiki's table.
-    pub const ALL: [Kind; 4] = [Kind::SeqRead, Kind::RandRead, Kind::SeqWrite, Kind::RandWrite];
+    /// All kinds: those of the Linux RAID wiki's table in its order, and the mixed ones.
+    pub const ALL: [Kind; 6] = [
+        Kind::SeqRead,
+        Kind::RandRead,
+        Kind::SeqWrite,
+        Kind::RandWrite,
+        Kind::SeqMixed,
+        Kind::RandMixed,
+    ];
+
+    /// What runs where none is named: the Linux RAID wiki's table, in its order.
+    pub const DEFAULT: [Kind; 4] = [Kind::SeqRead, Kind::RandRead, Kind::SeqWrite, Kind::RandWrite];
 
     /// Its name in records and on the command line.
     pub fn name(self) -> &'static str {
@@ -31,17 +45,29 @@ impl Kind {
             Kind::SeqWrite => "seq-write",
             Kind::RandRead => "rand-read",
             Kind::RandWrite => "rand-write",
+            Kind::SeqMixed => "seq-mixed",
+            Kind::RandMixed => "rand-mixed",
         }
     }
 
-    /// Whether it changes data.
-    pub fn is_write(self) -> bool {
-        matches!(self, Kind::SeqWrite | Kind::RandWrite)
+    /// Whether some or all of its requests read.
+    pub fn reads(self) -> bool {
+        !matches!(self, Kind::SeqWrite | Kind::RandWrite)
+    }
+
+    /// Whether it changes data: some or all of its requests write.
+    pub fn writes(self) -> bool {
+        !matches!(self, Kind::SeqRead | Kind::RandRead)
+    }
+
+    /// Whether some of its requests read and some write.
+    pub fn is_mixed(self) -> bool {
+        self.reads() && self.writes()
     }
 
     /// Whether addresses follow each other.
     pub fn is_sequential(self) -> bool {
-        matches!(self, Kind::SeqRead | Kind::SeqWrite)
+        matches!(self, Kind::SeqRead | Kind::SeqWrite | Kind::SeqMixed)
     }
 }
 
@@ -52,6 +78,8 @@ impl From<Kind> for AccessKind {
             Kind::SeqWrite => AccessKind::SeqWrite,
             Kind::RandRead => AccessKind::RandRead,
             Kind::RandWrite => AccessKind::RandWrite,
+            Kind::SeqMixed => AccessKind::SeqMixed,
+            Kind::RandMixed => AccessKind::RandMixed,
         }
     }
 }
@@ -65,7 +93,7 @@ pub enum AccessKind {
     SeqWrite,
     /// Blocks, each read and written again, in order.
     SeqRewrite,
-    /// Streams of which some read and some write.
+    /// Streams of blocks, some read and some written.
     SeqMixed,
     /// Blocks, read at random.
     RandRead,
@@ -194,10 +222,15 @@ pub struct Spec {
     pub jobs: u32,
     /// Bytes that a sequential reader keeps in flight beyond `depth`, as a read-ahead would.
     pub read_ahead_bytes: u64,
+    /// Of a mixed kind: the share of requests that read, 1 to 99. `None`: the default.
+    pub read_percent: Option<u8>,
     /// Open loop: requests arrive on a schedule, and `depth` is only the limit of those in flight.
     /// `None`: closed loop, each completion is followed by the next request.
     pub rate: Option<Rate>,
 }
+
+/// Default share of the requests of a mixed kind that read, percent.
+pub const DEFAULT_READ_PERCENT: u8 = 70;
 
 /// A stated load: requests that arrive on a schedule, whether earlier ones have completed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +284,12 @@ impl FromStr for RateProcess {
 }
 
 impl Spec {
+    /// The share of requests that read, percent; `None` where all read or all write.
+    pub fn mix(&self) -> Option<u8> {
+        let percent = self.read_percent.unwrap_or(DEFAULT_READ_PERCENT);
+        self.kind.is_mixed().then_some(percent)
+    }
+
     /// Queue depth of one job, in blocks, read-ahead included.
     pub fn window(&self) -> usize {
         let ahead = match self.kind {
@@ -278,7 +317,9 @@ mod tests {
         for kind in Kind::ALL {
             let access = AccessKind::from(kind);
             assert_eq!(access.name(), kind.name());
-            assert_eq!(access.writes(), kind.is_write());
+            assert_eq!(access.is_mixed(), kind.is_mixed());
+            assert_eq!(access.writes(), kind.writes() && !kind.is_mixed());
+            assert!(kind.reads() || kind.writes());
             assert_eq!(access.is_sequential(), kind.is_sequential());
             assert_eq!(access.is_random(), !kind.is_sequential());
         }

@@ -19,6 +19,7 @@ use spec::workload::{Rate, Spec};
 use sys::clock_nanos;
 
 use super::Timing;
+use super::apart::Directions;
 use super::arrivals::Arrivals;
 use crate::addresses::{Step, Workload};
 use crate::live::LiveCounter;
@@ -99,6 +100,8 @@ pub(super) struct Part {
     pub(super) latencies: LatencyRecorder,
     /// Of an open loop.
     pub(super) open_loop: Option<OpenLoop>,
+    /// Of a mixed workload.
+    pub(super) directions: Option<Directions>,
     pub(super) errors: VerifyErrors,
     pub(super) leaves: Vec<Counters>,
     pub(super) thread: ThreadTime,
@@ -152,6 +155,8 @@ pub(super) struct Generator<'a> {
     latencies: LatencyRecorder,
     /// Of an open loop, once it has begun.
     schedule: Option<Schedule>,
+    /// Of a mixed workload.
+    directions: Option<Directions>,
     bytes: u64,
     ops: u64,
 }
@@ -190,6 +195,7 @@ impl<'a> Generator<'a> {
             errors: VerifyErrors::default(),
             latencies: LatencyRecorder::new(),
             schedule: None,
+            directions: spec.kind.is_mixed().then(Directions::default),
             bytes: 0,
             ops: 0,
         })
@@ -234,6 +240,7 @@ impl<'a> Generator<'a> {
             samples,
             latencies: self.latencies,
             open_loop,
+            directions: self.directions,
             errors: self.errors,
             leaves: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
             thread: ThreadTime { name: format!("lane-{shard}"), seconds: cpu_after - cpu_before },
@@ -276,6 +283,7 @@ impl<'a> Generator<'a> {
             (self.bytes, self.ops) = (0, 0);
             let now = self.until(end, true, shard, watch);
             let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };
+            self.directions.iter_mut().for_each(Directions::end_sample);
             start = now;
             if now >= end {
                 samples.push(part);
@@ -362,12 +370,11 @@ impl<'a> Generator<'a> {
         steps.extend(drawn);
         let block_bytes = self.spec.block_bytes;
         let sectors = block_bytes / md::SECTOR_BYTES;
-        if self.spec.kind.is_write() {
-            steps.iter().for_each(|step| self.shadow.touch(step.block * block_bytes));
-        }
+        let writes = steps.iter().filter(|step| step.write);
+        writes.for_each(|step| self.shadow.touch(step.block * block_bytes));
         for step in steps.drain(..) {
             let (slot, mut lease) = self.idle.pop().expect("as many as steps");
-            let op = if self.spec.kind.is_write() {
+            let op = if step.write {
                 self.shadow.fill_next(step.block * block_bytes, lease.bytes_mut());
                 HostOp::Write { fua: false }
             } else {
@@ -393,6 +400,9 @@ impl<'a> Generator<'a> {
         }
         if measured && completion.result.is_ok() {
             self.latencies.record(now - flight.arrived);
+            if let Some(directions) = &mut self.directions {
+                directions.count(flight.step.write, lease.len() as u64, now - flight.arrived);
+            }
             if let Some(schedule) = &mut self.schedule {
                 schedule.service.record(now - flight.submitted);
             }
@@ -401,7 +411,7 @@ impl<'a> Generator<'a> {
         }
         if let Err(error) = completion.result {
             self.errors.failed(error);
-        } else if self.keeps_data && !self.spec.kind.is_write() {
+        } else if self.keeps_data && !flight.step.write {
             self.reads = self.reads.wrapping_add(1);
             let at = flight.step.block * self.spec.block_bytes;
             if self.reads.is_multiple_of(self.timing.check_every)

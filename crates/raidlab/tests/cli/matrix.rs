@@ -114,6 +114,58 @@ fn stated_loads_multiply_and_their_figures_are_in_the_record() {
 }
 
 #[test]
+fn mixed_workloads_have_their_reads_and_writes_apart() {
+    let words = "--members mem --size 8M --level raid5 --workload seq-mixed,rand-mixed,seq-read \
+                 --read-percent 60,90";
+    let ran = bench(words).code(0);
+    let cells = ran.cells();
+    assert_eq!(
+        fields(&cells, "read_percent"),
+        [json!(60), json!(90), json!(60), json!(90), json!(null)]
+    );
+    for cell in &cells[..4] {
+        let part = |name: &str, figure: &str| cell[name][figure].as_f64().expect("a number");
+        for figure in ["mb_per_s", "iops"] {
+            let parts = part("reads_apart", figure) + part("writes_apart", figure);
+            let whole = cell[figure].as_f64().expect("a number");
+            assert!((parts / whole - 1.0).abs() < 1e-9, "{parts} of {whole}");
+        }
+        let share = part("reads_apart", "iops") / cell["iops"].as_f64().expect("a number");
+        let stated = cell["read_percent"].as_f64().expect("a number") / 100.0;
+        assert!((share - stated).abs() < 0.08, "{share} for {stated}");
+        for part in ["reads_apart", "writes_apart"] {
+            assert!(cell[part]["latency_us"]["p99"].as_f64() > Some(0.0), "{cell}");
+        }
+        assert_eq!((&cell["verified"], &cell["bound_mb_per_s"]), (&json!(true), &json!(null)));
+        assert!(total(cell, "read_bytes") > 0 && total(cell, "written_bytes") > 0);
+    }
+    assert!(cells[4]["reads_apart"].is_null() && cells[4]["writes_apart"].is_null());
+    assert!(ran.stderr.contains("Reads and writes apart"), "{}", ran.stderr);
+    // Of modelled disks there is a bound of reads and of writes, and none of both.
+    let paced = bench("--size 8M --level raid1 --disks 2 --workload rand-mixed").code(0).cell();
+    assert_eq!((&paced["read_percent"], &paced["bound_share"]), (&json!(70), &json!(null)));
+    assert!(paced["bound_note"].as_str().is_some_and(|note| note.starts_with("no bound: ")));
+    // Wrong data is found in the reads of the samples, or when all is read back.
+    let flips =
+        bench("--members mem+fault:flip@100:mem --size 8M --level raid0 --workload rand-mixed");
+    assert_eq!(flips.code(1).cell()["verified"], json!(false));
+    let words = "bench --members mem --size 8M --level raid5";
+    for (wrong, why) in [
+        ("--read-percent 50", "applies to seq-mixed and rand-mixed only"),
+        ("--read-percent 50 --workload dd,rand-read", "applies to seq-mixed and rand-mixed only"),
+        ("--workload rand-mixed --read-percent 0", "0 is not in 1..=99"),
+        ("--workload rand-mixed --read-percent 100", "100 is not in 1..=99"),
+        ("--rw randmixed", "there are seq-read, rand-read, seq-write, rand-write, seq-mixed"),
+    ] {
+        let ran = raidlab(&format!("{words} {wrong}")).code(2);
+        assert!(ran.stderr.contains(why), "{wrong}: {}", ran.stderr);
+    }
+    let ran = bench("--members mem --size 8M --level raid5 --rw randrw --rwmixread 40").code(0);
+    assert_eq!(ran.cell()["read_percent"], json!(40));
+    assert!(ran.stderr.contains("70 % reads unless --read-percent is given (fio: 50 %)"));
+}
+
+#[test]
 fn naming_disks_means_every_level_with_them() {
     let ran = bench("--members mem --size 8M --disks 3,4 --workload seq-read").code(0);
     // linear is not among the defaults; RAID 6 needs four.

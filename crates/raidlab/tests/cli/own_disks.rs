@@ -73,6 +73,19 @@ fn the_four_columns_run_on_the_engine_a_device_a_directory_and_a_file_system() {
     counts_as_empty(&file);
     let left = std::fs::read_dir(dir.path()).expect("a directory").count();
     assert_eq!(left, 1, "the file of path: is gone");
+    let mixed = bench(&format!("{targets} {array} --workload seq-mixed,rand-mixed")).code(0);
+    let cells = mixed.cells();
+    assert_eq!(cells.len(), 8);
+    for cell in &cells {
+        assert_eq!(cell["verified"], true, "{cell}");
+        for part in ["reads_apart", "writes_apart"] {
+            assert!(cell[part]["iops"].as_f64() > Some(0.0), "{cell}");
+        }
+    }
+    let line =
+        mixed.stderr.lines().find(|line| line.contains("rand-mixed") && line.contains("path:"));
+    assert!(line.is_some(), "lines name the place: {}", mixed.stderr);
+    counts_as_empty(&file);
 }
 
 #[test]
@@ -131,6 +144,7 @@ fn a_device_that_holds_something_is_never_written_to_and_can_be_read() {
         for words in [
             format!("--target device:{disk}"),
             format!("--target device:{disk} --workload rand-read,rand-write"),
+            format!("--target device:{disk} --workload rand-mixed --read-percent 99"),
             format!("--members {disk} --level single"),
             // An array is filled, whatever runs on it.
             format!("--members {empty}+{disk} --level raid0 --workload seq-read"),

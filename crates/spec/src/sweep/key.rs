@@ -164,7 +164,7 @@ fn hashed(identity: &str) -> ItemKey {
 /// The measurement in one line. Settings at their default are left out.
 fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     let (array, knobs) = array_identity(config);
-    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes, rate } = spec;
+    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes, read_percent: _, rate } = spec;
     let RunConfig {
         warm_up,
         sample,
@@ -193,6 +193,7 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
         }
     };
     more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
+    more("read-percent", spec.mix().map(u64::from));
     more("until-steady", until_steady.map(u64::from));
     more("cores", cores.map(u64::from));
     if is_paced(config) {
@@ -312,6 +313,9 @@ fn spec_in_words(spec: &Spec) -> String {
     if spec.read_ahead_bytes > 0 {
         text.push_str(&format!(", read-ahead {}", kib(spec.read_ahead_bytes)));
     }
+    if let Some(percent) = spec.mix() {
+        text.push_str(&format!(", {percent} % reads"));
+    }
     if let Some(Rate { iops, process }) = spec.rate {
         text.push_str(&format!(", {iops} requests/s {}", process.name()));
     }
@@ -342,6 +346,7 @@ mod tests {
     use super::*;
     use crate::buses::Buses;
     use crate::matrix::{self, Options};
+    use crate::workload::Kind;
 
     fn settings(seed: u64, directory: &str) -> RunConfig {
         RunConfig {
@@ -560,6 +565,17 @@ mod tests {
                 assert!(all.insert(item.key), "variant {index}: {}", item.what);
             }
         }
+        let mixed = |read_percents: &[u8]| Options {
+            workloads: vec![Kind::SeqMixed, Kind::RandMixed],
+            read_percents: read_percents.to_vec(),
+            ..options()
+        };
+        for item in keys(&mixed(&[70, 30]), &usual) {
+            assert!(all.insert(item.key), "{}", item.what);
+        }
+        let default = keys(&mixed(&[]), &usual);
+        assert_eq!(default, keys(&mixed(&[70]), &usual));
+        assert!(default[0].what.ends_with("seq-mixed 768 KiB x 4, 70 % reads"), "{default:?}");
         let longer = RunConfig { sample: Duration::from_secs(1), ..settings(1, "/a") };
         assert!(keys(&options(), &longer).into_iter().all(|item| all.insert(item.key)));
         let steady = RunConfig { until_steady: Some(25), ..settings(1, "/a") };

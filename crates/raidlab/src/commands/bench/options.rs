@@ -43,8 +43,9 @@ pub struct MatrixOptions {
     arrays: ArrayOptions,
     #[command(flatten)]
     engine: EngineOptions,
-    /// Workloads: seq-read, seq-write, rand-read, rand-write [default: these]; or programs, as in
-    /// bonnie++, dd:bs=2M:fdatasync (`raidlab programs` lists them)
+    /// Workloads: seq-read, seq-write, rand-read, rand-write [default: these]; seq-mixed,
+    /// rand-mixed (reads and writes, see --read-percent); or programs, as in bonnie++,
+    /// dd:bs=2M:fdatasync (`raidlab programs` lists them)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     workload: Vec<WorkloadName>,
     /// Targets, measured one after the other: engine; path:DIR (any file system);
@@ -65,6 +66,8 @@ pub struct MatrixOptions {
     runs: Option<u32>,
     #[command(flatten)]
     blocks: BlockOptions,
+    #[command(flatten)]
+    mixed: MixedOptions,
     #[command(flatten)]
     programs: ProgramOptions,
     /// Take samples (or run a program), at most MAX, until the last five are in steady state
@@ -135,7 +138,8 @@ pub struct EngineOptions {
 /// Options of block workloads.
 #[derive(Args)]
 pub struct BlockOptions {
-    /// Block sizes [default: 1M, or whole stripes near it for sequential writes; 4K for random]
+    /// Block sizes [default: 1M, or whole stripes near it for seq-write and seq-mixed; 4K for
+    /// random]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_block,
           help_heading = "Workload")]
     block: Vec<u64>,
@@ -172,6 +176,16 @@ pub struct BlockOptions {
     /// Time before the first sample [default: 0.3]
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, help_heading = "Measuring")]
     warm_up: Option<f64>,
+}
+
+/// Options of mixed block workloads.
+#[derive(Args)]
+pub struct MixedOptions {
+    /// Share of the requests of seq-mixed and rand-mixed that read, percent; the others write
+    /// [default: 70]
+    #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Workload",
+          value_parser = clap::value_parser!(u8).range(1..=99))]
+    read_percent: Vec<u8>,
 }
 
 /// Options of programs.
@@ -345,6 +359,11 @@ impl MatrixOptions {
         kinds.any(|member| member.device().is_some())
     }
 
+    /// Whether block workloads read and write.
+    pub fn mixes(&self) -> bool {
+        self.kinds().into_iter().any(Kind::is_mixed)
+    }
+
     /// Whether block workloads run.
     pub fn moves_blocks(&self) -> bool {
         self.bench_options().moves_blocks()
@@ -429,6 +448,7 @@ impl MatrixOptions {
             blocks: blocks.block.clone(),
             depths: blocks.depth.clone(),
             jobs: blocks.jobs.clone(),
+            read_percents: self.mixed.read_percent.clone(),
             rates: blocks.rate_iops.clone(),
             rate_process: blocks.rate_process,
             sizes: self.size.clone(),

@@ -11,8 +11,8 @@ use anyhow::{Result, anyhow};
 use spec::target::TargetExpr;
 
 use super::options::{
-    ArrayOptions, BlockOptions, EngineOptions, HostOptions, Matrix, MatrixOptions, ProgramOptions,
-    names_of,
+    ArrayOptions, BlockOptions, EngineOptions, HostOptions, Matrix, MatrixOptions, MixedOptions,
+    ProgramOptions, names_of,
 };
 
 /// Whether anything in a matrix uses a group of options.
@@ -36,15 +36,17 @@ impl fmt::Display for UnusedOption {
 /// Returns the options without effect, of one command or of all matrices of a sweep.
 pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOption> {
     let unasked = "no --target has an array of the engine";
-    let blocks = "applies to block workloads only (seq-read, seq-write, rand-read, rand-write); \
-                  raidlab programs lists the options of programs";
+    let blocks = "applies to block workloads only (seq-read, seq-write, rand-read, rand-write, \
+                  seq-mixed, rand-mixed); raidlab programs lists the options of programs";
     let programs = "applies to programs only, as in --workload bonnie++; block workloads have no \
                     phases and bypass the page cache";
     let arrays = "no --target creates an array: path: and device: are measured as they are";
     let engine = format!("{unasked}, and the option applies to nothing else");
     let with_programs: Uses = |options| !options.choices().is_empty();
-    let groups: [(Vec<String>, Uses, &str); 4] = [
+    let mixed = "applies to seq-mixed and rand-mixed only, and no --workload is one of them";
+    let groups: [(Vec<String>, Uses, &str); 5] = [
         (names_of::<BlockOptions>(), MatrixOptions::moves_blocks, blocks),
+        (names_of::<MixedOptions>(), MatrixOptions::mixes, mixed),
         (names_of::<ProgramOptions>(), with_programs, programs),
         (names_of::<ArrayOptions>(), asks_for_array, arrays),
         (names_of::<EngineOptions>(), takes_members, &engine),

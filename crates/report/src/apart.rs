@@ -1,0 +1,146 @@
+//! The reads and the writes of mixed block workloads, a line each.
+//!
+//! Invariant: the rates of the two lines of a cell add up to the cell's. Called by `table`,
+//! `markdown` and `html`.
+
+use results::record::{Cell, DirectionFigures, Latency};
+use spec::units;
+
+use crate::pivot::{self, PivotTable};
+
+/// Above the lines.
+pub const TITLE: &str = "Reads and writes apart";
+
+/// The heads of a line.
+pub const HEADS: [&str; 8] = ["array", "disks", "workload", "", "MB/s", "IOPS", "p50", "p99"];
+
+/// The lines of all cells that have them: array, disks, workload, `reads` or `writes`, and the
+/// figures with their dashes.
+pub fn lines(grid: &PivotTable<'_>) -> Vec<[String; 8]> {
+    let mut lines = Vec::new();
+    for (row, column, cell) in grid.cells() {
+        let Some((reads, writes)) = cell.apart() else { continue };
+        for (direction, part) in [("reads", reads), ("writes", writes)] {
+            let workload = format!("{} {}", column.title(), column.detail());
+            let name = [row.label.clone(), pivot::disks(cell), workload, direction.into()];
+            let [mb_per_s, iops, p50, p99] = figures(cell, part);
+            let [array, disks, workload, direction] = name;
+            lines.push([array, disks, workload, direction, mb_per_s, iops, p50, p99]);
+        }
+    }
+    lines
+}
+
+fn figures(cell: &Cell, part: &DirectionFigures) -> [String; 4] {
+    let rate = |rate: f64| if cell.did_something() { units::digits(rate) } else { dash() };
+    let latency = |of: fn(&Latency) -> f64| {
+        let us = part.latency_us.as_ref().map(of);
+        us.map_or(dash(), units::latency)
+    };
+    [rate(part.mb_per_s), rate(part.iops), latency(|us| us.p50), latency(|us| us.p99)]
+}
+
+fn dash() -> String {
+    "-".to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use results::fixture;
+    use results::record::{Record, Sample};
+    use results::stats::LatencyRecorder;
+
+    use super::*;
+    use crate::histogram;
+    use crate::repeat::folded;
+    use crate::runs::Report;
+    use crate::{html, markdown, table};
+
+    /// A cell of 4 KiB x 16 with three samples, of which three quarters of the requests read.
+    fn mixed() -> Record {
+        let mut record = fixture::record();
+        record.cells.truncate(1);
+        let cell = &mut record.cells[0];
+        (cell.workload, cell.read_percent) = ("rand-mixed".into(), Some(75));
+        (cell.block_kib, cell.depth) = (4.0, 16);
+        let samples = |ops: u64| vec![Sample { seconds: 2.0, bytes: ops * 4096, ops }; 3];
+        let part = |ops, ns| {
+            let mut latencies = LatencyRecorder::new();
+            (0..3 * ops).for_each(|_| latencies.record(ns));
+            Some(DirectionFigures {
+                samples: samples(ops),
+                latency_us: latencies.latency(),
+                latency_bins: Some(latencies.bins()),
+                ..DirectionFigures::default()
+            })
+        };
+        cell.samples = samples(400);
+        (cell.reads_apart, cell.writes_apart) = (part(300, 7_000_000), part(100, 250_000));
+        cell.latency_bins = Some(Default::default());
+        cell.summarise();
+        record
+    }
+
+    #[test]
+    fn reads_and_writes_have_a_line_each_in_all_forms_and_add_up() {
+        let record = mixed();
+        let (reads, writes) = record.cells[0].apart().expect("it is mixed");
+        assert_eq!((reads.iops, writes.iops, record.cells[0].iops), (150.0, 50.0, 200.0));
+        assert_eq!(reads.mb_per_s + writes.mb_per_s, record.cells[0].mb_per_s);
+        let grid = PivotTable::new(&record);
+        assert_eq!(grid.columns[0].title(), "random, 75 % reads");
+        let [reads, writes] = &lines(&grid)[..] else { panic!("two lines") };
+        assert_eq!(reads[2..4], ["random, 75 % reads 4 KiB x 16", "reads"]);
+        assert_eq!(reads[5..], ["150", "7.00 ms", "7.00 ms"]);
+        assert_eq!(writes[3..], ["writes", "0.20", "50.0", "250 us", "250 us"]);
+        let report = Report::of(record.clone());
+        for text in
+            [table::render(&record, false), markdown::render(&report), html::render(&record)]
+        {
+            assert!(text.contains(TITLE) && text.contains("250 us"), "{text}");
+        }
+        for text in [table::render(&fixture::record(), false), html::render(&fixture::record())] {
+            assert!(!text.contains(TITLE));
+        }
+    }
+
+    #[test]
+    fn a_histogram_is_of_reads_or_of_writes() {
+        let mut record = mixed();
+        let bins = record.cells[0].reads_apart.clone().and_then(|part| part.latency_bins);
+        record.cells[0].latency_bins = bins;
+        let text = histogram::text(&record);
+        assert!(
+            text.contains("latency of 900 reads\n") && text.contains("latency of 300 writes\n")
+        );
+    }
+
+    #[test]
+    fn shares_of_reads_are_columns_of_their_own() {
+        let mut record = mixed();
+        let other = Cell { read_percent: Some(50), ..record.cells[0].clone() };
+        record.cells.push(other);
+        let grid = PivotTable::new(&record);
+        assert_eq!((grid.columns.len(), grid.cells().count()), (2, 2));
+    }
+
+    #[test]
+    fn runs_of_a_mixed_workload_fold_into_one_whose_parts_add_up() {
+        let mut record = mixed();
+        let mut again = record.cells[0].clone();
+        record.cells[0].repetition = Some(1);
+        again.repetition = Some(2);
+        again.samples.iter_mut().for_each(|sample| sample.seconds = 1.0);
+        for part in [&mut again.reads_apart, &mut again.writes_apart].into_iter().flatten() {
+            part.samples.iter_mut().for_each(|sample| sample.seconds = 1.0);
+        }
+        again.summarise();
+        record.cells.push(again);
+        let folded = folded(&record);
+        let cell = &folded.cells[0];
+        let (reads, writes) = cell.apart().expect("it is mixed");
+        assert_eq!((cell.iops, reads.iops, writes.iops), (300.0, 225.0, 75.0));
+        assert_eq!(reads.latency_us.map(|us| us.p50), Some(7000.0));
+        assert_eq!(reads.latency_bins, None, "of no run alone");
+    }
+}
