@@ -88,12 +88,15 @@ fn options(cell: &Cell, name: &str) -> Value {
     }
     put("bs", format!("{}", (cell.block_kib * 1024.0) as u64));
     put("iodepth", cell.depth.to_string());
-    put("numjobs", cell.jobs.to_string());
+    // Each core has its own jobs, and the stated load is that of all of them.
+    let jobs = cell.jobs.max(1).saturating_mul(cell.cores.unwrap_or(1).max(1));
+    put("numjobs", jobs.to_string());
     if let Some(percent) = cell.read_percent {
         put("rwmixread", percent.to_string());
     }
-    if let Some(rate) = cell.rate_iops {
-        put("rate_iops", rate.to_string());
+    // fio's is a whole number for each job.
+    if let Some(rate) = cell.rate_iops.filter(|rate| rate.is_multiple_of(jobs)) {
+        put("rate_iops", (rate / jobs).to_string());
     }
     if let Some(process) = &cell.rate_process {
         put("rate_process", process.clone());
@@ -214,6 +217,7 @@ mod tests {
         latencies.record(60_000_000_000);
         let cell = &mut record.cells[0];
         (cell.workload, cell.rate_iops) = ("rand-write".into(), Some(100));
+        (cell.jobs, cell.cores) = (2, Some(2));
         cell.latency_bins = Some(latencies.bins());
         record.cells[1].workload = "rand-mixed".into();
         (record.cells[2].mb_per_s, record.cells[2].iops) = (0.0, 0.0);
@@ -223,7 +227,8 @@ mod tests {
         assert_eq!(jobs.len(), 2, "one did nothing");
         let write = &jobs[0]["write"];
         assert_eq!(jobs[0]["job options"]["rw"], "randwrite");
-        assert_eq!(jobs[0]["job options"]["rate_iops"], "100");
+        assert_eq!(jobs[0]["job options"]["numjobs"], "4", "two on each of two cores");
+        assert_eq!(jobs[0]["job options"]["rate_iops"], "25", "of each job");
         assert_eq!(write["io_bytes"], record.cells[0].user_bytes());
         assert_eq!(jobs[0]["read"]["total_ios"], 0);
         let clat = &write["clat_ns"];
@@ -255,5 +260,8 @@ mod tests {
         assert_eq!(jobs[1]["read"], json!({}), "how much was read is unknown");
         assert!(jobs[1]["mixed"]["iops"].as_f64() > Some(0.0));
         assert!(jobs[1]["mixed"].get("clat_ns").is_none(), "an older record");
+        record.cells[0].rate_iops = Some(101);
+        let document: Value = serde_json::from_str(&render(&record)).expect("JSON");
+        assert!(document["jobs"][0]["job options"].get("rate_iops").is_none(), "25.25 of each");
     }
 }
