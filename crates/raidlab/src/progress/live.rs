@@ -26,6 +26,7 @@ const WINDOW: usize = 4;
 const SPARKS: usize = 24;
 
 /// What is running.
+#[derive(Clone)]
 struct Running {
     /// In words.
     what: String,
@@ -144,30 +145,41 @@ fn show_head(head: &ProgressBar, what: &str, eta: Option<&Eta>, begun: f64) {
     head.set_message(format!("{} left  {what}", eta.left(begun)));
 }
 
-/// The thread: reads the counters every [`TICK`].
+/// The thread: reads the counters every [`TICK`]. It draws without the lock: a terminal that was
+/// stopped (Ctrl-S) would hold up the measuring thread, which takes it at the start of a cell.
 fn draw(shared: &Shared, head: &ProgressBar, line: &ProgressBar) {
     let mut history = History::default();
-    let mut number = 0;
-    let mut state = shared.state();
-    while !state.over {
-        if let Some(running) = &state.running {
-            if number != state.number {
-                (history, number) = (History::default(), state.number);
+    let (mut number, mut shown) = (0, false);
+    loop {
+        let state = shared.state();
+        if state.over {
+            return;
+        }
+        let (running, current) = (state.running.clone(), state.number);
+        drop(state);
+        if let Some(running) = running {
+            if number != current {
+                (history, number) = (History::default(), current);
                 line.set_message("");
             }
             history.note(running.live.read(), process_s());
-            show_head(
-                head,
-                &running.what,
-                running.eta.as_ref(),
-                running.began.elapsed().as_secs_f64(),
-            );
+            let begun = running.began.elapsed().as_secs_f64();
+            show_head(head, &running.what, running.eta.as_ref(), begun);
             if let Some(text) = history.line() {
                 line.set_message(text);
+                shown = true;
             }
+        } else if shown {
+            // The cell may have ended while its line was drawn.
+            line.set_message("");
+            shown = false;
+        }
+        let state = shared.state();
+        if state.over {
+            return;
         }
         let waited = shared.changed.wait_timeout(state, TICK);
-        state = waited.expect("no panic while the state is locked").0;
+        drop(waited.expect("no panic while the state is locked"));
     }
 }
 
