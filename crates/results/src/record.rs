@@ -167,7 +167,8 @@ pub struct Cell {
     /// The place and its configuration; `None` for the engine in process.
     #[serde(default)]
     pub place: Option<Place>,
-    /// Size of all files of the program, bytes.
+    /// Size of all files of the program, bytes; of a block workload on a target that is not the
+    /// engine, size of the area that it uses.
     #[serde(default)]
     pub file_bytes: Option<u64>,
     /// Confidence interval of the median rate, MB/s, with the level `interval_coverage`; `None`
@@ -605,16 +606,19 @@ impl Cell {
         Some(completed as f64 / arrivals as f64)
     }
 
-    /// Whether the array kept up with the stated load. What was in flight at the end, or in a short
-    /// queue, is no shortfall. `None` in a closed loop.
+    /// Whether the array kept up with the stated load: the backlog (in flight and waiting) grew
+    /// during the samples by no more than a short queue of each disk. `None` in a closed loop.
+    ///
+    /// The depth is no measure: an array that does not keep up fills it, however deep it is.
     pub fn meets_load(&self) -> Option<bool> {
         const ENOUGH: f64 = 0.98;
+        /// What waits at a disk that serves nine tenths of its rate.
         const SHORT_QUEUE: u64 = 10;
         let arrivals = self.arrivals.filter(|_| self.rate_iops.is_some())?;
         let completed: u64 = self.samples.iter().map(|sample| sample.ops).sum();
-        let in_flight = u64::from(self.depth.max(1)) * u64::from(self.jobs.max(1));
-        let in_flight = in_flight * u64::from(self.cores.unwrap_or(1));
-        Some((completed + in_flight + SHORT_QUEUE) as f64 >= arrivals as f64 * ENOUGH)
+        // What arrived and was not completed is the growth of the backlog, and what failed.
+        let queues = u64::from(self.disks.max(1)) * SHORT_QUEUE;
+        Some((completed + queues) as f64 >= arrivals as f64 * ENOUGH)
     }
 
     /// Bytes that the samples moved for the workload.

@@ -360,12 +360,15 @@ fn one_member_that_answers_late_is_the_tail() {
 fn a_stated_load_that_is_not_met() {
     let mut met = Cell { rate_iops: Some(100), ..quiet("raid0", "rand-read") };
     (met.arrivals, met.waiting, met.iops) = (Some(104), Some(0), 100.0);
-    // What is in flight at the end has arrived, too: four of depth 4.
+    // What is in flight at the end has arrived, too.
     let behind = Cell { arrivals: Some(200), waiting: Some(96), ..met.clone() };
     let behind = Cell { rate_iops: Some(200), ..behind };
     let found = check("stated-load-not-met", &behind, &met);
     assert_eq!((found.evidence["load_share"], found.evidence["waiting"]), (0.5, 96.0));
     assert_eq!(found.command.as_deref(), Some("--rate-iops 80"));
+    // A queue that grows is no load that is met, however many requests may be in flight.
+    let deep = Cell { depth: 256, waiting: Some(0), ..behind };
+    assert_eq!(deep.meets_load(), Some(false));
     // Between requests that arrive slowly the members are idle: nothing is too shallow.
     let idle = vec![MemberLoad { busy: Some(0.2), in_flight: Some(0.2) }; 4];
     let slow = Cell { depth: 1, member_load: idle, bound_share: None, ..met };
