@@ -32,6 +32,8 @@ pub struct Measurement {
     pub cpu: Option<CpuUsed>,
     /// Exact CPU time of each generating thread of a block workload, in the order of the shards.
     pub shards: Vec<ThreadTime>,
+    /// Whether other threads of the process may serve what lies below the target.
+    pub served_below: bool,
     /// Counters of the members (nested: leaves) over the samples.
     pub members: Vec<Counters>,
     /// Counters over time.
@@ -130,6 +132,7 @@ impl Measurement {
             open_loop: None,
             cpu: None,
             shards: Vec::new(),
+            served_below: false,
             members: Vec::new(),
             recorded: None,
             errors: VerifyErrors::default(),
@@ -213,18 +216,23 @@ impl Measurement {
     }
 
     /// CPU time by thread, the busiest first. Generating threads measure their own time exactly;
-    /// the time of the others (io_uring's workers, kernel threads) comes from the kernel's clock
-    /// ticks. With a single shard, the time of the generating thread is that of the process
-    /// without these workers.
+    /// the time of the others (io_uring's workers, the threads of an array below a file system,
+    /// kernel threads) comes from the kernel's clock ticks.
     fn threads(&self) -> Vec<ThreadTime> {
         let mut threads = self.shards.clone();
-        let counted = |name: &str| self.shards.is_empty() || name.starts_with(KERNEL_WORKERS);
+        let all = self.shards.is_empty() || self.served_below;
+        let counted =
+            |name: &str| name.starts_with(KERNEL_WORKERS) || (all && !self.is_generator(name));
         let of_process = self.cpu.iter().flat_map(|cpu| &cpu.threads).flatten();
         let of_kernel = self.cpu.iter().flat_map(|cpu| &cpu.kernel).flatten();
         let own = of_process.filter(|thread| counted(&thread.name));
         threads.extend(own.chain(of_kernel).map(ThreadTime::from));
         threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
         threads
+    }
+
+    fn is_generator(&self, name: &str) -> bool {
+        self.shards.iter().any(|shard| shard.name == name)
     }
 }
 

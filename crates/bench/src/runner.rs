@@ -140,6 +140,7 @@ pub fn run(
     };
     let mut measured = Measurement::none();
     measured.cpu = parts[0].cpu.take();
+    measured.served_below = target.below.is_some();
     measured.samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
     let directions = parts.iter_mut().filter_map(|part| part.directions.take()).collect();
     measured.apart = apart::join(directions, &measured.samples);

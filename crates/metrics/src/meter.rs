@@ -31,6 +31,8 @@ pub struct CpuMeter {
     machine: Option<MachineCounters>,
     threads: Option<BTreeMap<u32, ThreadCpu>>,
     kernel: Option<KernelThreads>,
+    /// A thread that is not listed.
+    left_out: Option<u32>,
 }
 
 /// CPU time between start and stop, seconds.
@@ -85,8 +87,16 @@ impl CpuMeter {
             threads: threads(),
             machine: machine_now(),
             process_s: process_s(),
+            left_out: None,
             begin: Instant::now(),
         }
+    }
+
+    /// As [`CpuMeter::start`]; the list of threads is without the calling one, which measures its
+    /// own time more exactly.
+    pub fn of_other_threads() -> CpuMeter {
+        let own = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok();
+        CpuMeter { left_out: own, ..CpuMeter::start() }
     }
 
     /// As [`CpuMeter::start`], with kernel threads: for use outside timed parts.
@@ -103,7 +113,10 @@ impl CpuMeter {
         let seconds = |of: fn(&MachineCounters) -> u64| {
             machine.map(|(before, now)| of(&now).saturating_sub(of(&before)) as f64 / ticks_per_s())
         };
-        let threads = self.threads.as_ref().zip(threads()).map(|(before, now)| used(before, now));
+        let threads = self.threads.as_ref().zip(threads()).map(|(before, mut now)| {
+            self.left_out.map(|id| now.remove(&id));
+            used(before, now)
+        });
         let kernel = self
             .kernel
             .as_ref()

@@ -219,7 +219,7 @@ impl<'a> Generator<'a> {
         if let Some(tap) = self.tap {
             tap.begin(shard as u16, clock_nanos(), &before);
         }
-        let meter = (shard == 0).then(CpuMeter::start);
+        let meter = (shard == 0).then(CpuMeter::of_other_threads);
         let cpu_before = thread_seconds();
         let arrived_before = self.arrivals(clock_nanos()).0;
         let samples = self.samples(shard, together, &mut watch);

@@ -6,6 +6,9 @@
 use super::{finding, percent, seconds, short};
 use crate::record::{Cell, Finding};
 
+/// Name prefix of the generating threads of block workloads.
+const GENERATORS: &str = "lane-";
+
 /// The share of one CPU that the generator takes, by its calibration.
 fn generator_share(cell: &Cell) -> Option<f64> {
     let ns = cell.generator_ns_per_op?;
@@ -57,9 +60,10 @@ pub(super) fn busy_machine(cell: &Cell) -> Option<Finding> {
     Some(finding("busy-machine", text, &evidence, Some(command)))
 }
 
-/// A thread is saturated, and the members are not. A program is judged by its busiest thread alone:
-/// it has as many threads as workers, and the place below it has more, whatever `--cores` says; so
-/// there is no number of cores to advise either.
+/// A thread is saturated, and the members are not. A program, and a block workload on another
+/// target than the engine in process, is judged by the busiest thread alone: a program has as many
+/// threads as workers, and the place below has more, whatever `--cores` says. There a number of
+/// cores is advised only where a generator is the busiest.
 pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.9;
     const AT_THE_BOUND: f64 = 0.9;
@@ -69,7 +73,7 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     let busiest = cell.cpu_threads.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let cores = f64::from(cell.cores.unwrap_or(1).max(1));
     let thread = busiest.map(|thread| thread.seconds / wall);
-    let share = match cell.program.is_some() {
+    let share = match cell.program.is_some() || cell.place.is_some() {
         true => thread?,
         false => (cell.cpu_process_s? / wall / cores).max(thread.unwrap_or(0.0)),
     };
@@ -98,6 +102,8 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     evidence.extend(cell.cpu_s_per_gib.map(|cost| ("cpu_s_per_gib", cost)));
     evidence.extend(generator_share(cell).map(|share| ("generator_share", share)));
     let more = format!("--cores {}", cell.cores.unwrap_or(1).max(1) * 2);
-    let command = cell.program.is_none().then_some(more);
+    let generates = busiest.is_some_and(|thread| thread.name.starts_with(GENERATORS));
+    let helps = cell.program.is_none() && (cell.place.is_none() || generates);
+    let command = helps.then_some(more);
     Some(finding("cpu-bound", text, &evidence, command))
 }

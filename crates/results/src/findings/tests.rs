@@ -461,6 +461,17 @@ fn generator_bound_and_cpu_bound() {
     let found = find(&Cell { cpu_threads: thread(0.95), ..two.clone() });
     assert!(found[0].text.starts_with("thread md0_raid5 used 95 %"), "{found:?}");
     assert_eq!(found[0].command.as_deref(), Some("--cores 4"));
+    // On a file system the array's own thread is the limit; more generators do not help.
+    let place = Some(Place::default());
+    let placed = Cell { place, cores: None, cpu_process_s: Some(1.2), ..two.clone() };
+    assert_eq!(names(&placed), [""; 0], "two threads, at 60 % each");
+    let fuse = ThreadTime { name: "raidlab-fuse".into(), seconds: 0.95 };
+    let found = find(&Cell { cpu_threads: vec![fuse], ..placed.clone() });
+    assert!(found[0].text.starts_with("thread raidlab-fuse used 95 %"), "{found:?}");
+    assert_eq!(found[0].command, None);
+    let lane = ThreadTime { name: "lane-0".into(), seconds: 0.95 };
+    let found = find(&Cell { cpu_threads: vec![lane], ..placed });
+    assert_eq!(found[0].command.as_deref(), Some("--cores 2"));
     // Two workers at half a CPU each are no limit; a saturated one is.
     let program = Cell { program: Some("dd".into()), cores: None, ..two };
     let halves = Cell { cpu_process_s: Some(1.0), ..program.clone() };
