@@ -51,7 +51,7 @@ pub fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Ce
         stripe_cache_kib: array.has_parity().then_some(array.stripe_cache_bytes / 1024),
         queue_depth: array.queue_depth,
         cores: run.cores,
-        rounds_max: run.until_steady.map(|most| most.max(run.runs)),
+        rounds_max: run.rounds_max(),
         bus_mb_per_s: one_bus.map(|rate| rate as f64 / 1e6),
         buses: buses.filter(|_| one_bus.is_none()).map(|buses| buses.to_string()),
         disks_per_channel: array.topology.disks_per_channel,

@@ -69,8 +69,8 @@ impl Placed {
         let own = own_array(expr, &storage, array)?;
         // The device of an array that was made for the measurement holds nothing of value.
         let destroy = run.destroy_contents || matches!(expr, TargetExpr::Kernel(_));
-        let run = RunConfig { destroy_contents: destroy, ..run.clone() };
-        let mut target = Target::new(&own, &run, requests(cells))?;
+        let as_own = RunConfig { destroy_contents: destroy, ..run.clone() };
+        let mut target = Target::new(&own, &as_own, requests(cells))?;
         let served = place.as_ref().map_or(&[][..], ProvisionedTarget::arrays);
         let path = match &storage {
             MountOrDevice::Directory(path) | MountOrDevice::Device(path) => path,
@@ -80,6 +80,7 @@ impl Placed {
         let base = with_disks_below(with_array_below(base, &watched), &watched);
         let meter = Arc::new(meter);
         target.below = Some(Arc::new(move || meter.members()));
+        let base = of_run(base, run, target.area_bytes());
         let served = served.to_vec();
         let pace = move |on| served.iter().for_each(|array| array.set_paced(on));
         target.pace_below = Some(Box::new(pace));
@@ -110,6 +111,11 @@ fn storage_of(
     let (storage, base) = match expr {
         TargetExpr::Path(path) if !path.is_dir() => {
             return Err(ProvisionError::NoDirectory(path.clone()).into());
+/// The settings of the run and of the area: an array below does not have them.
+fn of_run(base: Cell, run: &RunConfig, area_bytes: u64) -> Cell {
+    Cell { file_bytes: Some(area_bytes), cores: run.cores, rounds_max: run.rounds_max(), ..base }
+}
+
         }
         TargetExpr::Path(path) => (MountOrDevice::Directory(path.clone()), Cell::default()),
         TargetExpr::Device(path) => {

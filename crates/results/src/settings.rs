@@ -12,6 +12,7 @@
 
 use spec::members::RecordedMembers;
 use spec::program::canonical_id;
+use spec::target::TargetKind;
 use spec::units;
 
 use crate::record::Cell;
@@ -292,8 +293,14 @@ pub static SETTINGS: &[Setting] = {
             .column(27)
             .unit(Bytes)
             .shown_in(WorkOfSize(|cell| {
+                cell.program.as_ref()?;
                 cell.file_bytes.map(|bytes| format!("{} of files", units::bytes(bytes)))
             })),
+        // Identified by the line above. The area of an array follows from its members.
+        setting("area_bytes", "area of a directory or device", |cell| some(area_bytes(cell)))
+            .unit(Bytes)
+            .identity(Ignored)
+            .shown_in(Row(|cell| Some(format!("area={}", short_bytes(area_bytes(cell)?))))),
         setting("warm_up_s", "warm-up", |cell| Value::Number(cell.warm_up_s))
             .unit(Seconds)
             .identity(Reported),
@@ -307,6 +314,18 @@ pub static SETTINGS: &[Setting] = {
         setting("random_seed", "seed", |cell| some(cell.random_seed)).identity(Ignored),
     ]
 };
+
+/// The area of a block workload on a directory or device as it is.
+fn area_bytes(cell: &Cell) -> Option<u64> {
+    let as_it_is = [TargetKind::Path, TargetKind::Device];
+    let blocks = cell.program.is_none() && as_it_is.iter().any(|kind| cell.target == *kind);
+    cell.file_bytes.filter(|_| blocks)
+}
+
+/// `64MiB`.
+fn short_bytes(bytes: u64) -> String {
+    units::bytes(bytes).replace(' ', "")
+}
 
 /// `64KiB`.
 fn short_kib(kib: u64) -> String {
@@ -452,10 +471,11 @@ mod tests {
         let cell = Cell { chunk_kib: Some(64), item: Some("dd".into()), ..Cell::default() };
         let run = Cell { random_seed: Some(3), caches_dropped: Some(false), ..cell.clone() };
         assert_eq!(identity(&run), identity(&cell), "older records lack whether caches dropped");
-        let changes: [fn(&mut Cell); 3] = [
+        let changes: [fn(&mut Cell); 4] = [
             |cell| cell.chunk_kib = Some(128),
             |cell| cell.level = "raid7".into(),
             |cell| cell.program_bytes = Some(1),
+            |cell| cell.file_bytes = Some(1),
         ];
         for change in changes {
             let mut other = cell.clone();

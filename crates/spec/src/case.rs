@@ -216,6 +216,11 @@ pub struct RunConfig {
 }
 
 impl RunConfig {
+    /// Limit of the samples of a block workload until they are steady; `None`: a given number.
+    pub fn rounds_max(&self) -> Option<u32> {
+        self.until_steady.map(|most| most.max(self.runs))
+    }
+
     /// One short sample of each block workload, on members that have no files.
     pub fn quick() -> RunConfig {
         RunConfig {

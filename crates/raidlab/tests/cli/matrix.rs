@@ -85,6 +85,21 @@ fn without_a_terminal_there_are_no_escape_codes() {
 }
 
 #[test]
+fn a_directory_as_it_is_records_its_area_and_the_settings_of_the_run() {
+    let dir = Dir::new();
+    let words = format!(
+        "bench --target path:{} --size 4M,8M --workload rand-read --runs 1 --seconds 0.02 \
+         --warm-up 0 --until-steady 5 --cores 1 --json",
+        dir.path()
+    );
+    let ran = raidlab(&words).code(0);
+    let cells = ran.cells();
+    assert_eq!(fields(&cells, "file_bytes"), [4 << 20, 8 << 20].map(Value::from));
+    assert_eq!(fields(&cells, "cores"), [1, 1].map(Value::from));
+    assert_eq!(fields(&cells, "rounds_max"), [5, 5].map(Value::from));
+}
+
+#[test]
 fn stated_loads_multiply_and_their_figures_are_in_the_record() {
     let words = "bench --seconds 0.2 --runs 1 --warm-up 0 --json --members mem --size 8M \
                  --level raid5 --workload rand-read,seq-write --rate-iops";
