@@ -47,7 +47,9 @@ const PER_ARRAY_SECONDS: f64 = 0.3;
 
 /// Estimated duration of a plan, seconds: warm-ups and samples, fills and checks.
 pub fn estimate_seconds(plan: &Plan, run: &RunConfig) -> f64 {
-    let cells = plan.cells() as f64 * timing(run, 1).total().as_secs_f64();
+    let specs = plan.arrays.iter().flat_map(|planned| &planned.cells);
+    let total = |spec| with_arrivals(timing(run, 1), spec, run).total().as_secs_f64();
+    let cells: f64 = specs.map(total).sum();
     let arrays = plan.arrays.iter().map(|ArrayPlan { array, cells }| {
         let read_back = |cell: &&Spec| cell.kind.writes() || check_every(array) > 1;
         // Filled once, and with redundancy read several times without some members.
@@ -80,6 +82,17 @@ fn timing(run: &RunConfig, check_every: u32) -> Timing {
         check_later: false,
         seed: run.seed,
     }
+}
+
+/// Arrivals of a stated load in a sample, on each core: with fewer the figure would be noise, or 0.
+const LEAST_ARRIVALS: f64 = 10.0;
+
+/// Samples of a stated load last for [`LEAST_ARRIVALS`], however short they were to be.
+fn with_arrivals(timing: Timing, spec: &Spec, run: &RunConfig) -> Timing {
+    let Some(rate) = spec.rate else { return timing };
+    let each_core = f64::from(rate.iops) / f64::from(run.shards());
+    let least = Duration::from_secs_f64(LEAST_ARRIVALS / each_core);
+    Timing { sample: timing.sample.max(least), ..timing }
 }
 
 /// The share of a pass over the array that the samples of a stream may take, warm-up included.
@@ -286,6 +299,7 @@ impl Bench<'_, '_> {
         let tap = Arc::new(CounterSource::default());
         target.tap = Some(tap.clone());
         target.renew_drives(!spec.kind.is_sequential())?;
+        let timing = with_arrivals(timing, spec, self.run);
         if target.is_buffered() {
             base.caches_dropped = Some(target.drop_cached());
         }
@@ -609,6 +623,7 @@ mod tests {
         let members = vec![words.parse().expect("a set")];
         let levels = vec![level.parse().expect("a level")];
         matrix::plan(&Options { levels, members, ..more }).expect("a plan")
+    use spec::workload::{Rate, RateProcess};
     }
 
     #[test]
@@ -653,6 +668,23 @@ mod tests {
             levels: vec!["raid5".parse().expect("a level")],
             members: vec![set("mem*3+fault:gone@2:mem"), set("file")],
             sizes: vec![4 << 20],
+    #[test]
+    fn samples_of_a_low_stated_load_last_for_some_arrivals() {
+        let mut plan = plan("mem", "raid0", Options::default());
+        let mut seconds = |iops, cores| {
+            let rate = Some(Rate { iops, process: RateProcess::Linear });
+            let cells = plan.arrays.iter_mut().flat_map(|planned| &mut planned.cells);
+            cells.for_each(|spec| spec.rate = rate);
+            let sample = Duration::from_millis(200);
+            let run = RunConfig { sample, runs: 5, cores, ..RunConfig::quick() };
+            let timing = with_arrivals(timing(&run, 1), &plan.arrays[0].cells[0], &run);
+            assert!(estimate_seconds(&plan, &run) >= timing.total().as_secs_f64() * 4.0);
+            timing.sample.as_secs_f64()
+        };
+        assert_eq!((seconds(1, None), seconds(100, None)), (10.0, 0.2));
+        assert_eq!(seconds(20, Some(2)), 1.0, "ten on each core");
+    }
+
             workloads: vec![Kind::RandRead],
             ..Options::default()
         };
