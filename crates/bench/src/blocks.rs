@@ -202,6 +202,8 @@ struct Shared<'s> {
     cells: &'s [Spec],
     /// Fields of each cell.
     base: Cell,
+    /// Placement of modelled members below the target, for random workloads.
+    random_placement: Option<String>,
     watched: Watched,
 }
 
@@ -213,8 +215,9 @@ impl Bench<'_, '_> {
             let array = &fitted(&planned.array)?;
             let mut target = Target::new(array, self.run, requests(cells))?;
             let base = describe(array, self.run, target.geometry());
-            let watched = Watched::default();
-            self.cells(&mut target, &Shared { name, array, cells, base, watched })?;
+            let (watched, random_placement) = (Watched::default(), None);
+            let shared = Shared { name, array, cells, base, random_placement, watched };
+            self.cells(&mut target, &shared)?;
             return Ok(target.release()?);
         }
         let mut placed = Placed::set_up(self.place, planned, self.run, self.stop)?;
@@ -222,9 +225,9 @@ impl Bench<'_, '_> {
         if let Some(place) = &mut base.place {
             place.name.push_str(self.label);
         }
-        let (array, target) = (placed.config.clone(), &mut placed.target);
-        let target = target.as_mut().expect("it is there until it is taken down");
-        let shared = Shared { name, array: &array, cells, base, watched };
+        let (array, random_placement) = (placed.config.clone(), placed.random_placement.take());
+        let target = placed.target.as_mut().expect("it is there until it is taken down");
+        let shared = Shared { name, array: &array, cells, base, random_placement, watched };
         let ran = self.cells(target, &shared);
         match (ran, placed.take_down()) {
             (Err(run), Err(RunError::Undo(undo))) => {
@@ -285,7 +288,7 @@ impl Bench<'_, '_> {
         shared: &Shared<'_>,
         spec: &Spec,
     ) -> Result<(Measurement, Cell), RunError> {
-        let Shared { name, array, base, watched, .. } = shared;
+        let Shared { name, array, base, random_placement, watched, .. } = shared;
         let progress = &mut *self.progress;
         let mut tell = |Running { seconds, live }: Running<'_>| {
             let workload = spec.kind.name();
@@ -296,10 +299,14 @@ impl Bench<'_, '_> {
         set_bound(&mut base, array, spec, target);
         let timing = timing(self.run, every);
         let timing = within_a_pass(timing, array, spec, self.run, &base, target);
+        let timing = with_arrivals(timing, spec, self.run);
         let tap = Arc::new(CounterSource::default());
         target.tap = Some(tap.clone());
-        target.renew_drives(!spec.kind.is_sequential())?;
-        let timing = with_arrivals(timing, spec, self.run);
+        let random = !spec.kind.is_sequential();
+        target.renew_drives(random)?;
+        if let Some(placement) = random_placement.as_ref().filter(|_| random) {
+            base.placement = Some(placement.clone());
+        }
         if target.is_buffered() {
             base.caches_dropped = Some(target.drop_cached());
         }
@@ -616,6 +623,7 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
 #[cfg(test)]
 mod tests {
     use spec::matrix::{self, Options};
+    use spec::workload::{Rate, RateProcess};
 
     use super::*;
 
@@ -623,7 +631,6 @@ mod tests {
         let members = vec![words.parse().expect("a set")];
         let levels = vec![level.parse().expect("a level")];
         matrix::plan(&Options { levels, members, ..more }).expect("a plan")
-    use spec::workload::{Rate, RateProcess};
     }
 
     #[test]
@@ -662,13 +669,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_before_an_error_is_in_the_record() {
-        let set = |set: &str| set.parse().expect("a set");
-        let options = Options {
-            levels: vec!["raid5".parse().expect("a level")],
-            members: vec![set("mem*3+fault:gone@2:mem"), set("file")],
-            sizes: vec![4 << 20],
-    #[test]
     fn samples_of_a_low_stated_load_last_for_some_arrivals() {
         let mut plan = plan("mem", "raid0", Options::default());
         let mut seconds = |iops, cores| {
@@ -685,6 +685,13 @@ mod tests {
         assert_eq!(seconds(20, Some(2)), 1.0, "ten on each core");
     }
 
+    #[test]
+    fn what_was_measured_before_an_error_is_in_the_record() {
+        let set = |set: &str| set.parse().expect("a set");
+        let options = Options {
+            levels: vec!["raid5".parse().expect("a level")],
+            members: vec![set("mem*3+fault:gone@2:mem"), set("file")],
+            sizes: vec![4 << 20],
             workloads: vec![Kind::RandRead],
             ..Options::default()
         };

@@ -28,7 +28,7 @@ use spec::rng::SplitMix64;
 use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
 
-use crate::arrays::{extent_of, requests};
+use crate::arrays::{extent_of, placement_name, requests};
 use crate::error::RunError;
 use crate::program::cases::place_of;
 use crate::program::metered::PlaceMeter;
@@ -49,6 +49,8 @@ pub(crate) struct Placed {
     pub(crate) config: ArrayConfig,
     /// Target, array below and place.
     pub(crate) base: Cell,
+    /// Placement of the modelled members of an array of the engine below, for random workloads.
+    pub(crate) random_placement: Option<String>,
     /// Sources of counters besides the target's own.
     pub(crate) watched: Watched,
     place: Option<ProvisionedTarget>,
@@ -78,13 +80,23 @@ impl Placed {
         let meter = PlaceMeter::new(path, served);
         let watched = meter.watched();
         let base = with_disks_below(with_array_below(base, &watched), &watched);
+        let base = of_run(base, run, target.area_bytes());
         let meter = Arc::new(meter);
         target.below = Some(Arc::new(move || meter.members()));
-        let base = of_run(base, run, target.area_bytes());
         let served = served.to_vec();
+        let renewed = served.clone();
+        // An external journal is written in order, whatever the workload.
+        let renew = move |random| {
+            let arrays = renewed.iter().enumerate();
+            arrays.fold(true, |all, (at, array)| array.renew(random && at == 0) && all)
+        };
+        target.renew_below = Some(Box::new(renew));
         let pace = move |on| served.iter().for_each(|array| array.set_paced(on));
         target.pace_below = Some(Box::new(pace));
-        Ok(Placed { target: Some(target), config: own, base, watched, place })
+        let modelled = array.members.iter().filter(|_| expr.uses_engine());
+        let drive = modelled.filter_map(MemberExpr::drive).next();
+        let random_placement = drive.map(|(profile, given)| placement_name(profile, given, true));
+        Ok(Placed { target: Some(target), config: own, base, random_placement, watched, place })
     }
 
     /// Takes it down.
@@ -99,6 +111,11 @@ impl Placed {
     }
 }
 
+/// The settings of the run and of the area: an array below does not have them.
+fn of_run(base: Cell, run: &RunConfig, area_bytes: u64) -> Cell {
+    Cell { file_bytes: Some(area_bytes), cores: run.cores, rounds_max: run.rounds_max(), ..base }
+}
+
 /// The directory or device of a target, the fields that its cells share, and what was set up.
 type Storage = (MountOrDevice, Cell, Option<ProvisionedTarget>);
 
@@ -111,11 +128,6 @@ fn storage_of(
     let (storage, base) = match expr {
         TargetExpr::Path(path) if !path.is_dir() => {
             return Err(ProvisionError::NoDirectory(path.clone()).into());
-/// The settings of the run and of the area: an array below does not have them.
-fn of_run(base: Cell, run: &RunConfig, area_bytes: u64) -> Cell {
-    Cell { file_bytes: Some(area_bytes), cores: run.cores, rounds_max: run.rounds_max(), ..base }
-}
-
         }
         TargetExpr::Path(path) => (MountOrDevice::Directory(path.clone()), Cell::default()),
         TargetExpr::Device(path) => {

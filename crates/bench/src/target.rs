@@ -72,6 +72,10 @@ pub type CountBelow = Arc<dyn Fn() -> Vec<Counters> + Send + Sync>;
 /// Switches the pace of what lies below a target.
 pub type PaceBelow = Box<dyn Fn(bool) + Send>;
 
+/// Resets the modelled drives below a target for a workload, random or not; `false` while one of
+/// them is busy.
+pub type RenewBelow = Box<dyn Fn(bool) -> bool + Send>;
+
 /// An array with defined contents.
 pub struct Target {
     /// The array: one driver for each shard.
@@ -85,6 +89,8 @@ pub struct Target {
     pub below: Option<CountBelow>,
     /// Switches the pace of arrays of the engine below, which is that of the target.
     pub pace_below: Option<PaceBelow>,
+    /// Resets their modelled drives, with those of the target.
+    pub renew_below: Option<RenewBelow>,
     /// Member files that go through the page cache, because their file system has no direct I/O.
     buffered: Vec<Arc<File>>,
     recipe: ArrayBuilder,
@@ -133,6 +139,7 @@ impl Target {
             tap: None,
             below: None,
             pace_below: None,
+            renew_below: None,
             buffered,
             recipe,
             pace,
@@ -185,7 +192,7 @@ impl Target {
             // Corrections of read errors may still be in flight.
             self.shards.iter_mut().for_each(|shard| shard.poll(&mut none));
             left.retain(|disk| !disk.renew(&self.pace, random));
-            if left.is_empty() {
+            if left.is_empty() && self.renew_below.as_ref().is_none_or(|renew| renew(random)) {
                 return Ok(());
             }
             self.shards[0].wait(Duration::from_millis(10), None);
@@ -474,8 +481,8 @@ fn data_plane(config: &ArrayConfig) -> DataPlaneConfig {
     }
 }
 
-/// An array with its members created, for a caller that runs it on separate threads; and its block
-/// devices, to be released after the array.
+/// An array with its members created, for a caller that runs it on separate threads; its modelled
+/// disks; and its block devices, to be released after the array.
 ///
 /// # Errors
 /// See [`Target::new`].
@@ -484,10 +491,11 @@ pub(crate) fn array_spec(
     run: &RunConfig,
     requests: Requests,
     (pace, faults): (&PaceControl, &FaultControl),
-) -> Result<(ArraySpec, DriverOptions, ClaimedDevices), TargetError> {
+) -> Result<(ArraySpec, DriverOptions, Vec<Disk>, ClaimedDevices), TargetError> {
     let (recipe, made) = ArrayBuilder::with_leaves(config, run, requests, pace, faults)?;
     let MadeLeaves { mut leaves, claimed, .. } = made;
-    Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options, claimed))
+    let array = recipe.array(&recipe.expr, &mut leaves)?;
+    Ok((array, recipe.options, recipe.disks, claimed))
 }
 
 impl ArrayBuilder {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use array::{Array, Counters, FaultControl, PaceControl};
 use export::fuse::{Front, FrontOptions};
@@ -22,6 +22,7 @@ use super::plan::Stripes;
 use super::sysfs::setting;
 use super::undo::{Undo, make_directory};
 use super::wipe::wipe;
+use crate::member_factory::Disk;
 use crate::target::{Requests, array_spec};
 use crate::target_error::TargetError;
 
@@ -57,18 +58,22 @@ impl EngineArray {
         Some(EngineArray { config, run: self.run.clone() })
     }
 
-    /// The array. `begun` is set when its block devices may have been written to.
+    /// The array. `begun` is set when its block devices may have been written to, and `disks` to
+    /// its modelled disks.
     fn make(
         &self,
         pace: &PaceControl,
         faults: &FaultControl,
         begun: &AtomicBool,
+        disks: &OnceLock<Vec<Disk>>,
     ) -> Result<Array, TargetError> {
         let config = ArrayConfig { area_bytes: None, ..self.config.clone() };
         // One shard, whatever the number of CPUs.
         let run = RunConfig { cores: None, ..self.run.clone() };
         let requests = Requests { block_bytes: 1 << 20, unit_bytes: 4096, in_flight: IN_FLIGHT };
-        let (spec, options, devices) = array_spec(&config, &run, requests, (pace, faults))?;
+        let made = array_spec(&config, &run, requests, (pace, faults))?;
+        let (spec, options, modelled, devices) = made;
+        let _ = disks.set(modelled);
         begun.store(true, Ordering::Release);
         devices.leave_to_members();
         Ok(Array::start(spec, &options)?)
@@ -80,6 +85,8 @@ impl EngineArray {
 pub struct ServedArray {
     front: Arc<Mutex<Option<Front>>>,
     pace: PaceControl,
+    /// Its modelled disks.
+    disks: Arc<OnceLock<Vec<Disk>>>,
     /// The block device.
     pub(super) device: PathBuf,
     pub(super) stripes: Option<Stripes>,
@@ -96,6 +103,7 @@ impl ServedArray {
         let directory = make_directory("front", undo)?;
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
         pace.set_on(false);
+        let disks = Arc::new(OnceLock::new());
         // After the array has ended; by their names, because the front's threads have descriptors
         // of their own. What was refused is left alone.
         let begun = Arc::new(AtomicBool::new(false));
@@ -106,8 +114,8 @@ impl ServedArray {
             });
         }
         let front = {
-            let pace = pace.clone();
-            let make = move || Ok(array.make(&pace, &faults, &begun)?);
+            let (pace, disks) = (pace.clone(), disks.clone());
+            let make = move || Ok(array.make(&pace, &faults, &begun, &disks)?);
             Front::start(FrontOptions::new(&directory), make)
         };
         let front = front?;
@@ -122,7 +130,7 @@ impl ServedArray {
             front.map_or(Ok(()), |mut front| Ok(front.stop()?))
         });
         let device = loop_device(&file, block, undo)?;
-        Ok(ServedArray { front, pace, device, stripes, missing_protections })
+        Ok(ServedArray { front, pace, disks, device, stripes, missing_protections })
     }
 
     /// Counters of every leaf so far; empty when the array has been stopped.
@@ -146,6 +154,13 @@ impl ServedArray {
     /// Switches the pace of all paced members on or off.
     pub fn set_paced(&self, on: bool) {
         self.pace.set_on(on);
+    }
+
+    /// Resets the modelled disks for a workload, as after power-on; their contents stay, because
+    /// a placement is of the model only. `false` while one of them is busy.
+    pub fn renew(&self, random: bool) -> bool {
+        let mut disks = self.disks.get().into_iter().flatten();
+        disks.all(|disk| disk.renew(&self.pace, random))
     }
 
     fn ask<T: Send + 'static>(&self, call: impl FnOnce(&Array) -> T + Send + 'static) -> Option<T> {
