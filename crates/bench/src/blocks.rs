@@ -20,6 +20,7 @@ use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
 use spec::workload::{Kind, Spec};
 
+use crate::addresses::Share;
 use crate::arrays::{describe, nested_geometry, placement_name, requests};
 use crate::error::RunError;
 use crate::measurement::{Load, Measurement};
@@ -29,7 +30,7 @@ use crate::progress::Progress;
 use crate::provision::fitted;
 use crate::runner::{self, Running, Timing};
 use crate::target::{RedundancyReport, Requests, Target};
-use crate::target_error::{MemoryError, TargetError};
+use crate::target_error::{MemoryError, RunnerError, TargetError};
 use crate::verify::VerifyErrors;
 
 /// Every how many-th read is checked during the samples on members in memory: there the engine's
@@ -241,6 +242,8 @@ impl Bench<'_, '_> {
     fn cells(&mut self, target: &mut Target, shared: &Shared<'_>) -> Result<(), RunError> {
         let Shared { name, array, cells, .. } = shared;
         let stop = self.stop;
+        // The fill erases what the devices hold: a workload that has no room is refused before it.
+        cells.iter().try_for_each(|spec| has_room(target, spec))?;
         if !array.read_only {
             let progress = &mut *self.progress;
             target.fill(stop, &mut |done| progress(Progress::Filling { array: name, done }))?;
@@ -319,6 +322,27 @@ impl Bench<'_, '_> {
         measured.recorded = Some(recorded);
         let cell = make_cell(array, spec, self.run, target, &measured, every, base);
         Ok((measured, cell))
+    }
+}
+
+/// Checks that each job has a block in every shard.
+///
+/// # Errors
+/// [`RunnerError::TooSmall`].
+fn has_room(target: &Target, spec: &Spec) -> Result<(), RunnerError> {
+    let (sharding, area_bytes) = (target.shards[0].sharding(), target.area_bytes());
+    let (blocks, sectors) = (area_bytes / spec.block_bytes, spec.block_bytes / md::SECTOR_BYTES);
+    let enough =
+        |shard| Share::of_shard(blocks, sectors, sharding, shard).count() >= u64::from(spec.jobs);
+    match (0..sharding.shards()).all(enough) {
+        true => Ok(()),
+        false => Err(RunnerError::TooSmall {
+            workload: spec.kind.name(),
+            jobs: spec.jobs,
+            shards: sharding.shards(),
+            block_bytes: spec.block_bytes,
+            area_bytes,
+        }),
     }
 }
 

@@ -231,8 +231,8 @@ impl Target {
     }
 
     /// Writes the first version of everything, unpaced and without the faults of fault members,
-    /// which apply to the workloads only. `stop` is polled, and ends it early; `progress` receives
-    /// the completed share, 0 to 1.
+    /// which apply to the workloads only. What was found on block devices is erased first. `stop` is
+    /// polled, and ends it early; `progress` receives the completed share, 0 to 1.
     ///
     /// # Errors
     /// When a request fails: an array that cannot be filled cannot be measured.
@@ -241,6 +241,10 @@ impl Target {
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), TargetError> {
+        if stop() {
+            return Ok(());
+        }
+        self.claimed.begin()?;
         self.set_paced(false);
         self.faults.set_on(false);
         self.shadow.expect_first();
@@ -482,7 +486,8 @@ fn data_plane(config: &ArrayConfig) -> DataPlaneConfig {
 }
 
 /// An array with its members created, for a caller that runs it on separate threads; its modelled
-/// disks; and its block devices, to be released after the array.
+/// disks; and its block devices: [`ClaimedDevices::begin`] before the first write, and a release
+/// after the array.
 ///
 /// # Errors
 /// See [`Target::new`].
@@ -510,7 +515,7 @@ impl ArrayBuilder {
         if config.members.len() != config.expr.leaves() {
             return Err(TargetError::MemberCount);
         }
-        let mut claimed = ClaimedDevices::open(config, run.destroy_contents)?;
+        let claimed = ClaimedDevices::open(config, run.destroy_contents)?;
         let maker = MemberFactory {
             directory: &run.directory,
             pace,
@@ -542,7 +547,6 @@ impl ArrayBuilder {
         let leaves = leaves.map(|(member, disk)| maker.make(member, disk).map(Some));
         let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
         let buffered = maker.buffered.into_inner();
-        claimed.begin()?;
         Ok((recipe, MadeLeaves { leaves, claimed, buffered }))
     }
 

@@ -37,8 +37,8 @@ use crate::arrays::{self, array_for_program};
 use crate::error::{RunError, TooLarge};
 use crate::progress::Progress;
 use crate::provision::{
-    ClaimedDevices, EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget,
-    Request, ServedArray, WipeTarget, open_to_write_over,
+    ClaimedDevices, EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionError,
+    ProvisionedTarget, Request, ServedArray, WipeTarget, open_to_write_over,
 };
 use crate::target::Requests;
 use crate::verify::ShadowMap;
@@ -225,7 +225,7 @@ impl Session<'_> {
             Ok((program, backend)) => {
                 let cache = scale.page_cache.then(host::memory_bytes).flatten();
                 let backend = MeteredBackend::new(Box::new(backend), path, &[]);
-                match self.wipe_signatures(opened, &program, &backend) {
+                match self.begin(&program, &backend, || opened.wipe_signatures()) {
                     Err(problem) => {
                         let (path, problem) = (path.to_path_buf(), Box::new(problem));
                         (None, Err(RunError::OnDevice { path, problem }))
@@ -236,12 +236,13 @@ impl Session<'_> {
         }
     }
 
-    /// Erases the signatures of a device, unless nothing would be written to it.
-    fn wipe_signatures(
+    /// Erases what was found on the devices of a program by `erase`, unless nothing would be written
+    /// to them.
+    fn begin(
         &self,
-        opened: &WipeTarget,
         program: &Program,
         backend: &dyn IoBackend,
+        erase: impl FnOnce() -> Result<(), ProvisionError>,
     ) -> Result<(), RunError> {
         if (self.stop)() || program.phases().all(|phase| backend.refuses(phase).is_some()) {
             return Ok(());
@@ -249,7 +250,7 @@ impl Session<'_> {
         if self.timing.drop_caches {
             backend.drop_caches()?;
         }
-        Ok(opened.wipe_signatures()?)
+        Ok(erase()?)
     }
 
     /// Sizing of a program in a directory.
@@ -329,7 +330,10 @@ impl Session<'_> {
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, backend)) => {
-                let (ran, ended) = self.run(program, &backend, base, None);
+                let (ran, ended) = match self.begin(&program, &backend, || claimed.begin()) {
+                    Err(problem) => (None, Err(problem)),
+                    Ok(()) => self.run(program, &backend, base, None),
+                };
                 drop(backend);
                 (ran, ended.and(claimed.release().map_err(RunError::from)))
             }

@@ -1,8 +1,9 @@
 //! The block devices below an array of the engine: opened and checked together, released together.
 //!
 //! Invariant: all devices of an array are open, locked and checked before anything is written to
-//! the first; what was to be written over counts as empty again when they are released. Called by
-//! `target`; the check of a whole plan is called before a run.
+//! the first, and nothing is erased before [`ClaimedDevices::begin`], which comes right before the
+//! first write: what is refused in between is as it was found. What was written over counts as empty
+//! again when it is released. Called by `target`; the check of a whole plan is called before a run.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -75,7 +76,9 @@ impl ClaimedDevices {
     /// # Errors
     /// The write error.
     pub fn begin(&mut self) -> Result<(), ProvisionError> {
-        self.begun = true;
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(());
+        }
         self.to_write_over().try_for_each(WipeTarget::wipe_signatures)
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: the array is owned by the front's own threads (see `export::fuse`); its state is
 //! queried there.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use spec::matrix::tolerated_losses;
 use spec::topology::StorageTopology;
 use sys::LoopDevice;
 
+use super::claimed::ClaimedDevices;
 use super::error::ProvisionError;
 use super::plan::Stripes;
 use super::sysfs::setting;
@@ -30,6 +32,12 @@ use crate::target_error::TargetError;
 const IN_FLIGHT: usize = 128;
 /// Size of each member of the array that holds an external journal, bytes.
 const JOURNAL_MEMBER_BYTES: u64 = 128 << 20;
+
+thread_local! {
+    /// The block devices of the array that this thread serves, until [`ServedArray::begin`]: their
+    /// descriptors belong to the front's thread.
+    static UNCHANGED: RefCell<Option<ClaimedDevices>> = const { RefCell::new(None) };
+}
 
 /// An array of the engine that is served as a block device.
 #[derive(Clone, Debug)]
@@ -58,13 +66,12 @@ impl EngineArray {
         Some(EngineArray { config, run: self.run.clone() })
     }
 
-    /// The array. `begun` is set when its block devices may have been written to, and `disks` to
-    /// its modelled disks.
+    /// The array, and in `disks` its modelled disks. What its block devices hold is unchanged until
+    /// [`ServedArray::begin`].
     fn make(
         &self,
         pace: &PaceControl,
         faults: &FaultControl,
-        begun: &AtomicBool,
         disks: &OnceLock<Vec<Disk>>,
     ) -> Result<Array, TargetError> {
         let config = ArrayConfig { area_bytes: None, ..self.config.clone() };
@@ -74,9 +81,9 @@ impl EngineArray {
         let made = array_spec(&config, &run, requests, (pace, faults))?;
         let (spec, options, modelled, devices) = made;
         let _ = disks.set(modelled);
-        begun.store(true, Ordering::Release);
-        devices.leave_to_members();
-        Ok(Array::start(spec, &options)?)
+        let array = Array::start(spec, &options)?;
+        UNCHANGED.set(Some(devices));
+        Ok(array)
     }
 }
 
@@ -87,6 +94,10 @@ pub struct ServedArray {
     pace: PaceControl,
     /// Its modelled disks.
     disks: Arc<OnceLock<Vec<Disk>>>,
+    /// Set when its members may have been written to.
+    begun: Arc<AtomicBool>,
+    /// Whether some of its members are block devices.
+    pub(super) on_devices: bool,
     /// The block device.
     pub(super) device: PathBuf,
     pub(super) stripes: Option<Stripes>,
@@ -94,7 +105,8 @@ pub struct ServedArray {
 }
 
 impl ServedArray {
-    /// Creates the array and its block device. The pace of paced members is off until
+    /// Creates the array and its block device. Nothing is written until [`ServedArray::begin`], also
+    /// where members are block devices: what these hold shows through. The pace of paced members is off until
     /// [`ServedArray::set_paced`]: setting the place up is not measured.
     pub(super) fn set_up(
         array: EngineArray,
@@ -105,7 +117,8 @@ impl ServedArray {
         pace.set_on(false);
         let disks = Arc::new(OnceLock::new());
         // After the array has ended; by their names, because the front's threads have descriptors
-        // of their own. What was refused is left alone.
+        // of their own. What was not written to is left alone.
+        let on_devices = array.config.members.iter().any(|member| member.device().is_some());
         let begun = Arc::new(AtomicBool::new(false));
         for path in array.config.members.iter().filter_map(|member| member.device()) {
             let (path, begun) = (path.to_path_buf(), begun.clone());
@@ -115,7 +128,7 @@ impl ServedArray {
         }
         let front = {
             let (pace, disks) = (pace.clone(), disks.clone());
-            let make = move || Ok(array.make(&pace, &faults, &begun, &disks)?);
+            let make = move || Ok(array.make(&pace, &faults, &disks)?);
             Front::start(FrontOptions::new(&directory), make)
         };
         let front = front?;
@@ -130,7 +143,32 @@ impl ServedArray {
             front.map_or(Ok(()), |mut front| Ok(front.stop()?))
         });
         let device = loop_device(&file, block, undo)?;
-        Ok(ServedArray { front, pace, disks, device, stripes, missing_protections })
+        Ok(ServedArray {
+            front,
+            pace,
+            disks,
+            begun,
+            on_devices,
+            device,
+            stripes,
+            missing_protections,
+        })
+    }
+
+    /// Erases what was found on its block devices, right before the first write to the array.
+    ///
+    /// # Errors
+    /// The write error, or the array has been stopped.
+    pub(super) fn begin(&self) -> Result<(), ProvisionError> {
+        let begun = self.begun.clone();
+        let erased = self.ask(move |_| {
+            let Some(mut devices) = UNCHANGED.take() else { return Ok(()) };
+            begun.store(true, Ordering::Release);
+            let erased = devices.begin();
+            devices.leave_to_members();
+            erased
+        });
+        erased.unwrap_or(Err(ProvisionError::ArrayStopped))
     }
 
     /// Counters of every leaf so far; empty when the array has been stopped.

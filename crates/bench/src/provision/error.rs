@@ -23,6 +23,9 @@ impl From<ProvisionError> for TargetError {
 /// Why a place cannot be set up.
 #[derive(Debug, Error)]
 pub enum ProvisionError {
+    /// The kernel has no such file system.
+    #[error("fs:{0}: unknown filesystem type: the kernel does not have it")]
+    NoFileSystem(&'static str),
     /// The device holds data that would be overwritten.
     #[error(
         "{}: {}, and would be overwritten; if that is no longer needed, wipe it first, or with \

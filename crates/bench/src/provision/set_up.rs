@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use metrics::host;
 use results::record;
-use spec::target::{BlockDeviceSettings, FsExpr, Journal, TargetExpr};
+use rustix::io::Errno;
+use rustix::mount::FsOpenFlags;
+use spec::target::{BlockDeviceSettings, FsExpr, FsKind, Journal, TargetExpr};
 
 use super::engine::{EngineArray, ServedArray};
 use super::error::{ProvisionError, UndoError};
@@ -148,7 +150,11 @@ impl<'a> Provisioner<'a> {
             TargetExpr::Path(path) if path.is_dir() => Ok(MountOrDevice::Directory(path.clone())),
             TargetExpr::Path(path) => Err(ProvisionError::NoDirectory(path.clone())),
             TargetExpr::FileSystem(fs) => self.file_system(fs).map(MountOrDevice::Directory),
-            _ => Ok(MountOrDevice::Device(self.device(place)?.0)),
+            _ => {
+                let device = self.device(place)?.0;
+                self.arrays.iter().try_for_each(ServedArray::begin)?;
+                Ok(MountOrDevice::Device(device))
+            }
         }
     }
 
@@ -201,6 +207,7 @@ impl<'a> Provisioner<'a> {
         if fs.lvm {
             super::lvm::can_map(Path::new(super::lvm::CONTROL))?;
         }
+        can_make(fs)?;
         export::fuse::private_mounts().map_err(ProvisionError::PrivateMounts)?;
         let for_journal = match (&fs.journal, &self.engine) {
             (Journal::On(expr), Some(array)) => array.for_journal(expr),
@@ -216,9 +223,7 @@ impl<'a> Provisioner<'a> {
         };
         apply_settings(&device, &fs.knobs, &mut self.undo, &mut self.facts.knobs)?;
         look_at_queue(&device, &mut self.facts);
-        if let TargetExpr::Device(path) = &*fs.on {
-            self.wipe_signatures(path, fs, stripes, journal.as_deref())?;
-        }
+        self.wipe_signatures(fs, &device, stripes, journal.as_deref())?;
         if fs.lvm {
             let ours = self.arrays.iter().any(|array| array.device == device);
             device = super::lvm::volume(&device, stripes, ours, &mut self.undo)?;
@@ -236,17 +241,18 @@ impl<'a> Provisioner<'a> {
         Ok(directory)
     }
 
-    /// Erases the signatures of the device below a file system, after every check that could refuse
-    /// has passed, and registers that they are erased again at the end.
+    /// Erases what the existing devices below a file system hold, after every check that could
+    /// refuse has passed, and registers that they are erased again at the end.
     fn wipe_signatures(
         &mut self,
-        path: &Path,
         fs: &FsExpr,
+        path: &Path,
         stripes: Option<Stripes>,
         journal: Option<&Path>,
     ) -> Result<(), ProvisionError> {
-        if fs.lvm {
-            Step::run("lvm", ["version"]).perform()?;
+        let is_theirs = matches!(&*fs.on, TargetExpr::Device(_));
+        if !is_theirs && !self.arrays.iter().any(|array| array.on_devices) {
+            return Ok(());
         }
         // The last step formats the device itself; the journal's device is our own, and the
         // rehearsal expects it.
@@ -256,11 +262,33 @@ impl<'a> Provisioner<'a> {
             step.perform()?;
         }
         rehearsal(last).perform()?;
+        if !is_theirs {
+            return self.arrays.iter().try_for_each(ServedArray::begin);
+        }
         open_to_write_over(path, self.destroy)?.wipe_signatures()?;
         // Only if something was written; and undone after the layers above it.
         let (what, path) = (format!("erasing {}", path.display()), path.to_path_buf());
         self.undo.push_call(what, move || wipe(&path));
         Ok(())
+    }
+}
+
+/// Checks that the tools of a file system are installed and that the kernel has it, before a device
+/// is written to.
+fn can_make(fs: &FsExpr) -> Result<(), ProvisionError> {
+    let program = match fs.kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => "mke2fs",
+        FsKind::Xfs => "mkfs.xfs",
+        FsKind::Btrfs => "mkfs.btrfs",
+    };
+    Step::run(program, ["-V"]).perform()?; // runs: mke2fs, mkfs.xfs, mkfs.btrfs
+    if fs.lvm {
+        Step::run("lvm", ["version"]).perform()?;
+    }
+    // Loads its module. Kernels before 5.2 do not have the call, and mount reports it.
+    match rustix::mount::fsopen(fs.kind.name(), FsOpenFlags::FSOPEN_CLOEXEC) {
+        Err(Errno::NODEV) => Err(ProvisionError::NoFileSystem(fs.kind.name())),
+        _ => Ok(()),
     }
 }
 

@@ -21,7 +21,7 @@ impl Loop {
         Loop::with(&["--offset", &from, "--sizelimit", &mib, file])
     }
 
-    fn with(arguments: &[&str]) -> Option<Loop> {
+    pub fn with(arguments: &[&str]) -> Option<Loop> {
         let output = Command::new("losetup").args(["--show", "-f"]).args(arguments).output();
         match output {
             Ok(output) if output.status.success() => {

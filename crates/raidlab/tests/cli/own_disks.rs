@@ -179,3 +179,38 @@ fn a_device_that_holds_something_is_never_written_to_and_can_be_read() {
         }
     }
 }
+
+/// Bytes without any signature.
+fn unsigned(file: &str) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..12 << 20).map(|at: u32| (at / 7 % 251) as u8 | 1).collect();
+    std::fs::write(file, &bytes).expect("written");
+    bytes
+}
+
+/// A refusal after the devices were opened, too, and also where overwriting is permitted.
+#[test]
+fn what_is_refused_late_has_erased_nothing() {
+    let dir = Dir::new();
+    let (file, other) = (dir.file("unsigned"), dir.file("inhabited"));
+    let (bare, held) = (unsigned(&file), inhabit(&other, false));
+    let Some(disk) = Loop::with(&["--sector-size", "4096", &file]) else { return };
+    let Some(signed) = Loop::over(&other) else { return };
+    let (disk, signed) = (&disk.0, &signed.0);
+    let mut late = vec![
+        (format!("--target device:{disk} --block 512B"), "in units of 4096 bytes"),
+        (format!("--members {disk}+{signed} --level raid1 --block 512B"), "in units of 4096 bytes"),
+        // The devices are smaller than the plan assumes.
+        (format!("--target device:{signed} --block 16M"), "do not fit into"),
+        (format!("--members {signed} --level single --block 16M"), "do not fit into"),
+    ];
+    if !places::cannot() {
+        let small = format!("--target fs:xfs --members {disk}+{signed} --level raid1");
+        late.push((small, "mkfs.xfs"));
+        late.push((format!("--target fs:xfs,on=device:{signed}"), "mkfs.xfs"));
+    }
+    for (words, named) in late {
+        let refused = bench(&format!("{words} --destroy-contents")).code(2);
+        assert!(refused.stderr.contains(named), "{words}: {}", refused.stderr);
+        assert!(bytes(&file) == bare && bytes(&other) == held, "{words}");
+    }
+}
