@@ -8,7 +8,7 @@ use crate::matrix::{self, ArrayPlan, DEFAULT_DEVICE_BYTES, Options, Plan};
 use crate::members::{MemberExpr, MemberSet};
 use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::program::ProgramSpec;
-use crate::target::{KernelExpr, TargetExpr};
+use crate::target::{Journal, KernelExpr, TargetExpr};
 use crate::topology::StorageTopology;
 use crate::workload::Kind;
 
@@ -81,6 +81,12 @@ impl BenchOptions {
         for place in targets.into_iter().map(|place| place.on_devices(&devices)) {
             if place.kernel().is_some_and(|md| md.devices.is_empty()) {
                 return Err(PlanError::MdWithoutDevices);
+            }
+            if let TargetExpr::FileSystem(fs) = &place
+                && let Journal::On(expr) = &fs.journal
+                && arrays.members.iter().flat_map(MemberSet::kinds).any(|m| m.device().is_some())
+            {
+                return Err(PlanError::JournalOnDevices(expr.to_string()));
             }
             if !places.contains(&place) {
                 places.push(place);
@@ -318,6 +324,18 @@ mod tests {
         for (files, members) in files.iter().zip(members) {
             assert_eq!(members, (files + files / 2).next_multiple_of(1 << 20) + (128 << 20));
         }
+    }
+
+    #[test]
+    fn a_journal_has_no_devices_of_its_own() {
+        for members in ["/dev/sdb+/dev/sdc", "mem+paced:hdd-2007:/dev/sdb"] {
+            let mut options = options(&["engine", "fs:ext4,journal=raid1(2)"], &[]);
+            options.arrays.members = vec![members.parse().expect("a set")];
+            let refused = options.plan().expect_err("no devices are left for it").to_string();
+            assert!(refused.starts_with("fs: journal=raid1(2): "), "{refused}");
+        }
+        let plan = options(&["fs:ext4,journal=raid1(2)"], &[]).plan();
+        plan.expect("members are made for it");
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub enum PlanError {
     /// A Linux md array without devices.
     #[error("md: needs its devices, as in md:/dev/sdb+/dev/sdc, or --members /dev/sdb+/dev/sdc")]
     MdWithoutDevices,
+    /// The array of a journal, next to one on block devices.
+    #[error(
+        "fs: journal={0}: its array has members like the other, and a device is a member of one \
+         array only; leave it out, or use other --members"
+    )]
+    JournalOnDevices(String),
     /// All combinations are left out; the first of them.
     #[error(transparent)]
     AllLeftOut(LeftOut),
