@@ -17,7 +17,7 @@ use spec::members::MemberExpr;
 use spec::target::TargetExpr;
 
 use super::error::ProvisionError;
-use super::wipe::{WipeTarget, open_to_read, open_to_write_over};
+use super::wipe::{WipeTarget, open_for_md, open_to_read, open_to_write_over};
 
 /// An open device.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ fn check_place(
             }
         }
         TargetExpr::Kernel(kernel) => {
-            kernel.devices.iter().try_for_each(|path| open_to_write_over(path, false).map(drop))
+            kernel.devices.iter().try_for_each(|path| open_for_md(path).map(drop))
         }
         TargetExpr::Path(_) | TargetExpr::FileSystem(_) => Ok(()),
     }

@@ -38,6 +38,17 @@ pub enum ProvisionError {
         /// What was found on it: `holds an ext4 file system`.
         contents: Vec<String>,
     },
+    /// A device for an array of md holds data.
+    #[error(
+        "{}: {}, and md takes only devices that hold nothing; if that is no longer needed, wipe it \
+         first, as with wipefs --all", path.display(), it_holds(contents)
+    )]
+    HoldsDataForMd {
+        /// The device.
+        path: PathBuf,
+        /// What was found on it.
+        contents: Vec<String>,
+    },
     /// Only root may do it.
     #[error("{what} needs root: mounts and block devices are the kernel's")]
     NeedsRoot {

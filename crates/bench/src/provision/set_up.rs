@@ -22,7 +22,7 @@ use super::plan::{Stripes, mkfs, mount, rehearsal};
 use super::steps::Step;
 use super::sysfs::apply_setting;
 use super::undo::{Undo, make_directory};
-use super::wipe::{open_to_write_over, wipe};
+use super::wipe::{open_for_md, open_to_write_over, wipe};
 
 /// Room for what md puts before the data of a member, at most.
 const MD_OWN_BYTES: u64 = 256 << 20;
@@ -178,7 +178,7 @@ impl<'a> Provisioner<'a> {
                 kernel.devices.truncate(array.disks);
                 let mut smallest = u64::MAX;
                 for path in &kernel.devices {
-                    let opened = open_to_write_over(path, false)?;
+                    let opened = open_for_md(path)?;
                     smallest = smallest.min(opened.device().bytes());
                 }
                 let fits = |bytes: &u64| bytes.saturating_add(MD_OWN_BYTES) <= smallest;

@@ -41,6 +41,19 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, Prov
     Ok(WipeTarget { device, known: !there.is_empty() })
 }
 
+/// Opens a block device for an array of md, which mdadm will write to. Nothing is written here.
+///
+/// # Errors
+/// As [`open_to_write_over`]; what holds data is [`ProvisionError::HoldsDataForMd`].
+pub(super) fn open_for_md(path: &Path) -> Result<WipeTarget, ProvisionError> {
+    open_to_write_over(path, false).map_err(|error| match error {
+        ProvisionError::WouldDestroy { path, contents } => {
+            ProvisionError::HoldsDataForMd { path, contents }
+        }
+        error => error,
+    })
+}
+
 /// Opens a block device that is only read (`O_RDONLY`), with direct I/O: it may hold data, and be
 /// mounted.
 ///

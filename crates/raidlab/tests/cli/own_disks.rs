@@ -156,8 +156,13 @@ fn a_device_that_holds_something_is_never_written_to_and_can_be_read() {
             let refused = bench(&words).code(2);
             let named = format!("{disk}: it holds");
             assert!(refused.stderr.contains(&named), "{words}: {}", refused.stderr);
+            let advised = refused.stderr.contains("--destroy-contents");
+            assert_eq!(advised, !words.contains("md"), "{words}: {}", refused.stderr);
             assert!(bytes(&file) == held, "{words}");
         }
+        let md = format!("--target md --members {empty}+{disk} --level raid1 --destroy-contents");
+        let refused = bench(&md).code(2);
+        assert!(refused.stderr.contains("only devices that hold nothing"), "{}", refused.stderr);
         assert!(bytes(&other).iter().all(|byte| *byte == 0), "refused before anything is written");
         for words in [
             format!("--target device:{disk} --workload seq-read,rand-read"),

@@ -59,11 +59,12 @@ pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOpti
     let any = |uses: Uses| matrices.iter().any(|matrix| uses(&matrix.options));
     let no_parity = format!("{unasked}, so no parity is computed here");
     let no_files = format!("{unasked}, so there are no member files");
-    let no_device = "no --target uses a device:, and no --members are devices".to_string();
+    let no_device = "no --target uses a device:, and no array of the engine has devices as \
+                     --members; md: takes only devices that hold nothing";
     let of_host = [
         ("parity-impl", host.parity_impl.is_some() && !any(asks_engine), no_parity),
         ("dir", host.dir.is_some() && !any(asks_engine), no_files),
-        ("destroy-contents", host.destroy_contents && !any(takes_device), no_device),
+        ("destroy-contents", host.destroy_contents && !any(takes_device), no_device.into()),
     ];
     let of_host = of_host.into_iter().filter(|(_, unused, _)| *unused);
     found.extend(of_host.map(|(option, _, why)| UnusedOption { option: option.into(), why }));
@@ -101,6 +102,8 @@ fn takes_members(options: &MatrixOptions) -> bool {
     asks_engine(options) || options.target.iter().any(of_members)
 }
 
+/// Devices of md arrays are never overwritten.
 fn takes_device(options: &MatrixOptions) -> bool {
-    options.target.iter().any(TargetExpr::takes_device) || options.has_devices()
+    let own = asks_engine(options) && options.has_devices();
+    own || options.target.iter().any(TargetExpr::takes_device)
 }
