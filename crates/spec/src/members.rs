@@ -234,13 +234,18 @@ impl MemberSet {
         self.kinds().map(|member| member.device().map(Path::to_path_buf)).collect()
     }
 
-    /// Its name in records: of block devices only that they are devices, because their names may
-    /// contain serial numbers and change with the next start.
+    /// Its name in records: of block devices only that they are devices, also below faults and
+    /// paces, because their names may contain serial numbers and change with the next start.
     pub fn recorded(&self) -> String {
-        match self.kinds().all(|member| matches!(member, MemberExpr::Device(_))) {
-            true => "device".into(),
-            false => self.text.clone(),
+        if self.kinds().all(|member| matches!(member, MemberExpr::Device(_))) {
+            return "device".into();
         }
+        let parts = self.text.split('+').zip(self.kinds()).map(|(part, member)| {
+            let path = member.device().map(|path| path.display().to_string());
+            let kind = path.and_then(|path| part.strip_suffix(path.as_str()));
+            kind.map_or_else(|| part.to_string(), |kind| format!("{kind}device"))
+        });
+        parts.collect::<Vec<_>>().join("+")
     }
 
     /// One expression per member of an array of `count`: of a set of devices the first.
@@ -594,8 +599,16 @@ mod tests {
         let faulty: MemberSet = "fault:gone@5:/dev/sdb+/dev/sdc".parse().expect("a set");
         assert_eq!(faulty.devices().map(|devices| devices.len()), Some(2));
         let mixed: MemberSet = "/dev/sdb+mem".parse().expect("a set");
-        assert_eq!((mixed.devices(), mixed.recorded()), (None, "/dev/sdb+mem".into()));
+        assert_eq!((mixed.devices(), mixed.recorded()), (None, "device+mem".into()));
         mixed.expand(1).expect_err("two members");
+        for (text, recorded) in [
+            ("fault:gone@5:/dev/disk/by-id/ata-SERIAL", "fault:gone@5:device"),
+            ("paced:hdd-2007@0.5:/dev/sdb+hdd-2009:/dev/sdc", "paced:hdd-2007@0.5:device+hdd-2009:device"),
+            ("paced:hdd-2007:fault:gone@5:/dev/disk/by-path/pci-0:1f+mem*2", "paced:hdd-2007:fault:gone@5:device+mem*2"),
+            ("mem*2+file:/tmp/x", "mem*2+file:/tmp/x"),
+        ] {
+            assert_eq!(text.parse::<MemberSet>().expect("a set").recorded(), recorded);
+        }
     }
 
     #[test]
