@@ -603,8 +603,14 @@ mod tests {
         mixed.expand(1).expect_err("two members");
         for (text, recorded) in [
             ("fault:gone@5:/dev/disk/by-id/ata-SERIAL", "fault:gone@5:device"),
-            ("paced:hdd-2007@0.5:/dev/sdb+hdd-2009:/dev/sdc", "paced:hdd-2007@0.5:device+hdd-2009:device"),
-            ("paced:hdd-2007:fault:gone@5:/dev/disk/by-path/pci-0:1f+mem*2", "paced:hdd-2007:fault:gone@5:device+mem*2"),
+            (
+                "paced:hdd-2007@0.5:/dev/sdb+hdd-2009:/dev/sdc",
+                "paced:hdd-2007@0.5:device+hdd-2009:device",
+            ),
+            (
+                "paced:hdd-2007:fault:gone@5:/dev/disk/by-path/pci-0:1f+mem*2",
+                "paced:hdd-2007:fault:gone@5:device+mem*2",
+            ),
             ("mem*2+file:/tmp/x", "mem*2+file:/tmp/x"),
         ] {
             assert_eq!(text.parse::<MemberSet>().expect("a set").recorded(), recorded);

@@ -27,7 +27,8 @@ use spec::sweep::{Item, ItemKey, SweepFile, SweepTable, TargetLabels};
 use spec::target::TargetExpr;
 
 use crate::commands::bench::{
-    HostOptions, Matrix, MatrixOptions, ResultOptions, check_plan, hold_to_cores, run_program,
+    HostOptions, Matrix, MatrixOptions, ResultOptions, check_memory, check_plan, hold_to_cores,
+    run_program,
 };
 use crate::console::say;
 use crate::error::{Context, reworded, text_of};
@@ -452,14 +453,15 @@ struct Here<'a> {
 
 impl SweepHost for Here<'_> {
     fn ready(&mut self, task: &Task) -> Result<(), HostError> {
-        // What others' devices hold takes neither memory nor space here.
-        let target = &task.case().target;
+        // What others' devices hold takes no space here; block workloads take memory anywhere.
+        let (target, host) = (&task.case().target, &self.arguments.host);
         let on_path = matches!(target, TargetExpr::Path(_)) && !task.is_program();
-        match target.uses_engine() || on_path {
-            false => Ok(()),
-            true => check_plan(&task.plan(), &self.arguments.host, false)
-                .map_err(|error| text_of(&error).into()),
-        }
+        let checked = match target.uses_engine() || on_path {
+            true => check_plan(&task.plan(), host, false),
+            false if task.is_program() => Ok(()),
+            false => check_memory(&task.plan(), host),
+        };
+        checked.map_err(|error| text_of(&error).into())
     }
 
     fn program(&mut self, task: &Task) -> RunResult {

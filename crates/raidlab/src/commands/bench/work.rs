@@ -5,11 +5,11 @@
 
 use anyhow::Result;
 use bench::bench_run::BenchEvent;
-use spec::bench_plan::BenchPlan;
+use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::target::TargetExpr;
 
 use super::unused_options::refuse_unused;
-use super::{HostOptions, Matrix, MatrixOptions, announce, check_plan};
+use super::{HostOptions, Matrix, MatrixOptions, announce, check_memory, check_plan};
 use crate::console::say;
 use crate::progress::{Reporter, Status};
 
@@ -20,12 +20,18 @@ use crate::progress::{Reporter, Status};
 pub fn checked_plan(matrix: &Matrix, host: &HostOptions, dry: bool) -> Result<BenchPlan> {
     let work = plan(&matrix.options)?;
     refuse_unused(matrix, host)?;
-    // Targets on external devices need neither memory nor disk space for members.
+    // Targets on external devices need no disk space for members; programs on them no memory.
     let here = work.targets.iter().filter(|target| target.place.uses_engine());
     let arrays = here.filter_map(|target| target.arrays.as_ref());
     let is_here = |place: &TargetExpr| place.uses_engine() || matches!(place, TargetExpr::Path(_));
-    let blocks = work.blocks.iter().filter(|target| is_here(&target.place));
-    for plan in blocks.map(|target| &target.plan).chain(arrays) {
+    for BlockPlan { place, plan } in &work.blocks {
+        match is_here(place) {
+            true => check_plan(plan, host, dry)?,
+            // The map of versions, and the buffers.
+            false => check_memory(plan, host)?,
+        }
+    }
+    for plan in arrays {
         check_plan(plan, host, dry)?;
     }
     Ok(work)
