@@ -172,9 +172,25 @@ pub(crate) fn who_uses(path: &Path) -> String {
         .unwrap_or_else(|| "the kernel has a claim on it, or on a partition of it".to_string())
 }
 
-/// Whether the kernel uses a block device, as far as it reports it: `it is mounted on /home`. The
-/// use of a partition does not count as one of the disk.
+/// Whether the kernel uses a block device or a partition of it, as far as it reports it: `it is
+/// mounted on /home`, `its partition sda1 is mounted on /home`.
 pub fn in_use(path: &Path) -> Option<String> {
+    let device = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let name = device.file_name().unwrap_or_default();
+    let entries = fs::read_dir(Path::new("/sys/class/block").join(name));
+    let entries = entries.into_iter().flatten().flatten();
+    let partitions = entries.filter(|entry| entry.path().join("partition").exists());
+    let of_partition = |name: PathBuf| {
+        let used = in_use_itself(&Path::new("/dev").join(&name))?;
+        let used = used.trim_start_matches("it ");
+        Some(format!("its partition {} {used}", name.display()))
+    };
+    let mut names = partitions.map(|entry| PathBuf::from(entry.file_name())).collect::<Vec<_>>();
+    names.sort();
+    in_use_itself(path).or_else(|| names.into_iter().find_map(of_partition))
+}
+
+fn in_use_itself(path: &Path) -> Option<String> {
     let device = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let listed = |file: &str| {
         let text = fs::read_to_string(file).unwrap_or_default();

@@ -36,7 +36,7 @@ impl Loop {
     }
 
     /// Its two partitions of 4 MiB, from 1 MiB and 5 MiB on.
-    fn partitions(&self) -> Option<(String, String)> {
+    pub fn partitions(&self) -> Option<(String, String)> {
         for (number, start) in [("1", "2048"), ("2", "10240")] {
             let made = run("addpart", &[&self.0, number, start, "8192"]);
             if !made || !std::path::Path::new(&format!("{}p{number}", self.0)).exists() {

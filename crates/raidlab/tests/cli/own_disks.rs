@@ -2,6 +2,8 @@
 //!
 //! Invariant: what a device held before a run that is refused, or only reads, is there after it.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::devices::{Loop, bytes, image};
@@ -218,4 +220,39 @@ fn what_is_refused_late_has_erased_nothing() {
         assert!(refused.stderr.contains(named), "{words}: {}", refused.stderr);
         assert!(bytes(&file) == bare && bytes(&other) == held, "{words}");
     }
+}
+
+#[test]
+fn block_workloads_on_devices_need_memory_too() {
+    for words in ["device:/dev/no-such", "md:/dev/no-such+/dev/none --level raid1"] {
+        let refused = bench(&format!("--target {words} --size 1000T --workload rand-write"));
+        let stderr = refused.code(2).stderr;
+        assert!(stderr.contains("the map of expected block versions"), "{words}: {stderr}");
+    }
+}
+
+#[test]
+fn reading_a_disk_with_a_mounted_partition_is_warned_of() {
+    if places::cannot() {
+        return;
+    }
+    let dir = Dir::new();
+    let file = image(&dir, "disk", 12);
+    let Some(disk) = Loop::over(&file) else { return };
+    let Some((first, _)) = disk.partitions() else { return };
+    let run = |words: &[&str]| {
+        // runs: mke2fs, mount, umount
+        let ran = Command::new(words[0]).args(&words[1..]).output().expect("it is installed");
+        assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    };
+    run(&["mke2fs", "-F", "-q", &first]);
+    let here = dir.file("mounted");
+    std::fs::create_dir(&here).expect("made");
+    run(&["mount", &first, &here]);
+    let ran = bench(&format!("--target device:{} --workload rand-read", disk.0));
+    run(&["umount", &here]);
+    let cells = ran.code(0).cells();
+    let name = &first["/dev/".len()..];
+    let named = format!("its partition {name} is mounted on {here}: other requests");
+    assert!(warnings(&cells[0]).contains(&named), "{}", warnings(&cells[0]));
 }
