@@ -133,6 +133,31 @@ impl Identity {
     }
 }
 
+/// A block device as it is attached now: another disk under its name and number is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    identity: Identity,
+    /// Of the device, in sectors of 512 bytes.
+    sectors: Option<u64>,
+    /// The kernel's number of the disk, new with each attachment (Linux 5.15).
+    sequence: Option<u64>,
+}
+
+impl Attachment {
+    /// The present attachment of a device.
+    pub fn of(identity: Identity) -> Attachment {
+        let number = |at: PathBuf| fs::read_to_string(at).ok()?.trim().parse().ok();
+        let at = identity.sys();
+        // A partition has the number of its disk.
+        let disk = at.as_deref().map(|at| match at.join("partition").exists() {
+            true => at.parent().unwrap_or(at),
+            false => at,
+        });
+        let sequence = disk.and_then(|disk| number(disk.join("diskseq")));
+        Attachment { identity, sectors: at.and_then(|at| number(at.join("size"))), sequence }
+    }
+}
+
 /// The block device of a sysfs directory.
 fn number_of(at: &Path) -> Option<Identity> {
     let text = fs::read_to_string(at.join("dev")).ok()?;

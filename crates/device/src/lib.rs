@@ -29,7 +29,7 @@ pub use contents::{data_signs, member_signs, superblocks};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
 pub use disk::{Disk, read_only_error};
 pub use file::{FileId, direct_block, is_shorter};
-pub use identity::{Identity, Overlap, in_use};
+pub use identity::{Attachment, Identity, Overlap, in_use};
 pub use location::{Location, LocationError};
 pub use memory_disk::MemoryDisk;
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};

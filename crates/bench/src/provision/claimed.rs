@@ -7,9 +7,9 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use device::Device;
+use device::{Attachment, Device};
 use spec::bench_plan::BenchPlan;
 use spec::case::ArrayConfig;
 use spec::matrix::Plan;
@@ -17,7 +17,9 @@ use spec::members::MemberExpr;
 use spec::target::TargetExpr;
 
 use super::error::ProvisionError;
-use super::wipe::{WipeTarget, open_for_md, open_to_read, open_to_write_over};
+use super::wipe::{
+    WipeTarget, must_be_block_device, open_for_md, open_to_read, open_to_write_over,
+};
 
 /// An open device.
 #[derive(Debug)]
@@ -92,6 +94,14 @@ impl ClaimedDevices {
         erased.fold(Ok(()), Result::and)
     }
 
+    /// The devices, as they are attached.
+    pub fn attachments(&self) -> Vec<(PathBuf, Attachment)> {
+        let devices = self.claims.iter().map(Claim::device);
+        let attachment =
+            |device: &Device| (device.location().path.clone(), Attachment::of(device.identity()));
+        devices.map(attachment).collect()
+    }
+
     /// Leaves the devices to the members that use them, which keep them open and locked. The caller
     /// erases them at the end.
     pub fn leave_to_members(mut self) {
@@ -143,6 +153,7 @@ pub fn fitted(config: &ArrayConfig) -> Result<ArrayConfig, ProvisionError> {
 }
 
 fn size_of(path: &Path) -> Result<u64, ProvisionError> {
+    must_be_block_device(path)?;
     let size = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
     size.map_err(|source| ProvisionError::Io { path: path.to_path_buf(), source })
 }

@@ -7,10 +7,10 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use array::{Array, Counters, FaultControl, PaceControl};
+use device::Attachment;
 use export::fuse::{Front, FrontOptions};
 use md::nested::ArrayExpr;
 use spec::case::{ArrayConfig, RunConfig};
@@ -38,6 +38,9 @@ thread_local! {
     /// descriptors belong to the front's thread.
     static UNCHANGED: RefCell<Option<ClaimedDevices>> = const { RefCell::new(None) };
 }
+
+/// Block devices that may have been written to, by name, as they were attached then.
+type BegunDevices = Arc<Mutex<Vec<(PathBuf, Attachment)>>>;
 
 /// An array of the engine that is served as a block device.
 #[derive(Clone, Debug)]
@@ -94,8 +97,8 @@ pub struct ServedArray {
     pace: PaceControl,
     /// Its modelled disks.
     disks: Arc<OnceLock<Vec<Disk>>>,
-    /// Set when its members may have been written to.
-    begun: Arc<AtomicBool>,
+    /// The block devices that may have been written to.
+    begun: BegunDevices,
     /// Whether some of its members are block devices.
     pub(super) on_devices: bool,
     /// The block device.
@@ -119,11 +122,13 @@ impl ServedArray {
         // After the array has ended; by their names, because the front's threads have descriptors
         // of their own. What was not written to is left alone.
         let on_devices = array.config.members.iter().any(|member| member.device().is_some());
-        let begun = Arc::new(AtomicBool::new(false));
+        let begun = BegunDevices::default();
         for path in array.config.members.iter().filter_map(|member| member.device()) {
             let (path, begun) = (path.to_path_buf(), begun.clone());
             undo.push_call(format!("erasing {}", path.display()), move || {
-                if begun.load(Ordering::Acquire) { wipe(&path) } else { Ok(()) }
+                let begun = begun.lock().expect("no panic while the list is locked");
+                let was = begun.iter().find(|(begun, _)| *begun == path);
+                was.map_or(Ok(()), |(_, was)| wipe(&path, *was))
             });
         }
         let front = {
@@ -163,7 +168,7 @@ impl ServedArray {
         let begun = self.begun.clone();
         let erased = self.ask(move |_| {
             let Some(mut devices) = UNCHANGED.take() else { return Ok(()) };
-            begun.store(true, Ordering::Release);
+            *begun.lock().expect("no panic while the list is locked") = devices.attachments();
             let erased = devices.begin();
             devices.leave_to_members();
             erased

@@ -122,6 +122,9 @@ pub enum ProvisionError {
     /// The signatures that the measurement has left on a device cannot be erased.
     #[error("{}", sys::reason(.0))]
     EraseAgain(#[source] io::Error),
+    /// The name of a device is that of another one by now.
+    #[error("{}: it is not the device that was measured; it was left as it is", .0.display())]
+    OtherDevice(PathBuf),
     /// A temporary directory cannot be created.
     #[error("{}: cannot be made: {}", path.display(), sys::reason(source))]
     MakeDirectory {

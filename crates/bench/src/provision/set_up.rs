@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use device::Attachment;
 use metrics::host;
 use results::record;
 use rustix::io::Errno;
@@ -265,10 +266,12 @@ impl<'a> Provisioner<'a> {
         if !is_theirs {
             return self.arrays.iter().try_for_each(ServedArray::begin);
         }
-        open_to_write_over(path, self.destroy)?.wipe_signatures()?;
+        let opened = open_to_write_over(path, self.destroy)?;
+        let was = Attachment::of(opened.device().identity());
+        opened.wipe_signatures()?;
         // Only if something was written; and undone after the layers above it.
         let (what, path) = (format!("erasing {}", path.display()), path.to_path_buf());
-        self.undo.push_call(what, move || wipe(&path));
+        self.undo.push_call(what, move || wipe(&path, was));
         Ok(())
     }
 }

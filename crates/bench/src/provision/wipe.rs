@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use device::{Access, Device, DeviceOptions, Disk, Location, data_signs};
+use device::{Access, Attachment, Device, DeviceOptions, Disk, Location, data_signs};
 
 use super::error::ProvisionError;
 
@@ -27,11 +27,7 @@ pub struct WipeTarget {
 /// # Errors
 /// It is no block device, it is in use, or [`ProvisionError::WouldDestroy`].
 pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, ProvisionError> {
-    let failed = |source| ProvisionError::Io { path: path.to_path_buf(), source };
-    let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-    if !kind.is_block_device() {
-        return Err(ProvisionError::NoBlockDevice(path.to_path_buf()));
-    }
+    must_be_block_device(path)?;
     // Opened and locked first, so that its contents cannot change between check and write.
     let device = open(path)?;
     let there = data_signs(&device);
@@ -60,13 +56,21 @@ pub(super) fn open_for_md(path: &Path) -> Result<WipeTarget, ProvisionError> {
 /// # Errors
 /// It is no block device, or cannot be opened.
 pub fn open_to_read(path: &Path) -> Result<Device, ProvisionError> {
-    let failed = |source| ProvisionError::Io { path: path.to_path_buf(), source };
-    let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-    if !kind.is_block_device() {
-        return Err(ProvisionError::NoBlockDevice(path.to_path_buf()));
-    }
+    must_be_block_device(path)?;
     let options = DeviceOptions { access: Access::ReadOnly, direct: true };
     Ok(Device::open(&Location::whole(path), options)?)
+}
+
+/// Refuses what is no block device, without opening it: opening a FIFO waits for a writer.
+///
+/// # Errors
+/// It is missing, or [`ProvisionError::NoBlockDevice`].
+pub(super) fn must_be_block_device(path: &Path) -> Result<(), ProvisionError> {
+    let failed = |source| ProvisionError::Io { path: path.to_path_buf(), source };
+    match std::fs::metadata(path).map_err(failed)?.file_type().is_block_device() {
+        true => Ok(()),
+        false => Err(ProvisionError::NoBlockDevice(path.to_path_buf())),
+    }
 }
 
 impl WipeTarget {
@@ -111,9 +115,17 @@ fn open(path: &Path) -> Result<Device, ProvisionError> {
     Ok(Device::open(&Location::whole(path), options)?)
 }
 
-/// Erases the signatures of a device, so that it counts as empty again.
-pub(super) fn wipe(path: &Path) -> Result<(), ProvisionError> {
-    erase_ends(&open(path)?).map_err(ProvisionError::EraseAgain)
+/// Erases the signatures of a device, so that it counts as empty again. Another device that has the
+/// name by now is left alone.
+///
+/// # Errors
+/// [`ProvisionError::OtherDevice`], or it cannot be opened or written.
+pub(super) fn wipe(path: &Path, was: Attachment) -> Result<(), ProvisionError> {
+    let device = open(path)?;
+    match Attachment::of(device.identity()) == was {
+        true => erase_ends(&device).map_err(ProvisionError::EraseAgain),
+        false => Err(ProvisionError::OtherDevice(path.to_path_buf())),
+    }
 }
 
 /// Sectors that are erased at the start and at the end of a device. Every supported file system and

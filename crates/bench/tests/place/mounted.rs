@@ -379,6 +379,33 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
     assert!(std::fs::read(&device.0).expect("read") == held, "nothing to erase");
 }
 
+/// What is erased at the end is the device that was written to, not what its name means by then.
+#[test]
+fn another_device_of_the_same_name_is_left_as_it_is() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let images = ["first", "second"].map(|name| scratch.path().join(name));
+    let [first, second] = images.each_ref().map(|image| Loop::over(image, 16 << 20));
+    let bytes = vec![0x5a; 16 << 20];
+    std::fs::write(&images[1], &bytes).expect("written");
+    let name = scratch.path().join("disk");
+    let points_to = |device: &Loop| {
+        let _ = std::fs::remove_file(&name);
+        std::os::unix::fs::symlink(&device.0, &name).expect("a link");
+    };
+    points_to(&first);
+    let text = format!("fs:ext4,on=device:{}", name.display());
+    let place: TargetExpr = text.parse().expect("a place");
+    let place = ProvisionedTarget::set_up(request(&place, None)).expect("set up");
+    points_to(&second);
+    let left = place.take_down().expect_err("the device has another name").to_string();
+    assert!(left.contains("not the device that was measured"), "{left}");
+    run("blockdev", &["--flushbufs", &second.0]);
+    assert!(std::fs::read(&images[1]).expect("read") == bytes, "it was erased");
+}
+
 #[test]
 fn writing_back_under_memory_pressure_does_not_wait_for_itself() {
     if cannot(&["losetup", "mke2fs", "mount", "dd"]) {

@@ -256,3 +256,15 @@ fn reading_a_disk_with_a_mounted_partition_is_warned_of() {
     let named = format!("its partition {name} is mounted on {here}: other requests");
     assert!(warnings(&cells[0]).contains(&named), "{}", warnings(&cells[0]));
 }
+
+#[test]
+fn what_is_no_block_device_is_refused_without_being_opened() {
+    let dir = Dir::new();
+    let fifo = dir.file("fifo");
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("made");
+    for words in ["--workload seq-read", "", "--size 4M"] {
+        let refused = bench(&format!("--members {fifo} --level single {words}")).code(2);
+        assert!(refused.stderr.contains("it is no block device"), "{words}: {}", refused.stderr);
+    }
+}
