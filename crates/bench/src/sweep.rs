@@ -24,6 +24,7 @@ use crate::blocks as bench;
 use crate::error::RunError;
 use crate::program::session::RunResult;
 use crate::progress::Progress;
+use crate::provision::check_devices_of;
 
 /// A case of a sweep, with its key and description.
 #[derive(Clone, Debug)]
@@ -164,6 +165,45 @@ pub trait SweepHost {
 
     /// Whether the sweep is to stop.
     fn stopped(&self) -> bool;
+}
+
+/// Opens the block devices of all tasks as they will be opened, and closes them again: what is
+/// refused is refused before anything is measured. Of a run that is resumed, `(store, run)`, devices
+/// that other processes are using are left to them.
+///
+/// # Errors
+/// Outer: of the store. Inner: a device is missing, in use, too small, or holds data that would be
+/// overwritten.
+pub fn check_devices(
+    tasks: &[Task],
+    mut resumed: Option<(&mut Store, i64)>,
+    destroy: bool,
+) -> Result<Result<(), RunError>, StoreError> {
+    let owner = LockHolder::new();
+    let mut seen = HashSet::new();
+    for task in tasks {
+        let (case, devices) = (task.case(), task.devices());
+        let array = case.array.as_ref().map(|array| (array.member_bytes, array.read_only));
+        let alike = (case.target.identity(), array, devices.clone());
+        if devices.is_empty() || !seen.insert(alike) {
+            continue;
+        }
+        let check = || check_devices_of(&case.target, Some(&task.plan()), destroy);
+        let checked = match &mut resumed {
+            None => check(),
+            Some((store, run)) => {
+                let since = store.moment()?;
+                let theirs = store.claim(*run, &task.items, &devices, &owner, since)?;
+                let checked = task.without(&theirs).map_or(Ok(()), |_| check());
+                store.release(*run, &owner)?;
+                checked
+            }
+        };
+        if let Err(problem) = checked {
+            return Ok(Err(problem.into()));
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// Interval between polls of other processes' claims.

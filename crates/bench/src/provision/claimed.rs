@@ -166,20 +166,23 @@ fn size_of(path: &Path) -> Result<u64, ProvisionError> {
 pub fn check_devices(plan: &BenchPlan, destroy: bool) -> Result<(), ProvisionError> {
     let blocks = plan.blocks.iter().map(|target| (&target.place, Some(&target.plan)));
     let programs = plan.targets.iter().map(|target| (&target.place, target.arrays.as_ref()));
-    for (place, arrays) in blocks.chain(programs) {
-        match place {
-            TargetExpr::FileSystem(fs) => check_place(&fs.on, arrays, destroy)?,
-            place => check_place(place, arrays, destroy)?,
-        }
-    }
-    Ok(())
+    let mut all = blocks.chain(programs);
+    all.try_for_each(|(place, arrays)| check_devices_of(place, arrays, destroy))
 }
 
-fn check_place(
+/// As [`check_devices`], for one target and its arrays.
+///
+/// # Errors
+/// As there.
+pub fn check_devices_of(
     place: &TargetExpr,
     arrays: Option<&Plan>,
     destroy: bool,
 ) -> Result<(), ProvisionError> {
+    let place = match place {
+        TargetExpr::FileSystem(fs) => &fs.on,
+        place => place,
+    };
     let arrays = || arrays.into_iter().flat_map(|plan| &plan.arrays).map(|planned| &planned.array);
     match place {
         TargetExpr::Engine => {

@@ -16,7 +16,7 @@ mod sysfs;
 mod undo;
 mod wipe;
 
-pub use claimed::{ClaimedDevices, check_devices, fitted};
+pub use claimed::{ClaimedDevices, check_devices, check_devices_of, fitted};
 pub use engine::{EngineArray, ServedArray};
 pub use error::{LeftChange, ProvisionError, SyncError, UndoError};
 pub use kernel::{KernelArray, kernel_steps};

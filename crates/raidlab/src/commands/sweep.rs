@@ -16,7 +16,7 @@ use anyhow::{Error, Result, anyhow, bail};
 use bench::Progress;
 use bench::RunError;
 use bench::program::session::RunResult;
-use bench::sweep::{HostError, SweepCase, SweepHost, Task, run_tasks, tasks};
+use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tasks, tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
 use results::{NewRun, Store};
@@ -362,6 +362,11 @@ impl Sweeping<'_> {
             sweep: Some(&self.sweep.name),
             published: self.sweep.published.as_deref(),
         };
+        let begun = self.begun(&store)?;
+        let finished = begun.as_ref().map(|(_, finished)| finished.clone()).unwrap_or_default();
+        let resumed = begun.map(|(run, _)| (&mut store, run));
+        let left = tasks(&self.cases, &finished);
+        check_devices(&left, resumed, arguments.host.destroy_contents)??;
         let run = match arguments.again {
             true => store.begin(&new, &head),
             false => store.go_on(&new, &head),

@@ -268,3 +268,32 @@ fn what_is_no_block_device_is_refused_without_being_opened() {
         assert!(refused.stderr.contains("it is no block device"), "{words}: {}", refused.stderr);
     }
 }
+
+/// The sweep has an item that could be measured, before the one that is refused.
+#[test]
+fn a_sweep_checks_its_devices_before_the_first_item() {
+    let dir = Dir::new();
+    let (file, other) = (image(&dir, "empty", 12), dir.file("inhabited"));
+    let held = inhabit(&other, false);
+    let (Some(empty), Some(disk)) = (Loop::over(&file), Loop::over(&other)) else { return };
+    let (sweep, db) = (dir.file("disks.toml"), dir.file("results.db"));
+    let text = format!(
+        "title = \"Disks\"\n[defaults]\nseconds = 0.2\nwarm-up = 0\nruns = 1\n\
+         workload = \"rand-write\"\n\
+         [[run]]\ntarget = \"engine\"\nlevel = \"raid0\"\ndisks = 2\n\
+         members = \"mem\"\nsize = \"4M\"\n\
+         [[run]]\ntarget = [\"device:{}\", \"device:{}\"]\n",
+        empty.0, disk.0
+    );
+    std::fs::write(&sweep, text).expect("written");
+    let command = format!("sweep {sweep} --db {db} --json");
+    let refused = raidlab(&command).code(2);
+    assert!(refused.stderr.contains(&format!("{}: it holds", disk.0)), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("run 1 in"), "{}", refused.stderr);
+    assert!(bytes(&other) == held && bytes(&file).iter().all(|byte| *byte == 0));
+    std::fs::write(&other, vec![0; 12 << 20]).expect("written");
+    assert_eq!(raidlab(&command).code(0).cells().len(), 3);
+    // Nothing is left that would use the device.
+    std::fs::write(&other, &held).expect("written");
+    raidlab(&command).code(0);
+}
