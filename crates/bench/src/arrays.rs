@@ -63,8 +63,8 @@ pub fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Ce
 }
 
 /// An array of a plan for a program, with the fields that its cells share, and its block devices,
-/// which are unchanged until [`ClaimedDevices::begin`] and to be released after it. Paced members are
-/// paced from the start.
+/// which are unchanged until [`ClaimedDevices::begin`] and to be released after it. Paced members
+/// are paced from the start.
 ///
 /// # Errors
 /// One line that names the invalid member, directory, size or geometry.

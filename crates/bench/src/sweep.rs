@@ -168,8 +168,8 @@ pub trait SweepHost {
 }
 
 /// Opens the block devices of all tasks as they will be opened, and closes them again: what is
-/// refused is refused before anything is measured. Of a run that is resumed, `(store, run)`, devices
-/// that other processes are using are left to them.
+/// refused is refused before anything is measured. Of a run that is resumed, `(store, run)`,
+/// devices that other processes are using are left to them.
 ///
 /// # Errors
 /// Outer: of the store. Inner: a device is missing, in use, too small, or holds data that would be

@@ -231,8 +231,8 @@ impl Target {
     }
 
     /// Writes the first version of everything, unpaced and without the faults of fault members,
-    /// which apply to the workloads only. What was found on block devices is erased first. `stop` is
-    /// polled, and ends it early; `progress` receives the completed share, 0 to 1.
+    /// which apply to the workloads only. What was found on block devices is erased first. `stop`
+    /// is polled, and ends it early; `progress` receives the completed share, 0 to 1.
     ///
     /// # Errors
     /// When a request fails: an array that cannot be filled cannot be measured.

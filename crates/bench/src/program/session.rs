@@ -236,8 +236,8 @@ impl Session<'_> {
         }
     }
 
-    /// Erases what was found on the devices of a program by `erase`, unless nothing would be written
-    /// to them.
+    /// Erases what was found on the devices of a program by `erase`, unless nothing would be
+    /// written to them.
     fn begin(
         &self,
         program: &Program,

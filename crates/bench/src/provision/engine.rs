@@ -108,9 +108,9 @@ pub struct ServedArray {
 }
 
 impl ServedArray {
-    /// Creates the array and its block device. Nothing is written until [`ServedArray::begin`], also
-    /// where members are block devices: what these hold shows through. The pace of paced members is off until
-    /// [`ServedArray::set_paced`]: setting the place up is not measured.
+    /// Creates the array and its block device. Nothing is written until [`ServedArray::begin`],
+    /// also where members are block devices: what these hold shows through. The pace of paced
+    /// members is off until [`ServedArray::set_paced`]: setting the place up is not measured.
     pub(super) fn set_up(
         array: EngineArray,
         undo: &mut Undo,
