@@ -3,8 +3,8 @@
 //! Invariant: all devices of an array are open, locked and checked before anything is written to
 //! the first, and nothing is erased before [`ClaimedDevices::begin`], which comes right before the
 //! first write: what is refused in between is as it was found. What was written over counts as
-//! empty again when it is released. Called by `target`; the check of a whole plan is called before a
-//! run.
+//! empty again when it is released. Called by `target`; the check of a whole plan is called before
+//! a run.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
