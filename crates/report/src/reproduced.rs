@@ -36,6 +36,8 @@ pub struct Reproduction {
     pub same_order: usize,
     /// Pairs of which a figure was not run.
     pub not_run: usize,
+    /// When and where it was measured: a clause for each day and machine.
+    pub measured: Vec<String>,
     /// One for each set.
     pub sets: Vec<SetReproduction>,
 }
@@ -104,8 +106,8 @@ pub struct RatioOfRatios {
 }
 
 impl Reproduction {
-    /// Of each set with its cells.
-    pub fn of(sets: &[(Published, Record)]) -> Reproduction {
+    /// Of each set with its cells; `measured`: [`provenance`] of the runs that they are from.
+    pub fn of(sets: &[(Published, Record)], measured: Vec<String>) -> Reproduction {
         let sets: Vec<SetReproduction> =
             sets.iter().map(|(set, record)| of_set(set, record)).collect();
         let sum = |of: fn(&SetReproduction) -> usize| sets.iter().map(of).sum();
@@ -114,9 +116,26 @@ impl Reproduction {
             pairs: sum(|set| set.pairs),
             same_order: sum(|set| set.same_order),
             not_run: sum(|set| set.not_run),
+            measured,
             sets,
         }
     }
+}
+
+/// When, by which version and on what a record was made: a clause. Runs of one day on one machine
+/// have the same.
+pub fn provenance(record: &Record) -> String {
+    let host = &record.host;
+    let day = record.started.get(..10).unwrap_or(&record.started);
+    let kind = if host.virtual_machine == Some(true) { "virtual, " } else { "" };
+    let parts = [
+        Some(day.to_string()),
+        Some(format!("raidlab {}", record.raidlab)),
+        host.cpu.clone(),
+        host.cores.map(|cores| format!("{kind}{cores} CPUs")),
+        host.kernel.clone(),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// As [`share`], of a set.
@@ -275,6 +294,9 @@ pub fn cpu(one: &Distance) -> Option<String> {
 /// The page for the terminal.
 pub fn text(all: &Reproduction) -> String {
     let mut out = format!("Published: {}\n", share(all.pairs, all.same_order, all.not_run));
+    for measured in &all.measured {
+        out.push_str(&format!("  measured: {}\n", Shown(measured)));
+    }
     for set in &all.sets {
         let counts = share_of(set);
         out.push_str(&format!("\n{}: {}\n  {counts}\n", set.name, set.title));
@@ -344,6 +366,10 @@ pub fn markdown(all: &Reproduction) -> String {
         (MARGIN - 1.0) * 100.0
     );
     let mut out = format!("# Published figures and ours\n\n{}", wrapped(&introduction));
+    if !all.measured.is_empty() {
+        let measured = plain(&format!("Measured: {}.", all.measured.join("; ")));
+        out.push_str(&format!("\n{}", wrapped(&measured)));
+    }
     for set in &all.sets {
         let counts = share_of(set);
         out.push_str(&format!("\n## {} (`{}`)\n\n", set.title, set.name));
@@ -421,7 +447,10 @@ mod tests {
         let mut record = Record::new(Host::default(), UNIX_EPOCH);
         record.cells = cells;
         record.set_ratios();
-        Reproduction::of(&[(named("wiki-2-disks").expect("the wiki"), record)])
+        Reproduction::of(
+            &[(named("wiki-2-disks").expect("the wiki"), record)],
+            vec!["2026-11-23, raidlab 0".into()],
+        )
     }
 
     #[test]

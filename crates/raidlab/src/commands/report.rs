@@ -3,7 +3,7 @@
 //! Invariant: with one of the formats on stdout (`-`), stdout holds it and nothing else; otherwise
 //! the table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use report::reproduced::Reproduction;
 use report::runs::Report;
 use report::shown::Shown;
 use results::host::Host;
-use results::record::{Cell, Record};
+use results::record::Record;
 
 use crate::Ending;
 use crate::commands::results::{DbArgument, Which, chosen, read_record, report_of_run};
@@ -106,16 +106,19 @@ fn reproduced(arguments: &ReportArguments) -> Result<Ending> {
     }
     let mut sets = Vec::new();
     let mut fine = true;
+    let mut measured: BTreeSet<String> = BTreeSet::new();
     for name in report::published::names() {
         let set = report::published::named(name).context("--published")?;
         let mut record = Record::new(Host::default(), SystemTime::UNIX_EPOCH);
-        record.cells = cells_for(arguments, name)?;
+        let runs = records_for(arguments, name)?;
+        measured.extend(runs.iter().map(report::reproduced::provenance));
+        record.cells = runs.into_iter().flat_map(|run| run.cells).collect();
         fine &= record.verified();
         // Wrong data has no speed.
         record.cells.retain(|cell| cell.verified != Some(false));
         sets.push((set, record));
     }
-    let all = Reproduction::of(&sets);
+    let all = Reproduction::of(&sets, measured.into_iter().collect());
     let texts: [(&str, Option<&Path>, Render<'_>); 3] = [
         ("--html", arguments.html.as_deref(), &|| report::html::render_published(&all)),
         ("--markdown", arguments.markdown.as_deref(), &|| report::reproduced::markdown(&all)),
@@ -127,12 +130,11 @@ fn reproduced(arguments: &ReportArguments) -> Result<Ending> {
     Ok(if fine { Ending::Fine } else { Ending::Finding })
 }
 
-/// The cells that stand beside a set: of the given records, or of the newest run of each sweep that
-/// names the set.
-fn cells_for(arguments: &ReportArguments, set: &str) -> Result<Vec<Cell>> {
+/// The records that stand beside a set: those given, or of the newest run of each sweep that names
+/// the set.
+fn records_for(arguments: &ReportArguments, set: &str) -> Result<Vec<Record>> {
     if !arguments.records.is_empty() {
-        let reports = gather(arguments)?.into_iter();
-        return Ok(reports.flat_map(|report| report.record.cells).collect());
+        return Ok(gather(arguments)?.into_iter().map(|report| report.record).collect());
     }
     let store = arguments.db.open()?;
     let runs = match &arguments.run {
@@ -141,11 +143,8 @@ fn cells_for(arguments: &ReportArguments, set: &str) -> Result<Vec<Cell>> {
     };
     let of_set = runs.iter().filter(|run| run.published.as_deref() == Some(set));
     let newest: BTreeMap<&Option<String>, i64> = of_set.map(|run| (&run.sweep, run.id)).collect();
-    let mut cells = Vec::new();
-    for run in newest.values() {
-        cells.extend(store.record(*run)?.cells);
-    }
-    Ok(cells)
+    let records = newest.values().map(|run| Ok(store.record(*run)?));
+    records.collect()
 }
 
 fn gather(arguments: &ReportArguments) -> Result<Vec<Report>> {
