@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use device::{Disk, data_signs, some_data, superblocks};
 use md::SECTOR_BYTES;
-use md::create::{DeviceLayout, Plan, Write};
+use md::create::{DeviceLayout, Plan};
+use md::ondisk::Write;
 use md::ondisk::superblock::{Outcome, READ_BYTES};
 use thiserror::Error;
 

@@ -10,10 +10,9 @@ use array::{
     DriverOptions, MemberSpec, MetadataDevice,
 };
 use device::AreaError;
-use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
+use engine::{DeviceNumber, MetadataConfig, MetadataManager};
 use md::assemble::{
     Array, BitmapRefusal, Member, StartBitmap, StartDevice, StartMember, StartPlan, StartRefusal,
-    StartState,
 };
 use md::ondisk::MemberMetadata;
 use md::ondisk::bitmap::BitmapHeader;
@@ -159,8 +158,14 @@ fn assembled(
     let resync_offset = it.replay(options)?;
     let bitmap = it.read_bitmap()?;
     let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
-    let bitmap = bitmap.map(|(bitmap, bits)| managed_bitmap(&bitmap, bits));
-    let manager = it.manager(resync_offset, &bad_blocks, bitmap, options.driver.shards.max(1));
+    let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
+    let manager = MetadataManager::new(MetadataConfig::of_start(
+        &it.plan,
+        resync_offset,
+        &with_bad_blocks,
+        bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone())),
+        options.driver.shards.max(1),
+    ));
     let notes = it.plan.notes();
     let spec = ArraySpec {
         level: geometry.level(),
@@ -260,32 +265,6 @@ impl Starting<'_> {
         move |source| StartError::Member { name, doing, source }
     }
 
-    fn manager(
-        &self,
-        resync_offset: Option<u64>,
-        bad_blocks: &[(usize, BadBlockList)],
-        bitmap: Option<ManagedBitmap>,
-        shards: u16,
-    ) -> MetadataManager {
-        let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
-        let StartState { found, state, superblocks_in_turn } =
-            self.plan.state(resync_offset, &with_bad_blocks);
-        let devices = self.plan.devices().into_iter().map(|device| {
-            let StartDevice { number, slot, events, .. } = device;
-            ManagedDevice { number: DeviceNumber(number), slot, events }
-        });
-        MetadataManager::new(MetadataConfig {
-            geometry: self.plan.geometry().clone(),
-            shards,
-            devices: devices.collect(),
-            state,
-            found,
-            bitmap,
-            superblocks_in_turn,
-            checkpoint_nanos: engine::DEFAULT_CHECKPOINT_NANOS,
-        })
-    }
-
     /// The bitmap that the start uses, and its bits.
     fn read_bitmap(&self) -> Result<Option<(StartBitmap, Vec<u8>)>, StartError> {
         let Some((candidate, area)) = self.plan.bitmap() else { return Ok(None) };
@@ -332,16 +311,5 @@ impl Starting<'_> {
             specs[slot.index()] = MemberSpec::Ready(member);
         }
         specs
-    }
-}
-
-fn managed_bitmap(bitmap: &StartBitmap, bits: Vec<u8>) -> ManagedBitmap {
-    let header = &bitmap.header;
-    ManagedBitmap {
-        chunk_sectors: u64::from(header.chunk_bytes) / md::SECTOR_BYTES,
-        daemon_sleep_nanos: u64::from(header.daemon_sleep_s) * 1_000_000_000,
-        events_cleared: header.events_cleared,
-        bits,
-        stale: bitmap.stale,
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use device::Disk;
 use engine::{DeviceNumber, MetadataManager};
-use md::ondisk::Area;
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
+use md::ondisk::{Area, MetadataEncoder};
 
 use crate::build::{ArraySpec, BuildError, WithMetadata};
 use crate::driver::{Driver, DriverOptions};
@@ -59,7 +59,9 @@ impl Driver {
         };
         let kept = devices.into_iter().map(|device| {
             let MetadataDevice { number, disk, superblock, bitmap, ppl } = device;
-            DeviceMetadata { number, disk, superblock, bitmap, ppl, ppl_is_empty: false }
+            let (number, logical_block) = (number.0, disk.logical_block());
+            let encoder = MetadataEncoder { superblock, number, logical_block, bitmap, ppl };
+            DeviceMetadata { disk, encoder, ppl_is_empty: false }
         });
         let kept = kept.collect();
         let writer = |step, unit| MetadataWriter::new(manager, kept, notes, step, unit);

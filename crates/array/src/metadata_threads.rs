@@ -22,13 +22,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use engine::{
-    BITMAP_PAGE_BYTES, BitmapPage, DeviceNumber, IoError, MemberError, MetaToken, Record,
-};
-use md::ondisk::bitmap::BitmapHeader;
-use md::ondisk::ppl::PplHeader;
-use md::ondisk::superblock::{ArrayState, Superblock};
-use md::ondisk::{Area, Timestamp};
+use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record};
+use md::ondisk::{MetadataEncoder, Timestamp, UpdateError, Write};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 
@@ -41,13 +36,8 @@ const DEVICE_QUEUE: usize = 32;
 
 /// A device that holds the array's metadata.
 pub(crate) struct DeviceMetadata {
-    pub(crate) number: DeviceNumber,
     pub(crate) disk: Arc<dyn Disk>,
-    /// As found at assembly.
-    pub(crate) superblock: Superblock,
-    /// The bitmap's area, and its header as read.
-    pub(crate) bitmap: Option<(Area, BitmapHeader)>,
-    pub(crate) ppl: Option<Area>,
+    pub(crate) encoder: MetadataEncoder,
     /// The log area holds no old log.
     pub(crate) ppl_is_empty: bool,
 }
@@ -118,8 +108,8 @@ impl MetadataThreads {
         let mut it =
             MetadataThreads { devices: Vec::new(), completed: completions, wake, at_work: 0 };
         for device in devices {
-            let (number, name) = (device.number, device.disk.name());
-            let data_offset = device.superblock.metadata().data_offset;
+            let (number, name) = (DeviceNumber(device.encoder.number), device.disk.name());
+            let data_offset = device.encoder.superblock.metadata().data_offset;
             let (ops, operations) = sync_channel(DEVICE_QUEUE);
             let discards = Arc::new(AtomicBool::new(false));
             let worker = DeviceWorker {
@@ -302,51 +292,35 @@ impl DeviceWorker {
 
 impl DeviceMetadata {
     fn write(&mut self, record: &Record) -> io::Result<()> {
+        let failed = io::Error::other::<UpdateError>;
         match record {
             Record::Superblock(state) => {
-                let state = ArrayState { updated: now(), ..(**state).clone() };
-                // Always based on the superblock as found: a log that is turned off for now keeps
-                // its place.
-                let next = self.superblock.with_state(&state, self.number.0 as usize);
-                let next = next.map_err(io::Error::other)?;
-                let bytes = next.encode(self.disk.logical_block() as usize);
-                self.disk.write(next.sector(), &bytes)
+                let write = self.encoder.superblock(state, now()).map_err(failed)?;
+                self.perform(write)
             }
-            Record::Bitmap(page) => self.write_page(page),
+            Record::Bitmap(page) => {
+                let header = page.header.map(|header| (header.events, header.events_cleared));
+                let write = self.encoder.bitmap_page(page.page, header, &page.bits);
+                write.map_err(failed)?.map_or(Ok(()), |write| self.perform(write))
+            }
             Record::EmptyPpl => {
-                let Some(area) = self.ppl else { return Ok(()) };
+                let Some((area, header)) = self.encoder.ppl.zip(self.encoder.empty_ppl()) else {
+                    return Ok(());
+                };
                 if !self.ppl_is_empty {
-                    // An older log behind the header would be taken for a newer one.
-                    self.disk.write_zeroes(area.sector..area.sector + area.sectors)?;
+                    self.perform(Write::Zeroes(area))?;
                     self.ppl_is_empty = true;
                 }
-                let header = PplHeader::empty(self.superblock.metadata().set_uuid);
-                self.disk.write(area.sector, &header.encode())
+                self.perform(header)
             }
         }
     }
 
-    fn write_page(&mut self, page: &BitmapPage) -> io::Result<()> {
-        let Some((area, header)) = &mut self.bitmap else { return Ok(()) };
-        let mut bytes = Vec::with_capacity(BITMAP_PAGE_BYTES);
-        if let Some(record) = page.header {
-            header.events = record.events;
-            header.events_cleared = record.events_cleared;
-            header.state = 0;
+    fn perform(&self, write: Write) -> io::Result<()> {
+        match write {
+            Write::Zeroes(area) => self.disk.write_zeroes(area.sector..area.sector + area.sectors),
+            Write::Bytes { sector, bytes } => self.disk.write(sector, &bytes),
         }
-        if page.page == 0 {
-            bytes.extend_from_slice(&header.encode());
-        }
-        bytes.extend_from_slice(&page.bits);
-        // Bits behind the last one: clear, as the kernel leaves them.
-        let block = (self.disk.logical_block() as usize).max(512);
-        bytes.resize(bytes.len().next_multiple_of(block), 0);
-        let first = u64::from(page.page) * (BITMAP_PAGE_BYTES as u64 / md::SECTOR_BYTES);
-        let sectors = bytes.len() as u64 / md::SECTOR_BYTES;
-        if first + sectors > area.sectors {
-            return Err(io::Error::other("the bitmap has no room for its bits"));
-        }
-        self.disk.write(area.sector + first, &bytes)
     }
 }
 

@@ -11,6 +11,7 @@
 mod bits;
 mod job;
 mod manager;
+mod start;
 mod types;
 
 pub use manager::MetadataManager;

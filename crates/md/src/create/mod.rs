@@ -22,4 +22,4 @@ mod types;
 
 pub use plan::plan;
 pub use request::{BitmapOption, CreateError, Device, Request};
-pub use types::{DeviceLayout, Plan, Write};
+pub use types::{DeviceLayout, Plan};

@@ -4,7 +4,7 @@ use crate::geometry::Geometry;
 use crate::ondisk::bitmap::Bitmap;
 use crate::ondisk::ppl::PplHeader;
 use crate::ondisk::superblock::{Policy, Superblock};
-use crate::ondisk::{Area, Role, Version};
+use crate::ondisk::{Area, Role, Version, Write};
 use crate::units::SECTOR_BYTES;
 
 /// Bytes that an empty bad-block log is filled with.
@@ -33,20 +33,6 @@ pub struct DeviceLayout {
     pub bad_blocks: Option<Area>,
     /// The partial parity log.
     pub ppl: Option<Area>,
-}
-
-/// Something to be written to a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// Write zeroes to an area.
-    Zeroes(Area),
-    /// Bytes, a multiple of 4 KiB.
-    Bytes {
-        /// First sector.
-        sector: u64,
-        /// The bytes.
-        bytes: Vec<u8>,
-    },
 }
 
 /// A new array.

@@ -13,6 +13,7 @@ pub mod journal;
 mod metadata;
 pub mod ppl;
 pub mod superblock;
+mod update;
 mod uuid;
 
 pub use error::DecodeError;
@@ -21,4 +22,5 @@ pub(crate) use field::fields;
 pub use metadata::{
     Area, BadBlockArea, MemberMetadata, PplArea, ReshapeState, Role, Timestamp, Version,
 };
+pub use update::{MetadataEncoder, UpdateError, Write};
 pub use uuid::Uuid;

@@ -1,8 +1,8 @@
 //! Planning new arrays: mdadm's numbers, and what cannot be had.
 
-use md::create::{BitmapOption, CreateError, Device, Plan, Request, Write, plan};
+use md::create::{BitmapOption, CreateError, Device, Plan, Request, plan};
 use md::ondisk::superblock::{Policy, Superblock};
-use md::ondisk::{Role, Timestamp, Uuid, Version};
+use md::ondisk::{Role, Timestamp, Uuid, Version, Write};
 use md::{Layout, Level};
 
 const MIB: u64 = 2048;

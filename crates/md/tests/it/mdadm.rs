@@ -3,9 +3,9 @@
 //! Skipped where there is no mdadm. It reads the files as they are: no root, no kernel. Of a bitmap
 //! it says where it is; its header is compared with the golden arrays'.
 
-use md::create::{BitmapOption, Device, Plan, Request, Write, plan};
+use md::create::{BitmapOption, Device, Plan, Request, plan};
 use md::ondisk::superblock::Policy;
-use md::ondisk::{Timestamp, Uuid, Version};
+use md::ondisk::{Timestamp, Uuid, Version, Write};
 use md::{Layout, Level};
 use std::io::{Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
