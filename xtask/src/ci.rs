@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 use steps::{Context, Step};
 
 /// Steps that must run wherever `ci` runs; skipping one of them is a failure.
-const REQUIRED: [&str; 6] = ["fmt", "clippy", "build", "tidy", "doc", "test"];
+const REQUIRED: [&str; 7] = ["fmt", "clippy", "build", "tidy", "doc", "sim", "test"];
 
 /// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 
 mod ci;
 mod finding;
+mod sim;
 mod text;
 mod tidy;
 mod tokens;
@@ -28,6 +29,7 @@ usage: cargo xtask COMMAND
                                with the documents (default: the newest one in the target directory)
   ci [--only STEP]             every step a change must pass, in order; see `ci --list`
   ci --list                    the steps
+  sim [ARG...]                 the simulator: `sim --help`; with --mutants also the planted bugs
 
 exit status: 0 fine, 1 findings or a failed step, 2 xtask itself could not run";
 
@@ -36,6 +38,7 @@ enum Command {
     Tidy { json: bool, bin: Option<PathBuf> },
     Ci { only: Option<String> },
     CiList,
+    Sim { args: Vec<String> },
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn run(command: Command) -> Result<bool> {
             Ok(report.findings.is_empty())
         }
         Command::Ci { only } => ci::run(only.as_deref()),
+        Command::Sim { args } => sim::run(&workspace::Workspace::load()?, &args),
         Command::CiList => {
             print!("{}", ci::list());
             Ok(true)
@@ -91,6 +95,7 @@ fn parse(args: &[String]) -> Result<Command> {
             (Some("--only"), Some(step), None) => Ok(Command::Ci { only: Some(step.into()) }),
             _ => bail!("ci takes --list or --only STEP\n{USAGE}"),
         },
+        Some("sim") => Ok(Command::Sim { args: args.map(str::to_string).collect() }),
         Some(other) => bail!("no command {other:?}\n{USAGE}"),
     }
 }
@@ -107,6 +112,7 @@ mod tests {
     fn arguments_are_understood_or_refused() {
         assert!(matches!(parse_line("tidy --json"), Ok(Command::Tidy { json: true, bin: None })));
         assert!(matches!(parse_line("tidy --bin a/b"), Ok(Command::Tidy { bin: Some(_), .. })));
+        assert!(matches!(parse_line("sim --seed 1"), Ok(Command::Sim { args }) if args.len() == 2));
         assert!(matches!(parse_line("ci"), Ok(Command::Ci { only: None })));
         assert!(matches!(parse_line("ci --only fmt"), Ok(Command::Ci { only: Some(_) })));
         for bad in ["tidy --bin", "tidy --jsn", "ci fmt", "ci --only", "ci --only a b", "build"] {

@@ -1,43 +1,47 @@
-//! What computations use where members have it (`Effect::Read`, `loan`), in its strictest form: the
-//! bytes never arrive, and each computation gets what the members hold while it runs, but only of
-//! what its own operation has borrowed.
+//! What computations use where members have it (`Effect::Read`, `in_place_ok`), in its strictest
+//! form: the bytes never arrive, and each computation gets what the members hold while it runs, but
+//! only of what its own operation has read.
 //!
-//! Invariant: wherever a loan is noted, the scratch holds [`POISON`] except during a computation.
-//! So an engine that uses lent bytes for anything else, or changes them too early, is detected when
-//! the data are checked.
+//! Invariant: wherever a read in place is noted, the stripe memory holds [`POISON`] except during a
+//! computation. So an engine that uses such bytes for anything else, or changes them too early, is
+//! detected when the data are checked.
 
 use engine::BufSlice;
 
-use super::job::{Job, overlap};
-use super::member::SECTOR;
+use crate::member::SECTOR;
+use crate::operation::{Operation, overlap};
 
-pub const POISON: u8 = 0xad;
+/// What stands for bytes that have stayed in place.
+pub(crate) const POISON: u8 = 0xad;
 
-/// Part of the scratch that stands for bytes of a member, from byte `from` on.
-struct Lent {
-    operation: u64,
+/// Part of the stripe memory that stands for bytes of a member, from byte `from` of its data on.
+struct InPlace {
+    owner: u64,
     slice: BufSlice,
     member: usize,
     from: u64,
 }
 
+/// All reads in place.
 #[derive(Default)]
-pub struct Loans(Vec<Lent>);
+pub(crate) struct InPlaceReads(Vec<InPlace>);
 
-impl Loans {
-    /// Records a loan; returns the contents that replace the bytes.
-    pub fn note(&mut self, job: &Job, member: usize, slices: &[BufSlice], sector: u64) -> Vec<u8> {
-        let operation = job.operation();
-        let (start, mut from) = (sector * SECTOR as u64, sector * SECTOR as u64);
-        for slice in slices {
-            self.0.push(Lent { operation, slice: *slice, member, from });
+impl InPlaceReads {
+    /// Records a read in place.
+    pub fn note(&mut self, operation: &Operation, member: usize, sector: u64) {
+        let owner = operation.owner();
+        let mut from = sector * SECTOR as u64;
+        for slice in &operation.writes {
+            self.0.push(InPlace { owner, slice: *slice, member, from });
             from += u64::from(slice.len);
         }
-        vec![POISON; (from - start) as usize]
     }
 
     /// Something else is stored in this slice.
     pub fn forget(&mut self, slice: &BufSlice) {
+        if self.0.is_empty() {
+            return;
+        }
         let mut rest = Vec::new();
         self.0.retain(|lent| {
             let meets = overlap(&lent.slice, slice);
@@ -53,11 +57,12 @@ impl Loans {
         self.0.extend(rest);
     }
 
-    /// The parts of a slice that the job's operation has borrowed: where they stand, and whose
-    /// bytes they stand for.
-    pub fn within(&self, job: &Job, slice: &BufSlice) -> Vec<(BufSlice, usize, u64)> {
+    /// The parts of a slice that the operation has read in place: where they stand, and whose bytes
+    /// they stand for.
+    pub fn within(&self, operation: &Operation, slice: &BufSlice) -> Vec<(BufSlice, usize, u64)> {
         let (start, end) = bounds(slice);
-        let own = self.0.iter().filter(|lent| lent.operation == job.operation());
+        let owner = operation.owner();
+        let own = self.0.iter().filter(|lent| lent.owner == owner);
         let meeting = own.filter(|lent| overlap(&lent.slice, slice));
         let parts = meeting.map(|lent| {
             let (first, last) = bounds(&lent.slice);
@@ -67,11 +72,11 @@ impl Loans {
     }
 }
 
-impl Lent {
-    fn part(&self, start: u64, end: u64) -> Lent {
+impl InPlace {
+    fn part(&self, start: u64, end: u64) -> InPlace {
         let len = (end - start) as u32;
         let from = self.from + (start - self.slice.offset);
-        Lent { slice: BufSlice { len, offset: start, ..self.slice }, from, ..*self }
+        InPlace { slice: BufSlice { len, offset: start, ..self.slice }, from, ..*self }
     }
 }
 

@@ -1,23 +1,33 @@
-//! One member of the tests' executor: bytes, and the faults that it has been given.
+//! One member: a device's bytes, its volatile cache, and the faults that it has been given.
 //!
-//! Invariant: `bytes` is what was last written, also where a sector is unreadable, so that a check
-//! may look behind the faults.
+//! Invariant: `image` is what was last written, also where a sector is unreadable, so that a check
+//! may look behind the faults. What a power cut leaves is in [`Cache`]: all that is durable, and
+//! any part of the rest.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use engine::MemberError;
+use testkit::Rng;
 
+/// Bytes of a sector.
 pub const SECTOR: usize = md::SECTOR_BYTES as usize;
 
-#[derive(Default)]
+/// A member; see the module documentation. Sectors are those of its data area, unless a description
+/// says otherwise.
+#[derive(Clone, Default)]
 pub struct Member {
-    pub bytes: Vec<u8>,
+    /// The whole device.
+    image: Vec<u8>,
+    /// First sector of the data area, in sectors of the device.
+    data_offset: u64,
+    /// Sectors of the data area.
+    data_sectors: u64,
     /// Sectors that cannot be read until they are written again.
     pub bad: BTreeSet<u64>,
     /// Sectors that fail one read and are fine afterwards.
     pub flaky: BTreeSet<u64>,
-    /// Answers nothing any more from this time on.
+    /// Everything fails from this time on.
     pub gone_at: Option<u64>,
     /// Writes fail with this from then on.
     pub write_error: Option<(u64, MemberError)>,
@@ -29,74 +39,167 @@ pub struct Member {
     pub metadata_full: bool,
     /// Of a write that finds no space, this many sectors are written first.
     pub short: u64,
+    /// Operations take this many times as long.
+    pub slowness: u64,
+    /// Flushes fail.
+    pub flush_fails: bool,
     /// Writes completed (by number) that no flush has covered; see `World`.
     pub unflushed: Vec<u64>,
+    /// I/O counters.
     pub counts: Counts,
-    /// What survives a power cut, where a test keeps account of it.
-    pub platter: Option<Platter>,
+    /// The volatile cache, where a power cut may come.
+    pub cache: Option<Cache>,
 }
 
-/// What is durable, and what is only in the member's cache.
-#[derive(Default)]
-pub struct Platter {
+/// What is durable, and what is only in the member's volatile cache.
+#[derive(Clone, Default)]
+pub struct Cache {
+    /// The device without the writes in the cache.
+    durable: Vec<u8>,
+    /// The writes since, in their order.
+    writes: Vec<CachedWrite>,
+}
+
+/// A write that has completed.
+#[derive(Clone, Debug)]
+pub struct CachedWrite {
+    /// Its number.
+    pub number: u64,
+    /// First sector of the device.
+    pub first: u64,
+    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// (number of the write, sector, contents), oldest first.
-    pub cache: Vec<(u64, u64, Vec<u8>)>,
+    /// It was performed with FUA: a power cut leaves all of it.
+    pub is_durable: bool,
 }
 
-impl Platter {
-    /// A write has completed.
-    pub fn written(&mut self, number: u64, first: u64, bytes: &[u8], fua: bool) {
-        let end = first + (bytes.len() / SECTOR) as u64;
-        if fua {
-            self.cache.retain(|(_, sector, _)| !(first..end).contains(sector));
-            let at = first as usize * SECTOR;
-            self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-            return;
+impl CachedWrite {
+    /// Applies the sectors for which `keeps` holds to an image of the device.
+    pub fn apply(&self, image: &mut [u8], mut keeps: impl FnMut(u64) -> bool) {
+        for (sector, bytes) in (self.first..).zip(self.bytes.chunks_exact(SECTOR)) {
+            if keeps(sector) {
+                let at = sector as usize * SECTOR;
+                image[at..at + SECTOR].copy_from_slice(bytes);
+            }
         }
-        for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
-            self.cache.push((number, sector, bytes.to_vec()));
+    }
+}
+
+impl Cache {
+    /// An empty cache of a device with this image.
+    pub fn new(image: &[u8]) -> Cache {
+        Cache { durable: image.to_vec(), writes: Vec::new() }
+    }
+
+    /// The device as a power cut leaves it at the least, without the writes in the cache.
+    pub fn durable(&self) -> &[u8] {
+        &self.durable
+    }
+
+    /// The writes in the cache, in their order.
+    pub fn writes(&self) -> &[CachedWrite] {
+        &self.writes
+    }
+
+    fn written(&mut self, number: u64, first: u64, bytes: &[u8], is_durable: bool) {
+        if is_durable && self.writes.is_empty() {
+            let at = first as usize * SECTOR;
+            return self.durable[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        self.writes.push(CachedWrite { number, first, bytes: bytes.to_vec(), is_durable });
+    }
+
+    fn flushed(&mut self, covers: u64) {
+        let Cache { durable, writes } = self;
+        let count = writes.iter().take_while(|write| write.number <= covers).count();
+        for write in writes.drain(..count) {
+            write.apply(durable, |_| true);
         }
     }
 
-    /// A flush has completed that was issued when `covers` writes had.
-    pub fn flushed(&mut self, covers: u64) {
-        let Platter { bytes, cache } = self;
-        cache.retain(|(number, sector, new)| {
-            if *number <= covers {
-                let at = *sector as usize * SECTOR;
-                bytes[at..at + SECTOR].copy_from_slice(new);
-            }
-            *number > covers
-        });
+    /// An image that a power cut may leave: any sectors of the writes in the cache.
+    pub fn cut(&self, rng: &mut Rng) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        let share = rng.below(4);
+        for write in &self.writes {
+            write.apply(&mut image, |_| write.is_durable || rng.below(4) < share);
+        }
+        image
     }
 }
 
 /// I/O counters of a member, as iostat shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Reads.
     pub reads: u64,
+    /// Sectors read.
     pub read_sectors: u64,
+    /// Writes.
     pub writes: u64,
+    /// Sectors written.
     pub write_sectors: u64,
+    /// Flushes.
     pub flushes: u64,
+    /// Discards.
     pub discards: u64,
+    /// Writes of zeroes.
     pub zeroes: u64,
 }
 
 impl Member {
-    pub fn read_fault(&mut self, now: u64, sectors: Range<u64>) -> Option<MemberError> {
+    /// A member that has only a data area, of zeroes.
+    pub fn of_zeroes(data_sectors: u64) -> Member {
+        Member::of_device(vec![0; data_sectors as usize * SECTOR], 0, data_sectors)
+    }
+
+    /// The member of a slot that nothing serves.
+    pub fn missing(data_sectors: u64) -> Member {
+        Member { gone_at: Some(0), ..Member::of_zeroes(data_sectors) }
+    }
+
+    /// A device with a data area at `data_offset`.
+    pub fn of_device(image: Vec<u8>, data_offset: u64, data_sectors: u64) -> Member {
+        Member { image, data_offset, data_sectors, ..Member::default() }
+    }
+
+    /// The whole device.
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// From now on a power cut may come: what is there is durable.
+    pub fn begin_cache(&mut self) {
+        self.cache = Some(Cache::new(&self.image));
+    }
+
+    /// Sectors of the data area.
+    pub fn data_sectors(&self) -> u64 {
+        self.data_sectors
+    }
+
+    /// A range of the data area, in sectors of the device.
+    pub fn on_device(&self, sectors: &Range<u64>) -> Range<u64> {
+        sectors.start + self.data_offset..sectors.end + self.data_offset
+    }
+
+    /// The error that a read of this range ends with, if any.
+    pub fn read_fault(&mut self, now: u64, sectors: &Range<u64>) -> Option<MemberError> {
         if self.is_gone(now) {
             return Some(MemberError::Gone);
+        }
+        if self.bad.is_empty() && self.flaky.is_empty() {
+            return None;
         }
         let flaky: Vec<u64> = self.flaky.range(sectors.clone()).copied().collect();
         for sector in &flaky {
             self.flaky.remove(sector);
         }
-        let bad = !flaky.is_empty() || self.bad.range(sectors).next().is_some();
+        let bad = !flaky.is_empty() || self.bad.range(sectors.clone()).next().is_some();
         bad.then_some(MemberError::Medium)
     }
 
+    /// The error that a write of this range ends with, if any.
     pub fn write_fault(&mut self, now: u64, sectors: &Range<u64>) -> Option<MemberError> {
         if self.is_gone(now) {
             return Some(MemberError::Gone);
@@ -115,20 +218,54 @@ impl Member {
         self.write_error.filter(|(from, _)| now >= *from).map(|(_, error)| error)
     }
 
+    /// Whether everything fails.
     pub fn is_gone(&self, now: u64) -> bool {
         self.gone_at.is_some_and(|at| now >= at)
     }
 
-    /// The bytes of a range that is being written; the range can be read from now on.
-    pub fn rewrite(&mut self, sectors: Range<u64>) -> &mut [u8] {
-        let again: Vec<u64> = self.bad.range(sectors.clone()).copied().collect();
-        for sector in again {
-            self.bad.remove(&sector);
-        }
-        &mut self.bytes[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
+    /// The bytes of the data area.
+    pub fn data(&self) -> &[u8] {
+        self.view(0..self.data_sectors)
     }
 
+    /// The bytes of the data area, to be changed behind the back of everything.
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let sectors = self.on_device(&(0..self.data_sectors));
+        &mut self.image[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
+    }
+
+    /// The bytes of a range.
     pub fn view(&self, sectors: Range<u64>) -> &[u8] {
-        &self.bytes[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
+        let sectors = self.on_device(&sectors);
+        &self.image[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
+    }
+
+    /// Performs a write of the data area, as number `number`: the range can be read from now on.
+    pub fn write(&mut self, number: u64, first: u64, bytes: &[u8], fua: bool) {
+        let end = first + (bytes.len() / SECTOR) as u64;
+        if !self.bad.is_empty() {
+            self.bad.retain(|sector| !(first..end).contains(sector));
+        }
+        self.write_device(number, first + self.data_offset, bytes, fua);
+    }
+
+    /// Performs a write anywhere on the device.
+    pub fn write_device(&mut self, number: u64, first: u64, bytes: &[u8], fua: bool) {
+        let at = first as usize * SECTOR;
+        self.image[at..at + bytes.len()].copy_from_slice(bytes);
+        if let Some(cache) = &mut self.cache {
+            cache.written(number, first, bytes, fua);
+        }
+        if !fua {
+            self.unflushed.push(number);
+        }
+    }
+
+    /// Performs a flush of the writes up to number `covers`.
+    pub fn flush(&mut self, covers: u64) {
+        self.unflushed.retain(|number| *number > covers);
+        if let Some(cache) = &mut self.cache {
+            cache.flushed(covers);
+        }
     }
 }

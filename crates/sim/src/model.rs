@@ -11,8 +11,8 @@ use md::{Geometry, Kind, MemberIdx, Sector};
 use parity::{Block, Kernels};
 use testkit::mix;
 
-use super::Live;
-use super::member::{Member, SECTOR};
+use crate::member::{Member, SECTOR};
+use crate::request::LiveRequest;
 
 /// The sector's contents after the write with this tag.
 pub fn pattern(tag: u64, sector: u64) -> [u8; SECTOR] {
@@ -37,6 +37,7 @@ pub fn fill(tag: u64, at: u64, bytes: &mut [u8]) {
 }
 
 /// A read in flight and what it found possible when it was submitted.
+#[derive(Clone)]
 struct Reading {
     tag: u64,
     at: u64,
@@ -47,6 +48,7 @@ struct Reading {
 }
 
 /// A write in flight.
+#[derive(Clone)]
 struct Writing {
     tag: u64,
     stake: Range<u64>,
@@ -58,6 +60,8 @@ struct Writing {
 /// Tag, and whether it left zeroes.
 type Writer = (u64, bool);
 
+/// What every sector may hold; see the module documentation.
+#[derive(Clone)]
 pub struct Model {
     candidates: Vec<Vec<Writer>>,
     readings: Vec<Reading>,
@@ -79,6 +83,7 @@ pub struct Model {
 pub const ANYTHING: Writer = (u64::MAX, false);
 
 impl Model {
+    /// Of an array that is all zeroes. `discard_zeroes`: discarded sectors may be.
     pub fn new(sectors: u64, discard_zeroes: bool) -> Model {
         Model {
             candidates: vec![vec![(0, true)]; sectors as usize],
@@ -123,7 +128,7 @@ impl Model {
     }
 
     /// A write has ended: when it failed, what it put at stake may be lost.
-    fn write_done(&mut self, live: &Live, failed: bool) {
+    fn write_done(&mut self, live: &LiveRequest, failed: bool) {
         let mine = self.writes.iter().position(|write| write.tag == live.tag);
         let spoiled = mine.map(|mine| self.writes.swap_remove(mine).spoiled).unwrap_or_default();
         let range = match failed {
@@ -165,6 +170,7 @@ impl Model {
         &mut self.candidates[from as usize..to as usize]
     }
 
+    /// A request begins.
     pub fn submit(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
         if !matches!(op, HostOp::Read | HostOp::Flush | HostOp::Resync) {
             let stake = self.stake(at, sectors);
@@ -188,7 +194,11 @@ impl Model {
         }
     }
 
-    pub fn complete(&mut self, live: &Live, bytes: &[u8], result: Result<(), RequestError>) {
+    /// A request has ended; `bytes`: what a read has returned.
+    ///
+    /// # Panics
+    /// When it must not end so.
+    pub fn complete(&mut self, live: &LiveRequest, bytes: &[u8], result: Result<(), RequestError>) {
         if let Err(error) = result {
             let what = (live.op, live.at, live.sectors);
             assert!(self.tolerated.contains(&error), "{what:?} ends with {error:?}");

@@ -1,123 +1,260 @@
-//! An effect in flight, and what it may not do together with others.
+//! An effect of the engine in flight, and which others it must not meet.
 //!
-//! Invariant: of two effects in flight that touch the same bytes of a buffer, neither writes them;
-//! of two that touch the same sectors of a member, neither writes them, except that a healthy read
-//! may meet a write.
+//! Invariant: of two operations in flight that touch the same bytes of a buffer, neither writes
+//! them; of two that touch the same sectors of a member, neither writes them, except that a read
+//! without a lock may meet a write.
 
 use std::ops::Range;
 
-use engine::{BufSlice, Delta, REGION_ZERO, Source, Token};
+use engine::{BufSlice, Compute, Delta, Effect, Effects, REGION_ZERO, Source, Token};
+use md::{MemberIdx, SECTOR_BYTES, Sector};
 
-/// What is to be done, with its slices taken out of the batch.
+/// What is to be done.
 #[derive(Clone, Debug)]
 pub enum Work {
-    Read { slices: Vec<BufSlice>, loan: bool },
-    Write { slices: Vec<BufSlice>, fua: bool },
-    Flush { covers: u64 },
+    /// Read of a member.
+    Read {
+        /// The bytes may stay in place; see [`Effect::Read`].
+        in_place: bool,
+    },
+    /// Write of a member.
+    Write {
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Flush of a member: of its writes up to this number.
+    Flush {
+        /// Number of the last write that it covers.
+        covers: u64,
+    },
+    /// Discard of a range of a member.
     Discard,
+    /// Write of zeroes to a range of a member.
     WriteZeroes,
-    Generate { p: Option<BufSlice>, q: Option<BufSlice>, sources: Vec<Source> },
-    Update { p: Option<BufSlice>, q: Option<BufSlice>, deltas: Vec<Delta> },
-    FromP { dst: BufSlice, p: BufSlice, sources: Vec<Source> },
-    FromQ { dst: Source, q: BufSlice, sources: Vec<Source> },
-    Two { x: Source, y: Source, p: BufSlice, q: BufSlice, sources: Vec<Source> },
+    /// P and Q from all data blocks.
+    Generate {
+        /// Destination of P.
+        p: Option<BufSlice>,
+        /// Destination of Q.
+        q: Option<BufSlice>,
+        /// The data blocks.
+        sources: Vec<Source>,
+    },
+    /// P and Q updated in place.
+    Update {
+        /// P.
+        p: Option<BufSlice>,
+        /// Q.
+        q: Option<BufSlice>,
+        /// The changes.
+        deltas: Vec<Delta>,
+    },
+    /// A data block from P and the others.
+    FromP {
+        /// Destination.
+        dst: BufSlice,
+        /// P.
+        p: BufSlice,
+        /// The other data blocks.
+        sources: Vec<Source>,
+    },
+    /// A data block from Q and the others.
+    FromQ {
+        /// Destination.
+        dst: Source,
+        /// Q.
+        q: BufSlice,
+        /// The other data blocks.
+        sources: Vec<Source>,
+    },
+    /// Two data blocks from P, Q and the others.
+    Two {
+        /// Destination of one.
+        x: Source,
+        /// Destination of the other.
+        y: Source,
+        /// P.
+        p: BufSlice,
+        /// Q.
+        q: BufSlice,
+        /// The other data blocks.
+        sources: Vec<Source>,
+    },
 }
 
+/// Member and sectors of its data area; empty for flushes.
+pub type Place = (u16, Range<u64>);
+
+/// An operation of a member, or a computation.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct Operation {
+    /// When it takes place.
     pub ready_at: u64,
-    /// Whose it is.
+    /// The shard that issued it.
     pub shard: u16,
+    /// Its token.
     pub token: Token,
-    /// Member and sectors; `None` for computations, an empty range for flushes.
-    pub place: Option<(u16, Range<u64>)>,
+    /// `None` for computations.
+    pub place: Option<Place>,
+    /// What is to be done.
     pub work: Work,
+    /// Slices that it only reads.
+    pub reads: Vec<BufSlice>,
+    /// Slices that it writes.
+    pub writes: Vec<BufSlice>,
 }
 
-impl Job {
-    /// Slices that the job only reads, then those that it writes.
-    pub fn slices(&self) -> (Vec<BufSlice>, Vec<BufSlice>) {
-        let of = |sources: &[Source]| sources.iter().map(|s| s.slice).collect::<Vec<_>>();
-        let with = |mut list: Vec<BufSlice>, more: &[BufSlice]| {
-            list.extend_from_slice(more);
-            list
+impl Operation {
+    /// The operation that an effect orders. `writes_done`: member writes completed so far.
+    ///
+    /// # Panics
+    /// If the effect orders none.
+    pub fn new(shard: u16, effect: &Effect, out: &Effects, writes_done: u64) -> Operation {
+        let place = |member: &MemberIdx, sector: &Sector, sectors: u64| {
+            Some((member.0, sector.0..sector.0 + sectors))
         };
-        match &self.work {
-            Work::Read { slices, .. } => (vec![], slices.clone()),
-            Work::Write { slices, .. } => (slices.clone(), vec![]),
-            Work::Flush { .. } | Work::Discard | Work::WriteZeroes => (vec![], vec![]),
-            Work::Generate { p, q, sources } => (of(sources), p.iter().chain(q).copied().collect()),
-            Work::Update { p, q, deltas } => {
-                let inputs = deltas.iter().flat_map(|d| [d.old, d.new]).collect();
-                (inputs, p.iter().chain(q).copied().collect())
+        let length =
+            |slices: &[BufSlice]| slices.iter().map(|s| u64::from(s.len) / SECTOR_BYTES).sum();
+        let none = Vec::new;
+        let (token, place, work, reads, writes) = match effect {
+            Effect::Read { token, member, sector, slices, in_place_ok } => {
+                let slices = out.slices(slices);
+                let place = place(member, sector, length(slices));
+                (token, place, Work::Read { in_place: *in_place_ok }, none(), slices.to_vec())
             }
-            Work::FromP { dst, p, sources } => (with(of(sources), &[*p]), vec![*dst]),
-            Work::FromQ { dst, q, sources } => (with(of(sources), &[*q]), vec![dst.slice]),
-            Work::Two { x, y, p, q, sources } => {
-                (with(of(sources), &[*p, *q]), vec![x.slice, y.slice])
+            Effect::Write { token, member, sector, slices, fua } => {
+                let slices = out.slices(slices);
+                let place = place(member, sector, length(slices));
+                (token, place, Work::Write { fua: *fua }, slices.to_vec(), none())
             }
-        }
+            Effect::Flush { token, member } => {
+                let work = Work::Flush { covers: writes_done };
+                (token, place(member, &Sector(0), 0), work, none(), none())
+            }
+            Effect::Discard { token, member, sector, sectors } => {
+                (token, place(member, sector, *sectors), Work::Discard, none(), none())
+            }
+            Effect::WriteZeroes { token, member, sector, sectors } => {
+                (token, place(member, sector, *sectors), Work::WriteZeroes, none(), none())
+            }
+            Effect::Compute { token, job } => {
+                let (work, reads, writes) = computation(job, out);
+                (token, None, work, reads, writes)
+            }
+            other => unreachable!("{other:?} is no operation"),
+        };
+        Operation { ready_at: 0, shard, token: *token, place, work, reads, writes }
     }
 
-    /// Names the operation (or request) that the job belongs to: what stands behind kind and slot
-    /// in its token.
-    pub fn operation(&self) -> u64 {
+    /// The engine's operation (or request) that it belongs to: what stands behind kind and slot in
+    /// its token.
+    pub fn owner(&self) -> u64 {
         self.token.to_bits() & ((1 << 52) - 1)
     }
 
-    pub fn is_member_read(&self) -> bool {
-        matches!(self.work, Work::Read { .. })
-    }
-
-    fn is_member_write(&self) -> bool {
+    fn writes_member(&self) -> bool {
         matches!(self.work, Work::Write { .. } | Work::Discard | Work::WriteZeroes)
     }
 
-    /// A read that takes no lock: kind 0 of the tokens.
-    fn is_healthy_read(&self) -> bool {
-        self.is_member_read() && self.token.to_bits() >> 60 == 0
+    /// A read that takes no lock.
+    pub fn takes_no_lock(&self) -> bool {
+        matches!(self.work, Work::Read { .. }) && self.kind() == 0
     }
 
-    /// Panics when the two must not be in flight together.
-    pub fn assert_compatible(&self, other: &Job) {
-        if let (Some((a, here)), Some((b, there))) = (&self.place, &other.place) {
-            let meet = a == b && here.start < there.end && there.start < here.end;
-            let writes = self.is_member_write() || other.is_member_write();
-            let excused = self.is_healthy_read() || other.is_healthy_read();
+    /// An operation of a resync on a level with copies.
+    pub fn is_of_copies_resync(&self) -> bool {
+        self.kind() == 6
+    }
+
+    /// The kind in its token: 0 is a direct read, 6 a resync of copies.
+    fn kind(&self) -> u64 {
+        self.token.to_bits() >> 60
+    }
+
+    /// # Panics
+    /// When the two must not be in flight together.
+    pub fn assert_compatible(&self, other: &Operation) {
+        if let (Some((a, here)), Some((b, there))) = (&self.place, &other.place)
+            && a == b
+            && here.start < there.end
+            && there.start < here.end
+        {
+            let writes = self.writes_member() || other.writes_member();
             assert!(
-                !(meet && writes) || excused,
+                !writes || self.takes_no_lock() || other.takes_no_lock(),
                 "in flight together on one range of a member: {self:?} and {other:?}"
             );
         }
-        let ((reads, writes), (other_reads, other_writes)) = (self.slices(), other.slices());
-        let clash = writes.iter().any(|a| any_overlaps(a, &other_reads))
-            || writes.iter().any(|a| any_overlaps(a, &other_writes))
-            || reads.iter().any(|a| any_overlaps(a, &other_writes));
+        let clash = meet(&self.writes, &other.reads)
+            || meet(&self.writes, &other.writes)
+            || meet(&self.reads, &other.writes);
         assert!(!clash, "in flight together on the same memory: {self:?} and {other:?}");
     }
 
-    /// Panics when the job's own slices get in each other's way.
+    /// # Panics
+    /// When its own slices overlap, or do not fill its range.
     pub fn assert_sound(&self) {
-        let (reads, writes) = self.slices();
-        for (at, slice) in writes.iter().enumerate() {
-            let clash = any_overlaps(slice, &writes[at + 1..]) || any_overlaps(slice, &reads);
+        for (at, slice) in self.writes.iter().enumerate() {
+            let slice = std::slice::from_ref(slice);
+            let clash = meet(slice, &self.writes[at + 1..]) || meet(slice, &self.reads);
             assert!(!clash, "one effect writes what it uses: {self:?}");
-            assert!(slice.region != REGION_ZERO, "the zero region is written: {self:?}");
+            assert!(slice[0].region != REGION_ZERO, "the zero region is written: {self:?}");
         }
-        for slice in reads.iter().filter(|slice| slice.region == REGION_ZERO) {
-            let most = engine::MAX_SPAN_SECTORS * md::SECTOR_BYTES;
+        for slice in self.reads.iter().filter(|slice| slice.region == REGION_ZERO) {
+            let most = engine::MAX_SPAN_SECTORS * SECTOR_BYTES;
             assert!(slice.offset == 0 && u64::from(slice.len) <= most, "{self:?}");
         }
         if let (Some((_, range)), Work::Read { .. } | Work::Write { .. }) =
             (&self.place, &self.work)
         {
-            let bytes: u64 = reads.iter().chain(&writes).map(|slice| u64::from(slice.len)).sum();
-            let length = (range.end - range.start) * md::SECTOR_BYTES;
+            let slices = self.reads.iter().chain(&self.writes);
+            let bytes: u64 = slices.map(|slice| u64::from(slice.len)).sum();
+            let length = (range.end - range.start) * SECTOR_BYTES;
             assert_eq!(bytes, length, "slices do not fill the range: {self:?}");
         }
     }
 }
 
+/// A computation, the slices that it only reads, and those that it writes.
+fn computation(job: &Compute, out: &Effects) -> (Work, Vec<BufSlice>, Vec<BufSlice>) {
+    let of = |sources: &[Source]| sources.iter().map(|source| source.slice).collect::<Vec<_>>();
+    let with = |sources: &[Source], more: &[BufSlice]| {
+        let mut slices = of(sources);
+        slices.extend_from_slice(more);
+        slices
+    };
+    match job {
+        Compute::Generate { p, q, sources } => {
+            let sources = out.sources(sources).to_vec();
+            let (reads, writes) = (of(&sources), p.iter().chain(q).copied().collect());
+            (Work::Generate { p: *p, q: *q, sources }, reads, writes)
+        }
+        Compute::Update { p, q, deltas } => {
+            let deltas = out.deltas(deltas).to_vec();
+            let reads = deltas.iter().flat_map(|delta| [delta.old, delta.new]).collect();
+            let writes = p.iter().chain(q).copied().collect();
+            (Work::Update { p: *p, q: *q, deltas }, reads, writes)
+        }
+        Compute::RecoverFromP { dst, p, sources } => {
+            let sources = out.sources(sources).to_vec();
+            let reads = with(&sources, &[*p]);
+            (Work::FromP { dst: *dst, p: *p, sources }, reads, vec![*dst])
+        }
+        Compute::RecoverFromQ { dst, q, sources } => {
+            let sources = out.sources(sources).to_vec();
+            let reads = with(&sources, &[*q]);
+            (Work::FromQ { dst: *dst, q: *q, sources }, reads, vec![dst.slice])
+        }
+        Compute::RecoverTwo { x, y, p, q, sources } => {
+            let sources = out.sources(sources).to_vec();
+            let reads = with(&sources, &[*p, *q]);
+            let writes = vec![x.slice, y.slice];
+            (Work::Two { x: *x, y: *y, p: *p, q: *q, sources }, reads, writes)
+        }
+    }
+}
+
+/// Whether two slices share bytes that can change.
 pub fn overlap(a: &BufSlice, b: &BufSlice) -> bool {
     a.region == b.region
         && a.region != REGION_ZERO
@@ -125,6 +262,6 @@ pub fn overlap(a: &BufSlice, b: &BufSlice) -> bool {
         && b.offset < a.offset + u64::from(a.len)
 }
 
-fn any_overlaps(slice: &BufSlice, others: &[BufSlice]) -> bool {
-    others.iter().any(|other| overlap(slice, other))
+fn meet(some: &[BufSlice], others: &[BufSlice]) -> bool {
+    some.iter().any(|slice| others.iter().any(|other| overlap(slice, other)))
 }

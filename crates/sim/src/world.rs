@@ -4,96 +4,95 @@
 //! Invariant: an effect is performed only when its time has come, so that the order in which
 //! concurrent effects take place is the executor's choice. Whatever the engine may not do panics.
 
-pub mod job;
-pub mod kept;
-pub mod loans;
-pub mod member;
-pub mod model;
-pub mod shards;
+mod channels;
+mod compute;
+mod control_plane;
+mod perform;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use engine::{
-    BufSlice, Compute, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
-    MemberOp, REGION_ZERO, Request, RequestError, Shard, ShardConfig,
+    BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
+    MemberOp, Request, RequestError, Shard, ShardConfig,
 };
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
-use parity::{Block, Change, Kernels};
 use testkit::Rng;
 
-use job::{Job, Work};
-use kept::Kept;
-use loans::Loans;
-use member::{Member, SECTOR};
-use model::Model;
-use shards::Between;
+use crate::in_place::InPlaceReads;
+use crate::marks::Marks;
+use crate::member::Member;
+use crate::memory::Memory;
+use crate::model::{self, Model};
+use crate::mutant::Mutant;
+use crate::operation::{Operation, Work};
+use crate::request::LiveRequest;
+use channels::Channels;
+pub use control_plane::ControlPlane;
 
-/// Scratch memory is region 0, that of the other shards is numbered from `FIRST_OTHER_SCRATCH`;
-/// every request's buffer has a region of its own.
-const FIRST_HOST_REGION: u16 = 1;
-const FIRST_OTHER_SCRATCH: u16 = 60_000;
-
+/// Operations of the engine whose reads are remembered.
+const REMEMBERED: usize = 64;
 /// Steps without an end are a deadlock or a livelock.
 const MAX_STEPS: u64 = 2_000_000;
 
+/// The geometry of an array with members of these sizes.
+///
+/// # Panics
+/// If there is none.
 pub fn geometry(level: Level, layout: Layout, chunk_sectors: u64, sizes: &[u64]) -> Geometry {
     let member_sectors = sizes.to_vec();
     Geometry::new(&GeometrySpec { level, layout, chunk_sectors, member_sectors })
-        .expect("a test's geometry is sound")
-}
-
-/// A request between submission and completion.
-pub struct Live {
-    pub tag: u64,
-    pub op: HostOp,
-    pub at: u64,
-    pub sectors: u64,
-    base: u64,
-    bytes: Vec<u8>,
-    /// Its parts, one for each shard that it touches, that have not ended.
-    open: usize,
-    error: Option<RequestError>,
-    /// Member writes completed when it was submitted.
-    writes_before: u64,
+        .expect("the geometry is sound")
 }
 
 /// How long effects take, in nanoseconds: low and high.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Delays {
+    /// Member operations.
     pub io: (u64, u64),
+    /// Computations.
     pub compute: (u64, u64),
+    /// Recording the loss of a member, in an array without metadata.
     pub record: (u64, u64),
 }
 
 impl Delays {
+    /// Any order.
     pub const SPREAD: Delays =
         Delays { io: (1_000, 200_000), compute: (500, 30_000), record: (10_000, 500_000) };
+    /// Nearly the order of the requests.
     pub const EVEN: Delays =
         Delays { io: (50_000, 60_000), compute: (1_000, 2_000), record: (90_000, 100_000) };
 }
 
+/// An array and everything around it; see the module documentation.
 pub struct World {
     /// Shard 0.
     pub shard: Shard,
-    /// The others, from shard 1 on, and what goes between all of them.
+    /// The others, from shard 1 on.
     pub others: Vec<Shard>,
-    between: Between,
+    channels: Channels,
+    /// The members, by slot.
     pub members: Vec<Member>,
+    /// What every sector may hold.
     pub model: Model,
+    /// The time.
     pub now: u64,
+    /// How long effects take.
     pub delays: Delays,
+    /// All random choices.
     pub rng: Rng,
-    /// Regions from [`FIRST_HOST_REGION`] on.
-    live: Vec<Option<Live>>,
-    /// By shard.
-    scratch: Vec<Vec<u8>>,
-    loans: Loans,
-    jobs: Vec<Job>,
+    live: Vec<Option<LiveRequest>>,
+    memory: Memory,
+    in_place: InPlaceReads,
+    operations: Vec<Operation>,
+    /// Commands on their way to the shards: (time, shard, command).
     controls: Vec<(u64, u16, Control)>,
     /// By shard, as the inputs.
     timers: Vec<Option<u64>>,
     inputs: Vec<Vec<Input>>,
     effects: Effects,
+    due: Vec<Operation>,
     /// Member writes completed so far.
     writes_done: u64,
     /// Shard and epoch.
@@ -103,99 +102,143 @@ pub struct World {
     /// Of the next request; never used twice.
     pub next_tag: u64,
     steps: u64,
-    pub ended: Vec<(u64, Result<(), RequestError>)>,
+    /// Tags and results of completed requests, in their order.
+    pub completed: Vec<(u64, Result<(), RequestError>)>,
+    /// Events of all shards for the control plane.
     pub events: Vec<ControlEvent>,
+    /// Operations of members as they were issued, with [`World::keep_log`].
     pub log: Vec<Logged>,
+    /// Whether `log` is kept.
     pub keep_log: bool,
-    kernels: Kernels,
-    /// The array's metadata and its metadata manager, where the test has one.
-    pub kept: Option<Kept>,
+    /// A planted bug.
+    pub mutant: Option<Mutant>,
+    /// States of the engine that were reached.
+    pub marks: Marks,
+    /// Operations of the engine that have read, by shard: the latest.
+    have_read: VecDeque<(u16, u64)>,
+    /// The array's metadata and what keeps them, if it has any.
+    pub control_plane: Option<ControlPlane>,
 }
 
-/// A member I/O as it was issued.
+/// A member operation as it was issued.
 #[derive(Clone, Debug)]
 pub struct Logged {
+    /// When.
     pub issued: u64,
+    /// The member's slot.
     pub member: u16,
+    /// Sectors of its data area.
     pub sectors: Range<u64>,
+    /// The operation.
     pub what: What,
 }
 
+/// The operation of a [`Logged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
+    /// Read.
     Read,
-    Write { fua: bool },
+    /// Write.
+    Write {
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Flush.
     Flush,
+    /// Discard.
     Discard,
+    /// Write of zeroes.
     WriteZeroes,
 }
 
 impl World {
-    /// All shards of the array that the configuration is of.
+    /// All shards of the array that the configuration is of, over members of zeroes.
+    ///
+    /// # Panics
+    /// If the configuration is invalid.
     pub fn new(config: ShardConfig, seed: u64) -> World {
-        let mut rng = Rng::new(seed);
-        let geometry = config.geometry.clone();
-        let shards = config.sharding.shards();
-        let scratch = || (0..config.stripe_cache_bytes).map(|at| 0xa5 ^ at as u8).collect();
-        let scratch = (0..shards).map(|_| scratch()).collect();
-        let discard_zeroes = config.discard_zeroes;
-        let missing = config.missing;
-        let between = Between::new(&config);
-        let shard = |number: u16| {
-            let scratch_region = if number == 0 { 0 } else { FIRST_OTHER_SCRATCH + number };
-            let config = ShardConfig { number, scratch_region, ..config.clone() };
-            Shard::new(config).expect("a test's configuration is sound")
-        };
-        let (shard, others) = (shard(0), (1..shards).map(shard).collect());
-        let members = (0..geometry.members()).map(|at| {
-            let sectors = geometry.member_used_sectors(MemberIdx(at as u16));
-            let gone_at = missing.contains(at as u16).then_some(0);
-            let bytes = vec![0; sectors as usize * SECTOR];
-            Member { bytes, gone_at, ..Member::default() }
+        let members = (0..config.geometry.members()).map(|at| {
+            let sectors = config.geometry.member_used_sectors(MemberIdx(at as u16));
+            match config.missing.contains(at as u16) {
+                true => Member::missing(sectors),
+                false => Member::of_zeroes(sectors),
+            }
         });
+        let members = members.collect();
+        World::of_members(config, members, seed)
+    }
+
+    /// All shards of the array that the configuration is of, over these members.
+    ///
+    /// # Panics
+    /// If the configuration is invalid.
+    pub fn of_members(config: ShardConfig, members: Vec<Member>, seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let shards = config.sharding.shards();
+        let discard_zeroes = config.discard_zeroes;
+        let model = Model::new(config.geometry.array_sectors(), discard_zeroes);
+        let memory = Memory::new(shards, config.stripe_cache_bytes);
+        let channels = Channels::new(&config);
+        let shard = |number: u16| {
+            let scratch_region = Memory::stripe_region(number);
+            let config = ShardConfig { number, scratch_region, ..config.clone() };
+            Shard::new(config).expect("the configuration is valid")
+        };
         World {
-            members: members.collect(),
-            model: Model::new(geometry.array_sectors(), discard_zeroes),
-            shard,
-            others,
-            between,
+            shard: shard(0),
+            others: (1..shards).map(shard).collect(),
+            members,
+            model,
+            channels,
             now: 1 + rng.below(1 << 40),
             delays: Delays::SPREAD,
             rng,
             live: Vec::new(),
-            scratch,
-            loans: Loans::default(),
-            jobs: Vec::new(),
+            memory,
+            in_place: InPlaceReads::default(),
+            operations: Vec::new(),
             controls: Vec::new(),
             timers: vec![None; usize::from(shards)],
             inputs: vec![Vec::new(); usize::from(shards)],
             effects: Effects::new(),
+            due: Vec::new(),
             writes_done: 0,
             unrecorded: Vec::new(),
             announced: Vec::new(),
             next_tag: 1,
             steps: 0,
-            ended: Vec::new(),
+            completed: Vec::new(),
             events: Vec::new(),
             log: Vec::new(),
             keep_log: false,
-            kernels: Kernels::best(),
-            kept: None,
+            mutant: None,
+            marks: Marks::default(),
+            have_read: VecDeque::new(),
+            control_plane: None,
         }
     }
 
+    /// The array's geometry.
     pub fn geometry(&self) -> &Geometry {
         self.shard.geometry()
     }
 
+    /// Number of requests in flight.
     pub fn outstanding(&self) -> usize {
         self.live.iter().flatten().count()
     }
 
+    /// Number of requests of hosts in flight: all but ranges of a resync.
+    pub fn host_requests(&self) -> usize {
+        self.live.iter().flatten().filter(|live| live.op != HostOp::Resync).count()
+    }
+
+    /// Whether shard 0 has taken a member out of service.
     pub fn is_failed(&self, member: u16) -> bool {
         self.shard.status().failed.contains(member)
     }
 
+    /// A shard by its number.
     pub fn shard_of(&self, number: u16) -> &Shard {
         number.checked_sub(1).map_or(&self.shard, |at| &self.others[usize::from(at)])
     }
@@ -207,7 +250,8 @@ impl World {
         }
     }
 
-    fn numbers(&self) -> Range<u16> {
+    /// The numbers of all shards.
+    pub fn numbers(&self) -> Range<u16> {
         0..1 + self.others.len() as u16
     }
 
@@ -216,7 +260,7 @@ impl World {
         self.numbers().map(|number| self.shard_of(number).room()).min().expect("a shard")
     }
 
-    /// Hands a request to the engine; its completion will be checked against the model.
+    /// Submits a request to the engine; its completion will be checked against the model.
     pub fn submit(&mut self, op: HostOp, at: u64, sectors: u64) -> u64 {
         let tag = self.queue(op, at, sectors);
         self.hand_over();
@@ -233,27 +277,23 @@ impl World {
         });
         let memory = op == HostOp::Resync && !matches!(self.geometry().kind(), md::Kind::Parity(_));
         let has_data = matches!(op, HostOp::Read | HostOp::Write { .. }) || memory;
-        let mut bytes = vec![0xee; if has_data { sectors as usize * SECTOR } else { 0 }];
-        if matches!(op, HostOp::Write { .. }) {
-            model::fill(tag, at, &mut bytes);
-        }
         let (base, writes_before) = (self.rng.below(64) * 4096, self.writes_done);
-        let buf = BufSlice {
-            region: FIRST_HOST_REGION + slot as u16,
-            len: bytes.len() as u32,
-            offset: base,
-        };
-        self.model.submit(tag, op, at, sectors);
-        if let Some(kept) = &mut self.kept {
-            kept.submitted(tag, op, at, sectors);
+        let len = if has_data { sectors as usize * crate::member::SECTOR } else { 0 };
+        let (buf, bytes) = self.memory.lend(slot, base, len);
+        if matches!(op, HostOp::Write { .. }) {
+            model::fill(tag, at, bytes);
         }
-        let parts = self.between.parts(op, at, sectors);
+        self.model.submit(tag, op, at, sectors);
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane.submitted(tag, op, at, sectors);
+        }
+        let parts = self.channels.parts(op, at, sectors);
         let open = parts.len();
         self.live[slot] =
-            Some(Live { tag, op, at, sectors, base, bytes, open, error: None, writes_before });
+            Some(LiveRequest { tag, op, at, sectors, open, error: None, writes_before });
         for part in parts {
-            let skip = (part.at.0 - at) * SECTOR as u64;
-            let len = part.sectors.saturating_mul(SECTOR as u64).min(buf.len.into()) as u32;
+            let skip = (part.at.0 - at) * md::SECTOR_BYTES;
+            let len = part.sectors.saturating_mul(md::SECTOR_BYTES).min(buf.len.into()) as u32;
             let buf = BufSlice { offset: buf.offset + skip, len, ..buf };
             let request = Request { tag, op, at: part.at, sectors: part.sectors, buf };
             self.inputs[usize::from(part.shard)].push(Input::Request(request));
@@ -285,21 +325,15 @@ impl World {
         self.run_manager();
     }
 
-    /// A command for shard 0; the other shards get the resulting commands.
+    /// A command for shard 0.
     pub fn control(&mut self, control: Control) {
         self.control_of(0, control);
     }
 
+    /// A command for a shard.
     pub fn control_of(&mut self, shard: u16, control: Control) {
         self.inputs[usize::from(shard)].push(Input::Control(control));
         self.hand_over();
-    }
-
-    /// From now on the metadata operations of a member hang, until an administrator fails it at
-    /// time `until`; and beyond that.
-    pub fn hang_metadata(&mut self, member: usize, until: u64) {
-        self.kept.as_mut().expect("a manager").hanging.push(member);
-        self.controls.push((until, 0, Control::FailMember(MemberIdx(member as u16))));
     }
 
     fn take_effect(&mut self, shard: u16, effect: &Effect, out: &Effects) {
@@ -311,103 +345,71 @@ impl World {
                     self.unrecorded.push((shard, *epoch));
                     self.announced.push((shard, member.0));
                 }
+                self.marks.event(event);
                 self.events.push(*event);
                 self.control_event(shard, *event);
             }
-            other => self.start(self.job_of(shard, other, out)),
+            other => self.start(Operation::new(shard, other, out, self.writes_done)),
         }
     }
 
-    fn job_of(&self, shard: u16, effect: &Effect, out: &Effects) -> Job {
-        let place = |member: &MemberIdx, sector: &Sector, sectors: u64| {
-            Some((member.0, sector.0..sector.0 + sectors))
-        };
-        let length =
-            |slices: &[BufSlice]| slices.iter().map(|s| u64::from(s.len) / SECTOR as u64).sum();
-        let (token, place, work) = match effect {
-            Effect::Read { token, member, sector, slices, in_place_ok: loan } => {
-                let (slices, loan) = (out.slices(slices).to_vec(), *loan);
-                (token, place(member, sector, length(&slices)), Work::Read { slices, loan })
-            }
-            Effect::Write { token, member, sector, slices, fua } => {
-                let slices = out.slices(slices).to_vec();
-                let place = place(member, sector, length(&slices));
-                (token, place, Work::Write { slices, fua: *fua })
-            }
-            Effect::Flush { token, member } => {
-                let covers = self.writes_done;
-                (token, place(member, &Sector(0), 0), Work::Flush { covers })
-            }
-            Effect::Discard { token, member, sector, sectors } => {
-                (token, place(member, sector, *sectors), Work::Discard)
-            }
-            Effect::WriteZeroes { token, member, sector, sectors } => {
-                (token, place(member, sector, *sectors), Work::WriteZeroes)
-            }
-            Effect::Compute { token, job } => (token, None, work_of(job, out)),
-            other => unreachable!("{other:?} is no job"),
-        };
-        Job { ready_at: 0, shard, token: *token, place, work }
-    }
-
-    /// Puts a job in flight, after every check that can be made now.
-    fn start(&mut self, mut job: Job) {
-        if let Some((member, sectors)) = &job.place {
-            assert!(!self.is_failed_before(&job), "a failed member is used: {job:?}");
-            let size = (self.members[usize::from(*member)].bytes.len() / SECTOR) as u64;
-            assert!(sectors.end <= size, "outside of the member: {job:?}");
+    /// Puts an operation in flight, after every check that can be made now.
+    fn start(&mut self, mut operation: Operation) {
+        let mut slowness = 1;
+        if let Some((member, sectors)) = &operation.place {
+            assert!(!self.is_failed_before(&operation), "a failed member is used: {operation:?}");
+            let target = &self.members[usize::from(*member)];
+            assert!(sectors.end <= target.data_sectors(), "outside of the member: {operation:?}");
+            slowness = target.slowness.max(1);
             if self.keep_log {
                 self.log.push(Logged {
                     issued: self.now,
                     member: *member,
                     sectors: sectors.clone(),
-                    what: what_of(&job.work),
+                    what: what_of(&operation.work),
                 });
             }
         }
-        job.assert_sound();
-        self.assert_owned(&job);
-        for other in &self.jobs {
-            job.assert_compatible(other);
+        operation.assert_sound();
+        self.assert_owned(&operation);
+        for other in &self.operations {
+            operation.assert_compatible(other);
         }
-        let span = if job.place.is_some() { self.delays.io } else { self.delays.compute };
-        job.ready_at = self.now + self.delay(span);
-        self.jobs.push(job);
+        self.mark(&operation);
+        let span = if operation.place.is_some() { self.delays.io } else { self.delays.compute };
+        operation.ready_at = self.now + slowness * self.delay(span);
+        self.operations.push(operation);
     }
 
-    /// Whether the job goes to a member that was out of service before this batch began.
-    fn is_failed_before(&self, job: &Job) -> bool {
-        let Some((member, _)) = &job.place else { return false };
-        let announced = self.announced.contains(&(job.shard, *member));
+    fn mark(&mut self, operation: &Operation) {
+        let key = (operation.shard, operation.owner());
+        let has_read = operation.place.is_none() && self.have_read.contains(&key);
+        self.marks.operation(operation, has_read);
+        if matches!(operation.work, Work::Read { .. }) && !operation.takes_no_lock() {
+            if self.have_read.len() == REMEMBERED {
+                self.have_read.pop_front();
+            }
+            self.have_read.push_back(key);
+        }
+    }
+
+    /// Whether it goes to a member that was out of service before this batch began.
+    fn is_failed_before(&self, operation: &Operation) -> bool {
+        let Some((member, _)) = &operation.place else { return false };
+        let announced = self.announced.contains(&(operation.shard, *member));
         announced || self.members[usize::from(*member)].gone_at == Some(0)
     }
 
     /// Host buffers belong to requests in flight, and those of writes are never written to.
-    fn assert_owned(&self, job: &Job) {
-        let (reads, writes) = job.slices();
-        let outs = writes.iter().map(|slice| (slice, true));
-        for (slice, written) in reads.iter().map(|slice| (slice, false)).chain(outs) {
-            match slice.region {
-                REGION_ZERO => {}
-                region if scratch_of(region).is_some() => {
-                    let shard = scratch_of(region).expect("just seen");
-                    let end = slice.offset + u64::from(slice.len);
-                    let len = self.scratch[shard].len() as u64;
-                    assert!(end <= len, "outside of the scratch: {job:?}");
-                    assert_eq!(shard, usize::from(job.shard), "another's scratch: {job:?}");
-                }
-                region => {
-                    let slot = usize::from(region - FIRST_HOST_REGION);
-                    let live = self.live[slot].as_ref();
-                    let live = live.unwrap_or_else(|| panic!("buffer without an owner: {job:?}"));
-                    let end = slice.offset + u64::from(slice.len);
-                    let inside =
-                        slice.offset >= live.base && end <= live.base + live.bytes.len() as u64;
-                    assert!(inside, "outside of the request's buffer: {job:?}");
-                    let filled = matches!(live.op, HostOp::Read | HostOp::Resync);
-                    assert!(!written || filled, "a host's data changed: {job:?}");
-                }
-            }
+    fn assert_owned(&self, operation: &Operation) {
+        for slice in &operation.reads {
+            self.memory.assert_inside(operation.shard, slice);
+        }
+        for slice in &operation.writes {
+            let Some(host) = self.memory.assert_inside(operation.shard, slice) else { continue };
+            let live = self.live[host].as_ref().expect("it has a buffer");
+            let filled = matches!(live.op, HostOp::Read | HostOp::Resync);
+            assert!(filled, "a host's data changed: {operation:?}");
         }
     }
 
@@ -431,11 +433,11 @@ impl World {
     fn complete(&mut self, tag: u64, result: Result<(), RequestError>) {
         let slot = self.live.iter().position(|live| live.as_ref().is_some_and(|l| l.tag == tag));
         let slot = slot.unwrap_or_else(|| panic!("request {tag} completes twice"));
-        let region = FIRST_HOST_REGION + slot as u16;
-        for job in &self.jobs {
-            let (reads, writes) = job.slices();
-            let late = reads.iter().chain(&writes).any(|slice| slice.region == region);
-            assert!(!late, "request {tag} completes while its buffer is in use: {job:?}");
+        let region = Memory::host_region(slot);
+        for operation in &self.operations {
+            let mut slices = operation.reads.iter().chain(&operation.writes);
+            let late = slices.any(|slice| slice.region == region);
+            assert!(!late, "request {tag} completes while its buffer is in use: {operation:?}");
         }
         let live = self.live[slot].take().expect("found above");
         if live.op == HostOp::Flush && result.is_ok() {
@@ -446,11 +448,12 @@ impl World {
         };
         self.model.is_whole =
             self.shard.status().failed.is_empty() && self.members.iter().all(reads);
-        self.model.complete(&live, &live.bytes, result);
-        if let Some(kept) = &mut self.kept {
-            kept.completed(self.now, &live, result);
+        self.marks.result(result);
+        self.model.complete(&live, self.memory.take_back(slot), result);
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane.completed(self.now, &live, result);
         }
-        self.ended.push((tag, result));
+        self.completed.push((tag, result));
     }
 
     /// Every member write that had completed before the flush was submitted is durable.
@@ -469,15 +472,18 @@ impl World {
 
     /// Time of the next event, if anything is in flight.
     pub fn next_event(&self) -> Option<u64> {
-        let jobs = self.jobs.iter().map(|job| job.ready_at);
+        let operations = self.operations.iter().map(|operation| operation.ready_at);
         let controls = self.controls.iter().map(|(at, ..)| *at);
         let timers = self.timers.iter().flatten().copied();
-        let kept = self.kept.as_ref().and_then(Kept::next_event);
-        let messages = self.between.next_event();
-        jobs.chain(controls).chain(timers).chain(kept).chain(messages).min()
+        let control_plane = self.control_plane.as_ref().and_then(ControlPlane::next_event);
+        let messages = self.channels.next_event();
+        operations.chain(controls).chain(timers).chain(control_plane).chain(messages).min()
     }
 
     /// Lets the next thing happen. `false`: there is nothing.
+    ///
+    /// # Panics
+    /// When the engine does what it may not do, and after too many steps.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.next_event() else { return false };
         self.steps += 1;
@@ -485,24 +491,23 @@ impl World {
         self.now = self.now.max(next);
         // Now and then several completions come in one batch.
         let until = self.now + if self.rng.one_in(4) { 5_000 } else { 0 };
-        let mut due: Vec<Job> = Vec::new();
-        self.jobs.retain(|job| {
-            if job.ready_at <= until {
-                due.push(job.clone());
-            }
-            job.ready_at > until
-        });
-        self.now = due.iter().map(|job| job.ready_at).max().unwrap_or(next).max(self.now);
+        let mut due = std::mem::take(&mut self.due);
+        due.extend(self.operations.extract_if(.., |operation| operation.ready_at <= until));
+        self.now = due.iter().map(|due| due.ready_at).max().unwrap_or(next).max(self.now);
         self.rng.shuffle(&mut due);
-        for job in due {
-            let input = self.perform(&job);
-            self.inputs[usize::from(job.shard)].push(input);
+        for operation in due.drain(..) {
+            let input = self.perform(&operation);
+            if !self.loses_completion(&input) {
+                self.inputs[usize::from(operation.shard)].push(input);
+            }
         }
+        self.due = due;
         self.deliver();
         let now = self.now;
-        let Self { controls, inputs, unrecorded, .. } = self;
+        let Self { controls, inputs, unrecorded, marks, .. } = self;
         controls.retain(|(at, shard, control)| {
             if *at <= now {
+                marks.control(control);
                 inputs[usize::from(*shard)].push(Input::Control(*control));
                 if let Control::Recorded { epoch } = control {
                     unrecorded.retain(|(of, open)| of != shard || open > epoch);
@@ -516,12 +521,23 @@ impl World {
                 inputs.push(Input::Timer);
             }
         }
-        self.perform_kept();
+        self.step_control_plane();
         self.hand_over();
         true
     }
 
+    /// Whether a planted bug loses this completion.
+    fn loses_completion(&mut self, input: &Input) -> bool {
+        let Input::IoDone { result: Err(_), .. } = input else { return false };
+        let two = || self.members.iter().filter(|member| member.is_gone(self.now)).count() > 1;
+        let loses = self.mutant == Some(Mutant::CompletionLost) && two();
+        loses && self.rng.one_in(4)
+    }
+
     /// Runs until nothing is in flight; everything must have completed by then.
+    ///
+    /// # Panics
+    /// When a request never completes.
     pub fn quiesce(&mut self) {
         while self.step() {}
         let stuck: Vec<u64> = self.live.iter().flatten().map(|live| live.tag).collect();
@@ -533,6 +549,9 @@ impl World {
     }
 
     /// Submits one request, waits for it, and returns its result.
+    ///
+    /// # Panics
+    /// When it never completes.
     pub fn run(&mut self, op: HostOp, at: u64, sectors: u64) -> Result<(), RequestError> {
         let tag = self.submit(op, at, sectors);
         loop {
@@ -543,243 +562,40 @@ impl World {
         }
     }
 
+    /// The result of a completed request.
     pub fn result(&self, tag: u64) -> Option<Result<(), RequestError>> {
-        self.ended.iter().rev().find(|(ended, _)| *ended == tag).map(|(_, result)| *result)
+        let mut latest = self.completed.iter().rev();
+        latest.find(|(completed, _)| *completed == tag).map(|(_, result)| *result)
     }
 
-    fn perform(&mut self, job: &Job) -> Input {
-        let Some((member, sectors)) = job.place.clone() else {
-            self.fetch_loans(job);
-            self.compute(&job.work);
-            self.end_loans(job);
-            return Input::ComputeDone { token: job.token };
-        };
-        let place = sectors.clone();
-        let result = self.perform_io(usize::from(member), sectors, job);
-        let result = result.map_err(|kind| {
-            let op = match &job.work {
-                Work::Read { .. } => MemberOp::Read,
-                Work::Flush { .. } => MemberOp::Flush,
-                Work::Discard => MemberOp::Discard,
-                Work::WriteZeroes => MemberOp::WriteZeroes,
-                _ => MemberOp::Write,
+    /// Members that shards have dropped in this life, once the loss of all of them is recorded.
+    pub fn recorded_losses(&self) -> Vec<usize> {
+        match self.unrecorded.is_empty() {
+            true => self.announced.iter().map(|(_, member)| usize::from(*member)).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Member writes in flight as (member, first sector of the device, bytes).
+    pub(crate) fn writes_in_flight(&self) -> impl Iterator<Item = (usize, u64, Vec<u8>)> + '_ {
+        self.operations.iter().filter_map(|operation| {
+            let (member, sectors) = operation.place.as_ref()?;
+            let member = usize::from(*member);
+            let bytes = match &operation.work {
+                Work::Write { .. } => {
+                    let slices = operation.reads.iter();
+                    slices.flat_map(|slice| self.memory.bytes(slice)).copied().collect()
+                }
+                Work::Discard | Work::WriteZeroes => {
+                    vec![0; (sectors.end - sectors.start) as usize * crate::member::SECTOR]
+                }
+                _ => return None,
             };
-            io_error(kind, op, &place)
-        });
-        Input::IoDone { token: job.token, result }
+            let target = &self.members[member];
+            let is_gone = target.is_gone(self.now);
+            (!is_gone).then(|| (member, target.on_device(sectors).start, bytes))
+        })
     }
-
-    fn perform_io(
-        &mut self,
-        member: usize,
-        sectors: Range<u64>,
-        job: &Job,
-    ) -> Result<(), MemberError> {
-        let work = &job.work;
-        let now = self.now;
-        let length = sectors.end - sectors.start;
-        if let Work::Read { slices, loan } = work {
-            self.members[member].counts.reads += 1;
-            self.members[member].counts.read_sectors += length;
-            let fault = self.members[member].read_fault(now, sectors.clone());
-            slices.iter().for_each(|slice| self.loans.forget(slice));
-            let bytes = match fault {
-                None if *loan => self.loans.note(job, member, slices, sectors.start),
-                None => self.members[member].view(sectors).to_vec(),
-                Some(_) => vec![0xbd; length as usize * SECTOR],
-            };
-            let mut from = 0;
-            for slice in slices {
-                let len = slice.len as usize;
-                self.bytes_mut(slice).copy_from_slice(&bytes[from..from + len]);
-                from += len;
-            }
-            return fault.map_or(Ok(()), Err);
-        }
-        if let Work::Flush { covers } = work {
-            let member = &mut self.members[member];
-            member.counts.flushes += 1;
-            if member.is_gone(now) {
-                return Err(MemberError::Gone);
-            }
-            member.unflushed.retain(|number| number > covers);
-            if let Some(platter) = &mut member.platter {
-                platter.flushed(*covers);
-            }
-            return Ok(());
-        }
-        let bytes = match work {
-            Work::Write { slices, .. } => {
-                slices.iter().flat_map(|slice| self.bytes(slice).to_vec()).collect()
-            }
-            _ => vec![0; length as usize * SECTOR],
-        };
-        let target = &mut self.members[member];
-        match work {
-            Work::Discard => target.counts.discards += 1,
-            Work::WriteZeroes => target.counts.zeroes += 1,
-            _ => target.counts.writes += 1,
-        }
-        target.counts.write_sectors += length;
-        if let Some(error) = target.write_fault(now, &sectors) {
-            // Of a bad medium or a timeout, too, a part may have been written.
-            let part = match error {
-                MemberError::ShortWrite => target.short.min(length),
-                MemberError::Medium | MemberError::Timeout => self.rng.below(length + 1),
-                _ => 0,
-            };
-            if part > 0 {
-                let (first, len) = (sectors.start, part as usize * SECTOR);
-                target.rewrite(first..first + part).copy_from_slice(&bytes[..len]);
-                self.writes_done += 1;
-                target.unflushed.push(self.writes_done);
-                if let Some(platter) = &mut target.platter {
-                    platter.written(self.writes_done, first, &bytes[..len], false);
-                }
-            }
-            return Err(error);
-        }
-        target.rewrite(sectors.clone()).copy_from_slice(&bytes);
-        self.writes_done += 1;
-        let fua = matches!(work, Work::Write { fua: true, .. });
-        if let Some(platter) = &mut target.platter {
-            platter.written(self.writes_done, sectors.start, &bytes, fua);
-        }
-        if !fua {
-            target.unflushed.push(self.writes_done);
-        }
-        Ok(())
-    }
-
-    /// Gives a computation what members hold at this moment of what it was lent.
-    fn fetch_loans(&mut self, job: &Job) {
-        let (reads, writes) = job.slices();
-        for slice in reads.iter().chain(&writes) {
-            for (part, member, from) in self.loans.within(job, slice) {
-                let from = from as usize;
-                let bytes = self.members[member].bytes[from..from + part.len as usize].to_vec();
-                self.bytes_mut(&part).copy_from_slice(&bytes);
-            }
-        }
-    }
-
-    /// What was lent is not there any more; results are.
-    fn end_loans(&mut self, job: &Job) {
-        let (reads, writes) = job.slices();
-        writes.iter().for_each(|slice| self.loans.forget(slice));
-        for slice in &reads {
-            for (part, ..) in self.loans.within(job, slice) {
-                self.bytes_mut(&part).fill(loans::POISON);
-            }
-        }
-    }
-
-    fn compute(&mut self, work: &Work) {
-        let kernels = self.kernels;
-        match work {
-            Work::Generate { p, q, sources } => {
-                let held = self.held(sources);
-                let (blocks, plain) = (blocks(&held), plain(&held));
-                if let Some(p) = p {
-                    kernels.xor_gen(self.bytes_mut(p), &plain);
-                }
-                if let Some(q) = q {
-                    kernels.q_gen(self.bytes_mut(q), &blocks);
-                }
-            }
-            Work::Update { p, q, deltas } => {
-                for delta in deltas {
-                    let (old, new) =
-                        (self.bytes(&delta.old).to_vec(), self.bytes(&delta.new).to_vec());
-                    let change = Change { exponent: delta.exponent, old: &old, new: &new };
-                    if let Some(p) = p {
-                        kernels.p_update(self.bytes_mut(p), &[change]);
-                    }
-                    if let Some(q) = q {
-                        kernels.q_update(self.bytes_mut(q), &[change]);
-                    }
-                }
-            }
-            Work::FromP { dst, p, sources } => {
-                let held = self.held(sources);
-                let p = self.bytes(p).to_vec();
-                kernels.recover_d_p(self.bytes_mut(dst), &plain(&held), &p);
-            }
-            Work::FromQ { dst, q, sources } => {
-                let held = self.held(sources);
-                let q = self.bytes(q).to_vec();
-                let target = self.bytes_mut(&dst.slice);
-                kernels.recover_d_q(target, dst.exponent, &blocks(&held), &q);
-            }
-            Work::Two { x, y, p, q, sources } => {
-                let held = self.held(sources);
-                let (p, q) = (self.bytes(p).to_vec(), self.bytes(q).to_vec());
-                let mut dst_x = vec![0; p.len()];
-                let mut dst_y = vec![0; p.len()];
-                let (ex, ey) = (x.exponent, y.exponent);
-                kernels.recover_dd(&mut dst_x, ex, &mut dst_y, ey, &blocks(&held), &p, &q);
-                self.bytes_mut(&x.slice).copy_from_slice(&dst_x);
-                self.bytes_mut(&y.slice).copy_from_slice(&dst_y);
-            }
-            other => unreachable!("{other:?} is no computation"),
-        }
-    }
-
-    fn held(&self, sources: &[engine::Source]) -> Vec<(u8, Vec<u8>)> {
-        sources.iter().map(|s| (s.exponent, self.bytes(&s.slice).to_vec())).collect()
-    }
-
-    fn bytes(&self, slice: &BufSlice) -> &[u8] {
-        static ZEROES: [u8; engine::MAX_SPAN_SECTORS as usize * SECTOR] =
-            [0; engine::MAX_SPAN_SECTORS as usize * SECTOR];
-        let len = slice.len as usize;
-        if slice.region == REGION_ZERO {
-            return &ZEROES[..len];
-        }
-        match scratch_of(slice.region) {
-            Some(shard) => &self.scratch[shard][slice.offset as usize..slice.offset as usize + len],
-            None => {
-                let region = slice.region;
-                let slot = usize::from(region - FIRST_HOST_REGION);
-                let live = self.live[slot].as_ref().expect("checked when the job began");
-                let from = (slice.offset - live.base) as usize;
-                &live.bytes[from..from + len]
-            }
-        }
-    }
-
-    fn bytes_mut(&mut self, slice: &BufSlice) -> &mut [u8] {
-        let len = slice.len as usize;
-        match scratch_of(slice.region) {
-            Some(shard) => {
-                &mut self.scratch[shard][slice.offset as usize..slice.offset as usize + len]
-            }
-            None => {
-                let region = slice.region;
-                let slot = usize::from(region - FIRST_HOST_REGION);
-                let live = self.live[slot].as_mut().expect("checked when the job began");
-                let from = (slice.offset - live.base) as usize;
-                &mut live.bytes[from..from + len]
-            }
-        }
-    }
-}
-
-/// Whose scratch a region is, if it is one.
-fn scratch_of(region: u16) -> Option<usize> {
-    match region {
-        0 => Some(0),
-        REGION_ZERO => None,
-        other => other.checked_sub(FIRST_OTHER_SCRATCH).map(usize::from),
-    }
-}
-
-fn blocks(held: &[(u8, Vec<u8>)]) -> Vec<Block<'_>> {
-    held.iter().map(|(exponent, bytes)| Block { exponent: *exponent, bytes }).collect()
-}
-
-fn plain(held: &[(u8, Vec<u8>)]) -> Vec<&[u8]> {
-    held.iter().map(|(_, bytes)| bytes.as_slice()).collect()
 }
 
 fn what_of(work: &Work) -> What {
@@ -790,27 +606,6 @@ fn what_of(work: &Work) -> What {
         Work::Discard => What::Discard,
         Work::WriteZeroes => What::WriteZeroes,
         other => unreachable!("{other:?} goes to no member"),
-    }
-}
-
-fn work_of(job: &Compute, out: &Effects) -> Work {
-    match job {
-        Compute::Generate { p, q, sources } => {
-            Work::Generate { p: *p, q: *q, sources: out.sources(sources).to_vec() }
-        }
-        Compute::Update { p, q, deltas } => {
-            Work::Update { p: *p, q: *q, deltas: out.deltas(deltas).to_vec() }
-        }
-        Compute::RecoverFromP { dst, p, sources } => {
-            Work::FromP { dst: *dst, p: *p, sources: out.sources(sources).to_vec() }
-        }
-        Compute::RecoverFromQ { dst, q, sources } => {
-            Work::FromQ { dst: *dst, q: *q, sources: out.sources(sources).to_vec() }
-        }
-        Compute::RecoverTwo { x, y, p, q, sources } => {
-            let sources = out.sources(sources).to_vec();
-            Work::Two { x: *x, y: *y, p: *p, q: *q, sources }
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the tests of several crates share: seeded random numbers, families of seeds with the
 //! command that replays one, and tests that are repeated with several shards.
 //!
-//! *Invariant*: the same seed gives the same numbers on every machine. A dev-dependency only; no
-//! product code uses it.
+//! *Invariant*: the same seed gives the same numbers on every machine. Only tests and the simulator
+//! use it.
 #![forbid(unsafe_code)]
 
 mod shards;

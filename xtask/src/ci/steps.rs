@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::totals::{Totals, result_line};
 use super::{Outcome, junit, required};
+use crate::sim;
 use crate::tidy;
 use crate::tools;
 use crate::workspace::{Workspace, cargo};
@@ -44,7 +45,7 @@ impl Context {
 }
 
 /// In order: what is cheap and often wrong first, tests last.
-pub const STEPS: [Step; 11] = [
+pub const STEPS: [Step; 12] = [
     Step { name: "tools", what: "looks for every program of scripts/tools", run: tools_step },
     Step { name: "fmt", what: "cargo fmt --all -- --check", run: fmt },
     Step {
@@ -78,6 +79,11 @@ pub const STEPS: [Step; 11] = [
         name: "deb",
         what: "make check-deb: the package, installed in a minimal Debian (RAIDLAB_TEST=all)",
         run: deb,
+    },
+    Step {
+        name: "sim",
+        what: "cargo xtask sim: fixed seeds, small scopes, fresh seeds (RAIDLAB_TEST=all: mutants)",
+        run: simulate,
     },
     // Dev, not release: overflow checks and debug assertions are half of what the tests are for,
     // and the profile is optimised where it must be.
@@ -236,6 +242,26 @@ fn profiled_write(context: &mut Context) -> Outcome {
 fn has_valgrind() -> bool {
     let installed = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
     installed.is_ok_and(|status| status.success())
+}
+
+/// The simulator: every state of the engine is reached by fixed seeds, small scopes are exhausted
+/// (sampled), and fresh seeds find nothing in two minutes.
+fn simulate(context: &mut Context) -> Outcome {
+    let is_all = std::env::var("RAIDLAB_TEST").as_deref() == Ok("all");
+    let fixed = "--seed 1 --count 4000 --seconds 600 --jobs 2 --all-marks";
+    let scopes = if is_all { "--exhaustive" } else { "--exhaustive --one-in 100" };
+    let fresh = if is_all { "--seconds 600 --jobs 2" } else { "--seconds 120 --jobs 2" };
+    let mutants = is_all.then_some("--mutants --jobs 2");
+    for args in [fixed, scopes, fresh].into_iter().chain(mutants) {
+        let args: Vec<String> = args.split_whitespace().map(str::to_string).collect();
+        println!("cargo xtask sim {}", args.join(" "));
+        match sim::run(&context.workspace, &args) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::Failed(format!("cargo xtask sim {}", args.join(" "))),
+            Err(error) => return Outcome::Failed(format!("{error:#}")),
+        }
+    }
+    Outcome::Passed
 }
 
 /// The package that `make deb` makes, in a Debian that has nothing else.

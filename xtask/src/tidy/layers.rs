@@ -17,7 +17,7 @@ pub const TABLE: [(&str, &[&str]); 21] = [
     ("drive", &[]),
     ("nbd", &[]),
     ("engine", &["md"]),
-    ("sim", &["engine", "md", "drive", "parity"]),
+    ("sim", &["testkit", "parity", "md", "engine"]),
     ("sys", &[]),
     ("device", &["sys", "md"]),
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),

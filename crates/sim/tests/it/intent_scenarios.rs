@@ -6,7 +6,7 @@ use engine::{
 };
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, Raid10Layout};
 
-use crate::common::{self, Delays, What, World};
+use sim::world::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 
@@ -17,7 +17,7 @@ fn array(level: Level, members: usize) -> ShardConfig {
         Level::Raid10 => (Layout::Raid10(Raid10Layout::near(2)), 16),
         _ => (Layout::None, 0),
     };
-    let geometry = common::geometry(level, layout, chunk, &vec![256; members]);
+    let geometry = world::geometry(level, layout, chunk, &vec![256; members]);
     let intents = IntentMap::bitmap(&geometry, 16);
     ShardConfig { intents, safe_mode_nanos: 1_000_000, ..ShardConfig::new(geometry) }
 }
@@ -178,7 +178,7 @@ fn a_raise_that_crosses_a_report_raises_nothing() {
 
 /// Makes everything but the data (parity levels) or the first copy (mirrors) wrong.
 fn spoil(world: &mut World, members: &[usize]) {
-    members.iter().for_each(|at| world.members[*at].bytes.fill(0x77));
+    members.iter().for_each(|at| world.members[*at].data_mut().fill(0x77));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn resync_of_a_mirror_reports_unreadable_blocks_and_syncs_the_rest() {
     assert_eq!(world.run(HostOp::Resync, 0, 256), Err(RequestError::Io));
     let same = |at: usize| {
         let range = at * 512..(at + 8) * 512;
-        world.members[0].bytes[range.clone()] == world.members[1].bytes[range]
+        world.members[0].data()[range.clone()] == world.members[1].data()[range]
     };
     assert!((0..256).step_by(8).all(|at| same(at) == (at != 40)));
 }
@@ -236,7 +236,7 @@ fn resync_makes_parity_true() {
             let row = parity.row(md::StripeNo(stripe));
             let from = stripe as usize * 16 * 512;
             for member in [Some(row.p), row.q].into_iter().flatten() {
-                world.members[member.index()].bytes[from..from + 16 * 512].fill(0x77);
+                world.members[member.index()].data_mut()[from..from + 16 * 512].fill(0x77);
             }
         }
         world.log.clear();
@@ -260,7 +260,7 @@ fn resync_without_all_data_is_refused_and_with_less_parity_is_done() {
         let mut world = world(config);
         world.model.tolerated.push(RequestError::Io);
         if let Some(wrong) = wrong {
-            world.members[wrong as usize].bytes[..16 * 512].fill(0x77);
+            world.members[wrong as usize].data_mut()[..16 * 512].fill(0x77);
         }
         assert_eq!(world.run(HostOp::Resync, 0, 16), result, "without member {lost}");
         check(&mut world);
@@ -274,11 +274,11 @@ fn resync_of_parity_reports_an_unreadable_block_and_syncs_the_rest() {
     let mut world = world(config);
     world.model.tolerated.push(RequestError::Io);
     // Row 0: data on members 0 and 1, P on member 2.
-    world.members[2].bytes[..16 * 512].fill(0x77);
+    world.members[2].data_mut()[..16 * 512].fill(0x77);
     world.members[0].bad.insert(3);
     assert_eq!(world.run(HostOp::Resync, 0, 16), Err(RequestError::Io));
-    assert!(world.members[2].bytes[..8 * 512].iter().all(|byte| *byte == 0x77));
-    assert!(world.members[2].bytes[8 * 512..16 * 512].iter().all(|byte| *byte == 0));
+    assert!(world.members[2].data()[..8 * 512].iter().all(|byte| *byte == 0x77));
+    assert!(world.members[2].data()[8 * 512..16 * 512].iter().all(|byte| *byte == 0));
 }
 
 #[test]

@@ -6,24 +6,24 @@ use engine::{
 };
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid10Layout};
 
-use crate::common::member::Counts;
-use crate::common::{self, Delays, What, World};
+use sim::member::Counts;
+use sim::world::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 
 fn raid1(members: usize, sectors: u64) -> ShardConfig {
     let sizes = vec![sectors; members];
-    ShardConfig::new(common::geometry(Level::Raid1, Layout::None, 0, &sizes))
+    ShardConfig::new(world::geometry(Level::Raid1, Layout::None, 0, &sizes))
 }
 
 fn raid10(layout: Raid10Layout, members: usize, chunk: u64, rows: u64) -> ShardConfig {
     let sizes = vec![chunk * rows; members];
-    ShardConfig::new(common::geometry(Level::Raid10, Layout::Raid10(layout), chunk, &sizes))
+    ShardConfig::new(world::geometry(Level::Raid10, Layout::Raid10(layout), chunk, &sizes))
 }
 
 fn raid0(members: usize, chunk: u64, rows: u64) -> ShardConfig {
     let (layout, sizes) = (Layout::Raid0(Raid0Layout::Original), vec![chunk * rows; members]);
-    ShardConfig::new(common::geometry(Level::Raid0, layout, chunk, &sizes))
+    ShardConfig::new(world::geometry(Level::Raid0, layout, chunk, &sizes))
 }
 
 fn world(config: ShardConfig) -> World {
@@ -260,7 +260,7 @@ fn more_than_room_is_a_bug_of_the_caller() {
 
 #[test]
 fn requests_outside_or_misaligned_are_invalid() {
-    let raid5 = common::geometry(
+    let raid5 = world::geometry(
         Level::Raid5,
         Layout::Raid5(Raid5Layout::LeftSymmetric),
         16384,
@@ -303,7 +303,7 @@ fn a_configuration_that_cannot_work_is_refused() {
     let error = refused(raid1(256, 4096));
     assert_eq!(error, ConfigError::TooManyMembers { given: 256 });
     let layout = Layout::Raid5(Raid5Layout::LeftSymmetric);
-    let raid5 = ShardConfig::new(common::geometry(Level::Raid5, layout, 128, &[1280; 3]));
+    let raid5 = ShardConfig::new(world::geometry(Level::Raid5, layout, 128, &[1280; 3]));
     let least = ShardConfig::least_stripe_cache_bytes(&raid5.geometry);
     let error = refused(ShardConfig { stripe_cache_bytes: least - 1, ..raid5 });
     assert_eq!(error, ConfigError::StripeCacheTooSmall { given: least - 1, least });
@@ -326,7 +326,7 @@ fn without_redundancy_an_error_is_the_hosts() {
 fn the_largest_arrays_are_served() {
     let raid6 = Layout::default_for(Level::Raid6);
     for (level, layout) in [(Level::Raid6, raid6), (Level::Raid1, Layout::None)] {
-        let geometry = common::geometry(level, layout, 8, &[16; 255]);
+        let geometry = world::geometry(level, layout, 8, &[16; 255]);
         let missing = [0, 254].into_iter().collect();
         let mut world = world(ShardConfig { missing, ..ShardConfig::new(geometry) });
         let size = world.geometry().array_sectors();

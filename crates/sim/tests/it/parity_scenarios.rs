@@ -7,8 +7,8 @@ use engine::{
 };
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
 
-use crate::common::member::Counts;
-use crate::common::{self, Delays, Logged, What, World, io_error};
+use sim::member::Counts;
+use sim::world::{self, Delays, Logged, What, World, io_error};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 
@@ -17,14 +17,14 @@ const WRITE: HostOp = HostOp::Write { fua: false };
 fn raid5(members: usize, chunk: u64, rows: u64) -> ShardConfig {
     let layout = Layout::Raid5(Raid5Layout::LeftSymmetric);
     let sizes = vec![rows * chunk; members];
-    ShardConfig::new(common::geometry(Level::Raid5, layout, chunk, &sizes))
+    ShardConfig::new(world::geometry(Level::Raid5, layout, chunk, &sizes))
 }
 
 /// RAID 6 over `members` with P and Q always on the last two.
 fn raid6(members: usize, chunk: u64, rows: u64) -> ShardConfig {
     let layout = Layout::Raid6(Raid6Layout::ParityLast);
     let sizes = vec![rows * chunk; members];
-    ShardConfig::new(common::geometry(Level::Raid6, layout, chunk, &sizes))
+    ShardConfig::new(world::geometry(Level::Raid6, layout, chunk, &sizes))
 }
 
 fn world(config: ShardConfig) -> World {

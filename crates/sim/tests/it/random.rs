@@ -11,7 +11,7 @@ use md::{
 };
 use testkit::{Rng, for_seeds};
 
-use crate::common::{self, World};
+use sim::world::{self, World};
 
 /// Level, layout, member sizes in chunks.
 type Shape = (Level, Layout, Vec<u64>);
@@ -94,7 +94,7 @@ fn run_case(shapes: &[Shape], trouble: Trouble, seed: u64) {
     let uneven = matches!(level, Level::Linear | Level::Raid1) && rng.one_in(2);
     let sizes: Vec<u64> = sizes.iter().map(|s| s * chunk + u64::from(uneven) * 5).collect();
     let unit = if *level == Level::Linear { 0 } else { chunk };
-    let geometry = common::geometry(*level, *layout, unit, &sizes);
+    let geometry = world::geometry(*level, *layout, unit, &sizes);
     let doomed = pick_doomed(&geometry, &mut rng);
     // Some are missing from the start, the others will fail on the way.
     // Where only space is short they are missing from the start: rows that a failed write has left

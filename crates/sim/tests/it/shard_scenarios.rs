@@ -3,7 +3,7 @@
 use engine::{Control, ControlEvent, HostOp, MemberSet, RequestError, ShardConfig, Sharding};
 use md::{Layout, Level, MemberIdx};
 
-use crate::common::{self, World};
+use sim::world::{self, World};
 
 const CHUNK: u64 = 16;
 /// Minimum unit in sectors: two rows of RAID 5 on four members.
@@ -13,7 +13,7 @@ const WRITE: HostOp = HostOp::Write { fua: false };
 /// A world of `shards` shards with small units.
 fn world(level: Level, members: usize, shards: u16) -> World {
     let layout = Layout::default_for(level);
-    let geometry = common::geometry(level, layout, CHUNK, &vec![12 * CHUNK; members]);
+    let geometry = world::geometry(level, layout, CHUNK, &vec![12 * CHUNK; members]);
     let sharding = Sharding::with_least_unit(&geometry, shards, UNIT);
     let config = ShardConfig { sharding, max_requests: 1 << 12, ..ShardConfig::new(geometry) };
     World::new(config, 3)
@@ -205,7 +205,7 @@ fn a_failure_is_reported_once_by_every_shard() {
 fn a_large_batch_is_begun_in_steps() {
     use engine::{BufSlice, Effect, Effects, Input, Request, Shard};
     let layout = Layout::default_for(Level::Raid5);
-    let geometry = common::geometry(Level::Raid5, layout, CHUNK, &[256 * CHUNK; 4]);
+    let geometry = world::geometry(Level::Raid5, layout, CHUNK, &[256 * CHUNK; 4]);
     let width = geometry.stripe_sectors();
     let mut shard = Shard::new(ShardConfig::new(geometry)).expect("a shard");
     // Not neighbours, so that none waits for another.

@@ -1,0 +1,338 @@
+//! Arrays on images of devices: created, examined, assembled and started by the code that does it
+//! for real devices.
+//!
+//! Invariant: everything goes through md's codecs and decisions (`md::create`, `md::assemble`,
+//! `md::ondisk`) and `engine::MetadataConfig::of_start`. Replays of logs are not simulated.
+
+use engine::{MemberSet, MetadataConfig, MetadataManager};
+use md::assemble::{
+    Array, BitmapRefusal, Candidate, Options, StartBitmap, StartMember, StartPlan, StartRefusal,
+    assemble,
+};
+use md::create::{BitmapOption, CreateError, Device, Request, plan};
+use md::ondisk::bitmap::{Bitmap, BitmapHeader, HEADER_BYTES, sync_sectors};
+use md::ondisk::superblock::{Superblock, detect};
+use md::ondisk::{MemberMetadata, MetadataEncoder, Role, Timestamp, Uuid, Version, Write};
+use md::{Geometry, Layout, Level};
+
+use crate::member::{Member, SECTOR};
+
+/// Logical block of every device in bytes.
+const LOGICAL_BLOCK: u32 = 512;
+/// Where data begin on devices with superblocks at the start: room for a bitmap of three pages.
+const DATA_OFFSET: u64 = 64;
+/// What devices have behind their data for superblocks at the end.
+const TAIL: u64 = 256;
+
+/// An array to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewArray {
+    /// Level.
+    pub level: Level,
+    /// Layout.
+    pub layout: Layout,
+    /// Number of members.
+    pub members: usize,
+    /// Chunk; 0 on RAID 1.
+    pub chunk_sectors: u64,
+    /// Sectors of each member.
+    pub used_sectors: u64,
+    /// Version of the metadata.
+    pub version: Version,
+    /// Bytes per bit of a bitmap; `None`: without one.
+    pub bitmap_chunk: Option<u32>,
+    /// Entries in the superblocks' table of roles; `None`: as many as mdadm makes. With more than
+    /// 128 a superblock is longer than a sector.
+    pub roles: Option<u16>,
+    /// How it begins.
+    pub begins: Begins,
+}
+
+/// Whether an array is in sync when its first life begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// All members are zero.
+    InSync,
+    /// Redundancy is wrong everywhere, and a resync is to be done.
+    OutOfSync,
+    /// In sync, with a bitmap that is older than the superblocks.
+    StaleBitmap,
+    /// Redundancy is wrong everywhere, and the bitmap is older than the superblocks.
+    OutOfSyncStaleBitmap,
+}
+
+impl Begins {
+    /// Whether redundancy is wrong.
+    pub fn is_out_of_sync(self) -> bool {
+        matches!(self, Begins::OutOfSync | Begins::OutOfSyncStaleBitmap)
+    }
+
+    fn is_stale(self) -> bool {
+        matches!(self, Begins::StaleBitmap | Begins::OutOfSyncStaleBitmap)
+    }
+}
+
+impl NewArray {
+    /// The geometry, and an image of each device.
+    ///
+    /// # Errors
+    /// The request cannot be fulfilled.
+    ///
+    /// # Panics
+    /// If a plan has more than it should.
+    pub fn create(&self) -> Result<(Geometry, Vec<Vec<u8>>), CreateError> {
+        let at_start = matches!(self.version, Version::V1_1 | Version::V1_2);
+        let offset = if at_start { DATA_OFFSET } else { 0 };
+        let sectors = offset + self.used_sectors.next_multiple_of(128) + TAIL;
+        let device = |at: usize| Device {
+            label: format!("device {at}"),
+            sectors,
+            logical_block: LOGICAL_BLOCK,
+            uuid: Uuid([at as u8 + 1; 16]),
+            data_offset: None,
+            write_mostly: false,
+            failfast: false,
+        };
+        let devices = (0..self.members).map(device).collect();
+        let mut request = Request::new(self.level, devices, Uuid([0xa5; 16]), Timestamp::default());
+        request.layout = Some(self.layout);
+        request.chunk_sectors = (self.level != Level::Raid1).then_some(self.chunk_sectors);
+        request.version = self.version;
+        request.used_sectors = Some(self.used_sectors);
+        request.data_offset = at_start.then_some(DATA_OFFSET);
+        request.bitmap = match self.bitmap_chunk {
+            // Finer ones than mdadm makes are set below.
+            Some(bytes) => BitmapOption::Internal { chunk_bytes: Some(u64::from(bytes.max(4096))) },
+            None => BitmapOption::None,
+        };
+        request.assume_clean = !self.begins.is_out_of_sync();
+        let mut plan = plan(&request)?;
+        self.adapt_bitmap(&mut plan.bitmap, &plan.geometry);
+        let mut images = Vec::new();
+        for (place, superblock) in plan.places.iter().zip(&plan.superblocks) {
+            let mut image = vec![0; sectors as usize * SECTOR];
+            let mut place = place.clone();
+            if self.bitmap_chunk.is_some_and(|bytes| bytes < 4096) {
+                place.bad_blocks = None;
+            }
+            for write in plan.preparations(&place) {
+                apply(&mut image, write);
+            }
+            let superblock = self.adapt_superblock(superblock);
+            let bytes = superblock.encode(LOGICAL_BLOCK as usize);
+            apply(&mut image, Write::Bytes { sector: superblock.sector(), bytes });
+            images.push(image);
+        }
+        Ok((plan.geometry, images))
+    }
+
+    /// A finer chunk, and an old bitmap, whose bits mean nothing.
+    fn adapt_bitmap(&self, bitmap: &mut Option<Bitmap>, geometry: &Geometry) {
+        let Some(plain) = bitmap else { return };
+        let mut header = plain.header.clone();
+        header.chunk_bytes = self.bitmap_chunk.expect("it has one");
+        if self.begins.is_stale() {
+            header.events = header.events.saturating_sub(1);
+        }
+        let sync = sync_sectors(geometry).expect("a level with a bitmap");
+        let set = self.begins == Begins::OutOfSync;
+        *bitmap = Some(Bitmap::new(header, sync, set).expect("the header is valid"));
+    }
+
+    /// A bitmap of more than a page takes the room of the bad-block log.
+    fn adapt_superblock(&self, superblock: &Superblock) -> Superblock {
+        let mut superblock = superblock.clone();
+        let Superblock::V1(v1) = &mut superblock else { return superblock };
+        if self.bitmap_chunk.is_some_and(|bytes| bytes < 4096) {
+            v1.bblog_offset = 0;
+            v1.bblog_size = 0;
+        }
+        if let Some(roles) = self.roles {
+            v1.dev_roles.resize(usize::from(roles), u16::MAX);
+        }
+        superblock
+    }
+}
+
+fn apply(image: &mut [u8], write: Write) {
+    let (sector, bytes) = match write {
+        Write::Zeroes(area) => (area.sector, vec![0; area.sectors as usize * SECTOR]),
+        Write::Bytes { sector, bytes } => (sector, bytes),
+    };
+    let at = sector as usize * SECTOR;
+    image[at..at + bytes.len()].copy_from_slice(&bytes);
+}
+
+/// A device with a superblock.
+pub struct Found {
+    /// Index of the device.
+    pub device: usize,
+    /// Its superblock.
+    pub superblock: Superblock,
+    /// The contents of it.
+    pub metadata: MemberMetadata,
+    /// Whether it is what an encoder would write: not torn, by another test than its checksum.
+    pub is_whole: bool,
+    label: String,
+    candidate: Candidate,
+}
+
+/// The devices with superblocks, torn ones too; `None`: a device that is not there.
+pub fn examine(images: &[Option<&[u8]>]) -> Vec<Found> {
+    let mut found = Vec::new();
+    for (device, image) in images.iter().enumerate() {
+        let Some(image) = image else { continue };
+        let sectors = (image.len() / SECTOR) as u64;
+        let detection = detect(sectors, |place| {
+            let at = place.sector as usize * SECTOR;
+            Ok::<_, String>(&image[at..at + md::ondisk::superblock::READ_BYTES])
+        });
+        let Some((superblock, checksum)) = detection.superblock() else { continue };
+        let encoded = superblock.encode(LOGICAL_BLOCK as usize);
+        let is_whole = image[superblock.sector() as usize * SECTOR..].starts_with(&encoded);
+        let label = format!("device {device}");
+        let candidate =
+            Candidate::new(&label, sectors, LOGICAL_BLOCK as usize, superblock, checksum);
+        let superblock = superblock.clone();
+        let metadata = superblock.metadata();
+        found.push(Found { device, superblock, metadata, is_whole, label, candidate });
+    }
+    found
+}
+
+/// The superblocks on images of devices: a line for each.
+pub fn describe(images: &[Vec<u8>]) -> String {
+    let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
+    let found = examine(&all);
+    let line = |at: usize| {
+        let Some(found) = found.iter().find(|found| found.device == at) else {
+            return format!("  device {at}: no superblock\n");
+        };
+        let MemberMetadata { events, resync_offset, roles, .. } = &found.metadata;
+        let torn = if found.is_whole { "" } else { ", torn" };
+        let role = |role: &Role| match role {
+            Role::Slot(slot) => slot.to_string(),
+            Role::Faulty => "F".into(),
+            _ => "-".into(),
+        };
+        let roles: Vec<String> = roles.iter().take(images.len()).map(role).collect();
+        let dirty = resync_offset.map_or("clean".into(), |from| format!("dirty from {from}"));
+        format!("  device {at}: events {events}, {dirty}, roles {}{torn}\n", roles.join(" "))
+    };
+    (0..images.len()).map(line).collect()
+}
+
+/// The bitmap on an image of this device: its header and its bits.
+pub fn bitmap_of(found: &Found, image: &[u8], bits: u32) -> Option<(BitmapHeader, Vec<u8>)> {
+    let area = found.metadata.bitmap?;
+    let bytes = &image[area.sector as usize * SECTOR..];
+    let header = BitmapHeader::decode(bytes).ok()?;
+    let length = bits.div_ceil(8) as usize;
+    Some((header, bytes[HEADER_BYTES..HEADER_BYTES + length].to_vec()))
+}
+
+/// Why an array is not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No device has a valid superblock, or they make several arrays.
+    Arrays(usize),
+    /// The assembly decided against it.
+    Start(StartRefusal),
+    /// The bitmap cannot be used.
+    Bitmap(BitmapRefusal),
+}
+
+/// An array that starts.
+pub struct Start {
+    /// Its metadata manager.
+    pub manager: MetadataManager,
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// Slots that nothing serves.
+    pub missing: MemberSet,
+    /// By device; `None`: without metadata to keep.
+    pub encoders: Vec<Option<MetadataEncoder>>,
+    /// The members, by slot; those that are missing have a size only.
+    pub members: Vec<Member>,
+    /// It has a bitmap that is older than the superblocks.
+    pub has_stale_bitmap: bool,
+}
+
+/// The assembly of the devices that are there.
+///
+/// # Errors
+/// They are not one array.
+pub fn assembled(found: &[Found]) -> Result<Array, Refusal> {
+    let candidates: Vec<Candidate> = found.iter().map(|found| found.candidate.clone()).collect();
+    let mut arrays = assemble(&candidates, &Options::default()).arrays;
+    match arrays.pop() {
+        Some(array) if arrays.is_empty() => Ok(array),
+        last => Err(Refusal::Arrays(arrays.len() + usize::from(last.is_some()))),
+    }
+}
+
+/// Assembles and starts the array on these devices.
+///
+/// # Errors
+/// The array is refused.
+///
+/// # Panics
+/// If a device serves a slot that is not its own: nothing moves devices yet.
+pub fn start(
+    images: &[Option<&[u8]>],
+    shards: u16,
+    checkpoint_nanos: u64,
+) -> Result<Start, Refusal> {
+    let found = examine(images);
+    let array = assembled(&found)?;
+    let members: Vec<StartMember<'_>> = found
+        .iter()
+        .map(|found| StartMember {
+            label: &found.label,
+            logical_block: LOGICAL_BLOCK,
+            read_only: false,
+            superblock: &found.superblock,
+            metadata: &found.metadata,
+        })
+        .collect();
+    let plan = StartPlan::new(&array, members).map_err(Refusal::Start)?;
+    let image = |candidate: usize| images[found[candidate].device].expect("it was examined");
+    let mut bitmap: Option<(StartBitmap, Vec<u8>)> = None;
+    if let Some((candidate, area)) = plan.bitmap() {
+        let bytes = &image(candidate)[area.sector as usize * SECTOR..];
+        let checked = plan.check_bitmap(area, bytes).map_err(Refusal::Bitmap)?;
+        let bits = checked.bits(&bytes[..checked.sectors as usize * SECTOR]).to_vec();
+        bitmap = Some((checked, bits));
+    }
+    let resync_offset = plan.resync_offset(None);
+    let with_bits = bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone()));
+    let config = MetadataConfig::of_start(&plan, resync_offset, &[], with_bits, shards);
+    let header = bitmap.as_ref().map(|(bitmap, _)| &bitmap.header);
+    let mut encoders: Vec<Option<MetadataEncoder>> = images.iter().map(|_| None).collect();
+    for device in plan.devices() {
+        let it = &found[device.candidate];
+        assert_eq!(device.number as usize, it.device, "the device's number");
+        encoders[it.device] = Some(MetadataEncoder {
+            superblock: it.superblock.clone(),
+            number: device.number,
+            logical_block: LOGICAL_BLOCK,
+            bitmap: it.metadata.bitmap.zip(header.cloned()),
+            ppl: it.metadata.ppl.map(|ppl| ppl.area),
+        });
+    }
+    let geometry = plan.geometry().clone();
+    let mut members: Vec<Option<Member>> = (0..geometry.members()).map(|_| None).collect();
+    for (slot, source) in plan.serving() {
+        assert_eq!(slot.index(), found[source.candidate].device, "the device of a slot");
+        let area = plan.data_area(source);
+        let device = image(source.candidate).to_vec();
+        members[slot.index()] = Some(Member::of_device(device, area.start, area.end - area.start));
+    }
+    let missing = (0..members.len()).filter(|slot| members[*slot].is_none());
+    let missing: MemberSet = missing.map(|slot| slot as u16).collect();
+    let absent = || Member::missing(plan.missing_sectors());
+    let members = members.into_iter().map(|member| member.unwrap_or_else(absent)).collect();
+    let manager = MetadataManager::new(MetadataConfig { checkpoint_nanos, ..config });
+    let has_stale_bitmap = bitmap.is_some_and(|(bitmap, _)| bitmap.stale);
+    Ok(Start { manager, geometry, missing, encoders, members, has_stale_bitmap })
+}

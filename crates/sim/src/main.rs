@@ -1,0 +1,214 @@
+//! `cargo xtask sim`: random scenarios on fresh seeds, the replay of one, small scopes exhausted,
+//! and planted bugs that must be found.
+
+#![forbid(unsafe_code)]
+
+mod swarm;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use sim::finding::{Finding, place_of_panic, shrink, silence_panics, try_run};
+use sim::life::Tally;
+use sim::mutant::Mutant;
+use sim::scenario::Scenario;
+use sim::scope::{self, ScopeTally};
+use swarm::Swarm;
+use testkit::Rng;
+
+/// How long a finding is made smaller.
+const SHRINK_TIME: Duration = Duration::from_secs(30);
+/// How long a planted bug may live.
+const MUTANT_TIME: Duration = Duration::from_secs(60);
+
+/// Runs arrays in a simulated world: power cuts, lost members, bad blocks, any order of events.
+///
+/// Exit status: 0 no finding, 1 findings (with --mutants or --expect-finding: none), 2 wrong usage.
+#[derive(Parser)]
+#[command(name = "cargo xtask sim", about)]
+struct Arguments {
+    /// First seed; without it, one from the clock
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of seeds; without it, as many as the time permits
+    #[arg(long)]
+    count: Option<u64>,
+    /// How long to run, in seconds
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Threads
+    #[arg(long, default_value_t = 1)]
+    jobs: u64,
+    /// Runs one scenario, given as text
+    #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["seed", "count"])]
+    replay: Option<Scenario>,
+    /// Exhausts the small scopes: all crash points, all subsets of pending writes
+    #[arg(long, conflicts_with = "replay")]
+    exhaustive: bool,
+    /// With --exhaustive: one scope in this many
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    one_in: u64,
+    /// Plants one bug of each kind: each must be found within a minute
+    #[arg(long, conflicts_with_all = ["replay", "exhaustive"])]
+    mutants: bool,
+    /// Fails unless there is a finding: for a build with a planted bug
+    #[arg(long, conflicts_with_all = ["replay", "exhaustive", "mutants"])]
+    expect_finding: bool,
+    /// Fails if a state of the engine is not reached
+    #[arg(long)]
+    all_marks: bool,
+    /// Prints how often each state of the engine was reached
+    #[arg(long)]
+    marks: bool,
+    /// Leaves findings as they are, in place of the smallest form
+    #[arg(long)]
+    no_shrink: bool,
+    /// Prints the totals as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let is_fine = if let Some(scenario) = &arguments.replay {
+        replay(scenario)
+    } else if arguments.exhaustive {
+        exhaust(&arguments)
+    } else if arguments.mutants {
+        mutants(&arguments)
+    } else {
+        random(&arguments)
+    };
+    if is_fine { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Runs a scenario, and prints what happens in it.
+fn replay(scenario: &Scenario) -> bool {
+    silence_panics();
+    let mut tally = Tally { trace: Some(Vec::new()), ..Tally::default() };
+    let result = try_run(scenario, None, &mut tally);
+    tally.trace.iter().flatten().for_each(|line| println!("{line}"));
+    match &result {
+        Ok(()) => println!("no finding: {} power cuts, {} requests", tally.crashes, tally.requests),
+        Err(finding) => println!("finding: {}: {}", finding.place, finding.message),
+    }
+    result.is_ok()
+}
+
+fn random(arguments: &Arguments) -> bool {
+    silence_panics();
+    let swarm = Swarm {
+        first: arguments.seed.unwrap_or_else(swarm::seed_of_the_clock),
+        count: arguments.count,
+        time: Duration::from_secs(arguments.seconds),
+        jobs: arguments.jobs.max(1),
+        mutant: None,
+        most_findings: if arguments.expect_finding { 1 } else { 5 },
+    };
+    let outcome = swarm.run(progress(arguments.seconds));
+    if arguments.json {
+        println!("{}", outcome.to_json());
+    } else {
+        print!("{outcome}");
+    }
+    if arguments.marks {
+        print!("{}", outcome.marks());
+    }
+    if arguments.expect_finding {
+        if let Some(finding) = outcome.findings.first() {
+            println!("found: {}: {}", finding.place, finding.message);
+        }
+        return !outcome.findings.is_empty();
+    }
+    for finding in outcome.different_findings() {
+        match arguments.no_shrink {
+            true => print_finding(finding),
+            false => print_finding(&shrink(finding.clone(), SHRINK_TIME)),
+        }
+    }
+    let is_complete = !arguments.all_marks || outcome.tally.marks.missing().is_empty();
+    outcome.findings.is_empty() && is_complete
+}
+
+fn print_finding(finding: &Finding) {
+    println!("\nfinding: {}: {}", finding.place, finding.message);
+    println!("  {}\n\n{}", finding.command(), finding.as_rust());
+}
+
+fn mutants(arguments: &Arguments) -> bool {
+    silence_panics();
+    let mut all_found = true;
+    for mutant in Mutant::ALL {
+        let swarm = Swarm {
+            first: arguments.seed.unwrap_or_else(swarm::seed_of_the_clock),
+            count: None,
+            time: MUTANT_TIME,
+            jobs: arguments.jobs.max(1),
+            mutant: Some(mutant),
+            most_findings: 1,
+        };
+        let begin = Instant::now();
+        let outcome = swarm.run(None);
+        let time = begin.elapsed().as_secs_f64();
+        match outcome.findings.first() {
+            Some(finding) => println!(
+                "{mutant}: found after {time:.1} s, {} scenarios: {}",
+                outcome.seeds, finding.message
+            ),
+            None => println!("{mutant}: NOT found in {time:.0} s, {} scenarios", outcome.seeds),
+        }
+        all_found &= !outcome.findings.is_empty();
+    }
+    all_found
+}
+
+fn exhaust(arguments: &Arguments) -> bool {
+    silence_panics();
+    let scopes = scope::scopes();
+    let mut rng = Rng::new(arguments.seed.unwrap_or_else(swarm::seed_of_the_clock));
+    let chosen: Vec<&Scenario> =
+        scopes.iter().filter(|_| rng.one_in(arguments.one_in.max(1))).collect();
+    let (mut tally, mut found) = (ScopeTally::default(), 0);
+    let begin = Instant::now();
+    let show = std::io::stderr().is_terminal();
+    for (number, scope) in chosen.iter().enumerate() {
+        let run = || scope::run(scope, RECOVER_ONE_IN, &mut tally);
+        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(run)) {
+            found += 1;
+            let (place, message) = (place_of_panic(), sim::finding::message(&*payload));
+            println!("finding: {place}: {message}\n  scope: {scope}\n");
+        }
+        if show && number % 16 == 0 {
+            let left = begin.elapsed() * (chosen.len() - number) as u32 / (number as u32 + 1);
+            eprint!("\r{number} of {} scopes, {} s left  ", chosen.len(), left.as_secs());
+        }
+    }
+    let ScopeTally { crash_points, states, left_out, checked, recovered, .. } = tally;
+    println!(
+        "{} of {} scopes, {crash_points} crash points, {} of {states} states, {checked} different \
+         ones checked, {recovered} of them started again and resynced, {:.0} s",
+        chosen.len(),
+        scopes.len(),
+        states - left_out,
+        begin.elapsed().as_secs_f64()
+    );
+    found == 0
+}
+
+/// One state in this many is started again.
+const RECOVER_ONE_IN: u64 = 64;
+
+/// Prints progress to a terminal.
+fn progress(seconds: u64) -> Option<Box<dyn Fn(Duration, u64) + Sync>> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    Some(Box::new(move |elapsed, scenarios| {
+        let left = seconds.saturating_sub(elapsed.as_secs());
+        eprint!("\r{scenarios} scenarios, {left} s left  ");
+        let _ = std::io::stderr().flush();
+    }))
+}

@@ -1,0 +1,260 @@
+//! Which states of the engine a run has reached, as seen from outside: in effects, events, commands
+//! and results.
+//!
+//! Invariant: the engine has no hook for this. A mark is what an executor can tell from what it is
+//! given.
+
+use std::fmt;
+
+use engine::{
+    Control, ControlEvent, MetadataEffect, REGION_ZERO, ReadOnlyReason, Record, RequestError,
+    ResyncEffect, Source,
+};
+
+use crate::memory::Memory;
+use crate::operation::{Operation, Work};
+
+macro_rules! marks {
+    ($($mark:ident $text:literal,)*) => {
+        /// A state that a run can reach.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Mark {
+            $(#[doc = $text] $mark,)*
+        }
+
+        impl Mark {
+            /// All of them.
+            pub const ALL: &[Mark] = &[$(Mark::$mark,)*];
+
+            /// In words.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Mark::$mark => $text,)*
+                }
+            }
+        }
+    };
+}
+
+marks! {
+    DirectRead "read of a healthy range",
+    ReadInPlace "read whose bytes stay in place",
+    FuaWrite "member write with FUA",
+    MemberFlush "member flush",
+    MemberDiscard "member discard",
+    MemberZeroes "member write of zeroes",
+    FullStripe "parity write: full stripe",
+    ReconstructWrite "parity write: reconstruct-write",
+    ReadModifyWrite "parity write: read-modify-write",
+    WithoutP "parity write without P: its member is missing",
+    WithoutQ "parity write without Q: its member is missing",
+    ZeroesInRow "parity write of zeroes",
+    RecoverFromP "block recovered from P",
+    RecoverFromQ "block recovered from Q",
+    RecoverTwo "two blocks recovered",
+    ResyncParity "parity computed by a resync",
+    ResyncCopies "copies written by a resync",
+    MemberFailed "member failed: an error",
+    MemberFailedOnRequest "member failed: on request",
+    IntentRequested "intent requested",
+    IntentReleased "intent released",
+    OutOfSync "range out of sync after a failed write",
+    NotDurable "flush failed on a member that must stay",
+    FlushOfShards "flush over several shards",
+    Corrected "unreadable range corrected",
+    FailOrdered "shard ordered to fail a member",
+    LossRecorded "loss of a member recorded",
+    LossNotRecorded "loss of a member not recorded",
+    IntentGranted "intent granted",
+    IntentNotGranted "intent not granted: no space",
+    NoSpaceToRecord "loss of a member not recorded yet: no space",
+    ShardReadOnly "shard ordered to be read-only",
+    InSyncBelow "reads of all copies up to a position",
+    SuperblockDirty "superblock round: dirty",
+    SuperblockClean "superblock round: clean",
+    BitmapPage "bitmap page written",
+    BitmapHeader "bitmap header written",
+    DeviceFailedByShard "device out of service: dropped by a shard",
+    DeviceFailedByMetadata "device out of service: metadata cannot be written",
+    ResyncNeeded "resync needed again",
+    ReadOnlyMetadata "read-only: too few members hold the metadata",
+    ReadOnlyMembers "read-only: too few members",
+    StoppedClean "stopped clean",
+    StoppedDirty "stopped dirty",
+    ResyncBegan "resync began",
+    ResyncStalled "resync stalled",
+    ResyncCompleted "resync completed",
+    RequestIo "request failed: EIO",
+    RequestNoSpace "request failed: ENOSPC",
+    RequestReadOnly "request failed: EROFS",
+    StartClean "start: clean, complete",
+    StartDirty "start: dirty, complete",
+    StartDegraded "start: degraded",
+    StartDirtyDegraded "start: dirty and degraded",
+    StartStaleBitmap "start: bitmap older than the superblocks",
+    StartTorn "start: a superblock is torn",
+    StartRefused "start refused: dirty and degraded",
+    StaleMemberBack "start: a stale member is back and left out",
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.text())
+    }
+}
+
+/// How often each mark was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks([u64; Mark::ALL.len()]);
+
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks([0; Mark::ALL.len()])
+    }
+}
+
+impl Marks {
+    /// Counts a mark.
+    pub fn reach(&mut self, mark: Mark) {
+        self.0[mark as usize] += 1;
+    }
+
+    /// How often it was reached.
+    pub fn count(&self, mark: Mark) -> u64 {
+        self.0[mark as usize]
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, others: &Marks) {
+        self.0.iter_mut().zip(&others.0).for_each(|(count, more)| *count += more);
+    }
+
+    /// Those that were not reached.
+    pub fn missing(&self) -> Vec<Mark> {
+        Mark::ALL.iter().copied().filter(|mark| self.count(*mark) == 0).collect()
+    }
+
+    pub(crate) fn event(&mut self, event: &ControlEvent) {
+        self.reach(match event {
+            ControlEvent::MemberFailed { error: Some(_), .. } => Mark::MemberFailed,
+            ControlEvent::MemberFailed { error: None, .. } => Mark::MemberFailedOnRequest,
+            ControlEvent::Intent { .. } => Mark::IntentRequested,
+            ControlEvent::Released { .. } => Mark::IntentReleased,
+            ControlEvent::OutOfSync { .. } => Mark::OutOfSync,
+            ControlEvent::NotDurable { .. } => Mark::NotDurable,
+            ControlEvent::CollectDirtyMembers | ControlEvent::Written { .. } => Mark::FlushOfShards,
+            ControlEvent::Corrected { .. } => Mark::Corrected,
+        });
+    }
+
+    pub(crate) fn control(&mut self, control: &Control) {
+        self.reach(match control {
+            Control::FailMember(_) => Mark::FailOrdered,
+            Control::Recorded { .. } => Mark::LossRecorded,
+            Control::NotRecorded { .. } => Mark::LossNotRecorded,
+            Control::Granted { .. } => Mark::IntentGranted,
+            Control::NotGranted { .. } => Mark::IntentNotGranted,
+            Control::NoSpaceToRecord => Mark::NoSpaceToRecord,
+            Control::ReadOnly => Mark::ShardReadOnly,
+            Control::TakeDirtyMembers | Control::Written { .. } => Mark::FlushOfShards,
+            Control::NotDurable => Mark::NotDurable,
+            Control::InSyncBelow { .. } => Mark::InSyncBelow,
+        });
+    }
+
+    pub(crate) fn metadata(&mut self, effect: &MetadataEffect) {
+        let mark = match effect {
+            MetadataEffect::WriteMeta { record: Record::Superblock(state), .. } => {
+                match state.resync_offset {
+                    Some(_) => Mark::SuperblockDirty,
+                    None => Mark::SuperblockClean,
+                }
+            }
+            MetadataEffect::WriteMeta { record: Record::Bitmap(page), .. } => match page.header {
+                Some(_) => Mark::BitmapHeader,
+                None => Mark::BitmapPage,
+            },
+            MetadataEffect::DeviceFailed { by: Some(_), .. } => Mark::DeviceFailedByShard,
+            MetadataEffect::DeviceFailed { by: None, .. } => Mark::DeviceFailedByMetadata,
+            MetadataEffect::ResyncNeeded => Mark::ResyncNeeded,
+            MetadataEffect::BecameReadOnly { why } => match why {
+                ReadOnlyReason::TooFewMembers { .. } => Mark::ReadOnlyMembers,
+                _ => Mark::ReadOnlyMetadata,
+            },
+            MetadataEffect::Stopped { clean: true } => Mark::StoppedClean,
+            MetadataEffect::Stopped { clean: false } => Mark::StoppedDirty,
+            _ => return,
+        };
+        self.reach(mark);
+    }
+
+    pub(crate) fn resync(&mut self, effect: &ResyncEffect) {
+        let mark = match effect {
+            ResyncEffect::Began { .. } => Mark::ResyncBegan,
+            ResyncEffect::Stalled { .. } => Mark::ResyncStalled,
+            ResyncEffect::Completed { .. } => Mark::ResyncCompleted,
+            _ => return,
+        };
+        self.reach(mark);
+    }
+
+    pub(crate) fn result(&mut self, result: Result<(), RequestError>) {
+        match result {
+            Err(RequestError::Io) => self.reach(Mark::RequestIo),
+            Err(RequestError::NoSpace) => self.reach(Mark::RequestNoSpace),
+            Err(RequestError::ReadOnly) => self.reach(Mark::RequestReadOnly),
+            _ => {}
+        }
+    }
+
+    /// Counts an operation. `has_read`: the same operation of the engine has read before.
+    pub(crate) fn operation(&mut self, operation: &Operation, has_read: bool) {
+        match &operation.work {
+            Work::Read { in_place: true } => self.reach(Mark::ReadInPlace),
+            Work::Read { in_place: false } => {
+                if operation.takes_no_lock() {
+                    self.reach(Mark::DirectRead);
+                }
+            }
+            Work::Write { fua: true } => self.reach(Mark::FuaWrite),
+            Work::Write { .. } => {
+                if operation.is_of_copies_resync() {
+                    self.reach(Mark::ResyncCopies);
+                }
+            }
+            Work::Flush { .. } => self.reach(Mark::MemberFlush),
+            Work::Discard => self.reach(Mark::MemberDiscard),
+            Work::WriteZeroes => self.reach(Mark::MemberZeroes),
+            Work::Generate { p, q, sources } => {
+                self.generate(p.is_some(), q.is_some(), sources, has_read);
+            }
+            Work::Update { p, q, .. } => {
+                self.reach(Mark::ReadModifyWrite);
+                self.without(p.is_some(), q.is_some());
+            }
+            Work::FromP { .. } => self.reach(Mark::RecoverFromP),
+            Work::FromQ { .. } => self.reach(Mark::RecoverFromQ),
+            Work::Two { .. } => self.reach(Mark::RecoverTwo),
+        }
+    }
+
+    fn generate(&mut self, p: bool, q: bool, sources: &[Source], has_read: bool) {
+        let zeroes = |source: &Source| source.slice.region == REGION_ZERO;
+        let of_host = |source: &Source| Memory::is_host(source.slice.region);
+        if sources.iter().any(zeroes) {
+            self.reach(Mark::ZeroesInRow);
+        } else if !sources.iter().any(of_host) {
+            return self.reach(Mark::ResyncParity);
+        }
+        self.reach(if has_read { Mark::ReconstructWrite } else { Mark::FullStripe });
+        self.without(p, q);
+    }
+
+    fn without(&mut self, p: bool, q: bool) {
+        if !p {
+            self.reach(Mark::WithoutP);
+        } else if !q {
+            self.reach(Mark::WithoutQ);
+        }
+    }
+}

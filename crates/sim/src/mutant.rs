@@ -1,0 +1,53 @@
+//! Mutants, planted bugs: filters between the engine and the world that break one promise each.
+//!
+//! Invariant: none is active except in a test or with `cargo xtask sim --mutants`. They show
+//! that the checks find the bug that they are for.
+
+use std::fmt;
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Intents are granted at once: bits are set after the data.
+    GrantedAtOnce,
+    /// The loss of a member counts as recorded at once.
+    RecordedAtOnce,
+    /// Flushes of member 0 make nothing durable.
+    FlushNotSent,
+    /// Ranges of a resync count as done when they begin.
+    ResyncAhead,
+    /// One parity update in a while uses old data for new.
+    StaleBlock,
+    /// When two members fail at once, the completion of one operation is lost.
+    CompletionLost,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 6] = [
+        Mutant::GrantedAtOnce,
+        Mutant::RecordedAtOnce,
+        Mutant::FlushNotSent,
+        Mutant::ResyncAhead,
+        Mutant::StaleBlock,
+        Mutant::CompletionLost,
+    ];
+
+    /// What it breaks, in a few words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Mutant::GrantedAtOnce => "bitmap bit (or dirty mark) set after the data",
+            Mutant::RecordedAtOnce => "failure of a member recorded after the ack",
+            Mutant::FlushNotSent => "flush not sent to one member",
+            Mutant::ResyncAhead => "resync checkpoint ahead of the data",
+            Mutant::StaleBlock => "parity written from a stale block",
+            Mutant::CompletionLost => "request lost when two members fail at once",
+        }
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.text())
+    }
+}

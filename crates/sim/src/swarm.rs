@@ -1,0 +1,171 @@
+//! Random scenarios on many seeds, in several threads, for a while.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use sim::finding::{Finding, try_run};
+use sim::life::Tally;
+use sim::marks::Mark;
+use sim::mutant::Mutant;
+use sim::random;
+
+/// What to run.
+pub struct Swarm {
+    /// First seed.
+    pub first: u64,
+    /// Number of seeds; `None`: until the time is over.
+    pub count: Option<u64>,
+    /// How long.
+    pub time: Duration,
+    /// Threads.
+    pub jobs: u64,
+    /// A planted bug.
+    pub mutant: Option<Mutant>,
+    /// Findings after which it ends.
+    pub most_findings: usize,
+}
+
+/// What a swarm has seen.
+pub struct Outcome {
+    /// First seed.
+    pub first: u64,
+    /// Number of scenarios.
+    pub seeds: u64,
+    /// Their totals.
+    pub tally: Tally,
+    /// Time of all threads.
+    pub busy: Duration,
+    /// Findings, those with few actions first.
+    pub findings: Vec<Finding>,
+}
+
+/// A seed that no other run has.
+pub fn seed_of_the_clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs()) * 1_000_000
+}
+
+impl Swarm {
+    /// Runs it. `progress` is called now and then with the time and the number of scenarios.
+    pub fn run(&self, progress: Option<Box<dyn Fn(Duration, u64) + Sync>>) -> Outcome {
+        let shapes = random::shapes();
+        let begin = Instant::now();
+        let next = AtomicU64::new(self.first);
+        let total = Mutex::new((Tally::default(), Vec::new(), Duration::ZERO));
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs {
+                scope.spawn(|| {
+                    let mut tally = Tally::default();
+                    while begin.elapsed() < self.time {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        let done = seed - self.first;
+                        if self.count.is_some_and(|count| done >= count) {
+                            next.fetch_sub(1, Ordering::Relaxed);
+                            break;
+                        }
+                        if let (Some(progress), 0) = (&progress, done % 64) {
+                            progress(begin.elapsed(), done);
+                        }
+                        let scenario = random::scenario(&shapes, seed);
+                        let result = try_run(&scenario, self.mutant, &mut tally);
+                        let mut total = total.lock().expect("no thread panics while it has it");
+                        total.1.extend(result.err().map(|finding| *finding));
+                        if total.1.len() >= self.most_findings {
+                            break;
+                        }
+                    }
+                    let mut total = total.lock().expect("no thread panics while it has it");
+                    total.0.add(&tally);
+                    total.2 += begin.elapsed();
+                });
+            }
+        });
+        let (tally, mut findings, busy) = total.into_inner().expect("no thread has panicked");
+        findings.sort_by_key(|finding: &Finding| finding.scenario.actions.len());
+        let seeds = next.into_inner() - self.first;
+        Outcome { first: self.first, seeds, tally, busy, findings }
+    }
+}
+
+impl Outcome {
+    /// Simulated operations of members per second and core.
+    pub fn per_second(&self) -> f64 {
+        self.tally.operations as f64 / self.busy.as_secs_f64()
+    }
+
+    /// The smallest finding of each place.
+    pub fn different_findings(&self) -> Vec<&Finding> {
+        let mut different: Vec<&Finding> = Vec::new();
+        for finding in &self.findings {
+            if different.iter().all(|other| other.place != finding.place) {
+                different.push(finding);
+            }
+        }
+        different
+    }
+
+    /// How often each state of the engine was reached: a line for each.
+    pub fn marks(&self) -> String {
+        let line = |mark: &Mark| format!("{:>12}  {mark}\n", self.tally.marks.count(*mark));
+        Mark::ALL.iter().map(line).collect()
+    }
+
+    /// The totals as JSON.
+    pub fn to_json(&self) -> String {
+        let Tally { crashes, generations, requests, operations, .. } = &self.tally;
+        let Tally { faults, refusals, exemptions, destroyed, marks, .. } = &self.tally;
+        let reached: serde_json::Map<String, serde_json::Value> =
+            Mark::ALL.iter().map(|mark| (mark.to_string(), marks.count(*mark).into())).collect();
+        let findings = self.findings.iter().map(|finding| {
+            serde_json::json!({
+                "place": finding.place,
+                "message": finding.message,
+                "scenario": finding.scenario.to_string(),
+            })
+        });
+        serde_json::json!({
+            "first_seed": self.first,
+            "scenarios": self.seeds,
+            "power_cuts": crashes,
+            "starts": generations,
+            "requests": requests,
+            "member_operations": operations,
+            "faults": faults,
+            "refused_starts": refusals,
+            "exemptions": exemptions,
+            "destroyed": destroyed,
+            "member_operations_per_second_and_core": self.per_second(),
+            "marks": reached,
+            "findings": findings.collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+}
+
+/// The totals, and the marks that were not reached: one line for each.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { crashes, generations, requests, operations, .. } = &self.tally;
+        let Tally { faults, refusals, exemptions, destroyed, marks, .. } = &self.tally;
+        let (first, last) = (self.first, self.first + self.seeds.max(1) - 1);
+        writeln!(
+            f,
+            "seeds {first} to {last}: {} scenarios, {crashes} power cuts, {generations} starts, \
+             {refusals} refused as dirty and degraded, {destroyed} ended with too many members \
+             lost, {exemptions} at a torn superblock",
+            self.seeds
+        )?;
+        writeln!(
+            f,
+            "{requests} requests, {operations} member operations, {faults} faults; {:.0} member \
+             operations per second and core",
+            self.per_second()
+        )?;
+        for mark in marks.missing() {
+            writeln!(f, "not reached: {mark}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,368 @@
+//! The control plane of an array with metadata: the metadata manager, what encodes and writes its
+//! records, and the loop of resyncs.
+//!
+//! Invariant: a record is on a device only when its time has come, and durable before its
+//! completion is reported; operations of one device are performed in the order of their
+//! submission. Records go through md's codecs, as `array` writes them.
+
+use engine::{
+    ControlEvent, DEFAULT_RESYNC_STEP, HostOp, IoError, MemberError, MetaToken, MetadataEffect,
+    MetadataInput, MetadataManager, Record, RequestError, ResyncEffect, ResyncLoop,
+};
+use md::Sector;
+use md::ondisk::{MetadataEncoder, Timestamp, Write};
+
+use super::World;
+use crate::marks::Marks;
+use crate::member::SECTOR;
+use crate::model::Model;
+use crate::mutant::Mutant;
+use crate::request::LiveRequest;
+
+/// A metadata write, or a flush, in flight.
+struct MetadataOperation {
+    ready_at: u64,
+    sequence: u64,
+    token: MetaToken,
+    device: usize,
+    /// (first sector of the device, bytes); none: a flush.
+    writes: Vec<(u64, Vec<u8>)>,
+    /// Member writes completed when it was submitted: its flush covers no later ones.
+    covers: u64,
+}
+
+/// Ranges of a flush and the writes that it covers.
+#[derive(Clone, Copy)]
+struct Acknowledged {
+    tag: u64,
+    at: u64,
+    sectors: u64,
+}
+
+/// See the module documentation.
+pub struct ControlPlane {
+    /// The metadata manager.
+    pub manager: MetadataManager,
+    /// What a power cut may leave in the array.
+    pub durable: Model,
+    /// Devices whose metadata operations never complete: a power cut leaves any part of them.
+    pub hanging: Vec<usize>,
+    /// Effects that are for the administrator.
+    pub reports: Vec<MetadataEffect>,
+    /// States of resyncs that were reached.
+    pub(crate) marks: Marks,
+    /// By device number; `None`: missing.
+    encoders: Vec<Option<MetadataEncoder>>,
+    resync: ResyncLoop,
+    inputs: Vec<MetadataInput>,
+    operations: Vec<MetadataOperation>,
+    /// Of the last operation, by device: when it takes place.
+    last: Vec<u64>,
+    sequence: u64,
+    timer: Option<u64>,
+    acknowledged: Vec<Acknowledged>,
+    /// Flushes in flight, and how many of `acknowledged` each covers.
+    flushes: Vec<(u64, usize)>,
+    /// Ranges of the resync in flight: (tag, position).
+    resyncing: Vec<(u64, Sector)>,
+}
+
+impl ControlPlane {
+    /// `unit`: positions that belong to one shard.
+    pub fn new(
+        manager: MetadataManager,
+        encoders: Vec<Option<MetadataEncoder>>,
+        durable: Model,
+        unit: u64,
+    ) -> ControlPlane {
+        ControlPlane {
+            manager,
+            durable,
+            hanging: Vec::new(),
+            reports: Vec::new(),
+            marks: Marks::default(),
+            last: vec![0; encoders.len()],
+            encoders,
+            resync: ResyncLoop::new(DEFAULT_RESYNC_STEP, unit),
+            inputs: Vec::new(),
+            operations: Vec::new(),
+            sequence: 0,
+            timer: None,
+            acknowledged: Vec::new(),
+            flushes: Vec::new(),
+            resyncing: Vec::new(),
+        }
+    }
+
+    /// Adds an input of the metadata manager to its next batch.
+    pub fn input(&mut self, input: MetadataInput) {
+        self.inputs.push(input);
+    }
+
+    pub(super) fn event(&mut self, shard: u16, event: ControlEvent) {
+        self.inputs.push(MetadataInput::FromShard { shard, event });
+    }
+
+    pub(super) fn submitted(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
+        if op == HostOp::Flush {
+            self.flushes.push((tag, self.acknowledged.len()));
+        } else if op != HostOp::Read {
+            self.durable.submit(tag, op, at, sectors);
+        }
+    }
+
+    pub(super) fn completed(
+        &mut self,
+        now: u64,
+        live: &LiveRequest,
+        result: Result<(), RequestError>,
+    ) {
+        let LiveRequest { tag, op, at, sectors, .. } = *live;
+        match op {
+            HostOp::Flush => {
+                let mine = self.flushes.iter().position(|(flush, _)| *flush == tag);
+                let (_, covers) = self.flushes.remove(mine.expect("submitted before"));
+                if result.is_err() {
+                    return;
+                }
+                for Acknowledged { tag, at, sectors } in self.acknowledged.drain(..covers) {
+                    self.durable.settle(tag, at, sectors);
+                }
+                for (_, other) in &mut self.flushes {
+                    *other = other.saturating_sub(covers);
+                }
+            }
+            HostOp::Write { fua: true } if result.is_ok() => {
+                self.durable.settle(tag, at, sectors);
+            }
+            HostOp::Write { .. } | HostOp::WriteZeroes if result.is_ok() => {
+                self.acknowledged.push(Acknowledged { tag, at, sectors });
+            }
+            HostOp::Resync => self.resynced(now, tag, result),
+            _ => {}
+        }
+    }
+
+    fn resynced(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
+        let mine = self.resyncing.iter().position(|(resync, _)| *resync == tag);
+        // A planted bug has reported it already.
+        let Some(mine) = mine else { return };
+        let (_, at) = self.resyncing.swap_remove(mine);
+        let mut effects = Vec::new();
+        self.resync.done(now, at, result, &mut effects);
+        self.report(effects);
+    }
+
+    fn report(&mut self, effects: Vec<ResyncEffect>) {
+        for effect in effects {
+            self.marks.resync(&effect);
+            if let ResyncEffect::Report(input) = effect {
+                self.inputs.push(input);
+            }
+        }
+    }
+
+    pub(super) fn next_event(&self) -> Option<u64> {
+        let retry = self.resync.deadline();
+        let moving = self.operations.iter().filter(|op| !self.hanging.contains(&op.device));
+        moving.map(|op| op.ready_at).chain(self.timer).chain(retry).min()
+    }
+
+    /// Metadata writes in flight, in their order: (device, first sector of the device, bytes).
+    pub(crate) fn writes_in_flight(&self) -> impl Iterator<Item = (usize, u64, &[u8])> {
+        let operations = self.operations.iter();
+        operations.flat_map(|op| op.writes.iter().map(|(at, bytes)| (op.device, *at, &bytes[..])))
+    }
+
+    /// Metadata operations so far.
+    pub(crate) fn operations_issued(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether the metadata manager has reported the array as stopped, and whether it is clean.
+    pub fn stopped(&self) -> Option<bool> {
+        self.reports.iter().find_map(|effect| match effect {
+            MetadataEffect::Stopped { clean } => Some(*clean),
+            _ => None,
+        })
+    }
+
+    fn encode(&mut self, now: u64, device: usize, record: &Record) -> Vec<(u64, Vec<u8>)> {
+        let encoder = self.encoders[device].as_mut().expect("the device has metadata");
+        let writes = match record {
+            Record::Superblock(state) => {
+                let updated = Timestamp { seconds: now / 1_000_000_000, micros: 0 };
+                vec![encoder.superblock(state, updated).expect("the state fits")]
+            }
+            Record::Bitmap(page) => {
+                let header = page.header.map(|header| (header.events, header.events_cleared));
+                let write = encoder.bitmap_page(page.page, header, &page.bits);
+                write.expect("the bitmap has room").into_iter().collect()
+            }
+            Record::EmptyPpl => encoder.empty_ppl().into_iter().collect(),
+        };
+        let bytes = |write| match write {
+            Write::Bytes { sector, bytes } => (sector, bytes),
+            Write::Zeroes(area) => (area.sector, vec![0; area.sectors as usize * SECTOR]),
+        };
+        writes.into_iter().map(bytes).collect()
+    }
+
+    fn submit(&mut self, operation: MetadataOperation) {
+        let device = operation.device;
+        let ready_at = operation.ready_at.max(self.last[device]);
+        self.last[device] = ready_at;
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.operations.push(MetadataOperation { ready_at, sequence, ..operation });
+    }
+}
+
+impl World {
+    /// The control plane.
+    ///
+    /// # Panics
+    /// If the array has no metadata.
+    pub fn control_plane(&mut self) -> &mut ControlPlane {
+        self.control_plane.as_mut().expect("the array has metadata")
+    }
+
+    /// From now on the metadata operations of a member hang, until an administrator fails it at
+    /// time `until`; and beyond that.
+    pub fn hang_metadata(&mut self, member: usize, until: u64) {
+        self.control_plane().hanging.push(member);
+        let control = engine::Control::FailMember(md::MemberIdx(member as u16));
+        self.controls.push((until, 0, control));
+    }
+
+    /// Runs the metadata manager on its inputs.
+    pub(super) fn run_manager(&mut self) {
+        loop {
+            let Some(control_plane) = &mut self.control_plane else { return };
+            if control_plane.inputs.is_empty() {
+                return;
+            }
+            let mut out = Vec::new();
+            control_plane.manager.handle(self.now, &mut control_plane.inputs, &mut out);
+            for effect in out {
+                self.perform_effect(effect);
+            }
+            self.feed_resync();
+        }
+    }
+
+    fn perform_effect(&mut self, effect: MetadataEffect) {
+        let now = self.now;
+        self.marks.metadata(&effect);
+        match effect {
+            MetadataEffect::WriteMeta { token, device, record } => {
+                let device = device.0 as usize;
+                let writes = self.control_plane().encode(now, device, &record);
+                self.submit_metadata(token, device, writes);
+            }
+            MetadataEffect::Flush { token, device } => {
+                self.submit_metadata(token, device.0 as usize, Vec::new());
+            }
+            MetadataEffect::ToShard { control, shard } => {
+                if !self.is_answered(&control) {
+                    self.send_control(shard, control);
+                }
+            }
+            MetadataEffect::SetTimer { at } => self.control_plane().timer = Some(at),
+            MetadataEffect::ResyncNeeded => self.control_plane().resync.needed(),
+            other => {
+                let control_plane = self.control_plane();
+                match other {
+                    MetadataEffect::BecameReadOnly { .. } => {
+                        control_plane.resync.became_read_only();
+                    }
+                    MetadataEffect::Stopped { .. } => control_plane.resync.stopped(),
+                    _ => {}
+                }
+                control_plane.reports.push(other);
+            }
+        }
+    }
+
+    fn submit_metadata(&mut self, token: MetaToken, device: usize, writes: Vec<(u64, Vec<u8>)>) {
+        let slowness = self.members[device].slowness.max(1);
+        let ready_at = self.now + slowness * self.delay(self.delays.io);
+        let covers = self.writes_done;
+        let operation = MetadataOperation { ready_at, sequence: 0, token, device, writes, covers };
+        self.control_plane().submit(operation);
+    }
+
+    /// Submits the next ranges of the resync.
+    pub fn feed_resync(&mut self) {
+        let mut room = self.room().min(2);
+        let Some(control_plane) = &mut self.control_plane else { return };
+        control_plane.resync.tick(self.now);
+        let (mut ranges, mut effects) = (Vec::new(), Vec::new());
+        while room > 0
+            && let Some(range) =
+                control_plane.resync.next_range(&mut control_plane.manager, &mut effects)
+        {
+            ranges.push(range);
+            room -= 1;
+        }
+        control_plane.report(effects);
+        for (at, sectors) in ranges {
+            let tag = self.queue(HostOp::Resync, at.0, sectors);
+            let (now, is_ahead) = (self.now, self.mutant == Some(Mutant::ResyncAhead));
+            let control_plane = self.control_plane();
+            if is_ahead {
+                let mut effects = Vec::new();
+                control_plane.resync.done(now, at, Ok(()), &mut effects);
+                control_plane.report(effects);
+            } else {
+                control_plane.resyncing.push((tag, at));
+            }
+        }
+    }
+
+    /// Performs what is due of the control plane's operations.
+    pub(super) fn step_control_plane(&mut self) {
+        let now = self.now;
+        let Some(control_plane) = &mut self.control_plane else { return };
+        if control_plane.timer.is_some_and(|at| at <= now) {
+            control_plane.timer = None;
+            control_plane.inputs.push(MetadataInput::Timer);
+        }
+        if control_plane.resync.deadline().is_some_and(|at| at <= now) {
+            self.feed_resync();
+        }
+        let ControlPlane { operations, hanging, last, .. } = self.control_plane();
+        let is_due =
+            |op: &mut MetadataOperation| op.ready_at <= now && !hanging.contains(&op.device);
+        let mut due: Vec<MetadataOperation> = operations.extract_if(.., is_due).collect();
+        if due.is_empty() {
+            return;
+        }
+        // Devices in any order, the operations of each in their own.
+        let mut order: Vec<usize> = (0..last.len()).collect();
+        self.rng.shuffle(&mut order);
+        due.sort_by_key(|op| (order[op.device], op.sequence));
+        for op in due {
+            let result = self.perform_metadata(&op);
+            let result = result.map_err(|kind| IoError::of_metadata(kind, None));
+            self.control_plane().inputs.push(MetadataInput::MetaDone { token: op.token, result });
+        }
+    }
+
+    fn perform_metadata(&mut self, op: &MetadataOperation) -> Result<(), MemberError> {
+        let member = &mut self.members[op.device];
+        if member.is_gone(self.now) {
+            return Err(MemberError::Gone);
+        }
+        if member.metadata_full && !op.writes.is_empty() {
+            return Err(MemberError::NoSpace);
+        }
+        for (first, bytes) in &op.writes {
+            self.writes_done += 1;
+            // Durable before it is reported, whatever the writes in the cache.
+            member.write_device(self.writes_done, *first, bytes, true);
+        }
+        member.flush(op.covers);
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Member operations, when their time has come.
+
+use std::ops::Range;
+
+use engine::{Input, MemberError, MemberOp};
+
+use super::{World, io_error};
+use crate::in_place;
+use crate::member::SECTOR;
+use crate::mutant::Mutant;
+use crate::operation::{Operation, Work};
+
+impl World {
+    pub(super) fn perform(&mut self, operation: &Operation) -> Input {
+        let token = operation.token;
+        let Some((member, sectors)) = &operation.place else {
+            self.compute(operation);
+            return Input::ComputeDone { token };
+        };
+        let result = self.perform_io(usize::from(*member), sectors, operation);
+        let result = result.map_err(|kind| {
+            let op = match &operation.work {
+                Work::Read { .. } => MemberOp::Read,
+                Work::Flush { .. } => MemberOp::Flush,
+                Work::Discard => MemberOp::Discard,
+                Work::WriteZeroes => MemberOp::WriteZeroes,
+                _ => MemberOp::Write,
+            };
+            io_error(kind, op, sectors)
+        });
+        Input::IoDone { token, result }
+    }
+
+    fn perform_io(
+        &mut self,
+        member: usize,
+        sectors: &Range<u64>,
+        operation: &Operation,
+    ) -> Result<(), MemberError> {
+        match &operation.work {
+            Work::Read { in_place } => self.read(member, sectors, operation, *in_place),
+            Work::Flush { covers } => {
+                let target = &mut self.members[member];
+                target.counts.flushes += 1;
+                if target.is_gone(self.now) {
+                    return Err(MemberError::Gone);
+                }
+                if target.flush_fails {
+                    return Err(MemberError::Other);
+                }
+                if self.mutant != Some(Mutant::FlushNotSent) || member > 0 {
+                    target.flush(*covers);
+                }
+                Ok(())
+            }
+            _ => self.write(member, sectors, operation),
+        }
+    }
+
+    fn read(
+        &mut self,
+        member: usize,
+        sectors: &Range<u64>,
+        operation: &Operation,
+        in_place: bool,
+    ) -> Result<(), MemberError> {
+        let target = &mut self.members[member];
+        target.counts.reads += 1;
+        target.counts.read_sectors += sectors.end - sectors.start;
+        let fault = target.read_fault(self.now, sectors);
+        operation.writes.iter().for_each(|slice| self.in_place.forget(slice));
+        let fill = match fault {
+            None if in_place => {
+                self.in_place.note(operation, member, sectors.start);
+                Some(in_place::POISON)
+            }
+            None => None,
+            Some(_) => Some(0xbd),
+        };
+        let bytes = self.members[member].view(sectors.clone());
+        let mut from = 0;
+        for slice in &operation.writes {
+            let len = slice.len as usize;
+            let into = self.memory.bytes_mut(slice);
+            match fill {
+                Some(fill) => into.fill(fill),
+                None => into.copy_from_slice(&bytes[from..from + len]),
+            }
+            from += len;
+        }
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn write(
+        &mut self,
+        member: usize,
+        sectors: &Range<u64>,
+        operation: &Operation,
+    ) -> Result<(), MemberError> {
+        let length = sectors.end - sectors.start;
+        let gathered: Vec<u8>;
+        let bytes: &[u8] = match (&operation.work, operation.reads.as_slice()) {
+            (Work::Write { .. }, [only]) => self.memory.bytes(only),
+            (Work::Write { .. }, slices) => {
+                gathered = slices.iter().flat_map(|s| self.memory.bytes(s)).copied().collect();
+                &gathered
+            }
+            _ => {
+                gathered = vec![0; length as usize * SECTOR];
+                &gathered
+            }
+        };
+        let target = &mut self.members[member];
+        match operation.work {
+            Work::Discard => target.counts.discards += 1,
+            Work::WriteZeroes => target.counts.zeroes += 1,
+            _ => target.counts.writes += 1,
+        }
+        target.counts.write_sectors += length;
+        let number = self.writes_done + 1;
+        if let Some(error) = target.write_fault(self.now, sectors) {
+            // Of a bad medium or a timeout, too, a part may have been written.
+            let part = match error {
+                MemberError::ShortWrite => target.short.min(length),
+                MemberError::Medium | MemberError::Timeout => self.rng.below(length + 1),
+                _ => 0,
+            };
+            if part > 0 {
+                target.write(number, sectors.start, &bytes[..part as usize * SECTOR], false);
+                self.writes_done = number;
+            }
+            return Err(error);
+        }
+        let fua = matches!(operation.work, Work::Write { fua: true });
+        target.write(number, sectors.start, bytes, fua);
+        self.writes_done = number;
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! What a power cut leaves, and what may and may not be true of it.
+//!
+//! Invariant: the verdict uses md's on-disk structures and rules alone, without the engine: which
+//! members are fresh by either rule of the kernels, which positions any of their bitmaps marks,
+//! what each sector may hold. Where the metadata mark nothing, copies are alike and parity is true.
+
+use engine::{BitmapHeader, IntentMap};
+use md::geometry::Copy;
+use md::ondisk::Role;
+use md::ondisk::superblock::ArrayState;
+use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
+use parity::{Block, Kernels};
+
+use crate::assembly::{self, Found};
+use crate::member::SECTOR;
+use crate::model::Model;
+
+/// A kernel's rule for which members belong to the array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// By the event count: before 6.8.
+    Count,
+    /// By the count, and by the freshest member's roles.
+    CountAndRoles,
+    /// The decision of `md::assemble`, by which arrays are started here.
+    Assembly,
+}
+
+/// One way to see what is left: a rule, and the device whose superblock is taken for the freshest
+/// among those with the highest event count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct View {
+    /// The rule.
+    pub rule: Rule,
+    /// The members that it accepts.
+    pub accepted: Vec<usize>,
+    /// The superblock that is taken for the freshest.
+    pub freshest: ArrayState,
+}
+
+/// What is known of the array that the power cut hit.
+pub struct Context<'a> {
+    /// Its geometry.
+    pub geometry: &'a Geometry,
+    /// Bits of its bitmap; one for the whole array without.
+    pub map: &'a IntentMap,
+    /// Whether it has a bitmap.
+    pub has_bitmap: bool,
+    /// What each sector may hold.
+    pub legal: &'a Model,
+    /// Copies differed and parity was wrong when the first life began.
+    pub began_out_of_sync: bool,
+    /// Members whose loss was recorded: no rule may accept them.
+    pub lost: &'a [usize],
+}
+
+/// A device as the power cut left it.
+struct Disk {
+    state: ArrayState,
+    bitmap: Option<(BitmapHeader, Vec<u8>)>,
+}
+
+/// See the module documentation.
+pub struct Wreck<'a> {
+    context: Context<'a>,
+    /// By device; `None`: without a valid superblock.
+    disks: Vec<Option<Disk>>,
+    /// By slot: first sector of the data area.
+    data_offsets: Vec<u64>,
+    /// The view of `md::assemble`; `None`: it refuses the array.
+    assembled: Option<View>,
+    images: &'a [Vec<u8>],
+}
+
+impl<'a> Wreck<'a> {
+    /// What is left on these devices. `data_offsets`: where their data begin, also on those without
+    /// a valid superblock.
+    pub fn new(images: &'a [Vec<u8>], data_offsets: &[u64], context: Context<'a>) -> Wreck<'a> {
+        let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
+        let mut disks: Vec<Option<Disk>> = images.iter().map(|_| None).collect();
+        let found = assembly::examine(&all);
+        for found in found.iter().filter(|found| found.is_whole) {
+            let image = &images[found.device];
+            disks[found.device] = Some(disk(found, image, &context));
+        }
+        let assembled = assembled(&found);
+        Wreck { context, disks, data_offsets: data_offsets.to_vec(), assembled, images }
+    }
+
+    /// The devices without a valid superblock.
+    pub fn torn(&self) -> Vec<usize> {
+        (0..self.disks.len()).filter(|at| self.disks[*at].is_none()).collect()
+    }
+
+    fn state(&self, at: usize) -> Option<&ArrayState> {
+        self.disks[at].as_ref().map(|disk| &disk.state)
+    }
+
+    /// The highest event count.
+    ///
+    /// # Panics
+    /// If no device has a valid superblock.
+    pub fn events(&self) -> u64 {
+        let events = self.disks.iter().flatten().map(|disk| disk.state.events);
+        events.max().expect("a device has a valid superblock")
+    }
+
+    /// Every view: of superblocks with equal counts, any may be taken for the freshest. That of
+    /// `md::assemble` comes first.
+    pub fn views(&self) -> Vec<View> {
+        let events = self.events();
+        let mut views: Vec<View> = self.assembled.iter().cloned().collect();
+        for freshest in self.disks.iter().flatten().filter(|disk| disk.state.events == events) {
+            for rule in [Rule::CountAndRoles, Rule::Count] {
+                let accepted = self.accepted(rule, &freshest.state);
+                let is_new = views.iter().all(|view| {
+                    view.accepted != accepted
+                        || view.freshest.resync_offset != freshest.state.resync_offset
+                });
+                if is_new {
+                    views.push(View { rule, accepted, freshest: freshest.state.clone() });
+                }
+            }
+        }
+        views
+    }
+
+    /// The members that a kernel would take.
+    fn accepted(&self, rule: Rule, freshest: &ArrayState) -> Vec<usize> {
+        let listed = |at: usize| {
+            let state = freshest.devices[at].as_ref();
+            state.is_some_and(|state| state.role == Role::Slot(at as u16))
+        };
+        let counts =
+            |at: usize| self.state(at).is_some_and(|state| state.events + 1 >= freshest.events);
+        let all = 0..self.disks.len();
+        all.filter(|at| counts(*at) && (rule == Rule::Count || listed(*at))).collect()
+    }
+
+    /// Whether the metadata mark that this position may be out of sync, whichever member's bitmap
+    /// is read.
+    fn is_marked(&self, position: u64, view: &View) -> bool {
+        let Some(from) = view.freshest.resync_offset else { return false };
+        if !self.context.has_bitmap {
+            return position >= from;
+        }
+        let bit = self.context.map.bit_at(position);
+        let events = view.freshest.events;
+        let marked = |at: &usize| {
+            let disk = self.disks[*at].as_ref().expect("it is accepted");
+            let Some((header, bits)) = &disk.bitmap else { return true };
+            header.events < events || bits[bit as usize / 8] >> (bit % 8) & 1 == 1
+        };
+        self.context.map.positions(bit).end > from && view.accepted.iter().all(marked)
+    }
+
+    fn sector(&self, member: MemberIdx, at: Sector) -> &[u8] {
+        let from = (self.data_offsets[member.index()] + at.0) as usize * SECTOR;
+        &self.images[member.index()][from..from + SECTOR]
+    }
+
+    /// Checks everything, in every view.
+    ///
+    /// # Panics
+    /// When something is not as it should be.
+    pub fn check(&self) {
+        for view in self.views() {
+            let View { rule, accepted, .. } = &view;
+            let torn = accepted.iter().find(|at| self.disks[**at].is_none());
+            assert_eq!(torn, None, "{rule:?} accepts a device whose superblock is torn");
+            let out = self.context.lost.iter().find(|lost| accepted.contains(lost));
+            assert_eq!(out, None, "the loss of a member was recorded, and {rule:?} accepts it");
+            self.check_view(&view);
+        }
+    }
+
+    fn check_view(&self, view: &View) {
+        let geometry = self.context.geometry;
+        let View { rule, accepted, .. } = view;
+        let here = |member: MemberIdx| accepted.contains(&member.index());
+        assert!(geometry.enough(here), "{rule:?} leaves too few: {accepted:?}");
+        match geometry.kind() {
+            Kind::Mirrored(mirrored) => self.check_copies(mirrored, view),
+            Kind::Parity(parity) => {
+                for stripe in 0..parity.stripes() {
+                    for offset in 0..parity.chunk_sectors() {
+                        self.check_row(parity, StripeNo(stripe), offset, view);
+                    }
+                }
+            }
+            Kind::Striped(_) => unreachable!("no redundancy"),
+        }
+    }
+
+    fn check_copies(&self, mirrored: &md::Mirrored, view: &View) {
+        let legal = self.context.legal;
+        let here = |member: MemberIdx| view.accepted.contains(&member.index());
+        let mut copies = vec![Copy::default(); mirrored.copies()];
+        for at in 0..self.context.geometry.array_sectors() {
+            mirrored.locate(Sector(at), &mut copies);
+            let marked = self.is_marked(at, view);
+            let mut there = copies.iter().filter(|copy| here(copy.member)).peekable();
+            let first = *there.peek().expect("enough members");
+            let first = self.sector(first.member, first.sector);
+            for copy in there {
+                let bytes = self.sector(copy.member, copy.sector);
+                assert!(marked || bytes == first, "unmarked copies of {at} differ");
+                let blank = marked && self.context.began_out_of_sync && bytes != first;
+                assert!(
+                    blank || legal.allows(at, bytes),
+                    "sector {at} lost: {}",
+                    legal.describe(at, bytes)
+                );
+            }
+        }
+    }
+
+    fn check_row(&self, parity: &md::Parity, stripe: StripeNo, offset: u64, view: &View) {
+        let legal = self.context.legal;
+        let row = parity.row(stripe);
+        let place = parity.member_sector(stripe, offset);
+        let here = |member: MemberIdx| view.accepted.contains(&member.index());
+        let mut data: Vec<(u8, u64, Option<&[u8]>)> = Vec::with_capacity(row.data.len());
+        for index in &row.by_exponent {
+            let member = row.data[usize::from(*index)];
+            let at = parity.array_sector(stripe, *index, offset).0;
+            let bytes = here(member).then(|| self.sector(member, place));
+            if let Some(bytes) = bytes {
+                assert!(legal.allows(at, bytes), "sector {at} lost: {}", legal.describe(at, bytes));
+            }
+            data.push((row.exponent[usize::from(*index)], at, bytes));
+        }
+        if self.is_marked(place.0, view) {
+            return;
+        }
+        let p = here(row.p).then(|| self.sector(row.p, place));
+        // One lost block is recovered from P, where there is one; then parity must be true.
+        let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].2.is_none()).collect();
+        let mut recovered = [0; SECTOR];
+        if let (&[one], Some(p)) = (&lost[..], p) {
+            recovered.copy_from_slice(p);
+            for other in data.iter().filter_map(|(_, _, bytes)| *bytes) {
+                recovered.iter_mut().zip(other).for_each(|(sum, byte)| *sum ^= byte);
+            }
+            let at = data[one].1;
+            assert!(
+                legal.allows(at, &recovered),
+                "sector {at} lost, by recovery: {}",
+                legal.describe(at, &recovered)
+            );
+            data[one].2 = Some(&recovered);
+        }
+        let blocks: Option<Vec<Block<'_>>> = data
+            .iter()
+            .map(|(exponent, _, bytes)| bytes.map(|bytes| Block { exponent: *exponent, bytes }))
+            .collect();
+        let Some(blocks) = blocks else { return };
+        let (mut right_p, mut right_q) = ([0; SECTOR], [0; SECTOR]);
+        Kernels::best().pq_gen(&mut right_p, &mut right_q, &blocks);
+        assert!(p.is_none_or(|p| p == right_p), "unmarked P of row {stripe:?} at {offset}");
+        let q = row.q.filter(|member| here(*member)).map(|member| self.sector(member, place));
+        assert!(q.is_none_or(|q| q == right_q), "unmarked Q of row {stripe:?} at {offset}");
+    }
+}
+
+/// What `md::assemble` takes.
+fn assembled(found: &[Found]) -> Option<View> {
+    let array = assembly::assembled(found).ok()?;
+    let active = array
+        .members
+        .iter()
+        .filter(|member| matches!(member.state, md::assemble::MemberState::Active(_)));
+    let mut accepted: Vec<usize> = active.map(|member| found[member.candidate].device).collect();
+    accepted.sort_unstable();
+    let freshest = found[array.defining].superblock.state();
+    array.read_write.verdict.runs().then_some(View { rule: Rule::Assembly, accepted, freshest })
+}
+
+fn disk(found: &Found, image: &[u8], context: &Context<'_>) -> Disk {
+    let bitmap = match context.has_bitmap {
+        true => assembly::bitmap_of(found, image, context.map.bits()),
+        false => None,
+    };
+    let bitmap = bitmap.map(|(header, bits)| {
+        let header = BitmapHeader { events: header.events, events_cleared: header.events_cleared };
+        (header, bits)
+    });
+    Disk { state: found.superblock.state(), bitmap }
+}

@@ -1,0 +1,9 @@
+//! The engine and the simulator, tested in scenarios: in one binary, built and linked once.
+
+mod crash;
+mod intent_scenarios;
+mod non_parity_scenarios;
+mod parity_scenarios;
+mod random;
+mod shard_scenarios;
+mod sync_scenarios;

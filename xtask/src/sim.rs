@@ -1,0 +1,105 @@
+//! `cargo xtask sim`: the simulator, and planted bugs in a copy of the source.
+//!
+//! Invariant: each patch of [`PATCHES`] must apply to the copy, the copy must build, and its
+//! simulator must report a finding within a minute, compile time not counted. The working tree is
+//! never patched.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::workspace::{Workspace, cargo};
+
+/// Where the patches are: each plants one bug, and its first line says which.
+const PATCHES: &str = "crates/sim/mutants";
+
+/// Runs the simulator with these arguments, and with `--mutants` also the patches.
+pub fn run(workspace: &Workspace, args: &[String]) -> Result<bool> {
+    let mut simulator = Command::new(cargo());
+    simulator.current_dir(&workspace.root).args(["run", "--quiet", "-p", "sim", "--"]).args(args);
+    let status = simulator.status().context("starting the simulator")?;
+    if status.code() == Some(2) {
+        bail!("wrong usage of the simulator");
+    }
+    let patched = !args.iter().any(|arg| arg == "--mutants") || mutants(workspace)?;
+    Ok(status.success() && patched)
+}
+
+fn mutants(workspace: &Workspace) -> Result<bool> {
+    let directory = workspace.root.join(PATCHES);
+    let entries = std::fs::read_dir(&directory).with_context(|| format!("reading {PATCHES}"))?;
+    let mut patches: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        patches.push(entry.with_context(|| format!("reading {PATCHES}"))?.path());
+    }
+    patches.retain(|path| path.extension().is_some_and(|extension| extension == "patch"));
+    patches.sort();
+    if patches.is_empty() {
+        bail!("{PATCHES} has no patch");
+    }
+    let copy = workspace.target.join("mutants").join("source");
+    copy_source(&workspace.root, &copy)?;
+    let mut all_found = true;
+    for patch in &patches {
+        let text = std::fs::read_to_string(patch)
+            .with_context(|| format!("reading {}", patch.display()))?;
+        let what = text.lines().next().unwrap_or_default().to_string();
+        apply(&copy, patch, false)?;
+        let found = is_found(&copy, &workspace.target.join("mutants").join("target"));
+        apply(&copy, patch, true)?;
+        let found = found.with_context(|| format!("the mutant of {}", patch.display()))?;
+        println!("{what}: {}", if found { "found" } else { "NOT found" });
+        all_found &= found;
+    }
+    Ok(all_found)
+}
+
+/// A fresh copy of all files that are not ignored.
+fn copy_source(root: &Path, copy: &Path) -> Result<()> {
+    if copy.exists() {
+        std::fs::remove_dir_all(copy).context("removing the last copy of the source")?;
+    }
+    let mut list = Command::new("git");
+    list.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let output = list.output().context("starting git")?;
+    if !output.status.success() {
+        bail!("git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
+    for name in names.split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root.join(name), copy.join(name));
+        if !from.is_file() {
+            continue;
+        }
+        let parent = to.parent().context("a file has a directory")?;
+        std::fs::create_dir_all(parent).context("copying the source")?;
+        std::fs::copy(&from, &to).with_context(|| format!("copying {name}"))?;
+    }
+    Ok(())
+}
+
+fn apply(copy: &Path, patch: &Path, reverse: bool) -> Result<()> {
+    let mut git = Command::new("git");
+    // Outside of any repository, so that the paths are those of the copy.
+    git.current_dir(copy).env("GIT_CEILING_DIRECTORIES", copy.parent().unwrap_or(copy));
+    git.arg("apply").args(reverse.then_some("--reverse")).arg(patch);
+    let output = git.output().context("starting git")?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!("{} no longer applies: {why}", patch.display());
+    }
+    Ok(())
+}
+
+/// Builds the copy's simulator, and runs it until it reports a finding or a minute has passed.
+fn is_found(copy: &Path, target: &Path) -> Result<bool> {
+    let mut build = Command::new(cargo());
+    build.current_dir(copy).args(["build", "--quiet", "-p", "sim", "--target-dir"]).arg(target);
+    if !build.status().context("starting cargo")?.success() {
+        bail!("the copy does not build");
+    }
+    let mut simulator = Command::new(target.join("debug").join("sim"));
+    simulator.args(["--expect-finding", "--seconds", "60"]);
+    Ok(simulator.status().context("starting the copy's simulator")?.success())
+}
