@@ -83,7 +83,11 @@ impl NewArray {
     pub fn create(&self) -> Result<(Geometry, Vec<Vec<u8>>), CreateError> {
         let at_start = matches!(self.version, Version::V1_1 | Version::V1_2);
         let offset = if at_start { DATA_OFFSET } else { 0 };
-        let sectors = offset + self.used_sectors.next_multiple_of(128) + TAIL;
+        // 0.90 counts in 64 KiB; superblocks at the start leave nothing to do for the rest.
+        let sectors = match at_start {
+            true => offset + self.used_sectors,
+            false => self.used_sectors.next_multiple_of(128) + TAIL,
+        };
         let device = |at: usize| Device {
             label: format!("device {at}"),
             sectors,

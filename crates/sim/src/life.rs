@@ -5,8 +5,8 @@
 //! and the number of the action, so that a shorter scenario makes the same choices elsewhere.
 
 use engine::{
-    Control, DEFAULT_CHECKPOINT_NANOS, DEFAULT_SAFE_MODE_NANOS, HostOp, IntentMap, MetadataInput,
-    RequestError, ShardConfig, Sharding,
+    Control, DEFAULT_CHECKPOINT_NANOS, DEFAULT_SAFE_MODE_NANOS, HostOp, IntentMap, MemberError,
+    MetadataInput, RequestError, ShardConfig, Sharding,
 };
 use md::geometry::Copy;
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
@@ -14,7 +14,7 @@ use testkit::{Rng, mix};
 
 use crate::assembly::{self, Refusal};
 use crate::marks::{Mark, Marks};
-use crate::member::SECTOR;
+use crate::member::{Lie, SECTOR};
 use crate::model::Model;
 use crate::mutant::Mutant;
 use crate::scenario::{Action, Extent, Scenario};
@@ -217,7 +217,8 @@ impl Remains {
             began_out_of_sync: self.began_out_of_sync,
             lost: &self.recorded,
         };
-        Wreck::new(&self.images, &self.data_offsets, context)
+        let images = self.images.iter().map(|image| &image[..]).collect();
+        Wreck::new(images, &self.data_offsets, context)
     }
 
     /// Starts the array, without the members in the bit mask. `None`: it is refused, as it should
@@ -496,14 +497,33 @@ impl Life {
         | Action::MetadataFull(member)
         | Action::Space(member)
         | Action::FlushError(member)
+        | Action::Flaky(member, _)
+        | Action::ReadTimeout(member)
+        | Action::WriteError(member)
+        | Action::WriteTimeout(member)
+        | Action::FlushLies(member)
+        | Action::Misdirect(member)
+        | Action::CorruptReads(member)
         | Action::Destroy(member, _)
         | Action::Slow(member, _)) = action
         else {
             unreachable!("no fault")
         };
         let at = usize::from(member) % members;
-        let needs_trouble =
-            matches!(action, Action::Bad(..) | Action::Full(..) | Action::MetadataFull(_));
+        let needs_trouble = matches!(
+            action,
+            Action::Bad(..) | Action::Flaky(..) | Action::Full(..) | Action::MetadataFull(_)
+        );
+        let loses = matches!(
+            action,
+            Action::ReadTimeout(_) | Action::WriteError(_) | Action::WriteTimeout(_)
+        );
+        if loses {
+            if !self.may_lose(at) {
+                return false;
+            }
+            self.lose(at);
+        }
         if needs_trouble && !self.troubled {
             return false;
         }
@@ -532,6 +552,21 @@ impl Life {
                 let bad = from.min(used)..(from + sectors).min(used);
                 self.world.members[at].bad.extend(bad);
             }
+            Action::Flaky(_, Extent(from, sectors)) => {
+                let used = self.world.members[at].data_sectors();
+                let flaky = from.min(used)..(from + sectors).min(used);
+                self.world.members[at].flaky.extend(flaky);
+            }
+            Action::ReadTimeout(_) => self.world.members[at].reads_time_out = true,
+            Action::WriteError(_) => {
+                self.world.members[at].write_error = Some((now, MemberError::Medium));
+            }
+            Action::WriteTimeout(_) => {
+                self.world.members[at].write_error = Some((now, MemberError::Timeout));
+            }
+            Action::FlushLies(_) => self.lie(at, Lie::Flush),
+            Action::Misdirect(_) => self.lie(at, Lie::Misdirected),
+            Action::CorruptReads(_) => self.lie(at, Lie::Corrupt),
             Action::Full(_, Extent(from, sectors), short) => {
                 let member = &mut self.world.members[at];
                 member.full = from..from.saturating_add(sectors);
@@ -595,6 +630,12 @@ impl Life {
         self.world.model.tolerated.extend(errors);
     }
 
+    fn lie(&mut self, at: usize, lie: Lie) {
+        self.destroy();
+        self.world.model.is_unchecked = true;
+        self.world.members[at].lie = Some(lie);
+    }
+
     fn lose(&mut self, at: usize) {
         self.rest.lost.push(at);
         if self.out_of_sync {
@@ -606,6 +647,7 @@ impl Life {
     fn heal(&mut self) {
         for member in &mut self.world.members {
             member.bad.clear();
+            member.flaky.clear();
             member.full = 0..0;
             member.metadata_full = false;
             member.slowness = 0;
@@ -659,14 +701,61 @@ impl Life {
         self.world.control_plane.as_ref().expect("it has metadata")
     }
 
+    /// Checks what a power cut leaves on the devices; returns its event count. `None`: a named
+    /// exemption.
+    pub(crate) fn check_images(&self, images: &[Vec<u8>]) -> Option<u64> {
+        let image = |at: usize| match self.missing.contains(&at) {
+            true => &self.rest.images[at][..],
+            false => &images[at][..],
+        };
+        let images = (0..images.len()).map(image).collect();
+        let recorded = self.recorded();
+        let context = Context {
+            geometry: &self.rest.geometry,
+            map: &self.rest.map,
+            has_bitmap: self.rest.has_bitmap,
+            legal: &self.control_plane().durable,
+            began_out_of_sync: self.rest.began_out_of_sync,
+            lost: &recorded,
+        };
+        let wreck = Wreck::new(images, &self.rest.data_offsets, context);
+        let torn = wreck.torn();
+        assert!(torn.len() <= 1, "superblocks are torn on several devices: {torn:?}");
+        let left = |member: MemberIdx| {
+            let at = member.index();
+            !torn.contains(&at) && !self.rest.lost.contains(&at)
+        };
+        if !torn.is_empty() && !self.rest.geometry.enough(left) {
+            // Writing superblocks in turn loses one at most, and here that is one too many, as in
+            // md.
+            return None;
+        }
+        wreck.check();
+        let (events, before) = (wreck.events(), self.rest.events);
+        // An array that becomes clean takes the last step back, as md does.
+        assert!(events + 1 >= before, "events go back from {before} to {events}");
+        Some(events)
+    }
+
+    /// Members whose loss is on record.
+    fn recorded(&self) -> Vec<usize> {
+        let mut recorded = self.rest.recorded.clone();
+        for lost in self.world.recorded_losses() {
+            if !recorded.contains(&lost) {
+                recorded.push(lost);
+            }
+        }
+        recorded
+    }
+
     /// What is known of the array if the power cut leaves these images, after every check. `None`:
     /// a named exemption.
-    pub(crate) fn remains_of(&self, images: Vec<Vec<u8>>) -> Option<Remains> {
-        let mut images = images;
+    pub(crate) fn remains_of(&self, mut images: Vec<Vec<u8>>) -> Option<Remains> {
+        let events = self.check_images(&images)?;
         for at in &self.missing {
             images[*at].clone_from(&self.rest.images[*at]);
         }
-        let mut rest = Remains {
+        Some(Remains {
             geometry: self.rest.geometry.clone(),
             map: self.rest.map,
             has_bitmap: self.rest.has_bitmap,
@@ -675,36 +764,11 @@ impl Life {
             legal: self.control_plane().durable.clone(),
             began_out_of_sync: self.rest.began_out_of_sync,
             lost: self.rest.lost.clone(),
-            recorded: self.rest.recorded.clone(),
-            events: self.rest.events,
+            recorded: self.recorded(),
+            events,
             next_tag: self.world.next_tag,
             mutant: self.rest.mutant,
-        };
-        for lost in self.world.recorded_losses() {
-            if !rest.recorded.contains(&lost) {
-                rest.recorded.push(lost);
-            }
-        }
-        let events = {
-            let wreck = rest.wreck();
-            let torn = wreck.torn();
-            assert!(torn.len() <= 1, "superblocks are torn on several devices: {torn:?}");
-            let left = |member: MemberIdx| {
-                let at = member.index();
-                !torn.contains(&at) && !self.rest.lost.contains(&at)
-            };
-            if !torn.is_empty() && !rest.geometry.enough(left) {
-                // Writing superblocks in turn loses one at most, and here that is one too many, as
-                // in md.
-                return None;
-            }
-            wreck.check();
-            wreck.events()
-        };
-        // An array that becomes clean takes the last step back, as md does.
-        assert!(events + 1 >= rest.events, "events go back from {} to {events}", rest.events);
-        rest.events = events;
-        Some(rest)
+        })
     }
 }
 

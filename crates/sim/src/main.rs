@@ -8,6 +8,8 @@ mod swarm;
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -111,7 +113,7 @@ fn random(arguments: &Arguments) -> bool {
     let outcome = swarm.run(progress(arguments.seconds));
     if arguments.json {
         println!("{}", outcome.to_json());
-    } else {
+    } else if !arguments.expect_finding {
         print!("{outcome}");
     }
     if arguments.marks {
@@ -171,28 +173,42 @@ fn exhaust(arguments: &Arguments) -> bool {
     let mut rng = Rng::new(arguments.seed.unwrap_or_else(swarm::seed_of_the_clock));
     let chosen: Vec<&Scenario> =
         scopes.iter().filter(|_| rng.one_in(arguments.one_in.max(1))).collect();
-    let (mut tally, mut found) = (ScopeTally::default(), 0);
     let begin = Instant::now();
     let show = std::io::stderr().is_terminal();
-    for (number, scope) in chosen.iter().enumerate() {
-        let run = || scope::run(scope, RECOVER_ONE_IN, &mut tally);
-        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(run)) {
-            found += 1;
-            let (place, message) = (place_of_panic(), sim::finding::message(&*payload));
-            println!("finding: {place}: {message}\n  scope: {scope}\n");
+    let (next, total) = (AtomicUsize::new(0), Mutex::new((ScopeTally::default(), 0)));
+    std::thread::scope(|threads| {
+        for _ in 0..arguments.jobs.max(1) {
+            threads.spawn(|| {
+                let (mut tally, mut found) = (ScopeTally::default(), 0);
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(scope) = chosen.get(number) else { break };
+                    let run = || scope::run(scope, RECOVER_ONE_IN, &mut tally);
+                    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(run)) {
+                        found += 1;
+                        let (place, what) = (place_of_panic(), sim::finding::message(&*payload));
+                        println!("finding: {place}: {what}\n  scope: {scope}\n");
+                    }
+                    if show && number % 16 == 0 {
+                        let left = (chosen.len() - number) as f64 / (number + 1) as f64;
+                        let left = begin.elapsed().as_secs_f64() * left;
+                        eprint!("\r{number} of {} scopes, {left:.0} s left  ", chosen.len());
+                    }
+                }
+                let mut total = total.lock().expect("no thread panics while it has it");
+                total.0.add(tally);
+                total.1 += found;
+            });
         }
-        if show && number % 16 == 0 {
-            let left = begin.elapsed() * (chosen.len() - number) as u32 / (number as u32 + 1);
-            eprint!("\r{number} of {} scopes, {} s left  ", chosen.len(), left.as_secs());
-        }
-    }
-    let ScopeTally { crash_points, states, left_out, checked, recovered, .. } = tally;
+    });
+    let (tally, found) = total.into_inner().expect("no thread has panicked");
+    let ScopeTally { crash_points, sampled, states, checked, recovered, .. } = tally;
     println!(
-        "{} of {} scopes, {crash_points} crash points, {} of {states} states, {checked} different \
-         ones checked, {recovered} of them started again and resynced, {:.0} s",
+        "{} of {} scopes, {crash_points} crash points, {sampled} of them with so many pending \
+         writes that their subsets are sampled; {states} states, {checked} different ones checked, \
+         {recovered} of those started again and resynced, {:.0} s",
         chosen.len(),
         scopes.len(),
-        states - left_out,
         begin.elapsed().as_secs_f64()
     );
     found == 0

@@ -43,12 +43,27 @@ pub struct Member {
     pub slowness: u64,
     /// Flushes fail.
     pub flush_fails: bool,
+    /// Reads end with a timeout.
+    pub reads_time_out: bool,
+    /// It breaks a promise of disks without an error.
+    pub lie: Option<Lie>,
     /// Writes completed (by number) that no flush has covered; see `World`.
     pub unflushed: Vec<u64>,
     /// I/O counters.
     pub counts: Counts,
     /// The volatile cache, where a power cut may come.
     pub cache: Option<Cache>,
+}
+
+/// A promise of disks that a member breaks without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Flushes make nothing durable.
+    Flush,
+    /// One write in a while goes elsewhere.
+    Misdirected,
+    /// One read in a while returns wrong bytes.
+    Corrupt,
 }
 
 /// What is durable, and what is only in the member's volatile cache.
@@ -188,6 +203,9 @@ impl Member {
         if self.is_gone(now) {
             return Some(MemberError::Gone);
         }
+        if self.reads_time_out {
+            return Some(MemberError::Timeout);
+        }
         if self.bad.is_empty() && self.flaky.is_empty() {
             return None;
         }
@@ -264,7 +282,7 @@ impl Member {
     /// Performs a flush of the writes up to number `covers`.
     pub fn flush(&mut self, covers: u64) {
         self.unflushed.retain(|number| *number > covers);
-        if let Some(cache) = &mut self.cache {
+        if let Some(cache) = self.cache.as_mut().filter(|_| self.lie != Some(Lie::Flush)) {
             cache.flushed(covers);
         }
     }

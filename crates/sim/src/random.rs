@@ -195,9 +195,12 @@ impl Load {
         let member = self.rng.below(self.members) as u16;
         if self.rng.one_in(self.losses) {
             let after = self.rng.below(500_000);
-            actions.push(match self.rng.below(4) {
+            actions.push(match self.rng.below(8) {
                 0 => Action::Fail(member),
-                1 => Action::Hang(member, after),
+                1 | 2 => Action::Hang(member, after),
+                3 => Action::ReadTimeout(member),
+                4 => Action::WriteError(member),
+                5 => Action::WriteTimeout(member),
                 _ => Action::Lose(member, after),
             });
             // While the loss is being recorded.
@@ -208,6 +211,13 @@ impl Load {
         }
         if self.rng.one_in(2000) {
             actions.push(Action::FlushError(member));
+        }
+        if self.rng.one_in(4000) {
+            actions.push(match self.rng.below(3) {
+                0 => Action::FlushLies(member),
+                1 => Action::Misdirect(member),
+                _ => Action::CorruptReads(member),
+            });
         }
         if self.rng.one_in(1500) {
             for member in 0..self.members {
@@ -238,6 +248,7 @@ impl Load {
         let short = if self.rng.one_in(2) { self.rng.within(1, 6) as u32 } else { 0 };
         match kind {
             0 => Action::Bad(member, Extent(from, length)),
+            1 if self.rng.one_in(3) => Action::Flaky(member, Extent(from, length)),
             1 => Action::Full(member, Extent(from, length), short),
             2 => Action::Full(member, Extent(0, self.used), short),
             3 => Action::MetadataFull(member),

@@ -66,6 +66,24 @@ pub enum Action {
     MetadataFull(u16),
     /// A member has space again.
     Space(u16),
+    /// Each of these sectors of a member fails one read.
+    Flaky(u16, Extent),
+    /// Reads of a member end with a timeout from now on, if the array can live without it.
+    ReadTimeout(u16),
+    /// Writes of a member end with a medium error from now on and may have been performed in part,
+    /// if the array can live without it.
+    WriteError(u16),
+    /// As [`Action::WriteError`], with a timeout.
+    WriteTimeout(u16),
+    /// A member loses the volatile cache without notice, and reports flushes that it does not do:
+    /// nothing is promised any more but that every request ends.
+    FlushLies(u16),
+    /// A member writes somewhere else now and then: nothing is promised any more but that every
+    /// request ends.
+    Misdirect(u16),
+    /// A member reads wrong bytes now and then: nothing is promised any more but that every request
+    /// ends.
+    CorruptReads(u16),
     /// Flushes of a member fail from now on, if the array can live without it; else it is as if too
     /// many were lost.
     FlushError(u16),
@@ -126,6 +144,13 @@ impl fmt::Display for Action {
             Action::Full(member, extent, short) => write!(f, "full{member}@{extent}/{short}"),
             Action::MetadataFull(member) => write!(f, "metafull{member}"),
             Action::Space(member) => write!(f, "space{member}"),
+            Action::Flaky(member, extent) => write!(f, "flaky{member}@{extent}"),
+            Action::ReadTimeout(member) => write!(f, "readtimeout{member}"),
+            Action::WriteError(member) => write!(f, "writeerror{member}"),
+            Action::WriteTimeout(member) => write!(f, "writetimeout{member}"),
+            Action::FlushLies(member) => write!(f, "flushlies{member}"),
+            Action::Misdirect(member) => write!(f, "misdirect{member}"),
+            Action::CorruptReads(member) => write!(f, "corruptreads{member}"),
             Action::FlushError(member) => write!(f, "flusherror{member}"),
             Action::Destroy(member, nanos) => write!(f, "destroy{member}@{nanos}"),
             Action::Slow(member, times) => write!(f, "slow{member}@{times}"),
@@ -173,6 +198,13 @@ impl FromStr for Action {
             }
             ("metafull", &[member]) => Action::MetadataFull(small(member)?),
             ("space", &[member]) => Action::Space(small(member)?),
+            ("flaky", &[member, at, sectors]) => Action::Flaky(small(member)?, Extent(at, sectors)),
+            ("readtimeout", &[member]) => Action::ReadTimeout(small(member)?),
+            ("writeerror", &[member]) => Action::WriteError(small(member)?),
+            ("writetimeout", &[member]) => Action::WriteTimeout(small(member)?),
+            ("flushlies", &[member]) => Action::FlushLies(small(member)?),
+            ("misdirect", &[member]) => Action::Misdirect(small(member)?),
+            ("corruptreads", &[member]) => Action::CorruptReads(small(member)?),
             ("flusherror", &[member]) => Action::FlushError(small(member)?),
             ("destroy", &[member, nanos]) => Action::Destroy(small(member)?, nanos),
             ("slow", &[member, times]) => Action::Slow(small(member)?, middle(times)?),
@@ -294,10 +326,11 @@ mod tests {
                     begins=stale-bitmap \
                     shards=2 depth=4 seed=7 troubled : w0+8 fua3+1 r0+9 zero8+8 discard1+2 flush \
                     step3 idle500 lose1@9 hang2@10 fail0 bad1@0+8 full2@0+64/3 metafull1 space1 \
-                    slow0@50 flusherror1 destroy2@7 readall cut2 cut1@5 stop1";
+                    slow0@50 flusherror1 destroy2@7 flaky1@3+4 readtimeout0 \
+                    writeerror1 writetimeout2 flushlies0 misdirect1 corruptreads2 readall cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
-        assert_eq!(scenario.actions.len(), 22);
+        assert_eq!(scenario.actions.len(), 29);
     }
 
     #[test]

@@ -40,10 +40,10 @@ pub struct ScopeTally {
     pub scopes: u64,
     /// Crash points: moments between two events.
     pub crash_points: u64,
-    /// States that a power cut may leave there.
+    /// Those of them at which too many writes were pending: their subsets are sampled.
+    pub sampled: u64,
+    /// States that a power cut may leave, as far as they were enumerated.
     pub states: u64,
-    /// Those that were not enumerated: too many writes were pending.
-    pub left_out: u64,
     /// Different ones, each of which was checked.
     pub checked: u64,
     /// Those of them that were started again, resynced, stopped and compared.
@@ -56,7 +56,7 @@ impl ScopeTally {
         self.scopes += other.scopes;
         self.crash_points += other.crash_points;
         self.states += other.states;
-        self.left_out += other.left_out;
+        self.sampled += other.sampled;
         self.checked += other.checked;
         self.recovered += other.recovered;
     }
@@ -201,70 +201,120 @@ impl Exhaust<'_> {
     fn crash_point(&mut self, life: &Life) {
         self.tally.crash_points += 1;
         let (base, pending) = pending(life);
-        let volatile: Vec<usize> =
-            (0..pending.len()).filter(|at| !pending[*at].is_durable).collect();
+        let volatile = (0..pending.len()).filter(|at| !pending[*at].is_durable);
+        let volatile: Vec<usize> = volatile.collect();
         let count = volatile.len();
-        let keep = |subset: u64| {
-            let position = |at: usize| volatile.iter().position(|other| *other == at);
-            move |at: usize| position(at).is_none_or(|bit| subset >> bit & 1 == 1)
-        };
+        let mut states = States::new(&base, &pending, &volatile);
         if count <= MOST_PENDING {
             for subset in 0..1u64 << count {
-                self.state(life, &base, &pending, &keep(subset), None);
+                self.state(life, &mut states, subset, None);
             }
         } else {
-            let all = 1u64.checked_shl(count as u32).unwrap_or(u64::MAX);
-            self.tally.left_out += all - (1 << MOST_PENDING);
-            self.tally.states += all - (1 << MOST_PENDING);
+            self.tally.sampled += 1;
             for _ in 0..1 << MOST_PENDING {
                 let subset = self.rng.draw();
-                self.state(life, &base, &pending, &keep(subset), None);
+                self.state(life, &mut states, subset, None);
             }
         }
-        for torn in &volatile {
+        for (bit, torn) in volatile.iter().enumerate() {
             let sectors = (pending[*torn].bytes.len() / SECTOR) as u64;
             let few = count <= MOST_PENDING_BESIDE_A_TEAR;
             let others: Vec<u64> = if few { (0..1 << count).collect() } else { vec![0, u64::MAX] };
             for first in 1..sectors {
-                for subset in &others {
-                    self.state(life, &base, &pending, &keep(*subset), Some((*torn, first)));
+                for subset in others.iter().filter(|subset| !few || *subset >> bit & 1 == 0) {
+                    self.state(life, &mut states, *subset, Some((*torn, first)));
                 }
             }
         }
     }
 
-    /// One state: the pending writes for which `keeps` holds, one of them torn: its first sectors
-    /// are there.
+    /// One state: the pending writes of a subset, one of them torn: its first sectors are there.
     fn state(
         &mut self,
         life: &Life,
-        base: &[Vec<u8>],
-        pending: &[Pending],
-        keeps: &dyn Fn(usize) -> bool,
+        states: &mut States<'_>,
+        subset: u64,
         torn: Option<(usize, u64)>,
     ) {
         self.tally.states += 1;
-        let mut images = base.to_vec();
-        for (at, write) in pending.iter().enumerate() {
-            let length = match torn {
-                Some((torn, first)) if torn == at => first as usize * SECTOR,
-                _ if keeps(at) => write.bytes.len(),
-                _ => continue,
-            };
-            let from = write.first as usize * SECTOR;
-            images[write.device][from..from + length].copy_from_slice(&write.bytes[..length]);
-        }
-        let key = mix(hash(&images) ^ mix(life.model_version()));
+        let key = mix(states.make(subset, torn) ^ mix(life.model_version()));
         if !self.seen.insert(key) {
             return;
         }
         self.tally.checked += 1;
-        let Some(remains) = life.remains_of(images) else { return };
-        if self.rng.one_in(self.recover_one_in) {
+        if !self.rng.one_in(self.recover_one_in) {
+            life.check_images(&states.images);
+        } else if let Some(remains) = life.remains_of(states.images.clone()) {
             self.tally.recovered += 1;
             let mut rng = Rng::new(key);
             remains.recover(self.scope, &mut rng, &mut Tally::default());
         }
+    }
+}
+
+/// The images of a crash point, one state after the other.
+struct States<'a> {
+    base: &'a [Vec<u8>],
+    pending: &'a [Pending],
+    /// Those of `pending` that may be lost: a bit of a subset each.
+    volatile: &'a [usize],
+    images: Vec<Vec<u8>>,
+    /// Ranges that the last state has changed: (device, first byte, last).
+    changed: Vec<(usize, usize, usize)>,
+    /// Of the images without what is pending, a hash; and of each sector that a state changes.
+    base_hash: u64,
+}
+
+impl<'a> States<'a> {
+    fn new(base: &'a [Vec<u8>], pending: &'a [Pending], volatile: &'a [usize]) -> States<'a> {
+        let mut base_hash = 0u64;
+        for (device, image) in base.iter().enumerate() {
+            for (sector, bytes) in image.chunks_exact(SECTOR).enumerate() {
+                base_hash = base_hash.wrapping_add(hash(device, sector, bytes));
+            }
+        }
+        let (images, changed) = (base.to_vec(), Vec::new());
+        States { base, pending, volatile, images, changed, base_hash }
+    }
+
+    /// Makes the images of a state, and returns their hash: a sum over all sectors.
+    fn make(&mut self, subset: u64, torn: Option<(usize, u64)>) -> u64 {
+        for (device, from, to) in self.changed.drain(..) {
+            self.images[device][from..to].copy_from_slice(&self.base[device][from..to]);
+        }
+        let mut bits = 0;
+        for (at, write) in self.pending.iter().enumerate() {
+            let is_volatile = self.volatile.get(bits) == Some(&at);
+            let keeps = !is_volatile || subset >> (bits % 64) & 1 == 1;
+            bits += usize::from(is_volatile);
+            let length = match torn {
+                Some((torn, first)) if torn == at => first as usize * SECTOR,
+                _ if keeps => write.bytes.len(),
+                _ => continue,
+            };
+            let from = write.first as usize * SECTOR;
+            let to = from + length;
+            self.images[write.device][from..to].copy_from_slice(&write.bytes[..length]);
+            self.changed.push((write.device, from, to));
+        }
+        let mut sum = self.base_hash;
+        let mut seen: Vec<(usize, usize)> = Vec::new();
+        for (device, from, to) in &self.changed {
+            for sector in from / SECTOR..to / SECTOR {
+                if seen.contains(&(*device, sector)) {
+                    continue;
+                }
+                seen.push((*device, sector));
+                let range = sector * SECTOR..(sector + 1) * SECTOR;
+                let (old, new) = (&self.base[*device][range.clone()], &self.images[*device][range]);
+                if old != new {
+                    sum = sum
+                        .wrapping_sub(hash(*device, sector, old))
+                        .wrapping_add(hash(*device, sector, new));
+                }
+            }
+        }
+        sum
     }
 }
 
@@ -295,9 +345,10 @@ fn pending(life: &Life) -> (Vec<Vec<u8>>, Vec<Pending>) {
     (base, pending)
 }
 
-fn hash(images: &[Vec<u8>]) -> u64 {
-    let mut hash = 0u64;
-    for word in images.iter().flat_map(|image| image.chunks_exact(8)) {
+/// Of a sector and its place.
+fn hash(device: usize, sector: usize, bytes: &[u8]) -> u64 {
+    let mut hash = (device as u64) << 32 | sector as u64;
+    for word in bytes.chunks_exact(8) {
         let word = u64::from_le_bytes(word.try_into().expect("8 bytes"));
         hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }

@@ -69,18 +69,18 @@ pub struct Wreck<'a> {
     data_offsets: Vec<u64>,
     /// The view of `md::assemble`; `None`: it refuses the array.
     assembled: Option<View>,
-    images: &'a [Vec<u8>],
+    images: Vec<&'a [u8]>,
 }
 
 impl<'a> Wreck<'a> {
     /// What is left on these devices. `data_offsets`: where their data begin, also on those without
     /// a valid superblock.
-    pub fn new(images: &'a [Vec<u8>], data_offsets: &[u64], context: Context<'a>) -> Wreck<'a> {
-        let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
+    pub fn new(images: Vec<&'a [u8]>, data_offsets: &[u64], context: Context<'a>) -> Wreck<'a> {
+        let all: Vec<Option<&[u8]>> = images.iter().copied().map(Some).collect();
         let mut disks: Vec<Option<Disk>> = images.iter().map(|_| None).collect();
         let found = assembly::examine(&all);
         for found in found.iter().filter(|found| found.is_whole) {
-            let image = &images[found.device];
+            let image = images[found.device];
             disks[found.device] = Some(disk(found, image, &context));
         }
         let assembled = assembled(&found);
@@ -220,7 +220,7 @@ impl<'a> Wreck<'a> {
         let row = parity.row(stripe);
         let place = parity.member_sector(stripe, offset);
         let here = |member: MemberIdx| view.accepted.contains(&member.index());
-        let mut data: Vec<(u8, u64, Option<&[u8]>)> = Vec::with_capacity(row.data.len());
+        let mut data: Vec<Data<'_>> = Vec::with_capacity(row.data.len());
         for index in &row.by_exponent {
             let member = row.data[usize::from(*index)];
             let at = parity.array_sector(stripe, *index, offset).0;
@@ -234,32 +234,65 @@ impl<'a> Wreck<'a> {
             return;
         }
         let p = here(row.p).then(|| self.sector(row.p, place));
-        // One lost block is recovered from P, where there is one; then parity must be true.
+        let q = row.q.filter(|member| here(*member)).map(|member| self.sector(member, place));
+        let mut recovered = [[0; SECTOR]; 2];
         let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].2.is_none()).collect();
-        let mut recovered = [0; SECTOR];
-        if let (&[one], Some(p)) = (&lost[..], p) {
-            recovered.copy_from_slice(p);
-            for other in data.iter().filter_map(|(_, _, bytes)| *bytes) {
-                recovered.iter_mut().zip(other).for_each(|(sum, byte)| *sum ^= byte);
-            }
-            let at = data[one].1;
-            assert!(
-                legal.allows(at, &recovered),
-                "sector {at} lost, by recovery: {}",
-                legal.describe(at, &recovered)
-            );
-            data[one].2 = Some(&recovered);
+        if !recover(&data, &lost, p, q, &mut recovered) {
+            return;
         }
-        let blocks: Option<Vec<Block<'_>>> = data
-            .iter()
-            .map(|(exponent, _, bytes)| bytes.map(|bytes| Block { exponent: *exponent, bytes }))
-            .collect();
-        let Some(blocks) = blocks else { return };
+        for (lost, bytes) in lost.iter().zip(&recovered) {
+            let at = data[*lost].1;
+            assert!(
+                legal.allows(at, bytes),
+                "sector {at} lost, by recovery: {}",
+                legal.describe(at, bytes)
+            );
+            data[*lost].2 = Some(bytes);
+        }
+        let blocks: Vec<Block<'_>> = blocks(&data);
         let (mut right_p, mut right_q) = ([0; SECTOR], [0; SECTOR]);
         Kernels::best().pq_gen(&mut right_p, &mut right_q, &blocks);
         assert!(p.is_none_or(|p| p == right_p), "unmarked P of row {stripe:?} at {offset}");
-        let q = row.q.filter(|member| here(*member)).map(|member| self.sector(member, place));
         assert!(q.is_none_or(|q| q == right_q), "unmarked Q of row {stripe:?} at {offset}");
+    }
+}
+
+/// A data block of a row: exponent, array sector, contents if its member is there.
+type Data<'a> = (u8, u64, Option<&'a [u8]>);
+
+fn blocks<'a>(data: &[Data<'a>]) -> Vec<Block<'a>> {
+    let present = data.iter().filter_map(|(exponent, _, bytes)| Some((*exponent, (*bytes)?)));
+    present.map(|(exponent, bytes)| Block { exponent, bytes }).collect()
+}
+
+/// Recovers the lost blocks of a row from what is left of it. `false`: too much is lost, which is
+/// no finding where only parity members are missing besides.
+fn recover(
+    data: &[Data<'_>],
+    lost: &[usize],
+    p: Option<&[u8]>,
+    q: Option<&[u8]>,
+    into: &mut [[u8; SECTOR]; 2],
+) -> bool {
+    let kernels = Kernels::best();
+    let held = blocks(data);
+    let [one, other] = into;
+    match (lost, p, q) {
+        ([], ..) => true,
+        ([_], Some(p), _) => {
+            let plain: Vec<&[u8]> = held.iter().map(|block| block.bytes).collect();
+            kernels.recover_d_p(one, &plain, p);
+            true
+        }
+        ([lost], None, Some(q)) => {
+            kernels.recover_d_q(one, data[*lost].0, &held, q);
+            true
+        }
+        ([x, y], Some(p), Some(q)) => {
+            kernels.recover_dd(one, data[*x].0, other, data[*y].0, &held, p, q);
+            true
+        }
+        _ => false,
     }
 }
 

@@ -249,7 +249,7 @@ fn has_valgrind() -> bool {
 fn simulate(context: &mut Context) -> Outcome {
     let is_all = std::env::var("RAIDLAB_TEST").as_deref() == Ok("all");
     let fixed = "--seed 1 --count 4000 --seconds 600 --jobs 2 --all-marks";
-    let scopes = if is_all { "--exhaustive" } else { "--exhaustive --one-in 100" };
+    let scopes = if is_all { "--exhaustive --jobs 2" } else { "--exhaustive --one-in 40 --jobs 2" };
     let fresh = if is_all { "--seconds 600 --jobs 2" } else { "--seconds 120 --jobs 2" };
     let mutants = is_all.then_some("--mutants --jobs 2");
     for args in [fixed, scopes, fresh].into_iter().chain(mutants) {

@@ -6,7 +6,7 @@ use engine::{Input, MemberError, MemberOp};
 
 use super::{World, io_error};
 use crate::in_place;
-use crate::member::SECTOR;
+use crate::member::{Lie, SECTOR};
 use crate::mutant::Mutant;
 use crate::operation::{Operation, Work};
 
@@ -69,7 +69,9 @@ impl World {
         target.counts.read_sectors += sectors.end - sectors.start;
         let fault = target.read_fault(self.now, sectors);
         operation.writes.iter().for_each(|slice| self.in_place.forget(slice));
+        let is_corrupt = self.members[member].lie == Some(Lie::Corrupt) && self.rng.one_in(8);
         let fill = match fault {
+            None if is_corrupt => Some(0x5c),
             None if in_place => {
                 self.in_place.note(operation, member, sectors.start);
                 Some(in_place::POISON)
@@ -132,7 +134,12 @@ impl World {
             return Err(error);
         }
         let fua = matches!(operation.work, Work::Write { fua: true });
-        target.write(number, sectors.start, bytes, fua);
+        let is_elsewhere = target.lie == Some(Lie::Misdirected) && self.rng.one_in(8);
+        let first = match is_elsewhere {
+            true => self.rng.below(target.data_sectors() - length + 1),
+            false => sectors.start,
+        };
+        target.write(number, first, bytes, fua);
         self.writes_done = number;
         Ok(())
     }
