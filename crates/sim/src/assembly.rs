@@ -17,8 +17,6 @@ use md::{Geometry, Layout, Level};
 
 use crate::member::{Member, SECTOR};
 
-/// Logical block of every device in bytes.
-const LOGICAL_BLOCK: u32 = 512;
 /// Where data begin on devices with superblocks at the start: room for a bitmap of three pages.
 const DATA_OFFSET: u64 = 64;
 /// What devices have behind their data for superblocks at the end.
@@ -39,6 +37,8 @@ pub struct NewArray {
     pub used_sectors: u64,
     /// Version of the metadata.
     pub version: Version,
+    /// Logical block of every device in bytes: 512 or 4096.
+    pub block: u32,
     /// Bytes per bit of a bitmap; `None`: without one.
     pub bitmap_chunk: Option<u32>,
     /// Entries in the superblocks' table of roles; `None`: as many as mdadm makes. With more than
@@ -91,7 +91,7 @@ impl NewArray {
         let device = |at: usize| Device {
             label: format!("device {at}"),
             sectors,
-            logical_block: LOGICAL_BLOCK,
+            logical_block: self.block,
             uuid: Uuid([at as u8 + 1; 16]),
             data_offset: None,
             write_mostly: false,
@@ -123,7 +123,7 @@ impl NewArray {
                 apply(&mut image, write);
             }
             let superblock = self.adapt_superblock(superblock);
-            let bytes = superblock.encode(LOGICAL_BLOCK as usize);
+            let bytes = superblock.encode(self.block as usize);
             apply(&mut image, Write::Bytes { sector: superblock.sector(), bytes });
             images.push(image);
         }
@@ -181,8 +181,9 @@ pub struct Found {
     candidate: Candidate,
 }
 
-/// The devices with superblocks, torn ones too; `None`: a device that is not there.
-pub fn examine(images: &[Option<&[u8]>]) -> Vec<Found> {
+/// The devices with superblocks, torn ones too; `None`: a device that is not there. `block`: their
+/// logical block in bytes.
+pub fn examine(images: &[Option<&[u8]>], block: u32) -> Vec<Found> {
     let mut found = Vec::new();
     for (device, image) in images.iter().enumerate() {
         let Some(image) = image else { continue };
@@ -192,11 +193,10 @@ pub fn examine(images: &[Option<&[u8]>]) -> Vec<Found> {
             Ok::<_, String>(&image[at..at + md::ondisk::superblock::READ_BYTES])
         });
         let Some((superblock, checksum)) = detection.superblock() else { continue };
-        let encoded = superblock.encode(LOGICAL_BLOCK as usize);
+        let encoded = superblock.encode(block as usize);
         let is_whole = image[superblock.sector() as usize * SECTOR..].starts_with(&encoded);
         let label = format!("device {device}");
-        let candidate =
-            Candidate::new(&label, sectors, LOGICAL_BLOCK as usize, superblock, checksum);
+        let candidate = Candidate::new(&label, sectors, block as usize, superblock, checksum);
         let superblock = superblock.clone();
         let metadata = superblock.metadata();
         found.push(Found { device, superblock, metadata, is_whole, label, candidate });
@@ -205,9 +205,9 @@ pub fn examine(images: &[Option<&[u8]>]) -> Vec<Found> {
 }
 
 /// The superblocks on images of devices: a line for each.
-pub fn describe(images: &[Vec<u8>]) -> String {
+pub fn describe(images: &[Vec<u8>], block: u32) -> String {
     let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
-    let found = examine(&all);
+    let found = examine(&all, block);
     let line = |at: usize| {
         let Some(found) = found.iter().find(|found| found.device == at) else {
             return format!("  device {at}: no superblock\n");
@@ -284,16 +284,17 @@ pub fn assembled(found: &[Found]) -> Result<Array, Refusal> {
 /// If a device serves a slot that is not its own: nothing moves devices yet.
 pub fn start(
     images: &[Option<&[u8]>],
+    block: u32,
     shards: u16,
     checkpoint_nanos: u64,
 ) -> Result<Start, Refusal> {
-    let found = examine(images);
+    let found = examine(images, block);
     let array = assembled(&found)?;
     let members: Vec<StartMember<'_>> = found
         .iter()
         .map(|found| StartMember {
             label: &found.label,
-            logical_block: LOGICAL_BLOCK,
+            logical_block: block,
             read_only: false,
             superblock: &found.superblock,
             metadata: &found.metadata,
@@ -319,7 +320,7 @@ pub fn start(
         encoders[it.device] = Some(MetadataEncoder {
             superblock: it.superblock.clone(),
             number: device.number,
-            logical_block: LOGICAL_BLOCK,
+            logical_block: block,
             bitmap: it.metadata.bitmap.zip(header.cloned()),
             ppl: it.metadata.ppl.map(|ppl| ppl.area),
         });
@@ -330,7 +331,9 @@ pub fn start(
         assert_eq!(slot.index(), found[source.candidate].device, "the device of a slot");
         let area = plan.data_area(source);
         let device = image(source.candidate).to_vec();
-        members[slot.index()] = Some(Member::of_device(device, area.start, area.end - area.start));
+        let mut member = Member::of_device(device, area.start, area.end - area.start);
+        member.block_sectors = u64::from(block) / md::SECTOR_BYTES;
+        members[slot.index()] = Some(member);
     }
     let missing = (0..members.len()).filter(|slot| members[*slot].is_none());
     let missing: MemberSet = missing.map(|slot| slot as u16).collect();

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use md::ondisk::Version;
 
 use crate::assembly::Begins;
-use crate::life::{self, Tally};
+use crate::life;
 use crate::mutant::Mutant;
 use crate::scenario::{Action, Extent, Scenario};
+use crate::tally::Tally;
 
 thread_local! {
     /// Where this thread has panicked last.
@@ -152,10 +153,11 @@ impl Shrinking {
     }
 
     fn simplify_array(&mut self) {
-        let changes: [fn(&mut Scenario); 10] = [
+        let changes: [fn(&mut Scenario); 11] = [
             |it| it.troubled = false,
             |it| it.array.bitmap_chunk = None,
             |it| it.array.begins = Begins::InSync,
+            |it| it.array.block = 512,
             |it| it.array.roles = None,
             |it| it.array.version = Version::V1_2,
             |it| it.array.used_sectors = 128,

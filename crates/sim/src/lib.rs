@@ -30,5 +30,6 @@ pub mod random;
 pub mod request;
 pub mod scenario;
 pub mod scope;
+pub mod tally;
 pub mod world;
 pub mod wreck;

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use sim::finding::{Finding, place_of_panic, shrink, silence_panics, try_run};
-use sim::life::Tally;
 use sim::mutant::Mutant;
 use sim::scenario::Scenario;
 use sim::scope::{self, ScopeTally};
+use sim::tally::Tally;
 use swarm::Swarm;
 use testkit::Rng;
 
@@ -204,8 +204,8 @@ fn exhaust(arguments: &Arguments) -> bool {
     let (tally, found) = total.into_inner().expect("no thread has panicked");
     let ScopeTally { crash_points, sampled, states, checked, recovered, .. } = tally;
     println!(
-        "{} of {} scopes, {crash_points} crash points, {sampled} of them with so many pending \
-         writes that their subsets are sampled; {states} states, {checked} different ones checked, \
+        "{} of {} scopes, {crash_points} crash points ({sampled} with more than ten pending \
+         writes, whose subsets are sampled), {states} states, {checked} different ones checked, \
          {recovered} of those started again and resynced, {:.0} s",
         chosen.len(),
         scopes.len(),

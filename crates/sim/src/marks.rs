@@ -46,6 +46,9 @@ marks! {
     FullStripe "parity write: full stripe",
     ReconstructWrite "parity write: reconstruct-write",
     ReadModifyWrite "parity write: read-modify-write",
+    FullStripeDegraded "parity write, a member is missing: full stripe",
+    ReconstructWriteDegraded "parity write, a member is missing: reconstruct-write",
+    ReadModifyWriteDegraded "parity write, a member is missing: read-modify-write",
     WithoutP "parity write without P: its member is missing",
     WithoutQ "parity write without Q: its member is missing",
     ZeroesInRow "parity write of zeroes",
@@ -53,6 +56,7 @@ marks! {
     RecoverFromQ "block recovered from Q",
     RecoverTwo "two blocks recovered",
     ResyncParity "parity computed by a resync",
+    ResyncParityDegraded "parity computed by a resync, a member is missing",
     ResyncCopies "copies written by a resync",
     MemberFailed "member failed: an error",
     MemberFailedOnRequest "member failed: on request",
@@ -94,6 +98,7 @@ marks! {
     StartStaleBitmap "start: bitmap older than the superblocks",
     StartTorn "start: a superblock is torn",
     StartRefused "start refused: dirty and degraded",
+    StartRefusedTorn "start refused: dirty, and the superblock of the first copy is torn",
     StaleMemberBack "start: a stale member is back and left out",
 }
 
@@ -101,6 +106,17 @@ impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.text())
     }
+}
+
+/// What is known of an operation's row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowState {
+    /// The same operation of the engine has read before.
+    pub has_read: bool,
+    /// A member is missing.
+    pub is_degraded: bool,
+    /// The level has Q.
+    pub has_q: bool,
 }
 
 /// How often each mark was reached.
@@ -207,8 +223,8 @@ impl Marks {
         }
     }
 
-    /// Counts an operation. `has_read`: the same operation of the engine has read before.
-    pub(crate) fn operation(&mut self, operation: &Operation, has_read: bool) {
+    /// Counts an operation.
+    pub(crate) fn operation(&mut self, operation: &Operation, row: RowState) {
         match &operation.work {
             Work::Read { in_place: true } => self.reach(Mark::ReadInPlace),
             Work::Read { in_place: false } => {
@@ -226,11 +242,14 @@ impl Marks {
             Work::Discard => self.reach(Mark::MemberDiscard),
             Work::WriteZeroes => self.reach(Mark::MemberZeroes),
             Work::Generate { p, q, sources } => {
-                self.generate(p.is_some(), q.is_some(), sources, has_read);
+                self.generate(p.is_some(), q.is_some(), sources, row);
             }
             Work::Update { p, q, .. } => {
-                self.reach(Mark::ReadModifyWrite);
-                self.without(p.is_some(), q.is_some());
+                self.reach(match row.is_degraded {
+                    false => Mark::ReadModifyWrite,
+                    true => Mark::ReadModifyWriteDegraded,
+                });
+                self.without(p.is_some(), q.is_some(), row);
             }
             Work::FromP { .. } => self.reach(Mark::RecoverFromP),
             Work::FromQ { .. } => self.reach(Mark::RecoverFromQ),
@@ -238,22 +257,30 @@ impl Marks {
         }
     }
 
-    fn generate(&mut self, p: bool, q: bool, sources: &[Source], has_read: bool) {
+    fn generate(&mut self, p: bool, q: bool, sources: &[Source], row: RowState) {
         let zeroes = |source: &Source| source.slice.region == REGION_ZERO;
         let of_host = |source: &Source| Memory::is_host(source.slice.region);
         if sources.iter().any(zeroes) {
             self.reach(Mark::ZeroesInRow);
         } else if !sources.iter().any(of_host) {
-            return self.reach(Mark::ResyncParity);
+            return self.reach(match row.is_degraded {
+                false => Mark::ResyncParity,
+                true => Mark::ResyncParityDegraded,
+            });
         }
-        self.reach(if has_read { Mark::ReconstructWrite } else { Mark::FullStripe });
-        self.without(p, q);
+        self.reach(match (row.has_read, row.is_degraded) {
+            (false, false) => Mark::FullStripe,
+            (false, true) => Mark::FullStripeDegraded,
+            (true, false) => Mark::ReconstructWrite,
+            (true, true) => Mark::ReconstructWriteDegraded,
+        });
+        self.without(p, q, row);
     }
 
-    fn without(&mut self, p: bool, q: bool) {
+    fn without(&mut self, p: bool, q: bool, row: RowState) {
         if !p {
             self.reach(Mark::WithoutP);
-        } else if !q {
+        } else if !q && row.has_q {
             self.reach(Mark::WithoutQ);
         }
     }

@@ -23,6 +23,8 @@ pub struct Member {
     data_offset: u64,
     /// Sectors of the data area.
     data_sectors: u64,
+    /// Sectors of a logical block, which is written whole or not at all.
+    pub block_sectors: u64,
     /// Sectors that cannot be read until they are written again.
     pub bad: BTreeSet<u64>,
     /// Sectors that fail one read and are fine afterwards.
@@ -89,12 +91,19 @@ pub struct CachedWrite {
 }
 
 impl CachedWrite {
-    /// Applies the sectors for which `keeps` holds to an image of the device.
-    pub fn apply(&self, image: &mut [u8], mut keeps: impl FnMut(u64) -> bool) {
-        for (sector, bytes) in (self.first..).zip(self.bytes.chunks_exact(SECTOR)) {
-            if keeps(sector) {
-                let at = sector as usize * SECTOR;
-                image[at..at + SECTOR].copy_from_slice(bytes);
+    /// Applies it to an image of the device.
+    pub fn apply(&self, image: &mut [u8]) {
+        let at = self.first as usize * SECTOR;
+        image[at..at + self.bytes.len()].copy_from_slice(&self.bytes);
+    }
+
+    /// Applies the blocks for which `keeps` holds.
+    fn apply_part(&self, image: &mut [u8], block_sectors: u64, mut keeps: impl FnMut() -> bool) {
+        let block = block_sectors as usize * SECTOR;
+        let first = self.first as usize * SECTOR;
+        for (at, bytes) in (first..).step_by(block).zip(self.bytes.chunks(block)) {
+            if keeps() {
+                image[at..at + bytes.len()].copy_from_slice(bytes);
             }
         }
     }
@@ -128,16 +137,17 @@ impl Cache {
         let Cache { durable, writes } = self;
         let count = writes.iter().take_while(|write| write.number <= covers).count();
         for write in writes.drain(..count) {
-            write.apply(durable, |_| true);
+            write.apply(durable);
         }
     }
 
-    /// An image that a power cut may leave: any sectors of the writes in the cache.
-    pub fn cut(&self, rng: &mut Rng) -> Vec<u8> {
+    /// An image that a power cut may leave: any blocks of the writes in the cache.
+    pub fn cut(&self, block_sectors: u64, rng: &mut Rng) -> Vec<u8> {
         let mut image = self.durable.clone();
         let share = rng.below(4);
         for write in &self.writes {
-            write.apply(&mut image, |_| write.is_durable || rng.below(4) < share);
+            let is_durable = write.is_durable;
+            write.apply_part(&mut image, block_sectors, || is_durable || rng.below(4) < share);
         }
         image
     }
@@ -175,7 +185,7 @@ impl Member {
 
     /// A device with a data area at `data_offset`.
     pub fn of_device(image: Vec<u8>, data_offset: u64, data_sectors: u64) -> Member {
-        Member { image, data_offset, data_sectors, ..Member::default() }
+        Member { image, data_offset, data_sectors, block_sectors: 1, ..Member::default() }
     }
 
     /// The whole device.

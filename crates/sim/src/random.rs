@@ -118,6 +118,7 @@ fn array(shapes: &[Shape], rng: &mut Rng) -> NewArray {
         chunk_sectors,
         used_sectors,
         version,
+        block: rng.pick(&[512, 512, 512, 4096]),
         bitmap_chunk,
         roles,
         begins,

@@ -233,6 +233,9 @@ impl fmt::Display for Scenario {
         }
         write!(f, " x{} chunk={} ", array.members, array.chunk_sectors)?;
         write!(f, "used={} v={}", array.used_sectors, array.version)?;
+        if array.block != 512 {
+            write!(f, " block={}", array.block)?;
+        }
         if let Some(bytes) = array.bitmap_chunk {
             write!(f, " bitmap={bytes}")?;
         }
@@ -267,6 +270,7 @@ impl FromStr for Scenario {
                 chunk_sectors: 0,
                 used_sectors: 0,
                 version: Version::V1_2,
+                block: 512,
                 bitmap_chunk: None,
                 roles: None,
                 begins: Begins::InSync,
@@ -302,6 +306,9 @@ impl Scenario {
             Some(("v", value)) => {
                 array.version = Version::ALL.into_iter().find(|v| v.name() == value)?;
             }
+            Some(("block", value)) => {
+                array.block = value.parse().ok().filter(|block| [512, 4096].contains(block))?;
+            }
             Some(("bitmap", value)) => array.bitmap_chunk = Some(value.parse().ok()?),
             Some(("roles", value)) => array.roles = Some(value.parse().ok()?),
             Some(("begins", value)) => {
@@ -322,12 +329,12 @@ mod tests {
 
     #[test]
     fn a_scenario_is_its_text() {
-        let text = "raid5 left-symmetric x3 chunk=8 used=64 v=1.2 bitmap=4096 roles=384 \
-                    begins=stale-bitmap \
-                    shards=2 depth=4 seed=7 troubled : w0+8 fua3+1 r0+9 zero8+8 discard1+2 flush \
-                    step3 idle500 lose1@9 hang2@10 fail0 bad1@0+8 full2@0+64/3 metafull1 space1 \
-                    slow0@50 flusherror1 destroy2@7 flaky1@3+4 readtimeout0 \
-                    writeerror1 writetimeout2 flushlies0 misdirect1 corruptreads2 readall cut2 cut1@5 stop1";
+        let text = "raid5 left-symmetric x3 chunk=8 used=64 v=1.2 block=4096 bitmap=4096 \
+                    roles=384 begins=stale-bitmap shards=2 depth=4 seed=7 troubled : w0+8 fua3+1 \
+                    r0+9 zero8+8 discard1+2 flush step3 idle500 lose1@9 hang2@10 fail0 bad1@0+8 \
+                    full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 flaky1@3+4 \
+                    readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 corruptreads2 \
+                    readall cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
         assert_eq!(scenario.actions.len(), 29);

@@ -15,10 +15,11 @@ use md::{Layout, Level, Raid5Layout, Raid6Layout, Raid10Layout};
 use testkit::{Rng, mix};
 
 use crate::assembly::{Begins, NewArray};
-use crate::life::{Life, Tally};
+use crate::life::Life;
 use crate::member::SECTOR;
 use crate::random::Shape;
 use crate::scenario::{Action, Extent, Scenario};
+use crate::tally::Tally;
 
 /// Subsets of more pending writes than this are sampled.
 const MOST_PENDING: usize = 10;
@@ -105,6 +106,7 @@ pub fn scopes() -> Vec<Scenario> {
                     chunk_sectors,
                     used_sectors: if is_small { 16 } else { 128 },
                     version: Version::V1_2,
+                    block: 512,
                     bitmap_chunk,
                     roles: None,
                     begins,

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use sim::finding::{Finding, try_run};
-use sim::life::Tally;
 use sim::marks::Mark;
 use sim::mutant::Mutant;
 use sim::random;
+use sim::tally::Tally;
 
 /// What to run.
 pub struct Swarm {

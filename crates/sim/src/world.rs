@@ -20,7 +20,7 @@ use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use testkit::Rng;
 
 use crate::in_place::InPlaceReads;
-use crate::marks::Marks;
+use crate::marks::{Marks, RowState};
 use crate::member::Member;
 use crate::memory::Memory;
 use crate::model::{self, Model};
@@ -384,7 +384,10 @@ impl World {
     fn mark(&mut self, operation: &Operation) {
         let key = (operation.shard, operation.owner());
         let has_read = operation.place.is_none() && self.have_read.contains(&key);
-        self.marks.operation(operation, has_read);
+        let shard = self.shard_of(operation.shard);
+        let is_degraded = !shard.status().failed.is_empty();
+        let has_q = shard.geometry().level() == Level::Raid6;
+        self.marks.operation(operation, RowState { has_read, is_degraded, has_q });
         if matches!(operation.work, Work::Read { .. }) && !operation.takes_no_lock() {
             if self.have_read.len() == REMEMBERED {
                 self.have_read.pop_front();

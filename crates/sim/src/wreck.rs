@@ -46,6 +46,8 @@ pub struct Context<'a> {
     pub map: &'a IntentMap,
     /// Whether it has a bitmap.
     pub has_bitmap: bool,
+    /// Logical block of the devices in bytes.
+    pub block: u32,
     /// What each sector may hold.
     pub legal: &'a Model,
     /// Copies differed and parity was wrong when the first life began.
@@ -78,7 +80,7 @@ impl<'a> Wreck<'a> {
     pub fn new(images: Vec<&'a [u8]>, data_offsets: &[u64], context: Context<'a>) -> Wreck<'a> {
         let all: Vec<Option<&[u8]>> = images.iter().copied().map(Some).collect();
         let mut disks: Vec<Option<Disk>> = images.iter().map(|_| None).collect();
-        let found = assembly::examine(&all);
+        let found = assembly::examine(&all, context.block);
         for found in found.iter().filter(|found| found.is_whole) {
             let image = images[found.device];
             disks[found.device] = Some(disk(found, image, &context));

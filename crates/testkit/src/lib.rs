@@ -110,8 +110,23 @@ pub fn seeds(count: u64) -> Range<u64> {
             let seed: u64 = seed.parse().expect("RAIDLAB_SEED is a number");
             seed..seed + 1
         }
-        Err(_) if std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all") => 0..20 * count,
-        Err(_) => 0..count,
+        Err(_) if runs_all() => 0..20 * count,
+        Err(_) => {
+            print_sample("seeds", count, 20 * count);
+            0..count
+        }
+    }
+}
+
+/// Whether slow series run whole: `RAIDLAB_TEST=all`.
+pub fn runs_all() -> bool {
+    std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all")
+}
+
+/// Says how much of a series a test leaves out, in a line that CI shows.
+pub fn print_sample(what: &str, run: u64, of: u64) {
+    if run < of {
+        println!("{what} skipped: {} of {of}; RAIDLAB_TEST=all runs them", of - run);
     }
 }
 

@@ -248,7 +248,7 @@ fn has_valgrind() -> bool {
 /// (sampled), and fresh seeds find nothing in two minutes.
 fn simulate(context: &mut Context) -> Outcome {
     let is_all = std::env::var("RAIDLAB_TEST").as_deref() == Ok("all");
-    let fixed = "--seed 1 --count 4000 --seconds 600 --jobs 2 --all-marks";
+    let fixed = "--seed 1 --count 5000 --seconds 600 --jobs 2 --all-marks";
     let scopes = if is_all { "--exhaustive --jobs 2" } else { "--exhaustive --one-in 40 --jobs 2" };
     let fresh = if is_all { "--seconds 600 --jobs 2" } else { "--seconds 120 --jobs 2" };
     let mutants = is_all.then_some("--mutants --jobs 2");

@@ -110,9 +110,12 @@ pub fn shapes(all: bool) -> Vec<Shape> {
         }
     }
     if !all {
+        let whole = shapes.len();
         shapes.retain(|shape| {
             SLICE.contains(&(shape.level, shape.layout, shape.metadata, shape.log))
         });
+        let left_out = whole - shapes.len();
+        println!("arrays skipped: {left_out} of {whole}; RAIDLAB_TEST=all runs them");
     }
     shapes
 }

@@ -127,6 +127,7 @@ impl World {
                 MemberError::Medium | MemberError::Timeout => self.rng.below(length + 1),
                 _ => 0,
             };
+            let part = part / target.block_sectors * target.block_sectors;
             if part > 0 {
                 target.write(number, sectors.start, &bytes[..part as usize * SECTOR], false);
                 self.writes_done = number;

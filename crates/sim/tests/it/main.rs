@@ -2,6 +2,7 @@
 
 mod crash;
 mod intent_scenarios;
+mod mutants;
 mod non_parity_scenarios;
 mod parity_scenarios;
 mod random;

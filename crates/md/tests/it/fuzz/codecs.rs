@@ -19,8 +19,8 @@ fn starting_points_decode() {
 
 #[test]
 fn mutations_keep_the_invariants() {
-    let all = std::env::var_os("RAIDLAB_TEST").is_some_and(|value| value == "all");
-    let executions = if all { 100 * EXECUTIONS } else { EXECUTIONS };
+    let executions = if testkit::runs_all() { 100 * EXECUTIONS } else { EXECUTIONS };
+    testkit::print_sample("executions for each target", executions, 100 * EXECUTIONS);
     for target in TARGETS {
         let tally = run(target, 1, 0, |tally| tally.executions == executions);
         println!("{}: {} executions, {} decoded", target.name, tally.executions, tally.decoded);

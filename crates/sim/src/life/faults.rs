@@ -1,0 +1,168 @@
+//! The faults of a scenario, and whether the array can bear them.
+
+use engine::{Control, MemberError, RequestError};
+use md::{Kind, MemberIdx};
+use testkit::Rng;
+
+use super::{Life, tolerated};
+use crate::member::Lie;
+use crate::scenario::{Action, Extent};
+
+impl Life {
+    /// Gives a fault. Whether it was possible.
+    pub(super) fn fault(&mut self, action: Action, rng: &mut Rng) -> bool {
+        let members = self.world.members.len();
+        let (Action::Lose(member, _)
+        | Action::Hang(member, _)
+        | Action::Fail(member)
+        | Action::Bad(member, _)
+        | Action::Full(member, ..)
+        | Action::MetadataFull(member)
+        | Action::Space(member)
+        | Action::FlushError(member)
+        | Action::Flaky(member, _)
+        | Action::ReadTimeout(member)
+        | Action::WriteError(member)
+        | Action::WriteTimeout(member)
+        | Action::FlushLies(member)
+        | Action::Misdirect(member)
+        | Action::CorruptReads(member)
+        | Action::Destroy(member, _)
+        | Action::Slow(member, _)) = action
+        else {
+            unreachable!("no fault")
+        };
+        let at = usize::from(member) % members;
+        let needs_trouble = matches!(
+            action,
+            Action::Bad(..) | Action::Flaky(..) | Action::Full(..) | Action::MetadataFull(_)
+        );
+        let loses = matches!(
+            action,
+            Action::ReadTimeout(_) | Action::WriteError(_) | Action::WriteTimeout(_)
+        );
+        if loses {
+            if !self.may_lose(at) {
+                return false;
+            }
+            self.lose(at);
+        }
+        if needs_trouble && !self.troubled {
+            return false;
+        }
+        let now = self.world.now;
+        match action {
+            Action::Lose(_, after) | Action::Hang(_, after) => {
+                if !self.may_lose(at) {
+                    return false;
+                }
+                self.lose(at);
+                self.world.members[at].gone_at = Some(now + after);
+                // Superblocks that are written in turn wait for one that hangs.
+                if matches!(action, Action::Hang(..)) && !self.superblocks_tear {
+                    self.world.hang_metadata(at, now + after);
+                }
+            }
+            Action::Fail(_) => {
+                if !self.may_lose(at) {
+                    return false;
+                }
+                self.lose(at);
+                self.world.control(Control::FailMember(MemberIdx(at as u16)));
+            }
+            Action::Bad(_, Extent(from, sectors)) => {
+                let used = self.world.members[at].data_sectors();
+                let bad = from.min(used)..(from + sectors).min(used);
+                self.world.members[at].bad.extend(bad);
+            }
+            Action::Flaky(_, Extent(from, sectors)) => {
+                let used = self.world.members[at].data_sectors();
+                let flaky = from.min(used)..(from + sectors).min(used);
+                self.world.members[at].flaky.extend(flaky);
+            }
+            Action::ReadTimeout(_) => self.world.members[at].reads_time_out = true,
+            Action::WriteError(_) => {
+                self.world.members[at].write_error = Some((now, MemberError::Medium));
+            }
+            Action::WriteTimeout(_) => {
+                self.world.members[at].write_error = Some((now, MemberError::Timeout));
+            }
+            Action::FlushLies(_) => self.lie(at, Lie::Flush),
+            Action::Misdirect(_) => self.lie(at, Lie::Misdirected),
+            Action::CorruptReads(_) => self.lie(at, Lie::Corrupt),
+            Action::Full(_, Extent(from, sectors), short) => {
+                let member = &mut self.world.members[at];
+                member.full = from..from.saturating_add(sectors);
+                member.short = u64::from(short) / member.block_sectors * member.block_sectors;
+                member.shortages = rng.one_in(3).then(|| rng.within(1, 8) as u32);
+            }
+            Action::MetadataFull(_) => self.world.members[at].metadata_full = true,
+            Action::Space(_) => {
+                let member = &mut self.world.members[at];
+                member.full = 0..0;
+                member.metadata_full = false;
+            }
+            Action::FlushError(_) => {
+                // A member that must stay: what it has acknowledged may be lost.
+                let is_fatal = !self.may_lose(at);
+                if is_fatal && !self.control_plane().hanging.is_empty() {
+                    return false;
+                }
+                if is_fatal {
+                    self.destroy();
+                } else {
+                    self.lose(at);
+                }
+                self.world.members[at].flush_fails = true;
+            }
+            Action::Destroy(_, after) => {
+                // Who waits for one that hangs waits without an end, if it cannot be dropped.
+                if !self.control_plane().hanging.is_empty() {
+                    return false;
+                }
+                self.destroy();
+                self.world.members[at].gone_at.get_or_insert(now + after);
+            }
+            Action::Slow(_, times) => {
+                self.world.members[at].slowness = u64::from(times.clamp(1, 1000));
+            }
+            _ => unreachable!("no fault"),
+        }
+        true
+    }
+
+    /// Whether the array can live without this member, too. Copies that differ are alike in that
+    /// each of them may be the truth only where the model has it so.
+    fn may_lose(&self, at: usize) -> bool {
+        let rest = &self.rest;
+        if matches!(rest.geometry.kind(), Kind::Mirrored(_)) && rest.differs() {
+            return false;
+        }
+        !self.is_destroyed
+            && !rest.lost.contains(&at)
+            && rest
+                .geometry
+                .enough(|other| other.index() != at && !rest.lost.contains(&other.index()))
+    }
+
+    /// From now on nothing that was acknowledged is promised: but every request ends, and nothing
+    /// wrong is read.
+    fn destroy(&mut self) {
+        self.is_destroyed = true;
+        let errors = [RequestError::Io, RequestError::NoSpace, RequestError::ReadOnly];
+        self.world.model.tolerated.extend(errors);
+    }
+
+    fn lie(&mut self, at: usize, lie: Lie) {
+        self.destroy();
+        self.world.model.is_unchecked = true;
+        self.world.members[at].lie = Some(lie);
+    }
+
+    fn lose(&mut self, at: usize) {
+        self.rest.lost.push(at);
+        if self.out_of_sync {
+            self.world.model.tolerated.extend(tolerated(self.troubled, true));
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Between two lives: what is on the devices, what is known of it, and the next start.
+
+use engine::{DEFAULT_CHECKPOINT_NANOS, DEFAULT_SAFE_MODE_NANOS, IntentMap, ShardConfig, Sharding};
+use md::geometry::Copy;
+use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
+use testkit::Rng;
+
+use super::{Life, tolerated};
+use crate::assembly::{self, Refusal};
+use crate::marks::{Mark, Marks};
+use crate::member::SECTOR;
+use crate::model::Model;
+use crate::mutant::Mutant;
+use crate::scenario::Scenario;
+use crate::tally::Tally;
+use crate::world::{ControlPlane, Delays, World};
+use crate::wreck::{Context, Wreck};
+
+/// Between two lives: what is on the devices, and what is known of it.
+pub(crate) struct Remains {
+    pub(super) geometry: Geometry,
+    pub(super) map: IntentMap,
+    pub(super) has_bitmap: bool,
+    pub(super) images: Vec<Vec<u8>>,
+    /// Logical block of the devices in bytes.
+    pub(super) block: u32,
+    pub(super) data_offsets: Vec<u64>,
+    pub(super) legal: Model,
+    /// See [`Context::began_out_of_sync`].
+    pub(super) began_out_of_sync: bool,
+    /// Members that are lost, or must be taken for lost.
+    pub(super) lost: Vec<usize>,
+    /// Those of them whose loss is on record.
+    pub(super) recorded: Vec<usize>,
+    /// Event count of the freshest superblock.
+    pub(super) events: u64,
+    pub(super) next_tag: u64,
+    pub(super) mutant: Option<Mutant>,
+}
+
+impl Remains {
+    pub(super) fn created(scenario: &Scenario, rng: &mut Rng) -> Remains {
+        let array = &scenario.array;
+        let (geometry, mut images) = array.create().expect("an array that can be created");
+        let map = match array.bitmap_chunk {
+            Some(bytes) => IntentMap::bitmap(&geometry, u64::from(bytes) / md::SECTOR_BYTES)
+                .expect("a level with redundancy"),
+            None => IntentMap::whole_array(&geometry),
+        };
+        let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
+        let found = assembly::examine(&all, array.block);
+        let data_offsets: Vec<u64> = found.iter().map(|it| it.metadata.data_offset).collect();
+        let mut legal = Model::new(geometry.array_sectors(), false);
+        let began_out_of_sync = array.begins.is_out_of_sync();
+        if began_out_of_sync {
+            spoil(&geometry, &data_offsets, &mut images, rng);
+            // The copy that is read may be lost or bad: then another one, which differs, is what
+            // there is.
+            if matches!(geometry.kind(), Kind::Mirrored(_)) && (scenario.troubled || rng.one_in(2))
+            {
+                legal.begin_with_anything();
+            }
+        }
+        Remains {
+            geometry,
+            map,
+            has_bitmap: array.bitmap_chunk.is_some(),
+            images,
+            block: array.block,
+            data_offsets,
+            legal,
+            began_out_of_sync,
+            lost: Vec::new(),
+            recorded: Vec::new(),
+            events: 0,
+            next_tag: 1,
+            mutant: None,
+        }
+    }
+
+    pub(super) fn wreck(&self) -> Wreck<'_> {
+        let context = Context {
+            geometry: &self.geometry,
+            map: &self.map,
+            has_bitmap: self.has_bitmap,
+            block: self.block,
+            legal: &self.legal,
+            began_out_of_sync: self.began_out_of_sync,
+            lost: &self.recorded,
+        };
+        let images = self.images.iter().map(|image| &image[..]).collect();
+        Wreck::new(images, &self.data_offsets, context)
+    }
+
+    /// Starts the array, without the members in the bit mask. `None`: it is refused, as it should
+    /// be.
+    pub(super) fn start(
+        mut self,
+        scenario: &Scenario,
+        shards: u16,
+        without: u16,
+        rng: &mut Rng,
+        tally: &mut Tally,
+    ) -> Option<Life> {
+        let views = self.wreck().views();
+        let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
+        let accepted = views[0].accepted.clone();
+        let absent = self.absent(&accepted, without, is_dirty);
+        let present: Vec<usize> =
+            accepted.iter().copied().filter(|at| !absent.contains(at)).collect();
+        let images = self.images.iter().enumerate();
+        let images: Vec<Option<&[u8]>> =
+            images.map(|(at, image)| (!absent.contains(&at)).then_some(&image[..])).collect();
+        let checkpoint = rng.pick(&[100_000, 5_000_000, DEFAULT_CHECKPOINT_NANOS]);
+        let started = match assembly::start(&images, self.block, shards, checkpoint) {
+            Ok(started) => started,
+            Err(refusal) => {
+                // Dirty and degraded: refused without force, as by md. Copies that may differ, and
+                // the superblock of the first one is torn: refused, since the others may never have
+                // been synced.
+                let torn = !self.wreck().torn().is_empty();
+                let lacks_data = lacks_data(&self.geometry, &present);
+                let may = is_dirty && (lacks_data || torn);
+                assert!(may, "the array is refused: {refusal:?}; accepted: {accepted:?}");
+                assert!(matches!(refusal, Refusal::Start(_)), "{refusal:?}");
+                tally.refusals += 1;
+                tally.marks.reach(match lacks_data {
+                    true => Mark::StartRefused,
+                    false => Mark::StartRefusedTorn,
+                });
+                return None;
+            }
+        };
+        tally.generations += 1;
+        self.mark_start(&started, &absent, is_dirty, &mut tally.marks);
+        let serving: Vec<usize> =
+            (0..images.len()).filter(|at| !started.missing.contains(*at as u16)).collect();
+        tally.note(|| format!("starts with members {serving:?} in {shards} shard(s)"));
+        if absent.is_empty() {
+            assert_eq!(serving, accepted, "the start takes other members than the assembly");
+        }
+        let missing: Vec<usize> =
+            (0..self.images.len()).filter(|at| !serving.contains(at)).collect();
+        for at in &missing {
+            if !self.lost.contains(at) {
+                self.lost.push(*at);
+            }
+        }
+        Some(self.live(scenario, started, missing, shards, rng))
+    }
+
+    fn mark_start(
+        &self,
+        started: &assembly::Start,
+        absent: &[usize],
+        is_dirty: bool,
+        marks: &mut Marks,
+    ) {
+        marks.reach(match (is_dirty, started.missing.is_empty()) {
+            (false, true) => Mark::StartClean,
+            (true, true) => Mark::StartDirty,
+            (false, false) => Mark::StartDegraded,
+            (true, false) => Mark::StartDirtyDegraded,
+        });
+        if started.has_stale_bitmap {
+            marks.reach(Mark::StartStaleBitmap);
+        }
+        if !self.wreck().torn().is_empty() {
+            marks.reach(Mark::StartTorn);
+        }
+        if started.missing.iter().any(|at| !absent.contains(&usize::from(at))) {
+            marks.reach(Mark::StaleMemberBack);
+        }
+    }
+
+    /// The members of a bit mask that the array can start without.
+    fn absent(&self, accepted: &[usize], without: u16, is_dirty: bool) -> Vec<usize> {
+        let mut absent: Vec<usize> = Vec::new();
+        for at in (0..self.images.len()).filter(|at| without >> at & 1 == 1) {
+            let left: Vec<usize> = accepted
+                .iter()
+                .copied()
+                .filter(|other| *other != at && !absent.contains(other))
+                .collect();
+            let enough = self.geometry.enough(|member| left.contains(&member.index()));
+            // A dirty array that lacks data is refused; copies that differ are alike in that each
+            // of them may be the truth only where the model has it so.
+            let risky = is_dirty && lacks_data(&self.geometry, &left)
+                || self.differs() && matches!(self.geometry.kind(), Kind::Mirrored(_));
+            // Without the freshest one, the others may be taken for fresh: two histories.
+            if enough && !risky && !self.is_freshest(at, accepted) {
+                absent.push(at);
+            }
+        }
+        absent
+    }
+
+    /// Whether copies may differ so that the model does not allow each of them.
+    pub(super) fn differs(&self) -> bool {
+        self.began_out_of_sync && !self.legal.allows_anything()
+    }
+
+    /// Whether the device's superblock is fresher than all others that are accepted.
+    fn is_freshest(&self, at: usize, accepted: &[usize]) -> bool {
+        let all: Vec<Option<&[u8]>> = self.images.iter().map(|image| Some(&image[..])).collect();
+        let found = assembly::examine(&all, self.block);
+        let events = |at: usize| {
+            let found = found.iter().find(|found| found.device == at);
+            found.map_or(0, |found| found.metadata.events)
+        };
+        accepted.iter().all(|other| *other == at || events(*other) < events(at))
+    }
+
+    fn live(
+        self,
+        scenario: &Scenario,
+        started: assembly::Start,
+        missing: Vec<usize>,
+        shards: u16,
+        rng: &mut Rng,
+    ) -> Life {
+        let assembly::Start { manager, geometry, missing: without, encoders, members, .. } =
+            started;
+        let block = self.block as usize;
+        let superblocks_tear =
+            encoders.iter().flatten().any(|encoder| encoder.superblock.encode(block).len() > block);
+        let least = ShardConfig::least_stripe_cache_bytes(&geometry);
+        let config = ShardConfig {
+            missing: without,
+            logical_block: self.block,
+            // Small units, so that requests span shards.
+            sharding: Sharding::with_least_unit(&geometry, shards, rng.pick(&[1, 64])),
+            stripe_cache_bytes: rng.pick(&[least, 2 * least, 8 * least]),
+            discard_zeroes: rng.one_in(2),
+            max_requests: if shards == 1 { 64 } else { 1 << 10 },
+            intents: manager.intent_map(),
+            safe_mode_nanos: rng.pick(&[100_000, 1_000_000, DEFAULT_SAFE_MODE_NANOS]),
+            in_sync_below: manager.in_sync_below(),
+            out_of_sync: manager.out_of_sync(),
+            merge_wait_nanos: rng.pick(&[0, 50_000]),
+            ..ShardConfig::new(geometry)
+        };
+        let out_of_sync = manager.status().resync_offset.is_some();
+        let discard_zeroes = config.discard_zeroes;
+        let mut world = World::of_members(config, members, rng.draw());
+        world.delays = rng.pick(&[Delays::SPREAD, Delays::SPREAD, Delays::EVEN]);
+        for member in world.members.iter_mut().filter(|member| member.gone_at.is_none()) {
+            member.begin_cache();
+        }
+        world.next_tag = self.next_tag;
+        world.mutant = self.mutant;
+        world.model = self.legal.next_life(discard_zeroes);
+        world.model.tolerated = tolerated(scenario.troubled, out_of_sync && !missing.is_empty());
+        let durable = self.legal.next_life(discard_zeroes);
+        let unit = world.resync_unit();
+        world.control_plane = Some(ControlPlane::new(manager, encoders, durable, unit));
+        if out_of_sync {
+            world.feed_resync();
+            world.hand_over();
+        }
+        Life {
+            world,
+            rest: self,
+            depth: usize::from(scenario.depth.max(1)),
+            troubled: scenario.troubled,
+            out_of_sync,
+            is_destroyed: false,
+            superblocks_tear,
+            missing,
+        }
+    }
+
+    /// Starts the array once more, lets the engine resync it, stops it, and checks that nothing is
+    /// marked or different any more.
+    pub(crate) fn recover(self, scenario: &Scenario, rng: &mut Rng, tally: &mut Tally) {
+        let shards = rng.pick(&[1, 2, 3]);
+        let Some(mut life) = self.start(scenario, shards, 0, rng, tally) else { return };
+        life.finish();
+        let Some(mut after) = life.cut(rng, tally) else { return };
+        after.began_out_of_sync = false;
+        after.wreck().check();
+        let all: Vec<Option<&[u8]>> = after.images.iter().map(|image| Some(&image[..])).collect();
+        // Where nothing is left to be in sync with, no resync is needed, whatever the superblocks
+        // say.
+        let found = assembly::examine(&all, after.block);
+        let array = assembly::assembled(&found).expect("it was started");
+        let resync = array.read_write.repairs.resync;
+        assert_eq!(resync, None, "the resync has passed everything, and one is still needed");
+    }
+}
+
+/// Whether some row of an array with parity lacks a data block.
+fn lacks_data(geometry: &Geometry, accepted: &[usize]) -> bool {
+    let Kind::Parity(parity) = geometry.kind() else { return false };
+    let rows = (0..parity.stripes()).map(|stripe| parity.row(StripeNo(stripe)));
+    rows.flat_map(|row| &row.data).any(|member| !accepted.contains(&member.index()))
+}
+
+/// Makes all redundancy wrong: every copy but the first, and all parity.
+fn spoil(geometry: &Geometry, data_offsets: &[u64], images: &mut [Vec<u8>], rng: &mut Rng) {
+    let mut spoil = |member: MemberIdx, at: u64| {
+        let from = (data_offsets[member.index()] + at) as usize * SECTOR;
+        images[member.index()][from..from + SECTOR].fill(1 + rng.below(255) as u8);
+    };
+    match geometry.kind() {
+        Kind::Mirrored(mirrored) => {
+            let mut copies = vec![Copy::default(); mirrored.copies()];
+            for at in 0..geometry.array_sectors() {
+                mirrored.locate(Sector(at), &mut copies);
+                copies[1..].iter().for_each(|copy| spoil(copy.member, copy.sector.0));
+            }
+        }
+        Kind::Parity(parity) => {
+            for stripe in 0..parity.stripes() {
+                let row = parity.row(StripeNo(stripe)).clone();
+                for offset in 0..parity.chunk_sectors() {
+                    let at = parity.member_sector(StripeNo(stripe), offset).0;
+                    [Some(row.p), row.q].into_iter().flatten().for_each(|m| spoil(m, at));
+                }
+            }
+        }
+        Kind::Striped(_) => {}
+    }
+}
