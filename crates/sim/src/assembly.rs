@@ -246,6 +246,17 @@ pub enum Refusal {
     Bitmap(BitmapRefusal),
 }
 
+/// How to start an array.
+#[derive(Clone, Copy, Debug)]
+pub struct StartOptions {
+    /// Number of shards.
+    pub shards: u16,
+    /// Interval of resync checkpoints.
+    pub checkpoint_nanos: u64,
+    /// Dirty and degraded arrays, too.
+    pub force: bool,
+}
+
 /// An array that starts.
 pub struct Start {
     /// Its metadata manager.
@@ -262,13 +273,13 @@ pub struct Start {
     pub has_stale_bitmap: bool,
 }
 
-/// The assembly of the devices that are there.
+/// The assembly of the devices that are there; `force`: dirty and degraded arrays, too.
 ///
 /// # Errors
 /// They are not one array.
-pub fn assembled(found: &[Found]) -> Result<Array, Refusal> {
+pub fn assembled(found: &[Found], force: bool) -> Result<Array, Refusal> {
     let candidates: Vec<Candidate> = found.iter().map(|found| found.candidate.clone()).collect();
-    let mut arrays = assemble(&candidates, &Options::default()).arrays;
+    let mut arrays = assemble(&candidates, &Options { force, ..Options::default() }).arrays;
     match arrays.pop() {
         Some(array) if arrays.is_empty() => Ok(array),
         last => Err(Refusal::Arrays(arrays.len() + usize::from(last.is_some()))),
@@ -285,11 +296,11 @@ pub fn assembled(found: &[Found]) -> Result<Array, Refusal> {
 pub fn start(
     images: &[Option<&[u8]>],
     block: u32,
-    shards: u16,
-    checkpoint_nanos: u64,
+    options: StartOptions,
 ) -> Result<Start, Refusal> {
     let found = examine(images, block);
-    let array = assembled(&found)?;
+    let StartOptions { shards, checkpoint_nanos, force } = options;
+    let array = assembled(&found, force)?;
     let members: Vec<StartMember<'_>> = found
         .iter()
         .map(|found| StartMember {

@@ -98,6 +98,7 @@ marks! {
     StartStaleBitmap "start: bitmap older than the superblocks",
     StartTorn "start: a superblock is torn",
     StartRefused "start refused: dirty and degraded",
+    StartForced "start by force: dirty and degraded",
     StartRefusedTorn "start refused: dirty, and the superblock of the first copy is torn",
     StaleMemberBack "start: a stale member is back and left out",
 }

@@ -114,6 +114,11 @@ impl Model {
         self.candidates.iter_mut().for_each(|list| list.push(ANYTHING));
     }
 
+    /// A sector may hold anything until it is written.
+    pub fn may_hold_anything(&mut self, sector: u64) {
+        self.candidates[sector as usize].push(ANYTHING);
+    }
+
     /// Whether some sectors may hold anything.
     pub fn allows_anything(&self) -> bool {
         self.candidates.iter().any(|list| list.contains(&ANYTHING))

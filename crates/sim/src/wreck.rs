@@ -141,7 +141,7 @@ impl<'a> Wreck<'a> {
 
     /// Whether the metadata mark that this position may be out of sync, whichever member's bitmap
     /// is read.
-    fn is_marked(&self, position: u64, view: &View) -> bool {
+    pub fn is_marked(&self, position: u64, view: &View) -> bool {
         let Some(from) = view.freshest.resync_offset else { return false };
         if !self.context.has_bitmap {
             return position >= from;
@@ -300,7 +300,7 @@ fn recover(
 
 /// What `md::assemble` takes.
 fn assembled(found: &[Found]) -> Option<View> {
-    let array = assembly::assembled(found).ok()?;
+    let array = assembly::assembled(found, false).ok()?;
     let active = array
         .members
         .iter()

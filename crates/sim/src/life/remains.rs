@@ -6,7 +6,7 @@ use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
 use testkit::Rng;
 
 use super::{Life, tolerated};
-use crate::assembly::{self, Refusal};
+use crate::assembly::{self, Refusal, StartOptions};
 use crate::marks::{Mark, Marks};
 use crate::member::SECTOR;
 use crate::model::Model;
@@ -112,7 +112,9 @@ impl Remains {
         let images: Vec<Option<&[u8]>> =
             images.map(|(at, image)| (!absent.contains(&at)).then_some(&image[..])).collect();
         let checkpoint = rng.pick(&[100_000, 5_000_000, DEFAULT_CHECKPOINT_NANOS]);
-        let started = match assembly::start(&images, self.block, shards, checkpoint) {
+        let mut options = StartOptions { shards, checkpoint_nanos: checkpoint, force: false };
+        let mut is_forced = false;
+        let started = match assembly::start(&images, self.block, options) {
             Ok(started) => started,
             Err(refusal) => {
                 // Dirty and degraded: refused without force, as by md. Copies that may differ, and
@@ -128,16 +130,27 @@ impl Remains {
                     true => Mark::StartRefused,
                     false => Mark::StartRefusedTorn,
                 });
-                return None;
+                if !lacks_data || rng.one_in(4) {
+                    return None;
+                }
+                options.force = true;
+                is_forced = true;
+                let started = assembly::start(&images, self.block, options);
+                started.unwrap_or_else(|refusal| panic!("refused by force: {refusal:?}"))
             }
         };
+        let mut hole = Vec::new();
+        if is_forced {
+            tally.marks.reach(Mark::StartForced);
+            hole = self.write_hole(&present);
+        }
         tally.generations += 1;
         self.mark_start(&started, &absent, is_dirty, &mut tally.marks);
         let serving: Vec<usize> =
             (0..images.len()).filter(|at| !started.missing.contains(*at as u16)).collect();
         tally.note(|| format!("starts with members {serving:?} in {shards} shard(s)"));
-        if absent.is_empty() {
-            assert_eq!(serving, accepted, "the start takes other members than the assembly");
+        if absent.is_empty() || is_forced {
+            assert_eq!(serving, present, "the start takes other members than the assembly");
         }
         let missing: Vec<usize> =
             (0..self.images.len()).filter(|at| !serving.contains(at)).collect();
@@ -146,7 +159,29 @@ impl Remains {
                 self.lost.push(*at);
             }
         }
+        hole.into_iter().for_each(|sector| self.legal.may_hold_anything(sector));
         Some(self.live(scenario, started, missing, shards, rng))
+    }
+
+    /// The write hole: sectors of missing members in rows that may be out of sync. They are lost.
+    fn write_hole(&self, present: &[usize]) -> Vec<u64> {
+        let Kind::Parity(parity) = self.geometry.kind() else { return Vec::new() };
+        let mut lost = Vec::new();
+        let wreck = self.wreck();
+        let view = &wreck.views()[0];
+        for stripe in (0..parity.stripes()).map(StripeNo) {
+            let row = parity.row(stripe);
+            for offset in 0..parity.chunk_sectors() {
+                if !wreck.is_marked(parity.member_sector(stripe, offset).0, view) {
+                    continue;
+                }
+                let indices = 0..row.data.len() as u16;
+                let missing = indices
+                    .filter(|index| !present.contains(&row.data[usize::from(*index)].index()));
+                lost.extend(missing.map(|index| parity.array_sector(stripe, index, offset).0));
+            }
+        }
+        lost
     }
 
     fn mark_start(
@@ -283,7 +318,7 @@ impl Remains {
         // Where nothing is left to be in sync with, no resync is needed, whatever the superblocks
         // say.
         let found = assembly::examine(&all, after.block);
-        let array = assembly::assembled(&found).expect("it was started");
+        let array = assembly::assembled(&found, false).expect("it was started");
         let resync = array.read_write.repairs.resync;
         assert_eq!(resync, None, "the resync has passed everything, and one is still needed");
     }
