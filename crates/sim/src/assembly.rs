@@ -4,6 +4,8 @@
 //! Invariant: everything goes through md's codecs and decisions (`md::create`, `md::assemble`,
 //! `md::ondisk`) and `engine::MetadataConfig::of_start`. Replays of logs are not simulated.
 
+use std::ops::Range;
+
 use engine::{MemberSet, MetadataConfig, MetadataManager};
 use md::assemble::{
     Array, BitmapRefusal, Candidate, Options, StartBitmap, StartMember, StartPlan, StartRefusal,
@@ -15,7 +17,7 @@ use md::ondisk::superblock::{Superblock, detect};
 use md::ondisk::{MemberMetadata, MetadataEncoder, Role, Timestamp, Uuid, Version, Write};
 use md::{Geometry, Layout, Level};
 
-use crate::member::{Member, SECTOR};
+use crate::member::SECTOR;
 
 /// Where data begin on devices with superblocks at the start: room for a bitmap of three pages.
 const DATA_OFFSET: u64 = 64;
@@ -267,8 +269,10 @@ pub struct Start {
     pub missing: MemberSet,
     /// By device; `None`: without metadata to keep.
     pub encoders: Vec<Option<MetadataEncoder>>,
-    /// The members, by slot; those that are missing have a size only.
-    pub members: Vec<Member>,
+    /// By slot, the data area of its member in sectors of the device; `None`: missing.
+    pub data_areas: Vec<Option<Range<u64>>>,
+    /// Sectors that the member of a slot without one would have.
+    pub missing_sectors: u64,
     /// It has a bitmap that is older than the superblocks.
     pub has_stale_bitmap: bool,
 }
@@ -337,20 +341,23 @@ pub fn start(
         });
     }
     let geometry = plan.geometry().clone();
-    let mut members: Vec<Option<Member>> = (0..geometry.members()).map(|_| None).collect();
+    let mut data_areas: Vec<Option<Range<u64>>> = vec![None; geometry.members()];
     for (slot, source) in plan.serving() {
         assert_eq!(slot.index(), found[source.candidate].device, "the device of a slot");
-        let area = plan.data_area(source);
-        let device = image(source.candidate).to_vec();
-        let mut member = Member::of_device(device, area.start, area.end - area.start);
-        member.block_sectors = u64::from(block) / md::SECTOR_BYTES;
-        members[slot.index()] = Some(member);
+        data_areas[slot.index()] = Some(plan.data_area(source));
     }
-    let missing = (0..members.len()).filter(|slot| members[*slot].is_none());
+    let missing = (0..data_areas.len()).filter(|slot| data_areas[*slot].is_none());
     let missing: MemberSet = missing.map(|slot| slot as u16).collect();
-    let absent = || Member::missing(plan.missing_sectors());
-    let members = members.into_iter().map(|member| member.unwrap_or_else(absent)).collect();
+    let missing_sectors = plan.missing_sectors();
     let manager = MetadataManager::new(MetadataConfig { checkpoint_nanos, ..config });
     let has_stale_bitmap = bitmap.is_some_and(|(bitmap, _)| bitmap.stale);
-    Ok(Start { manager, geometry, missing, encoders, members, has_stale_bitmap })
+    Ok(Start {
+        manager,
+        geometry,
+        missing,
+        encoders,
+        data_areas,
+        missing_sectors,
+        has_stale_bitmap,
+    })
 }

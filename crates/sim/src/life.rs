@@ -205,7 +205,7 @@ impl Life {
     }
 
     /// The power fails. `None`: at a named exemption.
-    fn cut(self, rng: &mut Rng, tally: &mut Tally) -> Option<Remains> {
+    fn cut(mut self, rng: &mut Rng, tally: &mut Tally) -> Option<Remains> {
         tally.crashes += 1;
         tally.requests += self.world.completed.len() as u64;
         tally.operations += self.world.operations_done();
@@ -309,16 +309,11 @@ impl World {
         data + self.control_plane.as_ref().map_or(0, ControlPlane::operations_issued)
     }
 
-    /// What a power cut leaves on the devices: all that is durable, any part of what is in their
-    /// caches, and any sectors of what is on its way.
-    pub fn images_after_cut(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
-        let mut images: Vec<Vec<u8>> = Vec::with_capacity(self.members.len());
-        for member in &self.members {
-            images.push(match &member.cache {
-                Some(cache) => cache.cut(member.block_sectors, rng),
-                None => member.image().to_vec(),
-            });
-        }
+    /// What a power cut leaves on the devices, now that it comes: all that is durable, any part of
+    /// what is in their caches, and any blocks of what is on its way.
+    fn images_after_cut(&mut self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        let mut images: Vec<Vec<u8>> =
+            self.members.iter_mut().map(|member| member.cut(rng)).collect();
         let mut apply = |device: usize, first: u64, bytes: &[u8]| {
             let block = self.members[device].block_sectors as usize * SECTOR;
             for (at, bytes) in (first as usize * SECTOR..).step_by(block).zip(bytes.chunks(block)) {

@@ -142,8 +142,8 @@ impl Cache {
     }
 
     /// An image that a power cut may leave: any blocks of the writes in the cache.
-    pub fn cut(&self, block_sectors: u64, rng: &mut Rng) -> Vec<u8> {
-        let mut image = self.durable.clone();
+    fn cut(self, block_sectors: u64, rng: &mut Rng) -> Vec<u8> {
+        let mut image = self.durable;
         let share = rng.below(4);
         for write in &self.writes {
             let is_durable = write.is_durable;
@@ -186,6 +186,15 @@ impl Member {
     /// A device with a data area at `data_offset`.
     pub fn of_device(image: Vec<u8>, data_offset: u64, data_sectors: u64) -> Member {
         Member { image, data_offset, data_sectors, block_sectors: 1, ..Member::default() }
+    }
+
+    /// What a power cut leaves of the device: all that is durable, any part of what is in the
+    /// cache.
+    pub fn cut(&mut self, rng: &mut Rng) -> Vec<u8> {
+        match self.cache.take() {
+            Some(cache) => cache.cut(self.block_sectors, rng),
+            None => std::mem::take(&mut self.image),
+        }
     }
 
     /// The whole device.

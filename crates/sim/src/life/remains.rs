@@ -1,5 +1,7 @@
 //! Between two lives: what is on the devices, what is known of it, and the next start.
 
+use std::ops::Range;
+
 use engine::{DEFAULT_CHECKPOINT_NANOS, DEFAULT_SAFE_MODE_NANOS, IntentMap, ShardConfig, Sharding};
 use md::geometry::Copy;
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
@@ -8,7 +10,7 @@ use testkit::Rng;
 use super::{Life, tolerated};
 use crate::assembly::{self, Refusal, StartOptions};
 use crate::marks::{Mark, Marks};
-use crate::member::SECTOR;
+use crate::member::{Member, SECTOR};
 use crate::model::Model;
 use crate::mutant::Mutant;
 use crate::scenario::Scenario;
@@ -246,16 +248,29 @@ impl Remains {
         accepted.iter().all(|other| *other == at || events(*other) < events(at))
     }
 
+    /// The members, with the images of those that serve; the others keep theirs here.
+    fn members(&mut self, started: &assembly::Start) -> Vec<Member> {
+        let areas = started.data_areas.iter().zip(&mut self.images);
+        let member = |(area, image): (&Option<Range<u64>>, &mut Vec<u8>)| {
+            let Some(area) = area else { return Member::missing(started.missing_sectors) };
+            let image = std::mem::take(image);
+            let mut member = Member::of_device(image, area.start, area.end - area.start);
+            member.block_sectors = u64::from(self.block) / md::SECTOR_BYTES;
+            member
+        };
+        areas.map(member).collect()
+    }
+
     fn live(
-        self,
+        mut self,
         scenario: &Scenario,
         started: assembly::Start,
         missing: Vec<usize>,
         shards: u16,
         rng: &mut Rng,
     ) -> Life {
-        let assembly::Start { manager, geometry, missing: without, encoders, members, .. } =
-            started;
+        let members = self.members(&started);
+        let assembly::Start { manager, geometry, missing: without, encoders, .. } = started;
         let block = self.block as usize;
         let superblocks_tear =
             encoders.iter().flatten().any(|encoder| encoder.superblock.encode(block).len() > block);
