@@ -245,12 +245,12 @@ fn has_valgrind() -> bool {
 }
 
 /// The simulator: every state of the engine is reached by fixed seeds, small scopes are exhausted
-/// (sampled), and fresh seeds find nothing in two minutes.
+/// (sampled), and fresh seeds find nothing in a minute.
 fn simulate(context: &mut Context) -> Outcome {
     let is_all = std::env::var("RAIDLAB_TEST").as_deref() == Ok("all");
     let fixed = "--seed 1 --count 5000 --seconds 600 --jobs 2 --all-marks";
-    let scopes = if is_all { "--exhaustive --jobs 2" } else { "--exhaustive --one-in 40 --jobs 2" };
-    let fresh = if is_all { "--seconds 600 --jobs 2" } else { "--seconds 120 --jobs 2" };
+    let scopes = if is_all { "--exhaustive --jobs 2" } else { "--exhaustive --one-in 80 --jobs 2" };
+    let fresh = if is_all { "--seconds 600 --jobs 2" } else { "--seconds 60 --jobs 2" };
     let mutants = is_all.then_some("--mutants --jobs 2");
     for args in [fixed, scopes, fresh].into_iter().chain(mutants) {
         let args: Vec<String> = args.split_whitespace().map(str::to_string).collect();
