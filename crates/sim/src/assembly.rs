@@ -228,11 +228,13 @@ pub fn describe(images: &[Vec<u8>], block: u32) -> String {
     (0..images.len()).map(line).collect()
 }
 
-/// The bitmap on an image of this device: its header and its bits.
-pub fn bitmap_of(found: &Found, image: &[u8], bits: u32) -> Option<(BitmapHeader, Vec<u8>)> {
+/// The bitmap on an image of this device: its header and its bits. `covered`: sectors that it
+/// covers.
+pub fn bitmap_of(found: &Found, image: &[u8], covered: u64) -> Option<(BitmapHeader, Vec<u8>)> {
     let area = found.metadata.bitmap?;
     let bytes = &image[area.sector as usize * SECTOR..];
     let header = BitmapHeader::decode(bytes).ok()?;
+    let bits = covered.div_ceil(u64::from(header.chunk_bytes) / md::SECTOR_BYTES);
     let length = bits.div_ceil(8) as usize;
     Some((header, bytes[HEADER_BYTES..HEADER_BYTES + length].to_vec()))
 }

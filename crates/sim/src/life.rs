@@ -1,23 +1,26 @@
 //! Runs a scenario: one life of an array after the other, each ended by a power cut or a stop, with
 //! a check of what is left; at the end the array is started, resynced, stopped and compared.
 //!
-//! Invariant: a finding is a panic. Every choice that the scenario leaves open comes from its seed
-//! and the number of the action, so that a shorter scenario makes the same choices elsewhere.
+//! Invariant: a finding is a panic. Every choice that the scenario leaves open comes from its seed,
+//! from the action and from how many like it came before, so that the other actions of a shorter
+//! scenario make the same choices.
 
 mod faults;
 mod remains;
+
+use std::collections::BTreeMap;
 
 use engine::{HostOp, MetadataInput, RequestError};
 use md::MemberIdx;
 use testkit::{Rng, mix};
 
-use crate::assembly;
+use crate::assembly::{self, StartOptions};
 use crate::member::SECTOR;
 use crate::mutant::Mutant;
 use crate::scenario::{Action, Extent, Scenario};
 use crate::tally::Tally;
 use crate::world::{ControlPlane, World};
-use crate::wreck::{Context, Wreck};
+use crate::wreck::{Context, View, Wreck};
 use remains::Remains;
 
 /// A life of the array.
@@ -26,8 +29,6 @@ pub(crate) struct Life {
     rest: Remains,
     depth: usize,
     troubled: bool,
-    /// A resync is to be done.
-    out_of_sync: bool,
     /// More members are lost than the array can live without.
     is_destroyed: bool,
     /// The superblocks are longer than an atomic write.
@@ -54,12 +55,18 @@ pub fn run(scenario: &Scenario) -> Tally {
 pub fn run_into(scenario: &Scenario, mutant: Option<Mutant>, tally: &mut Tally) {
     let mut rng = Rng::new(scenario.seed);
     let remains = Remains { mutant, ..Remains::created(scenario, &mut rng) };
-    let Some(mut life) = remains.start(scenario, scenario.shards, 0, &mut rng, tally) else {
+    let Some(mut life) = remains.start(scenario, scenario.shards.clamp(1, 8), 0, &mut rng, tally)
+    else {
         panic!("a new array is refused");
     };
-    for (number, action) in (1..).zip(&scenario.actions) {
-        // A shorter scenario makes the same choices from here on, if the action is the same.
-        let choice = mix(scenario.seed ^ number << 32 ^ mix(action_key(action)));
+    let mut occurrences: BTreeMap<u64, u64> = BTreeMap::new();
+    for action in &scenario.actions {
+        // The choices of an action depend on itself, and on how many like it came before: a shorter
+        // scenario makes the same ones for the others.
+        let key = action_key(action);
+        let number = occurrences.entry(key).or_default();
+        *number += 1;
+        let choice = mix(scenario.seed ^ *number << 32 ^ mix(key));
         let mut rng = Rng::new(choice);
         life.world.rng = Rng::new(rng.draw());
         tally.note(|| format!("{action}"));
@@ -80,6 +87,9 @@ pub fn run_into(scenario: &Scenario, mutant: Option<Mutant>, tally: &mut Tally) 
             return;
         };
         life = next;
+    }
+    if rng.one_in(2) {
+        life.drain();
     }
     let Some(remains) = life.cut(&mut rng, tally) else { return };
     remains.recover(scenario, &mut rng, tally);
@@ -110,7 +120,7 @@ impl Life {
 
     /// Whether as many requests as the scenario permits are in flight.
     pub(crate) fn is_full(&self) -> bool {
-        self.world.host_requests() >= self.depth
+        self.world.host_requests() >= self.depth || self.world.room() == 0
     }
 
     /// A number that changes with what the array may hold after a power cut.
@@ -146,7 +156,7 @@ impl Life {
     }
 
     fn request(&mut self, op: HostOp, Extent(at, sectors): Extent) {
-        while self.world.outstanding() >= self.depth || self.world.room() == 0 {
+        while self.is_full() {
             assert!(self.world.step(), "nothing is in flight, but the queue is full");
         }
         // In blocks.
@@ -179,13 +189,18 @@ impl Life {
         }
     }
 
+    /// Lets the requests of hosts come to an end.
+    fn drain(&mut self) {
+        while self.world.host_requests() > 0 {
+            assert!(self.world.step(), "a request never completes");
+        }
+    }
+
     /// Lets the requests of hosts come to an end, and stops the array: also in the middle of a
     /// resync, or of one that is stalled for good.
     fn stop(&mut self) {
         self.heal();
-        while self.world.host_requests() > 0 {
-            assert!(self.world.step(), "a request never completes");
-        }
+        self.drain();
         // Ranges of a resync are given up.
         self.world.model.tolerated.push(RequestError::ReadOnly);
         self.world.control_plane().input(MetadataInput::Stop);
@@ -213,9 +228,16 @@ impl Life {
         tally.marks.add(&self.control_plane().marks);
         if self.is_destroyed {
             tally.destroyed += 1;
+            self.drain();
+            let images = self.world.images_after_cut(rng);
+            let images: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
+            // Whatever is there: a start, or a refusal.
+            let options = StartOptions { shards: 1, checkpoint_nanos: 1, force: true };
+            let _ = assembly::start(&images, self.rest.block, options);
             return None;
         }
-        let images = self.world.images_after_cut(rng);
+        let mut images = self.world.images_after_cut(rng);
+        self.add_missing(&mut images);
         tally
             .note(|| format!("power cut leaves\n{}", assembly::describe(&images, self.rest.block)));
         let remains = self.remains_of(images);
@@ -236,23 +258,20 @@ impl Life {
         };
         let images = (0..images.len()).map(image).collect();
         let recorded = self.recorded();
-        let context = Context {
-            geometry: &self.rest.geometry,
-            map: &self.rest.map,
-            has_bitmap: self.rest.has_bitmap,
-            block: self.rest.block,
-            legal: &self.control_plane().durable,
-            began_out_of_sync: self.rest.began_out_of_sync,
-            lost: &recorded,
-        };
-        let wreck = Wreck::new(images, &self.rest.data_offsets, context);
-        let torn = wreck.torn();
+        let wreck = Wreck::new(images, &self.rest.data_offsets, self.context(&recorded));
+        // Of members that fail, superblocks may have failed half-way.
+        let mut torn = wreck.torn();
+        torn.retain(|at| !self.rest.lost.contains(at));
         assert!(torn.len() <= 1, "superblocks are torn on several devices: {torn:?}");
         let left = |member: MemberIdx| {
             let at = member.index();
-            !torn.contains(&at) && !self.rest.lost.contains(&at)
+            !torn.contains(&at) && !recorded.contains(&at) && !self.missing.contains(&at)
         };
-        if !torn.is_empty() && !self.rest.geometry.enough(left) {
+        let is_enough = |view: &View| {
+            self.rest.geometry.enough(|member| view.accepted.contains(&member.index()))
+        };
+        let is_enough = self.rest.geometry.enough(left) && wreck.views().iter().all(is_enough);
+        if !torn.is_empty() && !is_enough {
             // Writing superblocks in turn loses one at most, and here that is one too many, as in
             // md.
             return None;
@@ -264,36 +283,66 @@ impl Life {
         Some(events)
     }
 
+    fn context<'a>(&'a self, recorded: &'a [usize]) -> Context<'a> {
+        Context {
+            geometry: &self.rest.geometry,
+            has_bitmap: self.rest.has_bitmap,
+            block: self.rest.block,
+            legal: &self.control_plane().durable,
+            began_out_of_sync: self.rest.began_out_of_sync,
+            lost: recorded,
+        }
+    }
+
+    /// What is left if these are the images of all devices.
+    fn wreck_of<'a>(&'a self, images: &'a [Vec<u8>], recorded: &'a [usize]) -> Wreck<'a> {
+        let images = images.iter().map(|image| &image[..]).collect();
+        Wreck::new(images, &self.rest.data_offsets, self.context(recorded))
+    }
+
+    /// Whether redundancy is in doubt.
+    fn is_resyncing(&self) -> bool {
+        self.control_plane().manager.status().resync_offset.is_some()
+    }
+
     /// Members whose loss is on record.
     fn recorded(&self) -> Vec<usize> {
         let mut recorded = self.rest.recorded.clone();
         for lost in self.world.recorded_losses() {
-            if !recorded.contains(&lost) {
-                recorded.push(lost);
+            if !recorded.contains(lost) {
+                recorded.push(*lost);
             }
         }
         recorded
+    }
+
+    /// The images of members that were missing in this life are as the last one left them.
+    fn add_missing(&self, images: &mut [Vec<u8>]) {
+        for at in &self.missing {
+            images[*at].clone_from(&self.rest.images[*at]);
+        }
     }
 
     /// What is known of the array if the power cut leaves these images, after every check. `None`:
     /// a named exemption.
     pub(crate) fn remains_of(&self, mut images: Vec<Vec<u8>>) -> Option<Remains> {
         let events = self.check_images(&images)?;
-        for at in &self.missing {
-            images[*at].clone_from(&self.rest.images[*at]);
-        }
+        self.add_missing(&mut images);
+        let mut legal = self.control_plane().durable.clone();
+        self.wreck_of(&images, &self.recorded()).narrow(&mut legal);
         Some(Remains {
             geometry: self.rest.geometry.clone(),
-            map: self.rest.map,
             has_bitmap: self.rest.has_bitmap,
             images,
             block: self.rest.block,
             data_offsets: self.rest.data_offsets.clone(),
-            legal: self.control_plane().durable.clone(),
+            legal,
             began_out_of_sync: self.rest.began_out_of_sync,
             lost: self.rest.lost.clone(),
             recorded: self.recorded(),
             events,
+            tolerated: self.rest.tolerated.clone(),
+            is_forced: self.rest.is_forced && self.is_resyncing(),
             next_tag: self.world.next_tag,
             mutant: self.rest.mutant,
         })
@@ -326,19 +375,11 @@ impl World {
             apply(device, first, &bytes);
         }
         let control_plane = self.control_plane.iter();
-        for (device, first, bytes) in control_plane.flat_map(ControlPlane::writes_in_flight) {
+        for (device, first, bytes) in
+            control_plane.flat_map(|it| it.writes_in_flight(&self.members))
+        {
             apply(device, first, bytes);
         }
         images
-    }
-}
-
-/// Errors that requests may end with: where blocks are bad or space is short, and where what is
-/// lost was not in sync.
-fn tolerated(troubled: bool, lost_out_of_sync: bool) -> Vec<RequestError> {
-    match (troubled, lost_out_of_sync) {
-        (true, _) => vec![RequestError::Io, RequestError::NoSpace],
-        (false, true) => vec![RequestError::Io],
-        (false, false) => Vec::new(),
     }
 }

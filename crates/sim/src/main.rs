@@ -48,7 +48,7 @@ struct Arguments {
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["seed", "count"])]
     replay: Option<Scenario>,
     /// Exhausts the small scopes: all crash points, all subsets of pending writes
-    #[arg(long, conflicts_with = "replay")]
+    #[arg(long)]
     exhaustive: bool,
     /// With --exhaustive: one scope in this many
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -75,7 +75,11 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let is_fine = if let Some(scenario) = &arguments.replay {
+    if let Some(error) = arguments.replay.as_ref().and_then(|it| it.array.create().err()) {
+        eprintln!("sim: {error}");
+        return ExitCode::from(2);
+    }
+    let is_fine = if let (Some(scenario), false) = (&arguments.replay, arguments.exhaustive) {
         replay(scenario)
     } else if arguments.exhaustive {
         exhaust(&arguments)
@@ -119,13 +123,19 @@ fn random(arguments: &Arguments) -> bool {
     if arguments.marks {
         print!("{}", outcome.marks());
     }
+    let is_short = arguments.count.is_some_and(|count| outcome.seeds < count);
+    if is_short && outcome.findings.is_empty() {
+        eprintln!("only {} scenarios in {} s", outcome.seeds, arguments.seconds);
+        return false;
+    }
     if arguments.expect_finding {
         if let Some(finding) = outcome.findings.first() {
             println!("found: {}: {}", finding.place, finding.message);
         }
         return !outcome.findings.is_empty();
     }
-    for finding in outcome.different_findings() {
+    let findings = if arguments.json { Vec::new() } else { outcome.different_findings() };
+    for finding in findings {
         match arguments.no_shrink {
             true => print_finding(finding),
             false => print_finding(&shrink(finding.clone(), SHRINK_TIME)),
@@ -169,7 +179,10 @@ fn mutants(arguments: &Arguments) -> bool {
 
 fn exhaust(arguments: &Arguments) -> bool {
     silence_panics();
-    let scopes = scope::scopes();
+    let scopes = match &arguments.replay {
+        Some(scope) => vec![scope.clone()],
+        None => scope::scopes(),
+    };
     let mut rng = Rng::new(arguments.seed.unwrap_or_else(swarm::seed_of_the_clock));
     let chosen: Vec<&Scenario> =
         scopes.iter().filter(|_| rng.one_in(arguments.one_in.max(1))).collect();
@@ -187,7 +200,8 @@ fn exhaust(arguments: &Arguments) -> bool {
                     if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(run)) {
                         found += 1;
                         let (place, what) = (place_of_panic(), sim::finding::message(&*payload));
-                        println!("finding: {place}: {what}\n  scope: {scope}\n");
+                        println!("finding: {place}: {what}");
+                        println!("  cargo xtask sim --exhaustive --replay '{scope}'\n");
                     }
                     if show && number % 16 == 0 {
                         let left = (chosen.len() - number) as f64 / (number + 1) as f64;
@@ -202,11 +216,11 @@ fn exhaust(arguments: &Arguments) -> bool {
         }
     });
     let (tally, found) = total.into_inner().expect("no thread has panicked");
-    let ScopeTally { crash_points, sampled, states, checked, recovered, .. } = tally;
+    let ScopeTally { crash_points, sampled, states, checked, exempt, recovered, .. } = tally;
     println!(
         "{} of {} scopes, {crash_points} crash points ({sampled} with more than ten pending \
          writes, whose subsets are sampled), {states} states, {checked} different ones checked, \
-         {recovered} of those started again and resynced, {:.0} s",
+         {exempt} exempt, {recovered} of those started again and resynced, {:.0} s",
         chosen.len(),
         scopes.len(),
         begin.elapsed().as_secs_f64()

@@ -298,6 +298,11 @@ impl Member {
         }
     }
 
+    /// Reports a flush that it does not perform.
+    pub fn flush_nothing(&mut self, covers: u64) {
+        self.unflushed.retain(|number| *number > covers);
+    }
+
     /// Performs a flush of the writes up to number `covers`.
     pub fn flush(&mut self, covers: u64) {
         self.unflushed.retain(|number| *number > covers);

@@ -119,6 +119,18 @@ impl Model {
         self.candidates[sector as usize].push(ANYTHING);
     }
 
+    /// Rules out all contents of a sector but those that were found.
+    pub fn narrow(&mut self, sector: u64, found: &[&[u8]]) {
+        let list = &mut self.candidates[sector as usize];
+        if list.len() > 1 && !list.contains(&ANYTHING) {
+            let is_found = |writer: &Writer| {
+                found.iter().any(|bytes| matches(bytes, sector, std::iter::once(*writer)))
+            };
+            list.retain(is_found);
+            assert!(!list.is_empty(), "sector {sector} holds nothing that it may hold");
+        }
+    }
+
     /// Whether some sectors may hold anything.
     pub fn allows_anything(&self) -> bool {
         self.candidates.iter().any(|list| list.contains(&ANYTHING))

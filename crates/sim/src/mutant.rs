@@ -33,6 +33,19 @@ impl Mutant {
         Mutant::CompletionLost,
     ];
 
+    /// Whether a finding says what this bug should lead to.
+    pub fn explains(self, message: &str) -> bool {
+        let texts: &[&str] = match self {
+            Mutant::GrantedAtOnce | Mutant::ResyncAhead | Mutant::StaleBlock => {
+                &["unmarked", "lost", "holds"]
+            }
+            Mutant::RecordedAtOnce => &["the loss of a member was recorded"],
+            Mutant::FlushNotSent => &["lost", "unmarked"],
+            Mutant::CompletionLost => &["never", "the queue is full"],
+        };
+        texts.iter().any(|text| message.contains(text))
+    }
+
     /// What it breaks, in a few words.
     pub fn text(self) -> &'static str {
         match self {

@@ -88,6 +88,8 @@ pub type Place = (u16, Range<u64>);
 /// An operation of a member, or a computation.
 #[derive(Clone, Debug)]
 pub struct Operation {
+    /// When it was issued.
+    pub issued: u64,
     /// When it takes place.
     pub ready_at: u64,
     /// The shard that issued it.
@@ -143,7 +145,7 @@ impl Operation {
             }
             other => unreachable!("{other:?} is no operation"),
         };
-        Operation { ready_at: 0, shard, token: *token, place, work, reads, writes }
+        Operation { issued: 0, ready_at: 0, shard, token: *token, place, work, reads, writes }
     }
 
     /// The engine's operation (or request) that it belongs to: what stands behind kind and slot in

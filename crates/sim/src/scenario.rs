@@ -75,8 +75,8 @@ pub enum Action {
     WriteError(u16),
     /// As [`Action::WriteError`], with a timeout.
     WriteTimeout(u16),
-    /// A member loses the volatile cache without notice, and reports flushes that it does not do:
-    /// nothing is promised any more but that every request ends.
+    /// A member reports flushes that it does not do: nothing is promised any more but that every
+    /// request ends, and the next start with a start or a refusal.
     FlushLies(u16),
     /// A member writes somewhere else now and then: nothing is promised any more but that every
     /// request ends.

@@ -47,6 +47,8 @@ pub struct ScopeTally {
     pub states: u64,
     /// Different ones, each of which was checked.
     pub checked: u64,
+    /// Those of them that are a named exemption.
+    pub exempt: u64,
     /// Those of them that were started again, resynced, stopped and compared.
     pub recovered: u64,
 }
@@ -59,6 +61,7 @@ impl ScopeTally {
         self.states += other.states;
         self.sampled += other.sampled;
         self.checked += other.checked;
+        self.exempt += other.exempt;
         self.recovered += other.recovered;
     }
 }
@@ -174,12 +177,14 @@ pub fn run(scope: &Scenario, recover_one_in: u64, tally: &mut ScopeTally) {
     }
     for action in actions {
         while life.is_full() {
-            exhaust.step(&mut life);
+            assert!(exhaust.step(&mut life), "nothing is in flight, but the queue is full");
         }
         life.act(*action, &mut exhaust.rng, &mut Tally::default());
         exhaust.crash_point(&life);
     }
     while exhaust.step(&mut life) {}
+    // Everything must have completed.
+    life.world.quiesce();
 }
 
 struct Exhaust<'a> {
@@ -245,7 +250,7 @@ impl Exhaust<'_> {
         }
         self.tally.checked += 1;
         if !self.rng.one_in(self.recover_one_in) {
-            life.check_images(&states.images);
+            self.tally.exempt += u64::from(life.check_images(&states.images).is_none());
         } else if let Some(remains) = life.remains_of(states.images.clone()) {
             self.tally.recovered += 1;
             let mut rng = Rng::new(key);
@@ -340,7 +345,9 @@ fn pending(life: &Life) -> (Vec<Vec<u8>>, Vec<Pending>) {
     }
     let data = world.writes_in_flight();
     let metadata = world.control_plane.iter().flat_map(|control_plane| {
-        control_plane.writes_in_flight().map(|(at, first, bytes)| (at, first, bytes.to_vec()))
+        control_plane
+            .writes_in_flight(&world.members)
+            .map(|(at, first, bytes)| (at, first, bytes.to_vec()))
     });
     let in_flight = |(device, first, bytes)| Pending { device, first, bytes, is_durable: false };
     pending.extend(data.chain(metadata).map(in_flight));

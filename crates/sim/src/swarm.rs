@@ -48,6 +48,11 @@ pub fn seed_of_the_clock() -> u64 {
 }
 
 impl Swarm {
+    /// Whether a finding is that of the planted bug.
+    fn is_expected(&self, finding: &Finding) -> bool {
+        self.mutant.is_none_or(|mutant| mutant.explains(&finding.message))
+    }
+
     /// Runs it. `progress` is called now and then with the time and the number of scenarios.
     pub fn run(&self, progress: Option<Box<dyn Fn(Duration, u64) + Sync>>) -> Outcome {
         let shapes = random::shapes();
@@ -71,7 +76,8 @@ impl Swarm {
                         let scenario = random::scenario(&shapes, seed);
                         let result = try_run(&scenario, self.mutant, &mut tally);
                         let mut total = total.lock().expect("no thread panics while it has it");
-                        total.1.extend(result.err().map(|finding| *finding));
+                        let finding = result.err().map(|finding| *finding);
+                        total.1.extend(finding.filter(|it| self.is_expected(it)));
                         if total.1.len() >= self.most_findings {
                             break;
                         }

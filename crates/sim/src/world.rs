@@ -99,6 +99,8 @@ pub struct World {
     unrecorded: Vec<(u16, u64)>,
     /// Members that each shard has reported as dropped.
     announced: Vec<(u16, u16)>,
+    /// Those of them whose loss is recorded.
+    recorded: Vec<usize>,
     /// Of the next request; never used twice.
     pub next_tag: u64,
     steps: u64,
@@ -205,6 +207,7 @@ impl World {
             writes_done: 0,
             unrecorded: Vec::new(),
             announced: Vec::new(),
+            recorded: Vec::new(),
             next_tag: 1,
             steps: 0,
             completed: Vec::new(),
@@ -360,6 +363,11 @@ impl World {
             assert!(!self.is_failed_before(&operation), "a failed member is used: {operation:?}");
             let target = &self.members[usize::from(*member)];
             assert!(sectors.end <= target.data_sectors(), "outside of the member: {operation:?}");
+            let block = target.block_sectors;
+            assert!(
+                sectors.start.is_multiple_of(block) && sectors.end.is_multiple_of(block),
+                "of a part of a block: {operation:?}"
+            );
             slowness = target.slowness.max(1);
             if self.keep_log {
                 self.log.push(Logged {
@@ -377,6 +385,7 @@ impl World {
         }
         self.mark(&operation);
         let span = if operation.place.is_some() { self.delays.io } else { self.delays.compute };
+        operation.issued = self.now;
         operation.ready_at = self.now + slowness * self.delay(span);
         self.operations.push(operation);
     }
@@ -518,6 +527,15 @@ impl World {
             }
             *at > now
         });
+        if self.unrecorded.is_empty() {
+            let announced = self.announced.iter().map(|(_, member)| usize::from(*member));
+            let recorded = &mut self.recorded;
+            announced.for_each(|member| {
+                if !recorded.contains(&member) {
+                    recorded.push(member);
+                }
+            });
+        }
         for (timer, inputs) in self.timers.iter_mut().zip(&mut self.inputs) {
             if timer.is_some_and(|at| at <= now) {
                 *timer = None;
@@ -571,12 +589,9 @@ impl World {
         latest.find(|(completed, _)| *completed == tag).map(|(_, result)| *result)
     }
 
-    /// Members that shards have dropped in this life, once the loss of all of them is recorded.
-    pub fn recorded_losses(&self) -> Vec<usize> {
-        match self.unrecorded.is_empty() {
-            true => self.announced.iter().map(|(_, member)| usize::from(*member)).collect(),
-            false => Vec::new(),
-        }
+    /// Members that shards have dropped in this life, and whose loss is recorded.
+    pub fn recorded_losses(&self) -> &[usize] {
+        &self.recorded
     }
 
     /// Member writes in flight as (member, first sector of the device, bytes).
@@ -595,7 +610,7 @@ impl World {
                 _ => return None,
             };
             let target = &self.members[member];
-            let is_gone = target.is_gone(self.now);
+            let is_gone = target.is_gone(operation.issued);
             (!is_gone).then(|| (member, target.on_device(sectors).start, bytes))
         })
     }

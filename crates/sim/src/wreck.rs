@@ -4,9 +4,9 @@
 //! members are fresh by either rule of the kernels, which positions any of their bitmaps marks,
 //! what each sector may hold. Where the metadata mark nothing, copies are alike and parity is true.
 
-use engine::{BitmapHeader, IntentMap};
 use md::geometry::Copy;
 use md::ondisk::Role;
+use md::ondisk::bitmap::{BitmapHeader, sync_sectors};
 use md::ondisk::superblock::ArrayState;
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
 use parity::{Block, Kernels};
@@ -42,8 +42,6 @@ pub struct View {
 pub struct Context<'a> {
     /// Its geometry.
     pub geometry: &'a Geometry,
-    /// Bits of its bitmap; one for the whole array without.
-    pub map: &'a IntentMap,
     /// Whether it has a bitmap.
     pub has_bitmap: bool,
     /// Logical block of the devices in bytes.
@@ -146,14 +144,17 @@ impl<'a> Wreck<'a> {
         if !self.context.has_bitmap {
             return position >= from;
         }
-        let bit = self.context.map.bit_at(position);
         let events = view.freshest.events;
         let marked = |at: &usize| {
             let disk = self.disks[*at].as_ref().expect("it is accepted");
             let Some((header, bits)) = &disk.bitmap else { return true };
-            header.events < events || bits[bit as usize / 8] >> (bit % 8) & 1 == 1
+            // md: a bit covers `chunk_bytes` of a member, on RAID 10 of the array.
+            let chunk = u64::from(header.chunk_bytes) / md::SECTOR_BYTES;
+            let bit = position / chunk;
+            let is_set = bits[bit as usize / 8] >> (bit % 8) & 1 == 1;
+            (bit + 1) * chunk > from && (header.is_stale(events) || is_set)
         };
-        self.context.map.positions(bit).end > from && view.accepted.iter().all(marked)
+        view.accepted.iter().all(marked)
     }
 
     fn sector(&self, member: MemberIdx, at: Sector) -> &[u8] {
@@ -166,6 +167,7 @@ impl<'a> Wreck<'a> {
     /// # Panics
     /// When something is not as it should be.
     pub fn check(&self) {
+        self.check_assembly();
         for view in self.views() {
             let View { rule, accepted, .. } = &view;
             let torn = accepted.iter().find(|at| self.disks[**at].is_none());
@@ -174,6 +176,17 @@ impl<'a> Wreck<'a> {
             assert_eq!(out, None, "the loss of a member was recorded, and {rule:?} accepts it");
             self.check_view(&view);
         }
+    }
+
+    /// The assembly takes the members that the rule of the kernels takes, with one of the fresh
+    /// superblocks for the freshest.
+    fn check_assembly(&self) {
+        let Some(View { accepted, .. }) = &self.assembled else { return };
+        let events = self.events();
+        let mut fresh = self.disks.iter().flatten().filter(|disk| disk.state.events + 1 >= events);
+        let as_kernels =
+            fresh.any(|disk| self.accepted(Rule::CountAndRoles, &disk.state) == *accepted);
+        assert!(as_kernels, "the assembly takes {accepted:?}, unlike every rule of the kernels");
     }
 
     fn check_view(&self, view: &View) {
@@ -191,6 +204,88 @@ impl<'a> Wreck<'a> {
                 }
             }
             Kind::Striped(_) => unreachable!("no redundancy"),
+        }
+    }
+
+    /// Rules out what no view finds any more: contents do not change while the power is off.
+    pub fn narrow(&self, legal: &mut Model) {
+        let views = self.views();
+        let taken = |member: MemberIdx, view: &View| view.accepted.contains(&member.index());
+        match self.context.geometry.kind() {
+            Kind::Mirrored(mirrored) => {
+                let mut copies = vec![Copy::default(); mirrored.copies()];
+                for at in 0..self.context.geometry.array_sectors() {
+                    mirrored.locate(Sector(at), &mut copies);
+                    let here = copies
+                        .iter()
+                        .filter(|copy| views.iter().any(|view| taken(copy.member, view)));
+                    let found: Vec<&[u8]> =
+                        here.map(|copy| self.sector(copy.member, copy.sector)).collect();
+                    legal.narrow(at, &found);
+                }
+            }
+            Kind::Parity(parity) => {
+                for stripe in (0..parity.stripes()).map(StripeNo) {
+                    let row = parity.row(stripe);
+                    for offset in 0..parity.chunk_sectors() {
+                        let place = parity.member_sector(stripe, offset);
+                        for (index, member) in row.data.iter().enumerate() {
+                            // What is missing somewhere is recovered from what may be marked.
+                            if views.iter().all(|view| taken(*member, view)) {
+                                let at = parity.array_sector(stripe, index as u16, offset).0;
+                                legal.narrow(at, &[self.sector(*member, place)]);
+                            }
+                        }
+                    }
+                }
+            }
+            Kind::Striped(_) => {}
+        }
+    }
+
+    /// The write hole, if the array starts with these members: of a missing one, sectors of rows
+    /// that are marked may hold anything, unless every way to recover them agrees on something that
+    /// was written.
+    pub fn write_hole(&self, present: &[usize], legal: &mut Model) {
+        let Kind::Parity(parity) = self.context.geometry.kind() else { return };
+        let views = self.views();
+        let view = &views[0];
+        for stripe in (0..parity.stripes()).map(StripeNo) {
+            let row = parity.row(stripe);
+            for offset in 0..parity.chunk_sectors() {
+                let place = parity.member_sector(stripe, offset);
+                if !self.is_marked(place.0, view) {
+                    continue;
+                }
+                let bytes = |member: MemberIdx| {
+                    present.contains(&member.index()).then(|| self.sector(member, place))
+                };
+                let mut data: Vec<Data<'_>> = Vec::with_capacity(row.data.len());
+                for index in &row.by_exponent {
+                    let at = parity.array_sector(stripe, *index, offset).0;
+                    let exponent = row.exponent[usize::from(*index)];
+                    data.push((exponent, at, bytes(row.data[usize::from(*index)])));
+                }
+                let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].2.is_none()).collect();
+                let (p, q) = (bytes(row.p), row.q.and_then(bytes));
+                let ways = [(p, q), (p, None), (None, q)].map(|(p, q)| {
+                    let mut recovered = [[0; SECTOR]; 2];
+                    recover(&data, &lost, p, q, &mut recovered).then_some(recovered)
+                });
+                for (index, lost) in lost.iter().enumerate() {
+                    let at = data[*lost].1;
+                    let mut ways = ways.iter().flatten().map(|recovered| &recovered[index][..]);
+                    let first = ways.next().filter(|bytes| legal.allows(at, bytes));
+                    let is_alike = ways.all(|bytes| Some(bytes) == first);
+                    let member = row.data[usize::from(row.by_exponent[*lost])].index();
+                    match first.filter(|_| is_alike) {
+                        // An older kernel may still take what the missing member holds.
+                        Some(_) if views.iter().any(|view| view.accepted.contains(&member)) => {}
+                        Some(bytes) => legal.narrow(at, &[bytes]),
+                        None => legal.may_hold_anything(at),
+                    }
+                }
+            }
         }
     }
 
@@ -313,12 +408,8 @@ fn assembled(found: &[Found]) -> Option<View> {
 
 fn disk(found: &Found, image: &[u8], context: &Context<'_>) -> Disk {
     let bitmap = match context.has_bitmap {
-        true => assembly::bitmap_of(found, image, context.map.bits()),
+        true => assembly::bitmap_of(found, image, sync_sectors(context.geometry).unwrap_or(0)),
         false => None,
     };
-    let bitmap = bitmap.map(|(header, bits)| {
-        let header = BitmapHeader { events: header.events, events_cleared: header.events_cleared };
-        (header, bits)
-    });
     Disk { state: found.superblock.state(), bitmap }
 }

@@ -4,7 +4,7 @@ use engine::{Control, MemberError, RequestError};
 use md::{Kind, MemberIdx};
 use testkit::Rng;
 
-use super::{Life, tolerated};
+use super::Life;
 use crate::member::Lie;
 use crate::scenario::{Action, Extent};
 
@@ -49,6 +49,14 @@ impl Life {
         }
         if needs_trouble && !self.troubled {
             return false;
+        }
+        // From the first of them on: what a write could not finish may be lost later.
+        match action {
+            Action::Bad(..) | Action::Flaky(..) => self.tolerate(&[RequestError::Io]),
+            Action::Full(..) | Action::MetadataFull(_) => {
+                self.tolerate(&[RequestError::Io, RequestError::NoSpace]);
+            }
+            _ => {}
         }
         let now = self.world.now;
         match action {
@@ -115,6 +123,10 @@ impl Life {
                 }
                 self.world.members[at].flush_fails = true;
             }
+            Action::Destroy(_, after) if self.may_lose(at) => {
+                self.lose(at);
+                self.world.members[at].gone_at = Some(now + after);
+            }
             Action::Destroy(_, after) => {
                 // Who waits for one that hangs waits without an end, if it cannot be dropped.
                 if !self.control_plane().hanging.is_empty() {
@@ -138,7 +150,11 @@ impl Life {
         if matches!(rest.geometry.kind(), Kind::Mirrored(_)) && rest.differs() {
             return false;
         }
+        // Before the resync after a start by force has passed, another loss costs more than the
+        // write hole: P and Q of its rows may differ.
+        let is_in_doubt = rest.is_forced && self.is_resyncing();
         !self.is_destroyed
+            && !is_in_doubt
             && !rest.lost.contains(&at)
             && rest
                 .geometry
@@ -153,6 +169,16 @@ impl Life {
         self.world.model.tolerated.extend(errors);
     }
 
+    /// Requests may end with these errors in this life and in those that follow.
+    fn tolerate(&mut self, errors: &[RequestError]) {
+        for error in errors {
+            if !self.rest.tolerated.contains(error) {
+                self.rest.tolerated.push(*error);
+                self.world.model.tolerated.push(*error);
+            }
+        }
+    }
+
     fn lie(&mut self, at: usize, lie: Lie) {
         self.destroy();
         self.world.model.is_unchecked = true;
@@ -161,8 +187,9 @@ impl Life {
 
     fn lose(&mut self, at: usize) {
         self.rest.lost.push(at);
-        if self.out_of_sync {
-            self.world.model.tolerated.extend(tolerated(self.troubled, true));
+        // What is lost may not be in sync.
+        if self.is_resyncing() {
+            self.tolerate(&[RequestError::Io]);
         }
     }
 }

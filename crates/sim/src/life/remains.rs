@@ -2,12 +2,15 @@
 
 use std::ops::Range;
 
-use engine::{DEFAULT_CHECKPOINT_NANOS, DEFAULT_SAFE_MODE_NANOS, IntentMap, ShardConfig, Sharding};
+use engine::{
+    DEFAULT_CHECKPOINT_NANOS, DEFAULT_RESYNC_STEP, DEFAULT_SAFE_MODE_NANOS, RequestError,
+    ShardConfig, Sharding,
+};
 use md::geometry::Copy;
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
 use testkit::Rng;
 
-use super::{Life, tolerated};
+use super::Life;
 use crate::assembly::{self, Refusal, StartOptions};
 use crate::marks::{Mark, Marks};
 use crate::member::{Member, SECTOR};
@@ -21,7 +24,6 @@ use crate::wreck::{Context, Wreck};
 /// Between two lives: what is on the devices, and what is known of it.
 pub(crate) struct Remains {
     pub(super) geometry: Geometry,
-    pub(super) map: IntentMap,
     pub(super) has_bitmap: bool,
     pub(super) images: Vec<Vec<u8>>,
     /// Logical block of the devices in bytes.
@@ -36,6 +38,10 @@ pub(crate) struct Remains {
     pub(super) recorded: Vec<usize>,
     /// Event count of the freshest superblock.
     pub(super) events: u64,
+    /// Errors that requests may end with.
+    pub(super) tolerated: Vec<RequestError>,
+    /// It was started by force, and the resync after that has not passed.
+    pub(super) is_forced: bool,
     pub(super) next_tag: u64,
     pub(super) mutant: Option<Mutant>,
 }
@@ -44,11 +50,6 @@ impl Remains {
     pub(super) fn created(scenario: &Scenario, rng: &mut Rng) -> Remains {
         let array = &scenario.array;
         let (geometry, mut images) = array.create().expect("an array that can be created");
-        let map = match array.bitmap_chunk {
-            Some(bytes) => IntentMap::bitmap(&geometry, u64::from(bytes) / md::SECTOR_BYTES)
-                .expect("a level with redundancy"),
-            None => IntentMap::whole_array(&geometry),
-        };
         let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
         let found = assembly::examine(&all, array.block);
         let data_offsets: Vec<u64> = found.iter().map(|it| it.metadata.data_offset).collect();
@@ -65,7 +66,6 @@ impl Remains {
         }
         Remains {
             geometry,
-            map,
             has_bitmap: array.bitmap_chunk.is_some(),
             images,
             block: array.block,
@@ -75,6 +75,8 @@ impl Remains {
             lost: Vec::new(),
             recorded: Vec::new(),
             events: 0,
+            tolerated: Vec::new(),
+            is_forced: false,
             next_tag: 1,
             mutant: None,
         }
@@ -83,7 +85,6 @@ impl Remains {
     pub(super) fn wreck(&self) -> Wreck<'_> {
         let context = Context {
             geometry: &self.geometry,
-            map: &self.map,
             has_bitmap: self.has_bitmap,
             block: self.block,
             legal: &self.legal,
@@ -122,7 +123,9 @@ impl Remains {
                 // Dirty and degraded: refused without force, as by md. Copies that may differ, and
                 // the superblock of the first one is torn: refused, since the others may never have
                 // been synced.
-                let torn = !self.wreck().torn().is_empty();
+                let torn = self.wreck().torn();
+                let torn =
+                    torn.iter().any(|at| has_first_copy(&self.geometry, *at, &self.recorded));
                 let lacks_data = lacks_data(&self.geometry, &present);
                 let may = is_dirty && (lacks_data || torn);
                 assert!(may, "the array is refused: {refusal:?}; accepted: {accepted:?}");
@@ -141,16 +144,22 @@ impl Remains {
                 started.unwrap_or_else(|refusal| panic!("refused by force: {refusal:?}"))
             }
         };
-        let mut hole = Vec::new();
         if is_forced {
             tally.marks.reach(Mark::StartForced);
-            hole = self.write_hole(&present);
+            let mut legal = self.legal.clone();
+            self.wreck().write_hole(&present, &mut legal);
+            self.legal = legal;
         }
         tally.generations += 1;
         self.mark_start(&started, &absent, is_dirty, &mut tally.marks);
         let serving: Vec<usize> =
             (0..images.len()).filter(|at| !started.missing.contains(*at as u16)).collect();
-        tally.note(|| format!("starts with members {serving:?} in {shards} shard(s)"));
+        let resync = started.manager.status().resync_offset;
+        let force = if is_forced { " by force" } else { "" };
+        tally.note(|| {
+            let resync = resync.map_or("no resync".into(), |from| format!("resync from {from}"));
+            format!("starts{force} with members {serving:?} in {shards} shard(s), {resync}")
+        });
         if absent.is_empty() || is_forced {
             assert_eq!(serving, present, "the start takes other members than the assembly");
         }
@@ -161,29 +170,8 @@ impl Remains {
                 self.lost.push(*at);
             }
         }
-        hole.into_iter().for_each(|sector| self.legal.may_hold_anything(sector));
+        self.is_forced |= is_forced;
         Some(self.live(scenario, started, missing, shards, rng))
-    }
-
-    /// The write hole: sectors of missing members in rows that may be out of sync. They are lost.
-    fn write_hole(&self, present: &[usize]) -> Vec<u64> {
-        let Kind::Parity(parity) = self.geometry.kind() else { return Vec::new() };
-        let mut lost = Vec::new();
-        let wreck = self.wreck();
-        let view = &wreck.views()[0];
-        for stripe in (0..parity.stripes()).map(StripeNo) {
-            let row = parity.row(stripe);
-            for offset in 0..parity.chunk_sectors() {
-                if !wreck.is_marked(parity.member_sector(stripe, offset).0, view) {
-                    continue;
-                }
-                let indices = 0..row.data.len() as u16;
-                let missing = indices
-                    .filter(|index| !present.contains(&row.data[usize::from(*index)].index()));
-                lost.extend(missing.map(|index| parity.array_sector(stripe, index, offset).0));
-            }
-        }
-        lost
     }
 
     fn mark_start(
@@ -225,7 +213,7 @@ impl Remains {
             let risky = is_dirty && lacks_data(&self.geometry, &left)
                 || self.differs() && matches!(self.geometry.kind(), Kind::Mirrored(_));
             // Without the freshest one, the others may be taken for fresh: two histories.
-            if enough && !risky && !self.is_freshest(at, accepted) {
+            if enough && !risky && !self.is_forced && !self.is_freshest(at, accepted) {
                 absent.push(at);
             }
         }
@@ -300,10 +288,14 @@ impl Remains {
         world.next_tag = self.next_tag;
         world.mutant = self.mutant;
         world.model = self.legal.next_life(discard_zeroes);
-        world.model.tolerated = tolerated(scenario.troubled, out_of_sync && !missing.is_empty());
+        // What is missing may not have been in sync.
+        if out_of_sync && !missing.is_empty() && !self.tolerated.contains(&RequestError::Io) {
+            self.tolerated.push(RequestError::Io);
+        }
+        world.model.tolerated.clone_from(&self.tolerated);
         let durable = self.legal.next_life(discard_zeroes);
-        let unit = world.resync_unit();
-        world.control_plane = Some(ControlPlane::new(manager, encoders, durable, unit));
+        let (step, unit) = (rng.pick(&[8, 64, DEFAULT_RESYNC_STEP]), world.resync_unit());
+        world.control_plane = Some(ControlPlane::new(manager, encoders, durable, step, unit));
         if out_of_sync {
             world.feed_resync();
             world.hand_over();
@@ -313,7 +305,6 @@ impl Remains {
             rest: self,
             depth: usize::from(scenario.depth.max(1)),
             troubled: scenario.troubled,
-            out_of_sync,
             is_destroyed: false,
             superblocks_tear,
             missing,
@@ -337,6 +328,18 @@ impl Remains {
         let resync = array.read_write.repairs.resync;
         assert_eq!(resync, None, "the resync has passed everything, and one is still needed");
     }
+}
+
+/// Whether a member has the copy of some sector that a resync reads: the first one of those that
+/// are not lost.
+fn has_first_copy(geometry: &Geometry, member: usize, lost: &[usize]) -> bool {
+    let Kind::Mirrored(mirrored) = geometry.kind() else { return false };
+    let mut copies = vec![Copy::default(); mirrored.copies()];
+    (0..geometry.array_sectors()).any(|at| {
+        mirrored.locate(Sector(at), &mut copies);
+        let mut there = copies.iter().map(|copy| copy.member.index());
+        there.find(|at| !lost.contains(at)) == Some(member)
+    })
 }
 
 /// Whether some row of an array with parity lacks a data block.

@@ -6,21 +6,22 @@
 //! submission. Records go through md's codecs, as `array` writes them.
 
 use engine::{
-    ControlEvent, DEFAULT_RESYNC_STEP, HostOp, IoError, MemberError, MetaToken, MetadataEffect,
-    MetadataInput, MetadataManager, Record, RequestError, ResyncEffect, ResyncLoop,
+    ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect, MetadataInput,
+    MetadataManager, Record, RequestError, ResyncEffect, ResyncLoop,
 };
 use md::Sector;
 use md::ondisk::{MetadataEncoder, Timestamp, Write};
 
 use super::World;
 use crate::marks::Marks;
-use crate::member::SECTOR;
+use crate::member::{Member, SECTOR};
 use crate::model::Model;
 use crate::mutant::Mutant;
 use crate::request::LiveRequest;
 
 /// A metadata write, or a flush, in flight.
 struct MetadataOperation {
+    issued: u64,
     ready_at: u64,
     sequence: u64,
     token: MetaToken,
@@ -68,11 +69,12 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// `unit`: positions that belong to one shard.
+    /// `step`: most positions of a range of the resync; `unit`: positions that belong to one shard.
     pub fn new(
         manager: MetadataManager,
         encoders: Vec<Option<MetadataEncoder>>,
         durable: Model,
+        step: u64,
         unit: u64,
     ) -> ControlPlane {
         ControlPlane {
@@ -83,7 +85,7 @@ impl ControlPlane {
             marks: Marks::default(),
             last: vec![0; encoders.len()],
             encoders,
-            resync: ResyncLoop::new(DEFAULT_RESYNC_STEP, unit),
+            resync: ResyncLoop::new(step, unit),
             inputs: Vec::new(),
             operations: Vec::new(),
             sequence: 0,
@@ -125,9 +127,7 @@ impl ControlPlane {
                 if result.is_err() {
                     return;
                 }
-                for Acknowledged { tag, at, sectors } in self.acknowledged.drain(..covers) {
-                    self.durable.settle(tag, at, sectors);
-                }
+                self.settle(covers);
                 for (_, other) in &mut self.flushes {
                     *other = other.saturating_sub(covers);
                 }
@@ -140,6 +140,13 @@ impl ControlPlane {
             }
             HostOp::Resync => self.resynced(now, tag, result),
             _ => {}
+        }
+    }
+
+    /// The first of the acknowledged writes are durable.
+    fn settle(&mut self, count: usize) {
+        for Acknowledged { tag, at, sectors } in self.acknowledged.drain(..count) {
+            self.durable.settle(tag, at, sectors);
         }
     }
 
@@ -169,8 +176,13 @@ impl ControlPlane {
     }
 
     /// Metadata writes in flight, in their order: (device, first sector of the device, bytes).
-    pub(crate) fn writes_in_flight(&self) -> impl Iterator<Item = (usize, u64, &[u8])> {
+    /// `members`: by device; one that is gone gets no more writes.
+    pub(crate) fn writes_in_flight<'a>(
+        &'a self,
+        members: &'a [Member],
+    ) -> impl Iterator<Item = (usize, u64, &'a [u8])> {
         let operations = self.operations.iter();
+        let operations = operations.filter(|op| !members[op.device].is_gone(op.issued));
         operations.flat_map(|op| op.writes.iter().map(|(at, bytes)| (op.device, *at, &bytes[..])))
     }
 
@@ -276,7 +288,12 @@ impl World {
                     MetadataEffect::BecameReadOnly { .. } => {
                         control_plane.resync.became_read_only();
                     }
-                    MetadataEffect::Stopped { .. } => control_plane.resync.stopped(),
+                    MetadataEffect::Stopped { clean } => {
+                        control_plane.resync.stopped();
+                        // A clean stop is a flush, too.
+                        let covered = if clean { control_plane.acknowledged.len() } else { 0 };
+                        control_plane.settle(covered);
+                    }
                     _ => {}
                 }
                 control_plane.reports.push(other);
@@ -288,7 +305,9 @@ impl World {
         let slowness = self.members[device].slowness.max(1);
         let ready_at = self.now + slowness * self.delay(self.delays.io);
         let covers = self.writes_done;
-        let operation = MetadataOperation { ready_at, sequence: 0, token, device, writes, covers };
+        let issued = self.now;
+        let operation =
+            MetadataOperation { issued, ready_at, sequence: 0, token, device, writes, covers };
         self.control_plane().submit(operation);
     }
 
@@ -350,17 +369,45 @@ impl World {
     }
 
     fn perform_metadata(&mut self, op: &MetadataOperation) -> Result<(), MemberError> {
+        let now = self.now;
         let member = &mut self.members[op.device];
-        if member.is_gone(self.now) {
+        if member.is_gone(op.issued) {
             return Err(MemberError::Gone);
         }
         if member.metadata_full && !op.writes.is_empty() {
             return Err(MemberError::NoSpace);
         }
+        let error = match (op.writes.is_empty(), member.write_error) {
+            _ if member.is_gone(now) => Some(MemberError::Gone),
+            (false, Some((from, error))) if now >= from => Some(error),
+            (true, _) if member.flush_fails => Some(MemberError::Other),
+            _ => None,
+        };
         for (first, bytes) in &op.writes {
+            let block = member.block_sectors;
+            let (sectors, blocks) =
+                ((bytes.len() / SECTOR) as u64, (bytes.len() / SECTOR) as u64 / block);
+            assert!(
+                first.is_multiple_of(block) && sectors.is_multiple_of(block),
+                "a metadata write of a part of a block: {sectors} sectors from {first}"
+            );
+            if error.is_some() {
+                // A part may have been written.
+                let part = (self.rng.below(blocks + 1) * block) as usize * SECTOR;
+                if part > 0 {
+                    self.writes_done += 1;
+                    // Volatile, but no data: a flush of hosts is not concerned.
+                    member.write_device(self.writes_done, *first, &bytes[..part], false);
+                    member.unflushed.pop();
+                }
+                continue;
+            }
             self.writes_done += 1;
             // Durable before it is reported, whatever the writes in the cache.
             member.write_device(self.writes_done, *first, bytes, true);
+        }
+        if let Some(error) = error {
+            return Err(error);
         }
         member.flush(op.covers);
         Ok(())

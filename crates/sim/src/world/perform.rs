@@ -48,8 +48,9 @@ impl World {
                 if target.flush_fails {
                     return Err(MemberError::Other);
                 }
-                if self.mutant != Some(Mutant::FlushNotSent) || member > 0 {
-                    target.flush(*covers);
+                match self.mutant {
+                    Some(Mutant::FlushNotSent) if member == 0 => target.flush_nothing(*covers),
+                    _ => target.flush(*covers),
                 }
                 Ok(())
             }
@@ -125,6 +126,9 @@ impl World {
             let part = match error {
                 MemberError::ShortWrite => target.short.min(length),
                 MemberError::Medium | MemberError::Timeout => self.rng.below(length + 1),
+                MemberError::Gone if !target.is_gone(operation.issued) => {
+                    self.rng.below(length + 1)
+                }
                 _ => 0,
             };
             let part = part / target.block_sectors * target.block_sectors;

@@ -15,7 +15,8 @@ fn every_planted_bug_is_found() {
     for mutant in Mutant::ALL {
         let found = (0..SCENARIOS).find(|seed| {
             let scenario = random::scenario(&shapes, *seed);
-            try_run(&scenario, Some(mutant), &mut Tally::default()).is_err()
+            let result = try_run(&scenario, Some(mutant), &mut Tally::default());
+            result.is_err_and(|finding| mutant.explains(&finding.message))
         });
         let seed = found.unwrap_or_else(|| panic!("{mutant}: not found in {SCENARIOS} scenarios"));
         println!("{mutant}: found by seed {seed}");
