@@ -129,6 +129,8 @@ pub(crate) struct WithMetadata {
     pub(crate) in_sync_below: u64,
     /// From [`engine::MetadataManager::out_of_sync`].
     pub(crate) out_of_sync: Vec<Range<u64>>,
+    /// From [`engine::MetadataManager::missing_by_force`].
+    pub(crate) missing_by_force: MemberSet,
 }
 
 /// Which shard of an array to build.
@@ -225,6 +227,7 @@ pub(crate) fn build(
         config.intents = keeping.intents;
         config.in_sync_below = keeping.in_sync_below;
         config.out_of_sync.clone_from(&keeping.out_of_sync);
+        config.missing_by_force = keeping.missing_by_force;
     }
     // The engine discards whole rows of parity levels only: the edges keep their contents.
     info.discard_zeroes &= !spec.level.has_parity();

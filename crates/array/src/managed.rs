@@ -56,6 +56,7 @@ impl Driver {
             intents: manager.intent_map(),
             in_sync_below: manager.in_sync_below(),
             out_of_sync: manager.out_of_sync(),
+            missing_by_force: manager.missing_by_force(),
         };
         let kept = devices.into_iter().map(|device| {
             let MetadataDevice { number, disk, superblock, bitmap, ppl } = device;

@@ -58,6 +58,10 @@ pub struct ShardConfig {
     /// ascending ranges of positions, for RAID 4, 5 and 6. Lost blocks there cannot be recovered
     /// until they have been written or resynced. From [`crate::MetadataManager::out_of_sync`].
     pub out_of_sync: Vec<Range<u64>>,
+    /// Members that were missing when the array was started by force: their blocks are what parity
+    /// makes of them, also in `out_of_sync`, unless another block of the row is lost, too. From
+    /// [`crate::MetadataManager::missing_by_force`].
+    pub missing_by_force: MemberSet,
 }
 
 /// Why a configuration is invalid.
@@ -141,6 +145,7 @@ impl ShardConfig {
             safe_mode_nanos: DEFAULT_SAFE_MODE_NANOS,
             in_sync_below: u64::MAX,
             out_of_sync: Vec::new(),
+            missing_by_force: MemberSet::EMPTY,
         }
     }
 

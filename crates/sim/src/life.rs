@@ -342,7 +342,6 @@ impl Life {
             recorded: self.recorded(),
             events,
             tolerated: self.rest.tolerated.clone(),
-            is_forced: self.rest.is_forced && self.is_resyncing(),
             next_tag: self.world.next_tag,
             mutant: self.rest.mutant,
         })

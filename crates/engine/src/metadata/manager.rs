@@ -191,12 +191,8 @@ impl MetadataManager {
 
     /// Out-of-sync ranges (redundancy may not match the data), as ascending ranges of positions;
     /// for [`crate::ShardConfig::out_of_sync`].
-    ///
-    /// Empty for parity arrays with missing data blocks: if redundancy is in doubt they are started
-    /// only by force, which treats them as clean, as `mdadm --assemble --force` does. Arrays that
-    /// only lack parity are started without it.
     pub fn out_of_sync(&self) -> Vec<Range<u64>> {
-        let Some(from) = self.resync.filter(|_| !self.lacks_data()) else { return Vec::new() };
+        let Some(from) = self.resync else { return Vec::new() };
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for range in self.in_need(from) {
             match ranges.last_mut() {
@@ -205,6 +201,17 @@ impl MetadataManager {
             }
         }
         ranges
+    }
+
+    /// The missing members of a parity array whose redundancy is in doubt: it has been started by
+    /// force, which takes for their data what parity makes of them, as `mdadm --assemble --force`
+    /// does; for [`crate::ShardConfig::missing_by_force`]. Empty for arrays that only lack parity:
+    /// these are started without force.
+    pub fn missing_by_force(&self) -> MemberSet {
+        match self.resync.is_some() && self.lacks_data() {
+            true => MemberSet::range(0, self.geometry.members() as u16).minus(self.in_sync()),
+            false => MemberSet::EMPTY,
+        }
     }
 
     /// Whether a data block of some row is on a member that is not in sync.

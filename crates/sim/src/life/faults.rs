@@ -150,11 +150,7 @@ impl Life {
         if matches!(rest.geometry.kind(), Kind::Mirrored(_)) && rest.differs() {
             return false;
         }
-        // Before the resync after a start by force has passed, another loss costs more than the
-        // write hole: P and Q of its rows may differ.
-        let is_in_doubt = rest.is_forced && self.is_resyncing();
         !self.is_destroyed
-            && !is_in_doubt
             && !rest.lost.contains(&at)
             && rest
                 .geometry

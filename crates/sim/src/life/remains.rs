@@ -7,7 +7,7 @@ use engine::{
     ShardConfig, Sharding,
 };
 use md::geometry::Copy;
-use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
+use md::{Geometry, Kind, Level, MemberIdx, Sector, StripeNo};
 use testkit::Rng;
 
 use super::Life;
@@ -40,8 +40,6 @@ pub(crate) struct Remains {
     pub(super) events: u64,
     /// Errors that requests may end with.
     pub(super) tolerated: Vec<RequestError>,
-    /// It was started by force, and the resync after that has not passed.
-    pub(super) is_forced: bool,
     pub(super) next_tag: u64,
     pub(super) mutant: Option<Mutant>,
 }
@@ -76,7 +74,6 @@ impl Remains {
             recorded: Vec::new(),
             events: 0,
             tolerated: Vec::new(),
-            is_forced: false,
             next_tag: 1,
             mutant: None,
         }
@@ -170,7 +167,6 @@ impl Remains {
                 self.lost.push(*at);
             }
         }
-        self.is_forced |= is_forced;
         Some(self.live(scenario, started, missing, shards, rng))
     }
 
@@ -213,7 +209,7 @@ impl Remains {
             let risky = is_dirty && lacks_data(&self.geometry, &left)
                 || self.differs() && matches!(self.geometry.kind(), Kind::Mirrored(_));
             // Without the freshest one, the others may be taken for fresh: two histories.
-            if enough && !risky && !self.is_forced && !self.is_freshest(at, accepted) {
+            if enough && !risky && !self.is_freshest(at, accepted) {
                 absent.push(at);
             }
         }
@@ -275,6 +271,7 @@ impl Remains {
             safe_mode_nanos: rng.pick(&[100_000, 1_000_000, DEFAULT_SAFE_MODE_NANOS]),
             in_sync_below: manager.in_sync_below(),
             out_of_sync: manager.out_of_sync(),
+            missing_by_force: manager.missing_by_force(),
             merge_wait_nanos: rng.pick(&[0, 50_000]),
             ..ShardConfig::new(geometry)
         };
@@ -330,16 +327,13 @@ impl Remains {
     }
 }
 
-/// Whether a member has the copy of some sector that a resync reads: the first one of those that
-/// are not lost.
+/// Whether a member may have the copy that a resync reads: the first one of those that are not
+/// lost. On RAID 10 the assembly supposes that every member has that of some sector.
 fn has_first_copy(geometry: &Geometry, member: usize, lost: &[usize]) -> bool {
-    let Kind::Mirrored(mirrored) = geometry.kind() else { return false };
-    let mut copies = vec![Copy::default(); mirrored.copies()];
-    (0..geometry.array_sectors()).any(|at| {
-        mirrored.locate(Sector(at), &mut copies);
-        let mut there = copies.iter().map(|copy| copy.member.index());
-        there.find(|at| !lost.contains(at)) == Some(member)
-    })
+    match geometry.level() {
+        Level::Raid1 => (0..member).all(|at| lost.contains(&at)),
+        level => level == Level::Raid10,
+    }
 }
 
 /// Whether some row of an array with parity lacks a data block.

@@ -7,6 +7,21 @@ use sim::life;
 use sim::random::{self, Shape};
 use testkit::for_seeds;
 
+/// P and Q of a row that was being written may recover different data.
+#[test]
+fn a_second_loss_before_the_resync_after_a_start_by_force_recovers_nothing_from_rows_in_doubt() {
+    for scenario in [
+        "raid6 ddf-zero-restart x4 chunk=8 used=128 v=1.2 begins=out-of-sync shards=1 depth=1 \
+         seed=251302682034951 : writetimeout1 step9 cut1 flusherror2 readall",
+        // An unreadable block is a loss, too, and must not be written back.
+        "raid6 ddf-N-continue x6 chunk=16 used=128 v=1.2 begins=in-sync shards=1 depth=1 \
+         seed=18379462122141 troubled : writeerror2 full0@0+128/0 w228+53 readall cut1 bad3@70+14 \
+         step59",
+    ] {
+        life::run(&scenario.parse().expect("a scenario"));
+    }
+}
+
 fn run_family(name: &str, shapes: &[Shape], count: u64) {
     for_seeds!(name, count, |seed| life::run(&random::scenario(shapes, seed)));
 }

@@ -19,6 +19,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::MemberSet;
+
 /// Blocks of a page.
 const PAGE: u64 = 4096;
 
@@ -44,17 +46,25 @@ pub(crate) struct SyncMap {
     generated: Blocks,
     /// Blocks left half-way by writes, anywhere.
     stale: Blocks,
+    /// See [`crate::ShardConfig::missing_by_force`].
+    missing_by_force: MemberSet,
 }
 
 impl SyncMap {
-    /// `unsynced`: ascending out-of-sync ranges of sectors.
-    pub(crate) fn new(unsynced: &[Range<u64>], block_sectors: u64) -> SyncMap {
+    /// `unsynced`: ascending out-of-sync ranges of sectors; `missing_by_force`: see
+    /// [`crate::ShardConfig::missing_by_force`].
+    pub(crate) fn new(
+        unsynced: &[Range<u64>],
+        block_sectors: u64,
+        missing_by_force: MemberSet,
+    ) -> SyncMap {
         debug_assert!(unsynced.is_sorted_by(|a, b| a.end <= b.start));
         SyncMap {
             block: block_sectors,
             unsynced: unsynced.iter().filter(|range| !range.is_empty()).cloned().collect(),
             generated: Blocks::default(),
             stale: Blocks::default(),
+            missing_by_force,
         }
     }
 
@@ -79,6 +89,15 @@ impl SyncMap {
             (_, true) => InSync::All,
             (true, false) => InSync::Part,
             (false, false) => InSync::Nothing,
+        }
+    }
+
+    /// The members whose blocks parity defines in this range, as long as no others are lost.
+    pub(crate) fn defined_by_parity(&self, range: Range<u64>) -> MemberSet {
+        let is_stale = || self.blocks(&range).any(|block| self.stale.has(block));
+        match self.missing_by_force.is_empty() || is_stale() {
+            true => MemberSet::EMPTY,
+            false => self.missing_by_force,
         }
     }
 
@@ -130,6 +149,7 @@ impl SyncMap {
 
     /// Writes may have been lost anywhere below this position.
     pub(crate) fn doubt_all(&mut self, span: u64) {
+        self.missing_by_force = MemberSet::EMPTY;
         self.unsynced.clear();
         self.unsynced.push(0..span);
         self.generated = Blocks::default();
@@ -180,7 +200,7 @@ mod tests {
 
     #[test]
     fn ranges_in_sync_at_the_start_stay_so_until_a_write_fails_half_way() {
-        let mut map = SyncMap::new(&[], 1);
+        let mut map = SyncMap::new(&[], 1, MemberSet::EMPTY);
         assert_eq!(map.state(0..1 << 40), InSync::All);
         map.clear(100..108);
         assert_eq!(map.state(100..108), InSync::Nothing);
@@ -196,7 +216,7 @@ mod tests {
 
     #[test]
     fn ranges_generated_ahead_of_a_resync_are_in_sync() {
-        let mut map = SyncMap::new(&[64..128, 4096..1 << 30], 8);
+        let mut map = SyncMap::new(&[64..128, 4096..1 << 30], 8, MemberSet::EMPTY);
         assert_eq!(map.state(0..64), InSync::All);
         assert_eq!(map.state(56..72), InSync::Part);
         assert_eq!(map.state(64..128), InSync::Nothing);
@@ -218,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_position_inside_a_page_keeps_the_blocks_behind_it() {
-        let mut map = SyncMap::new(std::slice::from_ref(&(0..10_000)), 1);
+        let mut map = SyncMap::new(std::slice::from_ref(&(0..10_000)), 1, MemberSet::EMPTY);
         map.set(5_000..5_001);
         map.resynced_below(4_500);
         assert_eq!(map.state(5_000..5_001), InSync::All);

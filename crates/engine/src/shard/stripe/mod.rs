@@ -87,7 +87,7 @@ impl Stripes {
         let block = u64::from(config.logical_block) / md::SECTOR_BYTES;
         Stripes {
             rows: Rows::new(config.geometry.chunk_sectors(), data, block),
-            sync: SyncMap::new(&config.out_of_sync, block),
+            sync: SyncMap::new(&config.out_of_sync, block, config.missing_by_force),
             ops: Slab::with_capacity(1024),
             scratch: Scratch::new(config.stripe_cache_bytes),
             region: config.scratch_region,

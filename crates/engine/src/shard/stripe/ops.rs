@@ -75,11 +75,23 @@ impl Stripes {
             self.write_without_data(cx, at);
             return true;
         }
-        self.ops[at].in_sync = self.sync.state(positions(cx, &self.ops[at]));
         let op = &self.ops[at];
+        let range = positions(cx, op);
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
         let absent = positions_of(row, cx.health.failed());
+        let mut in_sync = self.sync.state(range.clone());
+        if in_sync != InSync::All {
+            // After a start by force, parity defines what was missing: then nothing else may be.
+            let defined = positions_of(row, self.sync.defined_by_parity(range));
+            let only_these = absent.union(op.read_failed).minus(defined).is_empty();
+            let lacks_data = !defined.intersection(MemberSet::range(0, data)).is_empty();
+            if lacks_data && only_these {
+                in_sync = InSync::All;
+            }
+        }
+        self.ops[at].in_sync = in_sync;
+        let op = &self.ops[at];
         let lost = absent.union(op.read_failed).intersection(MemberSet::range(0, data));
         let lost = lost.minus(op.covered);
         // Memory must not have the only copy of a block: a write that depended on it could not be

@@ -68,8 +68,8 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
 
 /// RAID 6 with Q on one disk: what lacks only that is started dirty without force.
 #[test]
-fn an_array_that_lacks_only_parity_is_out_of_sync_where_its_metadata_say_so() {
-    for (missing, expected) in [(4, vec![(0, 1024)]), (1, vec![])] {
+fn a_degraded_array_is_out_of_sync_where_its_metadata_say_so_and_force_trusts_only_its_parity() {
+    for (missing, by_force) in [(4, None), (1, Some(1))] {
         let mut config = config(Level::Raid6, 5, 0);
         let layout = Layout::Raid6(Raid6Layout::LeftSymmetric6);
         let member_sectors = vec![1024; 5];
@@ -77,9 +77,10 @@ fn an_array_that_lacks_only_parity_is_out_of_sync_where_its_metadata_say_so() {
         config.geometry = Geometry::new(&spec).expect("sound");
         config.state.resync_offset = Some(0);
         config.devices.retain(|device| device.number.0 != missing);
-        let ranges = MetadataManager::new(config).out_of_sync();
-        let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.end)).collect();
-        assert_eq!(ranges, expected, "without {missing}");
+        let manager = MetadataManager::new(config);
+        assert_eq!(manager.out_of_sync(), vec![0..1024; 1], "without {missing}");
+        let expected = by_force.into_iter().collect();
+        assert_eq!(manager.missing_by_force(), expected, "without {missing}");
     }
 }
 
