@@ -259,10 +259,10 @@ impl Life {
         let images = (0..images.len()).map(image).collect();
         let recorded = self.recorded();
         let wreck = Wreck::new(images, &self.rest.data_offsets, self.context(&recorded));
+        let torn = wreck.torn();
         // Of members that fail, superblocks may have failed half-way.
-        let mut torn = wreck.torn();
-        torn.retain(|at| !self.rest.lost.contains(at));
-        assert!(torn.len() <= 1, "superblocks are torn on several devices: {torn:?}");
+        let serving = torn.iter().filter(|at| !self.rest.lost.contains(at));
+        assert!(serving.count() <= 1, "superblocks are torn on several devices: {torn:?}");
         let left = |member: MemberIdx| {
             let at = member.index();
             !torn.contains(&at) && !recorded.contains(&at) && !self.missing.contains(&at)

@@ -161,6 +161,10 @@ impl Life {
     /// wrong is read.
     fn destroy(&mut self) {
         self.is_destroyed = true;
+        if self.rest.differs() {
+            // Copies that were never synced are read once the first one is lost.
+            self.world.model.begin_with_anything();
+        }
         let errors = [RequestError::Io, RequestError::NoSpace, RequestError::ReadOnly];
         self.world.model.tolerated.extend(errors);
     }
