@@ -40,6 +40,10 @@ struct OnDisk {
     policy: Policy,
     /// The last update only marked a complete array dirty: its event count may be taken back.
     may_go_back: bool,
+    /// What the last update wrote; `None`: nothing was written yet.
+    written: Option<Arc<ArrayState>>,
+    /// What had the next event count before an update took it back.
+    taken_back: Option<Arc<ArrayState>>,
 }
 
 struct Asked {
@@ -147,7 +151,15 @@ impl MetadataManager {
             policy,
             checkpoint_nanos: config.checkpoint_nanos,
             bits,
-            on_disk: OnDisk { events, dirty: false, resync_offset, policy, may_go_back: false },
+            on_disk: OnDisk {
+                events,
+                dirty: false,
+                resync_offset,
+                policy,
+                may_go_back: false,
+                written: None,
+                taken_back: None,
+            },
             found,
             high,
             reach,

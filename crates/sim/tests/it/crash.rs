@@ -7,6 +7,21 @@ use sim::life;
 use sim::random::{self, Shape};
 use testkit::for_seeds;
 
+/// A member that is lost while the others become clean may hold the event count that these took
+/// back.
+#[test]
+fn a_loss_after_an_event_count_was_taken_back_leaves_no_two_histories_with_one_count() {
+    for scenario in [
+        "raid1 x2 chunk=0 used=128 v=1.2 begins=in-sync shards=3 depth=1 seed=170407577592982 : \
+         w68+1 step5 writetimeout1 flush step1 step17 cut1",
+        "raid6 ddf-N-restart x4 chunk=8 used=256 v=1.2 roles=384 begins=in-sync shards=1 depth=1 \
+         seed=235701522228810 troubled : w340+1 w97+0 metafull2 step49 destroy2@238849 \
+         destroy3@455080 step3 step2 step2 cut1",
+    ] {
+        life::run(&scenario.parse().expect("a scenario"));
+    }
+}
+
 /// P and Q of a row that was being written may recover different data.
 #[test]
 fn a_second_loss_before_the_resync_after_a_start_by_force_recovers_nothing_from_rows_in_doubt() {

@@ -126,8 +126,12 @@ impl MetadataManager {
 
     fn update_done(&mut self, job: &Job) {
         let Goal::Update(update) = &job.goal else { unreachable!("only updates end so") };
+        let before = self.on_disk.written.take();
+        let state = &update.state;
         self.on_disk = OnDisk {
-            events: update.state.events,
+            taken_back: before.filter(|before| before.events > state.events),
+            written: Some(state.clone()),
+            events: state.events,
             dirty: update.dirty,
             resync_offset: update.state.resync_offset,
             policy: update.state.policy,
@@ -232,6 +236,10 @@ impl MetadataManager {
         if self.touched && may_try && self.lags() {
             return Some(self.catch_up());
         }
+        let is_lost = self.failures != self.losses_recorded;
+        if let Some(state) = self.on_disk.taken_back.clone().filter(|_| is_lost && may_try) {
+            return Some(self.step_up(state));
+        }
         if !self.asked.is_empty() && !self.on_disk.dirty {
             return Some(self.update(Why::Dirty));
         }
@@ -286,6 +294,15 @@ impl MetadataManager {
         let state = self.found.clone();
         let (why, dirty, failures) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
         let update = Update { why, dirty, state, failures, pure: true };
+        Job::new(Goal::Update(update), &[Phase::Superblocks])
+    }
+
+    /// A lost member may still have the superblock whose event count was taken back. Before the loss
+    /// is recorded with that count, the others get the same contents again: two histories with one
+    /// count would contradict each other.
+    fn step_up(&self, state: Arc<ArrayState>) -> Job {
+        let (why, failures) = (Why::Dirty, self.losses_recorded);
+        let update = Update { why, dirty: true, state, failures, pure: false };
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
