@@ -297,9 +297,9 @@ impl MetadataManager {
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
-    /// A lost member may still have the superblock whose event count was taken back. Before the loss
-    /// is recorded with that count, the others get the same contents again: two histories with one
-    /// count would contradict each other.
+    /// A lost member may still have the superblock whose event count was taken back. Before the
+    /// loss is recorded with that count, the others get the same contents again: two histories with
+    /// one count would contradict each other.
     fn step_up(&self, state: Arc<ArrayState>) -> Job {
         let (why, failures) = (Why::Dirty, self.losses_recorded);
         let update = Update { why, dirty: true, state, failures, pure: false };
