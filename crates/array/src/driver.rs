@@ -11,6 +11,7 @@
 //! submits, polls, and waits when there is nothing to do. Tests and benchmarks call it directly;
 //! [`crate::Array`] gives each shard a thread.
 
+mod scrub;
 mod shutdown;
 
 use std::collections::VecDeque;
@@ -34,6 +35,8 @@ use crate::member::{Counters, Cqe, Io, MemberInfo, Ring};
 use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::{Message, ShardChannels};
 use crate::table::Table;
+
+pub use scrub::ScrubStatus;
 
 /// Retry delay when the kernel had no room for an operation.
 const PUSHED_BACK: Duration = Duration::from_millis(1);
@@ -88,11 +91,18 @@ pub struct Completion {
 #[derive(Debug)]
 pub struct Full(pub Option<Lease>);
 
+/// A range of background work, by its start.
+#[derive(Clone, Copy)]
+enum OwnRange {
+    Resync(Sector),
+    Scrub(Sector),
+}
+
 struct PendingRequest {
     tag: u64,
     lease: Option<Lease>,
-    /// Start of a range of the array's own resync: no host waits for it.
-    resync: Option<Sector>,
+    /// A range of the array's own work: no host waits for it.
+    own: Option<OwnRange>,
     /// Parts that have not completed.
     open: u32,
     error: Option<RequestError>,
@@ -125,10 +135,11 @@ pub struct Driver {
     kernel: Vec<Cqe>,
     leases: LeasePool,
     max_requests: usize,
-    /// Ranges of the resync in flight. The first one has a reserved slot, and a buffer where it
-    /// needs one, so that the resync makes progress under any host load.
-    resyncs: usize,
+    /// Ranges of background work in flight. The first one has a reserved slot, and that of a resync
+    /// a buffer where it needs one, so that it makes progress under any host load.
+    own_ranges: usize,
     resync_lease: Option<Lease>,
+    scrub: Option<scrub::RunningScrub>,
     /// Channels to the other shards, if there are any.
     channels: Option<ShardChannels>,
     own: Parts,
@@ -274,8 +285,9 @@ impl Driver {
             kernel: Vec::new(),
             leases: leases.clone(),
             max_requests,
-            resyncs: 0,
+            own_ranges: 0,
             resync_lease: None,
+            scrub: None,
             channels: None,
             own: Parts::default(),
             others: Parts::default(),
@@ -309,8 +321,8 @@ impl Driver {
 
     /// How many more requests can be submitted now.
     pub fn room(&self) -> usize {
-        let of_resync = self.resyncs.min(1);
-        (self.max_requests + of_resync).saturating_sub(self.hosts.len())
+        let reserved = self.own_ranges.min(1);
+        (self.max_requests + reserved).saturating_sub(self.hosts.len())
     }
 
     /// Submits a request. Reads and writes bring a lease of exactly their length.
@@ -349,7 +361,7 @@ impl Driver {
             None => BufSlice::default(),
         };
         let host =
-            self.hosts.insert(PendingRequest { tag, lease, resync: None, open: 1, error: None });
+            self.hosts.insert(PendingRequest { tag, lease, own: None, open: 1, error: None });
         if !self.is_broken() {
             self.route(Request { tag: u64::from(host), op, at, sectors, buf });
         }
@@ -365,7 +377,7 @@ impl Driver {
         // Invalid requests are refused here, as a whole.
         let info = self.executor.info();
         let block = u64::from(info.logical_block) / md::SECTOR_BYTES;
-        let makes_sense = op == HostOp::Resync
+        let makes_sense = matches!(op, HostOp::Resync | HostOp::Scrub(_))
             || at.0.checked_add(sectors).is_some_and(|end| end <= info.sectors)
                 && at.0.is_multiple_of(block)
                 && sectors.is_multiple_of(block);
@@ -377,6 +389,8 @@ impl Driver {
             let part = channels.first_part(op, Sector(at), end - at);
             let buf = match buf.len {
                 0 => buf,
+                // It never spans shards, and its buffer has room for each copy.
+                _ if matches!(op, HostOp::Scrub(_)) => buf,
                 _ => BufSlice {
                     offset: buf.offset + (at - all.at.0) * md::SECTOR_BYTES,
                     len: (part.sectors * md::SECTOR_BYTES) as u32,
@@ -452,6 +466,7 @@ impl Driver {
         self.receive();
         self.reap();
         self.feed_resync();
+        self.feed_scrub();
         self.executor.turn(&mut self.io, &mut self.ended);
         self.control_plane();
         if std::mem::take(&mut self.io.stored_past) {
@@ -498,17 +513,18 @@ impl Driver {
         if request.open > 0 {
             return;
         }
-        let PendingRequest { tag, mut lease, resync, error, .. } = self.hosts.remove(host);
-        if resync.is_some() {
-            self.resyncs -= 1;
-            self.resync_lease = self.resync_lease.take().or(lease);
-            lease = None;
-        }
-        match (resync, &mut self.metadata_writer) {
-            (Some(at), Some(metadata_writer)) => {
-                metadata_writer.resync_done(self.io.now, at, error.map_or(Ok(()), Err));
+        let PendingRequest { tag, lease, own, error, .. } = self.hosts.remove(host);
+        let result = error.map_or(Ok(()), Err);
+        self.own_ranges -= usize::from(own.is_some());
+        match own {
+            None => out.push(Completion { tag, result, lease }),
+            Some(OwnRange::Scrub(at)) => self.scrub_done(at, result),
+            Some(OwnRange::Resync(at)) => {
+                self.resync_lease = self.resync_lease.take().or(lease);
+                if let Some(metadata_writer) = &mut self.metadata_writer {
+                    metadata_writer.resync_done(self.io.now, at, result);
+                }
             }
-            _ => out.push(Completion { tag, result: error.map_or(Ok(()), Err), lease }),
         }
     }
 
@@ -520,7 +536,7 @@ impl Driver {
         }
         let needs_memory = !self.executor.geometry().level().has_parity();
         while self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
-            && (self.resyncs == 0 || self.max_requests > self.hosts.len() + 1)
+            && (self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1)
         {
             let mut lease = None;
             if needs_memory {
@@ -538,11 +554,11 @@ impl Driver {
             if let Some(lease) = &mut lease {
                 lease.set_len((sectors * md::SECTOR_BYTES) as usize);
             }
-            self.resyncs += 1;
+            self.own_ranges += 1;
             let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
-            let resync = Some(at);
+            let own = Some(OwnRange::Resync(at));
             let host =
-                self.hosts.insert(PendingRequest { tag: 0, lease, resync, open: 1, error: None });
+                self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
             self.route(Request { tag: u64::from(host), op: HostOp::Resync, at, sectors, buf });
         }
     }
@@ -648,6 +664,9 @@ impl Driver {
             return self.sleep(limit, wake);
         }
         let has_work = |writer: &MetadataWriter| writer.has_work() || writer.may_resync();
+        if self.may_scrub() && !self.is_scrubbing() {
+            return;
+        }
         if self.executor.has_work() || self.metadata_writer.as_ref().is_some_and(has_work) {
             return;
         }

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
-    MemberSet, Request, RequestError, Shard, Token,
+    MemberSet, Mismatch, Request, RequestError, Shard, Token,
 };
 use md::{Geometry, MemberIdx, Sector};
 
@@ -149,6 +149,8 @@ pub(crate) struct Executor {
     timer_overdue: bool,
     info: MemberInfo,
     events: Events,
+    /// What scrubs have found.
+    mismatches: Vec<Mismatch>,
     /// Events for the control plane (metadata manager, other shards), if there is one.
     control_events: Option<Vec<ControlEvent>>,
     /// Members that the control plane has ordered to drop: another shard reports them.
@@ -188,6 +190,7 @@ impl Executor {
             timer_overdue: false,
             info,
             events: Events::default(),
+            mismatches: Vec::new(),
             control_events: None,
             drop_commanded: MemberSet::EMPTY,
         }
@@ -217,6 +220,10 @@ impl Executor {
 
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
         self.events.0.drain(..)
+    }
+
+    pub(crate) fn take_mismatches(&mut self) -> Vec<Mismatch> {
+        std::mem::take(&mut self.mismatches)
     }
 
     /// How many requests it can take now.
@@ -403,8 +410,13 @@ impl Executor {
                 );
             }
             Effect::Compute { token, job } => {
-                buf::compute(job, effects, &io.regions, &mut self.in_place, io.kernels);
-                self.inputs.push(Input::ComputeDone { token: *token });
+                let verdict =
+                    buf::compute(job, effects, &io.regions, &mut self.in_place, io.kernels);
+                let token = *token;
+                self.inputs.push(match verdict {
+                    Some(verdict) => Input::Checked { token, verdict },
+                    None => Input::ComputeDone { token },
+                });
             }
             Effect::SetTimer { at } => self.timer = Some(*at),
             Effect::Complete { tag, result } => ended.push((*tag, *result)),
@@ -413,6 +425,10 @@ impl Executor {
     }
 
     fn note(&mut self, event: ControlEvent) {
+        if let ControlEvent::Mismatch(mismatch) = event {
+            self.log_mismatch(&mismatch);
+            return self.mismatches.push(mismatch);
+        }
         let plane = self.control_events.as_mut();
         let is_told = plane.map(|events| events.push(event)).is_some();
         match event {
@@ -435,6 +451,7 @@ impl Executor {
             | ControlEvent::OutOfSync { .. }
             | ControlEvent::NotDurable { .. }
             | ControlEvent::CollectDirtyMembers
+            | ControlEvent::Mismatch(_)
             | ControlEvent::Written { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {
                 let (device, data_offset) = self.place(member);
@@ -456,6 +473,22 @@ impl Executor {
         let slot = &self.slots[usize::from(member.0)];
         let place = slot.member.as_ref().and_then(|member| member.place());
         place.map_or((None, 0), |(device, data_offset)| (Some(device), data_offset))
+    }
+
+    fn log_mismatch(&self, mismatch: &Mismatch) {
+        let Mismatch { kind, array_sector, sectors, member, member_sector, repaired } = *mismatch;
+        let place = member.map(|member| self.place(member));
+        let (device, data_offset) = place.unwrap_or((None, 0));
+        tracing::warn!(
+            ?kind,
+            array_sector = array_sector.0,
+            sectors,
+            member = member.map(|member| member.0),
+            device,
+            sector = data_offset.saturating_add(member_sector.0),
+            repaired,
+            "scrub: mismatch"
+        );
     }
 
     fn log_failure(&self, member: MemberIdx, error: Option<&IoError>) {

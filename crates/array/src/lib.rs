@@ -53,9 +53,10 @@ mod table;
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec};
-pub use driver::{Completion, Driver, DriverOptions, Full};
+pub use driver::{Completion, Driver, DriverOptions, Full, ScrubStatus};
 pub use engine::{
-    DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, RequestError, ShardPart, Sharding,
+    DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, Mismatch, MismatchKind, RequestError,
+    ScrubMode, ShardPart, Sharding,
 };
 pub use executor::Event;
 pub use managed::{ArrayMetadata, MetadataDevice};

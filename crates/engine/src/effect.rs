@@ -7,7 +7,7 @@
 use md::{MemberIdx, Sector};
 use std::ops::Range;
 
-use crate::{BufSlice, IoError, MemberSet, RequestError, Token};
+use crate::{BufSlice, IoError, MemberSet, Mismatch, RequestError, Token};
 
 /// A computation over buffer slices of equal length. Ranges refer to the arenas of [`Effects`].
 #[derive(Clone, Debug)]
@@ -59,6 +59,21 @@ pub enum Compute {
         /// Q.
         q: BufSlice,
         /// Every other data block, by ascending exponent.
+        sources: Range<u32>,
+    },
+    /// Compares all data blocks of a row (by ascending exponent) with P, Q or both; completed by
+    /// [`crate::Input::Checked`].
+    Check {
+        /// P.
+        p: Option<BufSlice>,
+        /// Q.
+        q: Option<BufSlice>,
+        /// Range in [`Effects::sources`].
+        sources: Range<u32>,
+    },
+    /// Compares copies of the same block; completed by [`crate::Input::Checked`].
+    Compare {
+        /// Range in [`Effects::sources`]; exponents mean nothing.
         sources: Range<u32>,
     },
 }
@@ -144,6 +159,8 @@ pub enum ControlEvent {
         /// Length in sectors.
         sectors: u64,
     },
+    /// A scrub has found blocks that do not agree.
+    Mismatch(Mismatch),
 }
 
 /// One effect. Member sectors are relative to the start of the member's data area.

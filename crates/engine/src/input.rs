@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use md::{MemberIdx, Sector};
 
-use crate::{MemberSet, Token};
+use crate::{MemberSet, ScrubMode, Token, Verdict};
 
 /// A slice of one of the executor's buffer regions. The engine only computes with its position, and
 /// never accesses the bytes.
@@ -64,6 +64,10 @@ pub enum HostOp {
     /// to the others. Not for hosts; see [`crate::Resync`]. Its range is in *positions* (see
     /// [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
     Resync,
+    /// Compares redundancy with the data; see [`crate::Scrub`]. Not for hosts. Its range is in
+    /// positions. Fails with [`RequestError::Io`] where members are missing, or redundancy is out
+    /// of sync.
+    Scrub(ScrubMode),
 }
 
 /// One host request. `tag` is returned in [`crate::Effect::Complete`].
@@ -78,8 +82,8 @@ pub struct Request {
     /// Length in sectors, at most [`crate::MAX_REQUEST_SECTORS`]; 0 for a flush.
     pub sectors: u64,
     /// Buffer of reads and writes: exactly `sectors` long. Working memory of that length for a
-    /// resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory). The executor must not
-    /// change it until the request completes.
+    /// resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory), of that length for each
+    /// copy for a scrub. The executor must not change it until the request completes.
     pub buf: BufSlice,
 }
 
@@ -304,6 +308,13 @@ pub enum Input {
     ComputeDone {
         /// Token of the effect.
         token: Token,
+    },
+    /// A [`crate::Compute::Check`] or [`crate::Compute::Compare`] completed.
+    Checked {
+        /// Token of the effect.
+        token: Token,
+        /// What it has found.
+        verdict: Verdict,
     },
     /// The time set with [`crate::Effect::SetTimer`] has passed.
     Timer,

@@ -22,8 +22,10 @@ mod input;
 mod intent_map;
 mod lengths;
 mod metadata;
+mod mismatch;
 mod resync;
 mod resync_loop;
+mod scrub;
 mod set;
 mod shard;
 mod sharding;
@@ -48,8 +50,10 @@ pub use metadata::{
     ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
     MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record,
 };
+pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use resync_loop::{RESYNC_PARTS, ResyncEffect, ResyncLoop};
+pub use scrub::Scrub;
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};
 pub use sharding::{MIN_UNIT_SECTORS, ShardPart, Sharding};

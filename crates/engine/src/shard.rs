@@ -31,12 +31,12 @@ use self::intent::Intents;
 use self::non_parity::NonParity;
 use self::range_lock::HolderSlot;
 use self::stream::{Seen, Streams};
-use self::stripe::Stripes;
+use self::stripe::{OpKind, Stripes};
 use crate::slab::{Key, Slab};
 use crate::token::Kind;
 use crate::{
     BufSlice, ConfigError, Effect, Effects, HostOp, Input, IoError, MAX_MEMBERS,
-    MAX_REQUEST_SECTORS, MemberSet, Request, RequestError, ShardConfig, Token,
+    MAX_REQUEST_SECTORS, MemberSet, Request, RequestError, ScrubMode, ShardConfig, Token, Verdict,
 };
 
 /// Status of a shard, for monitoring and tests.
@@ -192,6 +192,7 @@ impl Shard {
                 Input::Request(request) => self.request(now, &request, out),
                 Input::IoDone { token, result } => self.io_done(now, token, result, out),
                 Input::ComputeDone { token } => self.compute_done(now, token, out),
+                Input::Checked { token, verdict } => self.checked(now, token, verdict, out),
                 Input::Timer => timer = true,
                 Input::Control(control) => self.control(now, control, out),
             }
@@ -231,7 +232,8 @@ impl Shard {
             Ok(local) => local,
             Err(error) => return out.complete(request.tag, Err(error)),
         };
-        let writes = !matches!(request.op, HostOp::Read | HostOp::Flush);
+        let writes =
+            !matches!(request.op, HostOp::Read | HostOp::Flush | HostOp::Scrub(ScrubMode::Check));
         if writes && self.health.is_read_only() {
             return out.complete(request.tag, Err(RequestError::ReadOnly));
         }
@@ -245,7 +247,7 @@ impl Shard {
             return self.requests.end(index, &self.health, out);
         }
         let Request { op, at, sectors, .. } = *request;
-        if op == HostOp::Resync {
+        if matches!(op, HostOp::Resync | HostOp::Scrub(_)) {
             return self.start(now, index, false, out);
         }
         let seen = self.streams.observe(local, sectors);
@@ -279,13 +281,18 @@ impl Shard {
         }
     }
 
-    /// Starts requests that lock their range: writes that have their intents, and resyncs.
+    /// Starts requests that lock their range: writes that have their intents, resyncs and scrubs.
     fn start(&mut self, now: u64, index: u32, stream: bool, out: &mut Effects) {
-        let resync = self.requests[index].op == Some(HostOp::Resync);
-        match self.split(now, out) {
-            (Personality::NonParity(non_parity), mut cx) => non_parity.lock(&mut cx, index),
-            (Personality::Parity(stripes), mut cx) if resync => stripes.resync(&mut cx, index),
-            (Personality::Parity(stripes), mut cx) => stripes.write(&mut cx, index, stream),
+        let op = self.requests[index].op;
+        match (self.split(now, out), op) {
+            ((Personality::NonParity(non_parity), mut cx), _) => non_parity.lock(&mut cx, index),
+            ((Personality::Parity(stripes), mut cx), Some(HostOp::Resync)) => {
+                stripes.each_row(&mut cx, index, OpKind::Resync);
+            }
+            ((Personality::Parity(stripes), mut cx), Some(HostOp::Scrub(mode))) => {
+                stripes.each_row(&mut cx, index, OpKind::Scrub(mode));
+            }
+            ((Personality::Parity(stripes), mut cx), _) => stripes.write(&mut cx, index, stream),
         }
     }
 
@@ -295,7 +302,11 @@ impl Shard {
         if request.op == HostOp::Flush {
             return if *number == 0 { Ok(Sector(0)) } else { Err(RequestError::Invalid) };
         }
-        let resync = request.op == HostOp::Resync;
+        let copies = match (request.op, geometry.kind()) {
+            (HostOp::Scrub(_), GeometryKind::Mirrored(mirrored)) => mirrored.copies() as u64,
+            _ => 1,
+        };
+        let resync = matches!(request.op, HostOp::Resync | HostOp::Scrub(_));
         let stripes = matches!(geometry.kind(), GeometryKind::Parity(_));
         if resync && matches!(geometry.kind(), GeometryKind::Striped(_)) {
             return Err(RequestError::Invalid);
@@ -311,7 +322,7 @@ impl Shard {
                 || resync && request.at.0 + request.sectors == size);
         let has_data =
             matches!(request.op, HostOp::Read | HostOp::Write { .. }) || resync && !stripes;
-        let filled = || u64::from(request.buf.len) == request.sectors * md::SECTOR_BYTES;
+        let filled = || u64::from(request.buf.len) == copies * request.sectors * md::SECTOR_BYTES;
         let fits = request.sectors <= MAX_REQUEST_SECTORS && (!has_data || filled());
         if !(inside && aligned && fits) {
             return Err(RequestError::Invalid);
@@ -355,6 +366,19 @@ impl Shard {
         };
         assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
         stripes.compute_done(&mut cx, token);
+    }
+
+    fn checked(&mut self, now: u64, token: Token, verdict: Verdict, out: &mut Effects) {
+        match self.split(now, out) {
+            (Personality::NonParity(non_parity), mut cx) => {
+                assert!(cx.requests.is_live(token.key()), "{token:?} belongs to no request");
+                non_parity.compared(&mut cx, token, verdict);
+            }
+            (Personality::Parity(stripes), mut cx) => {
+                assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
+                stripes.checked(&mut cx, token, verdict);
+            }
+        }
     }
 }
 
@@ -404,11 +428,12 @@ impl Record {
     /// Whether its completion promises something about data on members, and so depends on recorded
     /// losses.
     fn is_write(&self) -> bool {
-        !matches!(self.op, Some(HostOp::Read))
+        !matches!(self.op, Some(HostOp::Read | HostOp::Scrub(ScrubMode::Check)))
     }
 
     fn changes_data(&self) -> bool {
-        self.is_write() && !matches!(self.op, Some(HostOp::Flush | HostOp::Resync))
+        self.is_write()
+            && !matches!(self.op, Some(HostOp::Flush | HostOp::Resync | HostOp::Scrub(_)))
     }
 
     pub(crate) fn fua(&self) -> bool {

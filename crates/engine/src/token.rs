@@ -30,9 +30,13 @@ pub(crate) enum Kind {
     Flush,
     /// A read or a write of a resync on a level with copies.
     NonParityResync,
+    /// A read or a write of a scrub on a level with copies.
+    CopyScrub,
+    /// A comparison of a scrub on a level with copies.
+    CopyCompare,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind::Read,
     Kind::NonParityWrite,
     Kind::NonParityRepair,
@@ -40,6 +44,8 @@ const KINDS: [Kind; 7] = [
     Kind::StripeCompute,
     Kind::Flush,
     Kind::NonParityResync,
+    Kind::CopyScrub,
+    Kind::CopyCompare,
 ];
 
 impl Token {

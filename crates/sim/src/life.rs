@@ -7,6 +7,7 @@
 
 mod faults;
 mod remains;
+mod scrub;
 
 use std::collections::BTreeMap;
 
@@ -150,6 +151,10 @@ impl Life {
                 self.world.now = self.world.now.max(until);
             }
             Action::ReadAll => self.read_all(),
+            Action::Check => self.check(),
+            Action::Corrupt(member, extent) => {
+                tally.faults += u64::from(self.corrupt(member, extent));
+            }
             Action::Cut(..) | Action::Stop(_) => unreachable!("they end the life"),
             fault => tally.faults += u64::from(self.fault(fault, rng)),
         }

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use engine::{
-    Control, ControlEvent, MetadataEffect, REGION_ZERO, ReadOnlyReason, Record, RequestError,
-    ResyncEffect, Source,
+    Control, ControlEvent, MetadataEffect, Mismatch, REGION_ZERO, ReadOnlyReason, Record,
+    RequestError, ResyncEffect, Source,
 };
 
 use crate::memory::Memory;
@@ -66,6 +66,11 @@ marks! {
     NotDurable "flush failed on a member that must stay",
     FlushOfShards "flush over several shards",
     Corrected "unreadable range corrected",
+    ScrubComparesRow "scrub compares data and parity",
+    ScrubComparesCopies "scrub compares copies",
+    MismatchNamed "mismatch found: the wrong block is known",
+    MismatchUnknown "mismatch found: which block is wrong cannot be known",
+    MismatchRepaired "mismatch repaired",
     FailOrdered "shard ordered to fail a member",
     LossRecorded "loss of a member recorded",
     LossNotRecorded "loss of a member not recorded",
@@ -161,6 +166,9 @@ impl Marks {
             ControlEvent::NotDurable { .. } => Mark::NotDurable,
             ControlEvent::CollectDirtyMembers | ControlEvent::Written { .. } => Mark::FlushOfShards,
             ControlEvent::Corrected { .. } => Mark::Corrected,
+            ControlEvent::Mismatch(Mismatch { repaired: true, .. }) => Mark::MismatchRepaired,
+            ControlEvent::Mismatch(Mismatch { member: Some(_), .. }) => Mark::MismatchNamed,
+            ControlEvent::Mismatch(_) => Mark::MismatchUnknown,
         });
     }
 
@@ -255,6 +263,8 @@ impl Marks {
             Work::FromP { .. } => self.reach(Mark::RecoverFromP),
             Work::FromQ { .. } => self.reach(Mark::RecoverFromQ),
             Work::Two { .. } => self.reach(Mark::RecoverTwo),
+            Work::Check { .. } => self.reach(Mark::ScrubComparesRow),
+            Work::Compare { .. } => self.reach(Mark::ScrubComparesCopies),
         }
     }
 

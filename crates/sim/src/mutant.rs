@@ -20,17 +20,20 @@ pub enum Mutant {
     StaleBlock,
     /// When two members fail at once, the completion of one operation is lost.
     CompletionLost,
+    /// A scrub repairs the block beside the wrong one.
+    WrongBlockRepaired,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 6] = [
+    pub const ALL: [Mutant; 7] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
         Mutant::ResyncAhead,
         Mutant::StaleBlock,
         Mutant::CompletionLost,
+        Mutant::WrongBlockRepaired,
     ];
 
     /// Whether a finding says what this bug should lead to.
@@ -42,6 +45,7 @@ impl Mutant {
             Mutant::RecordedAtOnce => &["the loss of a member was recorded"],
             Mutant::FlushNotSent => &["lost", "unmarked"],
             Mutant::CompletionLost => &["never", "the queue is full"],
+            Mutant::WrongBlockRepaired => &["scrub"],
         };
         texts.iter().any(|text| message.contains(text))
     }
@@ -55,6 +59,7 @@ impl Mutant {
             Mutant::ResyncAhead => "resync checkpoint ahead of the data",
             Mutant::StaleBlock => "parity written from a stale block",
             Mutant::CompletionLost => "request lost when two members fail at once",
+            Mutant::WrongBlockRepaired => "scrub repairs the wrong block",
         }
     }
 }

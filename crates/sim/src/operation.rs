@@ -80,6 +80,20 @@ pub enum Work {
         /// The other data blocks.
         sources: Vec<Source>,
     },
+    /// P, Q or both compared with all data blocks.
+    Check {
+        /// P.
+        p: Option<BufSlice>,
+        /// Q.
+        q: Option<BufSlice>,
+        /// The data blocks.
+        sources: Vec<Source>,
+    },
+    /// Copies compared.
+    Compare {
+        /// The copies.
+        sources: Vec<Source>,
+    },
 }
 
 /// Member and sectors of its data area; empty for flushes.
@@ -252,6 +266,17 @@ fn computation(job: &Compute, out: &Effects) -> (Work, Vec<BufSlice>, Vec<BufSli
             let reads = with(&sources, &[*p, *q]);
             let writes = vec![x.slice, y.slice];
             (Work::Two { x: *x, y: *y, p: *p, q: *q, sources }, reads, writes)
+        }
+        Compute::Check { p, q, sources } => {
+            let sources = out.sources(sources).to_vec();
+            let parity: Vec<BufSlice> = p.iter().chain(q).copied().collect();
+            let reads = with(&sources, &parity);
+            (Work::Check { p: *p, q: *q, sources }, reads, Vec::new())
+        }
+        Compute::Compare { sources } => {
+            let sources = out.sources(sources).to_vec();
+            let reads = of(&sources);
+            (Work::Compare { sources }, reads, Vec::new())
         }
     }
 }

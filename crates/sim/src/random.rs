@@ -227,6 +227,13 @@ impl Load {
                 }
             }
         }
+        if self.rng.one_in(150) {
+            let extent = Extent(self.rng.below(self.used), self.rng.within(1, 24));
+            actions.push(match self.rng.one_in(2) {
+                true => Action::Check,
+                false => Action::Corrupt(member, extent),
+            });
+        }
         if self.rng.one_in(100) {
             actions.push(Action::Slow(member, self.rng.pick(&[1, 10, 100])));
         }

@@ -94,6 +94,11 @@ pub enum Action {
     Slow(u16, u32),
     /// Everything is read once.
     ReadAll,
+    /// A scrub compares everything, beside whatever else is in flight.
+    Check,
+    /// Sectors of a member are corrupted without an error; a scrub finds and repairs what can be
+    /// repaired, and what cannot is put right by hand.
+    Corrupt(u16, Extent),
     /// The power fails, and the array is started again in this many shards, without the members in
     /// this bit mask.
     Cut(u16, u16),
@@ -155,6 +160,10 @@ impl fmt::Display for Action {
             Action::Destroy(member, nanos) => write!(f, "destroy{member}@{nanos}"),
             Action::Slow(member, times) => write!(f, "slow{member}@{times}"),
             Action::ReadAll => f.write_str("readall"),
+            Action::Check => f.write_str("check"),
+            Action::Corrupt(member, Extent(at, sectors)) => {
+                write!(f, "corrupt{member}@{at}+{sectors}")
+            }
             Action::Cut(shards, 0) => write!(f, "cut{shards}"),
             Action::Cut(shards, without) => write!(f, "cut{shards}@{without}"),
             Action::Stop(shards) => write!(f, "stop{shards}"),
@@ -209,6 +218,10 @@ impl FromStr for Action {
             ("destroy", &[member, nanos]) => Action::Destroy(small(member)?, nanos),
             ("slow", &[member, times]) => Action::Slow(small(member)?, middle(times)?),
             ("readall", []) => Action::ReadAll,
+            ("check", []) => Action::Check,
+            ("corrupt", &[member, at, sectors]) => {
+                Action::Corrupt(small(member)?, Extent(at, sectors))
+            }
             ("cut", &[shards]) => Action::Cut(small(shards)?, 0),
             ("cut", &[shards, without]) => Action::Cut(small(shards)?, small(without)?),
             ("stop", &[shards]) => Action::Stop(small(shards)?),
@@ -334,10 +347,10 @@ mod tests {
                     r0+9 zero8+8 discard1+2 flush step3 idle500 lose1@9 hang2@10 fail0 bad1@0+8 \
                     full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 flaky1@3+4 \
                     readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 corruptreads2 \
-                    readall cut2 cut1@5 stop1";
+                    readall check corrupt1@5+3 cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
-        assert_eq!(scenario.actions.len(), 29);
+        assert_eq!(scenario.actions.len(), 31);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
-    MemberOp, Request, RequestError, Shard, ShardConfig,
+    MemberOp, Request, RequestError, ScrubMode, Shard, ShardConfig,
 };
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use testkit::Rng;
@@ -106,6 +106,8 @@ pub struct World {
     steps: u64,
     /// Tags and results of completed requests, in their order.
     pub completed: Vec<(u64, Result<(), RequestError>)>,
+    /// Blocks of a row, or copies, may differ without a mark.
+    pub may_mismatch: bool,
     /// Events of all shards for the control plane.
     pub events: Vec<ControlEvent>,
     /// Operations of members as they were issued, with [`World::keep_log`].
@@ -211,6 +213,7 @@ impl World {
             next_tag: 1,
             steps: 0,
             completed: Vec::new(),
+            may_mismatch: false,
             events: Vec::new(),
             log: Vec::new(),
             keep_log: false,
@@ -278,10 +281,14 @@ impl World {
             self.live.push(None);
             self.live.len() - 1
         });
-        let memory = op == HostOp::Resync && !matches!(self.geometry().kind(), md::Kind::Parity(_));
-        let has_data = matches!(op, HostOp::Read | HostOp::Write { .. }) || memory;
+        let copies = match (op, self.geometry().kind()) {
+            (HostOp::Read | HostOp::Write { .. }, _) => 1,
+            (HostOp::Resync, md::Kind::Mirrored(_) | md::Kind::Striped(_)) => 1,
+            (HostOp::Scrub(_), md::Kind::Mirrored(mirrored)) => mirrored.copies(),
+            _ => 0,
+        };
         let (base, writes_before) = (self.rng.below(64) * 4096, self.writes_done);
-        let len = if has_data { sectors as usize * crate::member::SECTOR } else { 0 };
+        let len = copies * sectors as usize * crate::member::SECTOR;
         let (buf, bytes) = self.memory.lend(slot, base, len);
         if matches!(op, HostOp::Write { .. }) {
             model::fill(tag, at, bytes);
@@ -296,7 +303,8 @@ impl World {
             Some(LiveRequest { tag, op, at, sectors, open, error: None, writes_before });
         for part in parts {
             let skip = (part.at.0 - at) * md::SECTOR_BYTES;
-            let len = part.sectors.saturating_mul(md::SECTOR_BYTES).min(buf.len.into()) as u32;
+            let all = part.sectors.saturating_mul(copies.max(1) as u64 * md::SECTOR_BYTES);
+            let len = all.min(buf.len.into()) as u32;
             let buf = BufSlice { offset: buf.offset + skip, len, ..buf };
             let request = Request { tag, op, at: part.at, sectors: part.sectors, buf };
             self.inputs[usize::from(part.shard)].push(Input::Request(request));
@@ -347,6 +355,9 @@ impl World {
                 if let ControlEvent::MemberFailed { member, epoch, .. } = event {
                     self.unrecorded.push((shard, *epoch));
                     self.announced.push((shard, member.0));
+                }
+                if let ControlEvent::Mismatch(mismatch) = event {
+                    assert!(self.may_mismatch, "a scrub finds what is not there: {mismatch:?}");
                 }
                 self.marks.event(event);
                 self.events.push(*event);
@@ -420,7 +431,7 @@ impl World {
         for slice in &operation.writes {
             let Some(host) = self.memory.assert_inside(operation.shard, slice) else { continue };
             let live = self.live[host].as_ref().expect("it has a buffer");
-            let filled = matches!(live.op, HostOp::Read | HostOp::Resync);
+            let filled = matches!(live.op, HostOp::Read | HostOp::Resync | HostOp::Scrub(_));
             assert!(filled, "a host's data changed: {operation:?}");
         }
     }
@@ -428,7 +439,8 @@ impl World {
     fn part_done(&mut self, shard: u16, tag: u64, result: Result<(), RequestError>) {
         let live = self.live.iter_mut().flatten().find(|live| live.tag == tag);
         let live = live.unwrap_or_else(|| panic!("request {tag} completes twice"));
-        if live.op != HostOp::Read && result.is_ok() {
+        let promises = !matches!(live.op, HostOp::Read | HostOp::Scrub(ScrubMode::Check));
+        if promises && result.is_ok() {
             let open = self.unrecorded.iter().any(|(of, _)| *of == shard);
             assert!(!open, "acknowledged before a failure was recorded");
         }
@@ -553,6 +565,12 @@ impl World {
         let two = || self.members.iter().filter(|member| member.is_gone(self.now)).count() > 1;
         let loses = self.mutant == Some(Mutant::CompletionLost) && two();
         loses && self.rng.one_in(4)
+    }
+
+    /// Changes bytes of a member's data area behind the back of everything, durably.
+    pub(crate) fn corrupt(&mut self, member: usize, first: u64, bytes: &[u8]) {
+        self.writes_done += 1;
+        self.members[member].write(self.writes_done, first, bytes, true);
     }
 
     /// Runs until nothing is in flight; everything must have completed by then.

@@ -1,9 +1,10 @@
 //! Performs the engine's computations with the parity kernels.
 
 use arrayvec::ArrayVec;
-use engine::{BufSlice, Compute, Delta, Effects, MAX_MEMBERS, Source};
+use engine::{BufSlice, Compute, Delta, Effects, MAX_MEMBERS, Source, Verdict};
 use parity::{Block, Change, Kernels};
 
+use super::compare::Comparison;
 use super::in_place::InPlaceSources;
 use super::region::{Regions, Span};
 
@@ -16,7 +17,7 @@ type Blocks<'a, const N: usize> = ArrayVec<Block<'a>, N>;
 type Bytes<'a, const N: usize> = ArrayVec<&'a [u8], N>;
 type Spans<const N: usize> = ArrayVec<Span, N>;
 
-/// Runs one job. Its results are in place when this returns.
+/// Runs one job. Its results are in place when this returns; that of a comparison is the verdict.
 ///
 /// # Panics
 /// When a result would overlap an input or another result: a bug in the engine.
@@ -27,8 +28,11 @@ pub(crate) fn compute(
     regions: &Regions,
     in_place: &mut InPlaceSources,
     kernels: Kernels,
-) {
+) -> Option<Verdict> {
     let inputs = match job {
+        Compute::Check { .. } | Compute::Compare { .. } => {
+            return Some(Comparison { regions, in_place, kernels }.run(job, effects));
+        }
         Compute::Generate { sources, .. }
         | Compute::RecoverFromP { sources, .. }
         | Compute::RecoverFromQ { sources, .. }
@@ -46,9 +50,11 @@ pub(crate) fn compute(
         Compute::RecoverFromP { dst, .. } => (Some(*dst), None),
         Compute::RecoverFromQ { dst, .. } => (Some(dst.slice), None),
         Compute::RecoverTwo { x, y, .. } => (Some(x.slice), Some(y.slice)),
+        Compute::Check { .. } | Compute::Compare { .. } => (None, None),
     };
     in_place.forget(one.as_slice());
     in_place.forget(two.as_slice());
+    None
 }
 
 /// Bytes of a lent block to prefetch; after that the hardware prefetcher takes over.
@@ -77,7 +83,10 @@ pub(crate) fn prefetch(
             expect(*parity);
             effects.sources(sources).iter().for_each(|source| expect(source.slice));
         }
-        Compute::Generate { sources, .. } | Compute::RecoverTwo { sources, .. } => {
+        Compute::Generate { sources, .. }
+        | Compute::RecoverTwo { sources, .. }
+        | Compute::Check { sources, .. }
+        | Compute::Compare { sources } => {
             effects.sources(sources).iter().for_each(|source| expect(source.slice));
         }
     }
@@ -106,6 +115,7 @@ impl<'r> Work<'r> {
             Compute::RecoverTwo { x, y, p, q, sources } => {
                 self.recover_two::<N>((*x, *y), (*p, *q), effects.sources(sources));
             }
+            Compute::Check { .. } | Compute::Compare { .. } => unreachable!("a `Comparison`"),
         }
     }
 
@@ -342,7 +352,9 @@ mod tests {
             update(None, Some(slice(12))),
         ];
         let in_place = &mut InPlaceSources::default();
-        jobs.iter().for_each(|job| compute(job, &effects, &regions, in_place, kernels));
+        for job in &jobs {
+            compute(job, &effects, &regions, in_place, kernels);
+        }
         // SAFETY: nothing else is running.
         let bytes = |block| unsafe { regions.span(slice(block)).bytes() };
         for (right, updated) in [(7, 9), (8, 10), (7, 11), (8, 12)] {

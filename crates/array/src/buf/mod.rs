@@ -7,6 +7,7 @@
 //!
 //! This folder is one of the few places with `unsafe`.
 
+mod compare;
 mod compute;
 mod copy;
 mod in_place;

@@ -34,8 +34,8 @@ impl Driver {
         if !channels.be_quiet() {
             return;
         }
-        for PendingRequest { tag, lease, resync, .. } in self.hosts.drain() {
-            if resync.is_none() {
+        for PendingRequest { tag, lease, own, .. } in self.hosts.drain() {
+            if own.is_none() {
                 out.push(Completion { tag, result: Err(RequestError::Io), lease });
             }
         }
@@ -53,10 +53,13 @@ impl Driver {
         let none = |out: &[Completion]| assert!(out.is_empty(), "requests are in flight");
         let (mut out, step) = (Vec::new(), Duration::from_millis(100));
         self.pause_resync(true);
+        self.stop_scrub();
         self.poll(&mut out);
-        while !self.is_broken()
-            && self.metadata_writer.as_ref().is_some_and(MetadataWriter::resync_is_at_work)
-        {
+        let is_at_work = |driver: &Driver| {
+            let resyncs = driver.metadata_writer.as_ref();
+            resyncs.is_some_and(MetadataWriter::resync_is_at_work) || driver.is_scrubbing()
+        };
+        while !self.is_broken() && is_at_work(self) {
             self.wait(step, None);
             self.poll(&mut out);
             none(&out);

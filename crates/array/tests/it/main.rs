@@ -10,4 +10,5 @@ mod counters;
 mod faults;
 mod files;
 mod random;
+mod scrub;
 mod shards;

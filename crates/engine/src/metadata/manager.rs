@@ -330,6 +330,7 @@ impl MetadataManager {
             }
             ControlEvent::NotDurable { .. }
             | ControlEvent::Corrected { .. }
+            | ControlEvent::Mismatch(_)
             | ControlEvent::CollectDirtyMembers
             | ControlEvent::Written { .. } => {}
         }

@@ -13,9 +13,12 @@
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
 
+mod copy_scrub;
+
 use md::geometry::Copy;
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
+use self::copy_scrub::CopyScrub;
 use super::balance::Balance;
 use super::coalesce::{Coalescer, Run};
 use super::range_lock::{HolderSlot, RangeLocks};
@@ -31,7 +34,10 @@ pub(crate) struct NonParity {
     range_locks: RangeLocks,
     balance: Balance,
     scatter: Coalescer,
+    /// The copies of what was last located.
     copies: Vec<Copy>,
+    /// Scrubs in progress.
+    scrubs: Vec<CopyScrub>,
     granted: Vec<(u32, HolderSlot)>,
     discard_zeroes: bool,
 }
@@ -51,6 +57,7 @@ impl NonParity {
             balance: Balance::new(geometry.members(), prefer_first),
             scatter: Coalescer::default(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
+            scrubs: Vec::new(),
             granted: Vec::new(),
             discard_zeroes,
         }
@@ -115,6 +122,7 @@ impl NonParity {
         let writing = match token.kind() {
             Kind::Read => false,
             Kind::NonParityRepair | Kind::NonParityResync => cx.requests[request].repair.writing,
+            Kind::CopyScrub => self.is_writing_scrub(request),
             _ => true,
         };
         if writing {
@@ -124,6 +132,7 @@ impl NonParity {
             Kind::Read => self.read_done(cx, request, member, result),
             Kind::NonParityRepair => self.repair_done(cx, request, member, result),
             Kind::NonParityResync => self.resync_done(cx, request, member, result),
+            Kind::CopyScrub => self.scrub_done(cx, request, member, result),
             _ => self.write_done(cx, request, member, result),
         }
     }
@@ -171,6 +180,7 @@ impl NonParity {
         match cx.requests[request].op {
             Some(HostOp::Read) => self.repair_granule(cx, request),
             Some(HostOp::Resync) => self.resync(cx, request),
+            Some(HostOp::Scrub(_)) => self.scrub(cx, request),
             _ => self.write(cx, request),
         }
     }

@@ -161,6 +161,7 @@ impl Life {
     /// wrong is read.
     fn destroy(&mut self) {
         self.is_destroyed = true;
+        self.world.may_mismatch = true;
         if self.rest.differs() {
             // Copies that were never synced are read once the first one is lost.
             self.world.model.begin_with_anything();

@@ -8,18 +8,31 @@ use crate::member::SECTOR;
 use crate::memory::Memory;
 use crate::mutant::Mutant;
 use crate::operation::{Operation, Work};
-use engine::{BufSlice, Source};
+use engine::{BufSlice, Source, Verdict};
 
 impl World {
-    pub(super) fn compute(&mut self, operation: &Operation) {
+    /// Performs a computation; the verdict of a comparison.
+    pub(super) fn compute(&mut self, operation: &Operation) -> Option<Verdict> {
         self.fetch_in_place(operation);
         let is_stale = self.mutant == Some(Mutant::StaleBlock)
             && matches!(operation.work, Work::Update { .. })
             && self.rng.one_in(16);
-        if !is_stale {
-            compute(&mut self.memory, &operation.work);
+        let mut verdict = None;
+        match &operation.work {
+            Work::Check { p, q, sources } => {
+                verdict = Some(check(&self.memory, p.as_ref(), q.as_ref(), sources));
+            }
+            Work::Compare { sources } => verdict = Some(compare(&self.memory, sources)),
+            _ if is_stale => {}
+            work => compute(&mut self.memory, work),
+        }
+        if let (Some(Verdict::Data(wrong)), Some(Mutant::WrongBlockRepaired)) =
+            (&mut verdict, self.mutant)
+        {
+            *wrong = if *wrong == 0 { 1 } else { *wrong - 1 };
         }
         self.end_in_place(operation);
+        verdict
     }
 
     /// Gives a computation what members hold at this moment of what was read in place.
@@ -97,6 +110,46 @@ fn compute(memory: &mut Memory, work: &Work) {
         }
         other => unreachable!("{other:?} is no computation"),
     }
+}
+
+/// What P and Q say of the data.
+fn check(memory: &Memory, p: Option<&BufSlice>, q: Option<&BufSlice>, of: &[Source]) -> Verdict {
+    let kernels = Kernels::best();
+    let data = blocks(memory, of);
+    let (p, q) = (p.map(|p| memory.bytes(p)), q.map(|q| memory.bytes(q)));
+    let agrees = match (p, q) {
+        (Some(p), Some(q)) => {
+            return match kernels.check(&data, p, q) {
+                parity::Verdict::Agree => Verdict::Agree,
+                parity::Verdict::PDiffers => Verdict::P,
+                parity::Verdict::QDiffers => Verdict::Q,
+                parity::Verdict::Data { index } => Verdict::Data(index as u8),
+                parity::Verdict::Unexplained => Verdict::Unknown,
+            };
+        }
+        (Some(p), None) => kernels.check_p(&plain(memory, of), p),
+        (None, Some(q)) => {
+            let mut sum = vec![0; q.len()];
+            kernels.q_gen(&mut sum, &data);
+            sum == q
+        }
+        (None, None) => true,
+    };
+    if agrees { Verdict::Agree } else { Verdict::Unknown }
+}
+
+/// Which copies differ from most others.
+fn compare(memory: &Memory, sources: &[Source]) -> Verdict {
+    let copies = plain(memory, sources);
+    if copies.iter().all(|copy| *copy == copies[0]) {
+        return Verdict::Agree;
+    }
+    let alike = |copy: &&[u8]| copies.iter().filter(|other| *other == copy).count();
+    let Some(right) = copies.iter().find(|copy| 2 * alike(copy) > copies.len()) else {
+        return Verdict::Unknown;
+    };
+    let wrong = (0..copies.len()).filter(|at| copies[*at] != *right);
+    Verdict::Copies(wrong.fold(0, |wrong, at| wrong | 1 << at))
 }
 
 fn plain<'a>(memory: &'a Memory, sources: &[Source]) -> Vec<&'a [u8]> {

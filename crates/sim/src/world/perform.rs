@@ -14,8 +14,10 @@ impl World {
     pub(super) fn perform(&mut self, operation: &Operation) -> Input {
         let token = operation.token;
         let Some((member, sectors)) = &operation.place else {
-            self.compute(operation);
-            return Input::ComputeDone { token };
+            return match self.compute(operation) {
+                Some(verdict) => Input::Checked { token, verdict },
+                None => Input::ComputeDone { token },
+            };
         };
         let result = self.perform_io(usize::from(*member), sectors, operation);
         let result = result.map_err(|kind| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use array::{
     Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, Full, HostOp,
-    Lease, LeasePool, MemberInfo, MemberSpec,
+    Lease, LeasePool, MemberInfo, MemberSpec, Mismatch, ScrubMode, ScrubStatus,
 };
 use md::{Geometry, MemberIdx, Sector};
 use testkit::shards;
@@ -106,6 +106,22 @@ impl Shards {
             }
         }
         all
+    }
+
+    pub fn start_scrub(&mut self, mode: ScrubMode, from: u64) -> bool {
+        self.shards[0].start_scrub(mode, from)
+    }
+
+    pub fn stop_scrub(&mut self) {
+        self.shards[0].stop_scrub();
+    }
+
+    pub fn scrub(&self) -> Option<ScrubStatus> {
+        self.shards[0].scrub()
+    }
+
+    pub fn take_mismatches(&mut self) -> Vec<Mismatch> {
+        self.shards.iter_mut().flat_map(Driver::take_mismatches).collect()
     }
 
     pub fn leaf_counters(&self) -> Vec<Counters> {

@@ -148,7 +148,7 @@ impl Stripes {
 
     /// Ends an operation and queues its work again with a smaller grain. (Rare, so it may
     /// allocate.)
-    fn split_into(&mut self, cx: &mut Context<'_>, at: u32, grain: Grain) {
+    pub(super) fn split_into(&mut self, cx: &mut Context<'_>, at: u32, grain: Grain) {
         let op = &self.ops[at];
         let (start, end, row) = (op.start, op.end, op.row);
         let clip = |piece: &u32| clip(&self.rows.pieces[*piece], start, end, grain);

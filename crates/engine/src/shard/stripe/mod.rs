@@ -19,13 +19,15 @@ mod ops;
 mod plan;
 mod rows;
 mod scratch;
+mod scrub;
 
 use std::collections::VecDeque;
 
 use md::{Kind as GeometryKind, MemberIdx, Parity, RowRole, Sector, StripeNo};
 
 use self::in_sync::SyncMap;
-use self::op::{Class, Grain, Op, OpKind};
+pub(crate) use self::op::OpKind;
+use self::op::{Class, Grain, Op};
 use self::ops::ExecPlan;
 use self::plan::StripeState;
 use self::rows::{ChunkIo, Plug, Rows};
@@ -276,8 +278,8 @@ impl Stripes {
         }
     }
 
-    /// Queues a resync of a range of member sectors.
-    pub(crate) fn resync(&mut self, cx: &mut Context<'_>, request: u32) {
+    /// Queues a resync or a scrub of a range of member sectors.
+    pub(crate) fn each_row(&mut self, cx: &mut Context<'_>, request: u32, kind: OpKind) {
         let chunk = cx.geometry.chunk_sectors();
         let record = &mut cx.requests[request];
         let (mut at, end) = (record.at.0, record.end());
@@ -293,7 +295,7 @@ impl Stripes {
                 start: offset,
                 end: offset + sectors,
                 slice: BufSlice { region: REGION_ZERO, len, offset: 0 },
-                class: Class { kind: OpKind::Resync, grain: Grain::Span },
+                class: Class { kind, grain: Grain::Span },
                 fua: false,
                 stream: false,
                 open: 0,

@@ -14,7 +14,7 @@ use md::{MemberIdx, Row, RowRole, StripeNo};
 use super::in_sync::InSync;
 use super::plan::ParityWork;
 use super::scratch::Block;
-use crate::{BufSlice, MemberSet, RequestError};
+use crate::{BufSlice, GRANULE_SECTORS, MemberSet, RequestError, ScrubMode, Verdict};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -35,6 +35,12 @@ pub(crate) enum Phase {
     Reverting,
     /// Old data and old parity are being written.
     RollingBack,
+    /// A scrub compares the row.
+    Checking,
+    /// A scrub computes right contents.
+    Repairing,
+    /// A scrub writes them.
+    WritingRepair,
 }
 
 /// The requested work on a range of a data block, or for [`Intent::Resync`] on the whole row.
@@ -47,6 +53,15 @@ pub(crate) enum OpKind {
     Discard,
     /// Without host data: parity is computed from the members' data.
     Resync,
+    /// Without host data: the row is compared; see `scrub`.
+    Scrub(ScrubMode),
+}
+
+impl OpKind {
+    /// Whether pieces have data of hosts.
+    pub(crate) fn has_host_data(self) -> bool {
+        !matches!(self, OpKind::Resync | OpKind::Scrub(_))
+    }
 }
 
 /// Maximum size of the operations that a row is split into.
@@ -154,6 +169,8 @@ pub(crate) struct Op {
     pub(crate) changed: MemberSet,
     /// A write has failed, and its changes have not been rolled back.
     pub(crate) half_way: bool,
+    /// Of a scrub: what was found in each sector of a granule; for a longer range the first one.
+    pub(crate) verdicts: [Verdict; GRANULE_SECTORS as usize],
 }
 
 impl Op {
@@ -191,6 +208,7 @@ impl Op {
             keeps_old,
             changed,
             half_way,
+            verdicts,
         } = self;
         assert!(
             blocks.is_empty() && borrowed.is_empty(),
@@ -206,6 +224,7 @@ impl Op {
         (*begun_at, *epoch_planned) = (0, 0);
         (*phase, *open) = (Phase::default(), 0);
         (*parity, *error, *in_sync) = (None, None, InSync::All);
+        *verdicts = [Verdict::Agree; GRANULE_SECTORS as usize];
         for set in [covered, unread, unread_planned, recover, unrecoverable, changed] {
             *set = MemberSet::EMPTY;
         }
@@ -244,7 +263,8 @@ impl Op {
     /// (`return_memory`) only other data of a row that a stream writes are used later. Old contents
     /// of written blocks are not, and parity has been recomputed by then.
     pub(crate) fn may_borrow(&self, position: u16) -> bool {
-        if self.keeps_old {
+        let writes_back = matches!(self.class.kind, OpKind::Scrub(_)) && !self.can_be_cut();
+        if self.keeps_old || writes_back {
             return false;
         }
         let data = self.cells.len() as u16 - 2;

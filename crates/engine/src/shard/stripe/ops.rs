@@ -75,6 +75,9 @@ impl Stripes {
             self.write_without_data(cx, at);
             return true;
         }
+        if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
+            return self.start_scrub(cx, at);
+        }
         let op = &self.ops[at];
         let range = positions(cx, op);
         let row = cx.parity().row(op.stripe);
@@ -205,7 +208,7 @@ impl Stripes {
         serves.then(|| ExecPlan { reads, unrecoverable, ..ExecPlan::default() })
     }
 
-    fn send_reads(&mut self, cx: &mut Context<'_>, at: u32, reads: MemberSet) {
+    pub(super) fn send_reads(&mut self, cx: &mut Context<'_>, at: u32, reads: MemberSet) {
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
         let row = cx.parity().row(op.stripe);
@@ -246,7 +249,7 @@ impl Stripes {
         match result {
             Ok(()) if writing => match self.ops[at].phase {
                 Phase::WritingBack => self.corrected(cx, at, member),
-                Phase::Writing => self.ops[at].changed.insert(position),
+                Phase::Writing | Phase::WritingRepair => self.ops[at].changed.insert(position),
                 _ => {}
             },
             Ok(()) => {}
@@ -263,6 +266,7 @@ impl Stripes {
                 Phase::Reading => self.reads_done(cx, at),
                 Phase::Writing => self.writes_done(cx, at),
                 Phase::WritingBack | Phase::RollingBack => self.end(cx, at),
+                Phase::WritingRepair => self.repaired(cx, at),
                 other => unreachable!("member I/O ends while the operation is {other:?}"),
             }
         }
@@ -277,14 +281,17 @@ impl Stripes {
         }
     }
 
-    fn part_done(&mut self, at: u32) -> bool {
+    pub(super) fn part_done(&mut self, at: u32) -> bool {
         let op = &mut self.ops[at];
         assert!(op.open > 0, "an operation ends more parts than it has");
         op.open -= 1;
         op.open == 0
     }
 
-    fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
+    pub(super) fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
+        if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
+            return self.scrub_read(cx, at);
+        }
         let op = &self.ops[at];
         if op.read_failed != op.read_failed_planned {
             return self.reads_failed(cx, at);
@@ -314,12 +321,16 @@ impl Stripes {
             Phase::Recovering => self.recovered(cx, at),
             Phase::Computing => self.send_writes(cx, at),
             Phase::Reverting => self.roll_back(cx, at),
+            Phase::Repairing => self.write_repair(cx, at),
             other => unreachable!("a computation ends while the operation is {other:?}"),
         }
     }
 
     /// All blocks that the operation needs are in memory.
     fn recovered(&mut self, cx: &mut Context<'_>, at: u32) {
+        if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
+            return self.compare(cx, at);
+        }
         let op = &self.ops[at];
         if !op.is_write() {
             return self.write_back(cx, at);
@@ -454,7 +465,7 @@ impl Stripes {
 }
 
 /// The positions of an operation's range.
-fn positions(cx: &Context<'_>, op: &Op) -> Range<u64> {
+pub(super) fn positions(cx: &Context<'_>, op: &Op) -> Range<u64> {
     let start = cx.parity().member_sector(op.stripe, op.start).0;
     start..start + op.sectors()
 }
@@ -478,7 +489,7 @@ pub(super) struct Jobs<'a> {
 
 impl Jobs<'_> {
     /// Emits the recovery of all positions in `op.recover`; returns the number of jobs.
-    fn recover(&self, out: &mut Effects) -> u32 {
+    pub(super) fn recover(&self, out: &mut Effects) -> u32 {
         self.each_run(out, |jobs, from, sectors, out| {
             let lost: Vec2 = jobs.op.recover.iter().collect();
             let sources = jobs.known_sources(from, sectors, out);

@@ -405,7 +405,7 @@ impl Rows {
         let alike =
             taken.iter().all(|at| (pieces[*at].start, pieces[*at].end) == (first.start, first.end));
         let whole_row = alike && taken.len() == usize::from(self.data);
-        let no_data = first.class.kind != OpKind::Resync
+        let no_data = first.class.kind.has_host_data()
             && taken.iter().all(|at| pieces[*at].slice.region == REGION_ZERO);
         let (mut low, mut high) = (u64::MAX, 0);
         for at in taken.iter() {
@@ -466,7 +466,7 @@ impl Rows {
             if piece.overlaps(start, end) {
                 piece.open += 1;
                 op.pieces.push(*at);
-                if class.kind != OpKind::Resync {
+                if class.kind.has_host_data() {
                     op.covered.insert(piece.index);
                 }
                 op.fua |= piece.fua;
@@ -475,7 +475,7 @@ impl Rows {
         }
         // By position, then by address: so the slices of a position are in order.
         op.pieces.sort_unstable_by_key(|at| (pieces[*at].index, pieces[*at].start));
-        let with_host = if class.kind == OpKind::Resync { &[] } else { op.pieces.as_slice() };
+        let with_host = if class.kind.has_host_data() { op.pieces.as_slice() } else { &[] };
         for at in with_host {
             let piece = &pieces[*at];
             let (from, to) = (piece.start.max(start), piece.end.min(end));

@@ -1,0 +1,143 @@
+//! Scrubs: the driver submits the ranges of one, as it does those of a resync.
+//!
+//! Invariant: ranges of a scrub leave room for hosts: one is in flight at least, more while there
+//! is room for requests. A scrub that is stopped, or whose driver stops, ends the ranges in flight.
+//! Part of `driver`.
+
+use engine::{BufSlice, DEFAULT_RESYNC_STEP, HostOp, Mismatch, Request, RequestError, Scrub};
+use engine::{IntentMap, ScrubMode};
+use md::{Kind, Sector};
+
+use super::{Driver, OwnRange, PendingRequest};
+use crate::buf::Lease;
+
+/// Ranges of a scrub in flight at most.
+const DEPTH: usize = 8;
+
+/// A scrub of an array.
+pub(super) struct RunningScrub {
+    mode: ScrubMode,
+    ranges: Scrub,
+    /// Copies of each block; a request's buffer has room for all of them. 0: it needs none.
+    copies: u64,
+}
+
+/// How far a scrub has come, in positions: sectors of a member on RAID 4, 5 and 6, of the array on
+/// RAID 1 and 10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScrubStatus {
+    /// Everything below was compared, or skipped with an error.
+    pub position: u64,
+    /// The end.
+    pub span: u64,
+    /// Positions that were compared.
+    pub checked: u64,
+    /// Positions of requests that ended with an error.
+    pub skipped: u64,
+    /// The last of these errors.
+    pub error: Option<RequestError>,
+    /// Whether nothing is left to do.
+    pub is_done: bool,
+}
+
+impl Driver {
+    /// Begins a scrub at this position, in place of one that has ended. `false`: the level has no
+    /// redundancy, or a scrub is running.
+    pub fn start_scrub(&mut self, mode: ScrubMode, from: u64) -> bool {
+        let is_running = self.scrub.as_ref().is_some_and(|scrub| !scrub.ranges.is_done());
+        let geometry = self.geometry();
+        let copies = match geometry.kind() {
+            Kind::Striped(_) => return false,
+            Kind::Mirrored(mirrored) => mirrored.copies() as u64,
+            Kind::Parity(_) => 0,
+        };
+        if is_running {
+            return false;
+        }
+        let map = IntentMap::whole_array(geometry);
+        let unit = match self.sharding().shards() {
+            1 => u64::MAX,
+            _ => map.unit_positions(self.sharding().unit_sectors()),
+        };
+        let lease = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
+        let step = match copies {
+            0 => DEFAULT_RESYNC_STEP,
+            copies => (lease / copies).clamp(8, DEFAULT_RESYNC_STEP) / 8 * 8,
+        };
+        let ranges = Scrub::new(from, map.span(), step, unit, DEPTH);
+        tracing::info!(?mode, from, span = map.span(), "scrub started");
+        self.scrub = Some(RunningScrub { mode, ranges, copies });
+        true
+    }
+
+    /// How far the last scrub has come.
+    pub fn scrub(&self) -> Option<ScrubStatus> {
+        let RunningScrub { ranges, .. } = self.scrub.as_ref()?;
+        let (skipped, error) = ranges.skipped();
+        Some(ScrubStatus {
+            position: ranges.position(),
+            span: ranges.span(),
+            checked: ranges.checked(),
+            skipped,
+            error,
+            is_done: ranges.is_done(),
+        })
+    }
+
+    /// Ends a scrub once its ranges in flight have ended: [`ScrubStatus::position`] is where it can
+    /// be resumed.
+    pub fn stop_scrub(&mut self) {
+        if let Some(scrub) = &mut self.scrub {
+            scrub.ranges.stop();
+        }
+    }
+
+    /// What scrubs have found in this shard since the last call.
+    pub fn take_mismatches(&mut self) -> Vec<Mismatch> {
+        self.executor.take_mismatches()
+    }
+
+    pub(super) fn is_scrubbing(&self) -> bool {
+        self.scrub.as_ref().is_some_and(|scrub| scrub.ranges.is_in_flight())
+    }
+
+    /// Whether a range could be submitted now.
+    pub(super) fn may_scrub(&self) -> bool {
+        let has_room = self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1;
+        has_room && self.scrub.as_ref().is_some_and(|scrub| scrub.ranges.has_next())
+    }
+
+    /// Issues the next ranges.
+    pub(super) fn feed_scrub(&mut self) {
+        while self.may_scrub() {
+            let Some(scrub) = &mut self.scrub else { return };
+            let mut lease = None;
+            if scrub.copies > 0 {
+                lease = self.leases.take(self.leases.lease_bytes());
+                if lease.is_none() {
+                    return;
+                }
+            }
+            let Some((at, sectors)) = scrub.ranges.next_range() else { return };
+            let op = HostOp::Scrub(scrub.mode);
+            if let Some(lease) = &mut lease {
+                lease.set_len((scrub.copies * sectors * md::SECTOR_BYTES) as usize);
+            }
+            let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
+            self.own_ranges += 1;
+            let own = Some(OwnRange::Scrub(at));
+            let host =
+                self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
+            self.route(Request { tag: u64::from(host), op, at, sectors, buf });
+        }
+    }
+
+    pub(super) fn scrub_done(&mut self, at: Sector, result: Result<(), RequestError>) {
+        let scrub = self.scrub.as_mut().expect("its range has ended");
+        scrub.ranges.done(at, result);
+        if scrub.ranges.is_done() {
+            let (checked, (skipped, _)) = (scrub.ranges.checked(), scrub.ranges.skipped());
+            tracing::info!(checked, skipped, "scrub ended");
+        }
+    }
+}
