@@ -18,6 +18,7 @@ mod opened;
 mod partitioned;
 pub mod rescue;
 mod resync;
+mod scrub;
 mod shared_storage;
 mod start;
 
@@ -31,5 +32,6 @@ pub use new_array::{
 pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
 pub use resync::{ResyncError, ResyncEvent, ResyncReport};
+pub use scrub::{Finding, MAX_FINDINGS, ScrubError, ScrubEvent, ScrubOptions, ScrubReport, scrub};
 pub use shared_storage::{SharedStorage, Sharing};
 pub use start::{BitmapFailed, StartError, StartOptions, start, start_shards};

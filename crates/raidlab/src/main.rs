@@ -56,6 +56,8 @@ enum Command {
     Status(commands::status::StatusArguments),
     /// Write an array's contents to a file or to stdout; members are opened read-only.
     Dump(Box<commands::dump::DumpArguments>),
+    /// Compare an array's redundancy with its data, repair what is proven wrong.
+    Scrub(commands::scrub::ScrubArguments),
     /// Show live statistics of disks, members and CPUs, as iostat does.
     Watch(commands::watch::WatchArguments),
     /// Print a shell's completions to stdout, or write the man pages to a directory.
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Command::Detail(arguments) => commands::detail::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Dump(arguments) => commands::dump::run(&arguments),
+        Command::Scrub(arguments) => commands::scrub::run(&arguments),
         Command::Watch(arguments) => commands::watch::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments, Arguments::command()),
     };

@@ -13,6 +13,7 @@ pub mod generate;
 pub mod programs;
 pub mod report;
 pub mod results;
+pub mod scrub;
 pub mod status;
 pub mod sweep;
 pub mod watch;

@@ -24,6 +24,7 @@ mod programs;
 mod reference;
 mod results;
 mod safety;
+mod scrub;
 mod shown;
 mod signals;
 mod support;

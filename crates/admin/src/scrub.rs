@@ -1,0 +1,395 @@
+//! A scrub of an array that is not running: started, resynced if need be, scrubbed, stopped.
+//!
+//! Invariant: only a complete array in sync is scrubbed. Findings name members as they were given.
+//! An interrupted scrub reports where it can be resumed.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use array::{Driver, Mismatch, MismatchKind, RequestError, ScrubMode};
+use device::{Access, Device, DeviceError, DeviceOptions, Location, LocationError};
+use md::Level;
+use md::assemble::{Array, Candidate, Options, assemble};
+use md::ondisk::bitmap::sync_sectors;
+use thiserror::Error;
+
+use crate::members::{ChooseError, choose};
+use crate::shared_storage::{SharedStorage, shared, shared_by};
+use crate::{Opened, StartError, StartOptions, start};
+
+/// Polling interval of the progress.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Findings that a report lists at most; all are counted.
+pub const MAX_FINDINGS: usize = 100_000;
+
+/// What to scrub, and how.
+#[derive(Clone, Debug)]
+pub struct ScrubOptions {
+    /// What is done with a mismatch.
+    pub mode: ScrubMode,
+    /// Where to begin, as [`ScrubReport::position`] of an interrupted one.
+    pub from: u64,
+    /// The array, by name or UUID, where the members form several.
+    pub array: Option<String>,
+    /// Of [`ScrubMode::RepairOrResync`], the side that wins: parity is computed (`true`), or the
+    /// first copy is. An array of the other kind is refused. `None`: either.
+    pub has_parity: Option<bool>,
+    /// How the array is started.
+    pub start: StartOptions,
+}
+
+impl Default for ScrubOptions {
+    fn default() -> ScrubOptions {
+        ScrubOptions {
+            mode: ScrubMode::Check,
+            from: 0,
+            array: None,
+            has_parity: None,
+            start: StartOptions::default(),
+        }
+    }
+}
+
+/// What a scrub reports while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScrubEvent {
+    /// The array is resynced first.
+    Resync {
+        /// Sectors that are in sync.
+        done: u64,
+        /// Sectors in all.
+        sectors: u64,
+    },
+    /// It has come to this position.
+    Progress {
+        /// Positions that are done.
+        done: u64,
+        /// Positions in all.
+        sectors: u64,
+    },
+    /// A note of the array.
+    Note(String),
+}
+
+/// A mismatch, on members by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What is wrong.
+    pub kind: MismatchKind,
+    /// First array sector; see [`Mismatch::array_sector`].
+    pub array_sector: u64,
+    /// Number of sectors.
+    pub sectors: u64,
+    /// The member that holds the wrong block, as it was named; `None`: nothing proves which one.
+    pub member: Option<String>,
+    /// First sector of that member, counted from its begin; where it is not known, of all members,
+    /// if their data begin at the same sector.
+    pub member_sector: Option<u64>,
+    /// It has been repaired.
+    pub repaired: bool,
+}
+
+/// How a scrub ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// The array's level.
+    pub level: Level,
+    /// Sectors of the members that were compared, all members together.
+    pub checked_sectors: u64,
+    /// Sectors that could not be compared.
+    pub unchecked_sectors: u64,
+    /// Why not.
+    pub error: Option<RequestError>,
+    /// Sectors in findings.
+    pub mismatch_sectors: u64,
+    /// Of these, sectors that were repaired.
+    pub repaired_sectors: u64,
+    /// The findings, at most [`MAX_FINDINGS`], in ascending order.
+    pub findings: Vec<Finding>,
+    /// Findings that are not listed.
+    pub omitted: u64,
+    /// Everything below has been scrubbed.
+    pub position: u64,
+    /// The end.
+    pub span: u64,
+    /// Whether the array was stopped clean.
+    pub is_clean: bool,
+}
+
+impl ScrubReport {
+    /// Whether the scrub has come to the end.
+    pub fn is_complete(&self) -> bool {
+        self.position >= self.span
+    }
+}
+
+/// Why there is no scrub.
+#[derive(Debug, Error)]
+pub enum ScrubError {
+    /// A name is not a location.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// A member cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Two members share bytes.
+    #[error(transparent)]
+    Shared(#[from] SharedStorage),
+    /// A member has no superblock.
+    #[error("{name}: no md superblock that can be used")]
+    NoSuperblock {
+        /// Its name.
+        name: String,
+    },
+    /// No array is selected.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+    /// It cannot be started.
+    #[error("cannot start the array: {0}")]
+    Start(#[from] StartError),
+    /// The level has nothing to compare.
+    #[error("a {level} array has no redundancy: there is nothing to compare")]
+    NoRedundancy {
+        /// Its level.
+        level: Level,
+    },
+    /// What should win is not there.
+    #[error("this policy is not for a {level} array")]
+    Policy {
+        /// Its level.
+        level: Level,
+    },
+    /// A member is missing.
+    #[error(
+        "the array is degraded, {missing} of {members} members missing: nothing is proven by \
+         redundancy that is not there. Add the missing members first"
+    )]
+    Degraded {
+        /// Missing members.
+        missing: usize,
+        /// Members in all.
+        members: usize,
+    },
+    /// The position is behind the end.
+    #[error("position {from} is behind the end of the array's members, {span}")]
+    Behind {
+        /// The given position.
+        from: u64,
+        /// The end.
+        span: u64,
+    },
+    /// The resync makes no progress.
+    #[error("the array is not in sync, and its resync stopped at {done} of {sectors} sectors{why}")]
+    NotInSync {
+        /// Sectors that are in sync.
+        done: u64,
+        /// Sectors in all.
+        sectors: u64,
+        /// `: reason`, if there is one.
+        why: String,
+    },
+}
+
+/// Scrubs the array of these members, until it is done or `stop` is set.
+///
+/// # Errors
+/// See [`ScrubError`].
+pub fn scrub(
+    names: &[OsString],
+    options: &ScrubOptions,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(ScrubEvent),
+) -> Result<Option<ScrubReport>, ScrubError> {
+    let members = opened(names)?;
+    let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
+    let found = assemble(&candidates, &Options::default());
+    let array = choose(&found, options.array.as_deref())?;
+    let mut driver = start(array, &members, &options.start)?;
+    let result = run(&mut driver, options, stop, observe);
+    let is_clean = driver.stop();
+    pass_notes(&mut driver, observe);
+    let Some(Run { status, mismatches, counts }) = result? else { return Ok(None) };
+    let places = places(array, &members);
+    let mut findings: Vec<Finding> =
+        mismatches.iter().map(|mismatch| finding(mismatch, &places)).collect();
+    findings.sort_by_key(|finding| finding.array_sector);
+    let geometry = driver.geometry();
+    let each = match geometry.level().has_parity() {
+        true => geometry.members() as u64,
+        false => copies(geometry),
+    };
+    Ok(Some(ScrubReport {
+        level: geometry.level(),
+        checked_sectors: status.checked * each,
+        unchecked_sectors: status.skipped * each,
+        error: status.error,
+        mismatch_sectors: counts.sectors,
+        repaired_sectors: counts.repaired,
+        omitted: counts.findings - findings.len() as u64,
+        findings,
+        position: status.position,
+        span: counts.span,
+        is_clean,
+    }))
+}
+
+fn copies(geometry: &md::Geometry) -> u64 {
+    match geometry.kind() {
+        md::Kind::Mirrored(mirrored) => mirrored.copies() as u64,
+        _ => 1,
+    }
+}
+
+/// Opens the members for writing.
+fn opened(names: &[OsString]) -> Result<Vec<Opened>, ScrubError> {
+    let mut devices: Vec<Arc<Device>> = Vec::new();
+    let mut members = Vec::new();
+    for name in names {
+        let location = Location::parse(name)?;
+        let options = DeviceOptions { access: Access::ReadWrite, direct: true };
+        let device =
+            Device::open(&location, options).map_err(|error| match shared_by(&error, &devices) {
+                Some(shared) => ScrubError::Shared(shared),
+                None => ScrubError::Device(error),
+            });
+        let device = Arc::new(device?);
+        if let Some(shared) = shared(&device, &devices) {
+            return Err(shared.into());
+        }
+        devices.push(device.clone());
+        let opened = Opened::device(device);
+        members.push(opened.ok_or(ScrubError::NoSuperblock { name: location.to_string() })?);
+    }
+    Ok(members)
+}
+
+struct Run {
+    status: array::ScrubStatus,
+    mismatches: Vec<Mismatch>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    findings: u64,
+    sectors: u64,
+    repaired: u64,
+    span: u64,
+}
+
+/// `None`: stopped before it began.
+fn run(
+    driver: &mut Driver,
+    options: &ScrubOptions,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(ScrubEvent),
+) -> Result<Option<Run>, ScrubError> {
+    let geometry = driver.geometry();
+    let (level, members) = (geometry.level(), geometry.members());
+    if matches!(level, Level::Linear | Level::Raid0) {
+        return Err(ScrubError::NoRedundancy { level });
+    }
+    if options.has_parity.is_some_and(|has_parity| has_parity != level.has_parity()) {
+        return Err(ScrubError::Policy { level });
+    }
+    refuse_degraded(driver, members)?;
+    if !resync(driver, stop, observe)? {
+        return Ok(None);
+    }
+    driver.start_scrub(options.mode, options.from);
+    let mut counts = Counts::default();
+    let mut mismatches = Vec::new();
+    let mut completions = Vec::new();
+    let mut status = driver.scrub().expect("it has redundancy, and no other scrub runs");
+    counts.span = status.span;
+    if options.from > counts.span {
+        return Err(ScrubError::Behind { from: options.from, span: counts.span });
+    }
+    while !status.is_done {
+        driver.poll(&mut completions);
+        pass_notes(driver, observe);
+        for mismatch in driver.take_mismatches() {
+            counts.findings += 1;
+            counts.sectors += mismatch.sectors;
+            counts.repaired += if mismatch.repaired { mismatch.sectors } else { 0 };
+            if mismatches.len() < MAX_FINDINGS {
+                mismatches.push(mismatch);
+            }
+        }
+        status = driver.scrub().expect("it was started");
+        if stop.load(Ordering::Relaxed) || !driver.failed().is_empty() {
+            driver.stop_scrub();
+        }
+        observe(ScrubEvent::Progress { done: status.position, sectors: counts.span });
+        if !status.is_done {
+            driver.wait(STEP, None);
+        }
+    }
+    Ok(Some(Run { status, mismatches, counts }))
+}
+
+fn refuse_degraded(driver: &Driver, members: usize) -> Result<(), ScrubError> {
+    match driver.failed().len() {
+        0 => Ok(()),
+        missing => Err(ScrubError::Degraded { missing, members }),
+    }
+}
+
+/// Lets a resync that the start has begun come to its end. `false`: stopped.
+fn resync(
+    driver: &mut Driver,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(ScrubEvent),
+) -> Result<bool, ScrubError> {
+    let sectors = sync_sectors(driver.geometry()).unwrap_or(0);
+    let members = driver.geometry().members();
+    let mut completions = Vec::new();
+    loop {
+        driver.poll(&mut completions);
+        pass_notes(driver, observe);
+        refuse_degraded(driver, members)?;
+        let status = driver.metadata();
+        let Some(done) = status.and_then(|status| status.resync_offset) else { return Ok(true) };
+        if let Some(why) = status.and_then(|status| status.resync_stalled) {
+            let why = format!(": {why}");
+            return Err(ScrubError::NotInSync { done, sectors, why });
+        }
+        observe(ScrubEvent::Resync { done, sectors });
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        driver.wait(STEP, None);
+    }
+}
+
+fn pass_notes(driver: &mut Driver, observe: &mut dyn FnMut(ScrubEvent)) {
+    driver.take_notes().into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
+}
+
+/// By slot: the name of its member, and where its data begin.
+fn places(array: &Array, members: &[Opened]) -> Vec<Option<(String, u64)>> {
+    let place = |source: &Option<md::assemble::Source>| {
+        let source = source.as_ref()?;
+        Some((members[source.candidate].disk.name(), source.data_offset))
+    };
+    array.read_write.slots.iter().map(place).collect()
+}
+
+fn finding(mismatch: &Mismatch, places: &[Option<(String, u64)>]) -> Finding {
+    let Mismatch { kind, array_sector, sectors, member, member_sector, repaired } = *mismatch;
+    let place = member.and_then(|member| places[member.index()].clone());
+    let mut offsets = places.iter().flatten().map(|(_, offset)| *offset);
+    let common = offsets.next().filter(|first| offsets.all(|other| other == *first));
+    let offset = place.as_ref().map(|(_, offset)| *offset).or(common);
+    Finding {
+        kind,
+        array_sector: array_sector.0,
+        sectors,
+        member: place.map(|(name, _)| name),
+        member_sector: offset.map(|offset| offset + member_sector.0),
+        repaired,
+    }
+}

@@ -1,0 +1,231 @@
+//! `raidlab scrub`: compares the redundancy of an array with its data, and repairs what is proven
+//! wrong.
+//!
+//! Invariant: nothing is changed with `--check` but blocks that cannot be read, and nothing with
+//! `--repair` that is not proven, unless `--policy` says which side wins.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use admin::{Finding, ScrubError, ScrubEvent, ScrubOptions, ScrubReport};
+use anyhow::{Error, Result};
+use array::{MismatchKind, ScrubMode};
+use clap::{Args, ValueEnum};
+use md::show_size;
+use report::shown::Shown;
+use serde_json::{Value, json};
+
+use crate::console::{JsonOut, say};
+use crate::error::reworded;
+use crate::members::{Used, choice_text};
+use crate::meter::Meter;
+use crate::{Ending, signal};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab scrub --check disk*.img          compare, report, change nothing
+  raidlab scrub --repair disk*.img         repair what is proven wrong
+  raidlab scrub --repair --policy parity /dev/sd[b-e]1
+
+On RAID 6, P and Q show which block of a row is wrong, for each 512 bytes; of three or more copies,
+most of them do. RAID 4, 5 and two copies only show that something differs: --repair leaves that as
+it is, and --policy says which side wins. Blocks that cannot be read are recovered and written back
+by --check, too.
+
+The array must not be running. It is started, resynced if it was not stopped clean, scrubbed, and
+stopped. Ctrl-C ends a scrub in order; --from continues it.
+
+Ends with 1 when --check finds something, when --repair leaves something, and when something could
+not be compared.";
+
+/// Compare redundancy with data, and repair what is proven wrong.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ScrubArguments {
+    /// All members of the array: image files, partitions, disks; PATH@OFFSET for a part of a device
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<OsString>,
+    /// Report mismatches (the default)
+    #[arg(long, conflicts_with = "repair")]
+    check: bool,
+    /// Repair mismatches whose wrong block is known
+    #[arg(long)]
+    repair: bool,
+    /// What wins where the wrong block is not known, as in md's repair
+    #[arg(long, value_enum, requires = "repair")]
+    policy: Option<PolicyArgument>,
+    /// Begin at this sector of the members (RAID 1 and 10: of the array), to continue a scrub
+    #[arg(long, value_name = "SECTOR", default_value = "0", hide_default_value = true)]
+    from: u64,
+    /// The array, by name or UUID, if the members form several
+    #[arg(long, value_name = "NAME|UUID")]
+    array: Option<String>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PolicyArgument {
+    /// RAID 4, 5 and 6: parity is computed from the data
+    Parity,
+    /// RAID 1 and 10: the first copy is written to the others
+    First,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
+    arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
+    let stop = signal::watch()?;
+    let mode = match (arguments.repair, arguments.policy) {
+        (false, _) => ScrubMode::Check,
+        (true, None) => ScrubMode::Repair,
+        (true, Some(_)) => ScrubMode::RepairOrResync,
+    };
+    let options = ScrubOptions {
+        mode,
+        from: arguments.from,
+        array: arguments.array.clone(),
+        has_parity: arguments.policy.map(|policy| policy == PolicyArgument::Parity),
+        ..ScrubOptions::default()
+    };
+    let mut meter: Option<Meter> = None;
+    let mut is_scrubbing = false;
+    let mut observe = |event| match event {
+        ScrubEvent::Resync { done, sectors } => {
+            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
+        }
+        ScrubEvent::Progress { done, sectors } => {
+            if !std::mem::replace(&mut is_scrubbing, true)
+                && let Some(meter) = meter.take()
+            {
+                meter.finish();
+            }
+            meter.get_or_insert_with(|| Meter::new("scrubbed", sectors)).set(done);
+        }
+        ScrubEvent::Note(note) => say(format_args!("raidlab: {note}")),
+    };
+    let scrubbed = admin::scrub(&arguments.members, &options, &stop, &mut observe);
+    if let Some(meter) = meter {
+        meter.finish();
+    }
+    let Some(report) = scrubbed.map_err(|error| failed(error, arguments))? else {
+        say(format_args!("raidlab: stopped before the array was in sync; nothing was scrubbed"));
+        return Ok(Ending::Stopped);
+    };
+    arguments.json.put(&text(&report, mode), || json(&report, mode))?;
+    if !report.is_clean {
+        say(format_args!("raidlab: the array could not be stopped clean"));
+    }
+    if !report.is_complete() && stop.load(Ordering::Relaxed) {
+        return Ok(Ending::Stopped);
+    }
+    let left = report.mismatch_sectors - report.repaired_sectors;
+    let is_fine = report.is_complete()
+        && report.is_clean
+        && left == 0
+        && (mode != ScrubMode::Check || report.mismatch_sectors == 0)
+        && report.unchecked_sectors == 0;
+    Ok(if is_fine { Ending::Fine } else { Ending::Finding })
+}
+
+fn failed(error: ScrubError, arguments: &ScrubArguments) -> Error {
+    match error {
+        ScrubError::Choose(error) => {
+            let text = choice_text(&error, arguments.array.as_deref());
+            Error::new(error).context(text)
+        }
+        ScrubError::Policy { level } => {
+            let other = if level.has_parity() { "parity" } else { "first" };
+            reworded(error, |text| format!("{text}; --policy {other} does"))
+        }
+        ScrubError::Behind { .. } => reworded(error, |text| format!("--from: {text}")),
+        error => error.into(),
+    }
+}
+
+fn text(report: &ScrubReport, mode: ScrubMode) -> String {
+    let ScrubReport { level, checked_sectors, mismatch_sectors, repaired_sectors, .. } = report;
+    let mut out = String::new();
+    for finding in &report.findings {
+        let _ = writeln!(out, "{}", line(finding, mode));
+    }
+    if report.omitted > 0 {
+        let _ = writeln!(out, "{} more are not listed", report.omitted);
+    }
+    let checked = show_size(*checked_sectors);
+    let _ = write!(out, "{level}: {checked} of members compared: ");
+    let disagree = match mismatch_sectors {
+        0 => "no mismatch".into(),
+        1 => "1 sector does not agree".into(),
+        sectors => format!("{sectors} sectors do not agree"),
+    };
+    let repaired = match (*mismatch_sectors, mode) {
+        (0, _) | (_, ScrubMode::Check) => String::new(),
+        _ => format!(", {repaired_sectors} repaired"),
+    };
+    let _ = writeln!(out, "{disagree}{repaired}");
+    if report.unchecked_sectors > 0 {
+        let why = report.error.map(|error| format!(": {error}")).unwrap_or_default();
+        let size = show_size(report.unchecked_sectors);
+        let _ = writeln!(out, "{size} could not be compared{why}");
+    }
+    if !report.is_complete() {
+        let _ = writeln!(out, "stopped; --from {} continues", report.position);
+    }
+    out
+}
+
+fn line(finding: &Finding, mode: ScrubMode) -> String {
+    let Finding { kind, array_sector, sectors, member, member_sector, repaired } = finding;
+    let at = member_sector.map(|sector| format!(" at sector {sector}")).unwrap_or_default();
+    let what = match (kind, member) {
+        (MismatchKind::Data, Some(member)) => format!("data of {member}{at} are wrong"),
+        (MismatchKind::P, Some(member)) => format!("P on {member}{at} is wrong"),
+        (MismatchKind::Q, Some(member)) => format!("Q on {member}{at} is wrong"),
+        (MismatchKind::Copy, Some(member)) => format!("the copy of {member}{at} is wrong"),
+        (MismatchKind::Copy, None) => format!("copies differ{at}, which is wrong is not known"),
+        _ => format!("data and parity differ{at}, which is wrong is not known"),
+    };
+    let end = match (mode, repaired) {
+        (ScrubMode::Check, _) => "",
+        (_, true) => ": repaired",
+        (_, false) => ": not repaired",
+    };
+    let unit = if *sectors == 1 { "sector" } else { "sectors" };
+    Shown(format!("array sector {array_sector}, {sectors} {unit}: {what}{end}")).to_string()
+}
+
+fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
+    let finding = |finding: &Finding| {
+        json!({
+            "array_sector": finding.array_sector,
+            "sectors": finding.sectors,
+            "member": finding.member,
+            "member_sector": finding.member_sector,
+            "kind": match finding.kind {
+                MismatchKind::Data => "data",
+                MismatchKind::P => "p",
+                MismatchKind::Q => "q",
+                MismatchKind::Copy => "copy",
+                MismatchKind::Unknown => "unknown",
+            },
+            "repaired": finding.repaired,
+        })
+    };
+    json!({
+        "mode": match mode {
+            ScrubMode::Check => "check",
+            _ => "repair",
+        },
+        "checked_sectors": report.checked_sectors,
+        "mismatch_sectors": report.mismatch_sectors,
+        "repaired_sectors": report.repaired_sectors,
+        "unchecked_sectors": report.unchecked_sectors,
+        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "omitted_findings": report.omitted,
+        "complete": report.is_complete(),
+        "from": if report.is_complete() { Value::Null } else { report.position.into() },
+        "stopped_clean": report.is_clean,
+    })
+}
