@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "",
     "bench",
     "bench kernels",
@@ -19,6 +19,7 @@ const VERBS: [&str; 15] = [
     "detail",
     "status",
     "dump",
+    "scrub",
     "watch",
     "generate",
     "generate completions",
