@@ -1,4 +1,4 @@
-//! The program itself, beside mdadm: `raidlab create`, `examine` and `dump`.
+//! The program itself, beside mdadm: `raidlab create`, `examine`, `dump` and `scrub`.
 //!
 //! Invariant: nothing of the program's code is used here but through its command line.
 
@@ -34,6 +34,12 @@ pub fn create(shape: &Shape, images: &[PathBuf]) {
 pub fn dumped_sha256(images: &[PathBuf]) -> String {
     let said = raidlab("dump --sha256", paths(images));
     said.split_whitespace().next().expect("a hash").into()
+}
+
+/// What `raidlab scrub` finds.
+pub fn scrub(options: &str, images: &[PathBuf]) -> Value {
+    let said = raidlab(&format!("scrub {options} --json"), paths(images));
+    serde_json::from_str(&said).expect("JSON")
 }
 
 /// What `raidlab examine` says about a member, as text and as JSON.

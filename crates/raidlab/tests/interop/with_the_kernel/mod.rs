@@ -13,4 +13,5 @@ mod made_here;
 mod made_there;
 mod rebuild_begun;
 mod said;
+mod scrubbed_here;
 mod support;
