@@ -21,6 +21,7 @@ mod resync;
 mod scrub;
 mod shared_storage;
 mod start;
+mod zero_superblock;
 
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 pub use describe::{ArrayDescription, Counts, Health, Pending, describe, left_over};
@@ -35,3 +36,4 @@ pub use resync::{ResyncError, ResyncEvent, ResyncReport};
 pub use scrub::{Finding, MAX_FINDINGS, ScrubError, ScrubEvent, ScrubOptions, ScrubReport, scrub};
 pub use shared_storage::{SharedStorage, Sharing};
 pub use start::{BitmapFailed, StartError, StartOptions, start, start_shards};
+pub use zero_superblock::{Erased, FoundSuperblocks, ZeroError};

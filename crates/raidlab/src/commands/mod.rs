@@ -17,3 +17,4 @@ pub mod scrub;
 pub mod status;
 pub mod sweep;
 pub mod watch;
+pub mod zero_superblock;

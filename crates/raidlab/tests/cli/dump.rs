@@ -329,9 +329,9 @@ fn under_a_limit_of_memory_fewer_pieces_are_read_at_once() {
     for kib in (0..8).map(|step| enough + 8000 + step * 16_000) {
         for depth in [1, 8, 256] {
             // A thread for which Rust's runtime finds no signal stack panics before it is ours.
-            let runs = std::iter::repeat_with(|| limited(kib, depth)).take(5);
+            let mut runs = std::iter::repeat_with(|| limited(kib, depth)).take(5);
             let starts = |ran: &Ran| !ran.stderr.contains("stack_overflow.rs");
-            let ran = runs.filter(starts).next().expect("its threads start").code(0);
+            let ran = runs.find(starts).expect("its threads start").code(0);
             assert_eq!(hash(&ran), hash(&wanted), "{kib} KiB, {depth} pieces");
         }
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "",
     "bench",
     "bench kernels",
@@ -21,6 +21,7 @@ const VERBS: [&str; 16] = [
     "dump",
     "scrub",
     "watch",
+    "zero-superblock",
     "generate",
     "generate completions",
 ];

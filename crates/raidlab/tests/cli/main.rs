@@ -30,3 +30,4 @@ mod signals;
 mod support;
 mod traffic;
 mod watch;
+mod zero_superblock;

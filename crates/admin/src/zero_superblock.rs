@@ -1,0 +1,173 @@
+//! Erasing superblocks, as `mdadm --zero-superblock` does: the members are no array's any more.
+//!
+//! Invariant: every member is opened and examined before the first one is written. Only blocks that
+//! begin with md's magic are overwritten; data are not.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use device::superblocks;
+use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location, LocationError};
+use md::SECTOR_BYTES;
+use md::ondisk::superblock::{Outcome, READ_BYTES};
+use md::ondisk::{Uuid, Version};
+use thiserror::Error;
+
+use crate::shared_storage::{SharedStorage, shared, shared_by};
+
+/// A superblock that is erased, or would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Erased {
+    /// The member, as it was named.
+    pub member: String,
+    /// First sector of the superblock.
+    pub sector: u64,
+    /// Its version and the array's UUID; `None`: damaged.
+    pub superblock: Option<(Version, Uuid)>,
+}
+
+/// Why nothing is erased.
+#[derive(Debug, Error)]
+pub enum ZeroError {
+    /// A name is not a location.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// A member cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Two members share bytes.
+    #[error(transparent)]
+    Shared(#[from] SharedStorage),
+    /// A member has no superblock.
+    #[error("{name}: no md superblock")]
+    NoSuperblock {
+        /// Its name.
+        name: String,
+    },
+    /// A member has only one that is damaged, or of another place.
+    #[error("{name}: sector {sector}: {why}")]
+    Odd {
+        /// Its name.
+        name: String,
+        /// Where.
+        sector: u64,
+        /// What is odd about it.
+        why: String,
+    },
+    /// A place where a superblock can be cannot be read.
+    #[error("{name}: cannot read sector {sector}: {why}")]
+    Unreadable {
+        /// Its name.
+        name: String,
+        /// Where.
+        sector: u64,
+        /// The reason.
+        why: String,
+    },
+    /// A write failed; what stands in `done` is erased.
+    #[error("{name}: cannot write sector {sector}: {}", sys::reason(source))]
+    Write {
+        /// Its name.
+        name: String,
+        /// Where.
+        sector: u64,
+        /// The system's error.
+        source: std::io::Error,
+        /// What was erased before.
+        done: Vec<Erased>,
+    },
+}
+
+/// The superblocks of members, found and not yet erased.
+pub struct FoundSuperblocks(Vec<(Arc<Device>, Erased)>);
+
+impl FoundSuperblocks {
+    /// Opens the members and finds their superblocks. `odd`: damaged ones too, and those that
+    /// belong to another place.
+    ///
+    /// # Errors
+    /// See [`ZeroError`].
+    pub fn of(
+        names: &[OsString],
+        odd: bool,
+        access: Access,
+    ) -> Result<FoundSuperblocks, ZeroError> {
+        let mut devices: Vec<Arc<Device>> = Vec::new();
+        let mut found = Vec::new();
+        for name in names {
+            let location = Location::parse(name)?;
+            let options = DeviceOptions { access, direct: false };
+            let device = Device::open(&location, options).map_err(|error| {
+                match shared_by(&error, &devices) {
+                    Some(shared) => ZeroError::Shared(shared),
+                    None => ZeroError::Device(error),
+                }
+            });
+            let device = Arc::new(device?);
+            if let Some(shared) = shared(&device, &devices) {
+                return Err(shared.into());
+            }
+            let here = places(&device, odd)?;
+            found.extend(here.into_iter().map(|erased| (device.clone(), erased)));
+            devices.push(device);
+        }
+        Ok(FoundSuperblocks(found))
+    }
+
+    /// What was found.
+    pub fn list(&self) -> Vec<Erased> {
+        self.0.iter().map(|(_, erased)| erased.clone()).collect()
+    }
+
+    /// Erases them, durably.
+    ///
+    /// # Errors
+    /// [`ZeroError::Write`].
+    pub fn erase(self) -> Result<Vec<Erased>, ZeroError> {
+        let mut done = Vec::new();
+        for (device, erased) in self.0 {
+            let end = erased.sector + READ_BYTES as u64 / SECTOR_BYTES;
+            let range = erased.sector..end.min(device.sectors());
+            if let Err(source) = device.write_zeroes(range).and_then(|()| device.sync()) {
+                let Erased { member: name, sector, .. } = erased;
+                return Err(ZeroError::Write { name, sector, source, done });
+            }
+            tracing::info!(member = erased.member, sector = erased.sector, "superblock erased");
+            done.push(erased);
+        }
+        Ok(done)
+    }
+}
+
+/// The superblocks of a device.
+fn places(device: &Device, odd: bool) -> Result<Vec<Erased>, ZeroError> {
+    let name = device.name();
+    let mut found = Vec::new();
+    let mut refused = None;
+    for (place, outcome) in superblocks(device).outcomes {
+        let sector = place.sector;
+        let (superblock, why) = match outcome {
+            Outcome::NoMagic => continue,
+            Outcome::Unreadable(why) => return Err(ZeroError::Unreadable { name, sector, why }),
+            Outcome::Found { superblock, .. } => (Some(superblock), None),
+            Outcome::Misplaced { superblock, .. } => {
+                (Some(superblock), Some("a superblock of another place".to_string()))
+            }
+            Outcome::Invalid(error) => (None, Some(format!("a damaged superblock: {error}"))),
+        };
+        if let Some(why) = why.filter(|_| !odd) {
+            refused = Some(ZeroError::Odd { name: name.clone(), sector, why });
+            continue;
+        }
+        let superblock = superblock.map(|superblock| {
+            let metadata = superblock.metadata();
+            (metadata.version, metadata.set_uuid)
+        });
+        found.push(Erased { member: name.clone(), sector, superblock });
+    }
+    match (found.is_empty(), refused) {
+        (true, Some(refused)) => Err(refused),
+        (true, None) => Err(ZeroError::NoSuperblock { name }),
+        _ => Ok(found),
+    }
+}

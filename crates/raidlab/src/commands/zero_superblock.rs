@@ -1,0 +1,95 @@
+//! `raidlab zero-superblock`: members that are no array's any more, as `mdadm --zero-superblock`.
+//!
+//! Invariant: nothing is written before every member was examined; data are never overwritten.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+
+use admin::{Erased, FoundSuperblocks, ZeroError};
+use anyhow::{Error, Result};
+use clap::Args;
+use device::Access;
+use report::shown::Shown;
+use serde_json::{Value, json};
+
+use crate::Ending;
+use crate::console::{JsonOut, say};
+use crate::error::reworded;
+use crate::members::Used;
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab zero-superblock --dry-run /dev/sdb1      what would be erased
+  raidlab zero-superblock /dev/sdb1 /dev/sdc1
+
+Only the superblocks are overwritten, 4 KiB each, at every place where one is; bitmaps, logs and
+data stay. Nothing is written unless every member has one. A member in use is refused. To undo it,
+create the array again with the same options, --assume-clean and --force.";
+
+/// Erase the md superblocks of members, as mdadm --zero-superblock does.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ZeroSuperblockArguments {
+    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of a device
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<OsString>,
+    /// Also erase damaged superblocks, and those that belong to another place
+    #[arg(short, long)]
+    force: bool,
+    /// Show what would be erased, write nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ZeroSuperblockArguments) -> Result<Ending> {
+    arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
+    let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
+    let found =
+        FoundSuperblocks::of(&arguments.members, arguments.force, access).map_err(failed)?;
+    let erased = match arguments.dry_run {
+        true => found.list(),
+        false => found.erase().map_err(failed)?,
+    };
+    let is_done = !arguments.dry_run;
+    arguments.json.put(&text(&erased, is_done), || json(&erased, is_done))?;
+    Ok(Ending::Fine)
+}
+
+fn failed(error: ZeroError) -> Error {
+    match error {
+        ZeroError::Odd { .. } => reworded(error, |text| format!("{text}; --force erases it")),
+        ZeroError::Write { ref done, .. } => {
+            text(done, true).lines().for_each(|line| say(format_args!("raidlab: {line}")));
+            error.into()
+        }
+        error => error.into(),
+    }
+}
+
+fn text(erased: &[Erased], is_done: bool) -> String {
+    let mut out = String::new();
+    let end = if is_done { "erased" } else { "would be erased" };
+    for Erased { member, sector, superblock } in erased {
+        let what = match superblock {
+            Some((version, uuid)) => format!("superblock {version} of array {uuid}"),
+            None => "damaged superblock".into(),
+        };
+        let _ = writeln!(out, "{}", Shown(format!("{member}: {what} at sector {sector} {end}")));
+    }
+    out
+}
+
+fn json(erased: &[Erased], is_done: bool) -> Value {
+    let one = |Erased { member, sector, superblock }: &Erased| {
+        json!({
+            "member": member,
+            "sector": sector,
+            "version": superblock.as_ref().map(|(version, _)| version.name()),
+            "array_uuid": superblock.as_ref().map(|(_, uuid)| uuid.to_string()),
+        })
+    };
+    json!({"erased": is_done, "superblocks": erased.iter().map(one).collect::<Vec<_>>()})
+}
