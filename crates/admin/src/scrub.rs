@@ -25,6 +25,9 @@ const STEP: Duration = Duration::from_millis(100);
 /// Findings that a report lists at most; all are counted.
 pub const MAX_FINDINGS: usize = 100_000;
 
+/// What md's RAID 4, 5 and 6 count in.
+const PAGE_SECTORS: u64 = 8;
+
 /// What to scrub, and how.
 #[derive(Clone, Debug)]
 pub struct ScrubOptions {
@@ -107,6 +110,10 @@ pub struct ScrubReport {
     pub mismatch_sectors: u64,
     /// Of these, sectors that were repaired.
     pub repaired_sectors: u64,
+    /// What md's `mismatch_cnt` shows after a check: RAID 4, 5 and 6 count 8 sectors of a member
+    /// for each page of a row that does not agree. `None`: RAID 1 and 10, whose unit depends on the
+    /// kernel's requests.
+    pub mismatch_cnt: Option<u64>,
     /// The findings, at most [`MAX_FINDINGS`], in ascending order.
     pub findings: Vec<Finding>,
     /// Findings that are not listed.
@@ -228,6 +235,7 @@ pub fn scrub(
         error: status.error,
         mismatch_sectors: counts.sectors,
         repaired_sectors: counts.repaired,
+        mismatch_cnt: geometry.level().has_parity().then_some(counts.pages * PAGE_SECTORS),
         omitted: counts.findings - findings.len() as u64,
         findings,
         position: status.position,
@@ -277,6 +285,9 @@ struct Counts {
     findings: u64,
     sectors: u64,
     repaired: u64,
+    /// Pages of rows, and the last one; what is found in one comes together.
+    pages: u64,
+    last_page: Option<u64>,
     span: u64,
 }
 
@@ -315,6 +326,9 @@ fn run(
             counts.findings += 1;
             counts.sectors += mismatch.sectors;
             counts.repaired += if mismatch.repaired { mismatch.sectors } else { 0 };
+            let page = Some(mismatch.member_sector.0 / PAGE_SECTORS);
+            counts.pages += u64::from(page != counts.last_page);
+            counts.last_page = page;
             if mismatches.len() < MAX_FINDINGS {
                 mismatches.push(mismatch);
             }

@@ -164,7 +164,11 @@ fn text(report: &ScrubReport, mode: ScrubMode) -> String {
         (0, _) | (_, ScrubMode::Check) => String::new(),
         _ => format!(", {repaired_sectors} repaired"),
     };
-    let _ = writeln!(out, "{disagree}{repaired}");
+    let _ = write!(out, "{disagree}{repaired}");
+    if let Some(count) = report.mismatch_cnt.filter(|count| *count > 0) {
+        let _ = write!(out, " (md's mismatch_cnt: {count})");
+    }
+    out.push('\n');
     if report.unchecked_sectors > 0 {
         let why = report.error.map(|error| format!(": {error}")).unwrap_or_default();
         let size = show_size(report.unchecked_sectors);
@@ -221,6 +225,7 @@ fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
         "checked_sectors": report.checked_sectors,
         "mismatch_sectors": report.mismatch_sectors,
         "repaired_sectors": report.repaired_sectors,
+        "mismatch_cnt": report.mismatch_cnt,
         "unchecked_sectors": report.unchecked_sectors,
         "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
         "omitted_findings": report.omitted,

@@ -36,6 +36,15 @@ pub fn dumped_sha256(images: &[PathBuf]) -> String {
     said.split_whitespace().next().expect("a hash").into()
 }
 
+/// What `raidlab scrub --check` finds, which is something.
+pub fn scrub_finds(images: &[PathBuf]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    let output = command.args(["scrub", "--check", "--json"]).args(paths(images)).output();
+    let output = output.expect("the program starts");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
 /// What `raidlab scrub` finds.
 pub fn scrub(options: &str, images: &[PathBuf]) -> Value {
     let said = raidlab(&format!("scrub {options} --json"), paths(images));

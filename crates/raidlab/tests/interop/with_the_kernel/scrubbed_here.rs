@@ -13,11 +13,11 @@ use crate::scratch::Scratch;
 const DATA_OFFSET: u64 = 1 << 20;
 const CHUNK: u64 = 64 << 10;
 
-/// Inverts a chunk of a member's data.
-fn corrupt(image: &Path, chunk: u64) {
+/// Inverts bytes of a member's data.
+fn invert(image: &Path, at: u64, length: usize) {
     let image = OpenOptions::new().read(true).write(true).open(image).expect("an image");
-    let mut bytes = vec![0; CHUNK as usize];
-    let at = DATA_OFFSET + chunk * CHUNK;
+    let mut bytes = vec![0; length];
+    let at = DATA_OFFSET + at;
     image.read_exact_at(&mut bytes, at).expect("inside");
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
     image.write_all_at(&bytes, at).expect("inside");
@@ -52,10 +52,39 @@ fn what_a_scrub_repairs_in_the_kernels_arrays_is_what_the_kernel_wrote() {
     let report = run(&guest, &job, &scratch);
     let bytes = kinds.map(|(name, ..)| report.array(name).facts()[0].array_sectors() * 512);
 
+    // The kernel counts what we count.
+    let mut checked = Job { name: "scrubbed-checked".into(), ..job };
+    let mut counts = Vec::new();
+    for array in &mut checked.arrays {
+        for at in [3 * CHUNK + 5000, 3 * CHUNK + 9000, 9 * CHUNK + 512] {
+            invert(&array.disks[1], at, 3000);
+        }
+        counts.push(program::scrub_finds(&array.disks)["mismatch_cnt"].as_u64());
+        let devices: String = (0..array.disks.len()).map(|at| format!(" @{at}")).collect();
+        array.steps = vec![
+            Step::mdadm(format!("--assemble @md{devices}")),
+            Step::Settle { degraded: 0 },
+            Step::Check,
+            Step::stop(),
+        ];
+    }
+    let report = run(&guest, &checked, &scratch);
+    for (array, count) in checked.arrays.iter().zip(counts) {
+        let checks = report.array(&array.name).checks().unwrap_or_else(|error| panic!("{error}"));
+        let mismatches = checks[0].mismatches;
+        assert!(
+            mismatches > 0 && count.is_none_or(|count| count == mismatches),
+            "{checks:?} {count:?}"
+        );
+        let found = program::scrub("--repair", &array.disks);
+        assert!(found["repaired_sectors"].as_u64() >= Some(18), "{found}");
+    }
+    let job = checked;
+
     for array in &job.arrays {
         // Another chunk of each member, in rows of their own.
         for (chunk, image) in (2..).step_by(5).zip(&array.disks) {
-            corrupt(image, chunk);
+            invert(image, chunk * CHUNK, CHUNK as usize);
             let found = program::scrub("--repair", &array.disks);
             let findings = found["findings"].as_array().expect("a list");
             let is_named = |finding: &serde_json::Value| {
