@@ -129,7 +129,9 @@ impl MetadataManager {
         let before = self.on_disk.written.take();
         let state = &update.state;
         self.on_disk = OnDisk {
-            taken_back: before.filter(|before| before.events > state.events),
+            // Members in service have the lower count by now.
+            taken_back: before
+                .filter(|before| before.events > state.events && self.failures != update.failures),
             written: Some(state.clone()),
             events: state.events,
             dirty: update.dirty,
@@ -302,8 +304,17 @@ impl MetadataManager {
     /// one count would contradict each other.
     fn step_up(&self, state: Arc<ArrayState>) -> Job {
         let (why, failures) = (Why::Dirty, self.losses_recorded);
+        let mut phases = self.bitmap_phases();
+        phases.push(Phase::Superblocks);
         let update = Update { why, dirty: true, state, failures, pure: false };
-        Job::new(Goal::Update(update), &[Phase::Superblocks])
+        Job::new(Goal::Update(update), &phases)
+    }
+
+    /// What an update writes of the bitmap, before the superblocks.
+    fn bitmap_phases(&self) -> Vec<Phase> {
+        let Some(bits) = &self.bits else { return Vec::new() };
+        let header = bits.is_stale().then_some(Phase::Header);
+        std::iter::once(Phase::Pages).chain(header).collect()
     }
 
     fn clear(&mut self, at_once: bool) -> Option<Job> {
@@ -395,10 +406,7 @@ impl MetadataManager {
         if matches!(why, Why::Clean | Why::Checkpoint | Why::Stop) {
             phases.push(Phase::Flush);
         }
-        if let Some(bits) = &self.bits {
-            phases.push(Phase::Pages);
-            phases.extend(bits.is_stale().then_some(Phase::Header));
-        }
+        phases.extend(self.bitmap_phases());
         if policy == Policy::Ppl && self.on_disk.policy != policy {
             phases.push(Phase::EmptyPpl);
         }
