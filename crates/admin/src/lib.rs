@@ -33,7 +33,9 @@ pub use new_array::{
 pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
 pub use resync::{ResyncError, ResyncEvent, ResyncReport};
-pub use scrub::{Finding, MAX_FINDINGS, ScrubError, ScrubEvent, ScrubOptions, ScrubReport, scrub};
+pub use scrub::{
+    Corrected, Finding, MAX_FINDINGS, ScrubError, ScrubEvent, ScrubOptions, ScrubReport, scrub,
+};
 pub use shared_storage::{SharedStorage, Sharing};
 pub use start::{BitmapFailed, StartError, StartOptions, start, start_shards};
 pub use zero_superblock::{Erased, FoundSuperblocks, ZeroError};

@@ -6,13 +6,13 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use array::{Driver, Mismatch, MismatchKind, RequestError, ScrubMode};
+use array::{Driver, Event, HostOp, Mismatch, MismatchKind, RequestError, ScrubMode};
 use device::{Access, Device, DeviceError, DeviceOptions, Location, LocationError};
-use md::Level;
 use md::assemble::{Array, Candidate, Options, assemble};
 use md::ondisk::bitmap::sync_sectors;
+use md::{Level, Sector};
 use thiserror::Error;
 
 use crate::members::{ChooseError, choose};
@@ -21,6 +21,9 @@ use crate::{Opened, StartError, StartOptions, start};
 
 /// Polling interval of the progress.
 const STEP: Duration = Duration::from_millis(100);
+
+/// Maximum time that a resync rests.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Findings that a report lists at most; all are counted.
 pub const MAX_FINDINGS: usize = 100_000;
@@ -89,10 +92,21 @@ pub struct Finding {
     /// The member that holds the wrong block, as it was named; `None`: nothing proves which one.
     pub member: Option<String>,
     /// First sector of that member, counted from its begin; where it is not known, of all members,
-    /// if their data begin at the same sector.
+    /// if the block is at the same sector of each.
     pub member_sector: Option<u64>,
     /// It has been repaired.
     pub repaired: bool,
+}
+
+/// A block that could not be read, and was recovered and written back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corrected {
+    /// The member, as it was named.
+    pub member: String,
+    /// First sector of that member, counted from its begin.
+    pub member_sector: u64,
+    /// Number of sectors.
+    pub sectors: u64,
 }
 
 /// How a scrub ended.
@@ -102,7 +116,7 @@ pub struct ScrubReport {
     pub level: Level,
     /// Sectors of the members that were compared, all members together.
     pub checked_sectors: u64,
-    /// Sectors that could not be compared.
+    /// Sectors of requests of which not everything could be compared.
     pub unchecked_sectors: u64,
     /// Why not.
     pub error: Option<RequestError>,
@@ -118,6 +132,12 @@ pub struct ScrubReport {
     pub findings: Vec<Finding>,
     /// Findings that are not listed.
     pub omitted: u64,
+    /// Blocks that could not be read, and were recovered and written back.
+    pub corrected: Vec<Corrected>,
+    /// Members that failed in the meantime.
+    pub failed: Vec<String>,
+    /// Whether what was written is durable.
+    pub is_durable: bool,
     /// Everything below has been scrubbed.
     pub position: u64,
     /// The end.
@@ -158,7 +178,7 @@ pub enum ScrubError {
     #[error("cannot start the array: {0}")]
     Start(#[from] StartError),
     /// The level has nothing to compare.
-    #[error("a {level} array has no redundancy: there is nothing to compare")]
+    #[error("this {level} array has no redundancy: there is nothing to compare")]
     NoRedundancy {
         /// Its level.
         level: Level,
@@ -218,10 +238,25 @@ pub fn scrub(
     let result = run(&mut driver, options, stop, observe);
     let is_clean = driver.stop();
     pass_notes(&mut driver, observe);
-    let Some(Run { status, mismatches, counts }) = result? else { return Ok(None) };
+    let Some(Run { status, mismatches, events, counts, is_durable }) = result? else {
+        return Ok(None);
+    };
     let places = places(array, &members);
+    let (mut corrected, mut failed) = (Vec::new(), Vec::new());
+    for event in events {
+        match event {
+            Event::MemberFailed { member, .. } => {
+                failed.extend(places[member.index()].as_ref().map(|(name, _)| name.clone()));
+            }
+            Event::Corrected { member, sector, sectors } => {
+                let Some((name, offset)) = &places[member.index()] else { continue };
+                let (member, member_sector) = (name.clone(), offset + sector.0);
+                corrected.push(Corrected { member, member_sector, sectors });
+            }
+        }
+    }
     let mut findings: Vec<Finding> =
-        mismatches.iter().map(|mismatch| finding(mismatch, &places)).collect();
+        mismatches.iter().map(|found| finding(found, &places, driver.geometry())).collect();
     findings.sort_by_key(|finding| finding.array_sector);
     let geometry = driver.geometry();
     let each = match geometry.level().has_parity() {
@@ -238,6 +273,9 @@ pub fn scrub(
         mismatch_cnt: geometry.level().has_parity().then_some(counts.pages * PAGE_SECTORS),
         omitted: counts.findings - findings.len() as u64,
         findings,
+        corrected,
+        failed,
+        is_durable,
         position: status.position,
         span: counts.span,
         is_clean,
@@ -277,7 +315,9 @@ fn opened(names: &[OsString]) -> Result<Vec<Opened>, ScrubError> {
 struct Run {
     status: array::ScrubStatus,
     mismatches: Vec<Mismatch>,
+    events: Vec<Event>,
     counts: Counts,
+    is_durable: bool,
 }
 
 #[derive(Default)]
@@ -300,7 +340,8 @@ fn run(
 ) -> Result<Option<Run>, ScrubError> {
     let geometry = driver.geometry();
     let (level, members) = (geometry.level(), geometry.members());
-    if matches!(level, Level::Linear | Level::Raid0) {
+    if matches!(level, Level::Linear | Level::Raid0) || !level.has_parity() && copies(geometry) < 2
+    {
         return Err(ScrubError::NoRedundancy { level });
     }
     if options.has_parity.is_some_and(|has_parity| has_parity != level.has_parity()) {
@@ -310,7 +351,9 @@ fn run(
     if !resync(driver, stop, observe)? {
         return Ok(None);
     }
-    driver.start_scrub(options.mode, options.from);
+    // Whole pages: the logical blocks of the members may be as large.
+    driver.start_scrub(options.mode, options.from / PAGE_SECTORS * PAGE_SECTORS);
+    let mut events = Vec::new();
     let mut counts = Counts::default();
     let mut mismatches = Vec::new();
     let mut completions = Vec::new();
@@ -333,6 +376,7 @@ fn run(
                 mismatches.push(mismatch);
             }
         }
+        events.extend(driver.take_events());
         status = driver.scrub().expect("it was started");
         if stop.load(Ordering::Relaxed) || !driver.failed().is_empty() {
             driver.stop_scrub();
@@ -342,7 +386,23 @@ fn run(
             driver.wait(STEP, None);
         }
     }
-    Ok(Some(Run { status, mismatches, counts }))
+    let is_durable = flush(driver);
+    Ok(Some(Run { status, mismatches, events, counts, is_durable }))
+}
+
+/// Makes what was repaired durable. Whether it is.
+fn flush(driver: &mut Driver) -> bool {
+    let mut completions = Vec::new();
+    if driver.submit(HostOp::Flush, Sector(0), 0, None, 0).is_err() {
+        return false;
+    }
+    loop {
+        driver.poll(&mut completions);
+        if let Some(completion) = completions.pop() {
+            return completion.result.is_ok();
+        }
+        driver.wait(STEP, None);
+    }
 }
 
 fn refuse_degraded(driver: &Driver, members: usize) -> Result<(), ScrubError> {
@@ -361,14 +421,18 @@ fn resync(
     let sectors = sync_sectors(driver.geometry()).unwrap_or(0);
     let members = driver.geometry().members();
     let mut completions = Vec::new();
+    let mut last_at_work = Instant::now();
     loop {
         driver.poll(&mut completions);
         pass_notes(driver, observe);
         refuse_degraded(driver, members)?;
         let status = driver.metadata();
         let Some(done) = status.and_then(|status| status.resync_offset) else { return Ok(true) };
-        if let Some(why) = status.and_then(|status| status.resync_stalled) {
-            let why = format!(": {why}");
+        let stalled = status.and_then(|status| status.resync_stalled);
+        if driver.is_resyncing() && stalled.is_none() {
+            last_at_work = Instant::now();
+        } else if last_at_work.elapsed() > PATIENCE || stalled.is_some() {
+            let why = stalled.map(|why| format!(": {why}")).unwrap_or_default();
             return Err(ScrubError::NotInSync { done, sectors, why });
         }
         observe(ScrubEvent::Resync { done, sectors });
@@ -392,11 +456,17 @@ fn places(array: &Array, members: &[Opened]) -> Vec<Option<(String, u64)>> {
     array.read_write.slots.iter().map(place).collect()
 }
 
-fn finding(mismatch: &Mismatch, places: &[Option<(String, u64)>]) -> Finding {
+fn finding(
+    mismatch: &Mismatch,
+    places: &[Option<(String, u64)>],
+    geometry: &md::Geometry,
+) -> Finding {
     let Mismatch { kind, array_sector, sectors, member, member_sector, repaired } = *mismatch;
     let place = member.and_then(|member| places[member.index()].clone());
     let mut offsets = places.iter().flatten().map(|(_, offset)| *offset);
     let common = offsets.next().filter(|first| offsets.all(|other| other == *first));
+    // Copies of RAID 10 are at different sectors.
+    let common = common.filter(|_| geometry.level() != Level::Raid10);
     let offset = place.as_ref().map(|(_, offset)| *offset).or(common);
     Finding {
         kind,

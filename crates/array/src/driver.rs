@@ -664,10 +664,10 @@ impl Driver {
             return self.sleep(limit, wake);
         }
         let has_work = |writer: &MetadataWriter| writer.has_work() || writer.may_resync();
-        if self.may_scrub() && !self.is_scrubbing() {
-            return;
-        }
-        if self.executor.has_work() || self.metadata_writer.as_ref().is_some_and(has_work) {
+        if self.is_scrub_due()
+            || self.executor.has_work()
+            || self.metadata_writer.as_ref().is_some_and(has_work)
+        {
             return;
         }
         let has_room =

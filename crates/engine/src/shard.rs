@@ -119,7 +119,7 @@ impl Shard {
             }
             Personality::Parity(Stripes::new(&config))
         } else {
-            Personality::NonParity(NonParity::new(&config.geometry, config.discard_zeroes))
+            Personality::NonParity(NonParity::new(&config))
         };
         Ok(Shard {
             requests: Requests::with_capacity(config.max_requests),

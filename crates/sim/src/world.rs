@@ -21,7 +21,7 @@ use testkit::Rng;
 
 use crate::in_place::InPlaceReads;
 use crate::marks::{Marks, RowState};
-use crate::member::Member;
+use crate::member::{Member, SECTOR};
 use crate::memory::Memory;
 use crate::model::{self, Model};
 use crate::mutant::Mutant;
@@ -379,6 +379,10 @@ impl World {
                 sectors.start.is_multiple_of(block) && sectors.end.is_multiple_of(block),
                 "of a part of a block: {operation:?}"
             );
+            let bytes = block as u32 * SECTOR as u32;
+            let mut slices = operation.reads.iter().chain(&operation.writes);
+            let whole = slices.all(|slice| slice.len.is_multiple_of(bytes));
+            assert!(whole, "a member's slices are no whole blocks: {operation:?}");
             slowness = target.slowness.max(1);
             if self.keep_log {
                 self.log.push(Logged {

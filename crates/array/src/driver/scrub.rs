@@ -1,8 +1,8 @@
 //! Scrubs: the driver submits the ranges of one, as it does those of a resync.
 //!
-//! Invariant: ranges of a scrub leave room for hosts: one is in flight at least, more while there
-//! is room for requests. A scrub that is stopped, or whose driver stops, ends the ranges in flight.
-//! Part of `driver`.
+//! Invariant: ranges of a scrub leave room for hosts: more than one are in flight only while there
+//! is room for requests, and none where hosts have all buffers. A scrub that is stopped, or whose
+//! driver stops, ends the ranges in flight. Part of `driver`.
 
 use engine::{BufSlice, DEFAULT_RESYNC_STEP, HostOp, Mismatch, Request, RequestError, Scrub};
 use engine::{IntentMap, ScrubMode};
@@ -20,6 +20,8 @@ pub(super) struct RunningScrub {
     ranges: Scrub,
     /// Copies of each block; a request's buffer has room for all of them. 0: it needs none.
     copies: u64,
+    /// Hosts have all buffers.
+    lacks_buffer: bool,
 }
 
 /// How far a scrub has come, in positions: sectors of a member on RAID 4, 5 and 6, of the array on
@@ -41,13 +43,14 @@ pub struct ScrubStatus {
 }
 
 impl Driver {
-    /// Begins a scrub at this position, in place of one that has ended. `false`: the level has no
-    /// redundancy, or a scrub is running.
+    /// Begins a scrub at this position, in place of one that has ended. `false`: the array has no
+    /// redundancy, a scrub is running, or host buffers are too small for 4 KiB of each copy.
     pub fn start_scrub(&mut self, mode: ScrubMode, from: u64) -> bool {
         let is_running = self.scrub.as_ref().is_some_and(|scrub| !scrub.ranges.is_done());
         let geometry = self.geometry();
         let copies = match geometry.kind() {
             Kind::Striped(_) => return false,
+            Kind::Mirrored(mirrored) if mirrored.copies() < 2 => return false,
             Kind::Mirrored(mirrored) => mirrored.copies() as u64,
             Kind::Parity(_) => 0,
         };
@@ -62,11 +65,14 @@ impl Driver {
         let lease = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = match copies {
             0 => DEFAULT_RESYNC_STEP,
-            copies => (lease / copies).clamp(8, DEFAULT_RESYNC_STEP) / 8 * 8,
+            copies => (lease / copies).min(DEFAULT_RESYNC_STEP) / 8 * 8,
         };
+        if step == 0 {
+            return false;
+        }
         let ranges = Scrub::new(from, map.span(), step, unit, DEPTH);
         tracing::info!(?mode, from, span = map.span(), "scrub started");
-        self.scrub = Some(RunningScrub { mode, ranges, copies });
+        self.scrub = Some(RunningScrub { mode, ranges, copies, lacks_buffer: false });
         true
     }
 
@@ -101,6 +107,12 @@ impl Driver {
         self.scrub.as_ref().is_some_and(|scrub| scrub.ranges.is_in_flight())
     }
 
+    /// Whether `poll` would submit a range although nothing has completed.
+    pub(super) fn is_scrub_due(&self) -> bool {
+        let lacks_buffer = self.scrub.as_ref().is_some_and(|scrub| scrub.lacks_buffer);
+        self.may_scrub() && !self.is_scrubbing() && !lacks_buffer
+    }
+
     /// Whether a range could be submitted now.
     pub(super) fn may_scrub(&self) -> bool {
         let has_room = self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1;
@@ -114,6 +126,7 @@ impl Driver {
             let mut lease = None;
             if scrub.copies > 0 {
                 lease = self.leases.take(self.leases.lease_bytes());
+                scrub.lacks_buffer = lease.is_none();
                 if lease.is_none() {
                     return;
                 }

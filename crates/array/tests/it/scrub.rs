@@ -193,6 +193,43 @@ fn two_corrupted_blocks_of_a_raid_6_row_are_not_taken_for_one() {
 }
 
 #[test]
+fn what_is_proven_beside_what_is_not_is_repaired_alone() {
+    // In one page: P, Q, and two data blocks of a row; copies 1 and 2, and all three.
+    let mut array = Filled::new(Level::Raid6, None, 5);
+    let row = match array.driver.geometry().kind() {
+        md::Kind::Parity(parity) => parity.row(md::StripeNo(20)).clone(),
+        _ => unreachable!("RAID 6"),
+    };
+    let (p, q) = (u64::from(row.p.0), u64::from(row.q.expect("RAID 6").0));
+    let data: Vec<u64> = row.data.iter().map(|member| u64::from(member.0)).collect();
+    let first = 20 * CHUNK;
+    for (member, sector) in [(p, 0), (q, 1), (data[0], 2), (data[1], 2)] {
+        array.corrupt(member, first + sector);
+    }
+    check_mixed(&mut array, first, MismatchKind::Unknown);
+
+    let mut array = Filled::new(Level::Raid1, None, 3);
+    let first = 160;
+    for (member, sector) in [(1, 0), (2, 1), (0, 2), (1, 2), (2, 2)] {
+        array.corrupt(member, first + sector);
+    }
+    check_mixed(&mut array, first, MismatchKind::Copy);
+}
+
+/// Two sectors from `first` on can be repaired, the third one cannot.
+fn check_mixed(array: &mut Filled, first: u64, kind: MismatchKind) {
+    let sectors = |found: &[Mismatch]| {
+        let one = |found: &Mismatch| (found.member_sector.0 - first, found.repaired);
+        found.iter().map(one).collect::<Vec<_>>()
+    };
+    let found = array.scrub(ScrubMode::Repair);
+    assert_eq!(sectors(&found), [(0, true), (1, true), (2, false)], "{found:?}");
+    let found = array.scrub(ScrubMode::Check);
+    assert_eq!(sectors(&found), [(2, false)]);
+    assert_eq!((found[0].kind, found[0].member), (kind, None));
+}
+
+#[test]
 fn a_block_that_cannot_be_read_is_recovered_by_a_check() {
     for (level, members) in [(Level::Raid5, 3), (Level::Raid6, 4), (Level::Raid1, 2)] {
         let bad = vec![Fault::ReadError { range: 40 * SECTOR as u64..41 * SECTOR as u64 }];
@@ -242,12 +279,15 @@ fn a_level_without_redundancy_has_nothing_to_scrub() {
     let mut driver = common::driver(spec(Level::Raid0, CHUNK, common::mems(2, SECTORS)));
     assert!(!driver.start_scrub(ScrubMode::Check, 0));
     assert_eq!(driver.scrub(), None);
+    let mut driver = common::driver(spec(Level::Raid1, 0, common::mems(1, SECTORS)));
+    assert!(!driver.start_scrub(ScrubMode::Check, 0), "one copy");
 }
 
 testkit::repeat_in_shards! {
     a_corrupted_block_is_repaired_to_the_old_contents_where_redundancy_proves_it,
     a_corrupted_block_is_found_and_left_where_nothing_proves_which_one_is_wrong,
     two_corrupted_blocks_of_a_raid_6_row_are_not_taken_for_one,
+    what_is_proven_beside_what_is_not_is_repaired_alone,
     a_block_that_cannot_be_read_is_recovered_by_a_check,
     a_scrub_that_is_stopped_goes_on_where_it_was,
     a_level_without_redundancy_has_nothing_to_scrub,

@@ -27,7 +27,7 @@ use super::{Context, Repair};
 use crate::token::Kind;
 use crate::{
     BufSlice, ControlEvent, Effect, GRANULE_SECTORS, HostOp, IoError, MAX_SPAN_SECTORS,
-    MemberError, MemberSet, REGION_ZERO, RequestError, Token,
+    MemberError, MemberSet, REGION_ZERO, RequestError, ShardConfig, Token,
 };
 
 pub(crate) struct NonParity {
@@ -40,10 +40,13 @@ pub(crate) struct NonParity {
     scrubs: Vec<CopyScrub>,
     granted: Vec<(u32, HolderSlot)>,
     discard_zeroes: bool,
+    /// Sectors of a logical block.
+    block: u64,
 }
 
 impl NonParity {
-    pub(crate) fn new(geometry: &Geometry, discard_zeroes: bool) -> NonParity {
+    pub(crate) fn new(config: &ShardConfig) -> NonParity {
+        let geometry = &config.geometry;
         let copies = match geometry.kind() {
             GeometryKind::Mirrored(mirrored) => mirrored.copies(),
             _ => 1,
@@ -59,7 +62,8 @@ impl NonParity {
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
             scrubs: Vec::new(),
             granted: Vec::new(),
-            discard_zeroes,
+            discard_zeroes: config.discard_zeroes,
+            block: u64::from(config.logical_block) / md::SECTOR_BYTES,
         }
     }
 

@@ -1,14 +1,15 @@
 //! `raidlab scrub`: compares the redundancy of an array with its data, and repairs what is proven
 //! wrong.
 //!
-//! Invariant: nothing is changed with `--check` but blocks that cannot be read, and nothing with
-//! `--repair` that is not proven, unless `--policy` says which side wins.
+//! Invariant: of an array in sync, `--check` changes nothing but blocks that cannot be read, and
+//! `--repair` nothing that P and Q or most copies do not name, unless `--policy` says which side
+//! wins.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use admin::{Finding, ScrubError, ScrubEvent, ScrubOptions, ScrubReport};
+use admin::{Corrected, Finding, ScrubError, ScrubEvent, ScrubOptions, ScrubReport};
 use anyhow::{Error, Result};
 use array::{MismatchKind, ScrubMode};
 use clap::{Args, ValueEnum};
@@ -24,8 +25,8 @@ use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
 Examples:
-  raidlab scrub --check disk*.img          compare, report, change nothing
-  raidlab scrub --repair disk*.img         repair what is proven wrong
+  raidlab scrub --check disk*.img          compare and report
+  raidlab scrub --repair disk*.img         repair the blocks that are named
   raidlab scrub --repair --policy parity /dev/sd[b-e]1
 
 On RAID 6, P and Q show which block of a row is wrong, for each 512 bytes; of three or more copies,
@@ -33,13 +34,13 @@ most of them do. RAID 4, 5 and two copies only show that something differs: --re
 it is, and --policy says which side wins. Blocks that cannot be read are recovered and written back
 by --check, too.
 
-The array must not be running. It is started, resynced if it was not stopped clean, scrubbed, and
-stopped. Ctrl-C ends a scrub in order; --from continues it.
+The array must not be running. It is started, resynced if it was not stopped clean (also by
+--check), scrubbed, and stopped. Ctrl-C ends a scrub in order; --from continues it.
 
-Ends with 1 when --check finds something, when --repair leaves something, and when something could
-not be compared.";
+Ends with 1 when --check finds something (also blocks that could not be read), when --repair leaves
+something, when something could not be compared, and when a member fails.";
 
-/// Compare redundancy with data, and repair what is proven wrong.
+/// Compare redundancy with data, and repair blocks that are wrong.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScrubArguments {
@@ -55,8 +56,8 @@ pub struct ScrubArguments {
     /// What wins where the wrong block is not known, as in md's repair
     #[arg(long, value_enum, requires = "repair")]
     policy: Option<PolicyArgument>,
-    /// Begin at this sector of the members (RAID 1 and 10: of the array), to continue a scrub
-    #[arg(long, value_name = "SECTOR", default_value = "0", hide_default_value = true)]
+    /// Begin at this position, which a scrub prints when it is stopped
+    #[arg(long, value_name = "POSITION", default_value = "0", hide_default_value = true)]
     from: u64,
     /// The array, by name or UUID, if the members form several
     #[arg(long, value_name = "NAME|UUID")]
@@ -117,14 +118,20 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
     if !report.is_clean {
         say(format_args!("raidlab: the array could not be stopped clean"));
     }
-    if !report.is_complete() && stop.load(Ordering::Relaxed) {
+    if !report.is_durable {
+        say(format_args!("raidlab: the flush failed: what was repaired may not be durable"));
+    }
+    if !report.is_complete() && report.failed.is_empty() && stop.load(Ordering::Relaxed) {
         return Ok(Ending::Stopped);
     }
     let left = report.mismatch_sectors - report.repaired_sectors;
     let is_fine = report.is_complete()
         && report.is_clean
         && left == 0
-        && (mode != ScrubMode::Check || report.mismatch_sectors == 0)
+        && (mode != ScrubMode::Check
+            || report.mismatch_sectors == 0 && report.corrected.is_empty())
+        && report.is_durable
+        && report.failed.is_empty()
         && report.unchecked_sectors == 0;
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
 }
@@ -150,6 +157,16 @@ fn text(report: &ScrubReport, mode: ScrubMode) -> String {
     for finding in &report.findings {
         let _ = writeln!(out, "{}", line(finding, mode));
     }
+    for Corrected { member, member_sector, sectors } in &report.corrected {
+        let what = format!(
+            "{member}: {sectors} sectors from sector {member_sector} on could not be read: \
+             recovered and written back"
+        );
+        let _ = writeln!(out, "{}", Shown(what));
+    }
+    for member in &report.failed {
+        let _ = writeln!(out, "{}: failed", Shown(member));
+    }
     if report.omitted > 0 {
         let _ = writeln!(out, "{} more are not listed", report.omitted);
     }
@@ -172,9 +189,9 @@ fn text(report: &ScrubReport, mode: ScrubMode) -> String {
     if report.unchecked_sectors > 0 {
         let why = report.error.map(|error| format!(": {error}")).unwrap_or_default();
         let size = show_size(report.unchecked_sectors);
-        let _ = writeln!(out, "{size} could not be compared{why}");
+        let _ = writeln!(out, "{size} in requests that could not be compared completely{why}");
     }
-    if !report.is_complete() {
+    if !report.is_complete() && report.failed.is_empty() {
         let _ = writeln!(out, "stopped; --from {} continues", report.position);
     }
     out
@@ -217,6 +234,14 @@ fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
             "repaired": finding.repaired,
         })
     };
+    let corrected = |corrected: &Corrected| {
+        json!({
+            "member": corrected.member,
+            "member_sector": corrected.member_sector,
+            "sectors": corrected.sectors,
+        })
+    };
+    let is_over = report.is_complete() || !report.failed.is_empty();
     json!({
         "mode": match mode {
             ScrubMode::Check => "check",
@@ -227,10 +252,13 @@ fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
         "repaired_sectors": report.repaired_sectors,
         "mismatch_cnt": report.mismatch_cnt,
         "unchecked_sectors": report.unchecked_sectors,
+        "corrected": report.corrected.iter().map(corrected).collect::<Vec<_>>(),
+        "failed_members": report.failed,
+        "durable": report.is_durable,
         "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
         "omitted_findings": report.omitted,
         "complete": report.is_complete(),
-        "from": if report.is_complete() { Value::Null } else { report.position.into() },
+        "from": if is_over { Value::Null } else { report.position.into() },
         "stopped_clean": report.is_clean,
     })
 }

@@ -76,9 +76,15 @@ impl Life {
             return false;
         }
         let before = self.world.members[member].view(range.clone()).to_vec();
+        // Copies are compared in logical blocks.
+        let block = match self.world.geometry().kind() {
+            Kind::Parity(_) => 1,
+            _ => u64::from(self.rest.block) / md::SECTOR_BYTES,
+        };
+        let blocks = range.start / block * block..range.end.next_multiple_of(block);
         self.flip(member, range.clone(), &before, 0x55);
         self.world.may_mismatch = true;
-        let named = self.expected(member, &range);
+        let named = self.expected(member, &blocks);
         let found = self.scrub(ScrubMode::Check);
         self.compare_findings(&found, &named, false);
         let found = self.scrub(ScrubMode::Repair);

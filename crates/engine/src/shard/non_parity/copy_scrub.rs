@@ -3,14 +3,15 @@
 //! ```text
 //! whole range:  read all copies --> compare --> alike: done
 //!                     |                |
-//! each granule:       +--------------->+--> read, compare sector by sector --> report, or write
-//!                                           the right sectors, report
+//! each granule:       +--------------->+--> read, compare block by block --> report, or write the
+//!                                           right blocks, report
 //! ```
 //! The request's buffer has room for each copy, one after the other.
 //!
 //! Invariant: a copy is written only where most others are alike and it differs, where the mode
-//! says that the first copy wins, or where it could not be read and the others agree. The range is
-//! locked from the reads to the writes. Called only from `non_parity`.
+//! says that the first copy wins, or where it could not be read and it is known what belongs there.
+//! Blocks are logical blocks: members transfer nothing smaller. The range is locked from the reads
+//! to the writes. Called only from `non_parity`.
 
 use md::geometry::Copy;
 use md::{MemberIdx, Sector};
@@ -35,7 +36,9 @@ pub(super) struct CopyScrub {
     /// Members of which a write has failed.
     failed: MemberSet,
     is_writing: bool,
-    /// By sector of the granule.
+    /// A read has ended for a lack of memory.
+    lacks: bool,
+    /// By logical block of the granule.
     verdicts: [Verdict; GRANULE_SECTORS as usize],
 }
 
@@ -56,6 +59,7 @@ impl NonParity {
             written: MemberSet::EMPTY,
             failed: MemberSet::EMPTY,
             is_writing: false,
+            lacks: false,
             verdicts: [Verdict::Agree; GRANULE_SECTORS as usize],
         });
         let (at, end) = (cx.requests[request].at.0, cx.requests[request].end());
@@ -105,6 +109,11 @@ impl NonParity {
             }
             Err(error) => {
                 scrub.unread.insert(member);
+                // It says nothing about the member: nothing is written back.
+                if let Some(lack) = error.kind.lacks() {
+                    cx.requests.fail(request, lack);
+                    scrub.lacks = true;
+                }
                 if error.kind.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
@@ -113,7 +122,14 @@ impl NonParity {
         if !cx.requests.part_done(request) {
             return;
         }
+        let scrub = self.scrub_of(request);
+        if scrub.lacks {
+            return self.end_scrub(cx, request);
+        }
         if !cx.health.failed().is_empty() {
+            if scrub.is_writing {
+                self.report(cx, request);
+            }
             cx.requests.fail(request, RequestError::Io);
             return self.end_scrub(cx, request);
         }
@@ -155,25 +171,30 @@ impl NonParity {
         self.unlock_and_end(cx, request);
     }
 
-    /// Compares the copies that were read: the whole range, or each sector of the granule.
+    /// Compares the copies that were read: the whole range, or each block of the granule.
     fn compare_copies(&mut self, cx: &mut Context<'_>, request: u32) {
         let (at, end) = (cx.requests[request].at.0, cx.requests[request].end());
         let scrub = self.scrub_of(request);
         let (cursor, unread) = (scrub.cursor, scrub.unread);
         let (first, sectors, step) = match cursor {
             None => (at, end - at, end - at),
-            Some(at) => (at, self.granule_at(cx.geometry, at, end), 1),
+            Some(at) => (at, self.granule_at(cx.geometry, at, end), self.block),
         };
         self.locate(cx.geometry, first);
         let readable = self.readable(unread);
         if readable.len() < 2 {
-            return self.copies_judged(cx, request);
+            return match cursor {
+                // A single copy agrees with itself.
+                None => self.end_scrub(cx, request),
+                Some(_) => self.copies_judged(cx, request),
+            };
         }
         let key = cx.requests.key(request);
         for (slot, from) in (0..).zip((first..first + sectors).step_by(step as usize)) {
             let begin = cx.out.sources.len() as u32;
             for (number, _) in &readable {
-                let slice = slice_of(cx, request, *number, from, step);
+                let length = step.min(first + sectors - from);
+                let slice = slice_of(cx, request, *number, from, length);
                 cx.out.sources.push(Source { exponent: 0, slice });
             }
             let sources = begin..cx.out.sources.len() as u32;
@@ -222,8 +243,8 @@ impl NonParity {
             return self.scrub_granule(cx, request, Some(at));
         }
         let agrees = verdicts.iter().all(|verdict| *verdict == Verdict::Agree);
-        let verdicts = &verdicts[..sectors as usize];
-        // The copy that each sector is written from.
+        let verdicts = &verdicts[..sectors.div_ceil(self.block) as usize];
+        // The copy that each block is written from.
         let right: Vec<Option<usize>> =
             verdicts.iter().map(|verdict| right_copy(*verdict, &readable, mode)).collect();
         let is_whole = right.iter().all(Option::is_some) && (agrees || mode != ScrubMode::Check);
@@ -241,9 +262,19 @@ impl NonParity {
             if !is_wrong || cx.health.is_read_only() {
                 continue;
             }
-            let slices: Vec<BufSlice> = (at..at + sectors)
-                .zip(&right)
-                .map(|(sector, right)| slice_of(cx, request, right.unwrap_or(number), sector, 1))
+            // Adjacent blocks of one copy are one slice.
+            let mut runs: Vec<(usize, u64, u64)> = Vec::new();
+            for (from, right) in (at..at + sectors).step_by(self.block as usize).zip(&right) {
+                let source = right.unwrap_or(number);
+                let length = self.block.min(at + sectors - from);
+                match runs.last_mut() {
+                    Some((last, _, sectors)) if *last == source => *sectors += length,
+                    _ => runs.push((source, from, length)),
+                }
+            }
+            let slices: Vec<BufSlice> = runs
+                .into_iter()
+                .map(|(source, from, sectors)| slice_of(cx, request, source, from, sectors))
                 .collect();
             let slices = cx.out.push_slices(slices);
             let (member, sector) = (copy.member, copy.sector);
@@ -264,39 +295,49 @@ impl NonParity {
 
     /// A granule is done: reports it, and continues with the next one.
     fn scrub_written(&mut self, cx: &mut Context<'_>, request: u32) {
+        self.report(cx, request);
+        let done = self.scrub_of(request).cursor;
+        self.scrub_granule(cx, request, done);
+    }
+
+    /// Reports what was found in the granule at work, and what was written.
+    fn report(&mut self, cx: &mut Context<'_>, request: u32) {
         let end = cx.requests[request].end();
         let scrub = self.scrub_of(request);
         let at = scrub.cursor.expect("a granule is at work");
-        let (unread, verdicts) = (scrub.unread, scrub.verdicts);
+        let (mode, unread, verdicts) = (scrub.mode, scrub.unread, scrub.verdicts);
         let written = scrub.written.minus(scrub.failed);
         let sectors = self.granule_at(cx.geometry, at, end);
         let readable = self.readable(unread);
-        let verdicts = &verdicts[..sectors as usize];
+        let verdicts = &verdicts[..sectors.div_ceil(self.block) as usize];
         let mut first = 0;
         while first < verdicts.len() {
             let verdict = verdicts[first];
             let alike = verdicts[first..].iter().take_while(|other| **other == verdict);
             let run = alike.count();
+            let from = first as u64 * self.block;
+            let length = (run as u64 * self.block).min(sectors - from);
             for (reading, (_, copy)) in readable.iter().enumerate() {
                 let (member, repaired) = match verdict {
                     Verdict::Copies(_) if is_wrong(verdict, reading) => {
                         (Some(copy.member), written.contains(copy.member.0))
                     }
-                    // One report for all of them.
+                    // One report for all of them. Others of the granule may be written for blocks
+                    // beside this one.
                     Verdict::Unknown if reading == 0 => {
-                        let others = readable[1..].iter();
                         let is_written =
                             |(_, copy): &(usize, Copy)| written.contains(copy.member.0);
-                        (None, others.clone().all(is_written))
+                        let all = readable[1..].iter().all(is_written);
+                        (None, all && mode == ScrubMode::RepairOrResync)
                     }
                     _ => continue,
                 };
                 let mismatch = Mismatch {
                     kind: MismatchKind::Copy,
-                    array_sector: Sector(at + first as u64),
-                    sectors: run as u64,
+                    array_sector: Sector(at + from),
+                    sectors: length,
                     member,
-                    member_sector: Sector(copy.sector.0 + first as u64),
+                    member_sector: Sector(copy.sector.0 + from),
                     repaired,
                 };
                 cx.out.list.push(Effect::Control(ControlEvent::Mismatch(mismatch)));
@@ -310,7 +351,6 @@ impl NonParity {
                 cx.out.list.push(Effect::Control(corrected));
             }
         }
-        self.scrub_granule(cx, request, Some(at));
     }
 }
 

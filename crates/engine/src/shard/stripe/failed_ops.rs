@@ -33,6 +33,7 @@ impl Stripes {
         match op.phase {
             Phase::WritingBack => {}
             Phase::RollingBack => op.half_way = true,
+            Phase::WritingRepair => op.error = lacks.or(op.error).or(Some(RequestError::Io)),
             _ => {
                 if error.kind != MemberError::NoSpace {
                     op.changed.insert(position);

@@ -255,7 +255,12 @@ impl Stripes {
             Ok(()) => {}
             Err(error) if writing => self.write_failed(cx, at, position, error),
             Err(error) => {
-                self.ops[at].read_failed.insert(position);
+                let op = &mut self.ops[at];
+                op.read_failed.insert(position);
+                if matches!(op.class.kind, OpKind::Scrub(_)) {
+                    // It says nothing about the member: nothing is written back.
+                    op.error = op.error.or(error.kind.lacks());
+                }
                 if error.kind.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }

@@ -50,6 +50,9 @@ impl Stripes {
     /// All reads have ended: data that could not be read are recovered, a granule at a time.
     pub(super) fn scrub_read(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
+        if op.error.is_some() {
+            return self.end(cx, at);
+        }
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
         if !positions_of(row, cx.health.failed()).is_empty() {
@@ -292,13 +295,17 @@ impl Stripes {
         };
         let all_parity = || self.all_positions(cx, at).minus(MemberSet::range(0, data));
         let blocks = position.map_or_else(all_parity, MemberSet::one);
+        let may_be_written =
+            position.is_some() || op.class.kind == OpKind::Scrub(ScrubMode::RepairOrResync);
         Mismatch {
             kind,
             array_sector,
             sectors,
             member: position.map(|position| MemberIdx(member_at(row, position).0)),
             member_sector: parity.member_sector(op.stripe, offset),
-            repaired: op.phase == Phase::WritingRepair && blocks.minus(op.changed).is_empty(),
+            repaired: op.phase == Phase::WritingRepair
+                && may_be_written
+                && blocks.minus(op.changed).is_empty(),
         }
     }
 
