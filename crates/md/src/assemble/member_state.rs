@@ -72,6 +72,7 @@ pub(super) fn member_states(all: &[Candidate], group: &[usize], options: &Option
     let chosen = defining.or_else(fallback).expect("a group has a candidate");
     let mut judge = Judge {
         all,
+        group,
         options,
         freshest: chosen,
         order: order.map(Vec::as_slice),
@@ -105,6 +106,7 @@ pub(super) fn member_states(all: &[Candidate], group: &[usize], options: &Option
 
 struct Judge<'a> {
     all: &'a [Candidate],
+    group: &'a [usize],
     options: &'a Options,
     freshest: usize,
     order: Option<&'a [Option<usize>]>,
@@ -355,7 +357,7 @@ impl Judge<'_> {
             metadata.events,
             self.all[self.freshest].metadata.events
         );
-        if self.counts_out(index, self.freshest) && own.is_some() {
+        if own.is_some() && !self.has_shared_history(index) {
             self.split = true;
             why.push_str(&format!(
                 " It records {} as failed: it has run without it, and may hold writes that are not \
@@ -370,6 +372,34 @@ impl Judge<'_> {
     fn counts_out(&self, one: usize, other: usize) -> bool {
         let number = self.all[other].metadata.dev_number as usize;
         !matches!(self.all[one].metadata.roles.get(number), Some(Role::Slot(_)))
+    }
+
+    /// Whether a member that is behind was left by an array that went on to be the chosen one: it
+    /// gives a slot to a member that is fresh, or to one that came further and did so. A device that
+    /// it does not list may have joined the array later, in the place of one that it calls failed.
+    fn has_shared_history(&self, one: usize) -> bool {
+        let events = |index: usize| self.all[index].metadata.events;
+        let is_fresh = |other: usize| {
+            events(other).saturating_add(1) >= events(self.freshest)
+                && !self.counts_out(self.freshest, other)
+        };
+        let mut reached = vec![one];
+        let mut next = 0;
+        while let Some(from) = reached.get(next).copied() {
+            next += 1;
+            for other in self.group.iter().copied() {
+                let is_later = events(other) > events(from)
+                    && matches!(self.all[other].metadata.role, Role::Slot(_))
+                    && !self.counts_out(from, other);
+                if is_later && is_fresh(other) {
+                    return true;
+                }
+                if is_later && !reached.contains(&other) {
+                    reached.push(other);
+                }
+            }
+        }
+        false
     }
 
     /// Detects a split: the event counts are equal, and each records the other as failed.

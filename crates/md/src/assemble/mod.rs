@@ -31,7 +31,7 @@ pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explic
 pub use plan::data_starts;
 pub use readable::Readable;
 pub use shape::{Shape, ShapeError};
-pub use start::{StartDevice, StartMember, StartPlan, StartRefusal, StartState};
+pub use start::{StartDevice, StartMember, StartPlan, StartRebuild, StartRefusal, StartState};
 pub use start_bitmap::{BitmapRefusal, StartBitmap};
 pub use types::{
     Array, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery, Repairs,

@@ -63,11 +63,12 @@ pub(super) fn repairs(facts: &Facts<'_>) -> Repairs {
 
 /// A resync, if redundancy is in doubt and there is any left.
 fn resync(facts: &Facts<'_>, replay: &Option<Replay>, kind: Policy) -> Option<Resync> {
-    let whole = facts.slots.iter().flatten().filter(|source| source.is_whole()).count();
+    // A member that is being rebuilt is redundancy up to where it is in sync.
+    let in_part = facts.slots.iter().flatten().filter(|source| source.valid_sectors > 0).count();
     let none_left = match facts.geometry.level() {
-        Level::Raid1 => whole < 2,
+        Level::Raid1 => in_part < 2,
         Level::Raid10 => false,
-        _ => facts.missing.len() >= facts.geometry.tolerates(),
+        _ => facts.geometry.members() - in_part >= facts.geometry.tolerates(),
     };
     // What missed updates, or a log that is gone, puts all of it in doubt, bitmap or not.
     let in_doubt = *replay == Some(Replay::DropJournal)

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::candidate::Source;
 use super::repair::only_parity;
 use super::shape::Shape;
-use super::types::{Array, MemberState, Replay, Verdict};
+use super::types::{Array, MemberState, Recovery, Replay, Verdict};
 use crate::geometry::Geometry;
 use crate::level::Level;
 use crate::ondisk::ppl::PplVerdict;
@@ -140,6 +140,18 @@ pub struct StartPlan<'a> {
     geometry: &'a Geometry,
     members: Vec<StartMember<'a>>,
     serving: Vec<(MemberIdx, Source)>,
+    rebuilding: Vec<StartRebuild>,
+}
+
+/// A member that is rebuilt while the array runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartRebuild {
+    /// The slot that it is rebuilt for.
+    pub slot: MemberIdx,
+    /// Where its data are.
+    pub source: Source,
+    /// All below this sector of its data area is in sync.
+    pub from: u64,
 }
 
 impl<'a> StartPlan<'a> {
@@ -169,7 +181,8 @@ impl<'a> StartPlan<'a> {
             Some((slot, source.clone()))
         });
         let serving = serving.collect();
-        let it = StartPlan { array, geometry, members, serving };
+        let rebuilding = Vec::new();
+        let it = StartPlan { array, geometry, members, serving, rebuilding };
         if it.defining().has_journal {
             return Err(StartRefusal::Journal);
         }
@@ -181,6 +194,98 @@ impl<'a> StartPlan<'a> {
         }
         it.is_in_blocks()?;
         Ok(it)
+    }
+
+    /// Continues rebuilds that had begun, and takes spares for empty slots: these members get
+    /// writes, and are rebuilt while the array runs. Left alone are replacements of members that
+    /// serve, devices that refuse writes, and members that were removed from the array.
+    ///
+    /// # Errors
+    /// The array uses a part of a block of such a member.
+    pub fn with_rebuilds(mut self) -> Result<StartPlan<'a>, StartRefusal> {
+        for recovery in &self.array.read_write.repairs.recoveries {
+            let member = self.members[recovery.candidate];
+            // A member that the freshest superblock has removed may have the last copy of something.
+            let was_member = member.metadata.role != Role::Spare && !self.is_resumed(recovery);
+            let is_taken = recovery.replaces.is_some() || self.has_member(recovery.slot);
+            if is_taken || member.read_only || was_member {
+                continue;
+            }
+            // What a bitmap would spare is rebuilt, too.
+            let by_bitmap = member.superblock.state().devices;
+            let by_bitmap = by_bitmap.get(member.metadata.dev_number as usize);
+            let by_bitmap =
+                by_bitmap.and_then(Option::as_ref).is_some_and(|own| own.recovery_by_bitmap);
+            let from = if by_bitmap { 0 } else { recovery.from };
+            self.put(recovery.candidate, recovery.slot, from);
+        }
+        self.is_in_blocks()?;
+        Ok(self)
+    }
+
+    /// Puts a new device, with the superblock of an [`crate::create::Addition`], into an empty
+    /// slot: it is rebuilt while the array runs. It is one of the members behind the candidates.
+    ///
+    /// # Errors
+    /// The array uses a part of a block of it.
+    ///
+    /// # Panics
+    /// If the slot is not empty.
+    pub fn with_addition(
+        mut self,
+        member: StartMember<'a>,
+        slot: MemberIdx,
+    ) -> Result<StartPlan<'a>, StartRefusal> {
+        assert!(!self.has_member(slot), "slot {slot} has a member");
+        self.members.push(member);
+        self.put(self.members.len() - 1, slot, 0);
+        self.is_in_blocks()?;
+        Ok(self)
+    }
+
+    fn is_resumed(&self, recovery: &Recovery) -> bool {
+        let mut members = self.array.members.iter();
+        let member = members.find(|member| member.candidate == recovery.candidate);
+        member.is_some_and(|member| matches!(member.state, MemberState::Recovering { .. }))
+    }
+
+    fn put(&mut self, candidate: usize, slot: MemberIdx, from: u64) {
+        let data_offset = self.members[candidate].metadata.data_offset;
+        let source = Source {
+            candidate,
+            data_offset,
+            new_data_offset: data_offset,
+            valid_sectors: from,
+            stale: false,
+        };
+        self.rebuilding.push(StartRebuild { slot, source, from });
+    }
+
+    fn has_member(&self, slot: MemberIdx) -> bool {
+        self.serving.iter().any(|(other, _)| *other == slot)
+            || self.rebuilding.iter().any(|other| other.slot == slot)
+    }
+
+    /// The slots that nothing serves and nothing is rebuilt for.
+    pub fn empty_slots(&self) -> Vec<MemberIdx> {
+        let slots = (0..self.geometry.members() as u16).map(MemberIdx);
+        slots.filter(|slot| !self.has_member(*slot)).collect()
+    }
+
+    /// A number for one more device: none that a device had that may still be somewhere.
+    pub fn free_number(&self) -> u32 {
+        let roles = &self.defining().roles;
+        let is_free = |number: &u32| {
+            let role = roles.get(*number as usize).copied().unwrap_or(Role::Spare);
+            let has = |member: &StartMember<'_>| member.metadata.dev_number == *number;
+            role == Role::Spare && !self.members.iter().any(has)
+        };
+        (self.geometry.members() as u32..).find(is_free).expect("some number is free")
+    }
+
+    /// The members that are rebuilt while the array runs.
+    pub fn rebuilding(&self) -> &[StartRebuild] {
+        &self.rebuilding
     }
 
     /// The geometry that the array runs with.
@@ -237,10 +342,13 @@ impl<'a> StartPlan<'a> {
 
     fn is_in_blocks(&self) -> Result<(), StartRefusal> {
         let member = |source: &Source| &self.members[source.candidate];
-        let widest = self.serving.iter().max_by_key(|(_, source)| member(source).logical_block);
+        let rebuilding = self.rebuilding.iter().map(|it| (it.slot, &it.source));
+        let serving = self.serving.iter().map(|(slot, source)| (*slot, source));
+        let all: Vec<(MemberIdx, &Source)> = serving.chain(rebuilding).collect();
+        let widest = all.iter().max_by_key(|(_, source)| member(source).logical_block);
         let Some((_, widest)) = widest else { return Ok(()) };
         let block = member(widest).logical_block;
-        for (slot, source) in &self.serving {
+        for (slot, source) in &all {
             let sectors = self.geometry.member_used_sectors(*slot);
             if (sectors * SECTOR_BYTES).is_multiple_of(block.into()) {
                 continue;
@@ -279,8 +387,9 @@ impl<'a> StartPlan<'a> {
         Ok(())
     }
 
-    /// The devices that keep metadata: members in sync with their slots, and spares. A rebuild that
-    /// had begun is not continued: see [`StartPlan::state`].
+    /// The devices that keep metadata: members in sync with their slots, those that are rebuilt
+    /// ([`StartPlan::with_rebuilds`]), and spares. Another rebuild that had begun is not continued:
+    /// see [`StartPlan::state`].
     pub fn devices(&self) -> Vec<StartDevice> {
         let device = |candidate: usize, slot| {
             let metadata = self.members[candidate].metadata;
@@ -289,6 +398,8 @@ impl<'a> StartPlan<'a> {
         };
         let mut devices: Vec<StartDevice> =
             self.serving.iter().map(|(slot, it)| device(it.candidate, Some(*slot))).collect();
+        let rebuilding = self.rebuilding.iter();
+        devices.extend(rebuilding.map(|it| device(it.source.candidate, Some(it.slot))));
         for member in &self.array.members {
             let is_spare = matches!(
                 member.state,
@@ -364,7 +475,12 @@ impl<'a> StartPlan<'a> {
                 *listed = DeviceState { role: listed.role, ..device.clone() };
             }
             device.role = role;
-            device.recovery_offset = (slot.is_none() && rebuilt.is_some()).then_some(0);
+            let mut rebuilding = self.rebuilding.iter();
+            let continues = rebuilding.find(|it| it.source.candidate == candidate);
+            device.recovery_offset = match continues {
+                Some(rebuild) => Some(rebuild.from),
+                None => (slot.is_none() && rebuilt.is_some()).then_some(0),
+            };
             device.recovery_by_bitmap = false;
             device.replacement &= slot.is_none() && rebuilt.is_some();
             device.bad_blocks_in_use = bad_blocks.contains(&candidate);

@@ -14,12 +14,14 @@
 //!
 //! Called by `array` and by the command line's `create`.
 
+mod addition;
 mod device_layout;
 mod initial;
 mod plan;
 mod request;
 mod types;
 
+pub use addition::{Addition, AdditionError, addition};
 pub use plan::plan;
 pub use request::{BitmapOption, CreateError, Device, Request};
 pub use types::{DeviceLayout, Plan};

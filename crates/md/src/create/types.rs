@@ -8,7 +8,7 @@ use crate::ondisk::{Area, Role, Version, Write};
 use crate::units::SECTOR_BYTES;
 
 /// Bytes that an empty bad-block log is filled with.
-const NO_BAD_BLOCK: u8 = 0xff;
+pub(super) const NO_BAD_BLOCK: u8 = 0xff;
 
 /// The placement of all areas on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
