@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use md::Geometry;
+use md::{Geometry, MemberIdx};
 
 use crate::{IntentMap, MAX_SPAN_SECTORS, MemberSet, Sharding};
 
@@ -62,6 +62,9 @@ pub struct ShardConfig {
     /// makes of them, also in `out_of_sync`, unless another block of the row is lost, too. From
     /// [`crate::MetadataManager::missing_by_force`].
     pub missing_by_force: MemberSet,
+    /// Members that are being rebuilt, with the ranges of their data areas that are out of sync.
+    /// From [`crate::MetadataManager::rebuilding`].
+    pub rebuilding: Vec<(MemberIdx, Vec<Range<u64>>)>,
 }
 
 /// Why a configuration is invalid.
@@ -146,6 +149,7 @@ impl ShardConfig {
             in_sync_below: u64::MAX,
             out_of_sync: Vec::new(),
             missing_by_force: MemberSet::EMPTY,
+            rebuilding: Vec::new(),
         }
     }
 

@@ -64,6 +64,9 @@ pub enum HostOp {
     /// to the others. Not for hosts; see [`crate::Resync`]. Its range is in *positions* (see
     /// [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
     Resync,
+    /// Writes what belongs there to members that are being rebuilt; see [`crate::RebuildLoop`]. Not
+    /// for hosts. Its range is in positions; on RAID 1 and 10 it has working memory of its length.
+    Rebuild,
     /// Compares redundancy with the data; see [`crate::Scrub`]. Not for hosts. Its range is in
     /// positions. Fails with [`RequestError::Io`] where members are missing, or redundancy is out
     /// of sync.
@@ -280,6 +283,19 @@ pub enum Control {
         /// The shard's acknowledged writes are durable once these members are flushed.
         kept: bool,
     },
+    /// A member has been put into a slot that was empty: it is out of sync everywhere, and the
+    /// requests that rebuild it follow. The executor has bound it, and no operation of the slot's
+    /// former member is in flight.
+    BeginRebuild(MemberIdx),
+    /// A member that is being rebuilt is in sync below this sector of its data area.
+    RebuiltBelow {
+        /// The member's slot.
+        member: MemberIdx,
+        /// In sectors.
+        sector: u64,
+    },
+    /// All of a member that was being rebuilt is in sync, and the metadata record it.
+    EndRebuild(MemberIdx),
     /// Copies are in sync below this position and may differ above; see
     /// [`crate::ShardConfig::in_sync_below`].
     InSyncBelow {

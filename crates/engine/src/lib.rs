@@ -23,6 +23,7 @@ mod intent_map;
 mod lengths;
 mod metadata;
 mod mismatch;
+mod rebuild;
 mod resync;
 mod resync_loop;
 mod scrub;
@@ -51,6 +52,7 @@ pub use metadata::{
     MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record,
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
+pub use rebuild::{Rebuild, RebuildEffect, RebuildLoop, RebuildRange};
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use resync_loop::{RESYNC_PARTS, ResyncEffect, ResyncLoop};
 pub use scrub::Scrub;

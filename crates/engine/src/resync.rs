@@ -205,6 +205,11 @@ impl Resync {
         self.failed.iter().map(|range| range.end - range.start).sum()
     }
 
+    /// The ranges that could not be synced, in no order.
+    pub(crate) fn failed_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.failed.iter().cloned()
+    }
+
     /// Number of positions that are not in sync yet.
     pub fn remaining(&self) -> u64 {
         let all = self.open.iter().chain(&self.left).chain(&self.failed);

@@ -15,6 +15,7 @@ mod coalesce;
 mod control;
 mod flush;
 mod health;
+mod in_sync;
 mod intent;
 mod non_parity;
 mod range_lock;
@@ -44,6 +45,8 @@ use crate::{
 pub struct Status {
     /// Members out of service.
     pub failed: MemberSet,
+    /// Members that are not in sync everywhere: those out of service, and those being rebuilt.
+    pub lacking: MemberSet,
     /// Configuration epoch: the number of member failures since the start.
     pub epoch: u64,
     /// Requests in the shard.
@@ -108,8 +111,13 @@ impl Shard {
             return Err(ConfigError::NoSuchShard { given: config.number, shards });
         }
         let others = if config.number == 0 { shards - 1 } else { 0 };
-        if !config.geometry.enough(|member| !config.missing.contains(member.0)) {
-            return Err(ConfigError::TooFewMembers { missing: config.missing.len() });
+        let lacks = |member: md::MemberIdx| {
+            let mut rebuilding = config.rebuilding.iter();
+            config.missing.contains(member.0) || rebuilding.any(|(other, _)| *other == member)
+        };
+        if !config.geometry.enough(|member| !lacks(member)) {
+            let missing = (0..members as u16).filter(|member| lacks(md::MemberIdx(*member)));
+            return Err(ConfigError::TooFewMembers { missing: missing.count() });
         }
         let personality = if matches!(config.geometry.kind(), GeometryKind::Parity(_)) {
             let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
@@ -121,9 +129,13 @@ impl Shard {
         } else {
             Personality::NonParity(NonParity::new(&config))
         };
+        let mut health = Health::new(config.missing, config.in_sync_below);
+        for (member, out_of_sync) in &config.rebuilding {
+            health.begin_rebuild(member.0, out_of_sync, u64::from(block) / md::SECTOR_BYTES);
+        }
         Ok(Shard {
             requests: Requests::with_capacity(config.max_requests),
-            health: Health::new(config.missing, config.in_sync_below),
+            health,
             streams: Streams::default(),
             flushes: Flushes::with_others(others),
             flushed: Vec::new(),
@@ -170,6 +182,7 @@ impl Shard {
         };
         Status {
             failed: self.health.failed(),
+            lacking: self.health.lacking(),
             epoch: self.health.epoch(),
             requests: self.requests.live(),
             waiting_for_intents: self.intents.as_ref().map_or(0, Intents::parked),
@@ -247,7 +260,7 @@ impl Shard {
             return self.requests.end(index, &self.health, out);
         }
         let Request { op, at, sectors, .. } = *request;
-        if matches!(op, HostOp::Resync | HostOp::Scrub(_)) {
+        if matches!(op, HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_)) {
             return self.start(now, index, false, out);
         }
         let seen = self.streams.observe(local, sectors);
@@ -289,6 +302,9 @@ impl Shard {
             ((Personality::Parity(stripes), mut cx), Some(HostOp::Resync)) => {
                 stripes.each_row(&mut cx, index, OpKind::Resync);
             }
+            ((Personality::Parity(stripes), mut cx), Some(HostOp::Rebuild)) => {
+                stripes.each_row(&mut cx, index, OpKind::Rebuild);
+            }
             ((Personality::Parity(stripes), mut cx), Some(HostOp::Scrub(mode))) => {
                 stripes.each_row(&mut cx, index, OpKind::Scrub(mode));
             }
@@ -306,7 +322,7 @@ impl Shard {
             (HostOp::Scrub(_), GeometryKind::Mirrored(mirrored)) => mirrored.copies() as u64,
             _ => 1,
         };
-        let resync = matches!(request.op, HostOp::Resync | HostOp::Scrub(_));
+        let resync = matches!(request.op, HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_));
         let stripes = matches!(geometry.kind(), GeometryKind::Parity(_));
         if resync && matches!(geometry.kind(), GeometryKind::Striped(_)) {
             return Err(RequestError::Invalid);
@@ -412,6 +428,8 @@ pub(crate) struct Repair {
     pub(crate) cursor: u64,
     pub(crate) tried: MemberSet,
     pub(crate) writing: bool,
+    /// A write of the granule has failed.
+    pub(crate) has_failed: bool,
 }
 
 impl Record {
@@ -433,7 +451,10 @@ impl Record {
 
     fn changes_data(&self) -> bool {
         self.is_write()
-            && !matches!(self.op, Some(HostOp::Flush | HostOp::Resync | HostOp::Scrub(_)))
+            && !matches!(
+                self.op,
+                Some(HostOp::Flush | HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_))
+            )
     }
 
     pub(crate) fn fua(&self) -> bool {

@@ -11,11 +11,11 @@ use md::assemble::{
     Array, BitmapRefusal, Candidate, Options, StartBitmap, StartMember, StartPlan, StartRefusal,
     assemble,
 };
-use md::create::{BitmapOption, CreateError, Device, Request, plan};
+use md::create::{Addition, BitmapOption, CreateError, Device, Request, addition, plan};
 use md::ondisk::bitmap::{Bitmap, BitmapHeader, HEADER_BYTES, sync_sectors};
-use md::ondisk::superblock::{Superblock, detect};
+use md::ondisk::superblock::{Checksum, Superblock, detect};
 use md::ondisk::{MemberMetadata, MetadataEncoder, Role, Timestamp, Uuid, Version, Write};
-use md::{Geometry, Layout, Level};
+use md::{Geometry, Layout, Level, MemberIdx};
 
 use crate::member::SECTOR;
 
@@ -259,6 +259,9 @@ pub struct StartOptions {
     pub checkpoint_nanos: u64,
     /// Dirty and degraded arrays, too.
     pub force: bool,
+    /// Devices to be put into the slots of their numbers, if these are empty; whatever is on them
+    /// is overwritten.
+    pub add: u16,
 }
 
 /// An array that starts.
@@ -273,6 +276,8 @@ pub struct Start {
     pub encoders: Vec<Option<MetadataEncoder>>,
     /// By slot, the data area of its member in sectors of the device; `None`: missing.
     pub data_areas: Vec<Option<Range<u64>>>,
+    /// By slot: members that are being rebuilt, and the sector below which they are in sync.
+    pub rebuilding: Vec<(usize, u64)>,
     /// Sectors that the member of a slot without one would have.
     pub missing_sectors: u64,
     /// It has a bitmap that is older than the superblocks.
@@ -292,7 +297,53 @@ pub fn assembled(found: &[Found], force: bool) -> Result<Array, Refusal> {
     }
 }
 
-/// Assembles and starts the array on these devices.
+impl Found {
+    fn as_member(&self, block: u32) -> StartMember<'_> {
+        StartMember {
+            label: &self.label,
+            logical_block: block,
+            read_only: false,
+            superblock: &self.superblock,
+            metadata: &self.metadata,
+        }
+    }
+}
+
+/// The devices of a bit mask, as they join the array.
+fn additions(
+    plan: &StartPlan<'_>,
+    found: &[Found],
+    images: &[Option<&[u8]>],
+    add: u16,
+) -> Vec<Found> {
+    let defining = &found[plan.defining_candidate()].superblock;
+    let empty = plan.empty_slots();
+    let asked = empty.iter().map(|slot| slot.index()).filter(|slot| add >> slot & 1 == 1);
+    let joins = |device: usize| {
+        let sectors = (images[device]?.len() / SECTOR) as u64;
+        let label = format!("device {device}");
+        let uuid = Uuid([device as u8 + 0x81; 16]);
+        let (logical_block, data_offset) = (512, None);
+        let new = Device {
+            label: label.clone(),
+            sectors,
+            logical_block,
+            uuid,
+            data_offset,
+            write_mostly: false,
+            failfast: false,
+        };
+        let Addition { superblock, .. } =
+            addition(defining, device as u32, &new).expect("a device of the same size");
+        let checksum = Checksum::Correct { stored: 0 };
+        let candidate = Candidate::new(&label, sectors, 512, &superblock, checksum);
+        let metadata = superblock.metadata();
+        Some(Found { device, superblock, metadata, is_whole: true, label, candidate })
+    };
+    asked.filter_map(joins).collect()
+}
+
+/// Assembles and starts the array on these devices, and continues rebuilds.
 ///
 /// # Errors
 /// The array is refused.
@@ -305,19 +356,17 @@ pub fn start(
     options: StartOptions,
 ) -> Result<Start, Refusal> {
     let found = examine(images, block);
-    let StartOptions { shards, checkpoint_nanos, force } = options;
+    let StartOptions { shards, checkpoint_nanos, force, add } = options;
     let array = assembled(&found, force)?;
-    let members: Vec<StartMember<'_>> = found
-        .iter()
-        .map(|found| StartMember {
-            label: &found.label,
-            logical_block: block,
-            read_only: false,
-            superblock: &found.superblock,
-            metadata: &found.metadata,
-        })
-        .collect();
-    let plan = StartPlan::new(&array, members).map_err(Refusal::Start)?;
+    let members = found.iter().map(|found| found.as_member(block)).collect();
+    let mut plan = StartPlan::new(&array, members).map_err(Refusal::Start)?;
+    plan = plan.with_rebuilds().map_err(Refusal::Start)?;
+    let additions = additions(&plan, &found, images, add);
+    for (at, found) in additions.iter().enumerate() {
+        let slot = MemberIdx(found.device as u16);
+        plan = plan.with_addition(additions[at].as_member(block), slot).map_err(Refusal::Start)?;
+    }
+    let found: Vec<&Found> = found.iter().chain(&additions).collect();
     let image = |candidate: usize| images[found[candidate].device].expect("it was examined");
     let mut bitmap: Option<(StartBitmap, Vec<u8>)> = None;
     if let Some((candidate, area)) = plan.bitmap() {
@@ -344,10 +393,14 @@ pub fn start(
     }
     let geometry = plan.geometry().clone();
     let mut data_areas: Vec<Option<Range<u64>>> = vec![None; geometry.members()];
-    for (slot, source) in plan.serving() {
+    let mut rebuilding = Vec::new();
+    let rebuilt = plan.rebuilding().iter().map(|it| (&it.slot, &it.source));
+    for (slot, source) in plan.serving().iter().map(|(slot, source)| (slot, source)).chain(rebuilt)
+    {
         assert_eq!(slot.index(), found[source.candidate].device, "the device of a slot");
         data_areas[slot.index()] = Some(plan.data_area(source));
     }
+    rebuilding.extend(plan.rebuilding().iter().map(|it| (it.slot.index(), it.from)));
     let missing = (0..data_areas.len()).filter(|slot| data_areas[*slot].is_none());
     let missing: MemberSet = missing.map(|slot| slot as u16).collect();
     let missing_sectors = plan.missing_sectors();
@@ -359,6 +412,7 @@ pub fn start(
         missing,
         encoders,
         data_areas,
+        rebuilding,
         missing_sectors,
         has_stale_bitmap,
     })

@@ -36,6 +36,8 @@ pub(crate) struct Life {
     superblocks_tear: bool,
     /// Members that were missing at the start.
     missing: Vec<usize>,
+    /// Members that were being rebuilt at the start.
+    rebuilding: Vec<usize>,
 }
 
 /// Runs a scenario.
@@ -155,6 +157,9 @@ impl Life {
             Action::Corrupt(member, extent) => {
                 tally.faults += u64::from(self.corrupt(member, extent));
             }
+            Action::Add(member) => {
+                self.rest.add |= 1 << (usize::from(member) % self.world.members.len());
+            }
             Action::Cut(..) | Action::Stop(_) => unreachable!("they end the life"),
             fault => tally.faults += u64::from(self.fault(fault, rng)),
         }
@@ -219,6 +224,14 @@ impl Life {
     fn finish(&mut self) {
         self.heal();
         self.world.quiesce();
+        let status = self.control_plane().manager.status();
+        let may_stall = self.world.model.tolerated.contains(&RequestError::Io);
+        assert!(
+            status.rebuilding.is_empty() || may_stall,
+            "a rebuild never ends: {:?} of {:?}",
+            status.rebuilding,
+            status.rebuild_sectors
+        );
         self.stop();
         self.world.quiesce();
         assert_eq!(self.world.control_plane().stopped(), Some(true), "the array stops clean");
@@ -237,7 +250,7 @@ impl Life {
             let images = self.world.images_after_cut(rng);
             let images: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
             // Whatever is there: a start, or a refusal.
-            let options = StartOptions { shards: 1, checkpoint_nanos: 1, force: true };
+            let options = StartOptions { shards: 1, checkpoint_nanos: 1, force: true, add: 0 };
             let _ = assembly::start(&images, self.rest.block, options);
             return None;
         }
@@ -270,7 +283,8 @@ impl Life {
         assert!(serving.count() <= 1, "superblocks are torn on several devices: {torn:?}");
         let left = |member: MemberIdx| {
             let at = member.index();
-            !torn.contains(&at) && !recorded.contains(&at) && !self.missing.contains(&at)
+            let is_out = self.missing.contains(&at) || self.rebuilding.contains(&at);
+            !torn.contains(&at) && !recorded.contains(&at) && !is_out
         };
         let is_enough = |view: &View| {
             self.rest.geometry.enough(|member| view.accepted.contains(&member.index()))
@@ -349,6 +363,9 @@ impl Life {
             tolerated: self.rest.tolerated.clone(),
             next_tag: self.world.next_tag,
             mutant: self.rest.mutant,
+            add: self.rest.add,
+            has_added: self.rest.has_added,
+            rebuilding: self.rebuilding.clone(),
         })
     }
 }

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use engine::{
-    Control, ControlEvent, MetadataEffect, Mismatch, REGION_ZERO, ReadOnlyReason, Record,
-    RequestError, ResyncEffect, Source,
+    Control, ControlEvent, MetadataEffect, Mismatch, REGION_ZERO, ReadOnlyReason, RebuildEffect,
+    Record, RequestError, ResyncEffect, Source,
 };
 
 use crate::memory::Memory;
@@ -58,6 +58,14 @@ marks! {
     ResyncParity "parity computed by a resync",
     ResyncParityDegraded "parity computed by a resync, a member is missing",
     ResyncCopies "copies written by a resync",
+    RebuildBegan "rebuild began",
+    RebuildStalled "rebuild stalled",
+    RebuildCompleted "rebuild completed",
+    RebuildNeeded "rebuild needed again: a member that was being rebuilt has failed",
+    MemberInSync "rebuilt member recorded as in sync",
+    RebuiltBelow "progress of a rebuild",
+    StartRebuild "start: a rebuild continues",
+    StartAddition "start: a new device in an empty slot",
     MemberFailed "member failed: an error",
     MemberFailedOnRequest "member failed: on request",
     IntentRequested "intent requested",
@@ -184,6 +192,9 @@ impl Marks {
             Control::TakeDirtyMembers | Control::Written { .. } => Mark::FlushOfShards,
             Control::NotDurable => Mark::NotDurable,
             Control::InSyncBelow { .. } => Mark::InSyncBelow,
+            Control::BeginRebuild(_) => return,
+            Control::RebuiltBelow { .. } => Mark::RebuiltBelow,
+            Control::EndRebuild(_) => Mark::MemberInSync,
         });
     }
 
@@ -202,6 +213,7 @@ impl Marks {
             MetadataEffect::DeviceFailed { by: Some(_), .. } => Mark::DeviceFailedByShard,
             MetadataEffect::DeviceFailed { by: None, .. } => Mark::DeviceFailedByMetadata,
             MetadataEffect::ResyncNeeded => Mark::ResyncNeeded,
+            MetadataEffect::RebuildNeeded => Mark::RebuildNeeded,
             MetadataEffect::BecameReadOnly { why } => match why {
                 ReadOnlyReason::TooFewMembers { .. } => Mark::ReadOnlyMembers,
                 _ => Mark::ReadOnlyMetadata,
@@ -219,6 +231,16 @@ impl Marks {
             ResyncEffect::Stalled { .. } => Mark::ResyncStalled,
             ResyncEffect::Completed { .. } => Mark::ResyncCompleted,
             _ => return,
+        };
+        self.reach(mark);
+    }
+
+    pub(crate) fn rebuild(&mut self, effect: &RebuildEffect) {
+        let mark = match effect {
+            RebuildEffect::Began { .. } => Mark::RebuildBegan,
+            RebuildEffect::Stalled { .. } => Mark::RebuildStalled,
+            RebuildEffect::Completed => Mark::RebuildCompleted,
+            RebuildEffect::Report(_) => return,
         };
         self.reach(mark);
     }

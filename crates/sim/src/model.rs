@@ -192,7 +192,9 @@ impl Model {
 
     /// A request begins.
     pub fn submit(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
-        if !matches!(op, HostOp::Read | HostOp::Flush | HostOp::Resync | HostOp::Scrub(_)) {
+        let is_plain_write =
+            matches!(op, HostOp::Write { .. } | HostOp::WriteZeroes | HostOp::Discard);
+        if is_plain_write {
             let stake = self.stake(at, sectors);
             self.writes.push(Writing { tag, stake, spoiled: Vec::new() });
         }
@@ -210,7 +212,7 @@ impl Model {
             HostOp::WriteZeroes | HostOp::Discard => {
                 self.range(at, sectors).iter_mut().for_each(|list| list.push((tag, true)));
             }
-            HostOp::Flush | HostOp::Resync | HostOp::Scrub(_) => {}
+            HostOp::Flush | HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_) => {}
         }
     }
 
@@ -221,8 +223,9 @@ impl Model {
     pub fn complete(&mut self, live: &LiveRequest, bytes: &[u8], result: Result<(), RequestError>) {
         if let Err(error) = result {
             let what = (live.op, live.at, live.sectors);
-            // Nothing is compared where redundancy is missing or out of sync.
-            let is_scrub = matches!(live.op, HostOp::Scrub(_)) && error == RequestError::Io;
+            // Nothing is compared, or recovered, where redundancy is missing or out of sync.
+            let is_scrub = matches!(live.op, HostOp::Scrub(_) | HostOp::Rebuild)
+                && matches!(error, RequestError::Io | RequestError::ReadOnly);
             assert!(is_scrub || self.tolerated.contains(&error), "{what:?} ends with {error:?}");
         }
         match live.op {

@@ -16,6 +16,8 @@ pub enum Mutant {
     FlushNotSent,
     /// Ranges of a resync count as done when they begin.
     ResyncAhead,
+    /// Ranges of a rebuild count as done when they begin.
+    RebuildAhead,
     /// One parity update in a while uses old data for new.
     StaleBlock,
     /// When two members fail at once, the completion of one operation is lost.
@@ -26,11 +28,12 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 7] = [
+    pub const ALL: [Mutant; 8] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
         Mutant::ResyncAhead,
+        Mutant::RebuildAhead,
         Mutant::StaleBlock,
         Mutant::CompletionLost,
         Mutant::WrongBlockRepaired,
@@ -39,9 +42,10 @@ impl Mutant {
     /// Whether a finding says what this bug should lead to.
     pub fn explains(self, message: &str) -> bool {
         let texts: &[&str] = match self {
-            Mutant::GrantedAtOnce | Mutant::ResyncAhead | Mutant::StaleBlock => {
-                &["unmarked", "lost", "holds"]
-            }
+            Mutant::GrantedAtOnce
+            | Mutant::ResyncAhead
+            | Mutant::RebuildAhead
+            | Mutant::StaleBlock => &["unmarked", "lost", "holds"],
             Mutant::RecordedAtOnce => &["the loss of a member was recorded"],
             Mutant::FlushNotSent => &["lost", "unmarked"],
             Mutant::CompletionLost => &["never", "the queue is full"],
@@ -57,6 +61,7 @@ impl Mutant {
             Mutant::RecordedAtOnce => "failure of a member recorded after the ack",
             Mutant::FlushNotSent => "flush not sent to one member",
             Mutant::ResyncAhead => "resync checkpoint ahead of the data",
+            Mutant::RebuildAhead => "rebuild checkpoint ahead of the data",
             Mutant::StaleBlock => "parity written from a stale block",
             Mutant::CompletionLost => "request lost when two members fail at once",
             Mutant::WrongBlockRepaired => "scrub repairs the wrong block",

@@ -58,6 +58,8 @@ pub enum Action {
     Hang(u16, u64),
     /// An administrator takes a member out of service.
     Fail(u16),
+    /// At the next start a new device is put into the slot of a member that is lost by then.
+    Add(u16),
     /// Sectors of a member cannot be read until they are written again.
     Bad(u16, Extent),
     /// Writes to these sectors of a member find no space; this many sectors are written first.
@@ -145,6 +147,7 @@ impl fmt::Display for Action {
             Action::Lose(member, nanos) => write!(f, "lose{member}@{nanos}"),
             Action::Hang(member, nanos) => write!(f, "hang{member}@{nanos}"),
             Action::Fail(member) => write!(f, "fail{member}"),
+            Action::Add(member) => write!(f, "add{member}"),
             Action::Bad(member, extent) => write!(f, "bad{member}@{extent}"),
             Action::Full(member, extent, short) => write!(f, "full{member}@{extent}/{short}"),
             Action::MetadataFull(member) => write!(f, "metafull{member}"),
@@ -201,6 +204,7 @@ impl FromStr for Action {
             ("lose", &[member, nanos]) => Action::Lose(small(member)?, nanos),
             ("hang", &[member, nanos]) => Action::Hang(small(member)?, nanos),
             ("fail", &[member]) => Action::Fail(small(member)?),
+            ("add", &[member]) => Action::Add(small(member)?),
             ("bad", &[member, at, sectors]) => Action::Bad(small(member)?, Extent(at, sectors)),
             ("full", &[member, at, sectors, short]) => {
                 Action::Full(small(member)?, Extent(at, sectors), middle(short)?)

@@ -234,9 +234,13 @@ impl World {
         self.live.iter().flatten().count()
     }
 
-    /// Number of requests of hosts in flight: all but ranges of a resync.
+    /// Number of requests of hosts in flight: all but ranges of a resync or a rebuild.
     pub fn host_requests(&self) -> usize {
-        self.live.iter().flatten().filter(|live| live.op != HostOp::Resync).count()
+        self.live
+            .iter()
+            .flatten()
+            .filter(|live| !matches!(live.op, HostOp::Resync | HostOp::Rebuild))
+            .count()
     }
 
     /// Whether shard 0 has taken a member out of service.
@@ -283,7 +287,7 @@ impl World {
         });
         let copies = match (op, self.geometry().kind()) {
             (HostOp::Read | HostOp::Write { .. }, _) => 1,
-            (HostOp::Resync, md::Kind::Mirrored(_) | md::Kind::Striped(_)) => 1,
+            (HostOp::Resync | HostOp::Rebuild, md::Kind::Mirrored(_) | md::Kind::Striped(_)) => 1,
             (HostOp::Scrub(_), md::Kind::Mirrored(mirrored)) => mirrored.copies(),
             _ => 0,
         };
@@ -435,7 +439,10 @@ impl World {
         for slice in &operation.writes {
             let Some(host) = self.memory.assert_inside(operation.shard, slice) else { continue };
             let live = self.live[host].as_ref().expect("it has a buffer");
-            let filled = matches!(live.op, HostOp::Read | HostOp::Resync | HostOp::Scrub(_));
+            let filled = matches!(
+                live.op,
+                HostOp::Read | HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_)
+            );
             assert!(filled, "a host's data changed: {operation:?}");
         }
     }

@@ -32,8 +32,10 @@ pub enum Rule {
 pub struct View {
     /// The rule.
     pub rule: Rule,
-    /// The members that it accepts.
+    /// The members that it accepts as in sync.
     pub accepted: Vec<usize>,
+    /// Members that it accepts as being rebuilt, and the sector below which they are in sync.
+    pub partial: Vec<(usize, u64)>,
     /// The superblock that is taken for the freshest.
     pub freshest: ArrayState,
 }
@@ -92,6 +94,11 @@ impl<'a> Wreck<'a> {
         (0..self.disks.len()).filter(|at| self.disks[*at].is_none()).collect()
     }
 
+    /// Whether a device has a valid superblock.
+    pub fn is_valid(&self, at: usize) -> bool {
+        self.disks[at].is_some()
+    }
+
     fn state(&self, at: usize) -> Option<&ArrayState> {
         self.disks[at].as_ref().map(|disk| &disk.state)
     }
@@ -112,29 +119,49 @@ impl<'a> Wreck<'a> {
         let mut views: Vec<View> = self.assembled.iter().cloned().collect();
         for freshest in self.disks.iter().flatten().filter(|disk| disk.state.events == events) {
             for rule in [Rule::CountAndRoles, Rule::Count] {
-                let accepted = self.accepted(rule, &freshest.state);
+                let (accepted, partial) = self.accepted(rule, &freshest.state);
                 let is_new = views.iter().all(|view| {
                     view.accepted != accepted
+                        || view.partial != partial
                         || view.freshest.resync_offset != freshest.state.resync_offset
                 });
                 if is_new {
-                    views.push(View { rule, accepted, freshest: freshest.state.clone() });
+                    let freshest = freshest.state.clone();
+                    views.push(View { rule, accepted, partial, freshest });
                 }
             }
         }
         views
     }
 
-    /// The members that a kernel would take.
-    fn accepted(&self, rule: Rule, freshest: &ArrayState) -> Vec<usize> {
+    /// The members that a kernel would take: those in sync, and those that are being rebuilt.
+    fn accepted(&self, rule: Rule, freshest: &ArrayState) -> (Vec<usize>, Vec<(usize, u64)>) {
         let listed = |at: usize| {
             let state = freshest.devices[at].as_ref();
             state.is_some_and(|state| state.role == Role::Slot(at as u16))
         };
         let counts =
             |at: usize| self.state(at).is_some_and(|state| state.events + 1 >= freshest.events);
-        let all = 0..self.disks.len();
-        all.filter(|at| counts(*at) && (rule == Rule::Count || listed(*at))).collect()
+        let (mut accepted, mut partial) = (Vec::new(), Vec::new());
+        for at in 0..self.disks.len() {
+            let own = self.state(at).and_then(|state| state.devices[at].as_ref());
+            let Some(own) = own.filter(|own| own.role == Role::Slot(at as u16)) else { continue };
+            if !counts(at) || rule != Rule::Count && !listed(at) {
+                continue;
+            }
+            match own.recovery_offset {
+                None => accepted.push(at),
+                Some(up_to) => partial.push((at, up_to)),
+            }
+        }
+        (accepted, partial)
+    }
+
+    /// Whether a view finds a member in sync at this sector of its data area.
+    fn is_here(view: &View, member: MemberIdx, sector: u64) -> bool {
+        let at = member.index();
+        let mut partial = view.partial.iter();
+        view.accepted.contains(&at) || partial.any(|(other, up_to)| *other == at && sector < *up_to)
     }
 
     /// Whether the metadata mark that this position may be out of sync, whichever member's bitmap
@@ -172,7 +199,10 @@ impl<'a> Wreck<'a> {
             let View { rule, accepted, .. } = &view;
             let torn = accepted.iter().find(|at| self.disks[**at].is_none());
             assert_eq!(torn, None, "{rule:?} accepts a device whose superblock is torn");
-            let out = self.context.lost.iter().find(|lost| accepted.contains(lost));
+            let is_taken = |at: &usize| {
+                accepted.contains(at) || view.partial.iter().any(|(other, _)| other == at)
+            };
+            let out = self.context.lost.iter().find(|lost| is_taken(lost));
             assert_eq!(out, None, "the loss of a member was recorded, and {rule:?} accepts it");
             self.check_view(&view);
         }
@@ -185,7 +215,7 @@ impl<'a> Wreck<'a> {
         let events = self.events();
         let mut fresh = self.disks.iter().flatten().filter(|disk| disk.state.events + 1 >= events);
         let as_kernels =
-            fresh.any(|disk| self.accepted(Rule::CountAndRoles, &disk.state) == *accepted);
+            fresh.any(|disk| self.accepted(Rule::CountAndRoles, &disk.state).0 == *accepted);
         assert!(as_kernels, "the assembly takes {accepted:?}, unlike every rule of the kernels");
     }
 
@@ -210,15 +240,14 @@ impl<'a> Wreck<'a> {
     /// Rules out what no view finds any more: contents do not change while the power is off.
     pub fn narrow(&self, legal: &mut Model) {
         let views = self.views();
-        let taken = |member: MemberIdx, view: &View| view.accepted.contains(&member.index());
+        let taken = |copy: &Copy, view: &View| Wreck::is_here(view, copy.member, copy.sector.0);
         match self.context.geometry.kind() {
             Kind::Mirrored(mirrored) => {
                 let mut copies = vec![Copy::default(); mirrored.copies()];
                 for at in 0..self.context.geometry.array_sectors() {
                     mirrored.locate(Sector(at), &mut copies);
-                    let here = copies
-                        .iter()
-                        .filter(|copy| views.iter().any(|view| taken(copy.member, view)));
+                    let here =
+                        copies.iter().filter(|copy| views.iter().any(|view| taken(copy, view)));
                     let found: Vec<&[u8]> =
                         here.map(|copy| self.sector(copy.member, copy.sector)).collect();
                     legal.narrow(at, &found);
@@ -231,7 +260,8 @@ impl<'a> Wreck<'a> {
                         let place = parity.member_sector(stripe, offset);
                         for (index, member) in row.data.iter().enumerate() {
                             // What is missing somewhere is recovered from what may be marked.
-                            if views.iter().all(|view| taken(*member, view)) {
+                            let copy = Copy { member: *member, sector: place };
+                            if views.iter().all(|view| taken(&copy, view)) {
                                 let at = parity.array_sector(stripe, index as u16, offset).0;
                                 legal.narrow(at, &[self.sector(*member, place)]);
                             }
@@ -258,7 +288,10 @@ impl<'a> Wreck<'a> {
                     continue;
                 }
                 let bytes = |member: MemberIdx| {
-                    present.contains(&member.index()).then(|| self.sector(member, place))
+                    let mut partial = view.partial.iter();
+                    let is_here = present.contains(&member.index())
+                        || partial.any(|(at, up_to)| *at == member.index() && place.0 < *up_to);
+                    is_here.then(|| self.sector(member, place))
                 };
                 let mut data: Vec<Data<'_>> = Vec::with_capacity(row.data.len());
                 for index in &row.by_exponent {
@@ -291,12 +324,12 @@ impl<'a> Wreck<'a> {
 
     fn check_copies(&self, mirrored: &md::Mirrored, view: &View) {
         let legal = self.context.legal;
-        let here = |member: MemberIdx| view.accepted.contains(&member.index());
+        let here = |copy: &Copy| Wreck::is_here(view, copy.member, copy.sector.0);
         let mut copies = vec![Copy::default(); mirrored.copies()];
         for at in 0..self.context.geometry.array_sectors() {
             mirrored.locate(Sector(at), &mut copies);
             let marked = self.is_marked(at, view);
-            let mut there = copies.iter().filter(|copy| here(copy.member)).peekable();
+            let mut there = copies.iter().filter(|copy| here(copy)).peekable();
             let first = *there.peek().expect("enough members");
             let first = self.sector(first.member, first.sector);
             for copy in there {
@@ -316,7 +349,7 @@ impl<'a> Wreck<'a> {
         let legal = self.context.legal;
         let row = parity.row(stripe);
         let place = parity.member_sector(stripe, offset);
-        let here = |member: MemberIdx| view.accepted.contains(&member.index());
+        let here = |member: MemberIdx| Wreck::is_here(view, member, place.0);
         let mut data: Vec<Data<'_>> = Vec::with_capacity(row.data.len());
         for index in &row.by_exponent {
             let member = row.data[usize::from(*index)];
@@ -403,7 +436,16 @@ fn assembled(found: &[Found]) -> Option<View> {
     let mut accepted: Vec<usize> = active.map(|member| found[member.candidate].device).collect();
     accepted.sort_unstable();
     let freshest = found[array.defining].superblock.state();
-    array.read_write.verdict.runs().then_some(View { rule: Rule::Assembly, accepted, freshest })
+    let partial = array.members.iter().filter_map(|member| match member.state {
+        md::assemble::MemberState::Recovering { up_to, .. } => {
+            Some((found[member.candidate].device, up_to))
+        }
+        _ => None,
+    });
+    let mut partial: Vec<(usize, u64)> = partial.collect();
+    partial.sort_unstable();
+    let rule = Rule::Assembly;
+    array.read_write.verdict.runs().then_some(View { rule, accepted, partial, freshest })
 }
 
 fn disk(found: &Found, image: &[u8], context: &Context<'_>) -> Disk {

@@ -62,6 +62,8 @@ pub(super) struct Bits {
     ticks: Vec<u8>,
     /// Bits of the current clearing.
     clearing: Vec<u32>,
+    /// Pages that a device lacks: it has joined the array.
+    unwritten: Vec<u32>,
     /// Event count of the header.
     events: u64,
     events_cleared: u64,
@@ -90,6 +92,7 @@ impl Bits {
             listed: set(),
             ticks: vec![0; count as usize],
             clearing: Vec::new(),
+            unwritten: Vec::new(),
             events: 0,
             events_cleared: kept.events_cleared,
             cleared_before: kept.events_cleared,
@@ -109,6 +112,11 @@ impl Bits {
             }
         }
         bits
+    }
+
+    /// A device has joined the array, whose bitmap may say anything.
+    pub(super) fn write_all(&mut self) {
+        self.unwritten = (0..=page_of(self.count.saturating_sub(1))).collect();
     }
 
     pub(super) fn set_bits(&self) -> u64 {
@@ -264,6 +272,8 @@ impl Bits {
         let lacking = words.filter(|(_, (image, durable))| **image & !**durable != 0);
         // A page begins at a word boundary.
         let mut pages: Vec<u32> = lacking.map(|(word, _)| page_of(word as u32 * 64)).collect();
+        pages.extend(&self.unwritten);
+        pages.sort_unstable();
         pages.dedup();
         pages
     }
@@ -280,6 +290,7 @@ impl Bits {
 
     /// The page is on all members as it was written.
     pub(super) fn page_done(&mut self, page: &BitmapPage) {
+        self.unwritten.retain(|other| *other != page.page);
         let first = first_byte(page.page) as u32 * 8;
         for (at, byte) in (0u32..).zip(&page.bits) {
             let mut byte = *byte;

@@ -23,13 +23,17 @@ use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
     ReadOnlyReason,
 };
-use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Resync};
+use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, Rebuild, RequestError, Resync};
 
 struct Device {
     kept: ManagedDevice,
     failed: bool,
     /// Event count of its durable superblock; `None`: a write of it failed.
     events: Option<u64>,
+    /// Of a device that is being rebuilt: all below this sector is in sync; `None`: everything is.
+    rebuilt: Option<u64>,
+    /// What the superblocks record of that.
+    rebuilt_recorded: Option<u64>,
 }
 
 /// Contents of the members' superblocks.
@@ -82,6 +86,8 @@ pub struct MetadataManager {
     resync: Option<u64>,
     resync_run: u32,
     resync_stalled: Option<RequestError>,
+    rebuild_run: u32,
+    rebuild_stalled: Option<RequestError>,
     /// Members have lost completed writes, and the array cannot run without them: it is out of sync
     /// everywhere, no resync can change that, and it never stops clean.
     not_durable: bool,
@@ -118,7 +124,11 @@ impl MetadataManager {
                 .expect("the assembly has checked the bitmap"),
             None => IntentMap::whole_array(&geometry),
         };
-        let devices: Vec<Device> = config.devices.into_iter().map(in_service).collect();
+        let device = |kept: ManagedDevice| {
+            let state = states.get(kept.number.0 as usize).and_then(Option::as_ref);
+            in_service(kept, state.and_then(|state| state.recovery_offset))
+        };
+        let devices: Vec<Device> = config.devices.into_iter().map(device).collect();
         // A missing member that the superblocks do not record: it must be recorded before writes
         // rely on it.
         let mut failures = 0;
@@ -130,10 +140,13 @@ impl MetadataManager {
                 failures += 1;
             }
         }
-        let bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
+        let mut bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
+        if devices.iter().any(|device| device.rebuilt.is_some()) {
+            bits.iter_mut().for_each(Bits::write_all);
+        }
         let counts = devices.iter().map(|device| device.kept.events);
         let high = counts.fold(events, u64::max);
-        let serving = devices.iter().filter(|device| device.kept.slot.is_some()).count();
+        let serving = devices.iter().filter(|device| device.is_in_sync()).count();
         // A device that is being rebuilt, or is to replace another, records the position up to
         // which it is in sync: it gets no writes, and its superblock may never be updated.
         let passed_by = devices.iter().any(|device| is_passed_by(&device.kept, &states));
@@ -169,6 +182,8 @@ impl MetadataManager {
             resync: resync_offset,
             resync_run: 0,
             resync_stalled: None,
+            rebuild_run: 0,
+            rebuild_stalled: None,
             not_durable: false,
             checkpoint_at: 0,
             held: vec![0; map.bits() as usize],
@@ -255,6 +270,42 @@ impl MetadataManager {
         Some(Resync::of_ranges(self.resync_run, self.in_need(from), self.map.span()))
     }
 
+    /// The members that are being rebuilt, with the ranges of their data areas that are out of sync;
+    /// for [`crate::ShardConfig::rebuilding`].
+    pub fn rebuilding(&self) -> Vec<(MemberIdx, Vec<Range<u64>>)> {
+        let lacks = |(member, from)| {
+            let range = from..self.geometry.member_used_sectors(member);
+            (member, Vec::from([range]))
+        };
+        self.rebuilt().map(lacks).collect()
+    }
+
+    /// The members that are being rebuilt, and the sectors below which they are in sync.
+    fn rebuilt(&self) -> impl Iterator<Item = (MemberIdx, u64)> + '_ {
+        let devices = self.serving().map(|at| &self.devices[at]);
+        devices.filter_map(|device| device.kept.slot.zip(device.rebuilt))
+    }
+
+    /// The runs of rebuilds that the array needs. They replace earlier ones.
+    pub fn rebuilds(&mut self) -> Vec<Rebuild> {
+        if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
+            return Vec::new();
+        }
+        self.rebuild_run += 1;
+        self.rebuild_stalled = None;
+        let run = self.rebuild_run;
+        let of = |member: Option<MemberIdx>, from: u64, end: u64| {
+            let ranges = Resync::of_ranges(run, std::iter::once(from.min(end)..end), end);
+            Rebuild { member, ranges }
+        };
+        let end = |member| self.geometry.member_used_sectors(member);
+        if let Kind::Parity(_) = self.geometry.kind() {
+            let from = self.rebuilt().map(|(_, from)| from).min();
+            return from.map(|from| of(None, from, end(MemberIdx(0)))).into_iter().collect();
+        }
+        self.rebuilt().map(|(member, from)| of(Some(member), from, end(member))).collect()
+    }
+
     /// The current status.
     pub fn status(&self) -> MetadataStatus {
         MetadataStatus {
@@ -263,6 +314,11 @@ impl MetadataManager {
             dirty: self.on_disk.dirty,
             resync_offset: self.resync,
             resync_stalled: self.resync_stalled,
+            rebuilding: self.rebuilt().map(|(member, _)| member.0).collect(),
+            rebuild_sectors: self.rebuilt().fold((0, 0), |(all, done), (member, at)| {
+                (all + self.geometry.member_used_sectors(member), done + at)
+            }),
+            rebuild_stalled: self.rebuild_stalled,
             degraded: self.degraded(),
             held: self.held_total,
             bits_set: self.bits.as_ref().map_or(0, Bits::set_bits),
@@ -288,6 +344,12 @@ impl MetadataManager {
                 MetadataInput::Timer => self.timer = None,
                 MetadataInput::ResyncAt { run, position, stalled } => {
                     self.resync_at(run, position, stalled, out);
+                }
+                MetadataInput::RebuildAt { run, member, position, stalled } => {
+                    if run == self.rebuild_run {
+                        self.rebuild_stalled = stalled;
+                        self.rebuild_at(member, position, out);
+                    }
                 }
                 MetadataInput::Stop => self.close(true, out),
                 MetadataInput::ReadOnly => self.close(false, out),
@@ -404,6 +466,25 @@ impl MetadataManager {
         self.tell_in_sync(self.in_sync_below(), out);
     }
 
+    fn rebuild_at(
+        &mut self,
+        member: Option<MemberIdx>,
+        position: u64,
+        out: &mut Vec<MetadataEffect>,
+    ) {
+        self.touched = true;
+        for at in self.serving().collect::<Vec<usize>>() {
+            let Device { kept, rebuilt, .. } = &mut self.devices[at];
+            let (Some(slot), Some(before)) = (kept.slot, *rebuilt) else { continue };
+            let position = position.min(self.geometry.member_used_sectors(slot));
+            if member.is_some_and(|member| member != slot) || position <= before {
+                continue;
+            }
+            *rebuilt = Some(position);
+            self.to_shards(Control::RebuiltBelow { member: slot, sector: position }, out);
+        }
+    }
+
     fn tell_in_sync(&self, position: u64, out: &mut Vec<MetadataEffect>) {
         out.extend((0..self.shards).zip(&self.reports).map(|(shard, &reports)| {
             let control = Control::InSyncBelow { position, reports };
@@ -450,14 +531,10 @@ impl MetadataManager {
         (0..self.devices.len()).filter(serves)
     }
 
-    /// Slots that are served, which are all in sync.
+    /// Slots whose members are in sync, and recorded so.
     fn in_sync(&self) -> MemberSet {
-        let rebuilt = |at: &usize| {
-            let state = self.states.get(self.devices[*at].kept.number.0 as usize);
-            state.and_then(Option::as_ref).is_none_or(|state| state.recovery_offset.is_none())
-        };
-        let whole = self.serving().filter(rebuilt);
-        whole.filter_map(|at| self.devices[at].kept.slot).map(|slot| slot.0).collect()
+        let whole = self.devices.iter().filter(|device| device.is_in_sync());
+        whole.filter_map(|device| device.kept.slot).map(|slot| slot.0).collect()
     }
 
     fn degraded(&self) -> usize {
@@ -485,6 +562,9 @@ impl MetadataManager {
             return self.give_up(why, out);
         }
         self.devices[at].failed = true;
+        if self.devices[at].rebuilt.take().is_some() {
+            out.push(MetadataEffect::RebuildNeeded);
+        }
         if let Some(Some(state)) = self.states.get_mut(number.0 as usize) {
             *state = DeviceState::new(Role::Faulty);
         }
@@ -610,7 +690,8 @@ impl MetadataManager {
             }
             bits.next_tick
         });
-        let waits = !self.on_disk.dirty && self.resync != self.on_disk.resync_offset;
+        let waits = !self.on_disk.dirty && self.resync != self.on_disk.resync_offset
+            || self.has_rebuilt_more();
         let checkpoint = waits.then(|| self.checkpoint_due()).filter(|at| *at > now);
         let retry = (self.retry_at > now).then_some(self.retry_at);
         let Some(at) = tick.into_iter().chain(checkpoint).chain(retry).min() else { return };
@@ -643,6 +724,15 @@ fn is_passed_by(kept: &ManagedDevice, states: &[Option<DeviceState>]) -> bool {
     kept.slot.is_none() && state.is_some_and(|state| matches!(state.role, Role::Slot(_)))
 }
 
-fn in_service(kept: ManagedDevice) -> Device {
-    Device { kept, failed: false, events: Some(kept.events) }
+fn in_service(kept: ManagedDevice, rebuilt: Option<u64>) -> Device {
+    let rebuilt = rebuilt.filter(|_| kept.slot.is_some());
+    let events = Some(kept.events);
+    Device { kept, failed: false, events, rebuilt, rebuilt_recorded: rebuilt }
+}
+
+impl Device {
+    /// Whether it serves its slot and is recorded as in sync.
+    fn is_in_sync(&self) -> bool {
+        !self.failed && self.kept.slot.is_some() && self.rebuilt_recorded.is_none()
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use md::ondisk::superblock::ArrayState;
 use md::{Geometry, MemberIdx};
 
-use crate::{Control, ControlEvent, IoError, RequestError};
+use crate::{Control, ControlEvent, IoError, MemberSet, RequestError};
 
 /// A resync's progress is recorded at least this often: 5 minutes, as md does.
 pub const DEFAULT_CHECKPOINT_NANOS: u64 = 300_000_000_000;
@@ -29,8 +29,8 @@ pub struct MetaToken(pub u64);
 pub struct ManagedDevice {
     /// Its permanent number.
     pub number: DeviceNumber,
-    /// The slot that it serves; `None`: a spare, or a device that is not in sync and gets no writes
-    /// (its state has a slot).
+    /// The slot that it serves, or is rebuilt for (its state has a recovery offset); `None`: a
+    /// spare, or a device that is not in sync and gets no writes (its state has a slot).
     pub slot: Option<MemberIdx>,
     /// The event count of its own superblock.
     pub events: u64,
@@ -139,6 +139,17 @@ pub enum MetadataInput {
         /// Error of a stalled resync; see [`crate::Resync::stalled`].
         stalled: Option<RequestError>,
     },
+    /// Progress of a rebuild: see [`crate::RebuildLoop`].
+    RebuildAt {
+        /// Number of the run; reports of an earlier one are ignored.
+        run: u32,
+        /// The member; `None`: all that are being rebuilt.
+        member: Option<MemberIdx>,
+        /// Everything below is in sync, in sectors of the data area.
+        position: u64,
+        /// Error of a stalled rebuild.
+        stalled: Option<RequestError>,
+    },
     /// Stop: all host requests have completed. The metadata are marked clean; answered by
     /// [`MetadataEffect::Stopped`].
     Stop,
@@ -190,6 +201,16 @@ pub enum MetadataEffect {
         error: Option<IoError>,
         /// The shard that dropped it; `None`: its metadata could not be written.
         by: Option<u16>,
+    },
+    /// Other members are to be rebuilt than before: new [`crate::MetadataManager::rebuilds`] should
+    /// replace the running ones.
+    RebuildNeeded,
+    /// A member that was being rebuilt is in sync, and the metadata record it.
+    MemberInSync {
+        /// Its device.
+        device: DeviceNumber,
+        /// Its slot.
+        member: MemberIdx,
     },
     /// Redundancy was lost (a write failed half-way): a new [`crate::MetadataManager::resync`]
     /// should replace the running one.
@@ -266,6 +287,12 @@ pub struct MetadataStatus {
     pub resync_offset: Option<u64>,
     /// Error of a stalled resync, if it is stalled.
     pub resync_stalled: Option<RequestError>,
+    /// Members that are being rebuilt.
+    pub rebuilding: MemberSet,
+    /// Sectors of these members, all together, and how many of them are in sync.
+    pub rebuild_sectors: (u64, u64),
+    /// Error of a stalled rebuild, if it is stalled.
+    pub rebuild_stalled: Option<RequestError>,
     /// Number of slots that are not served, or not completely.
     pub degraded: usize,
     /// Number of intents that shards hold.

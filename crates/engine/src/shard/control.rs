@@ -94,6 +94,15 @@ impl Shard {
                 self.flushes.other_written(members, kept, failed, out, &mut self.flushed);
                 self.end_flushes(out);
             }
+            Control::BeginRebuild(member) => {
+                let span = self.config.geometry.member_used_sectors(member);
+                let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
+                self.health.begin_rebuild(member.0, std::slice::from_ref(&(0..span)), block);
+            }
+            Control::RebuiltBelow { member, sector } => {
+                self.health.rebuilt_below(member.0, sector);
+            }
+            Control::EndRebuild(member) => self.health.end_rebuild(member.0),
             Control::InSyncBelow { position, reports } => {
                 let known = self.health.set_in_sync_below(position, reports);
                 if let (Personality::Parity(stripes), true) = (&mut self.personality, known) {

@@ -4,13 +4,30 @@
 //! loss would make data unavailable (as md keeps the last working copy). Every loss begins a new
 //! epoch; `recorded` trails `epoch` until the control plane has made the loss durable, and writes
 //! are acknowledged only when the two are equal.
+//!
+//! A member that is being rebuilt serves the ranges that are in sync, and is *absent* in all others:
+//! there it is not read, and need not be written. As redundancy it counts when all of it is in sync
+//! and the control plane has recorded that.
+
+use std::ops::Range;
 
 use md::{Geometry, MemberIdx};
 
+use super::in_sync::{InSync, SyncMap};
 use crate::{ControlEvent, Effect, Effects, IoError, MemberSet};
+
+/// A member that is being rebuilt.
+struct Rebuilding {
+    member: u16,
+    /// Which sectors of its data area are in sync.
+    map: SyncMap,
+}
 
 pub(crate) struct Health {
     failed: MemberSet,
+    /// The failed members, and those that are being rebuilt.
+    lacking: MemberSet,
+    rebuilding: Vec<Rebuilding>,
     epoch: u64,
     recorded: u64,
     /// The losses so far cannot be recorded.
@@ -27,6 +44,8 @@ impl Health {
     pub(crate) fn new(missing: MemberSet, in_sync_below: u64) -> Health {
         Health {
             failed: missing,
+            lacking: missing,
+            rebuilding: Vec::new(),
             epoch: 0,
             recorded: 0,
             unrecordable: false,
@@ -44,6 +63,78 @@ impl Health {
     #[inline]
     pub(crate) fn is_failed(&self, member: u16) -> bool {
         self.failed.contains(member)
+    }
+
+    /// Members that are not in sync everywhere: failed, or being rebuilt.
+    #[inline]
+    pub(crate) fn lacking(&self) -> MemberSet {
+        self.lacking
+    }
+
+    /// A new member of a slot that was empty: out of sync in these ranges of its data area.
+    pub(crate) fn begin_rebuild(&mut self, member: u16, out_of_sync: &[Range<u64>], block: u64) {
+        debug_assert!(!self.lacking.contains(member) || self.failed.contains(member));
+        let map = SyncMap::new(out_of_sync, block, MemberSet::EMPTY);
+        self.failed.remove(member);
+        self.lacking.insert(member);
+        self.rebuilding.retain(|other| other.member != member);
+        self.rebuilding.push(Rebuilding { member, map });
+    }
+
+    /// All of a member is in sync, and recorded so.
+    pub(crate) fn end_rebuild(&mut self, member: u16) {
+        let before = self.rebuilding.len();
+        self.rebuilding.retain(|other| other.member != member);
+        if self.rebuilding.len() < before {
+            self.lacking.remove(member);
+        }
+    }
+
+    /// Below this sector, all of a member that is being rebuilt is in sync.
+    pub(crate) fn rebuilt_below(&mut self, member: u16, sector: u64) {
+        let mine = self.rebuilding.iter_mut().find(|other| other.member == member);
+        mine.into_iter().for_each(|rebuilding| rebuilding.map.resynced_below(sector));
+    }
+
+    /// A range of a member has been rebuilt.
+    pub(crate) fn set_rebuilt(&mut self, member: u16, sectors: Range<u64>) {
+        let mine = self.rebuilding.iter_mut().find(|other| other.member == member);
+        mine.into_iter().for_each(|rebuilding| rebuilding.map.set(sectors.clone()));
+    }
+
+    /// How much of a range of a member that is in service is in sync.
+    #[inline]
+    pub(crate) fn member_in_sync(&self, member: u16, sectors: Range<u64>) -> InSync {
+        if self.rebuilding.is_empty() {
+            return InSync::All;
+        }
+        let mine = self.rebuilding.iter().find(|other| other.member == member);
+        mine.map_or(InSync::All, |rebuilding| rebuilding.map.state(sectors))
+    }
+
+    /// Whether a member has failed, or is being rebuilt and not all of these sectors is in sync.
+    #[inline]
+    pub(crate) fn is_absent(&self, member: u16, at: u64, sectors: u64) -> bool {
+        self.lacking.contains(member)
+            && (self.failed.contains(member)
+                || self.member_in_sync(member, at..at + sectors) != InSync::All)
+    }
+
+    /// The members that are absent in these sectors of their data areas.
+    pub(crate) fn absent(&self, sectors: Range<u64>) -> MemberSet {
+        let mut absent = self.failed;
+        for Rebuilding { member, map } in &self.rebuilding {
+            if map.state(sectors.clone()) != InSync::All {
+                absent.insert(*member);
+            }
+        }
+        absent
+    }
+
+    /// Whether a member is being rebuilt of which a part of these sectors is in sync, and another
+    /// is not.
+    pub(crate) fn is_partly_rebuilt(&self, sectors: Range<u64>) -> bool {
+        self.rebuilding.iter().any(|other| other.map.state(sectors.clone()) == InSync::Part)
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -106,11 +197,13 @@ impl Health {
         if self.failed.contains(member) {
             return true;
         }
-        let stays = |other: MemberIdx| other.0 != member && !self.failed.contains(other.0);
+        let stays = |other: MemberIdx| other.0 != member && !self.lacking.contains(other.0);
         if !geometry.enough(stays) {
             return false;
         }
         self.failed.insert(member);
+        self.lacking.insert(member);
+        self.rebuilding.retain(|other| other.member != member);
         self.epoch += 1;
         let member = MemberIdx(member);
         let event = ControlEvent::MemberFailed { member, error, epoch: self.epoch };

@@ -10,6 +10,9 @@
 //! (the first one in service) and writes it to the others; where that copy is unreadable it
 //! continues as a repair that writes to all.
 //!
+//! A *rebuild* works as a resync does, and writes only to the copies on members that are being
+//! rebuilt, where they are not in sync. Writes go to these members everywhere.
+//!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
 
@@ -82,11 +85,14 @@ impl NonParity {
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let choice = if fixed {
-                self.copies.iter().position(|copy| !cx.health.is_failed(copy.member.0))
-            } else if seen.is_stream() && stay.is_none() {
-                self.balance.choose_for_stream(&self.copies, cx.health.failed())
+                let lacking = cx.health.lacking();
+                self.copies.iter().position(|copy| !lacking.contains(copy.member.0))
             } else {
-                self.balance.choose(&self.copies, cx.health.failed(), stay)
+                let absent = self.absent(cx, sectors);
+                match seen.is_stream() && stay.is_none() {
+                    true => self.balance.choose_for_stream(&self.copies, absent),
+                    false => self.balance.choose(&self.copies, absent, stay),
+                }
             };
             let Some(choice) = choice else {
                 unservable = true;
@@ -184,6 +190,7 @@ impl NonParity {
         match cx.requests[request].op {
             Some(HostOp::Read) => self.repair_granule(cx, request),
             Some(HostOp::Resync) => self.resync(cx, request),
+            Some(HostOp::Rebuild) => self.rebuild(cx, request),
             Some(HostOp::Scrub(_)) => self.scrub(cx, request),
             _ => self.write(cx, request),
         }
@@ -257,17 +264,96 @@ impl NonParity {
         }
     }
 
-    /// Reads a range from the first copy in service, to write it to the others.
-    fn resync(&mut self, cx: &mut Context<'_>, request: u32) {
+    /// Members whose copies of what was last located are absent.
+    fn absent(&self, cx: &Context<'_>, sectors: u64) -> MemberSet {
         let failed = cx.health.failed();
+        if cx.health.lacking() == failed {
+            return failed;
+        }
+        let is_absent = |copy: &&Copy| cx.health.is_absent(copy.member.0, copy.sector.0, sectors);
+        let absent = self.copies.iter().filter(is_absent).map(|copy| copy.member.0);
+        failed.union(absent.collect())
+    }
+
+    /// The copies of what was last located that are to be rebuilt.
+    fn to_rebuild<'a>(
+        &'a self,
+        cx: &'a Context<'_>,
+        sectors: u64,
+    ) -> impl Iterator<Item = &'a Copy> + use<'a> {
+        let targets = self.absent(cx, sectors).minus(cx.health.failed());
+        self.copies.iter().filter(move |copy| targets.contains(copy.member.0))
+    }
+
+    /// Reads a range, where copies are to be rebuilt, to write it to them.
+    fn rebuild(&mut self, cx: &mut Context<'_>, request: u32) {
+        let lacking = cx.health.lacking();
+        let record = &mut cx.requests[request];
+        record.repair = Repair::default();
+        let (mut at, end) = (record.at.0, record.end());
+        let fixed = end > cx.health.in_sync_below();
+        while at < end {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            if self.to_rebuild(cx, sectors).next().is_some() {
+                let source = match fixed {
+                    true => self.copies.iter().position(|copy| !lacking.contains(copy.member.0)),
+                    false => self.balance.choose(&self.copies, lacking, None),
+                };
+                match source.map(|source| self.copies[source]) {
+                    Some(Copy { member, sector }) => {
+                        let slice = cx.requests[request].slice(at, sectors);
+                        self.scatter.add(member.0, sector.0, slice);
+                    }
+                    None => cx.requests.fail(request, RequestError::Io),
+                }
+            }
+            at += sectors;
+        }
+        self.send_resync(cx, request, true);
+    }
+
+    /// Writes what a rebuild has read.
+    fn rebuild_write(&mut self, cx: &mut Context<'_>, request: u32) {
+        let record = &mut cx.requests[request];
+        record.repair.writing = true;
+        let (mut at, end) = (record.at.0, record.end());
+        while at < end {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            let slice = cx.requests[request].slice(at, sectors);
+            let targets = self.absent(cx, sectors).minus(cx.health.failed());
+            for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
+                self.scatter.add(copy.member.0, copy.sector.0, slice);
+            }
+            at += sectors;
+        }
+        self.send_resync(cx, request, false);
+    }
+
+    /// All copies in a range are in sync.
+    fn set_rebuilt(&mut self, cx: &mut Context<'_>, from: u64, end: u64) {
+        let mut at = from;
+        while at < end {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            for Copy { member, sector } in &self.copies {
+                cx.health.set_rebuilt(member.0, sector.0..sector.0 + sectors);
+            }
+            at += sectors;
+        }
+    }
+
+    /// Reads a range from the first copy that is in sync, to write it to the others.
+    fn resync(&mut self, cx: &mut Context<'_>, request: u32) {
+        let failed = cx.health.lacking();
         let record = &mut cx.requests[request];
         record.repair = Repair { tried: failed, ..Repair::default() };
         let (mut at, end) = (record.at.0, record.end());
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
-            let mut alive = self.copies.iter().filter(|copy| !failed.contains(copy.member.0));
+            let in_service = |copy: &&Copy| !cx.health.is_failed(copy.member.0);
+            let mut in_sync = self.copies.iter().filter(|copy| !failed.contains(copy.member.0));
             // A single copy is in sync with itself.
-            if let (Some(first), Some(_)) = (alive.next(), alive.next()) {
+            let others = self.copies.iter().filter(in_service).count() > 1;
+            if let Some(first) = in_sync.next().filter(|_| others) {
                 let slice = cx.requests[request].slice(at, sectors);
                 self.scatter.add(first.member.0, first.sector.0, slice);
             }
@@ -300,8 +386,15 @@ impl NonParity {
             return;
         }
         let record = &mut cx.requests[request];
+        let is_rebuild = record.op == Some(HostOp::Rebuild);
         if writing {
+            let (at, end, error) = (record.at.0, record.end(), record.error);
+            if is_rebuild && error.is_none() {
+                self.set_rebuilt(cx, at, end);
+            }
             self.unlock_and_end(cx, request);
+        } else if record.unread.is_empty() && is_rebuild {
+            self.rebuild_write(cx, request);
         } else if record.unread.is_empty() {
             self.resync_write(cx, request);
         } else {
@@ -319,8 +412,13 @@ impl NonParity {
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let slice = cx.requests[request].slice(at, sectors);
-            let there = self.copies.iter().filter(|copy| !failed_before.contains(copy.member.0));
-            for copy in there.skip(1).filter(|copy| !cx.health.is_failed(copy.member.0)) {
+            let source = self.copies.iter().position(|copy| !failed_before.contains(copy.member.0));
+            for (number, copy) in self.copies.iter().enumerate() {
+                if source.is_none_or(|source| source == number)
+                    || cx.health.is_failed(copy.member.0)
+                {
+                    continue;
+                }
                 self.scatter.add(copy.member.0, copy.sector.0, slice);
             }
             at += sectors;
@@ -354,13 +452,17 @@ impl NonParity {
             return self.unlock_and_end(cx, request);
         }
         let sectors = self.granule_at(cx.geometry, repair.cursor, end);
-        let unusable = cx.health.failed().union(repair.tried);
+        let lacking = match cx.requests[request].op {
+            Some(HostOp::Resync) => cx.health.lacking(),
+            _ => self.absent(cx, sectors),
+        };
+        let unusable = lacking.union(repair.tried);
         let copy = self.copies.iter().find(|copy| !unusable.contains(copy.member.0));
         let Some(copy) = copy.copied() else {
             cx.requests.fail(request, RequestError::Io);
             return match cx.requests[request].op {
                 // Other granules may be readable.
-                Some(HostOp::Resync) => self.next_granule(cx, request),
+                Some(HostOp::Resync | HostOp::Rebuild) => self.next_granule(cx, request),
                 _ => self.unlock_and_end(cx, request),
             };
         };
@@ -381,8 +483,8 @@ impl NonParity {
         member: u16,
         result: Result<(), IoError>,
     ) {
-        let Repair { cursor, writing, tried } = cx.requests[request].repair;
-        let resync = cx.requests[request].op == Some(HostOp::Resync);
+        let Repair { cursor, writing, tried, .. } = cx.requests[request].repair;
+        let resync = matches!(cx.requests[request].op, Some(HostOp::Resync | HostOp::Rebuild));
         if writing && result.is_ok() && tried.contains(member) {
             let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
             let mut copies = self.copies.iter();
@@ -392,6 +494,7 @@ impl NonParity {
         }
         if let Err(error) = result {
             let is_final = writing || error.kind != MemberError::Medium;
+            cx.requests[request].repair.has_failed |= writing;
             if writing && resync {
                 write_failed(cx, request, member, error);
             } else if is_final && error.kind.lacks().is_none() {
@@ -415,16 +518,17 @@ impl NonParity {
     /// read it; for a resync, to all others.
     fn write_back(&mut self, cx: &mut Context<'_>, request: u32, source: u16) {
         let Repair { cursor, tried, .. } = cx.requests[request].repair;
+        let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
         let targets = match cx.requests[request].op {
             Some(HostOp::Resync) => {
                 let all = MemberSet::range(0, cx.geometry.members() as u16);
                 all.minus(MemberSet::one(source))
             }
             _ if cx.health.is_read_only() => MemberSet::EMPTY,
+            Some(HostOp::Rebuild) => self.absent(cx, sectors).union(tried),
             _ => tried,
         };
         let targets = targets.minus(cx.health.failed());
-        let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
         for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
             let (member, sector) = (copy.member, copy.sector);
             let token = Token::new(Kind::NonParityRepair, member.0, cx.requests.key(request));
@@ -441,10 +545,12 @@ impl NonParity {
 
     fn next_granule(&mut self, cx: &mut Context<'_>, request: u32) {
         let end = cx.requests[request].end();
-        let cursor = cx.requests[request].repair.cursor;
+        let Repair { cursor, writing, has_failed, .. } = cx.requests[request].repair;
         let sectors = self.granule_at(cx.geometry, cursor, end);
-        cx.requests[request].repair =
-            Repair { cursor: cursor + sectors, tried: MemberSet::EMPTY, writing: false };
+        if cx.requests[request].op == Some(HostOp::Rebuild) && writing && !has_failed {
+            self.set_rebuilt(cx, cursor, cursor + sectors);
+        }
+        cx.requests[request].repair = Repair { cursor: cursor + sectors, ..Repair::default() };
         self.repair_granule(cx, request);
     }
 

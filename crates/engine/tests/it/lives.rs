@@ -202,7 +202,10 @@ impl Life {
                 Control::FailMember(member) => self.report(member.index(), None),
                 _ => {}
             },
-            MetadataEffect::ResyncNeeded | MetadataEffect::BecameReadOnly { .. } => {}
+            MetadataEffect::ResyncNeeded
+            | MetadataEffect::RebuildNeeded
+            | MetadataEffect::MemberInSync { .. }
+            | MetadataEffect::BecameReadOnly { .. } => {}
         }
     }
 

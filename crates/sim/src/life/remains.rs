@@ -7,6 +7,7 @@ use engine::{
     ShardConfig, Sharding,
 };
 use md::geometry::Copy;
+use md::ondisk::Version;
 use md::{Geometry, Kind, Level, MemberIdx, Sector, StripeNo};
 use testkit::Rng;
 
@@ -42,6 +43,12 @@ pub(crate) struct Remains {
     pub(super) tolerated: Vec<RequestError>,
     pub(super) next_tag: u64,
     pub(super) mutant: Option<Mutant>,
+    /// Devices that are to be put into the slots of their numbers, once they are empty.
+    pub(super) add: u16,
+    /// Devices were put into slots: what missed that calls them failed.
+    pub(super) has_added: bool,
+    /// Members that were being rebuilt.
+    pub(super) rebuilding: Vec<usize>,
 }
 
 impl Remains {
@@ -76,6 +83,9 @@ impl Remains {
             tolerated: Vec::new(),
             next_tag: 1,
             mutant: None,
+            add: 0,
+            has_added: false,
+            rebuilding: Vec::new(),
         }
     }
 
@@ -102,6 +112,9 @@ impl Remains {
         rng: &mut Rng,
         tally: &mut Tally,
     ) -> Option<Life> {
+        // 0.90 numbers devices anew with each write; here the number of a device never changes.
+        let can_add = scenario.array.version != Version::V0_90;
+        let add = if can_add { self.additions(rng) } else { 0 };
         let views = self.wreck().views();
         let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
         let accepted = views[0].accepted.clone();
@@ -112,7 +125,7 @@ impl Remains {
         let images: Vec<Option<&[u8]>> =
             images.map(|(at, image)| (!absent.contains(&at)).then_some(&image[..])).collect();
         let checkpoint = rng.pick(&[100_000, 5_000_000, DEFAULT_CHECKPOINT_NANOS]);
-        let mut options = StartOptions { shards, checkpoint_nanos: checkpoint, force: false };
+        let mut options = StartOptions { shards, checkpoint_nanos: checkpoint, force: false, add };
         let mut is_forced = false;
         let started = match assembly::start(&images, self.block, options) {
             Ok(started) => started,
@@ -124,7 +137,10 @@ impl Remains {
                 let torn =
                     torn.iter().any(|at| has_first_copy(&self.geometry, *at, &self.recorded));
                 let lacks_data = lacks_data(&self.geometry, &present);
-                let may = is_dirty && (lacks_data || torn);
+                // A new device has the number of the one before it here: members that missed that
+                // call it failed, and what shows that it joined later may be lost.
+                let is_split = self.has_added && format!("{refusal:?}").contains("Split brain");
+                let may = is_dirty && (lacks_data || torn) || is_split;
                 assert!(may, "the array is refused: {refusal:?}; accepted: {accepted:?}");
                 assert!(matches!(refusal, Refusal::Start(_)), "{refusal:?}");
                 tally.refusals += 1;
@@ -149,25 +165,57 @@ impl Remains {
         }
         tally.generations += 1;
         self.mark_start(&started, &absent, is_dirty, &mut tally.marks);
-        let serving: Vec<usize> =
-            (0..images.len()).filter(|at| !started.missing.contains(*at as u16)).collect();
+        let rebuilding: Vec<usize> = started.rebuilding.iter().map(|(at, _)| *at).collect();
+        let is_in_sync =
+            |at: &usize| !started.missing.contains(*at as u16) && !rebuilding.contains(at);
+        let serving: Vec<usize> = (0..images.len()).filter(is_in_sync).collect();
         let resync = started.manager.status().resync_offset;
         let force = if is_forced { " by force" } else { "" };
         tally.note(|| {
             let resync = resync.map_or("no resync".into(), |from| format!("resync from {from}"));
-            format!("starts{force} with members {serving:?} in {shards} shard(s), {resync}")
+            let rebuilding = &started.rebuilding;
+            format!(
+                "starts{force} with members {serving:?} in {shards} shard(s), {resync}, rebuilds \
+                 {rebuilding:?}"
+            )
         });
         if absent.is_empty() || is_forced {
             assert_eq!(serving, present, "the start takes other members than the assembly");
         }
-        let missing: Vec<usize> =
+        let mut missing: Vec<usize> =
             (0..self.images.len()).filter(|at| !serving.contains(at)).collect();
+        // A rebuild has ended.
+        let was_rebuilt = std::mem::take(&mut self.rebuilding);
+        self.lost.retain(|at| missing.contains(at) || !was_rebuilt.contains(at));
         for at in &missing {
             if !self.lost.contains(at) {
                 self.lost.push(*at);
             }
         }
+        missing.retain(|at| !rebuilding.contains(at));
         Some(self.live(scenario, started, missing, shards, rng))
+    }
+
+    /// The devices of `add` that are out of the array in every view; their images are those of new
+    /// devices.
+    fn additions(&mut self, rng: &mut Rng) -> u16 {
+        let views = self.wreck().views();
+        let is_taken = |at: usize| {
+            let mut views = views.iter();
+            views.any(|view| {
+                view.accepted.contains(&at) || view.partial.iter().any(|(other, _)| *other == at)
+            })
+        };
+        let asked = (0..self.images.len()).filter(|at| self.add >> at & 1 == 1 && !is_taken(*at));
+        let new: Vec<usize> = asked.collect();
+        for at in &new {
+            // Not zero: what is not rebuilt must be seen.
+            self.images[*at].fill(rng.below(256) as u8 | 1);
+            self.recorded.retain(|other| other != at);
+            self.add &= !(1 << at);
+            self.has_added = true;
+        }
+        new.iter().map(|at| 1 << at).sum()
     }
 
     fn mark_start(
@@ -188,6 +236,10 @@ impl Remains {
         }
         if !self.wreck().torn().is_empty() {
             marks.reach(Mark::StartTorn);
+        }
+        for (at, from) in &started.rebuilding {
+            let is_new = *from == 0 && !self.wreck().is_valid(*at);
+            marks.reach(if is_new { Mark::StartAddition } else { Mark::StartRebuild });
         }
         if started.missing.iter().any(|at| !absent.contains(&usize::from(at))) {
             marks.reach(Mark::StaleMemberBack);
@@ -254,7 +306,14 @@ impl Remains {
         rng: &mut Rng,
     ) -> Life {
         let members = self.members(&started);
-        let assembly::Start { manager, geometry, missing: without, encoders, .. } = started;
+        let assembly::Start {
+            manager,
+            geometry,
+            missing: without,
+            encoders,
+            rebuilding: started_rebuilding,
+            ..
+        } = started;
         let block = self.block as usize;
         let superblocks_tear =
             encoders.iter().flatten().any(|encoder| encoder.superblock.encode(block).len() > block);
@@ -272,10 +331,12 @@ impl Remains {
             in_sync_below: manager.in_sync_below(),
             out_of_sync: manager.out_of_sync(),
             missing_by_force: manager.missing_by_force(),
+            rebuilding: manager.rebuilding(),
             merge_wait_nanos: rng.pick(&[0, 50_000]),
             ..ShardConfig::new(geometry)
         };
         let out_of_sync = manager.status().resync_offset.is_some();
+        let rebuilding: Vec<usize> = started_rebuilding.iter().map(|(at, _)| *at).collect();
         let discard_zeroes = config.discard_zeroes;
         let mut world = World::of_members(config, members, rng.draw());
         world.delays = rng.pick(&[Delays::SPREAD, Delays::SPREAD, Delays::EVEN]);
@@ -286,14 +347,18 @@ impl Remains {
         world.mutant = self.mutant;
         world.model = self.legal.next_life(discard_zeroes);
         // What is missing may not have been in sync.
-        if out_of_sync && !missing.is_empty() && !self.tolerated.contains(&RequestError::Io) {
+        let lacks = !missing.is_empty() || !rebuilding.is_empty();
+        if out_of_sync && lacks && !self.tolerated.contains(&RequestError::Io) {
             self.tolerated.push(RequestError::Io);
         }
         world.model.tolerated.clone_from(&self.tolerated);
         let durable = self.legal.next_life(discard_zeroes);
         let (step, unit) = (rng.pick(&[8, 64, DEFAULT_RESYNC_STEP]), world.resync_unit());
-        world.control_plane = Some(ControlPlane::new(manager, encoders, durable, step, unit));
-        if out_of_sync {
+        world.control_plane = Some({
+            let geometry = world.geometry().clone();
+            ControlPlane::new(manager, encoders, durable, geometry, step, unit)
+        });
+        if out_of_sync || !rebuilding.is_empty() {
             world.feed_resync();
             world.hand_over();
         }
@@ -305,6 +370,7 @@ impl Remains {
             is_destroyed: false,
             superblocks_tear,
             missing,
+            rebuilding,
         }
     }
 

@@ -71,6 +71,10 @@ impl Life {
                 && life.missing.is_empty()
                 && (0..life.world.members.len() as u16).all(|at| !life.world.is_failed(at))
                 && !life.is_resyncing()
+                && life
+                    .world
+                    .numbers()
+                    .all(|shard| life.world.shard_of(shard).status().lacking.is_empty())
         };
         if !is_whole(self) {
             return false;

@@ -44,7 +44,7 @@ impl Channels {
         match op {
             _ if self.sharding.shards() == 1 => whole(0),
             HostOp::Flush => whole(0),
-            HostOp::Resync | HostOp::Scrub(_) => {
+            HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_) => {
                 whole(self.sharding.shard_of(self.map.array_sector(at)))
             }
             _ if sectors == 0 => whole(self.sharding.shard_of(Sector(at))),

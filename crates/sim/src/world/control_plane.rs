@@ -7,7 +7,8 @@
 
 use engine::{
     ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect, MetadataInput,
-    MetadataManager, Record, RequestError, ResyncEffect, ResyncLoop,
+    MetadataManager, RebuildEffect, RebuildLoop, RebuildRange, Record, RequestError, ResyncEffect,
+    ResyncLoop,
 };
 use md::Sector;
 use md::ondisk::{MetadataEncoder, Timestamp, Write};
@@ -55,6 +56,7 @@ pub struct ControlPlane {
     /// By device number; `None`: missing.
     encoders: Vec<Option<MetadataEncoder>>,
     resync: ResyncLoop,
+    rebuild: RebuildLoop,
     inputs: Vec<MetadataInput>,
     operations: Vec<MetadataOperation>,
     /// Of the last operation, by device: when it takes place.
@@ -66,6 +68,8 @@ pub struct ControlPlane {
     flushes: Vec<(u64, usize)>,
     /// Ranges of the resync in flight: (tag, position).
     resyncing: Vec<(u64, Sector)>,
+    /// Ranges of rebuilds in flight.
+    rebuilding: Vec<(u64, RebuildRange)>,
 }
 
 impl ControlPlane {
@@ -74,6 +78,7 @@ impl ControlPlane {
         manager: MetadataManager,
         encoders: Vec<Option<MetadataEncoder>>,
         durable: Model,
+        geometry: md::Geometry,
         step: u64,
         unit: u64,
     ) -> ControlPlane {
@@ -86,6 +91,7 @@ impl ControlPlane {
             last: vec![0; encoders.len()],
             encoders,
             resync: ResyncLoop::new(step, unit),
+            rebuild: RebuildLoop::new(geometry, step, unit),
             inputs: Vec::new(),
             operations: Vec::new(),
             sequence: 0,
@@ -93,6 +99,7 @@ impl ControlPlane {
             acknowledged: Vec::new(),
             flushes: Vec::new(),
             resyncing: Vec::new(),
+            rebuilding: Vec::new(),
         }
     }
 
@@ -139,6 +146,7 @@ impl ControlPlane {
                 self.acknowledged.push(Acknowledged { tag, at, sectors });
             }
             HostOp::Resync => self.resynced(now, tag, result),
+            HostOp::Rebuild => self.rebuilt(now, tag, result),
             _ => {}
         }
     }
@@ -160,6 +168,25 @@ impl ControlPlane {
         self.report(effects);
     }
 
+    fn rebuilt(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
+        let mine = self.rebuilding.iter().position(|(rebuild, _)| *rebuild == tag);
+        // A planted bug has reported it already.
+        let Some(mine) = mine else { return };
+        let (_, range) = self.rebuilding.swap_remove(mine);
+        let mut effects = Vec::new();
+        self.rebuild.done(now, range, result, &mut effects);
+        self.report_rebuild(effects);
+    }
+
+    fn report_rebuild(&mut self, effects: Vec<RebuildEffect>) {
+        for effect in effects {
+            self.marks.rebuild(&effect);
+            if let RebuildEffect::Report(input) = effect {
+                self.inputs.push(input);
+            }
+        }
+    }
+
     fn report(&mut self, effects: Vec<ResyncEffect>) {
         for effect in effects {
             self.marks.resync(&effect);
@@ -170,7 +197,7 @@ impl ControlPlane {
     }
 
     pub(super) fn next_event(&self) -> Option<u64> {
-        let retry = self.resync.deadline();
+        let retry = self.resync.deadline().into_iter().chain(self.rebuild.deadline()).min();
         let moving = self.operations.iter().filter(|op| !self.hanging.contains(&op.device));
         moving.map(|op| op.ready_at).chain(self.timer).chain(retry).min()
     }
@@ -282,14 +309,17 @@ impl World {
             }
             MetadataEffect::SetTimer { at } => self.control_plane().timer = Some(at),
             MetadataEffect::ResyncNeeded => self.control_plane().resync.needed(),
+            MetadataEffect::RebuildNeeded => self.control_plane().rebuild.needed(),
             other => {
                 let control_plane = self.control_plane();
                 match other {
                     MetadataEffect::BecameReadOnly { .. } => {
                         control_plane.resync.became_read_only();
+                        control_plane.rebuild.became_read_only();
                     }
                     MetadataEffect::Stopped { clean } => {
                         control_plane.resync.stopped();
+                        control_plane.rebuild.stopped();
                         // A clean stop is a flush, too.
                         let covered = if clean { control_plane.acknowledged.len() } else { 0 };
                         control_plane.settle(covered);
@@ -311,8 +341,9 @@ impl World {
         self.control_plane().submit(operation);
     }
 
-    /// Submits the next ranges of the resync.
+    /// Submits the next ranges of the resync and of rebuilds.
     pub fn feed_resync(&mut self) {
+        self.feed_rebuild();
         let mut room = self.room().min(2);
         let Some(control_plane) = &mut self.control_plane else { return };
         control_plane.resync.tick(self.now);
@@ -339,6 +370,33 @@ impl World {
         }
     }
 
+    fn feed_rebuild(&mut self) {
+        let mut room = self.room().min(2);
+        let Some(control_plane) = &mut self.control_plane else { return };
+        control_plane.rebuild.tick(self.now);
+        let (mut ranges, mut effects) = (Vec::new(), Vec::new());
+        while room > 0
+            && let Some(range) =
+                control_plane.rebuild.next_range(&mut control_plane.manager, &mut effects)
+        {
+            ranges.push(range);
+            room -= 1;
+        }
+        control_plane.report_rebuild(effects);
+        for range in ranges {
+            let tag = self.queue(HostOp::Rebuild, range.at.0, range.sectors);
+            let (now, is_ahead) = (self.now, self.mutant == Some(Mutant::RebuildAhead));
+            let control_plane = self.control_plane();
+            if is_ahead {
+                let mut effects = Vec::new();
+                control_plane.rebuild.done(now, range, Ok(()), &mut effects);
+                control_plane.report_rebuild(effects);
+            } else {
+                control_plane.rebuilding.push((tag, range));
+            }
+        }
+    }
+
     /// Performs what is due of the control plane's operations.
     pub(super) fn step_control_plane(&mut self) {
         let now = self.now;
@@ -347,7 +405,8 @@ impl World {
             control_plane.timer = None;
             control_plane.inputs.push(MetadataInput::Timer);
         }
-        if control_plane.resync.deadline().is_some_and(|at| at <= now) {
+        let deadlines = [control_plane.resync.deadline(), control_plane.rebuild.deadline()];
+        if deadlines.into_iter().flatten().any(|at| at <= now) {
             self.feed_resync();
         }
         let ControlPlane { operations, hanging, last, .. } = self.control_plane();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use md::ondisk::superblock::{ArrayState, Policy};
 use md::ondisk::{Role, Timestamp};
 
-use super::{Asked, Lost, MetadataManager, OnDisk, is_passed_by};
+use super::{Asked, Device, Lost, MetadataManager, OnDisk, is_passed_by};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::{Goal, Job, Phase, Update, Why};
 use crate::metadata::types::{
@@ -90,7 +90,7 @@ impl MetadataManager {
         match (job.phase, &mut self.bits) {
             (Some(Phase::Pages), Some(bits)) => pages.iter().for_each(|page| bits.page_done(page)),
             (Some(Phase::Header), Some(bits)) => bits.header_done(),
-            (Some(Phase::Superblocks), _) => return self.update_done(&job),
+            (Some(Phase::Superblocks), _) => return self.update_done(&job, out),
             _ => {}
         }
         if job.spoiled {
@@ -124,7 +124,7 @@ impl MetadataManager {
         }
     }
 
-    fn update_done(&mut self, job: &Job) {
+    fn update_done(&mut self, job: &Job, out: &mut Vec<MetadataEffect>) {
         let Goal::Update(update) = &job.goal else { unreachable!("only updates end so") };
         let before = self.on_disk.written.take();
         let state = &update.state;
@@ -141,6 +141,63 @@ impl MetadataManager {
         };
         self.losses_recorded = update.failures;
         self.checkpoint_at = self.now;
+        if update.why != Why::CatchUp {
+            self.rebuilt_recorded(update, out);
+        }
+    }
+
+    /// An update is durable: takes over what it records of rebuilds.
+    fn rebuilt_recorded(&mut self, update: &Update, out: &mut Vec<MetadataEffect>) {
+        for at in self.serving().collect::<Vec<usize>>() {
+            let Device { kept, rebuilt, rebuilt_recorded, .. } = &mut self.devices[at];
+            let ManagedDevice { number, slot, .. } = *kept;
+            let state = update.state.devices.get(number.0 as usize).and_then(Option::as_ref);
+            let (Some(member), Some(state)) = (slot, state) else { continue };
+            if rebuilt_recorded.is_none() || state.role != Role::Slot(member.0) {
+                continue;
+            }
+            *rebuilt_recorded = state.recovery_offset;
+            if state.recovery_offset.is_none() {
+                *rebuilt = None;
+                self.to_shards(Control::EndRebuild(member), out);
+                out.push(MetadataEffect::MemberInSync { device: number, member });
+            }
+            if let Some(Some(state)) = self.states.get_mut(number.0 as usize) {
+                state.recovery_offset = self.devices[at].rebuilt_recorded;
+            }
+        }
+    }
+
+    /// What a device that is being rebuilt is recorded as, once its data are durable.
+    fn rebuilt_now(&self, at: usize) -> Option<u64> {
+        let Device { kept, rebuilt, .. } = &self.devices[at];
+        let end = kept.slot.map_or(0, |slot| self.geometry.member_used_sectors(slot));
+        rebuilt.filter(|rebuilt| *rebuilt < end)
+    }
+
+    /// Whether members are in sync further than the superblocks record.
+    pub(super) fn has_rebuilt_more(&self) -> bool {
+        self.serving().any(|at| {
+            let recorded = self.devices[at].rebuilt_recorded;
+            recorded.is_some() && recorded != self.rebuilt_now(at)
+        })
+    }
+
+    /// Whether the progress of a rebuild is to be recorded: its end at once, the rest from time to
+    /// time.
+    fn wants_rebuild_recorded(&self) -> bool {
+        let is_due = self.now >= self.checkpoint_due();
+        self.serving().any(|at| {
+            let Device { kept, rebuilt_recorded: Some(recorded), .. } = &self.devices[at] else {
+                return false;
+            };
+            let end = kept.slot.map_or(0, |slot| self.geometry.member_used_sectors(slot));
+            let far = (end / CHECKPOINT_PARTS).max(1);
+            match self.rebuilt_now(at) {
+                None => true,
+                Some(now) => now > *recorded && (is_due || now - recorded >= far),
+            }
+        })
     }
 
     /// Collects the writes of a phase.
@@ -252,6 +309,9 @@ impl MetadataManager {
             // Not granted by `answer`: the bits are not durable.
             return Some(Job::new(Goal::Bits, &[Phase::Pages]));
         }
+        if self.now >= self.retry_at && !closing && self.wants_rebuild_recorded() {
+            return Some(self.update(Why::Checkpoint));
+        }
         if self.now < self.retry_at {
             if closing && self.held_total == 0 {
                 // A failed attempt: the next start will handle it.
@@ -328,6 +388,7 @@ impl MetadataManager {
     fn stop(&mut self, out: &mut Vec<MetadataEffect>) -> Option<Job> {
         let said = self.on_disk.dirty
             || self.on_disk.resync_offset != self.resync
+            || self.has_rebuilt_more()
             || self.on_disk.policy != self.policy;
         if said {
             return Some(self.update(Why::Stop));
@@ -390,6 +451,16 @@ impl MetadataManager {
             Why::Stop => self.policy,
             _ => self.on_disk.policy,
         };
+        let flushes = matches!(why, Why::Clean | Why::Checkpoint | Why::Stop);
+        let mut devices = self.states.clone();
+        for at in self.serving().filter(|_| flushes) {
+            let number = self.devices[at].kept.number.0 as usize;
+            if let Some(Some(state)) = devices.get_mut(number)
+                && self.devices[at].rebuilt_recorded.is_some()
+            {
+                state.recovery_offset = self.rebuilt_now(at);
+            }
+        }
         let state = ArrayState {
             events,
             updated: Timestamp::default(),
@@ -400,10 +471,10 @@ impl MetadataManager {
                 _ => self.resync,
             },
             policy,
-            devices: self.states.clone(),
+            devices,
         };
         let mut phases = Vec::new();
-        if matches!(why, Why::Clean | Why::Checkpoint | Why::Stop) {
+        if flushes {
             phases.push(Phase::Flush);
         }
         phases.extend(self.bitmap_phases());

@@ -46,7 +46,7 @@ impl NonParity {
     /// Reads all copies of the range.
     pub(super) fn scrub(&mut self, cx: &mut Context<'_>, request: u32) {
         let Some(HostOp::Scrub(mode)) = cx.requests[request].op else { unreachable!("a scrub") };
-        if !cx.health.failed().is_empty() || cx.health.in_sync_below() < cx.requests[request].end()
+        if !cx.health.lacking().is_empty() || cx.health.in_sync_below() < cx.requests[request].end()
         {
             cx.requests.fail(request, RequestError::Io);
             return self.unlock_and_end(cx, request);
@@ -126,7 +126,7 @@ impl NonParity {
         if scrub.lacks {
             return self.end_scrub(cx, request);
         }
-        if !cx.health.failed().is_empty() {
+        if !cx.health.lacking().is_empty() {
             if scrub.is_writing {
                 self.report(cx, request);
             }
@@ -153,6 +153,11 @@ impl NonParity {
             None => cx.requests[request].at.0,
         };
         if at >= end {
+            return self.end_scrub(cx, request);
+        }
+        // A member may have failed while copies were compared.
+        if !cx.health.lacking().is_empty() {
+            cx.requests.fail(request, RequestError::Io);
             return self.end_scrub(cx, request);
         }
         let sectors = self.granule_at(cx.geometry, at, end);
@@ -226,6 +231,8 @@ impl NonParity {
         match (scrub.cursor, scrub.verdicts[0]) {
             (None, Verdict::Agree) => self.end_scrub(cx, request),
             (None, _) => self.scrub_granule(cx, request, None),
+            // A member has failed while they were compared.
+            _ if !cx.health.lacking().is_empty() => self.scrub_granule(cx, request, None),
             _ => self.copies_judged(cx, request),
         }
     }

@@ -47,6 +47,10 @@ impl Stripes {
     /// in memory and lost blocks depend on them.
     pub(super) fn half_written(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &mut self.ops[at];
+        if op.class.kind == OpKind::Rebuild {
+            // What it writes was not in sync before.
+            return self.end(cx, at);
+        }
         if op.class.kind == OpKind::Resync && !op.recover.is_empty() {
             // The parity that lost blocks were recovered from has been written unchanged.
             return self.end(cx, at);
@@ -99,7 +103,8 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let new = op.read_failed.minus(op.read_failed_planned);
         let bad_block = new.minus(positions_of(row, cx.health.failed()));
-        if !op.is_write() && op.can_be_cut() && !bad_block.is_empty() {
+        let mends = !op.is_write() || op.class.kind == OpKind::Rebuild;
+        if mends && op.can_be_cut() && !bad_block.is_empty() {
             // So that only granules that are really bad are reconstructed and written back.
             return self.split_into(cx, at, Grain::Granule);
         }

@@ -13,7 +13,6 @@
 //! memory; none is lost. Called only from `shard`.
 
 mod failed_ops;
-mod in_sync;
 mod op;
 mod ops;
 mod plan;
@@ -25,7 +24,6 @@ use std::collections::VecDeque;
 
 use md::{Kind as GeometryKind, MemberIdx, Parity, RowRole, Sector, StripeNo};
 
-use self::in_sync::SyncMap;
 pub(crate) use self::op::OpKind;
 use self::op::{Class, Grain, Op};
 use self::ops::ExecPlan;
@@ -34,6 +32,7 @@ use self::rows::{ChunkIo, Plug, Rows};
 use self::scratch::Scratch;
 use super::Context;
 use super::coalesce::Coalescer;
+use super::in_sync::SyncMap;
 use crate::slab::Slab;
 use crate::token::Kind;
 use crate::{BufSlice, Effect, HostOp, IoError, MemberSet, REGION_ZERO, ShardConfig, Token};
@@ -171,7 +170,7 @@ impl Stripes {
 
     /// Sends a read to the members; rows that need recovery go through operations.
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, request: u32, stream: bool) {
-        if cx.health.failed().is_empty() {
+        if cx.health.lacking().is_empty() {
             if read_in_one(cx, request) {
                 return;
             }
@@ -184,7 +183,9 @@ impl Stripes {
             self.each_part(cx, request, |stripes, cx, part| {
                 let row = cx.parity().row(part.stripe);
                 let member = row.data[usize::from(part.index)];
-                if !cx.health.is_failed(member.0) && !request_touches_lost(cx, request, part) {
+                let sector = cx.parity().member_sector(part.stripe, part.offset).0;
+                let is_absent = cx.health.is_absent(member.0, sector, part.sectors);
+                if !is_absent && !request_touches_lost(cx, request, part) {
                     return stripes.direct(cx, request, part, member);
                 }
                 stripes.read_piece(cx, request, part, stream, Grain::Span);
@@ -384,7 +385,9 @@ fn request_touches_lost(cx: &Context<'_>, request: u32, part: ChunkPart) -> bool
     let chunk = cx.geometry.chunk_sectors();
     let row = cx.parity().row(part.stripe);
     let row_start = cx.parity().array_sector(part.stripe, 0, 0).0;
-    cx.health.failed().iter().any(|member| match row.role[usize::from(member)] {
+    let chunk_start = cx.parity().member_sector(part.stripe, 0).0;
+    let absent = cx.health.absent(chunk_start..chunk_start + chunk);
+    absent.iter().any(|member| match row.role[usize::from(member)] {
         RowRole::Data(index) => {
             let start = row_start + u64::from(index) * chunk;
             start < record.end() && record.at.0 < start + chunk

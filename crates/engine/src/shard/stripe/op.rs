@@ -11,7 +11,7 @@
 
 use md::{MemberIdx, Row, RowRole, StripeNo};
 
-use super::in_sync::InSync;
+use super::super::in_sync::InSync;
 use super::plan::ParityWork;
 use super::scratch::Block;
 use crate::{BufSlice, GRANULE_SECTORS, MemberSet, RequestError, ScrubMode, Verdict};
@@ -53,6 +53,8 @@ pub(crate) enum OpKind {
     Discard,
     /// Without host data: parity is computed from the members' data.
     Resync,
+    /// Without host data: blocks of members that are being rebuilt are computed and written.
+    Rebuild,
     /// Without host data: the row is compared; see `scrub`.
     Scrub(ScrubMode),
 }
@@ -60,7 +62,7 @@ pub(crate) enum OpKind {
 impl OpKind {
     /// Whether pieces have data of hosts.
     pub(crate) fn has_host_data(self) -> bool {
-        !matches!(self, OpKind::Resync | OpKind::Scrub(_))
+        !matches!(self, OpKind::Resync | OpKind::Rebuild | OpKind::Scrub(_))
     }
 }
 
@@ -155,6 +157,10 @@ pub(crate) struct Op {
     pub(crate) epoch_planned: u64,
     pub(crate) parity: Option<ParityWork>,
     pub(crate) recover: MemberSet,
+    /// Positions whose members are not written: out of service, or being rebuilt and not in sync.
+    pub(crate) absent: MemberSet,
+    /// Of a rebuild: positions that are computed and written.
+    pub(crate) targets: MemberSet,
     /// P is read or cached before the recovery. (It also has memory if it is only computed.)
     pub(crate) p_known: bool,
     /// Positions of a read that are unrecoverable.
@@ -201,6 +207,8 @@ impl Op {
             epoch_planned,
             parity,
             recover,
+            absent,
+            targets,
             p_known,
             unrecoverable,
             error,
@@ -228,6 +236,7 @@ impl Op {
         for set in [covered, unread, unread_planned, recover, unrecoverable, changed] {
             *set = MemberSet::EMPTY;
         }
+        (*absent, *targets) = (MemberSet::EMPTY, MemberSet::EMPTY);
     }
 
     pub(crate) fn sectors(&self) -> u64 {
@@ -246,6 +255,15 @@ impl Op {
     /// Whether the work could be split into granules, each with an exclusive lock on its range.
     pub(crate) fn can_be_cut(&self) -> bool {
         self.class.grain == Grain::Span
+    }
+
+    /// The next smaller size.
+    pub(crate) fn smaller(&self) -> Option<Grain> {
+        match self.class.grain {
+            Grain::Span => Some(Grain::Granule),
+            Grain::Granule => Some(Grain::Block),
+            Grain::Block => None,
+        }
     }
 
     /// The next smaller size with which more of the work may be possible.

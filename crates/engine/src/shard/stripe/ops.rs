@@ -20,10 +20,11 @@ use std::ops::Range;
 
 use md::Row;
 
-use super::in_sync::InSync;
+use super::super::in_sync::InSync;
 use super::op::{Class, Grain, Op, OpKind, Phase, member_at, positions_of};
 use super::plan::{
-    ParityWork, ReadPlan, StripeState, WritePlan, plan_read, plan_resync, plan_write,
+    ParityWork, ReadPlan, RebuildPlan, StripeState, WritePlan, plan_read, plan_rebuild,
+    plan_resync, plan_write,
 };
 use super::rows::CacheAfter;
 use super::{Context, Stripes};
@@ -82,11 +83,27 @@ impl Stripes {
         let range = positions(cx, op);
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
-        let absent = positions_of(row, cx.health.failed());
+        let absent = positions_of(row, cx.health.absent(range.clone()));
+        if op.class.kind == OpKind::Rebuild {
+            let targets = absent.minus(positions_of(row, cx.health.failed()));
+            if targets.is_empty() {
+                self.end(cx, at);
+                return true;
+            }
+            self.ops[at].targets = targets;
+        } else if op.is_write() && cx.health.is_partly_rebuilt(range.clone()) {
+            // The part that is in sync must be written, the rest must not.
+            let grain = op.smaller().expect("a block is in sync or not");
+            self.split_into(cx, at, grain);
+            return true;
+        }
+        self.ops[at].absent = absent;
+        let op = &self.ops[at];
         let mut in_sync = self.sync.state(range.clone());
         if in_sync != InSync::All {
-            // After a start by force, parity defines what was missing: then nothing else may be.
+            // After a start by force, parity defines what is missing: then nothing else may be.
             let defined = positions_of(row, self.sync.defined_by_parity(range));
+            let defined = defined.intersection(absent);
             let only_these = absent.union(op.read_failed).minus(defined).is_empty();
             let lacks_data = !defined.intersection(MemberSet::range(0, data)).is_empty();
             if lacks_data && only_these {
@@ -99,7 +116,8 @@ impl Stripes {
         let lost = lost.minus(op.covered);
         // Memory must not have the only copy of a block: a write that depended on it could not be
         // rolled back.
-        let only_copy = match op.is_write() && op.in_sync == InSync::All {
+        let is_rebuild = op.class.kind == OpKind::Rebuild;
+        let only_copy = match op.is_write() && op.in_sync == InSync::All && !is_rebuild {
             true => lost,
             false => MemberSet::EMPTY,
         };
@@ -125,8 +143,12 @@ impl Stripes {
         if self.ops[at].is_write() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
-        let ExecPlan { parity, reads, recover, unrecoverable, .. } = course;
+        let ExecPlan { parity, reads, recover, unrecoverable, parity_out, .. } = course;
         let op = &mut self.ops[at];
+        if is_rebuild {
+            let mended = recover.intersection(op.read_failed);
+            op.targets = op.targets.union(parity_out).union(mended);
+        }
         op.read_failed_planned = op.read_failed;
         op.epoch_planned = cx.health.epoch();
         op.parity = parity;
@@ -135,7 +157,7 @@ impl Stripes {
         op.p_known = reads.union(situation.cached).contains(data);
         // Parity generated without a recovery depends on no lost blocks except the covered ones.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
-        op.keeps_old = op.is_write() && depends && !lost.is_empty();
+        op.keeps_old = op.is_write() && !is_rebuild && depends && !lost.is_empty();
         op.phase = Phase::Reading;
         op.open = 0;
         self.send_reads(cx, at, reads);
@@ -186,6 +208,15 @@ impl Stripes {
     /// Selects an execution plan. `None`: there is no plan for the whole range.
     fn choose(&self, at: u32, situation: &StripeState) -> Option<ExecPlan> {
         let op = &self.ops[at];
+        if op.class.kind == OpKind::Rebuild {
+            let RebuildPlan { reads, recover, parity_out } = plan_rebuild(situation, op.targets)?;
+            let parity = match parity_out.is_empty() {
+                true => ParityWork::None,
+                false => ParityWork::Generate,
+            };
+            let parity = Some(parity);
+            return Some(ExecPlan { parity, reads, recover, parity_out, ..ExecPlan::default() });
+        }
         if op.is_write() {
             let WritePlan { parity, reads, recover } = match op.class.kind {
                 OpKind::Resync => plan_resync(situation)?,
@@ -365,14 +396,18 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         let data = row.data.len() as u16;
+        let is_rebuild = op.class.kind == OpKind::Rebuild;
         let parity = match op.parity {
-            Some(ParityWork::None) | None => 0..0,
-            _ => data..data + 1 + u16::from(row.q.is_some()),
+            _ if is_rebuild => MemberSet::EMPTY,
+            Some(ParityWork::None) | None => MemberSet::EMPTY,
+            _ => MemberSet::range(data, data + 1 + u16::from(row.q.is_some())),
         };
-        for position in op.covered.iter().chain(parity) {
+        let positions = if is_rebuild { op.targets } else { op.covered.union(parity) };
+        for position in positions.iter() {
             let member = member_at(row, position);
-            let computed = position >= data;
+            let computed = is_rebuild || position >= data;
             if cx.health.is_failed(member.0)
+                || !is_rebuild && op.absent.contains(position)
                 || computed && op.cells[usize::from(position)].scratch.is_none()
             {
                 continue;
@@ -389,8 +424,9 @@ impl Stripes {
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua });
         }
         if self.ops[at].open == 0 {
-            // A resync without parity in service has nothing to do.
-            if self.ops[at].class.kind != OpKind::Resync {
+            // A resync without parity in service has nothing to do, nor has a rebuild of a member
+            // that has failed since.
+            if !matches!(self.ops[at].class.kind, OpKind::Resync | OpKind::Rebuild) {
                 self.ops[at].error = Some(RequestError::Io);
             }
             self.end(cx, at);
@@ -425,10 +461,17 @@ impl Stripes {
         }
     }
 
-    /// Records whether the parity of an operation's range matches the data now.
-    fn note_sync(&mut self, cx: &Context<'_>, at: u32) {
+    /// Records whether the parity of an operation's range matches the data now, and what of members
+    /// has been rebuilt.
+    fn note_sync(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
         let generated = op.phase == Phase::Writing && op.parity == Some(ParityWork::Generate);
+        if op.class.kind == OpKind::Rebuild && op.phase == Phase::Writing && op.error.is_none() {
+            let (row, range) = (cx.parity().row(op.stripe), positions(cx, op));
+            for position in op.targets.iter() {
+                cx.health.set_rebuilt(member_at(row, position).0, range.clone());
+            }
+        }
         if op.half_way {
             self.sync.clear(positions(cx, op));
         } else if generated && op.error.is_none() {
@@ -541,6 +584,9 @@ impl Jobs<'_> {
     fn parities(&self, from: u64, sectors: u64) -> (Option<BufSlice>, Option<BufSlice>) {
         let parity = |position: u16| {
             let cell = self.op.cells.get(usize::from(position))?;
+            if self.op.class.kind == OpKind::Rebuild && !self.op.targets.contains(position) {
+                return None;
+            }
             cell.scratch.map(|_| self.scratch(position, from, sectors))
         };
         (parity(self.p()), parity(self.q()))

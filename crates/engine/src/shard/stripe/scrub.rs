@@ -12,7 +12,7 @@
 
 use md::MemberIdx;
 
-use super::in_sync::InSync;
+use super::super::in_sync::InSync;
 use super::op::{Grain, OpKind, Phase, member_at, positions_of};
 use super::ops::positions;
 use super::{Context, Stripes};
@@ -26,7 +26,7 @@ impl Stripes {
     /// Reads all blocks. `false`: there is not enough memory for it now.
     pub(super) fn start_scrub(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
         self.ops[at].in_sync = self.sync.state(positions(cx, &self.ops[at]));
-        if self.ops[at].in_sync != InSync::All || !cx.health.failed().is_empty() {
+        if self.ops[at].in_sync != InSync::All || !cx.health.lacking().is_empty() {
             // Nothing is proven by redundancy that is missing, or out of sync.
             self.give_up(cx, at);
             return true;
@@ -55,7 +55,7 @@ impl Stripes {
         }
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
-        if !positions_of(row, cx.health.failed()).is_empty() {
+        if !positions_of(row, cx.health.lacking()).is_empty() {
             return self.give_up(cx, at);
         }
         if op.read_failed.is_empty() {
