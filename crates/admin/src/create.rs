@@ -99,16 +99,18 @@ pub fn refuse_what_is_there(
     let mut seen = Vec::new();
     for (disk, places) in planned(plan, disks).iter().zip(&plan.places) {
         let name = disk.name();
-        seen.extend(what_it_holds(&**disk, places).iter().map(|what| format!("{name} {what}.")));
+        let areas = written(places);
+        seen.extend(what_it_holds(&**disk, &areas).iter().map(|what| format!("{name} {what}.")));
     }
     if seen.is_empty() || options.force { Ok(seen) } else { Err(CreateFailed::Holds(seen)) }
 }
 
-fn what_it_holds(disk: &dyn Disk, places: &DeviceLayout) -> Vec<String> {
+/// What a device holds: a clause for each finding. `written`: areas that would be overwritten.
+pub(crate) fn what_it_holds(disk: &dyn Disk, written: &[Range<u64>]) -> Vec<String> {
     let mut seen = data_signs(disk);
     // Reused disks are full of old data, as with mdadm; a file with data was probably not meant.
     if seen.is_empty() && !disk.is_block_device() {
-        match some_data(disk, &written(places)) {
+        match some_data(disk, written) {
             Ok(None) => {}
             Ok(Some((at, bytes))) => {
                 let mut hex = String::new();

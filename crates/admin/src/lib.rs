@@ -10,12 +10,15 @@
 //! while it runs, metadata are written only as the metadata manager (`engine`) orders.
 #![forbid(unsafe_code)]
 
+mod addition;
 mod create;
 mod describe;
 mod members;
 mod new_array;
+mod offline;
 mod opened;
 mod partitioned;
+mod rebuild;
 pub mod rescue;
 mod resync;
 mod scrub;
@@ -23,6 +26,7 @@ mod shared_storage;
 mod start;
 mod zero_superblock;
 
+pub use addition::JoinError;
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 pub use describe::{ArrayDescription, Counts, Health, Pending, describe, left_over};
 pub use members::{ChooseError, Member, Members, MembersError, array_name, choose, is_named};
@@ -30,12 +34,18 @@ pub use new_array::{
     CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember, PreparedArray,
     ReserveError, Reserved, random_uuid,
 };
+pub use offline::{NotInSync, OpenError};
 pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
+pub use rebuild::{
+    NotRebuilt, RebuildError, RebuildEvent, RebuildOptions, RebuildReport, RebuiltMember, rebuild,
+};
 pub use resync::{ResyncError, ResyncEvent, ResyncReport};
 pub use scrub::{
     Corrected, Finding, MAX_FINDINGS, ScrubError, ScrubEvent, ScrubOptions, ScrubReport, scrub,
 };
 pub use shared_storage::{SharedStorage, Sharing};
-pub use start::{BitmapFailed, StartError, StartOptions, start, start_shards};
+pub use start::{
+    BitmapFailed, RebuildingMember, StartError, StartOptions, start, start_rebuilding, start_shards,
+};
 pub use zero_superblock::{Erased, FoundSuperblocks, ZeroError};

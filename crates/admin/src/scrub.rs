@@ -4,26 +4,16 @@
 //! An interrupted scrub reports where it can be resumed.
 
 use std::ffi::OsString;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use array::{Driver, Event, HostOp, Mismatch, MismatchKind, RequestError, ScrubMode};
-use device::{Access, Device, DeviceError, DeviceOptions, Location, LocationError};
-use md::assemble::{Array, Candidate, Options, assemble};
-use md::ondisk::bitmap::sync_sectors;
-use md::{Level, Sector};
+use array::{Driver, Event, Mismatch, MismatchKind, RequestError, ScrubMode};
+use md::Level;
+use md::assemble::{Candidate, Options, assemble};
 use thiserror::Error;
 
 use crate::members::{ChooseError, choose};
-use crate::shared_storage::{SharedStorage, shared, shared_by};
+use crate::offline::{NotInSync, OpenDevices, OpenError, STEP, flush, places, resync};
 use crate::{Opened, StartError, StartOptions, start};
-
-/// Polling interval of the progress.
-const STEP: Duration = Duration::from_millis(100);
-
-/// Maximum time that a resync rests.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Findings that a report lists at most; all are counted.
 pub const MAX_FINDINGS: usize = 100_000;
@@ -156,21 +146,9 @@ impl ScrubReport {
 /// Why there is no scrub.
 #[derive(Debug, Error)]
 pub enum ScrubError {
-    /// A name is not a location.
+    /// The members cannot be opened.
     #[error(transparent)]
-    Location(#[from] LocationError),
-    /// A member cannot be opened.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// Two members share bytes.
-    #[error(transparent)]
-    Shared(#[from] SharedStorage),
-    /// A member has no superblock.
-    #[error("{name}: no md superblock that can be used")]
-    NoSuperblock {
-        /// Its name.
-        name: String,
-    },
+    Open(#[from] OpenError),
     /// No array is selected.
     #[error(transparent)]
     Choose(#[from] ChooseError),
@@ -209,15 +187,8 @@ pub enum ScrubError {
         span: u64,
     },
     /// The resync makes no progress.
-    #[error("the array is not in sync, and its resync stopped at {done} of {sectors} sectors{why}")]
-    NotInSync {
-        /// Sectors that are in sync.
-        done: u64,
-        /// Sectors in all.
-        sectors: u64,
-        /// `: reason`, if there is one.
-        why: String,
-    },
+    #[error(transparent)]
+    NotInSync(#[from] NotInSync),
 }
 
 /// Scrubs the array of these members, until it is done or `stop` is set.
@@ -230,7 +201,7 @@ pub fn scrub(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ScrubEvent),
 ) -> Result<Option<ScrubReport>, ScrubError> {
-    let members = opened(names)?;
+    let members = OpenDevices::default().members(names)?;
     let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
     let found = assemble(&candidates, &Options::default());
     let array = choose(&found, options.array.as_deref())?;
@@ -248,6 +219,7 @@ pub fn scrub(
             Event::MemberFailed { member, .. } => {
                 failed.extend(places[member.index()].as_ref().map(|(name, _)| name.clone()));
             }
+            Event::MemberInSync { .. } => {}
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
                 let (member, member_sector) = (name.clone(), offset + sector.0);
@@ -289,29 +261,6 @@ fn copies(geometry: &md::Geometry) -> u64 {
     }
 }
 
-/// Opens the members for writing.
-fn opened(names: &[OsString]) -> Result<Vec<Opened>, ScrubError> {
-    let mut devices: Vec<Arc<Device>> = Vec::new();
-    let mut members = Vec::new();
-    for name in names {
-        let location = Location::parse(name)?;
-        let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-        let device =
-            Device::open(&location, options).map_err(|error| match shared_by(&error, &devices) {
-                Some(shared) => ScrubError::Shared(shared),
-                None => ScrubError::Device(error),
-            });
-        let device = Arc::new(device?);
-        if let Some(shared) = shared(&device, &devices) {
-            return Err(shared.into());
-        }
-        devices.push(device.clone());
-        let opened = Opened::device(device);
-        members.push(opened.ok_or(ScrubError::NoSuperblock { name: location.to_string() })?);
-    }
-    Ok(members)
-}
-
 struct Run {
     status: array::ScrubStatus,
     mismatches: Vec<Mismatch>,
@@ -348,7 +297,14 @@ fn run(
         return Err(ScrubError::Policy { level });
     }
     refuse_degraded(driver, members)?;
-    if !resync(driver, stop, observe)? {
+    let in_sync = resync(driver, stop, |driver, progress| {
+        pass_notes(driver, observe);
+        if let Some((done, sectors)) = progress {
+            observe(ScrubEvent::Resync { done, sectors });
+        }
+        refuse_degraded(driver, members)
+    });
+    if !in_sync? {
         return Ok(None);
     }
     // Whole pages: the logical blocks of the members may be as large.
@@ -378,7 +334,7 @@ fn run(
         }
         events.extend(driver.take_events());
         status = driver.scrub().expect("it was started");
-        if stop.load(Ordering::Relaxed) || !driver.failed().is_empty() {
+        if stop.load(Ordering::Relaxed) || !driver.lacking().is_empty() {
             driver.stop_scrub();
         }
         observe(ScrubEvent::Progress { done: status.position, sectors: counts.span });
@@ -390,70 +346,15 @@ fn run(
     Ok(Some(Run { status, mismatches, events, counts, is_durable }))
 }
 
-/// Makes what was repaired durable. Whether it is.
-fn flush(driver: &mut Driver) -> bool {
-    let mut completions = Vec::new();
-    if driver.submit(HostOp::Flush, Sector(0), 0, None, 0).is_err() {
-        return false;
-    }
-    loop {
-        driver.poll(&mut completions);
-        if let Some(completion) = completions.pop() {
-            return completion.result.is_ok();
-        }
-        driver.wait(STEP, None);
-    }
-}
-
 fn refuse_degraded(driver: &Driver, members: usize) -> Result<(), ScrubError> {
-    match driver.failed().len() {
+    match driver.lacking().len() {
         0 => Ok(()),
         missing => Err(ScrubError::Degraded { missing, members }),
     }
 }
 
-/// Lets a resync that the start has begun come to its end. `false`: stopped.
-fn resync(
-    driver: &mut Driver,
-    stop: &AtomicBool,
-    observe: &mut dyn FnMut(ScrubEvent),
-) -> Result<bool, ScrubError> {
-    let sectors = sync_sectors(driver.geometry()).unwrap_or(0);
-    let members = driver.geometry().members();
-    let mut completions = Vec::new();
-    let mut last_at_work = Instant::now();
-    loop {
-        driver.poll(&mut completions);
-        pass_notes(driver, observe);
-        refuse_degraded(driver, members)?;
-        let status = driver.metadata();
-        let Some(done) = status.and_then(|status| status.resync_offset) else { return Ok(true) };
-        let stalled = status.and_then(|status| status.resync_stalled);
-        if driver.is_resyncing() && stalled.is_none() {
-            last_at_work = Instant::now();
-        } else if last_at_work.elapsed() > PATIENCE || stalled.is_some() {
-            let why = stalled.map(|why| format!(": {why}")).unwrap_or_default();
-            return Err(ScrubError::NotInSync { done, sectors, why });
-        }
-        observe(ScrubEvent::Resync { done, sectors });
-        if stop.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        driver.wait(STEP, None);
-    }
-}
-
 fn pass_notes(driver: &mut Driver, observe: &mut dyn FnMut(ScrubEvent)) {
     driver.take_notes().into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
-}
-
-/// By slot: the name of its member, and where its data begin.
-fn places(array: &Array, members: &[Opened]) -> Vec<Option<(String, u64)>> {
-    let place = |source: &Option<md::assemble::Source>| {
-        let source = source.as_ref()?;
-        Some((members[source.candidate].disk.name(), source.data_offset))
-    };
-    array.read_write.slots.iter().map(place).collect()
 }
 
 fn finding(

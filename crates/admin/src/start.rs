@@ -5,19 +5,24 @@
 //! manager take over. Nothing else is written before the first write of a host: a start leaves no
 //! trace.
 
+use std::sync::Arc;
+
 use array::{
     ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, DataPlaneConfig, Driver,
     DriverOptions, MemberSpec, MetadataDevice,
 };
-use device::AreaError;
+use device::{AreaError, Device};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
+use md::MemberIdx;
 use md::assemble::{
-    Array, BitmapRefusal, Member, StartBitmap, StartDevice, StartMember, StartPlan, StartRefusal,
+    Array, BitmapRefusal, Member, Source, StartBitmap, StartDevice, StartMember, StartPlan,
+    StartRebuild, StartRefusal,
 };
 use md::ondisk::MemberMetadata;
 use md::ondisk::bitmap::BitmapHeader;
 use thiserror::Error;
 
+use crate::addition::{JoinError, NewDevice};
 use crate::{Opened, rescue};
 
 /// Options for starting an array.
@@ -71,6 +76,9 @@ pub enum StartError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A device cannot be put into a slot.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// It cannot be assembled.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -118,7 +126,45 @@ pub fn start_shards(
     members: &[Opened],
     options: &StartOptions,
 ) -> Result<Vec<Driver>, StartError> {
-    let started = assembled(array, members, options);
+    noted(assembled(array, members, None, options))
+}
+
+/// Like [`start`], with members that are rebuilt while the array runs: rebuilds that had begun are
+/// continued, spares are taken for empty slots, and new devices are put into those that are left.
+/// `overwrite`: also devices that hold data.
+///
+/// # Errors
+/// See [`StartError`].
+///
+/// # Panics
+/// When a member of the plan is not among `members`.
+pub fn start_rebuilding(
+    array: &Array,
+    members: &[Opened],
+    add: &[Arc<Device>],
+    overwrite: bool,
+    options: &StartOptions,
+) -> Result<(Vec<Driver>, Vec<RebuildingMember>), StartError> {
+    let new = NewDevice::of(array, members, add, overwrite)?;
+    let mut rebuilding = Vec::new();
+    let started = assembled(array, members, Some((&new, &mut rebuilding)), options);
+    noted(started).map(|shards| (shards, rebuilding))
+}
+
+/// A member that is rebuilt while the array runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuildingMember {
+    /// Its slot.
+    pub slot: MemberIdx,
+    /// Its name.
+    pub name: String,
+    /// First sector of its data area.
+    pub data_offset: u64,
+    /// All below this sector of its data area was in sync at the start.
+    pub from: u64,
+}
+
+fn noted(started: Result<Vec<Driver>, StartError>) -> Result<Vec<Driver>, StartError> {
     match &started {
         Ok(shards) => {
             let geometry = shards[0].geometry();
@@ -126,7 +172,7 @@ pub fn start_shards(
             let resync_offset = shards[0].metadata().and_then(|status| status.resync_offset);
             tracing::info!(
                 level = %geometry.level(), members = geometry.members(), missing, resync_offset,
-                shards = shards.len(), "array started"
+                rebuilding = shards[0].lacking().len() - missing, shards = shards.len(), "array started"
             );
         }
         Err(error) => tracing::error!("array not started: {error}"),
@@ -134,15 +180,13 @@ pub fn start_shards(
     started
 }
 
-fn assembled(
-    array: &Array,
-    members: &[Opened],
-    options: &StartOptions,
-) -> Result<Vec<Driver>, StartError> {
-    let metadata: Vec<MemberMetadata> =
-        members.iter().map(|member| member.superblock.metadata()).collect();
-    let labels: Vec<String> = members.iter().map(|member| member.disk.name()).collect();
-    let found = members.iter().zip(&metadata).zip(&labels);
+/// Members as a start finds them, in the order of `members`.
+pub(crate) fn start_members<'a>(
+    members: &'a [Opened],
+    metadata: &'a [MemberMetadata],
+    labels: &'a [String],
+) -> Vec<StartMember<'a>> {
+    let found = members.iter().zip(metadata).zip(labels);
     let found = found.map(|((member, metadata), label)| StartMember {
         label,
         logical_block: member.disk.logical_block(),
@@ -150,12 +194,48 @@ fn assembled(
         superblock: &member.superblock,
         metadata,
     });
-    let plan = StartPlan::new(array, found.collect())?;
+    found.collect()
+}
+
+/// `new`: members are rebuilt, which are added to the list, and these devices are put into empty
+/// slots.
+fn assembled(
+    array: &Array,
+    members: &[Opened],
+    new: Option<(&[NewDevice], &mut Vec<RebuildingMember>)>,
+    options: &StartOptions,
+) -> Result<Vec<Driver>, StartError> {
+    // New devices come behind the candidates of the assembly.
+    let joining = new.as_ref().map_or(&[][..], |(new, _)| *new);
+    let members = members.iter().chain(joining.iter().map(|device| &device.opened)).cloned();
+    let members: Vec<Opened> = members.collect();
+    let metadata: Vec<MemberMetadata> =
+        members.iter().map(|member| member.superblock.metadata()).collect();
+    let labels: Vec<String> = members.iter().map(|member| member.disk.name()).collect();
+    let mut found = start_members(&members, &metadata, &labels);
+    let added = found.split_off(members.len() - joining.len());
+    let mut plan = StartPlan::new(array, found)?;
+    if new.is_some() {
+        plan = plan.with_rebuilds()?;
+    }
+    for (member, device) in added.into_iter().zip(joining) {
+        plan = plan.with_addition(member, device.slot)?;
+    }
     let geometry = plan.geometry();
-    let it = Starting { array, plan, members, metadata: &metadata };
+    if let Some((_, rebuilding)) = new {
+        let member = |it: &StartRebuild| {
+            let (slot, from, data_offset) = (it.slot, it.from, it.source.data_offset);
+            let name = labels[it.source.candidate].clone();
+            RebuildingMember { slot, name, data_offset, from }
+        };
+        rebuilding.extend(plan.rebuilding().iter().map(member));
+    }
+    let first_new = members.len() - joining.len();
+    let it = Starting { array, plan, members: &members, first_new, metadata: &metadata };
     it.is_as_examined()?;
     let bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
+    joining.iter().try_for_each(NewDevice::prepare)?;
     let bitmap = it.read_bitmap()?;
     let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
     let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
@@ -185,6 +265,8 @@ struct Starting<'a> {
     array: &'a Array,
     plan: StartPlan<'a>,
     members: &'a [Opened],
+    /// From here on they are new devices: nothing on them means anything.
+    first_new: usize,
     /// By candidate.
     metadata: &'a [MemberMetadata],
 }
@@ -211,7 +293,10 @@ impl Starting<'_> {
     /// The bad block lists that are not empty, by candidate.
     fn read_bad_blocks(&self) -> Result<Vec<(usize, BadBlockList)>, StartError> {
         let mut lists = Vec::new();
-        for (_, source) in self.plan.serving() {
+        let rebuilding = self.plan.rebuilding().iter().map(|it| &it.source);
+        let serving = self.plan.serving().iter().map(|(_, source)| source);
+        let old = |source: &&Source| source.candidate < self.first_new;
+        for source in serving.chain(rebuilding).filter(old) {
             let candidate = source.candidate;
             let Some(place) = self.metadata[candidate].bad_blocks else { continue };
             let disk = &self.members[candidate].disk;
@@ -303,7 +388,9 @@ impl Starting<'_> {
         let missing = || MemberSpec::Missing { sectors: self.plan.missing_sectors() };
         let mut specs: Vec<MemberSpec> =
             (0..self.plan.geometry().members()).map(|_| missing()).collect();
-        for (slot, source) in self.plan.serving() {
+        let rebuilding = self.plan.rebuilding().iter().map(|it| (it.slot, &it.source));
+        let serving = self.plan.serving().iter().map(|(slot, source)| (*slot, source));
+        for (slot, source) in serving.chain(rebuilding) {
             let mut member = self.members[source.candidate].member(self.plan.data_area(source));
             if let Some(at) = bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
                 member = Box::new(BadBlockMember::new(member, bad_blocks.swap_remove(at).1));

@@ -131,6 +131,8 @@ pub(crate) struct WithMetadata {
     pub(crate) out_of_sync: Vec<Range<u64>>,
     /// From [`engine::MetadataManager::missing_by_force`].
     pub(crate) missing_by_force: MemberSet,
+    /// From [`engine::MetadataManager::rebuilding`].
+    pub(crate) rebuilding: Vec<(md::MemberIdx, Vec<Range<u64>>)>,
 }
 
 /// Which shard of an array to build.
@@ -228,6 +230,7 @@ pub(crate) fn build(
         config.in_sync_below = keeping.in_sync_below;
         config.out_of_sync.clone_from(&keeping.out_of_sync);
         config.missing_by_force = keeping.missing_by_force;
+        config.rebuilding.clone_from(&keeping.rebuilding);
     }
     // The engine discards whole rows of parity levels only: the edges keep their contents.
     info.discard_zeroes &= !spec.level.has_parity();

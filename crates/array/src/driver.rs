@@ -11,6 +11,7 @@
 //! submits, polls, and waits when there is nothing to do. Tests and benchmarks call it directly;
 //! [`crate::Array`] gives each shard a thread.
 
+mod rebuild;
 mod scrub;
 mod shutdown;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use engine::{
     BufSlice, Control, ControlEvent, FailureCoordinator, HostOp, IntentMap, MAX_REQUEST_SECTORS,
-    MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Request, RequestError, Sharding,
+    MIN_UNIT_SECTORS, MemberSet, MetadataStatus, RebuildRange, Request, RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -95,6 +96,7 @@ pub struct Full(pub Option<Lease>);
 #[derive(Clone, Copy)]
 enum OwnRange {
     Resync(Sector),
+    Rebuild(RebuildRange),
     Scrub(Sector),
 }
 
@@ -139,6 +141,8 @@ pub struct Driver {
     /// a buffer where it needs one, so that it makes progress under any host load.
     own_ranges: usize,
     resync_lease: Option<Lease>,
+    /// Hosts have all buffers, and a rebuild needs one.
+    lacks_rebuild_buffer: bool,
     scrub: Option<scrub::RunningScrub>,
     /// Channels to the other shards, if there are any.
     channels: Option<ShardChannels>,
@@ -184,7 +188,7 @@ impl Driver {
         spec: ArraySpec,
         options: &DriverOptions,
         keeping: &WithMetadata,
-        metadata_writer: impl FnOnce(u64, u64) -> std::io::Result<MetadataWriter>,
+        metadata_writer: impl FnOnce(&Geometry, u64, u64) -> std::io::Result<MetadataWriter>,
     ) -> Result<Vec<Driver>, BuildError> {
         let mut shards = Driver::build(spec, options, Some(keeping))?;
         let geometry = shards[0].geometry();
@@ -201,7 +205,7 @@ impl Driver {
         shards[0].resync_lease = own.flatten();
         let step = shards[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-        let metadata_writer = metadata_writer(step, unit)
+        let metadata_writer = metadata_writer(shards[0].geometry(), step, unit)
             .map_err(|source| BuildError::System { doing: "start the metadata threads", source })?;
         shards[0].metadata_writer = Some(metadata_writer);
         Ok(shards)
@@ -287,6 +291,7 @@ impl Driver {
             max_requests,
             own_ranges: 0,
             resync_lease: None,
+            lacks_rebuild_buffer: false,
             scrub: None,
             channels: None,
             own: Parts::default(),
@@ -377,7 +382,7 @@ impl Driver {
         // Invalid requests are refused here, as a whole.
         let info = self.executor.info();
         let block = u64::from(info.logical_block) / md::SECTOR_BYTES;
-        let makes_sense = matches!(op, HostOp::Resync | HostOp::Scrub(_))
+        let makes_sense = matches!(op, HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_))
             || at.0.checked_add(sectors).is_some_and(|end| end <= info.sectors)
                 && at.0.is_multiple_of(block)
                 && sectors.is_multiple_of(block);
@@ -466,6 +471,7 @@ impl Driver {
         self.receive();
         self.reap();
         self.feed_resync();
+        self.feed_rebuild();
         self.feed_scrub();
         self.executor.turn(&mut self.io, &mut self.ended);
         self.control_plane();
@@ -519,6 +525,7 @@ impl Driver {
         match own {
             None => out.push(Completion { tag, result, lease }),
             Some(OwnRange::Scrub(at)) => self.scrub_done(at, result),
+            Some(OwnRange::Rebuild(range)) => self.rebuild_done(range, result, lease),
             Some(OwnRange::Resync(at)) => {
                 self.resync_lease = self.resync_lease.take().or(lease);
                 if let Some(metadata_writer) = &mut self.metadata_writer {
@@ -665,6 +672,7 @@ impl Driver {
         }
         let has_work = |writer: &MetadataWriter| writer.has_work() || writer.may_resync();
         if self.is_scrub_due()
+            || self.is_rebuild_due()
             || self.executor.has_work()
             || self.metadata_writer.as_ref().is_some_and(has_work)
         {

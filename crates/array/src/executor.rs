@@ -76,6 +76,11 @@ pub enum Event {
         /// The error, or `None` if it was failed on request.
         error: Option<IoError>,
     },
+    /// A member that was being rebuilt is in sync, and the metadata record it.
+    MemberInSync {
+        /// The member's slot.
+        member: MemberIdx,
+    },
     /// The member could not read a range, which was reconstructed and written back.
     Corrected {
         /// The member's slot.
@@ -216,6 +221,11 @@ impl Executor {
 
     pub(crate) fn failed(&self) -> MemberSet {
         self.shard.status().failed
+    }
+
+    /// Members that are not in sync everywhere.
+    pub(crate) fn lacking(&self) -> MemberSet {
+        self.shard.status().lacking
     }
 
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {

@@ -57,6 +57,7 @@ impl Driver {
             in_sync_below: manager.in_sync_below(),
             out_of_sync: manager.out_of_sync(),
             missing_by_force: manager.missing_by_force(),
+            rebuilding: manager.rebuilding(),
         };
         let kept = devices.into_iter().map(|device| {
             let MetadataDevice { number, disk, superblock, bitmap, ppl } = device;
@@ -65,7 +66,9 @@ impl Driver {
             DeviceMetadata { disk, encoder, ppl_is_empty: false }
         });
         let kept = kept.collect();
-        let writer = |step, unit| MetadataWriter::new(manager, kept, notes, step, unit);
+        let writer = |geometry: &md::Geometry, step, unit| {
+            MetadataWriter::new(manager, kept, notes, geometry, step, unit)
+        };
         Driver::with_metadata(spec, options, &keeping, writer)
     }
 }

@@ -11,10 +11,10 @@ use std::os::fd::BorrowedFd;
 
 use engine::{
     Control, ControlEvent, DeviceNumber, IoError, MemberError, MetaToken, MetadataEffect,
-    MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS, Record, RequestError,
-    ResyncEffect, ResyncLoop,
+    MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS, RebuildEffect, RebuildLoop,
+    RebuildRange, Record, RequestError, ResyncEffect, ResyncLoop,
 };
-use md::Sector;
+use md::{Geometry, Sector};
 
 use crate::executor::Event;
 use crate::member::io_error_text;
@@ -49,6 +49,8 @@ pub(crate) struct MetadataWriter {
     timer: Option<u64>,
     resync: ResyncLoop,
     resync_effects: Vec<ResyncEffect>,
+    rebuild: RebuildLoop,
+    rebuild_effects: Vec<RebuildEffect>,
     stopped: Option<bool>,
     notes: Notes,
     /// Members that the metadata manager took out of service: no shard has reported them.
@@ -64,6 +66,7 @@ impl MetadataWriter {
         manager: MetadataManager,
         kept: Vec<DeviceMetadata>,
         notes: Vec<String>,
+        geometry: &Geometry,
         step: u64,
         unit: u64,
     ) -> io::Result<MetadataWriter> {
@@ -77,6 +80,8 @@ impl MetadataWriter {
             timer: None,
             resync: ResyncLoop::new(step, unit),
             resync_effects: Vec::new(),
+            rebuild: RebuildLoop::new(geometry.clone(), step, unit),
+            rebuild_effects: Vec::new(),
             stopped: None,
             notes: all,
             events: Vec::new(),
@@ -99,7 +104,8 @@ impl MetadataWriter {
 
     /// When it must be called next.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.timer.into_iter().chain(self.resync.deadline()).min()
+        let retries = self.resync.deadline().into_iter().chain(self.rebuild.deadline());
+        self.timer.into_iter().chain(retries).min()
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -156,6 +162,7 @@ impl MetadataWriter {
             self.inputs.push(MetadataInput::Timer);
         }
         self.resync.tick(now);
+        self.rebuild.tick(now);
         while !self.inputs.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
             self.manager.handle(now, &mut self.inputs, &mut effects);
@@ -189,12 +196,20 @@ impl MetadataWriter {
                 self.notes.push(format!("{name} (device {}) is out of service{why}.", device.0));
             }
             MetadataEffect::ResyncNeeded => self.resync.needed(),
+            MetadataEffect::RebuildNeeded => self.rebuild.needed(),
+            MetadataEffect::MemberInSync { device, member } => {
+                let (device, _) = self.threads.name(device);
+                tracing::info!(member = member.0, device, "member rebuilt and in sync");
+                self.events.push(Event::MemberInSync { member });
+            }
             MetadataEffect::BecameReadOnly { why } => {
                 self.resync.became_read_only();
+                self.rebuild.became_read_only();
                 self.notes.push(format!("The array is read-only now: {why}."));
             }
             MetadataEffect::Stopped { clean } => {
                 self.resync.stopped();
+                self.rebuild.stopped();
                 self.stopped = Some(clean);
             }
         }
@@ -259,14 +274,77 @@ impl MetadataWriter {
         self.resync.pause(paused);
     }
 
-    /// Whether resync ranges are in flight.
-    pub(crate) fn resync_is_at_work(&self) -> bool {
-        self.resync.is_in_flight()
+    /// Whether ranges of a resync or a rebuild are in flight.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.resync.is_in_flight() || self.rebuild.is_in_flight()
     }
 
     /// Whether there is a resync that has not ended, running or paused.
     pub(crate) fn resyncs(&self) -> bool {
         self.resync.is_active()
+    }
+
+    // ---- rebuilds
+
+    /// The next range of a rebuild, if there is one.
+    pub(crate) fn next_rebuild(&mut self) -> Option<RebuildRange> {
+        let next = self.rebuild.next_range(&mut self.manager, &mut self.rebuild_effects);
+        self.perform_rebuild();
+        next
+    }
+
+    pub(crate) fn rebuild_done(
+        &mut self,
+        now: u64,
+        range: RebuildRange,
+        result: Result<(), RequestError>,
+    ) {
+        self.rebuild.done(now, range, result, &mut self.rebuild_effects);
+        self.perform_rebuild();
+    }
+
+    fn perform_rebuild(&mut self) {
+        for effect in self.rebuild_effects.drain(..) {
+            match effect {
+                RebuildEffect::Report(input) => self.inputs.push(input),
+                RebuildEffect::Began { sectors } => tracing::info!(sectors, "rebuild begins"),
+                RebuildEffect::Completed => tracing::info!("rebuild completed"),
+                RebuildEffect::Stalled { why, sectors } => self.notes.push(format!(
+                    "The rebuild is stalled: {sectors} sectors cannot be rebuilt: {why}. They are \
+                     retried."
+                )),
+            }
+        }
+    }
+
+    /// Pauses or resumes rebuilds.
+    pub(crate) fn pause_rebuild(&mut self, paused: bool) {
+        self.rebuild.pause(paused);
+    }
+
+    /// Whether there are rebuilds that have not ended, running or paused.
+    pub(crate) fn rebuilds(&self) -> bool {
+        self.rebuild.is_active()
+    }
+
+    /// Whether a range of a rebuild could be issued now: one more, and no resync is at work.
+    pub(crate) fn may_rebuild(&self) -> bool {
+        if !self.rebuild.has_room() {
+            return false;
+        }
+        let status = self.manager.status();
+        let resyncs = self.resync.is_active() && status.resync_offset.is_some();
+        !resyncs || status.resync_stalled.is_some()
+    }
+
+    /// Whether no range of a rebuild is in flight.
+    pub(crate) fn is_rebuild_idle(&self) -> bool {
+        !self.rebuild.is_in_flight()
+    }
+
+    /// See [`RebuildLoop::failed`].
+    pub(crate) fn not_rebuilt(&self) -> Vec<(Option<md::MemberIdx>, Sector, u64)> {
+        self.rebuild.failed()
     }
 
     /// Whether a resync range could be issued now.

@@ -217,7 +217,9 @@ impl ShardChannels {
     pub(crate) fn is_own(&self, op: HostOp, at: Sector, sectors: u64) -> bool {
         match op {
             HostOp::Flush => self.number == 0,
-            HostOp::Resync | HostOp::Scrub(_) => self.owner_of_position(at) == self.number,
+            HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_) => {
+                self.owner_of_position(at) == self.number
+            }
             _ => self.sharding.own(self.number, at, sectors).is_some(),
         }
     }
@@ -226,7 +228,7 @@ impl ShardChannels {
     pub(crate) fn first_part(&self, op: HostOp, at: Sector, sectors: u64) -> ShardPart {
         match op {
             HostOp::Flush => ShardPart { shard: 0, at, sectors },
-            HostOp::Resync | HostOp::Scrub(_) => {
+            HostOp::Resync | HostOp::Rebuild | HostOp::Scrub(_) => {
                 ShardPart { shard: self.owner_of_position(at), at, sectors }
             }
             _ => self.sharding.first_part(at, sectors),

@@ -624,6 +624,7 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
     for event in events {
         match event {
             Event::Corrected { .. } => corrected += 1,
+            Event::MemberInSync { .. } => {}
             Event::MemberFailed { member, error } => {
                 let why = error.map_or("it was removed on request".to_string(), |error| {
                     io_error_text(&error, 0)

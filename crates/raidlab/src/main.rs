@@ -58,6 +58,7 @@ enum Command {
     Dump(Box<commands::dump::DumpArguments>),
     /// Compare an array's redundancy with its data, repair what is proven wrong.
     Scrub(commands::scrub::ScrubArguments),
+    Rebuild(commands::rebuild::RebuildArguments),
     /// Erase the superblocks of members.
     ZeroSuperblock(commands::zero_superblock::ZeroSuperblockArguments),
     /// Show live statistics of disks, members and CPUs, as iostat does.
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Dump(arguments) => commands::dump::run(&arguments),
         Command::Scrub(arguments) => commands::scrub::run(&arguments),
+        Command::Rebuild(arguments) => commands::rebuild::run(&arguments),
         Command::ZeroSuperblock(arguments) => commands::zero_superblock::run(&arguments),
         Command::Watch(arguments) => commands::watch::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments, Arguments::command()),

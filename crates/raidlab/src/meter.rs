@@ -1,7 +1,7 @@
 //! Progress of data transfers, on stderr: a bar with an ETA on a terminal, a line every 10 s
 //! elsewhere.
 //!
-//! Invariant: nothing of it goes to stdout. Called from `dump`, `create` and `scrub`.
+//! Invariant: nothing of it goes to stdout. Called from `dump`, `create`, `scrub` and `rebuild`.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

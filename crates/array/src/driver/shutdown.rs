@@ -53,11 +53,12 @@ impl Driver {
         let none = |out: &[Completion]| assert!(out.is_empty(), "requests are in flight");
         let (mut out, step) = (Vec::new(), Duration::from_millis(100));
         self.pause_resync(true);
+        self.pause_rebuild(true);
         self.stop_scrub();
         self.poll(&mut out);
         let is_at_work = |driver: &Driver| {
             let resyncs = driver.metadata_writer.as_ref();
-            resyncs.is_some_and(MetadataWriter::resync_is_at_work) || driver.is_scrubbing()
+            resyncs.is_some_and(MetadataWriter::is_at_work) || driver.is_scrubbing()
         };
         while !self.is_broken() && is_at_work(self) {
             self.wait(step, None);

@@ -11,6 +11,7 @@ pub mod dump;
 pub mod examine;
 pub mod generate;
 pub mod programs;
+pub mod rebuild;
 pub mod report;
 pub mod results;
 pub mod scrub;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "",
     "bench",
     "bench kernels",
@@ -20,6 +20,7 @@ const VERBS: [&str; 17] = [
     "status",
     "dump",
     "scrub",
+    "rebuild",
     "watch",
     "zero-superblock",
     "generate",

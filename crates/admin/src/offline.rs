@@ -1,0 +1,143 @@
+//! What the commands have in common that work on an array which is not running: opening its
+//! members, and letting the resync of a start come to its end.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use array::{Driver, HostOp, RequestError};
+use device::{Access, Device, DeviceError, DeviceOptions, Location, LocationError};
+use md::Sector;
+use md::assemble::{Array, Source};
+use md::ondisk::bitmap::sync_sectors;
+use thiserror::Error;
+
+use crate::Opened;
+use crate::shared_storage::{SharedStorage, shared, shared_by};
+
+/// Polling interval of the progress.
+pub(crate) const STEP: Duration = Duration::from_millis(100);
+
+/// Maximum time that a resync or a rebuild rests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why members are not opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A name is not a location.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// A member cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Two members share bytes.
+    #[error(transparent)]
+    Shared(#[from] SharedStorage),
+    /// A member has no superblock.
+    #[error("{name}: no md superblock that can be used")]
+    NoSuperblock {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Devices that are opened for writing, none of them twice.
+#[derive(Default)]
+pub(crate) struct OpenDevices(Vec<Arc<Device>>);
+
+impl OpenDevices {
+    /// Opens one more.
+    pub(crate) fn open(&mut self, name: &OsString) -> Result<Arc<Device>, OpenError> {
+        let location = Location::parse(name)?;
+        let options = DeviceOptions { access: Access::ReadWrite, direct: true };
+        let device =
+            Device::open(&location, options).map_err(|error| match shared_by(&error, &self.0) {
+                Some(shared) => OpenError::Shared(shared),
+                None => OpenError::Device(error),
+            });
+        let device = Arc::new(device?);
+        if let Some(shared) = shared(&device, &self.0) {
+            return Err(shared.into());
+        }
+        self.0.push(device.clone());
+        Ok(device)
+    }
+
+    /// Opens members, which have superblocks.
+    pub(crate) fn members(&mut self, names: &[OsString]) -> Result<Vec<Opened>, OpenError> {
+        let mut members = Vec::new();
+        for name in names {
+            let device = self.open(name)?;
+            let name = device.location().to_string();
+            members.push(Opened::device(device).ok_or(OpenError::NoSuperblock { name })?);
+        }
+        Ok(members)
+    }
+}
+
+/// A resync that has not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the array is not in sync, and its resync stopped at {done} of {sectors} sectors{}", 
+    .why.map(|why| format!(": {why}")).unwrap_or_default())]
+pub struct NotInSync {
+    /// Sectors that are in sync.
+    pub done: u64,
+    /// Sectors in all.
+    pub sectors: u64,
+    /// Error of the last range that could not be synced.
+    pub why: Option<RequestError>,
+}
+
+/// Lets a resync that the start has begun come to its end. `false`: stopped. `observe` is called
+/// with the sectors that are in sync, and all; `check` may end it.
+pub(crate) fn resync<E: From<NotInSync>>(
+    driver: &mut Driver,
+    stop: &AtomicBool,
+    mut observe: impl FnMut(&mut Driver, Option<(u64, u64)>) -> Result<(), E>,
+) -> Result<bool, E> {
+    let sectors = sync_sectors(driver.geometry()).unwrap_or(0);
+    let mut completions = Vec::new();
+    let mut last_at_work = Instant::now();
+    loop {
+        driver.poll(&mut completions);
+        observe(driver, None)?;
+        let status = driver.metadata();
+        let Some(done) = status.and_then(|status| status.resync_offset) else { return Ok(true) };
+        let why = status.and_then(|status| status.resync_stalled);
+        if driver.is_resyncing() && why.is_none() {
+            last_at_work = Instant::now();
+        } else if last_at_work.elapsed() > PATIENCE || why.is_some() {
+            return Err(NotInSync { done, sectors, why }.into());
+        }
+        observe(driver, Some((done, sectors)))?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        driver.wait(STEP, None);
+    }
+}
+
+/// Makes what was written durable. Whether it is.
+pub(crate) fn flush(driver: &mut Driver) -> bool {
+    let mut completions = Vec::new();
+    if driver.submit(HostOp::Flush, Sector(0), 0, None, 0).is_err() {
+        return false;
+    }
+    loop {
+        driver.poll(&mut completions);
+        if let Some(completion) = completions.pop() {
+            return completion.result.is_ok();
+        }
+        driver.wait(STEP, None);
+    }
+}
+
+/// By slot: the name of its member, and where its data begin.
+pub(crate) fn places(array: &Array, members: &[Opened]) -> Vec<Option<(String, u64)>> {
+    let place = |source: &Option<Source>| {
+        let source = source.as_ref()?;
+        Some((members[source.candidate].disk.name(), source.data_offset))
+    };
+    array.read_write.slots.iter().map(place).collect()
+}

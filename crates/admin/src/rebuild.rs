@@ -1,0 +1,280 @@
+//! A rebuild of members of an array that is not running: started, resynced if need be, rebuilt,
+//! stopped.
+//!
+//! Invariant: a device gets a slot only if nothing serves it. What was rebuilt is durable before
+//! the superblocks record it, so that an interrupted rebuild continues where it was, here or in
+//! Linux. Messages name members as they were given.
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use array::{Driver, Event, RequestError};
+use md::Level;
+use md::assemble::{Candidate, Options, assemble};
+use thiserror::Error;
+
+use crate::members::{ChooseError, choose};
+use crate::offline::{NotInSync, OpenDevices, OpenError, PATIENCE, STEP, places, resync};
+use crate::start::RebuildingMember;
+use crate::{Corrected, StartError, StartOptions, start_rebuilding};
+
+/// What to rebuild, and how.
+#[derive(Clone, Debug, Default)]
+pub struct RebuildOptions {
+    /// New devices for empty slots.
+    pub add: Vec<OsString>,
+    /// Also new devices that hold data.
+    pub overwrite: bool,
+    /// An array that is dirty and degraded, too.
+    pub force: bool,
+    /// The array, by name or UUID, where the members form several.
+    pub array: Option<String>,
+    /// How the array is started.
+    pub start: StartOptions,
+}
+
+/// What a rebuild reports while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RebuildEvent {
+    /// The array is resynced first.
+    Resync {
+        /// Sectors that are in sync.
+        done: u64,
+        /// Sectors in all.
+        sectors: u64,
+    },
+    /// Members are being rebuilt.
+    Progress {
+        /// Sectors of them that are in sync.
+        done: u64,
+        /// Their sectors, all together.
+        sectors: u64,
+    },
+    /// A note of the array.
+    Note(String),
+}
+
+/// A member that was rebuilt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuiltMember {
+    /// Its name.
+    pub name: String,
+    /// Its slot.
+    pub slot: u16,
+    /// Sectors of its data area that the array uses.
+    pub sectors: u64,
+    /// All below this sector of its data area was in sync before.
+    pub from: u64,
+    /// Whether it is in sync, and the superblocks record it.
+    pub in_sync: bool,
+}
+
+/// A range that could not be rebuilt: what it is computed from cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRebuilt {
+    /// The member; `None`: all that were rebuilt.
+    pub member: Option<String>,
+    /// First sector of the member's data area.
+    pub sector: u64,
+    /// Number of sectors; some of them may have been rebuilt.
+    pub sectors: u64,
+}
+
+/// How a rebuild ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RebuildReport {
+    /// The array's level.
+    pub level: Level,
+    /// The members that were rebuilt; empty if there was nothing to do.
+    pub members: Vec<RebuiltMember>,
+    /// Slots that are empty still.
+    pub empty_slots: Vec<u16>,
+    /// Ranges that could not be rebuilt.
+    pub not_rebuilt: Vec<NotRebuilt>,
+    /// Why not.
+    pub error: Option<RequestError>,
+    /// Blocks of other members that could not be read, and were recovered and written back.
+    pub corrected: Vec<Corrected>,
+    /// Members that failed in the meantime.
+    pub failed: Vec<String>,
+    /// Sectors that were rebuilt, all members together.
+    pub rebuilt_sectors: u64,
+    /// How long that took.
+    pub elapsed: Duration,
+    /// Whether the array was stopped clean.
+    pub is_clean: bool,
+}
+
+impl RebuildReport {
+    /// Whether every member is in sync.
+    pub fn is_complete(&self) -> bool {
+        self.empty_slots.is_empty() && self.members.iter().all(|member| member.in_sync)
+    }
+}
+
+/// Why there is no rebuild.
+#[derive(Debug, Error)]
+pub enum RebuildError {
+    /// The members cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// No array is selected.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+    /// It cannot be started.
+    #[error("cannot start the array: {0}")]
+    Start(StartError),
+    /// A device cannot be put into a slot.
+    #[error(transparent)]
+    Join(#[from] crate::JoinError),
+    /// Slots are empty, and there is nothing to rebuild.
+    #[error(
+        "slot {} is empty, and no spare is among the members: name a new device with --add",
+        .slots.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    NoSpare {
+        /// The empty slots.
+        slots: Vec<u16>,
+    },
+    /// The resync makes no progress.
+    #[error(transparent)]
+    NotInSync(#[from] NotInSync),
+}
+
+impl From<StartError> for RebuildError {
+    fn from(error: StartError) -> RebuildError {
+        match error {
+            StartError::Join(error) => RebuildError::Join(error),
+            error => RebuildError::Start(error),
+        }
+    }
+}
+
+/// Rebuilds the members of an array that need it, until they are in sync or `stop` is set.
+///
+/// # Errors
+/// See [`RebuildError`].
+pub fn rebuild(
+    names: &[OsString],
+    options: &RebuildOptions,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(RebuildEvent),
+) -> Result<RebuildReport, RebuildError> {
+    let mut devices = OpenDevices::default();
+    let members = devices.members(names)?;
+    let add: Result<Vec<_>, OpenError> =
+        options.add.iter().map(|name| devices.open(name)).collect();
+    let add = add?;
+    let candidates: Vec<Candidate> = members.iter().map(crate::Opened::candidate).collect();
+    let options_of_assembly = Options { force: options.force, ..Options::default() };
+    let found = assemble(&candidates, &options_of_assembly);
+    let array = choose(&found, options.array.as_deref())?;
+    let start = &options.start;
+    let (mut shards, rebuilding) =
+        start_rebuilding(array, &members, &add, options.overwrite, start)?;
+    let mut driver = shards.pop().expect("one shard");
+    let mut places = places(array, &members);
+    for member in &rebuilding {
+        places[member.slot.index()] = Some((member.name.clone(), member.data_offset));
+    }
+    let empty = driver.failed();
+    let result = run(&mut driver, stop, observe);
+    let (not_rebuilt, status) = (driver.not_rebuilt(), driver.metadata());
+    let is_clean = driver.stop();
+    pass_notes(&mut driver, observe);
+    let (mut events, elapsed) = result?;
+    events.extend(driver.take_events());
+    if rebuilding.is_empty() && !empty.is_empty() {
+        return Err(RebuildError::NoSpare { slots: empty.iter().collect() });
+    }
+    let name = |slot: usize| places[slot].as_ref().map(|(name, _)| name.clone());
+    let (mut corrected, mut failed, mut in_sync) = (Vec::new(), Vec::new(), Vec::new());
+    for event in events {
+        match event {
+            Event::MemberInSync { member } => in_sync.push(member),
+            Event::MemberFailed { member, .. } => failed.extend(name(member.index())),
+            Event::Corrected { member, sector, sectors } => {
+                let Some((name, offset)) = &places[member.index()] else { continue };
+                let (member, member_sector) = (name.clone(), offset + sector.0);
+                corrected.push(Corrected { member, member_sector, sectors });
+            }
+        }
+    }
+    let geometry = driver.geometry();
+    let rebuilt = |it: &RebuildingMember| RebuiltMember {
+        name: it.name.clone(),
+        slot: it.slot.0,
+        sectors: geometry.member_used_sectors(it.slot),
+        from: it.from,
+        in_sync: in_sync.contains(&it.slot),
+    };
+    let members: Vec<RebuiltMember> = rebuilding.iter().map(rebuilt).collect();
+    let done_before: u64 = members.iter().map(|member| member.from).sum();
+    let ended = members.iter().filter(|member| member.in_sync).map(|member| member.sectors);
+    let at_work = status.map_or(0, |status| status.rebuild_sectors.1);
+    let not_rebuilt = not_rebuilt.into_iter().map(|(member, sector, sectors)| NotRebuilt {
+        member: member.and_then(|member| name(member.index())),
+        sector: sector.0,
+        sectors,
+    });
+    Ok(RebuildReport {
+        level: geometry.level(),
+        rebuilt_sectors: (ended.sum::<u64>() + at_work).saturating_sub(done_before),
+        members,
+        empty_slots: empty.iter().collect(),
+        not_rebuilt: not_rebuilt.collect(),
+        error: status.and_then(|status| status.rebuild_stalled),
+        corrected,
+        failed,
+        elapsed,
+        is_clean,
+    })
+}
+
+/// Runs the array until its members are rebuilt, no more can be, or `stop` is set. Returns its
+/// events, and how long the rebuild took.
+fn run(
+    driver: &mut Driver,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(RebuildEvent),
+) -> Result<(Vec<Event>, Duration), RebuildError> {
+    let mut events = Vec::new();
+    let in_sync = resync(driver, stop, |driver, progress| {
+        pass_notes(driver, observe);
+        if let Some((done, sectors)) = progress {
+            observe(RebuildEvent::Resync { done, sectors });
+        }
+        Ok::<(), RebuildError>(())
+    });
+    if !in_sync? {
+        return Ok((events, Duration::ZERO));
+    }
+    let mut completions = Vec::new();
+    let began = Instant::now();
+    let mut last_at_work = began;
+    let mut last = None;
+    loop {
+        driver.poll(&mut completions);
+        pass_notes(driver, observe);
+        events.extend(driver.take_events());
+        let Some(status) = driver.metadata() else { return Ok((events, began.elapsed())) };
+        if status.rebuilding.is_empty() {
+            return Ok((events, began.elapsed()));
+        }
+        let (sectors, done) = status.rebuild_sectors;
+        observe(RebuildEvent::Progress { done, sectors });
+        if last.replace(done) != Some(done) {
+            last_at_work = Instant::now();
+        }
+        let is_at_rest = last_at_work.elapsed() > PATIENCE && !driver.is_rebuilding();
+        if status.rebuild_stalled.is_some() || is_at_rest || stop.load(Ordering::Relaxed) {
+            return Ok((events, began.elapsed()));
+        }
+        driver.wait(STEP, None);
+    }
+}
+
+fn pass_notes(driver: &mut Driver, observe: &mut dyn FnMut(RebuildEvent)) {
+    driver.take_notes().into_iter().for_each(|note| observe(RebuildEvent::Note(note)));
+}

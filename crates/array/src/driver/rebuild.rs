@@ -1,0 +1,94 @@
+//! Rebuilds: the driver submits their ranges, as it does those of a resync.
+//!
+//! Invariant: a rebuild begins when no resync is at work, and leaves room for hosts: more than one
+//! range is in flight only while there is room for requests, and none where hosts have all buffers.
+//! Part of `driver`.
+
+use engine::{BufSlice, HostOp, MemberSet, RebuildRange, Request, RequestError};
+
+use super::{Driver, OwnRange, PendingRequest};
+use crate::buf::Lease;
+use crate::metadata_writer::MetadataWriter;
+
+impl Driver {
+    /// Whether members are being rebuilt, or are to be; see
+    /// [`engine::MetadataStatus::rebuild_sectors`] for the progress.
+    pub fn is_rebuilding(&self) -> bool {
+        self.metadata_writer.as_ref().is_some_and(MetadataWriter::rebuilds)
+    }
+
+    /// Pauses or resumes rebuilds.
+    pub fn pause_rebuild(&mut self, paused: bool) {
+        if let Some(metadata_writer) = &mut self.metadata_writer {
+            tracing::debug!(paused, "rebuild paused or resumed");
+            metadata_writer.pause_rebuild(paused);
+        }
+    }
+
+    /// Ranges that could not be rebuilt so far, in sectors of the members' data areas: the member
+    /// (`None`: all that are being rebuilt), first sector, length.
+    pub fn not_rebuilt(&self) -> Vec<(Option<md::MemberIdx>, md::Sector, u64)> {
+        self.metadata_writer.as_ref().map(MetadataWriter::not_rebuilt).unwrap_or_default()
+    }
+
+    /// Members that are not in sync everywhere: those out of service, and those being rebuilt.
+    pub fn lacking(&self) -> MemberSet {
+        self.executor.lacking()
+    }
+
+    /// Whether a range could be submitted although nothing has completed.
+    pub(super) fn is_rebuild_due(&self) -> bool {
+        !self.lacks_rebuild_buffer
+            && self.may_rebuild()
+            && self.metadata_writer.as_ref().is_some_and(MetadataWriter::is_rebuild_idle)
+    }
+
+    fn may_rebuild(&self) -> bool {
+        let has_room = self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1;
+        has_room && self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_rebuild)
+    }
+
+    /// Issues the next ranges.
+    pub(super) fn feed_rebuild(&mut self) {
+        let needs_memory = !self.executor.geometry().level().has_parity();
+        while self.may_rebuild() {
+            let mut lease = None;
+            if needs_memory {
+                // The buffer that is kept for a resync: none is at work.
+                let other = || self.leases.take(self.leases.lease_bytes());
+                lease = self.resync_lease.take().or_else(other);
+                self.lacks_rebuild_buffer = lease.is_none();
+                if lease.is_none() {
+                    return;
+                }
+            }
+            let metadata_writer = self.metadata_writer.as_mut().expect("just seen");
+            let Some(range) = metadata_writer.next_rebuild() else {
+                self.resync_lease = self.resync_lease.take().or(lease);
+                return;
+            };
+            let RebuildRange { at, sectors, .. } = range;
+            if let Some(lease) = &mut lease {
+                lease.set_len((sectors * md::SECTOR_BYTES) as usize);
+            }
+            self.own_ranges += 1;
+            let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
+            let own = Some(OwnRange::Rebuild(range));
+            let host =
+                self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
+            self.route(Request { tag: u64::from(host), op: HostOp::Rebuild, at, sectors, buf });
+        }
+    }
+
+    pub(super) fn rebuild_done(
+        &mut self,
+        range: RebuildRange,
+        result: Result<(), RequestError>,
+        lease: Option<Lease>,
+    ) {
+        self.resync_lease = self.resync_lease.take().or(lease);
+        if let Some(metadata_writer) = &mut self.metadata_writer {
+            metadata_writer.rebuild_done(self.io.now, range, result);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `raidlab rebuild`: members of an array that does not run are rebuilt from the others.
+//!
+//! Invariant: a device that holds data is taken for an empty slot only with `--overwrite`, and an
+//! array that is dirty and degraded is started only with `--force`.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use admin::{
+    Corrected, JoinError, NotRebuilt, RebuildError, RebuildEvent, RebuildOptions, RebuildReport,
+    RebuiltMember,
+};
+use anyhow::{Error, Result};
+use clap::Args;
+use md::show_size;
+use report::shown::Shown;
+use serde_json::{Value, json};
+
+use crate::console::{JsonOut, say};
+use crate::error::reworded;
+use crate::members::{Used, choice_text};
+use crate::meter::Meter;
+use crate::{Ending, signal};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab rebuild disk*.img                      with a spare among them, or to continue
+  raidlab rebuild disk[0-2].img --add new.img    a new device for the empty slot
+  raidlab rebuild /dev/sd[b-d]1 --add /dev/sde1 --add /dev/sdf1
+
+The array must not be running. It is started, resynced if it was not stopped clean, rebuilt and
+stopped. Rebuilds that had begun, here or in Linux, are continued; spares among the members are
+taken for empty slots, and then the devices of --add. Two members of RAID 6 are rebuilt in one pass.
+
+Ctrl-C ends a rebuild in order; the same command continues it (a device of --add is a member then).
+After a crash it continues from the last checkpoint: every 1/16 of a member, or 5 minutes.
+
+Ends with 1 when something could not be rebuilt, a slot stays empty, or a member fails.";
+
+/// Rebuild members of an array that is degraded, from spares or new devices.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RebuildArguments {
+    /// The members and spares of the array: image files, partitions, disks; PATH@OFFSET for a part
+    /// of a device
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<OsString>,
+    /// A new device for an empty slot; may be repeated
+    #[arg(long, value_name = "NEW")]
+    add: Vec<OsString>,
+    /// Overwrite data that the devices of --add hold
+    #[arg(long, requires = "add")]
+    overwrite: bool,
+    /// Start an array that is dirty and degraded: the message without it says what may be lost
+    #[arg(long)]
+    force: bool,
+    /// The array, by name or UUID, if the members form several
+    #[arg(long, value_name = "NAME|UUID")]
+    array: Option<String>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// Runs the command.
+pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
+    let all: Vec<OsString> = arguments.members.iter().chain(&arguments.add).cloned().collect();
+    arguments.json.refuse_overlap(&Used::members(&all))?;
+    let stop = signal::watch()?;
+    let options = RebuildOptions {
+        add: arguments.add.clone(),
+        overwrite: arguments.overwrite,
+        force: arguments.force,
+        array: arguments.array.clone(),
+        ..RebuildOptions::default()
+    };
+    let mut meter: Option<Meter> = None;
+    let mut is_rebuilding = false;
+    let mut observe = |event| match event {
+        RebuildEvent::Resync { done, sectors } => {
+            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
+        }
+        RebuildEvent::Progress { done, sectors } => {
+            if !std::mem::replace(&mut is_rebuilding, true)
+                && let Some(meter) = meter.take()
+            {
+                meter.finish();
+            }
+            meter.get_or_insert_with(|| Meter::new("rebuilt", sectors)).set(done);
+        }
+        RebuildEvent::Note(note) => say(format_args!("raidlab: {note}")),
+    };
+    let rebuilt = admin::rebuild(&arguments.members, &options, &stop, &mut observe);
+    if let Some(meter) = meter {
+        meter.finish();
+    }
+    let report = rebuilt.map_err(|error| failed(error, arguments))?;
+    arguments.json.put(&text(&report), || json(&report))?;
+    if !report.is_clean {
+        say(format_args!("raidlab: the array could not be stopped clean"));
+    }
+    let was_stopped = stop.load(Ordering::Relaxed);
+    if !report.is_complete() && report.failed.is_empty() && report.error.is_none() && was_stopped {
+        return Ok(Ending::Stopped);
+    }
+    let is_fine = report.is_complete() && report.is_clean && report.failed.is_empty();
+    Ok(if is_fine { Ending::Fine } else { Ending::Finding })
+}
+
+fn failed(error: RebuildError, arguments: &RebuildArguments) -> Error {
+    match error {
+        RebuildError::Choose(error) => {
+            let text = choice_text(&error, arguments.array.as_deref());
+            Error::new(error).context(text)
+        }
+        RebuildError::Join(JoinError::Holds(_)) => {
+            reworded(error, |text| format!("{text}\n--overwrite takes it all the same"))
+        }
+        error => error.into(),
+    }
+}
+
+fn text(report: &RebuildReport) -> String {
+    let RebuildReport { level, members, empty_slots, not_rebuilt, .. } = report;
+    let mut out = String::new();
+    for Corrected { member, member_sector, sectors } in &report.corrected {
+        let what = format!(
+            "{member}: {sectors} sectors from sector {member_sector} on could not be read: \
+             recovered and written back"
+        );
+        let _ = writeln!(out, "{}", Shown(what));
+    }
+    for NotRebuilt { member, sector, sectors } in not_rebuilt {
+        let of = member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
+        let what = format!(
+            "{of}{sectors} sectors from sector {sector} of the data area on were not rebuilt \
+             completely"
+        );
+        let _ = writeln!(out, "{}", Shown(what));
+    }
+    for member in &report.failed {
+        let _ = writeln!(out, "{}: failed", Shown(member));
+    }
+    for RebuiltMember { name, slot, in_sync, .. } in members {
+        let state = if *in_sync { "in sync" } else { "not in sync yet" };
+        let _ = writeln!(out, "{}", Shown(format!("slot {slot}: {name}: {state}")));
+    }
+    for slot in empty_slots {
+        let _ = writeln!(out, "slot {slot}: empty");
+    }
+    if members.is_empty() {
+        let _ = writeln!(out, "{level}: complete, nothing to rebuild");
+        return out;
+    }
+    let seconds = report.elapsed.as_secs_f64();
+    let bytes = (report.rebuilt_sectors * md::SECTOR_BYTES) as f64;
+    let rate = if seconds > 0.0 { bytes / seconds / 1e6 } else { 0.0 };
+    let size = show_size(report.rebuilt_sectors);
+    let _ = writeln!(out, "{level}: {size} rebuilt in {seconds:.1} s, {rate:.0} MB/s");
+    if let Some(error) = report.error {
+        let _ = writeln!(out, "not everything could be rebuilt: {error}");
+    }
+    out
+}
+
+fn json(report: &RebuildReport) -> Value {
+    let member = |member: &RebuiltMember| {
+        json!({
+            "member": member.name,
+            "slot": member.slot,
+            "sectors": member.sectors,
+            "from": member.from,
+            "in_sync": member.in_sync,
+        })
+    };
+    let not_rebuilt = |range: &NotRebuilt| {
+        json!({
+            "member": range.member,
+            "sector": range.sector,
+            "sectors": range.sectors,
+        })
+    };
+    let corrected = |corrected: &Corrected| {
+        json!({
+            "member": corrected.member,
+            "member_sector": corrected.member_sector,
+            "sectors": corrected.sectors,
+        })
+    };
+    json!({
+        "members": report.members.iter().map(member).collect::<Vec<_>>(),
+        "empty_slots": report.empty_slots,
+        "rebuilt_sectors": report.rebuilt_sectors,
+        "seconds": report.elapsed.as_secs_f64(),
+        "not_rebuilt": report.not_rebuilt.iter().map(not_rebuilt).collect::<Vec<_>>(),
+        "corrected": report.corrected.iter().map(corrected).collect::<Vec<_>>(),
+        "failed_members": report.failed,
+        "complete": report.is_complete(),
+        "stopped_clean": report.is_clean,
+    })
+}
