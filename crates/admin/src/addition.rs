@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use device::{Device, Disk, superblocks};
-use md::assemble::{Array, MemberState, StartPlan};
+use md::assemble::{Array, Member, MemberState, StartPlan, StartRefusal};
 use md::create::{Addition, AdditionError, addition};
 use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES};
 use md::ondisk::{MemberMetadata, Write};
@@ -15,9 +15,8 @@ use md::{MemberIdx, SECTOR_BYTES};
 use thiserror::Error;
 
 use crate::create::what_it_holds;
-use crate::new_array::random_uuid;
-use crate::start::start_members;
-use crate::{Opened, StartError};
+use crate::opened::{Opened, start_members};
+use crate::random::random_uuid;
 
 /// Why a device cannot be put into a slot.
 #[derive(Debug, Error)]
@@ -39,6 +38,9 @@ pub enum JoinError {
     /// It holds data: a sentence for each finding.
     #[error("{}", .0.join("\n"))]
     Holds(Vec<String>),
+    /// The array is not started at all.
+    #[error("cannot start the array: {0}")]
+    Start(#[from] StartRefusal),
     /// It does not fit.
     #[error(transparent)]
     Unfit(#[from] AdditionError),
@@ -63,7 +65,7 @@ impl NewDevice {
         members: &[Opened],
         devices: &[Arc<Device>],
         overwrite: bool,
-    ) -> Result<Vec<NewDevice>, StartError> {
+    ) -> Result<Vec<NewDevice>, JoinError> {
         if devices.is_empty() {
             return Ok(Vec::new());
         }
@@ -125,12 +127,11 @@ impl NewDevice {
 
     /// Erases old superblocks, and writes empty logs. The superblock is written when the array
     /// runs.
-    pub(crate) fn prepare(&self) -> Result<(), StartError> {
+    ///
+    /// # Errors
+    /// What could not be done, and why.
+    pub(crate) fn prepare(&self) -> Result<(), (&'static str, std::io::Error)> {
         let disk = &self.opened.disk;
-        let failed = |doing| {
-            let name = disk.name();
-            move |source| StartError::Member { name, doing, source }
-        };
         let erase = || {
             for (candidate, outcome) in superblocks(&**disk).outcomes {
                 if !matches!(outcome, Outcome::NoMagic) {
@@ -140,7 +141,7 @@ impl NewDevice {
             }
             disk.sync()
         };
-        erase().map_err(failed("erase its old superblock"))?;
+        erase().map_err(|error| ("erase its old superblock", error))?;
         let prepare = || {
             for write in &self.preparations {
                 match write {
@@ -152,7 +153,7 @@ impl NewDevice {
             }
             disk.sync()
         };
-        prepare().map_err(failed("write its logs"))?;
+        prepare().map_err(|error| ("write its logs", error))?;
         tracing::info!(device = disk.name(), slot = self.slot.0, "device put into an empty slot");
         Ok(())
     }
@@ -171,7 +172,7 @@ fn refuse_active(
     let is_fresh =
         own.set_uuid == defining.set_uuid && own.events.saturating_add(1) >= defining.events;
     let listed = defining.roles.get(own.dev_number as usize);
-    let serves = |member: &md::assemble::Member| matches!(member.state, MemberState::Active(other) if other.0 == slot);
+    let serves = |member: &Member| member.state == MemberState::Active(MemberIdx(slot));
     if is_fresh
         && own.recovery_offset.is_none()
         && listed == Some(&own.role)

@@ -18,6 +18,7 @@ mod new_array;
 mod offline;
 mod opened;
 mod partitioned;
+mod random;
 mod rebuild;
 pub mod rescue;
 mod resync;
@@ -32,11 +33,12 @@ pub use describe::{ArrayDescription, Counts, Health, Pending, describe, left_ove
 pub use members::{ChooseError, Member, Members, MembersError, array_name, choose, is_named};
 pub use new_array::{
     CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember, PreparedArray,
-    ReserveError, Reserved, random_uuid,
+    ReserveError, Reserved,
 };
 pub use offline::{NotInSync, OpenError};
 pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
+pub use random::random_uuid;
 pub use rebuild::{
     NotRebuilt, RebuildError, RebuildEvent, RebuildOptions, RebuildReport, RebuiltMember, rebuild,
 };

@@ -16,10 +16,10 @@ use std::sync::atomic::AtomicBool;
 use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
 use md::SECTOR_BYTES;
 use md::create::{CreateError, Plan, Request};
-use md::ondisk::Uuid;
 use thiserror::Error;
 
 use crate::create::{CreateFailed, CreateOptions, refuse_what_is_there, write};
+use crate::random::random_uuid;
 use crate::resync::{ResyncError, ResyncEvent, ResyncReport, resync};
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
@@ -363,17 +363,5 @@ impl Drop for OpenMembers {
     fn drop(&mut self) {
         // A caller that reports what stays has called `discard`.
         self.discard();
-    }
-}
-
-/// A random UUID from the kernel.
-///
-/// # Errors
-/// The system's error.
-pub fn random_uuid() -> io::Result<Uuid> {
-    let mut uuid = Uuid::default();
-    match rustix::rand::getrandom(&mut uuid.0, rustix::rand::GetRandomFlags::empty())? {
-        16 => Ok(uuid),
-        _ => Err(io::Error::other("too few of them")),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use md::assemble::Candidate;
+use md::assemble::{Candidate, StartMember};
+use md::ondisk::MemberMetadata;
 use md::ondisk::superblock::{Checksum, Superblock};
 
 use array::{DiskMember, FileMember, Member};
@@ -54,4 +55,21 @@ impl Opened {
             None => Box::new(DiskMember::new(self.disk.clone(), area)),
         }
     }
+}
+
+/// Members as a start finds them, in the order of `members`.
+pub(crate) fn start_members<'a>(
+    members: &'a [Opened],
+    metadata: &'a [MemberMetadata],
+    labels: &'a [String],
+) -> Vec<StartMember<'a>> {
+    let found = members.iter().zip(metadata).zip(labels);
+    let found = found.map(|((member, metadata), label)| StartMember {
+        label,
+        logical_block: member.disk.logical_block(),
+        read_only: member.disk.is_read_only(),
+        superblock: &member.superblock,
+        metadata,
+    });
+    found.collect()
 }

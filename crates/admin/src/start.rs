@@ -15,15 +15,15 @@ use device::{AreaError, Device};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
 use md::MemberIdx;
 use md::assemble::{
-    Array, BitmapRefusal, Member, Source, StartBitmap, StartDevice, StartMember, StartPlan,
-    StartRebuild, StartRefusal,
+    Array, BitmapRefusal, Member, Source, StartBitmap, StartDevice, StartPlan, StartRebuild,
+    StartRefusal,
 };
 use md::ondisk::MemberMetadata;
 use md::ondisk::bitmap::BitmapHeader;
 use thiserror::Error;
 
 use crate::addition::{JoinError, NewDevice};
-use crate::{Opened, rescue};
+use crate::{Opened, opened, rescue};
 
 /// Options for starting an array.
 #[derive(Clone, Debug, Default)]
@@ -172,29 +172,13 @@ fn noted(started: Result<Vec<Driver>, StartError>) -> Result<Vec<Driver>, StartE
             let resync_offset = shards[0].metadata().and_then(|status| status.resync_offset);
             tracing::info!(
                 level = %geometry.level(), members = geometry.members(), missing, resync_offset,
-                rebuilding = shards[0].lacking().len() - missing, shards = shards.len(), "array started"
+                rebuilding = shards[0].lacking().len() - missing, shards = shards.len(),
+                "array started"
             );
         }
         Err(error) => tracing::error!("array not started: {error}"),
     }
     started
-}
-
-/// Members as a start finds them, in the order of `members`.
-pub(crate) fn start_members<'a>(
-    members: &'a [Opened],
-    metadata: &'a [MemberMetadata],
-    labels: &'a [String],
-) -> Vec<StartMember<'a>> {
-    let found = members.iter().zip(metadata).zip(labels);
-    let found = found.map(|((member, metadata), label)| StartMember {
-        label,
-        logical_block: member.disk.logical_block(),
-        read_only: member.disk.is_read_only(),
-        superblock: &member.superblock,
-        metadata,
-    });
-    found.collect()
 }
 
 /// `new`: members are rebuilt, which are added to the list, and these devices are put into empty
@@ -212,7 +196,7 @@ fn assembled(
     let metadata: Vec<MemberMetadata> =
         members.iter().map(|member| member.superblock.metadata()).collect();
     let labels: Vec<String> = members.iter().map(|member| member.disk.name()).collect();
-    let mut found = start_members(&members, &metadata, &labels);
+    let mut found = opened::start_members(&members, &metadata, &labels);
     let added = found.split_off(members.len() - joining.len());
     let mut plan = StartPlan::new(array, found)?;
     if new.is_some() {
@@ -235,7 +219,12 @@ fn assembled(
     it.is_as_examined()?;
     let bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
-    joining.iter().try_for_each(NewDevice::prepare)?;
+    for device in joining {
+        device.prepare().map_err(|(doing, source)| {
+            let name = device.opened.disk.name();
+            StartError::Member { name, doing, source }
+        })?;
+    }
     let bitmap = it.read_bitmap()?;
     let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
     let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();

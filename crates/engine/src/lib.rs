@@ -24,6 +24,7 @@ mod lengths;
 mod metadata;
 mod mismatch;
 mod rebuild;
+mod rebuild_loop;
 mod resync;
 mod resync_loop;
 mod scrub;
@@ -52,7 +53,8 @@ pub use metadata::{
     MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record,
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
-pub use rebuild::{Rebuild, RebuildEffect, RebuildLoop, RebuildRange};
+pub use rebuild::Rebuild;
+pub use rebuild_loop::{RebuildEffect, RebuildLoop, RebuildRange};
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use resync_loop::{RESYNC_PARTS, ResyncEffect, ResyncLoop};
 pub use scrub::Scrub;

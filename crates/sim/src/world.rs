@@ -267,7 +267,11 @@ impl World {
 
     /// Requests that every shard has room for.
     pub fn room(&self) -> usize {
-        self.numbers().map(|number| self.shard_of(number).room()).min().expect("a shard")
+        let room = |number: u16| {
+            let queued = self.inputs[usize::from(number)].len();
+            self.shard_of(number).room().saturating_sub(queued)
+        };
+        self.numbers().map(room).min().expect("a shard")
     }
 
     /// Submits a request to the engine; its completion will be checked against the model.

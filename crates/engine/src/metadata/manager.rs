@@ -270,8 +270,8 @@ impl MetadataManager {
         Some(Resync::of_ranges(self.resync_run, self.in_need(from), self.map.span()))
     }
 
-    /// The members that are being rebuilt, with the ranges of their data areas that are out of sync;
-    /// for [`crate::ShardConfig::rebuilding`].
+    /// The members that are being rebuilt, with the ranges of their data areas out of sync; for
+    /// [`crate::ShardConfig::rebuilding`].
     pub fn rebuilding(&self) -> Vec<(MemberIdx, Vec<Range<u64>>)> {
         let lacks = |(member, from)| {
             let range = from..self.geometry.member_used_sectors(member);

@@ -5,9 +5,9 @@
 //! epoch; `recorded` trails `epoch` until the control plane has made the loss durable, and writes
 //! are acknowledged only when the two are equal.
 //!
-//! A member that is being rebuilt serves the ranges that are in sync, and is *absent* in all others:
-//! there it is not read, and need not be written. As redundancy it counts when all of it is in sync
-//! and the control plane has recorded that.
+//! A member that is being rebuilt serves the ranges that are in sync, and is *absent* elsewhere:
+//! not read, and need not be written. As redundancy it counts when all of it is in sync and the control
+//! plane has recorded that.
 
 use std::ops::Range;
 

@@ -375,8 +375,8 @@ impl Judge<'_> {
     }
 
     /// Whether a member that is behind was left by an array that went on to be the chosen one: it
-    /// gives a slot to a member that is fresh, or to one that came further and did so. A device that
-    /// it does not list may have joined the array later, in the place of one that it calls failed.
+    /// gives a slot to a member that is fresh, or to one that came further and did so. A device
+    /// that it does not list may have joined the array later, in place of one that it calls failed.
     fn has_shared_history(&self, one: usize) -> bool {
         let events = |index: usize| self.all[index].metadata.events;
         let is_fresh = |other: usize| {

@@ -205,7 +205,7 @@ impl<'a> StartPlan<'a> {
     pub fn with_rebuilds(mut self) -> Result<StartPlan<'a>, StartRefusal> {
         for recovery in &self.array.read_write.repairs.recoveries {
             let member = self.members[recovery.candidate];
-            // A member that the freshest superblock has removed may have the last copy of something.
+            // A member that was removed may have the last copy of something.
             let was_member = member.metadata.role != Role::Spare && !self.is_resumed(recovery);
             let is_taken = recovery.replaces.is_some() || self.has_member(recovery.slot);
             if is_taken || member.read_only || was_member {

@@ -21,6 +21,7 @@ mod own_disks;
 mod partitions;
 mod places;
 mod programs;
+mod rebuild;
 mod reference;
 mod results;
 mod safety;
