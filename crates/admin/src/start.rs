@@ -243,7 +243,8 @@ fn assembled(
         members: it.member_specs(bad_blocks),
         data_plane: options.data_plane,
     };
-    let metadata = ArrayMetadata { manager, devices, notes };
+    let spares = it.spares();
+    let metadata = ArrayMetadata { manager, devices, spares, notes };
     let shards = Driver::managed(spec, &options.driver, metadata).map_err(StartError::Build)?;
     let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
@@ -371,6 +372,17 @@ impl Starting<'_> {
             }
         };
         self.plan.devices().into_iter().map(device).collect()
+    }
+
+    /// Members for spares that may get a slot while the array runs.
+    fn spares(&self) -> Vec<(DeviceNumber, Box<dyn array::Member>)> {
+        let devices = self.plan.devices().into_iter().filter(|device| device.is_spare);
+        let member = |StartDevice { candidate, number, .. }: StartDevice| {
+            let from = self.metadata[candidate].data_offset;
+            let area = from..from + self.plan.missing_sectors();
+            (DeviceNumber(number), self.members[candidate].member(area))
+        };
+        devices.map(member).collect()
     }
 
     fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {

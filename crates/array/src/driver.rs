@@ -11,6 +11,7 @@
 //! submits, polls, and waits when there is nothing to do. Tests and benchmarks call it directly;
 //! [`crate::Array`] gives each shard a thread.
 
+mod membership;
 mod rebuild;
 mod scrub;
 mod shutdown;
@@ -20,8 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    BufSlice, Control, ControlEvent, FailureCoordinator, HostOp, IntentMap, MAX_REQUEST_SECTORS,
-    MIN_UNIT_SECTORS, MemberSet, MetadataStatus, RebuildRange, Request, RequestError, Sharding,
+    BufSlice, Control, ControlEvent, DeviceNumber, FailureCoordinator, HostOp, IntentMap,
+    MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, RebuildRange, Request,
+    RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -32,11 +34,12 @@ use crate::build::{
     ArraySpec, BuildError, ShardOf, WithMetadata, build, divide, refuse_shared_files,
 };
 use crate::executor::{Event, Executor};
-use crate::member::{Counters, Cqe, Io, MemberInfo, Ring};
+use crate::member::{Counters, Cqe, Io, Member, MemberInfo, Ring};
 use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::{Message, ShardChannels};
 use crate::table::Table;
 
+pub use membership::AddError;
 pub use scrub::ScrubStatus;
 
 /// Retry delay when the kernel had no room for an operation.
@@ -125,8 +128,12 @@ pub struct Driver {
     // released (`Drop`), and host buffers return to their pool last.
     executor: Executor,
     metadata_writer: Option<MetadataWriter>,
-    /// In shard 0 of several, for arrays without metadata.
+    /// In shard 0 of arrays without metadata: of several shards, or once a member was added.
     failures: Option<FailureCoordinator>,
+    /// Rebuilds of arrays without metadata, once a member was added.
+    local: Option<membership::LocalRebuilds>,
+    /// In shard 0, members that may get a slot.
+    spares: Vec<(DeviceNumber, Box<dyn Member>)>,
     /// Control-plane events received here, with their shards, and the commands that answer them;
     /// empty between calls.
     control_events: Vec<(u16, ControlEvent)>,
@@ -281,6 +288,8 @@ impl Driver {
             executor,
             metadata_writer: None,
             failures: None,
+            local: None,
+            spares: Vec::new(),
             control_events: Vec::new(),
             commands: Vec::new(),
             io,
@@ -458,6 +467,8 @@ impl Driver {
             // A host's fail command that came in by another shard: no other shard reports it.
             Message::Control(control) if number == 0 => executor.control(control),
             Message::Control(control) => executor.command(control),
+            // `bind_sent` takes them.
+            Message::Members => {}
         });
         self.feed_waiting();
     }
@@ -470,11 +481,14 @@ impl Driver {
         }
         self.receive();
         self.reap();
+        self.bind_sent();
         self.feed_resync();
         self.feed_rebuild();
         self.feed_scrub();
         self.executor.turn(&mut self.io, &mut self.ended);
         self.control_plane();
+        self.join_chosen();
+        self.local_rebuilds();
         if std::mem::take(&mut self.io.stored_past) {
             store_fence();
         }
@@ -697,7 +711,9 @@ impl Driver {
         }
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
+        let local = self.local.as_ref().and_then(membership::LocalRebuilds::deadline);
         let metadata_deadline = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
+        let metadata_deadline = metadata_deadline.into_iter().chain(local).min();
         if sys::skip_to(self.executor.deadline().into_iter().chain(metadata_deadline).min(), until)
         {
             return;

@@ -160,6 +160,8 @@ pub(crate) struct Executor {
     control_events: Option<Vec<ControlEvent>>,
     /// Members that the control plane has ordered to drop: another shard reports them.
     drop_commanded: MemberSet,
+    /// New members of slots whose former ones have operations in flight.
+    joining: Vec<(u16, Box<dyn Member>)>,
 }
 
 impl Executor {
@@ -198,6 +200,7 @@ impl Executor {
             mismatches: Vec::new(),
             control_events: None,
             drop_commanded: MemberSet::EMPTY,
+            joining: Vec::new(),
         }
     }
 
@@ -223,9 +226,25 @@ impl Executor {
         self.shard.status().failed
     }
 
+    /// Whether the engine counts on zeroes after a discard.
+    pub(crate) fn discards_leave_zeroes(&self) -> bool {
+        self.shard.discards_leave_zeroes()
+    }
+
+    /// Members that are being rebuilt.
+    pub(crate) fn rebuilding(&self) -> MemberSet {
+        let status = self.shard.status();
+        status.lacking.minus(status.failed)
+    }
+
     /// Members that are not in sync everywhere.
     pub(crate) fn lacking(&self) -> MemberSet {
         self.shard.status().lacking
+    }
+
+    /// Reports an event that no shard has.
+    pub(crate) fn report(&mut self, event: Event) {
+        self.events.push(event);
     }
 
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
@@ -265,9 +284,43 @@ impl Executor {
         self.control(control);
     }
 
+    /// Puts a member into a slot whose member is out of service, when none of its operations is in
+    /// flight any more.
+    pub(crate) fn join(&mut self, slot: u16, member: Box<dyn Member>) {
+        self.joining.push((slot, member));
+    }
+
+    /// Binds the members whose slots are free now.
+    fn bind_joining(&mut self, io: &mut Io) {
+        let mut at = 0;
+        while let Some((index, _)) = self.joining.get(at) {
+            let slot = &self.slots[usize::from(*index)];
+            let is_quiet = slot.member.as_ref().is_none_or(|member| member.is_quiet());
+            if slot.in_flight > 0 || !slot.queued.is_empty() || !is_quiet {
+                at += 1;
+                continue;
+            }
+            let (index, mut member) = self.joining.swap_remove(at);
+            // Leaves are numbered on: late completions of the former ones belong to nobody.
+            let mut next = self.first_leaf + self.slot_of_leaf.len() as u32;
+            self.slot_of_leaf.extend(member.number_leaves(&mut next).map(|_| index));
+            if self.parity {
+                member.get_ready_to_lend(&mut io.regions);
+            }
+            let slot = &mut self.slots[usize::from(index)];
+            slot.gathers = member.gathers();
+            slot.member = Some(member);
+            self.drop_commanded.remove(index);
+            self.control(Control::BeginRebuild(MemberIdx(index)));
+        }
+    }
+
     /// Repeats steps until there is nothing to do now, or requests have completed after a step's
     /// work; appends the completions.
     pub(crate) fn turn(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
+        if !self.joining.is_empty() {
+            self.bind_joining(io);
+        }
         let before = ended.len();
         let enough = self.moved + STEP_BYTES;
         loop {
@@ -461,6 +514,7 @@ impl Executor {
             | ControlEvent::OutOfSync { .. }
             | ControlEvent::NotDurable { .. }
             | ControlEvent::CollectDirtyMembers
+            | ControlEvent::RebuildBegan { .. }
             | ControlEvent::Mismatch(_)
             | ControlEvent::Written { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {

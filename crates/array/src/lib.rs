@@ -53,15 +53,16 @@ mod table;
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec};
-pub use driver::{Completion, Driver, DriverOptions, Full, ScrubStatus};
+pub use driver::{AddError, Completion, Driver, DriverOptions, Full, ScrubStatus};
 pub use engine::{
     DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, Mismatch, MismatchKind, RequestError,
     ScrubMode, ShardPart, Sharding,
 };
 pub use executor::Event;
-pub use managed::{ArrayMetadata, MetadataDevice};
+pub use managed::ArrayMetadata;
 pub use member::{
     BadBlockList, BadBlockMember, Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember,
     FileMember, FileOptions, FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo,
     NullMember, Op, OpKind, OpenError, PaceControl, PacedMember, io_error_text,
 };
+pub use metadata_threads::MetadataDevice;

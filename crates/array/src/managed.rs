@@ -3,17 +3,12 @@
 //! Invariant: the engine gets its intents and the ranges out of sync from the manager that will
 //! keep them. Called by `admin`, which decides what the members are.
 
-use std::sync::Arc;
-
-use device::Disk;
 use engine::{DeviceNumber, MetadataManager};
-use md::ondisk::bitmap::BitmapHeader;
-use md::ondisk::superblock::Superblock;
-use md::ondisk::{Area, MetadataEncoder};
 
 use crate::build::{ArraySpec, BuildError, WithMetadata};
 use crate::driver::{Driver, DriverOptions};
-use crate::metadata_threads::DeviceMetadata;
+use crate::member::Member;
+use crate::metadata_threads::{DeviceMetadata, MetadataDevice};
 use crate::metadata_writer::MetadataWriter;
 
 /// The metadata of an array, to be kept while it runs.
@@ -22,22 +17,10 @@ pub struct ArrayMetadata {
     pub manager: MetadataManager,
     /// The devices that it writes to.
     pub devices: Vec<MetadataDevice>,
+    /// Handles on the spares that the manager may put into slots.
+    pub spares: Vec<(DeviceNumber, Box<dyn Member>)>,
     /// Notes for the administrator from before the start: [`Driver::take_notes`] begins with them.
     pub notes: Vec<String>,
-}
-
-/// A device that holds the metadata of an array.
-pub struct MetadataDevice {
-    /// Its number in the superblocks' tables.
-    pub number: DeviceNumber,
-    /// Where they are written.
-    pub disk: Arc<dyn Disk>,
-    /// Its superblock as found at assembly.
-    pub superblock: Superblock,
-    /// The bitmap's area, and its header as read.
-    pub bitmap: Option<(Area, BitmapHeader)>,
-    /// The area of the partial parity log.
-    pub ppl: Option<Area>,
 }
 
 impl Driver {
@@ -51,7 +34,7 @@ impl Driver {
         options: &DriverOptions,
         metadata: ArrayMetadata,
     ) -> Result<Vec<Driver>, BuildError> {
-        let ArrayMetadata { manager, devices, notes } = metadata;
+        let ArrayMetadata { manager, devices, spares, notes } = metadata;
         let keeping = WithMetadata {
             intents: manager.intent_map(),
             in_sync_below: manager.in_sync_below(),
@@ -59,16 +42,13 @@ impl Driver {
             missing_by_force: manager.missing_by_force(),
             rebuilding: manager.rebuilding(),
         };
-        let kept = devices.into_iter().map(|device| {
-            let MetadataDevice { number, disk, superblock, bitmap, ppl } = device;
-            let (number, logical_block) = (number.0, disk.logical_block());
-            let encoder = MetadataEncoder { superblock, number, logical_block, bitmap, ppl };
-            DeviceMetadata { disk, encoder, ppl_is_empty: false }
-        });
+        let kept = devices.into_iter().map(DeviceMetadata::from);
         let kept = kept.collect();
         let writer = |geometry: &md::Geometry, step, unit| {
             MetadataWriter::new(manager, kept, notes, geometry, step, unit)
         };
-        Driver::with_metadata(spec, options, &keeping, writer)
+        let mut shards = Driver::with_metadata(spec, options, &keeping, writer)?;
+        shards[0].keep_spares(spares);
+        Ok(shards)
     }
 }

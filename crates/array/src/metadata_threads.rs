@@ -18,12 +18,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record};
-use md::ondisk::{MetadataEncoder, Timestamp, UpdateError, Write};
+use md::ondisk::bitmap::BitmapHeader;
+use md::ondisk::superblock::Superblock;
+use md::ondisk::{Area, MetadataEncoder, Timestamp, UpdateError, Write};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 
@@ -34,12 +36,35 @@ use device::Disk;
 /// that it has durable with one sync.
 const DEVICE_QUEUE: usize = 32;
 
+/// A device that holds the metadata of an array.
+pub struct MetadataDevice {
+    /// Its number in the superblocks' tables.
+    pub number: DeviceNumber,
+    /// Where they are written.
+    pub disk: Arc<dyn Disk>,
+    /// Its superblock as found at assembly.
+    pub superblock: Superblock,
+    /// The bitmap's area, and its header as read.
+    pub bitmap: Option<(Area, BitmapHeader)>,
+    /// The area of the partial parity log.
+    pub ppl: Option<Area>,
+}
+
 /// A device that holds the array's metadata.
 pub(crate) struct DeviceMetadata {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) encoder: MetadataEncoder,
     /// The log area holds no old log.
     pub(crate) ppl_is_empty: bool,
+}
+
+impl From<MetadataDevice> for DeviceMetadata {
+    fn from(device: MetadataDevice) -> DeviceMetadata {
+        let MetadataDevice { number, disk, superblock, bitmap, ppl } = device;
+        let (number, logical_block) = (number.0, disk.logical_block());
+        let encoder = MetadataEncoder { superblock, number, logical_block, bitmap, ppl };
+        DeviceMetadata { disk, encoder, ppl_is_empty: false }
+    }
 }
 
 /// A metadata write, or a flush (no record).
@@ -91,6 +116,7 @@ impl DeviceThread {
 pub(crate) struct MetadataThreads {
     devices: Vec<DeviceThread>,
     completed: Receiver<MetadataCompletion>,
+    completions: Sender<MetadataCompletion>,
     wake: Arc<OwnedFd>,
     at_work: usize,
 }
@@ -102,39 +128,47 @@ impl MetadataThreads {
     /// When the system has no eventfd or no thread.
     pub(crate) fn start(devices: Vec<DeviceMetadata>) -> io::Result<MetadataThreads> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        // Room for all operations that the threads can have: they never wait to report.
-        let (completed, completions) = sync_channel((devices.len() * DEVICE_QUEUE).max(1));
+        // Bounded by what the threads can have: `DEVICE_QUEUE` each.
+        let (completions, completed) = channel();
         let wake = Arc::new(wake);
+        let devices_so_far = Vec::new();
         let mut it =
-            MetadataThreads { devices: Vec::new(), completed: completions, wake, at_work: 0 };
-        for device in devices {
-            let (number, name) = (DeviceNumber(device.encoder.number), device.disk.name());
-            let data_offset = device.encoder.superblock.metadata().data_offset;
-            let (ops, operations) = sync_channel(DEVICE_QUEUE);
-            let discards = Arc::new(AtomicBool::new(false));
-            let worker = DeviceWorker {
-                device,
-                index: it.devices.len(),
-                ops: operations,
-                completed: completed.clone(),
-                wake: it.wake.clone(),
-                discards: discards.clone(),
-            };
-            let thread = std::thread::Builder::new()
-                .name(format!("raidlab-meta-{}", number.0))
-                .spawn(move || worker.run())?;
-            it.devices.push(DeviceThread {
-                number,
-                name,
-                data_offset,
-                waiting: VecDeque::new(),
-                at_work: 0,
-                ops: Some(ops),
-                discards,
-                thread: Some(thread),
-            });
-        }
+            MetadataThreads { devices: devices_so_far, completed, completions, wake, at_work: 0 };
+        devices.into_iter().try_for_each(|device| it.add(device))?;
         Ok(it)
+    }
+
+    /// Starts the thread of one more device.
+    ///
+    /// # Errors
+    /// When the system has no thread.
+    pub(crate) fn add(&mut self, device: DeviceMetadata) -> io::Result<()> {
+        let (number, name) = (DeviceNumber(device.encoder.number), device.disk.name());
+        let data_offset = device.encoder.superblock.metadata().data_offset;
+        let (ops, operations) = sync_channel(DEVICE_QUEUE);
+        let discards = Arc::new(AtomicBool::new(false));
+        let worker = DeviceWorker {
+            device,
+            index: self.devices.len(),
+            ops: operations,
+            completed: self.completions.clone(),
+            wake: self.wake.clone(),
+            discards: discards.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("raidlab-meta-{}", number.0))
+            .spawn(move || worker.run())?;
+        self.devices.push(DeviceThread {
+            number,
+            name,
+            data_offset,
+            waiting: VecDeque::new(),
+            at_work: 0,
+            ops: Some(ops),
+            discards,
+            thread: Some(thread),
+        });
+        Ok(())
     }
 
     fn device(&mut self, number: DeviceNumber) -> Option<&mut DeviceThread> {
@@ -217,7 +251,7 @@ struct DeviceWorker {
     device: DeviceMetadata,
     index: usize,
     ops: Receiver<MetadataOp>,
-    completed: SyncSender<MetadataCompletion>,
+    completed: Sender<MetadataCompletion>,
     wake: Arc<OwnedFd>,
     discards: Arc<AtomicBool>,
 }

@@ -18,7 +18,7 @@ use md::{Geometry, Sector};
 
 use crate::executor::Event;
 use crate::member::io_error_text;
-use crate::metadata_threads::{DeviceMetadata, MetadataThreads};
+use crate::metadata_threads::{DeviceMetadata, MetadataDevice, MetadataThreads};
 
 /// Maximum of notes kept; the oldest are dropped first.
 const MAX_NOTES: usize = 64;
@@ -51,6 +51,8 @@ pub(crate) struct MetadataWriter {
     resync_effects: Vec<ResyncEffect>,
     rebuild: RebuildLoop,
     rebuild_effects: Vec<RebuildEffect>,
+    /// Devices that the metadata manager has chosen for slots.
+    joins: Vec<(DeviceNumber, md::MemberIdx)>,
     stopped: Option<bool>,
     notes: Notes,
     /// Members that the metadata manager took out of service: no shard has reported them.
@@ -82,6 +84,7 @@ impl MetadataWriter {
             resync_effects: Vec::new(),
             rebuild: RebuildLoop::new(geometry.clone(), step, unit),
             rebuild_effects: Vec::new(),
+            joins: Vec::new(),
             stopped: None,
             notes: all,
             events: Vec::new(),
@@ -197,6 +200,7 @@ impl MetadataWriter {
             }
             MetadataEffect::ResyncNeeded => self.resync.needed(),
             MetadataEffect::RebuildNeeded => self.rebuild.needed(),
+            MetadataEffect::Join { device, member } => self.joins.push((device, member)),
             MetadataEffect::MemberInSync { device, member } => {
                 let (device, _) = self.threads.name(device);
                 tracing::info!(member = member.0, device, "member rebuilt and in sync");
@@ -288,7 +292,8 @@ impl MetadataWriter {
 
     /// The next range of a rebuild, if there is one.
     pub(crate) fn next_rebuild(&mut self) -> Option<RebuildRange> {
-        let next = self.rebuild.next_range(&mut self.manager, &mut self.rebuild_effects);
+        let MetadataWriter { rebuild, manager, rebuild_effects, .. } = self;
+        let next = rebuild.next_range(|| manager.rebuilds(), rebuild_effects);
         self.perform_rebuild();
         next
     }
@@ -320,6 +325,23 @@ impl MetadataWriter {
     /// Pauses or resumes rebuilds.
     pub(crate) fn pause_rebuild(&mut self, paused: bool) {
         self.rebuild.pause(paused);
+    }
+
+    /// Starts to keep the metadata of one more device.
+    ///
+    /// # Errors
+    /// When the system has no thread.
+    pub(crate) fn add(&mut self, device: MetadataDevice) -> io::Result<()> {
+        self.threads.add(device.into())
+    }
+
+    pub(crate) fn input(&mut self, input: MetadataInput) {
+        self.inputs.push(input);
+    }
+
+    /// Devices that the metadata manager has chosen for slots since the last call.
+    pub(crate) fn take_joins(&mut self) -> Vec<(DeviceNumber, md::MemberIdx)> {
+        std::mem::take(&mut self.joins)
     }
 
     /// Whether there are rebuilds that have not ended, running or paused.

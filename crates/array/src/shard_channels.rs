@@ -33,6 +33,7 @@ use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 
 use crate::buf::Lease;
+use crate::member::Member;
 
 /// Messages per ring: small enough to stay in the CPU cache.
 const RING_MESSAGES: usize = 256;
@@ -49,6 +50,8 @@ pub(crate) enum Message {
     Event(ControlEvent),
     /// A command of the control plane.
     Control(Control),
+    /// Members for slots have come: see [`ShardChannels::take_members`].
+    Members,
 }
 
 impl Message {
@@ -65,6 +68,8 @@ struct Waker {
     /// The shard has left.
     left: AtomicBool,
     fd: OwnedFd,
+    /// Members for slots that the shard has not taken yet: rare, so that a lock does no harm.
+    members: Mutex<Vec<(u16, Box<dyn Member>)>>,
 }
 
 /// State shared by all shards.
@@ -167,7 +172,8 @@ impl ShardChannels {
         for _ in 0..count {
             let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             let (asleep, left) = (AtomicBool::new(false), AtomicBool::new(false));
-            wakers.push(Arc::new(Waker { asleep, left, fd }));
+            let members = Mutex::default();
+            wakers.push(Arc::new(Waker { asleep, left, fd, members }));
         }
         let mut all: Vec<ShardChannels> = (0..sharding.shards())
             .map(|number| ShardChannels {
@@ -194,6 +200,18 @@ impl ShardChannels {
             }
         }
         Ok(all)
+    }
+
+    /// Sends a member for a slot to another shard.
+    pub(crate) fn send_member(&mut self, shard: u16, slot: u16, member: Box<dyn Member>) {
+        let peer = self.peers[usize::from(shard)].as_mut().expect("another shard");
+        peer.waker.members.lock().expect("no panic while it is locked").push((slot, member));
+        peer.send(Message::Members);
+    }
+
+    /// Members that other shards have sent, with their slots.
+    pub(crate) fn take_members(&self) -> Vec<(u16, Box<dyn Member>)> {
+        std::mem::take(&mut *self.waker.members.lock().expect("no panic while it is locked"))
     }
 
     /// This shard's number.

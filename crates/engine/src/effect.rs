@@ -159,6 +159,11 @@ pub enum ControlEvent {
         /// Length in sectors.
         sectors: u64,
     },
+    /// Answer to [`crate::Control::BeginRebuild`].
+    RebuildBegan {
+        /// The member's slot.
+        member: MemberIdx,
+    },
     /// A scrub has found blocks that do not agree.
     Mismatch(Mismatch),
 }

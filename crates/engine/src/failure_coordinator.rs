@@ -23,13 +23,19 @@
 
 use md::{Geometry, MemberIdx};
 
-use crate::{Control, ControlEvent, MemberSet};
+use crate::{Control, ControlEvent, MemberSet, Rebuild};
 
 /// Coordinates member failures; see the module documentation.
 pub struct FailureCoordinator {
     geometry: Geometry,
     lost: MemberSet,
     shards: Vec<Known>,
+    /// Members that shards bind to empty slots, and how many of them have.
+    joining: Vec<(MemberIdx, u16)>,
+    /// Members that are being rebuilt, and the sectors below which they are in sync.
+    rebuilding: Vec<(MemberIdx, u64)>,
+    rebuild_run: u32,
+    is_rebuild_needed: bool,
 }
 
 /// Known state of a shard.
@@ -49,6 +55,10 @@ impl FailureCoordinator {
             geometry,
             lost: missing,
             shards: (0..shards).map(|_| known()).collect(),
+            joining: Vec::new(),
+            rebuilding: Vec::new(),
+            rebuild_run: 0,
+            is_rebuild_needed: false,
         }
     }
 
@@ -71,6 +81,7 @@ impl FailureCoordinator {
                 let shards = 0..self.shards.len() as u16;
                 return out.extend(shards.map(|shard| (shard, Control::NotDurable)));
             }
+            ControlEvent::RebuildBegan { member } => return self.bound(member),
             _ => return,
         };
         let from = &mut self.shards[usize::from(shard)];
@@ -83,8 +94,13 @@ impl FailureCoordinator {
     }
 
     fn lose(&mut self, shard: u16, member: MemberIdx, out: &mut Vec<(u16, Control)>) {
+        let before = self.rebuilding.len();
+        self.rebuilding.retain(|(other, _)| *other != member);
+        self.is_rebuild_needed |= self.rebuilding.len() < before;
         let lost = self.lost.union(MemberSet::one(member.0));
-        if !self.geometry.enough(|other| !lost.contains(other.0)) {
+        let lacking = self.rebuilding.iter().map(|(other, _)| other.0);
+        let lacking = lost.union(lacking.collect());
+        if !self.geometry.enough(|other| !lacking.contains(other.0)) {
             self.shards[usize::from(shard)].apart = true;
             return;
         }
@@ -94,6 +110,84 @@ impl FailureCoordinator {
                 out.push((other, Control::FailMember(member)));
             }
         }
+    }
+
+    /// A new member for a slot whose member is lost: every shard must bind it, and get
+    /// [`Control::BeginRebuild`] when none of its operations on the former one is in flight.
+    /// `false`: the slot has a member, or a shard is apart.
+    pub fn join(&mut self, member: MemberIdx) -> bool {
+        let is_joining = self.joining.iter().any(|(other, _)| *other == member);
+        let is_whole = self.shards.iter().all(|known| !known.apart);
+        let may = self.lost.contains(member.0) && !is_joining && is_whole;
+        if may {
+            self.joining.push((member, 0));
+        }
+        may
+    }
+
+    fn bound(&mut self, member: MemberIdx) {
+        let mine = self.joining.iter().position(|(other, _)| *other == member);
+        let Some(at) = mine else { return };
+        self.joining[at].1 += 1;
+        if usize::from(self.joining[at].1) < self.shards.len() {
+            return;
+        }
+        self.joining.swap_remove(at);
+        self.lost.remove(member.0);
+        self.shards.iter_mut().for_each(|known| known.dropped.remove(member.0));
+        self.rebuilding.push((member, 0));
+        self.is_rebuild_needed = true;
+    }
+
+    /// Whether other members are to be rebuilt than before; new [`FailureCoordinator::rebuilds`]
+    /// should replace the running ones.
+    pub fn take_rebuild_needed(&mut self) -> bool {
+        std::mem::take(&mut self.is_rebuild_needed)
+    }
+
+    /// The runs of rebuilds that the array needs. They replace earlier ones.
+    pub fn rebuilds(&mut self) -> Vec<Rebuild> {
+        self.rebuild_run += 1;
+        let members = self.rebuilding.iter().copied();
+        Rebuild::runs(self.rebuild_run, &self.geometry, members)
+    }
+
+    /// Members that are being rebuilt, and the sectors below which they are in sync.
+    pub fn rebuilding(&self) -> &[(MemberIdx, u64)] {
+        &self.rebuilding
+    }
+
+    /// Progress of a rebuild, as [`crate::MetadataInput::RebuildAt`]. Returns the members that are
+    /// in sync now.
+    pub fn rebuild_at(
+        &mut self,
+        run: u32,
+        member: Option<MemberIdx>,
+        position: u64,
+        out: &mut Vec<(u16, Control)>,
+    ) -> Vec<MemberIdx> {
+        let mut in_sync = Vec::new();
+        if run != self.rebuild_run {
+            return in_sync;
+        }
+        let shards = 0..self.shards.len() as u16;
+        let FailureCoordinator { rebuilding, geometry, .. } = self;
+        rebuilding.retain_mut(|(slot, below)| {
+            if member.is_some_and(|member| member != *slot) || position <= *below {
+                return true;
+            }
+            let (member, end) = (*slot, geometry.member_used_sectors(*slot));
+            *below = position.min(end);
+            let is_over = position >= end;
+            let control = match is_over {
+                true => Control::EndRebuild(member),
+                false => Control::RebuiltBelow { member, sector: position },
+            };
+            out.extend(shards.clone().map(|shard| (shard, control)));
+            in_sync.extend(is_over.then_some(member));
+            !is_over
+        });
+        in_sync
     }
 
     /// Answers the waiting shards.

@@ -15,7 +15,7 @@
 use md::{Geometry, Kind, MemberIdx, Sector};
 
 use crate::rebuild::Rebuild;
-use crate::{MetadataInput, MetadataManager, RequestError};
+use crate::{MetadataInput, RequestError};
 
 /// Rebuilt positions that are in flight at least, in sectors: 4 MiB.
 const IN_FLIGHT_SECTORS: u64 = 8192;
@@ -118,10 +118,10 @@ impl RebuildLoop {
     }
 
     /// The next range, if there is one: pass its result to [`RebuildLoop::done`]. Begins the runs
-    /// that are needed.
+    /// that are needed: `runs` gives them ([`crate::MetadataManager::rebuilds`]).
     pub fn next_range(
         &mut self,
-        manager: &mut MetadataManager,
+        runs: impl FnOnce() -> Vec<Rebuild>,
         out: &mut Vec<RebuildEffect>,
     ) -> Option<RebuildRange> {
         if self.is_paused || self.has_stopped {
@@ -129,7 +129,7 @@ impl RebuildLoop {
         }
         if self.is_needed && self.in_flight == 0 {
             self.is_needed = false;
-            self.begin(manager.rebuilds(), out);
+            self.begin(runs(), out);
         }
         if self.is_needed {
             return None;

@@ -174,6 +174,11 @@ impl Shard {
         &self.config.geometry
     }
 
+    /// [`ShardConfig::discard_zeroes`].
+    pub fn discards_leave_zeroes(&self) -> bool {
+        self.config.discard_zeroes
+    }
+
     /// The shard's status.
     pub fn status(&self) -> Status {
         let (operations, free) = match &self.personality {

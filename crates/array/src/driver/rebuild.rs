@@ -6,6 +6,7 @@
 
 use engine::{BufSlice, HostOp, MemberSet, RebuildRange, Request, RequestError};
 
+use super::membership::LocalRebuilds;
 use super::{Driver, OwnRange, PendingRequest};
 use crate::buf::Lease;
 use crate::metadata_writer::MetadataWriter;
@@ -15,6 +16,8 @@ impl Driver {
     /// [`engine::MetadataStatus::rebuild_sectors`] for the progress.
     pub fn is_rebuilding(&self) -> bool {
         self.metadata_writer.as_ref().is_some_and(MetadataWriter::rebuilds)
+            || self.local.as_ref().is_some_and(LocalRebuilds::is_active)
+            || !self.executor.rebuilding().is_empty()
     }
 
     /// Pauses or resumes rebuilds.
@@ -23,12 +26,17 @@ impl Driver {
             tracing::debug!(paused, "rebuild paused or resumed");
             metadata_writer.pause_rebuild(paused);
         }
+        if let Some(local) = &mut self.local {
+            local.pause(paused);
+        }
     }
 
     /// Ranges that could not be rebuilt so far, in sectors of the members' data areas: the member
     /// (`None`: all that are being rebuilt), first sector, length.
     pub fn not_rebuilt(&self) -> Vec<(Option<md::MemberIdx>, md::Sector, u64)> {
-        self.metadata_writer.as_ref().map(MetadataWriter::not_rebuilt).unwrap_or_default()
+        let local = || self.local.as_ref().map(LocalRebuilds::failed);
+        let writer = self.metadata_writer.as_ref().map(MetadataWriter::not_rebuilt);
+        writer.or_else(local).unwrap_or_default()
     }
 
     /// Members that are not in sync everywhere: those out of service, and those being rebuilt.
@@ -40,17 +48,26 @@ impl Driver {
     pub(super) fn is_rebuild_due(&self) -> bool {
         !self.lacks_rebuild_buffer
             && self.may_rebuild()
-            && self.metadata_writer.as_ref().is_some_and(MetadataWriter::is_rebuild_idle)
+            && match (&self.metadata_writer, &self.local) {
+                (Some(writer), _) => writer.is_rebuild_idle(),
+                (None, Some(local)) => local.is_idle(),
+                (None, None) => false,
+            }
     }
 
     fn may_rebuild(&self) -> bool {
         let has_room = self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1;
-        has_room && self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_rebuild)
+        has_room
+            && (self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_rebuild)
+                || self.local.as_ref().is_some_and(LocalRebuilds::has_room))
     }
 
     /// Issues the next ranges.
     pub(super) fn feed_rebuild(&mut self) {
         let needs_memory = !self.executor.geometry().level().has_parity();
+        if let Some(local) = &mut self.local {
+            local.tick(self.io.now);
+        }
         while self.may_rebuild() {
             let mut lease = None;
             if needs_memory {
@@ -62,8 +79,12 @@ impl Driver {
                     return;
                 }
             }
-            let metadata_writer = self.metadata_writer.as_mut().expect("just seen");
-            let Some(range) = metadata_writer.next_rebuild() else {
+            let next = match (&mut self.metadata_writer, &mut self.local, &mut self.failures) {
+                (Some(writer), ..) => writer.next_rebuild(),
+                (None, Some(local), Some(failures)) => local.next(failures),
+                _ => None,
+            };
+            let Some(range) = next else {
                 self.resync_lease = self.resync_lease.take().or(lease);
                 return;
             };
@@ -89,6 +110,8 @@ impl Driver {
         self.resync_lease = self.resync_lease.take().or(lease);
         if let Some(metadata_writer) = &mut self.metadata_writer {
             metadata_writer.rebuild_done(self.io.now, range, result);
+        } else if let Some(local) = &mut self.local {
+            local.done(self.io.now, range, result);
         }
     }
 }

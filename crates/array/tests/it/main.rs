@@ -10,5 +10,6 @@ mod counters;
 mod faults;
 mod files;
 mod random;
+mod rebuild;
 mod scrub;
 mod shards;

@@ -8,6 +8,7 @@
 //! `Recorded`, `Stopped`) is sent only when the metadata that it promises are durable. Called by an
 //! executor, with batches of inputs; performs no I/O itself.
 
+mod rebuilds;
 mod work;
 
 use std::ops::Range;
@@ -23,7 +24,7 @@ use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
     ReadOnlyReason,
 };
-use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, Rebuild, RequestError, Resync};
+use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Resync};
 
 struct Device {
     kept: ManagedDevice,
@@ -48,6 +49,14 @@ struct OnDisk {
     written: Option<Arc<ArrayState>>,
     /// What had the next event count before an update took it back.
     taken_back: Option<Arc<ArrayState>>,
+}
+
+/// A device that the executor binds to a slot.
+struct Joining {
+    device: usize,
+    member: MemberIdx,
+    /// Shards that have bound it.
+    bound: u16,
 }
 
 struct Asked {
@@ -88,6 +97,7 @@ pub struct MetadataManager {
     resync_stalled: Option<RequestError>,
     rebuild_run: u32,
     rebuild_stalled: Option<RequestError>,
+    joining: Vec<Joining>,
     /// Members have lost completed writes, and the array cannot run without them: it is out of sync
     /// everywhere, no resync can change that, and it never stops clean.
     not_durable: bool,
@@ -184,6 +194,7 @@ impl MetadataManager {
             resync_stalled: None,
             rebuild_run: 0,
             rebuild_stalled: None,
+            joining: Vec::new(),
             not_durable: false,
             checkpoint_at: 0,
             held: vec![0; map.bits() as usize],
@@ -270,42 +281,6 @@ impl MetadataManager {
         Some(Resync::of_ranges(self.resync_run, self.in_need(from), self.map.span()))
     }
 
-    /// The members that are being rebuilt, with the ranges of their data areas out of sync; for
-    /// [`crate::ShardConfig::rebuilding`].
-    pub fn rebuilding(&self) -> Vec<(MemberIdx, Vec<Range<u64>>)> {
-        let lacks = |(member, from)| {
-            let range = from..self.geometry.member_used_sectors(member);
-            (member, Vec::from([range]))
-        };
-        self.rebuilt().map(lacks).collect()
-    }
-
-    /// The members that are being rebuilt, and the sectors below which they are in sync.
-    fn rebuilt(&self) -> impl Iterator<Item = (MemberIdx, u64)> + '_ {
-        let devices = self.serving().map(|at| &self.devices[at]);
-        devices.filter_map(|device| device.kept.slot.zip(device.rebuilt))
-    }
-
-    /// The runs of rebuilds that the array needs. They replace earlier ones.
-    pub fn rebuilds(&mut self) -> Vec<Rebuild> {
-        if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
-            return Vec::new();
-        }
-        self.rebuild_run += 1;
-        self.rebuild_stalled = None;
-        let run = self.rebuild_run;
-        let of = |member: Option<MemberIdx>, from: u64, end: u64| {
-            let ranges = Resync::of_ranges(run, std::iter::once(from.min(end)..end), end);
-            Rebuild { member, ranges }
-        };
-        let end = |member| self.geometry.member_used_sectors(member);
-        if let Kind::Parity(_) = self.geometry.kind() {
-            let from = self.rebuilt().map(|(_, from)| from).min();
-            return from.map(|from| of(None, from, end(MemberIdx(0)))).into_iter().collect();
-        }
-        self.rebuilt().map(|(member, from)| of(Some(member), from, end(member))).collect()
-    }
-
     /// The current status.
     pub fn status(&self) -> MetadataStatus {
         MetadataStatus {
@@ -351,6 +326,7 @@ impl MetadataManager {
                         self.rebuild_at(member, position, out);
                     }
                 }
+                MetadataInput::Join { number, member } => self.join(number, member, out),
                 MetadataInput::Stop => self.close(true, out),
                 MetadataInput::ReadOnly => self.close(false, out),
             }
@@ -390,6 +366,7 @@ impl MetadataManager {
                 self.to_shards(Control::NotDurable, out);
                 self.redundancy_lost(0, self.map.bits(), out);
             }
+            ControlEvent::RebuildBegan { member } => self.bound(member, out),
             ControlEvent::NotDurable { .. }
             | ControlEvent::Corrected { .. }
             | ControlEvent::Mismatch(_)
@@ -464,25 +441,6 @@ impl MetadataManager {
             }
         }
         self.tell_in_sync(self.in_sync_below(), out);
-    }
-
-    fn rebuild_at(
-        &mut self,
-        member: Option<MemberIdx>,
-        position: u64,
-        out: &mut Vec<MetadataEffect>,
-    ) {
-        self.touched = true;
-        for at in self.serving().collect::<Vec<usize>>() {
-            let Device { kept, rebuilt, .. } = &mut self.devices[at];
-            let (Some(slot), Some(before)) = (kept.slot, *rebuilt) else { continue };
-            let position = position.min(self.geometry.member_used_sectors(slot));
-            if member.is_some_and(|member| member != slot) || position <= before {
-                continue;
-            }
-            *rebuilt = Some(position);
-            self.to_shards(Control::RebuiltBelow { member: slot, sector: position }, out);
-        }
     }
 
     fn tell_in_sync(&self, position: u64, out: &mut Vec<MetadataEffect>) {
@@ -585,6 +543,7 @@ impl MetadataManager {
             let control = Control::FailMember(member);
             out.push(MetadataEffect::ToShard { shard, control });
         }
+        self.take_spare(out);
     }
 
     /// Too few members can hold the metadata: the array becomes read-only.

@@ -34,6 +34,8 @@ pub struct ManagedDevice {
     pub slot: Option<MemberIdx>,
     /// The event count of its own superblock.
     pub events: u64,
+    /// It is a spare that may take any slot.
+    pub is_spare: bool,
 }
 
 /// The write-intent bitmap as read.
@@ -150,6 +152,14 @@ pub enum MetadataInput {
         /// Error of a stalled rebuild.
         stalled: Option<RequestError>,
     },
+    /// A device for an empty slot, which no superblock lists: it is rebuilt. Ignored if the slot is
+    /// not empty, or the array does not run.
+    Join {
+        /// Its number, which no other device has.
+        number: DeviceNumber,
+        /// The slot.
+        member: MemberIdx,
+    },
     /// Stop: all host requests have completed. The metadata are marked clean; answered by
     /// [`MetadataEffect::Stopped`].
     Stop,
@@ -201,6 +211,14 @@ pub enum MetadataEffect {
         error: Option<IoError>,
         /// The shard that dropped it; `None`: its metadata could not be written.
         by: Option<u16>,
+    },
+    /// Bind this device to a slot that is empty, in every shard: when none of its operations on the
+    /// slot's former member is in flight, each gets [`Control::BeginRebuild`].
+    Join {
+        /// The device.
+        device: DeviceNumber,
+        /// The slot.
+        member: MemberIdx,
     },
     /// Other members are to be rebuilt than before: new [`crate::MetadataManager::rebuilds`] should
     /// replace the running ones.

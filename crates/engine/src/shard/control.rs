@@ -98,6 +98,7 @@ impl Shard {
                 let span = self.config.geometry.member_used_sectors(member);
                 let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
                 self.health.begin_rebuild(member.0, std::slice::from_ref(&(0..span)), block);
+                out.list.push(Effect::Control(ControlEvent::RebuildBegan { member }));
             }
             Control::RebuiltBelow { member, sector } => {
                 self.health.rebuilt_below(member.0, sector);

@@ -6,8 +6,8 @@
 //! are acknowledged only when the two are equal.
 //!
 //! A member that is being rebuilt serves the ranges that are in sync, and is *absent* elsewhere:
-//! not read, and need not be written. As redundancy it counts when all of it is in sync and the control
-//! plane has recorded that.
+//! not read, and need not be written. As redundancy it counts when all of it is in sync, and the
+//! control plane has recorded that.
 
 use std::ops::Range;
 

@@ -143,6 +143,7 @@ impl Life {
             number: DeviceNumber(*at as u32),
             slot: Some(MemberIdx(*at as u16)),
             events: array.superblocks[*at].events,
+            is_spare: false,
         };
         let manager = MetadataManager::new(MetadataConfig {
             geometry: array.geometry.clone(),
@@ -204,6 +205,7 @@ impl Life {
             },
             MetadataEffect::ResyncNeeded
             | MetadataEffect::RebuildNeeded
+            | MetadataEffect::Join { .. }
             | MetadataEffect::MemberInSync { .. }
             | MetadataEffect::BecameReadOnly { .. } => {}
         }

@@ -119,6 +119,9 @@ pub struct StartDevice {
     pub slot: Option<MemberIdx>,
     /// Its event count.
     pub events: u64,
+    /// It is a spare that may take any slot: it is large enough, can be written, and was not a
+    /// member before.
+    pub is_spare: bool,
 }
 
 /// The array's metadata at the start.
@@ -141,6 +144,7 @@ pub struct StartPlan<'a> {
     members: Vec<StartMember<'a>>,
     serving: Vec<(MemberIdx, Source)>,
     rebuilding: Vec<StartRebuild>,
+    takes_spares: bool,
 }
 
 /// A member that is rebuilt while the array runs.
@@ -182,7 +186,8 @@ impl<'a> StartPlan<'a> {
         });
         let serving = serving.collect();
         let rebuilding = Vec::new();
-        let it = StartPlan { array, geometry, members, serving, rebuilding };
+        let takes_spares = false;
+        let it = StartPlan { array, geometry, members, serving, rebuilding, takes_spares };
         if it.defining().has_journal {
             return Err(StartRefusal::Journal);
         }
@@ -196,13 +201,15 @@ impl<'a> StartPlan<'a> {
         Ok(it)
     }
 
-    /// Continues rebuilds that had begun, and takes spares for empty slots: these members get
+    /// Continues rebuilds that had begun, and takes spares for empty slots, now and when members
+    /// fail later: these members get
     /// writes, and are rebuilt while the array runs. Left alone are replacements of members that
     /// serve, devices that refuse writes, and members that were removed from the array.
     ///
     /// # Errors
     /// The array uses a part of a block of such a member.
     pub fn with_rebuilds(mut self) -> Result<StartPlan<'a>, StartRefusal> {
+        self.takes_spares = true;
         for recovery in &self.array.read_write.repairs.recoveries {
             let member = self.members[recovery.candidate];
             // A member that was removed may have the last copy of something.
@@ -391,10 +398,11 @@ impl<'a> StartPlan<'a> {
     /// ([`StartPlan::with_rebuilds`]), and spares. Another rebuild that had begun is not continued:
     /// see [`StartPlan::state`].
     pub fn devices(&self) -> Vec<StartDevice> {
-        let device = |candidate: usize, slot| {
+        let device = |candidate: usize, slot: Option<MemberIdx>| {
             let metadata = self.members[candidate].metadata;
             let (number, events) = (metadata.dev_number, metadata.events);
-            StartDevice { candidate, number, slot, events }
+            let is_spare = self.takes_spares && slot.is_none() && self.may_take_a_slot(candidate);
+            StartDevice { candidate, number, slot, events, is_spare }
         };
         let mut devices: Vec<StartDevice> =
             self.serving.iter().map(|(slot, it)| device(it.candidate, Some(*slot))).collect();
@@ -412,6 +420,19 @@ impl<'a> StartPlan<'a> {
             }
         }
         devices
+    }
+
+    fn may_take_a_slot(&self, candidate: usize) -> bool {
+        let member = &self.members[candidate];
+        let mut members = self.array.members.iter();
+        let state = members.find(|other| other.candidate == candidate).map(|other| &other.state);
+        let block = u64::from(member.logical_block);
+        let largest = self.serving.iter().map(|(_, it)| self.members[it.candidate].logical_block);
+        state == Some(&MemberState::Spare)
+            && member.metadata.role == Role::Spare
+            && !member.read_only
+            && member.metadata.data_sectors >= self.defining().used_sectors
+            && largest.max().is_some_and(|largest| block <= u64::from(largest))
     }
 
     /// Whether the superblock of a candidate must be as it was when the decision was made. One that

@@ -377,7 +377,7 @@ impl World {
         let (mut ranges, mut effects) = (Vec::new(), Vec::new());
         while room > 0
             && let Some(range) =
-                control_plane.rebuild.next_range(&mut control_plane.manager, &mut effects)
+                control_plane.rebuild.next_range(|| control_plane.manager.rebuilds(), &mut effects)
         {
             ranges.push(range);
             room -= 1;

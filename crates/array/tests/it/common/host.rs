@@ -71,6 +71,12 @@ struct Open {
     op: HostOp,
 }
 
+/// What the array must hold, and which sectors are defined.
+pub struct Contents {
+    model: Vec<u8>,
+    known: Vec<bool>,
+}
+
 /// Random requests at a driver, and the bytes that the array must hold.
 pub struct Host<'d> {
     pub driver: &'d mut Shards,
@@ -99,6 +105,17 @@ impl<'d> Host<'d> {
             done: Vec::new(),
             stream: 0,
         }
+    }
+
+    /// A host of an array that holds this.
+    pub fn with_contents(driver: &'d mut Shards, depth: usize, contents: Contents) -> Host<'d> {
+        let Contents { model, known } = contents;
+        Host { model, known, ..Host::new(driver, depth) }
+    }
+
+    /// What the array must hold now.
+    pub fn into_contents(self) -> Contents {
+        Contents { model: self.model, known: self.known }
     }
 
     pub fn run(&mut self, rng: &mut Rng, requests: usize) {

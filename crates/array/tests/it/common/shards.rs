@@ -8,8 +8,9 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use array::{
-    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, Full, HostOp,
-    Lease, LeasePool, MemberInfo, MemberSpec, Mismatch, ScrubMode, ScrubStatus,
+    AddError, Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event,
+    Full, HostOp, Lease, LeasePool, Member, MemberInfo, MemberSpec, Mismatch, ScrubMode,
+    ScrubStatus,
 };
 use md::{Geometry, MemberIdx, Sector};
 use testkit::shards;
@@ -106,6 +107,24 @@ impl Shards {
             }
         }
         all
+    }
+
+    pub fn add_member(&mut self, slot: MemberIdx, member: Box<dyn Member>) -> Result<(), AddError> {
+        self.shards[0].add_member(slot, member)
+    }
+
+    pub fn is_rebuilding(&self) -> bool {
+        self.shards[0].is_rebuilding()
+    }
+
+    pub fn not_rebuilt(&self) -> Vec<(Option<MemberIdx>, Sector, u64)> {
+        self.shards[0].not_rebuilt()
+    }
+
+    /// Members that are not in sync everywhere in some shard.
+    pub fn lacking(&self) -> engine::MemberSet {
+        let all = self.shards.iter().map(Driver::lacking);
+        all.fold(engine::MemberSet::EMPTY, engine::MemberSet::union)
     }
 
     pub fn start_scrub(&mut self, mode: ScrubMode, from: u64) -> bool {

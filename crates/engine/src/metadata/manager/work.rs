@@ -9,7 +9,7 @@ use std::sync::Arc;
 use md::ondisk::superblock::{ArrayState, Policy};
 use md::ondisk::{Role, Timestamp};
 
-use super::{Asked, Device, Lost, MetadataManager, OnDisk, is_passed_by};
+use super::{Asked, Lost, MetadataManager, OnDisk, is_passed_by};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::{Goal, Job, Phase, Update, Why};
 use crate::metadata::types::{
@@ -21,7 +21,7 @@ use crate::{Control, IoError};
 const RETRY_NANOS: u64 = 1_000_000_000;
 
 /// Fraction of a resync after which its position is recorded, as in md.
-const CHECKPOINT_PARTS: u64 = 16;
+pub(super) const CHECKPOINT_PARTS: u64 = 16;
 
 impl MetadataManager {
     pub(super) fn meta_done(
@@ -144,60 +144,6 @@ impl MetadataManager {
         if update.why != Why::CatchUp {
             self.rebuilt_recorded(update, out);
         }
-    }
-
-    /// An update is durable: takes over what it records of rebuilds.
-    fn rebuilt_recorded(&mut self, update: &Update, out: &mut Vec<MetadataEffect>) {
-        for at in self.serving().collect::<Vec<usize>>() {
-            let Device { kept, rebuilt, rebuilt_recorded, .. } = &mut self.devices[at];
-            let ManagedDevice { number, slot, .. } = *kept;
-            let state = update.state.devices.get(number.0 as usize).and_then(Option::as_ref);
-            let (Some(member), Some(state)) = (slot, state) else { continue };
-            if rebuilt_recorded.is_none() || state.role != Role::Slot(member.0) {
-                continue;
-            }
-            *rebuilt_recorded = state.recovery_offset;
-            if state.recovery_offset.is_none() {
-                *rebuilt = None;
-                self.to_shards(Control::EndRebuild(member), out);
-                out.push(MetadataEffect::MemberInSync { device: number, member });
-            }
-            if let Some(Some(state)) = self.states.get_mut(number.0 as usize) {
-                state.recovery_offset = self.devices[at].rebuilt_recorded;
-            }
-        }
-    }
-
-    /// What a device that is being rebuilt is recorded as, once its data are durable.
-    fn rebuilt_now(&self, at: usize) -> Option<u64> {
-        let Device { kept, rebuilt, .. } = &self.devices[at];
-        let end = kept.slot.map_or(0, |slot| self.geometry.member_used_sectors(slot));
-        rebuilt.filter(|rebuilt| *rebuilt < end)
-    }
-
-    /// Whether members are in sync further than the superblocks record.
-    pub(super) fn has_rebuilt_more(&self) -> bool {
-        self.serving().any(|at| {
-            let recorded = self.devices[at].rebuilt_recorded;
-            recorded.is_some() && recorded != self.rebuilt_now(at)
-        })
-    }
-
-    /// Whether the progress of a rebuild is to be recorded: its end at once, the rest from time to
-    /// time.
-    fn wants_rebuild_recorded(&self) -> bool {
-        let is_due = self.now >= self.checkpoint_due();
-        self.serving().any(|at| {
-            let Device { kept, rebuilt_recorded: Some(recorded), .. } = &self.devices[at] else {
-                return false;
-            };
-            let end = kept.slot.map_or(0, |slot| self.geometry.member_used_sectors(slot));
-            let far = (end / CHECKPOINT_PARTS).max(1);
-            match self.rebuilt_now(at) {
-                None => true,
-                Some(now) => now > *recorded && (is_due || now - recorded >= far),
-            }
-        })
     }
 
     /// Collects the writes of a phase.

@@ -34,6 +34,7 @@ pub fn config(level: Level, members: usize, spares: usize) -> MetadataConfig {
         number: DeviceNumber(at as u32),
         slot: (at < members).then_some(MemberIdx(at as u16)),
         events: 10,
+        is_spare: false,
     };
     let state = ArrayState {
         events: 10,

@@ -1,0 +1,308 @@
+//! Members that join an array while it runs: bound to their slots in every shard, and rebuilt.
+//!
+//! ```text
+//! spare of the metadata manager --+
+//! Driver::add_member -------------+--> join: a handle for each shard --> Control::BeginRebuild
+//! ```
+//! Invariant: a member is bound to a slot in a shard when none of its operations on the slot's
+//! former member is in flight, and its rebuild begins when all shards have bound it. Part of
+//! `driver`.
+
+use engine::{
+    Control, DeviceNumber, FailureCoordinator, IntentMap, MetadataInput, RebuildEffect,
+    RebuildLoop, RebuildRange, RequestError,
+};
+use md::{Kind, MemberIdx};
+use thiserror::Error;
+
+use super::Driver;
+use crate::executor::Event;
+use crate::member::{Member, Ring};
+use crate::metadata_threads::MetadataDevice;
+use crate::shard_channels::ShardChannels;
+
+/// Why a member cannot be put into a slot.
+#[derive(Debug, Error)]
+pub enum AddError {
+    /// The slot has a member that is in service, or is being put into it.
+    #[error("slot {0} is not empty")]
+    NotEmpty(MemberIdx),
+    /// Nothing of the level can be rebuilt.
+    #[error("a level without redundancy has nothing to rebuild a member from")]
+    NoRedundancy,
+    /// It is too small.
+    #[error("the member has {has} sectors, and the array uses {used}")]
+    TooSmall {
+        /// Its size in sectors.
+        has: u64,
+        /// What the array uses of each member.
+        used: u64,
+    },
+    /// Its logical block is larger than that of the array.
+    #[error("the member's logical block of {has} bytes is larger than the array's, {used}")]
+    Block {
+        /// Its logical block in bytes.
+        has: u32,
+        /// That of the array.
+        used: u32,
+    },
+    /// It discards without leaving zeroes, which all members of this array do.
+    #[error("the member does not guarantee zeroes after a discard, as the others do")]
+    Discard,
+    /// It has no further handles for the other shards.
+    #[error("an array as a member runs in one shard only")]
+    NestedShards,
+    /// Only shard 0 takes members.
+    #[error("members are added to shard 0")]
+    Shard,
+    /// The array has metadata: it takes devices with superblocks.
+    #[error("the array has metadata, and the member has none")]
+    Metadata,
+    /// A system resource is missing.
+    #[error("cannot {doing}: {}", sys::reason(source))]
+    System {
+        /// What could not be done.
+        doing: &'static str,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+/// The rebuilds of an array without metadata.
+pub(super) struct LocalRebuilds {
+    rebuild: RebuildLoop,
+    effects: Vec<RebuildEffect>,
+}
+
+impl LocalRebuilds {
+    pub(super) fn next(&mut self, failures: &mut FailureCoordinator) -> Option<RebuildRange> {
+        self.rebuild.next_range(|| failures.rebuilds(), &mut self.effects)
+    }
+
+    pub(super) fn done(&mut self, now: u64, range: RebuildRange, result: Result<(), RequestError>) {
+        self.rebuild.done(now, range, result, &mut self.effects);
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.rebuild.has_room()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        !self.rebuild.is_in_flight()
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.rebuild.is_active()
+    }
+
+    pub(super) fn failed(&self) -> Vec<(Option<MemberIdx>, md::Sector, u64)> {
+        self.rebuild.failed()
+    }
+
+    pub(super) fn pause(&mut self, paused: bool) {
+        self.rebuild.pause(paused);
+    }
+
+    pub(super) fn tick(&mut self, now: u64) {
+        self.rebuild.tick(now);
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.rebuild.deadline()
+    }
+}
+
+impl Driver {
+    /// Puts a member into a slot whose member is out of service, on an array without metadata: it
+    /// is rebuilt while the array runs. [`Event::MemberInSync`] reports the end.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn add_member(&mut self, slot: MemberIdx, member: Box<dyn Member>) -> Result<(), AddError> {
+        if self.metadata_writer.is_some() {
+            return Err(AddError::Metadata);
+        }
+        self.check_joining(slot, &*member)?;
+        let handles = self.handles(member)?;
+        if self.failures.is_none() {
+            let (geometry, missing) = (self.geometry().clone(), self.failed());
+            self.failures = Some(FailureCoordinator::new(geometry, 1, missing));
+            self.executor.enable_control_plane();
+        }
+        let failures = self.failures.as_mut().expect("just made");
+        if !failures.join(slot) {
+            return Err(AddError::NotEmpty(slot));
+        }
+        self.join(slot.0, handles);
+        Ok(())
+    }
+
+    /// Puts a device that no superblock lists into an empty slot of an array with metadata: it is
+    /// rebuilt while the array runs, and its superblocks are made from `device.superblock`. The
+    /// caller has erased old ones and written empty logs.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn add_device(
+        &mut self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+    ) -> Result<(), AddError> {
+        self.check_joining(slot, &*member)?;
+        let number = device.number;
+        let writer = self.metadata_writer.as_mut().ok_or(AddError::Metadata)?;
+        writer
+            .add(device)
+            .map_err(|source| AddError::System { doing: "start a metadata thread", source })?;
+        self.spares.push((number, member));
+        self.metadata_writer
+            .as_mut()
+            .expect("just seen")
+            .input(MetadataInput::Join { number, member: slot });
+        Ok(())
+    }
+
+    /// Spares that the metadata manager may put into slots.
+    pub(crate) fn keep_spares(&mut self, spares: Vec<(DeviceNumber, Box<dyn Member>)>) {
+        self.spares = spares;
+    }
+
+    fn check_joining(&self, slot: MemberIdx, member: &dyn Member) -> Result<(), AddError> {
+        let (geometry, info, has) = (self.geometry(), self.info(), member.info());
+        if self.channels.as_ref().is_some_and(|channels| channels.number() > 0) {
+            return Err(AddError::Shard);
+        }
+        if matches!(geometry.kind(), Kind::Striped(_)) {
+            return Err(AddError::NoRedundancy);
+        }
+        if slot.index() >= geometry.members() || !self.failed().contains(slot.0) {
+            return Err(AddError::NotEmpty(slot));
+        }
+        let used = geometry.member_used_sectors(slot);
+        if has.sectors < used {
+            return Err(AddError::TooSmall { has: has.sectors, used });
+        }
+        if has.logical_block > info.logical_block {
+            let (has, used) = (has.logical_block, info.logical_block);
+            return Err(AddError::Block { has, used });
+        }
+        match self.executor.discards_leave_zeroes() && !has.discard_zeroes {
+            true => Err(AddError::Discard),
+            false => Ok(()),
+        }
+    }
+
+    /// A handle on a member for each shard.
+    fn handles(&self, member: Box<dyn Member>) -> Result<Vec<Box<dyn Member>>, AddError> {
+        let others = self.channels.iter().flat_map(ShardChannels::others);
+        let handles: Option<Vec<_>> = others.map(|_| member.share()).collect();
+        let mut handles = handles.ok_or(AddError::NestedShards)?;
+        handles.insert(0, member);
+        Ok(handles)
+    }
+
+    /// Sends each shard its handle.
+    fn join(&mut self, slot: u16, handles: Vec<Box<dyn Member>>) {
+        tracing::info!(slot, "member joins, to be rebuilt");
+        let mut handles = handles.into_iter();
+        let own = handles.next().expect("one for this shard");
+        if let Some(channels) = &mut self.channels {
+            let others: Vec<u16> = channels.others().collect();
+            for (shard, member) in others.into_iter().zip(handles) {
+                channels.send_member(shard, slot, member);
+            }
+        }
+        self.bind(slot, own);
+    }
+
+    /// Gives the executor a member for a slot.
+    fn bind(&mut self, slot: u16, member: Box<dyn Member>) {
+        if member.info().uses_ring && self.io.ring.is_none() {
+            match Ring::new() {
+                Ok(ring) => self.io.ring = Some(ring),
+                Err(error) => {
+                    // It is never bound, and the slot stays empty.
+                    return tracing::error!(slot, "member not bound: no io_uring: {error}");
+                }
+            }
+        }
+        self.executor.join(slot, member);
+    }
+
+    /// Members that shard 0 has sent.
+    pub(super) fn bind_sent(&mut self) {
+        let Some(channels) = &self.channels else { return };
+        for (slot, member) in channels.take_members() {
+            self.bind(slot, member);
+        }
+    }
+
+    /// The metadata manager has chosen devices for slots.
+    pub(super) fn join_chosen(&mut self) {
+        let Some(writer) = &mut self.metadata_writer else { return };
+        for (device, slot) in writer.take_joins() {
+            let Some(at) = self.spares.iter().position(|(number, _)| *number == device) else {
+                continue;
+            };
+            let (DeviceNumber(number), member) = self.spares.swap_remove(at);
+            match self.handles(member) {
+                Ok(handles) => self.join(slot.0, handles),
+                Err(error) => tracing::error!(number, "device not bound: {error}"),
+            }
+        }
+    }
+
+    /// Processes what the coordinator of an array without metadata has to say of rebuilds, and
+    /// appends its commands.
+    pub(super) fn local_rebuilds(&mut self) {
+        let Some(failures) = &mut self.failures else { return };
+        if failures.take_rebuild_needed() {
+            let geometry = self.executor.geometry();
+            let step = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
+            let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
+            let unit = match &self.channels {
+                None => u64::MAX,
+                Some(channels) => {
+                    let unit = channels.sharding().unit_sectors();
+                    IntentMap::whole_array(geometry).unit_positions(unit)
+                }
+            };
+            let new = || LocalRebuilds {
+                rebuild: RebuildLoop::new(geometry.clone(), step, unit),
+                effects: Vec::new(),
+            };
+            self.local.get_or_insert_with(new).rebuild.needed();
+        }
+        let Some(local) = &mut self.local else { return };
+        for effect in local.effects.drain(..) {
+            match effect {
+                RebuildEffect::Report(MetadataInput::RebuildAt {
+                    run, member, position, ..
+                }) => {
+                    let in_sync = failures.rebuild_at(run, member, position, &mut self.commands);
+                    for member in in_sync {
+                        tracing::info!(member = member.0, "member rebuilt and in sync");
+                        self.executor.report(Event::MemberInSync { member });
+                    }
+                }
+                RebuildEffect::Stalled { why, sectors } => {
+                    tracing::warn!(sectors, "rebuild stalled: {why}");
+                }
+                _ => {}
+            }
+        }
+        for (shard, control) in std::mem::take(&mut self.commands) {
+            self.command(shard, control);
+        }
+    }
+
+    fn command(&mut self, shard: u16, control: Control) {
+        match &mut self.channels {
+            Some(channels) if shard > 0 => {
+                channels.send(shard, crate::shard_channels::Message::Control(control));
+            }
+            _ => self.executor.command(control),
+        }
+    }
+}

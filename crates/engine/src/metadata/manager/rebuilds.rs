@@ -1,0 +1,203 @@
+//! Members that are being rebuilt: which, how far, what is recorded of it; devices that join.
+//!
+//! Invariant: the superblocks record no more of a member than what is durable on it, and it counts
+//! as in sync when they record all of it. A device has its slot when every shard has bound it.
+//! Called only from `manager` and `work`.
+
+use std::ops::Range;
+
+use md::MemberIdx;
+use md::ondisk::Role;
+use md::ondisk::superblock::DeviceState;
+
+use super::work::CHECKPOINT_PARTS;
+use super::{Device, Joining, MetadataManager, in_service};
+use crate::metadata::bits::Bits;
+use crate::metadata::job::{Phase, Update};
+use crate::metadata::types::{DeviceNumber, ManagedDevice, MetadataEffect, MetadataMode};
+use crate::{Control, Rebuild};
+
+impl MetadataManager {
+    /// The members that are being rebuilt, with the ranges of their data areas out of sync; for
+    /// [`crate::ShardConfig::rebuilding`].
+    pub fn rebuilding(&self) -> Vec<(MemberIdx, Vec<Range<u64>>)> {
+        let lacks = |(member, from)| {
+            let range = from..self.geometry.member_used_sectors(member);
+            (member, Vec::from([range]))
+        };
+        self.rebuilt().map(lacks).collect()
+    }
+
+    /// The members that are being rebuilt, and the sectors below which they are in sync.
+    pub(super) fn rebuilt(&self) -> impl Iterator<Item = (MemberIdx, u64)> + '_ {
+        let devices = self.serving().map(|at| &self.devices[at]);
+        devices.filter_map(|device| device.kept.slot.zip(device.rebuilt))
+    }
+
+    /// The runs of rebuilds that the array needs. They replace earlier ones.
+    pub fn rebuilds(&mut self) -> Vec<Rebuild> {
+        if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
+            return Vec::new();
+        }
+        self.rebuild_run += 1;
+        self.rebuild_stalled = None;
+        let run = self.rebuild_run;
+        Rebuild::runs(run, &self.geometry, self.rebuilt())
+    }
+
+    pub(super) fn rebuild_at(
+        &mut self,
+        member: Option<MemberIdx>,
+        position: u64,
+        out: &mut Vec<MetadataEffect>,
+    ) {
+        self.touched = true;
+        for at in self.serving().collect::<Vec<usize>>() {
+            let Device { kept, rebuilt, .. } = &mut self.devices[at];
+            let (Some(slot), Some(before)) = (kept.slot, *rebuilt) else { continue };
+            let position = position.min(self.geometry.member_used_sectors(slot));
+            if member.is_some_and(|member| member != slot) || position <= before {
+                continue;
+            }
+            *rebuilt = Some(position);
+            self.to_shards(Control::RebuiltBelow { member: slot, sector: position }, out);
+        }
+    }
+
+    // ---- devices that join
+
+    /// Whether a slot has no member, and none is being put into it.
+    fn is_empty(&self, member: MemberIdx) -> bool {
+        self.device_of(member).is_none()
+            && self.joining.iter().all(|joining| joining.member != member)
+            && member.index() < self.geometry.members()
+    }
+
+    /// Takes a spare for the first empty slot.
+    pub(super) fn take_spare(&mut self, out: &mut Vec<MetadataEffect>) {
+        if self.mode != MetadataMode::Running || !self.updates() {
+            return;
+        }
+        let mut slots = (0..self.geometry.members() as u16).map(MemberIdx);
+        let Some(member) = slots.find(|slot| self.is_empty(*slot)) else { return };
+        let is_free = |at: &usize| {
+            let Device { kept, failed, .. } = &self.devices[*at];
+            let mut joining = self.joining.iter();
+            kept.is_spare && kept.slot.is_none() && !failed && joining.all(|it| it.device != *at)
+        };
+        let Some(device) = (0..self.devices.len()).find(is_free) else { return };
+        self.bind(device, member, out);
+    }
+
+    pub(super) fn join(
+        &mut self,
+        number: DeviceNumber,
+        member: MemberIdx,
+        out: &mut Vec<MetadataEffect>,
+    ) {
+        let is_known = self.devices.iter().any(|device| device.kept.number == number);
+        let may = self.mode == MetadataMode::Running && self.updates() && !self.not_durable;
+        if is_known || !may || !self.is_empty(member) {
+            return;
+        }
+        let events = self.on_disk.events;
+        let kept = ManagedDevice { number, slot: None, events, is_spare: false };
+        self.devices.push(in_service(kept, None));
+        self.bind(self.devices.len() - 1, member, out);
+    }
+
+    fn bind(&mut self, device: usize, member: MemberIdx, out: &mut Vec<MetadataEffect>) {
+        self.joining.push(Joining { device, member, bound: 0 });
+        let device = self.devices[device].kept.number;
+        out.push(MetadataEffect::Join { device, member });
+    }
+
+    /// A shard has bound a device to its slot. From the last one on it has the slot; so what
+    /// shards still report of the slot's former member cannot concern it.
+    pub(super) fn bound(&mut self, member: MemberIdx, out: &mut Vec<MetadataEffect>) {
+        let mine = self.joining.iter().position(|joining| joining.member == member);
+        let Some(at) = mine else { return };
+        self.joining[at].bound += 1;
+        if self.joining[at].bound < self.shards {
+            return;
+        }
+        let Joining { device, .. } = self.joining.swap_remove(at);
+        let is_over = !matches!(self.mode, MetadataMode::Running | MetadataMode::Closing);
+        if self.devices[device].failed || is_over {
+            return self.to_shards(Control::FailMember(member), out);
+        }
+        let Device { kept, rebuilt, rebuilt_recorded, .. } = &mut self.devices[device];
+        kept.slot = Some(member);
+        kept.is_spare = false;
+        (*rebuilt, *rebuilt_recorded) = (Some(0), Some(0));
+        let number = kept.number.0 as usize;
+        if self.states.len() <= number {
+            self.states.resize(number + 1, None);
+        }
+        let role = Role::Slot(member.0);
+        let own = self.states[number].take().unwrap_or_else(|| DeviceState::new(role));
+        let recovery_offset = Some(0);
+        self.states[number] = Some(DeviceState { role, recovery_offset, ..own });
+        self.bits.iter_mut().for_each(Bits::write_all);
+        self.touched = true;
+        out.push(MetadataEffect::RebuildNeeded);
+        if let Some(job) = &mut self.job {
+            // It lacks what the job has written so far.
+            job.spoiled |= job.phase != Some(Phase::Superblocks);
+        }
+    }
+
+    /// An update is durable: takes over what it records of rebuilds.
+    pub(super) fn rebuilt_recorded(&mut self, update: &Update, out: &mut Vec<MetadataEffect>) {
+        for at in self.serving().collect::<Vec<usize>>() {
+            let Device { kept, rebuilt, rebuilt_recorded, .. } = &mut self.devices[at];
+            let ManagedDevice { number, slot, .. } = *kept;
+            let state = update.state.devices.get(number.0 as usize).and_then(Option::as_ref);
+            let (Some(member), Some(state)) = (slot, state) else { continue };
+            if rebuilt_recorded.is_none() || state.role != Role::Slot(member.0) {
+                continue;
+            }
+            *rebuilt_recorded = state.recovery_offset;
+            if state.recovery_offset.is_none() {
+                *rebuilt = None;
+                self.to_shards(Control::EndRebuild(member), out);
+                out.push(MetadataEffect::MemberInSync { device: number, member });
+            }
+            if let Some(Some(state)) = self.states.get_mut(number.0 as usize) {
+                state.recovery_offset = self.devices[at].rebuilt_recorded;
+            }
+        }
+    }
+
+    /// What a device that is being rebuilt is recorded as, once its data are durable.
+    pub(super) fn rebuilt_now(&self, at: usize) -> Option<u64> {
+        let Device { kept, rebuilt, .. } = &self.devices[at];
+        let end = kept.slot.map_or(0, |slot| self.geometry.member_used_sectors(slot));
+        rebuilt.filter(|rebuilt| *rebuilt < end)
+    }
+
+    /// Whether members are in sync further than the superblocks record.
+    pub(super) fn has_rebuilt_more(&self) -> bool {
+        self.serving().any(|at| {
+            let recorded = self.devices[at].rebuilt_recorded;
+            recorded.is_some() && recorded != self.rebuilt_now(at)
+        })
+    }
+
+    /// Whether the progress of a rebuild is to be recorded: its end at once, the rest from time to
+    /// time.
+    pub(super) fn wants_rebuild_recorded(&self) -> bool {
+        let is_due = self.now >= self.checkpoint_due();
+        self.serving().any(|at| {
+            let Device { kept, rebuilt_recorded: Some(recorded), .. } = &self.devices[at] else {
+                return false;
+            };
+            let end = kept.slot.map_or(0, |slot| self.geometry.member_used_sectors(slot));
+            let far = (end / CHECKPOINT_PARTS).max(1);
+            match self.rebuilt_now(at) {
+                None => true,
+                Some(now) => now > *recorded && (is_due || now - recorded >= far),
+            }
+        })
+    }
+}
