@@ -290,13 +290,15 @@ impl Executor {
         self.joining.push((slot, member));
     }
 
-    /// Binds the members whose slots are free now.
+    /// Binds the members whose slots are free now: this shard has dropped the former one, and has
+    /// nothing in flight on it.
     fn bind_joining(&mut self, io: &mut Io) {
         let mut at = 0;
         while let Some((index, _)) = self.joining.get(at) {
             let slot = &self.slots[usize::from(*index)];
             let is_quiet = slot.member.as_ref().is_none_or(|member| member.is_quiet());
-            if slot.in_flight > 0 || !slot.queued.is_empty() || !is_quiet {
+            let is_dropped = self.shard.status().failed.contains(*index);
+            if !is_dropped || slot.in_flight > 0 || !slot.queued.is_empty() || !is_quiet {
                 at += 1;
                 continue;
             }

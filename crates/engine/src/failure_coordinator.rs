@@ -136,6 +136,8 @@ impl FailureCoordinator {
         self.lost.remove(member.0);
         self.shards.iter_mut().for_each(|known| known.dropped.remove(member.0));
         self.rebuilding.push((member, 0));
+        // Reports of the running rebuilds do not account for it.
+        self.rebuild_run += 1;
         self.is_rebuild_needed = true;
     }
 

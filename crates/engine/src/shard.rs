@@ -435,6 +435,8 @@ pub(crate) struct Repair {
     pub(crate) writing: bool,
     /// A write of the granule has failed.
     pub(crate) has_failed: bool,
+    /// Of a rebuild: the members that are written. Others may have joined since.
+    pub(crate) targets: MemberSet,
 }
 
 impl Record {

@@ -322,25 +322,29 @@ fn additions(
     let joins = |device: usize| {
         let sectors = (images[device]?.len() / SECTOR) as u64;
         let label = format!("device {device}");
-        let uuid = Uuid([device as u8 + 0x81; 16]);
-        let (logical_block, data_offset) = (512, None);
-        let new = Device {
-            label: label.clone(),
-            sectors,
-            logical_block,
-            uuid,
-            data_offset,
-            write_mostly: false,
-            failfast: false,
-        };
-        let Addition { superblock, .. } =
-            addition(defining, device as u32, &new).expect("a device of the same size");
+        let superblock = joining(defining, device, sectors);
         let checksum = Checksum::Correct { stored: 0 };
         let candidate = Candidate::new(&label, sectors, 512, &superblock, checksum);
         let metadata = superblock.metadata();
         Some(Found { device, superblock, metadata, is_whole: true, label, candidate })
     };
     asked.filter_map(joins).collect()
+}
+
+/// What the superblocks of a new device are made from, that gets this number.
+pub(crate) fn joining(defining: &Superblock, device: usize, sectors: u64) -> Superblock {
+    let new = Device {
+        label: format!("device {device}"),
+        sectors,
+        logical_block: 512,
+        uuid: Uuid([device as u8 + 0x81; 16]),
+        data_offset: None,
+        write_mostly: false,
+        failfast: false,
+    };
+    let added = addition(defining, device as u32, &new);
+    let Addition { superblock, .. } = added.expect("a device of the same size");
+    superblock
 }
 
 /// Assembles and starts the array on these devices, and continues rebuilds.

@@ -16,7 +16,7 @@ use md::MemberIdx;
 use testkit::{Rng, mix};
 
 use crate::assembly::{self, StartOptions};
-use crate::member::SECTOR;
+use crate::member::{Member, SECTOR};
 use crate::mutant::Mutant;
 use crate::scenario::{Action, Extent, Scenario};
 use crate::tally::Tally;
@@ -157,6 +157,7 @@ impl Life {
             Action::Corrupt(member, extent) => {
                 tally.faults += u64::from(self.corrupt(member, extent));
             }
+            Action::Join(member) => self.join(member, rng),
             Action::Add(member) => {
                 self.rest.add |= 1 << (usize::from(member) % self.world.members.len());
             }
@@ -185,6 +186,41 @@ impl Life {
         let size = self.world.geometry().array_sectors();
         for at in (0..size).step_by(64) {
             self.request(HostOp::Read, Extent(at, 64));
+        }
+    }
+
+    /// Buys a device for the slot of a lost member, and offers it to the metadata manager.
+    fn join(&mut self, member: u16, rng: &mut Rng) {
+        self.note_replaced();
+        let at = usize::from(member) % self.world.members.len();
+        let is_bought = self.world.bought.iter().any(|(device, ..)| *device == at);
+        let is_lost = self.rest.lost.contains(&at) && !self.rebuilding.contains(&at);
+        if !is_lost || is_bought || self.is_destroyed || !self.rest.numbers_stay {
+            return;
+        }
+        let (image, offset) = (&self.rest.sizes, self.rest.data_offsets[at]);
+        let bytes = image[at];
+        let used = self.world.members[at].data_sectors();
+        let blank = vec![rng.below(256) as u8 | 1; bytes];
+        let mut device = Member::of_device(blank, offset, used);
+        device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
+        let control_plane = self.world.control_plane();
+        let encoder = control_plane.joining(at, (bytes / SECTOR) as u64);
+        let (number, member) = (engine::DeviceNumber(at as u32), MemberIdx(at as u16));
+        control_plane.input(MetadataInput::Join { number, member });
+        self.world.bought.push((at, device, encoder));
+        self.world.hand_over();
+    }
+
+    /// Takes account of devices that were put into slots.
+    pub(crate) fn note_replaced(&mut self) {
+        for at in std::mem::take(&mut self.world.replaced) {
+            self.missing.retain(|other| *other != at);
+            self.rest.recorded.retain(|other| *other != at);
+            self.rest.has_added = true;
+            if !self.rebuilding.contains(&at) {
+                self.rebuilding.push(at);
+            }
         }
     }
 
@@ -239,6 +275,7 @@ impl Life {
 
     /// The power fails. `None`: at a named exemption.
     fn cut(mut self, rng: &mut Rng, tally: &mut Tally) -> Option<Remains> {
+        self.note_replaced();
         tally.crashes += 1;
         tally.requests += self.world.completed.len() as u64;
         tally.operations += self.world.operations_done();
@@ -365,6 +402,8 @@ impl Life {
             mutant: self.rest.mutant,
             add: self.rest.add,
             has_added: self.rest.has_added,
+            numbers_stay: self.rest.numbers_stay,
+            sizes: self.rest.sizes.clone(),
             rebuilding: self.rebuilding.clone(),
         })
     }

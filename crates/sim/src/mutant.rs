@@ -18,6 +18,8 @@ pub enum Mutant {
     ResyncAhead,
     /// Ranges of a rebuild count as done when they begin.
     RebuildAhead,
+    /// A member counts as in sync when its rebuild begins.
+    InSyncEarly,
     /// One parity update in a while uses old data for new.
     StaleBlock,
     /// When two members fail at once, the completion of one operation is lost.
@@ -28,12 +30,13 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 8] = [
+    pub const ALL: [Mutant; 9] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
         Mutant::ResyncAhead,
         Mutant::RebuildAhead,
+        Mutant::InSyncEarly,
         Mutant::StaleBlock,
         Mutant::CompletionLost,
         Mutant::WrongBlockRepaired,
@@ -45,6 +48,7 @@ impl Mutant {
             Mutant::GrantedAtOnce
             | Mutant::ResyncAhead
             | Mutant::RebuildAhead
+            | Mutant::InSyncEarly
             | Mutant::StaleBlock => &["unmarked", "lost", "holds"],
             Mutant::RecordedAtOnce => &["the loss of a member was recorded"],
             Mutant::FlushNotSent => &["lost", "unmarked"],
@@ -62,6 +66,7 @@ impl Mutant {
             Mutant::FlushNotSent => "flush not sent to one member",
             Mutant::ResyncAhead => "resync checkpoint ahead of the data",
             Mutant::RebuildAhead => "rebuild checkpoint ahead of the data",
+            Mutant::InSyncEarly => "spare called in sync too early",
             Mutant::StaleBlock => "parity written from a stale block",
             Mutant::CompletionLost => "request lost when two members fail at once",
             Mutant::WrongBlockRepaired => "scrub repairs the wrong block",

@@ -234,8 +234,11 @@ impl Load {
                 false => Action::Corrupt(member, extent),
             });
         }
-        if self.rng.one_in(30) {
-            actions.push(Action::Add(member));
+        if self.rng.one_in(20) {
+            actions.push(match self.rng.one_in(2) {
+                true => Action::Add(member),
+                false => Action::Join(member),
+            });
         }
         if self.rng.one_in(100) {
             actions.push(Action::Slow(member, self.rng.pick(&[1, 10, 100])));

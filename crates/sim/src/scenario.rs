@@ -58,6 +58,8 @@ pub enum Action {
     Hang(u16, u64),
     /// An administrator takes a member out of service.
     Fail(u16),
+    /// A new device is put into the slot of a member that is lost, while the array runs.
+    Join(u16),
     /// At the next start a new device is put into the slot of a member that is lost by then.
     Add(u16),
     /// Sectors of a member cannot be read until they are written again.
@@ -147,6 +149,7 @@ impl fmt::Display for Action {
             Action::Lose(member, nanos) => write!(f, "lose{member}@{nanos}"),
             Action::Hang(member, nanos) => write!(f, "hang{member}@{nanos}"),
             Action::Fail(member) => write!(f, "fail{member}"),
+            Action::Join(member) => write!(f, "join{member}"),
             Action::Add(member) => write!(f, "add{member}"),
             Action::Bad(member, extent) => write!(f, "bad{member}@{extent}"),
             Action::Full(member, extent, short) => write!(f, "full{member}@{extent}/{short}"),
@@ -204,6 +207,7 @@ impl FromStr for Action {
             ("lose", &[member, nanos]) => Action::Lose(small(member)?, nanos),
             ("hang", &[member, nanos]) => Action::Hang(small(member)?, nanos),
             ("fail", &[member]) => Action::Fail(small(member)?),
+            ("join", &[member]) => Action::Join(small(member)?),
             ("add", &[member]) => Action::Add(small(member)?),
             ("bad", &[member, at, sectors]) => Action::Bad(small(member)?, Extent(at, sectors)),
             ("full", &[member, at, sectors, short]) => {

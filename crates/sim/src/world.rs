@@ -16,6 +16,7 @@ use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
     MemberOp, Request, RequestError, ScrubMode, Shard, ShardConfig,
 };
+use md::ondisk::MetadataEncoder;
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use testkit::Rng;
 
@@ -120,6 +121,13 @@ pub struct World {
     pub marks: Marks,
     /// Operations of the engine that have read, by shard: the latest.
     have_read: VecDeque<(u16, u64)>,
+    /// Blank devices that were bought for slots whose members are lost: device, and what keeps its
+    /// metadata.
+    pub(crate) bought: Vec<(usize, Member, MetadataEncoder)>,
+    /// Those of them that the metadata manager has ordered to be put in.
+    ordered: Vec<usize>,
+    /// Those that were put in.
+    pub(crate) replaced: Vec<usize>,
     /// The array's metadata and what keeps them, if it has any.
     pub control_plane: Option<ControlPlane>,
 }
@@ -220,6 +228,9 @@ impl World {
             mutant: None,
             marks: Marks::default(),
             have_read: VecDeque::new(),
+            bought: Vec::new(),
+            ordered: Vec::new(),
+            replaced: Vec::new(),
             control_plane: None,
         }
     }
@@ -570,8 +581,36 @@ impl World {
             }
         }
         self.step_control_plane();
+        self.put_in();
         self.hand_over();
         true
+    }
+
+    /// Puts in new devices whose slots are free: nothing is in flight on the former members.
+    fn put_in(&mut self) {
+        let ordered = std::mem::take(&mut self.ordered);
+        for device in ordered {
+            let used = |op: &Operation| op.place.as_ref().map(|(at, _)| usize::from(*at));
+            let is_used = self.operations.iter().any(|op| used(op) == Some(device));
+            let keeps = self.control_plane.as_ref();
+            let is_dropped = |shard| self.shard_of(shard).status().failed.contains(device as u16);
+            let is_free = !is_used && self.numbers().all(is_dropped);
+            if !is_free || keeps.is_some_and(|it| it.is_used(device)) {
+                self.ordered.push(device);
+                continue;
+            }
+            let at = self.bought.iter().position(|(at, ..)| *at == device);
+            let (_, mut member, encoder) = self.bought.swap_remove(at.expect("it was bought"));
+            member.begin_cache();
+            self.members[device] = member;
+            self.control_plane().replace_encoder(device, encoder);
+            self.announced.retain(|(_, member)| usize::from(*member) != device);
+            self.recorded.retain(|member| *member != device);
+            self.replaced.push(device);
+            for shard in self.numbers() {
+                self.send_control(shard, Control::BeginRebuild(MemberIdx(device as u16)));
+            }
+        }
     }
 
     /// Whether a planted bug loses this completion.

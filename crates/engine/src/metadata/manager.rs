@@ -31,6 +31,8 @@ struct Device {
     failed: bool,
     /// Event count of its durable superblock; `None`: a write of it failed.
     events: Option<u64>,
+    /// It has joined the running array: no older superblock concerns it.
+    has_joined: bool,
     /// Of a device that is being rebuilt: all below this sector is in sync; `None`: everything is.
     rebuilt: Option<u64>,
     /// What the superblocks record of that.
@@ -55,6 +57,8 @@ struct OnDisk {
 struct Joining {
     device: usize,
     member: MemberIdx,
+    /// The executor binds it.
+    is_ordered: bool,
     /// Shards that have bound it.
     bound: u16,
 }
@@ -326,13 +330,14 @@ impl MetadataManager {
                         self.rebuild_at(member, position, out);
                     }
                 }
-                MetadataInput::Join { number, member } => self.join(number, member, out),
+                MetadataInput::Join { number, member } => self.join(number, member),
                 MetadataInput::Stop => self.close(true, out),
                 MetadataInput::ReadOnly => self.close(false, out),
             }
         }
         self.tick();
         self.run_jobs(out);
+        self.order_joins(out);
         self.set_timer(out);
     }
 
@@ -543,7 +548,7 @@ impl MetadataManager {
             let control = Control::FailMember(member);
             out.push(MetadataEffect::ToShard { shard, control });
         }
-        self.take_spare(out);
+        self.take_spare();
     }
 
     /// Too few members can hold the metadata: the array becomes read-only.
@@ -686,7 +691,8 @@ fn is_passed_by(kept: &ManagedDevice, states: &[Option<DeviceState>]) -> bool {
 fn in_service(kept: ManagedDevice, rebuilt: Option<u64>) -> Device {
     let rebuilt = rebuilt.filter(|_| kept.slot.is_some());
     let events = Some(kept.events);
-    Device { kept, failed: false, events, rebuilt, rebuilt_recorded: rebuilt }
+    let (failed, has_joined) = (false, false);
+    Device { kept, failed, events, has_joined, rebuilt, rebuilt_recorded: rebuilt }
 }
 
 impl Device {

@@ -155,7 +155,7 @@ pub enum MetadataInput {
     /// A device for an empty slot, which no superblock lists: it is rebuilt. Ignored if the slot is
     /// not empty, or the array does not run.
     Join {
-        /// Its number, which no other device has.
+        /// Its number, which no other device in service has.
         number: DeviceNumber,
         /// The slot.
         member: MemberIdx,

@@ -288,8 +288,9 @@ impl NonParity {
     /// Reads a range, where copies are to be rebuilt, to write it to them.
     fn rebuild(&mut self, cx: &mut Context<'_>, request: u32) {
         let lacking = cx.health.lacking();
+        let targets = lacking.minus(cx.health.failed());
         let record = &mut cx.requests[request];
-        record.repair = Repair::default();
+        record.repair = Repair { targets, ..Repair::default() };
         let (mut at, end) = (record.at.0, record.end());
         let fixed = end > cx.health.in_sync_below();
         while at < end {
@@ -316,11 +317,13 @@ impl NonParity {
     fn rebuild_write(&mut self, cx: &mut Context<'_>, request: u32) {
         let record = &mut cx.requests[request];
         record.repair.writing = true;
+        let chosen = record.repair.targets;
         let (mut at, end) = (record.at.0, record.end());
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let slice = cx.requests[request].slice(at, sectors);
-            let targets = self.absent(cx, sectors).minus(cx.health.failed());
+            let absent = self.absent(cx, sectors).minus(cx.health.failed());
+            let targets = absent.intersection(chosen);
             for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
                 self.scatter.add(copy.member.0, copy.sector.0, slice);
             }
@@ -329,12 +332,14 @@ impl NonParity {
         self.send_resync(cx, request, false);
     }
 
-    /// All copies in a range are in sync.
-    fn set_rebuilt(&mut self, cx: &mut Context<'_>, from: u64, end: u64) {
+    /// The copies in a range that a rebuild has written are in sync.
+    fn set_rebuilt(&mut self, cx: &mut Context<'_>, request: u32, from: u64, end: u64) {
+        let targets = cx.requests[request].repair.targets;
         let mut at = from;
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
-            for Copy { member, sector } in &self.copies {
+            let written = self.copies.iter().filter(|copy| targets.contains(copy.member.0));
+            for Copy { member, sector } in written {
                 cx.health.set_rebuilt(member.0, sector.0..sector.0 + sectors);
             }
             at += sectors;
@@ -390,7 +395,7 @@ impl NonParity {
         if writing {
             let (at, end, error) = (record.at.0, record.end(), record.error);
             if is_rebuild && error.is_none() {
-                self.set_rebuilt(cx, at, end);
+                self.set_rebuilt(cx, request, at, end);
             }
             self.unlock_and_end(cx, request);
         } else if record.unread.is_empty() && is_rebuild {
@@ -529,6 +534,7 @@ impl NonParity {
             _ => tried,
         };
         let targets = targets.minus(cx.health.failed());
+        cx.requests[request].repair.targets = targets;
         for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
             let (member, sector) = (copy.member, copy.sector);
             let token = Token::new(Kind::NonParityRepair, member.0, cx.requests.key(request));
@@ -548,7 +554,7 @@ impl NonParity {
         let Repair { cursor, writing, has_failed, .. } = cx.requests[request].repair;
         let sectors = self.granule_at(cx.geometry, cursor, end);
         if cx.requests[request].op == Some(HostOp::Rebuild) && writing && !has_failed {
-            self.set_rebuilt(cx, cursor, cursor + sectors);
+            self.set_rebuilt(cx, request, cursor, cursor + sectors);
         }
         cx.requests[request].repair = Repair { cursor: cursor + sectors, ..Repair::default() };
         self.repair_granule(cx, request);

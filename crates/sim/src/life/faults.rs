@@ -11,12 +11,16 @@ use crate::scenario::{Action, Extent};
 impl Life {
     /// Members whose rebuild has ended are no longer lost.
     fn note_rebuilt(&mut self) {
-        let reports = &self.world.control_plane().reports;
+        let reports = &self.control_plane().reports;
         let in_sync = reports.iter().filter_map(|report| match report {
             engine::MetadataEffect::MemberInSync { member, .. } => Some(member.index()),
             _ => None,
         });
-        let in_sync: Vec<usize> = in_sync.collect();
+        let knows = |at: &usize| {
+            let lacks = |shard| self.world.shard_of(shard).status().lacking.contains(*at as u16);
+            !self.world.numbers().any(lacks)
+        };
+        let in_sync: Vec<usize> = in_sync.filter(knows).collect();
         let is_rebuilt = |at: &usize| in_sync.contains(at) && self.rebuilding.contains(at);
         self.rest.lost.retain(|at| !is_rebuilt(at));
         self.rebuilding.retain(|at| !in_sync.contains(at));
@@ -24,6 +28,7 @@ impl Life {
 
     /// Gives a fault. Whether it was possible.
     pub(super) fn fault(&mut self, action: Action, rng: &mut Rng) -> bool {
+        self.note_replaced();
         self.note_rebuilt();
         let members = self.world.members.len();
         let (Action::Lose(member, _)

@@ -45,6 +45,10 @@ pub(crate) struct Remains {
     pub(super) mutant: Option<Mutant>,
     /// Devices that are to be put into the slots of their numbers, once they are empty.
     pub(super) add: u16,
+    /// Devices keep their numbers: not in 0.90.
+    pub(super) numbers_stay: bool,
+    /// By device: its size in bytes.
+    pub(super) sizes: Vec<usize>,
     /// Devices were put into slots: what missed that calls them failed.
     pub(super) has_added: bool,
     /// Members that were being rebuilt.
@@ -58,6 +62,7 @@ impl Remains {
         let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
         let found = assembly::examine(&all, array.block);
         let data_offsets: Vec<u64> = found.iter().map(|it| it.metadata.data_offset).collect();
+        let sizes = images.iter().map(Vec::len).collect();
         let mut legal = Model::new(geometry.array_sectors(), false);
         let began_out_of_sync = array.begins.is_out_of_sync();
         if began_out_of_sync {
@@ -84,6 +89,8 @@ impl Remains {
             next_tag: 1,
             mutant: None,
             add: 0,
+            numbers_stay: array.version != Version::V0_90,
+            sizes,
             has_added: false,
             rebuilding: Vec::new(),
         }
@@ -113,8 +120,7 @@ impl Remains {
         tally: &mut Tally,
     ) -> Option<Life> {
         // 0.90 numbers devices anew with each write; here the number of a device never changes.
-        let can_add = scenario.array.version != Version::V0_90;
-        let add = if can_add { self.additions(rng) } else { 0 };
+        let add = if self.numbers_stay { self.additions(rng) } else { 0 };
         let views = self.wreck().views();
         let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
         let accepted = views[0].accepted.clone();

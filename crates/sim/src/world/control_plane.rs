@@ -103,6 +103,30 @@ impl ControlPlane {
         }
     }
 
+    /// Whether metadata operations of a device are in flight.
+    pub(super) fn is_used(&self, device: usize) -> bool {
+        self.operations.iter().any(|op| op.device == device)
+    }
+
+    pub(super) fn replace_encoder(&mut self, device: usize, encoder: MetadataEncoder) {
+        self.encoders[device] = Some(encoder);
+        self.hanging.retain(|other| *other != device);
+    }
+
+    /// What keeps the metadata of a new device.
+    pub(crate) fn joining(&self, device: usize, sectors: u64) -> MetadataEncoder {
+        let like = self.encoders.iter().flatten().next().expect("some device has metadata");
+        let superblock = crate::assembly::joining(&like.superblock, device, sectors);
+        let metadata = superblock.metadata();
+        MetadataEncoder {
+            number: device as u32,
+            logical_block: like.logical_block,
+            bitmap: metadata.bitmap.zip(like.bitmap.as_ref().map(|(_, header)| header.clone())),
+            ppl: metadata.ppl.map(|ppl| ppl.area),
+            superblock,
+        }
+    }
+
     /// Adds an input of the metadata manager to its next batch.
     pub fn input(&mut self, input: MetadataInput) {
         self.inputs.push(input);
@@ -310,6 +334,7 @@ impl World {
             MetadataEffect::SetTimer { at } => self.control_plane().timer = Some(at),
             MetadataEffect::ResyncNeeded => self.control_plane().resync.needed(),
             MetadataEffect::RebuildNeeded => self.control_plane().rebuild.needed(),
+            MetadataEffect::Join { device, .. } => self.ordered.push(device.0 as usize),
             other => {
                 let control_plane = self.control_plane();
                 match other {
@@ -383,6 +408,13 @@ impl World {
             room -= 1;
         }
         control_plane.report_rebuild(effects);
+        if self.mutant == Some(Mutant::InSyncEarly) && !ranges.is_empty() {
+            let inputs = &mut self.control_plane().inputs;
+            for run in 1..=8 {
+                let (member, position, stalled) = (None, u64::MAX, None);
+                inputs.push(MetadataInput::RebuildAt { run, member, position, stalled });
+            }
+        }
         for range in ranges {
             let tag = self.queue(HostOp::Rebuild, range.at.0, range.sectors);
             let (now, is_ahead) = (self.now, self.mutant == Some(Mutant::RebuildAhead));

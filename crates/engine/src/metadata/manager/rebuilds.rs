@@ -73,8 +73,13 @@ impl MetadataManager {
             && member.index() < self.geometry.members()
     }
 
+    /// Whether a device is being put into a slot and no superblock lists it.
+    pub(super) fn is_new(&self, at: usize) -> bool {
+        !self.devices[at].kept.is_spare && self.joining.iter().any(|it| it.device == at)
+    }
+
     /// Takes a spare for the first empty slot.
-    pub(super) fn take_spare(&mut self, out: &mut Vec<MetadataEffect>) {
+    pub(super) fn take_spare(&mut self) {
         if self.mode != MetadataMode::Running || !self.updates() {
             return;
         }
@@ -86,16 +91,12 @@ impl MetadataManager {
             kept.is_spare && kept.slot.is_none() && !failed && joining.all(|it| it.device != *at)
         };
         let Some(device) = (0..self.devices.len()).find(is_free) else { return };
-        self.bind(device, member, out);
+        self.want(device, member);
     }
 
-    pub(super) fn join(
-        &mut self,
-        number: DeviceNumber,
-        member: MemberIdx,
-        out: &mut Vec<MetadataEffect>,
-    ) {
-        let is_known = self.devices.iter().any(|device| device.kept.number == number);
+    pub(super) fn join(&mut self, number: DeviceNumber, member: MemberIdx) {
+        let mut devices = self.devices.iter();
+        let is_known = devices.any(|device| device.kept.number == number && !device.failed);
         let may = self.mode == MetadataMode::Running && self.updates() && !self.not_durable;
         if is_known || !may || !self.is_empty(member) {
             return;
@@ -103,13 +104,27 @@ impl MetadataManager {
         let events = self.on_disk.events;
         let kept = ManagedDevice { number, slot: None, events, is_spare: false };
         self.devices.push(in_service(kept, None));
-        self.bind(self.devices.len() - 1, member, out);
+        self.want(self.devices.len() - 1, member);
     }
 
-    fn bind(&mut self, device: usize, member: MemberIdx, out: &mut Vec<MetadataEffect>) {
-        self.joining.push(Joining { device, member, bound: 0 });
-        let device = self.devices[device].kept.number;
-        out.push(MetadataEffect::Join { device, member });
+    fn want(&mut self, device: usize, member: MemberIdx) {
+        self.touched = true;
+        self.joining.push(Joining { device, member, is_ordered: false, bound: 0 });
+    }
+
+    /// Has devices bound to their slots once the losses of the former members are on record: no
+    /// superblock that still gives them the slots is written after that.
+    pub(super) fn order_joins(&mut self, out: &mut Vec<MetadataEffect>) {
+        let is_running = self.mode == MetadataMode::Running;
+        if !is_running || !self.is_recorded() || self.unfinished.is_some() {
+            return;
+        }
+        for Joining { device, member, is_ordered, .. } in &mut self.joining {
+            if !std::mem::replace(is_ordered, true) {
+                let (device, member) = (self.devices[*device].kept.number, *member);
+                out.push(MetadataEffect::Join { device, member });
+            }
+        }
     }
 
     /// A shard has bound a device to its slot. From the last one on it has the slot; so what
@@ -126,7 +141,8 @@ impl MetadataManager {
         if self.devices[device].failed || is_over {
             return self.to_shards(Control::FailMember(member), out);
         }
-        let Device { kept, rebuilt, rebuilt_recorded, .. } = &mut self.devices[device];
+        let Device { kept, rebuilt, rebuilt_recorded, has_joined, .. } = &mut self.devices[device];
+        *has_joined = true;
         kept.slot = Some(member);
         kept.is_spare = false;
         (*rebuilt, *rebuilt_recorded) = (Some(0), Some(0));
@@ -140,6 +156,8 @@ impl MetadataManager {
         self.states[number] = Some(DeviceState { role, recovery_offset, ..own });
         self.bits.iter_mut().for_each(Bits::write_all);
         self.touched = true;
+        // Reports of the running rebuilds do not account for it.
+        self.rebuild_run += 1;
         out.push(MetadataEffect::RebuildNeeded);
         if let Some(job) = &mut self.job {
             // It lacks what the job has written so far.

@@ -164,7 +164,7 @@ impl MetadataManager {
                     // A device with a slot is failed when it falls behind.
                     let is_updated =
                         !pure || !catches_up && is_passed_by(&device.kept, &self.states);
-                    !device.failed && device.kept.slot.is_none() && is_updated
+                    !device.failed && device.kept.slot.is_none() && is_updated && !self.is_new(*at)
                 };
                 // A member with this event count has the same contents: see `choose`.
                 let lacks = |at: &usize| {
@@ -290,6 +290,9 @@ impl MetadataManager {
     /// by force gets it with the first update; the freshest superblock would call it failed.
     fn has_its_slot(&self, at: usize) -> bool {
         let ManagedDevice { number, slot, .. } = self.devices[at].kept;
+        if self.devices[at].has_joined {
+            return false;
+        }
         let found = self.found.devices.get(number.0 as usize).and_then(Option::as_ref);
         slot.is_some_and(|slot| found.is_some_and(|found| found.role == Role::Slot(slot.0)))
     }

@@ -127,7 +127,11 @@ impl Stripes {
             covered: op.covered,
             failed: absent,
             read_failed: op.read_failed,
-            cached: self.cached_positions(at).minus(only_copy),
+            // A rebuild computes from what is on members.
+            cached: match is_rebuild {
+                true => MemberSet::EMPTY,
+                false => self.cached_positions(at).minus(only_copy),
+            },
             stream: op.stream,
             in_sync: op.in_sync == InSync::All,
             fixed_parity: cx.parity().rotation() == 1,
@@ -408,7 +412,7 @@ impl Stripes {
             let computed = is_rebuild || position >= data;
             if cx.health.is_failed(member.0)
                 || !is_rebuild && op.absent.contains(position)
-                || computed && op.cells[usize::from(position)].scratch.is_none()
+                || !is_rebuild && computed && op.cells[usize::from(position)].scratch.is_none()
             {
                 continue;
             }
