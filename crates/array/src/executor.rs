@@ -303,7 +303,7 @@ impl Executor {
                 continue;
             }
             let (index, mut member) = self.joining.swap_remove(at);
-            // Leaves are numbered on: late completions of the former ones belong to nobody.
+            // Leaves are numbered on: those of the former member are not used again.
             let mut next = self.first_leaf + self.slot_of_leaf.len() as u32;
             self.slot_of_leaf.extend(member.number_leaves(&mut next).map(|_| index));
             if self.parity {

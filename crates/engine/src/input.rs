@@ -284,8 +284,8 @@ pub enum Control {
         kept: bool,
     },
     /// A member has been put into a slot that was empty: it is out of sync everywhere. Answered by
-    /// [`crate::ControlEvent::RebuildBegan`]; the requests that rebuild it follow. The executor has bound it, and no operation of the slot's
-    /// former member is in flight.
+    /// [`crate::ControlEvent::RebuildBegan`]; the requests that rebuild it follow. The executor has
+    /// bound it, and no operation on the slot's former member is in flight.
     BeginRebuild(MemberIdx),
     /// A member that is being rebuilt is in sync below this sector of its data area.
     RebuiltBelow {

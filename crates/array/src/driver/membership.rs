@@ -91,6 +91,11 @@ impl LocalRebuilds {
         !self.rebuild.is_in_flight()
     }
 
+    /// Whether the coordinator has not got all reports yet.
+    pub(super) fn has_reports(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
     pub(super) fn is_active(&self) -> bool {
         self.rebuild.is_active()
     }

@@ -44,8 +44,11 @@ impl Driver {
         self.executor.lacking()
     }
 
-    /// Whether a range could be submitted although nothing has completed.
+    /// Whether `poll` would do something although nothing has completed.
     pub(super) fn is_rebuild_due(&self) -> bool {
+        if self.local.as_ref().is_some_and(LocalRebuilds::has_reports) {
+            return true;
+        }
         !self.lacks_rebuild_buffer
             && self.may_rebuild()
             && match (&self.metadata_writer, &self.local) {
