@@ -5,5 +5,6 @@ mod devices_gone;
 mod flawed;
 mod life;
 mod slow_metadata;
+mod spares;
 mod starts;
 mod support;
