@@ -1,19 +1,22 @@
 //! New devices for the empty slots of an array: checked, and prepared for the rebuild.
 //!
 //! Invariant: a device that holds data is refused unless the caller says otherwise; one that was a
-//! member of the same array, and is none any more, is taken. Old superblocks are erased durably
-//! before anything else is written to a device.
+//! member of the same array, and is none any more, is taken. If its superblock and the bitmap prove
+//! what it lacks, it gets its slot again as it is; of all others, old superblocks are erased
+//! durably before anything else is written.
 
 use std::sync::Arc;
 
+use array::BadBlockList;
 use device::{Device, Disk, superblocks};
-use md::assemble::{Array, Member, MemberState, StartPlan, StartRefusal};
+use md::assemble::{Array, Member, MemberState, StartBitmap, StartPlan, StartRefusal};
 use md::create::{Addition, AdditionError, addition};
 use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES};
 use md::ondisk::{MemberMetadata, Write};
 use md::{MemberIdx, SECTOR_BYTES};
 use thiserror::Error;
 
+use crate::bitmap;
 use crate::create::what_it_holds;
 use crate::opened::{Opened, start_members};
 use crate::random::random_uuid;
@@ -35,8 +38,21 @@ pub enum JoinError {
         /// Its slot.
         slot: u16,
     },
+    /// It is a member of the array with newer metadata than those that it is to be rebuilt from.
+    #[error(
+        "{name}: is a member of this array and newer than the members named (event count {events}, \
+         theirs {theirs}): name it among the members"
+    )]
+    Newer {
+        /// Name of the device.
+        name: String,
+        /// Its event count.
+        events: u64,
+        /// That of the freshest member.
+        theirs: u64,
+    },
     /// It holds data: a sentence for each finding.
-    #[error("{}", .0.join("\n"))]
+    #[error("{}", .0.join(" "))]
     Holds(Vec<String>),
     /// The array is not started at all.
     #[error("cannot start the array: {0}")]
@@ -54,7 +70,14 @@ pub(crate) struct NewDevice {
     pub(crate) slot: MemberIdx,
     /// With the superblock that those to be written are made from.
     pub(crate) opened: Opened,
-    preparations: Vec<Write>,
+    how: How,
+}
+
+enum How {
+    /// It was the slot's member, and lacks what the bitmap's set bits cover.
+    ByBitmap,
+    /// All of it is rebuilt, when this has been written.
+    Whole(Vec<Write>),
 }
 
 impl NewDevice {
@@ -75,11 +98,27 @@ impl NewDevice {
         let plan = StartPlan::new(array, start_members(members, &metadata, &labels))?;
         let plan = plan.with_rebuilds()?;
         let defining = &members[plan.defining_candidate()].superblock;
-        let (mut slots, mut number) = (plan.empty_slots().into_iter(), plan.free_number());
-        let mut new = Vec::new();
+        let mut slots = plan.empty_slots();
+        // If it cannot be used, the start says so.
+        let bitmap = bitmap::head(&plan, members).ok().flatten();
+        let (mut new, mut numbers) = (Vec::new(), Vec::new());
+        // Former members first: each of them has one slot only.
+        let mut others = Vec::new();
         for device in devices {
-            let name = device.name();
             refuse_active(array, &**device, plan.defining())?;
+            let former = bitmap.as_ref().and_then(|bitmap| former_member(&plan, bitmap, device));
+            match former.filter(|(slot, _)| slots.contains(slot)) {
+                Some((slot, opened)) => {
+                    slots.retain(|other| *other != slot);
+                    numbers.push(opened.superblock.metadata().dev_number);
+                    new.push(NewDevice { slot, opened, how: How::ByBitmap });
+                }
+                None => others.push(device),
+            }
+        }
+        let mut slots = slots.into_iter();
+        for device in others {
+            let name = device.name();
             let slot = slots.next().ok_or(JoinError::NoEmptySlot { name: name.clone() })?;
             let like = md::create::Device {
                 label: name,
@@ -90,17 +129,18 @@ impl NewDevice {
                 write_mostly: false,
                 failfast: false,
             };
+            let number = plan.free_number(&numbers);
             let Addition { superblock, preparations } =
                 addition(defining, number, &like).map_err(JoinError::Unfit)?;
             let checksum = Checksum::Correct { stored: 0 };
             let opened =
                 Opened { disk: device.clone(), device: Some(device.clone()), superblock, checksum };
-            let it = NewDevice { slot, opened, preparations };
+            let it = NewDevice { slot, opened, how: How::Whole(preparations) };
             if !overwrite && !was_member(&**device, plan.defining()) {
                 it.refuse_what_is_there()?;
             }
             new.push(it);
-            number += 1;
+            numbers.push(number);
         }
         Ok(new)
     }
@@ -125,13 +165,22 @@ impl NewDevice {
         }
     }
 
-    /// Erases old superblocks, and writes empty logs. The superblock is written when the array
-    /// runs.
+    /// Whether it was the slot's member, and lacks only what the bitmap's set bits cover.
+    pub(crate) fn is_by_bitmap(&self) -> bool {
+        matches!(self.how, How::ByBitmap)
+    }
+
+    /// Erases old superblocks, and writes empty logs, on a device that is rebuilt whole. The
+    /// superblock is written when the array runs.
     ///
     /// # Errors
     /// What could not be done, and why.
     pub(crate) fn prepare(&self) -> Result<(), (&'static str, std::io::Error)> {
         let disk = &self.opened.disk;
+        let How::Whole(preparations) = &self.how else {
+            tracing::info!(device = disk.name(), slot = self.slot.0, "former member put back");
+            return Ok(());
+        };
         let erase = || {
             for (candidate, outcome) in superblocks(&**disk).outcomes {
                 if !matches!(outcome, Outcome::NoMagic) {
@@ -143,7 +192,7 @@ impl NewDevice {
         };
         erase().map_err(|error| ("erase its old superblock", error))?;
         let prepare = || {
-            for write in &self.preparations {
+            for write in preparations {
                 match write {
                     Write::Zeroes(area) => {
                         disk.write_zeroes(area.sector..area.sector + area.sectors)
@@ -168,6 +217,10 @@ fn refuse_active(
     let detection = superblocks(disk);
     let Some((superblock, _)) = detection.superblock() else { return Ok(()) };
     let own = superblock.metadata();
+    if own.set_uuid == defining.set_uuid && own.events > defining.events {
+        let (events, theirs) = (own.events, defining.events);
+        return Err(JoinError::Newer { name: disk.name(), events, theirs });
+    }
     let md::ondisk::Role::Slot(slot) = own.role else { return Ok(()) };
     let is_fresh =
         own.set_uuid == defining.set_uuid && own.events.saturating_add(1) >= defining.events;
@@ -181,6 +234,23 @@ fn refuse_active(
         return Err(JoinError::Active { name: disk.name(), slot });
     }
     Ok(())
+}
+
+/// A device that was a member, with its slot, if the bitmap covers all that it lacks.
+fn former_member(
+    plan: &StartPlan<'_>,
+    bitmap: &StartBitmap,
+    device: &Arc<Device>,
+) -> Option<(MemberIdx, Opened)> {
+    let opened = Opened::device(device.clone())?;
+    let metadata = opened.superblock.metadata();
+    let has_bad_blocks = match metadata.bad_blocks {
+        None => false,
+        Some(place) => BadBlockList::read(device.clone(), place, metadata.data_offset)
+            .map_or(true, |list| !list.is_empty()),
+    };
+    let slot = plan.readdition(&opened.candidate(), bitmap)?;
+    (!has_bad_blocks && !device.is_read_only()).then_some((slot, opened))
 }
 
 /// Whether a device was a member of the same array: what it holds is that array's.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod addition;
+mod bitmap;
 mod create;
 mod describe;
 mod members;
@@ -28,6 +29,7 @@ mod start;
 mod zero_superblock;
 
 pub use addition::JoinError;
+pub use bitmap::BitmapFailed;
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 pub use describe::{ArrayDescription, Counts, Health, Pending, describe, left_over};
 pub use members::{ChooseError, Member, Members, MembersError, array_name, choose, is_named};
@@ -48,6 +50,6 @@ pub use scrub::{
 };
 pub use shared_storage::{SharedStorage, Sharing};
 pub use start::{
-    BitmapFailed, RebuildingMember, StartError, StartOptions, start, start_rebuilding, start_shards,
+    RebuildingMember, StartError, StartOptions, start, start_rebuilding, start_shards,
 };
 pub use zero_superblock::{Erased, FoundSuperblocks, ZeroError};

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, Event, RequestError};
+use engine::MetadataMode;
 use md::Level;
 use md::assemble::{Candidate, Options, assemble};
 use thiserror::Error;
 
+use crate::Opened;
 use crate::members::{ChooseError, choose};
 use crate::offline::{NotInSync, OpenDevices, OpenError, PATIENCE, STEP, places, resync};
 use crate::start::RebuildingMember;
@@ -66,6 +68,10 @@ pub struct RebuiltMember {
     pub sectors: u64,
     /// All below this sector of its data area was in sync before.
     pub from: u64,
+    /// It had the slot before, and lacked only what the bitmap's set bits cover.
+    pub by_bitmap: bool,
+    /// Sectors of its data area that were out of sync.
+    pub lacking: u64,
     /// Whether it is in sync, and the superblocks record it.
     pub in_sync: bool,
 }
@@ -189,10 +195,44 @@ pub fn rebuild(
         return Err(RebuildError::NoSpare { slots: empty.iter().collect() });
     }
     let name = |slot: usize| places[slot].as_ref().map(|(name, _)| name.clone());
-    let (mut corrected, mut failed, mut in_sync) = (Vec::new(), Vec::new(), Vec::new());
+    let geometry = driver.geometry();
+    let rebuilt = |it: &RebuildingMember| RebuiltMember {
+        name: it.name.clone(),
+        slot: it.slot.0,
+        sectors: geometry.member_used_sectors(it.slot),
+        from: it.from,
+        by_bitmap: it.by_bitmap,
+        lacking: it.lacking,
+        in_sync: false,
+    };
+    let mut rebuilt: Vec<RebuiltMember> = rebuilding.iter().map(rebuilt).collect();
+    let name_of = |number: u32| {
+        let has = |member: &&Opened| member.superblock.metadata().dev_number == number;
+        members.iter().find(has).map(|member| member.disk.name())
+    };
+    let (mut corrected, mut failed) = (Vec::new(), Vec::<String>::new());
     for event in events {
         match event {
-            Event::MemberInSync { member } => in_sync.push(member),
+            Event::MemberInSync { member, device } => {
+                let has_slot =
+                    |it: &&mut RebuiltMember| it.slot == member.0 && !failed.contains(&it.name);
+                match rebuilt.iter_mut().find(has_slot) {
+                    Some(it) => it.in_sync = true,
+                    // A spare that took the slot in the meantime.
+                    None => {
+                        let sectors = geometry.member_used_sectors(member);
+                        rebuilt.push(RebuiltMember {
+                            name: device.and_then(|device| name_of(device.0)).unwrap_or_default(),
+                            slot: member.0,
+                            sectors,
+                            from: 0,
+                            by_bitmap: false,
+                            lacking: sectors,
+                            in_sync: true,
+                        });
+                    }
+                }
+            }
             Event::MemberFailed { member, .. } => failed.extend(name(member.index())),
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
@@ -201,17 +241,7 @@ pub fn rebuild(
             }
         }
     }
-    let geometry = driver.geometry();
-    let rebuilt = |it: &RebuildingMember| RebuiltMember {
-        name: it.name.clone(),
-        slot: it.slot.0,
-        sectors: geometry.member_used_sectors(it.slot),
-        from: it.from,
-        in_sync: in_sync.contains(&it.slot),
-    };
-    let members: Vec<RebuiltMember> = rebuilding.iter().map(rebuilt).collect();
-    let done_before: u64 = members.iter().map(|member| member.from).sum();
-    let ended = members.iter().filter(|member| member.in_sync).map(|member| member.sectors);
+    let ended = rebuilt.iter().filter(|member| member.in_sync).map(|member| member.lacking);
     let at_work = status.map_or(0, |status| status.rebuild_sectors.1);
     let not_rebuilt = not_rebuilt.into_iter().map(|(member, sector, sectors)| NotRebuilt {
         member: member.and_then(|member| name(member.index())),
@@ -220,11 +250,14 @@ pub fn rebuild(
     });
     Ok(RebuildReport {
         level: geometry.level(),
-        rebuilt_sectors: (ended.sum::<u64>() + at_work).saturating_sub(done_before),
-        members,
+        rebuilt_sectors: ended.sum::<u64>() + at_work,
+        members: rebuilt,
         empty_slots: empty.iter().collect(),
         not_rebuilt: not_rebuilt.collect(),
-        error: status.and_then(|status| status.rebuild_stalled),
+        error: status.and_then(|status| match status.mode {
+            MetadataMode::ReadOnly(_) => Some(RequestError::ReadOnly),
+            _ => status.rebuild_stalled,
+        }),
         corrected,
         failed,
         elapsed,
@@ -259,7 +292,8 @@ fn run(
         pass_notes(driver, observe);
         events.extend(driver.take_events());
         let Some(status) = driver.metadata() else { return Ok((events, began.elapsed())) };
-        if status.rebuilding.is_empty() {
+        let is_over = status.rebuilding.is_empty() && status.joining == 0;
+        if is_over || status.mode != MetadataMode::Running {
             return Ok((events, began.elapsed()));
         }
         let (sectors, done) = status.rebuild_sectors;
@@ -267,7 +301,7 @@ fn run(
         if last.replace(done) != Some(done) {
             last_at_work = Instant::now();
         }
-        let is_at_rest = last_at_work.elapsed() > PATIENCE && !driver.is_rebuilding();
+        let is_at_rest = last_at_work.elapsed() > PATIENCE && !driver.has_rebuilds_to_do();
         if status.rebuild_stalled.is_some() || is_at_rest || stop.load(Ordering::Relaxed) {
             return Ok((events, began.elapsed()));
         }

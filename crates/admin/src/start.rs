@@ -15,14 +15,14 @@ use device::{AreaError, Device};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
 use md::MemberIdx;
 use md::assemble::{
-    Array, BitmapRefusal, Member, Source, StartBitmap, StartDevice, StartPlan, StartRebuild,
-    StartRefusal,
+    Array, Member, Source, StartBitmap, StartDevice, StartPlan, StartRebuild, StartRefusal,
 };
 use md::ondisk::MemberMetadata;
 use md::ondisk::bitmap::BitmapHeader;
 use thiserror::Error;
 
 use crate::addition::{JoinError, NewDevice};
+use crate::bitmap::{self, BitmapFailed};
 use crate::{Opened, opened, rescue};
 
 /// Options for starting an array.
@@ -82,17 +82,6 @@ pub enum StartError {
     /// It cannot be assembled.
     #[error(transparent)]
     Build(#[from] BuildError),
-}
-
-/// Why a bitmap cannot be used: a clause.
-#[derive(Debug, Error)]
-pub enum BitmapFailed {
-    /// It cannot be read.
-    #[error("{}", sys::reason(.0))]
-    Read(#[source] std::io::Error),
-    /// It has a wrong format, or does not fit the array.
-    #[error(transparent)]
-    Refused(#[from] BitmapRefusal),
 }
 
 /// Starts the array by its read-write plan, in one shard. `members` are the devices that the
@@ -162,6 +151,10 @@ pub struct RebuildingMember {
     pub data_offset: u64,
     /// All below this sector of its data area was in sync at the start.
     pub from: u64,
+    /// It had the slot before, and lacks only what the bitmap's set bits cover.
+    pub by_bitmap: bool,
+    /// Sectors of its data area that were out of sync at the start.
+    pub lacking: u64,
 }
 
 fn noted(started: Result<Vec<Driver>, StartError>) -> Result<Vec<Driver>, StartError> {
@@ -203,28 +196,28 @@ fn assembled(
         plan = plan.with_rebuilds()?;
     }
     for (member, device) in added.into_iter().zip(joining) {
-        plan = plan.with_addition(member, device.slot)?;
+        plan = match device.is_by_bitmap() {
+            true => plan.with_readdition(member, device.slot)?,
+            false => plan.with_addition(member, device.slot)?,
+        };
     }
     let geometry = plan.geometry();
+    let mut rebuilds = None;
     if let Some((_, rebuilding)) = new {
         let member = |it: &StartRebuild| {
-            let (slot, from, data_offset) = (it.slot, it.from, it.source.data_offset);
+            let StartRebuild { slot, from, by_bitmap, .. } = *it;
             let name = labels[it.source.candidate].clone();
-            RebuildingMember { slot, name, data_offset, from }
+            let data_offset = it.source.data_offset;
+            RebuildingMember { slot, name, data_offset, from, by_bitmap, lacking: 0 }
         };
         rebuilding.extend(plan.rebuilding().iter().map(member));
+        rebuilds = Some(rebuilding);
     }
     let first_new = members.len() - joining.len();
     let it = Starting { array, plan, members: &members, first_new, metadata: &metadata };
     it.is_as_examined()?;
     let bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
-    for device in joining {
-        device.prepare().map_err(|(doing, source)| {
-            let name = device.opened.disk.name();
-            StartError::Member { name, doing, source }
-        })?;
-    }
     let bitmap = it.read_bitmap()?;
     let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
     let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
@@ -235,6 +228,12 @@ fn assembled(
         bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone())),
         options.driver.shards.max(1),
     ));
+    let lacking = manager.rebuilding();
+    for member in rebuilds.into_iter().flatten() {
+        let mut ranges = lacking.iter().filter(|(slot, _)| *slot == member.slot);
+        let ranges = ranges.next().map_or(&[][..], |(_, ranges)| ranges);
+        member.lacking = ranges.iter().map(|range| range.end - range.start).sum();
+    }
     let notes = it.plan.notes();
     let spec = ArraySpec {
         level: geometry.level(),
@@ -248,6 +247,13 @@ fn assembled(
     let shards = Driver::managed(spec, &options.driver, metadata).map_err(StartError::Build)?;
     let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
+    // Last: nothing can be refused any more, and nothing is written before the first poll.
+    for device in joining {
+        device.prepare().map_err(|(doing, source)| {
+            let name = device.opened.disk.name();
+            StartError::Member { name, doing, source }
+        })?;
+    }
     Ok(shards)
 }
 
@@ -342,20 +348,10 @@ impl Starting<'_> {
 
     /// The bitmap that the start uses, and its bits.
     fn read_bitmap(&self) -> Result<Option<(StartBitmap, Vec<u8>)>, StartError> {
-        let Some((candidate, area)) = self.plan.bitmap() else { return Ok(None) };
-        let disk = &self.members[candidate].disk;
-        let failed = |problem| StartError::Bitmap { name: disk.name(), problem };
-        let read = |bytes: &mut [u8]| {
-            disk.read(area.sector, bytes).map_err(|error| failed(BitmapFailed::Read(error)))
-        };
-        let mut head = vec![0; 4096];
-        read(&mut head)?;
-        let checked = self.plan.check_bitmap(area, &head);
-        let bitmap = checked.map_err(|refusal| failed(BitmapFailed::Refused(refusal)))?;
-        let mut file = vec![0; (bitmap.sectors * md::SECTOR_BYTES) as usize];
-        read(&mut file)?;
-        let bits = bitmap.bits(&file).to_vec();
-        Ok(Some((bitmap, bits)))
+        let Some((candidate, _)) = self.plan.bitmap() else { return Ok(None) };
+        let name = || self.members[candidate].disk.name();
+        let failed = |problem| StartError::Bitmap { name: name(), problem };
+        bitmap::whole(&self.plan, self.members).map_err(failed)
     }
 
     /// `bitmap`: the header of the member that defines the array.

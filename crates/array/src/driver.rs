@@ -11,6 +11,7 @@
 //! submits, polls, and waits when there is nothing to do. Tests and benchmarks call it directly;
 //! [`crate::Array`] gives each shard a thread.
 
+mod background;
 mod membership;
 mod rebuild;
 mod scrub;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use engine::{
     BufSlice, Control, ControlEvent, DeviceNumber, FailureCoordinator, HostOp, IntentMap,
-    MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, RebuildRange, Request,
+    MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Pace, RebuildRange, Request,
     RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
@@ -64,6 +65,8 @@ pub struct DriverOptions {
     pub huge_pages: bool,
     /// The parity kernels.
     pub kernels: parity::Kernels,
+    /// How fast background work (resync, rebuild, scrub) runs at first; see [`Driver::set_pace`].
+    pub pace: Pace,
 }
 
 impl Default for DriverOptions {
@@ -76,6 +79,7 @@ impl Default for DriverOptions {
             lease_bytes: 1 << 20,
             huge_pages: true,
             kernels: parity::Kernels::best(),
+            pace: Pace::default(),
         }
     }
 }
@@ -144,9 +148,9 @@ pub struct Driver {
     kernel: Vec<Cqe>,
     leases: LeasePool,
     max_requests: usize,
-    /// Ranges of background work in flight. The first one has a reserved slot, and that of a resync
-    /// a buffer where it needs one, so that it makes progress under any host load.
-    own_ranges: usize,
+    /// The first range in flight has a reserved slot, and that of a resync a buffer where it needs
+    /// one, so that it makes progress under any host load.
+    background: background::Background,
     resync_lease: Option<Lease>,
     /// Hosts have all buffers, and a rebuild needs one.
     lacks_rebuild_buffer: bool,
@@ -232,9 +236,10 @@ impl Driver {
         let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes);
         let shards = options.shards.max(1);
         let mut all = Vec::new();
-        for (number, spec) in (0..).zip(divide(spec, shards)?) {
+        let loads = background::HostLoad::of_shards(shards);
+        for ((number, spec), load) in (0..).zip(divide(spec, shards)?).zip(loads) {
             let shard = ShardOf { number, shards, least_unit: options.shard_unit_sectors };
-            all.push(Driver::shard(spec, options, keeping, shard, &leases)?);
+            all.push(Driver::shard(spec, options, keeping, shard, &leases, load)?);
         }
         if shards > 1 {
             let geometry = all[0].geometry().clone();
@@ -257,6 +262,7 @@ impl Driver {
         keeping: Option<&WithMetadata>,
         shard: ShardOf,
         leases: &LeasePool,
+        load: background::HostLoad,
     ) -> Result<Driver, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
@@ -298,7 +304,7 @@ impl Driver {
             kernel: Vec::new(),
             leases: leases.clone(),
             max_requests,
-            own_ranges: 0,
+            background: background::Background::new(load, options.pace),
             resync_lease: None,
             lacks_rebuild_buffer: false,
             scrub: None,
@@ -335,7 +341,7 @@ impl Driver {
 
     /// How many more requests can be submitted now.
     pub fn room(&self) -> usize {
-        let reserved = self.own_ranges.min(1);
+        let reserved = self.background.ranges.min(1);
         (self.max_requests + reserved).saturating_sub(self.hosts.len())
     }
 
@@ -374,6 +380,9 @@ impl Driver {
             }
             None => BufSlice::default(),
         };
+        if self.hosts.len() == self.background.ranges {
+            self.background.load.began();
+        }
         let host =
             self.hosts.insert(PendingRequest { tag, lease, own: None, open: 1, error: None });
         if !self.is_broken() {
@@ -535,7 +544,14 @@ impl Driver {
         }
         let PendingRequest { tag, lease, own, error, .. } = self.hosts.remove(host);
         let result = error.map_or(Ok(()), Err);
-        self.own_ranges -= usize::from(own.is_some());
+        match own {
+            // Members in memory complete in the poll in which the range began.
+            Some(_) => self.background.ended(clock_nanos()),
+            None if self.hosts.len() == self.background.ranges => {
+                self.background.load.all_ended(self.io.now);
+            }
+            None => {}
+        }
         match own {
             None => out.push(Completion { tag, result, lease }),
             Some(OwnRange::Scrub(at)) => self.scrub_done(at, result),
@@ -546,41 +562,6 @@ impl Driver {
                     metadata_writer.resync_done(self.io.now, at, result);
                 }
             }
-        }
-    }
-
-    /// Issues the next ranges of the resync: at least one, and more while there is room for hosts
-    /// as well.
-    fn feed_resync(&mut self) {
-        if self.metadata_writer.is_none() {
-            return;
-        }
-        let needs_memory = !self.executor.geometry().level().has_parity();
-        while self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
-            && (self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1)
-        {
-            let mut lease = None;
-            if needs_memory {
-                let other = || self.leases.take(self.leases.lease_bytes());
-                lease = self.resync_lease.take().or_else(other);
-                if lease.is_none() {
-                    return;
-                }
-            }
-            let metadata_writer = self.metadata_writer.as_mut().expect("just seen");
-            let Some((at, sectors)) = metadata_writer.next_resync() else {
-                self.resync_lease = self.resync_lease.take().or(lease);
-                return;
-            };
-            if let Some(lease) = &mut lease {
-                lease.set_len((sectors * md::SECTOR_BYTES) as usize);
-            }
-            self.own_ranges += 1;
-            let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
-            let own = Some(OwnRange::Resync(at));
-            let host =
-                self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
-            self.route(Request { tag: u64::from(host), op: HostOp::Resync, at, sectors, buf });
         }
     }
 
@@ -684,11 +665,12 @@ impl Driver {
         if self.is_broken() {
             return self.sleep(limit, wake);
         }
-        let has_work = |writer: &MetadataWriter| writer.has_work() || writer.may_resync();
-        if self.is_scrub_due()
-            || self.is_rebuild_due()
+        let now = clock_nanos();
+        let background_deadline = self.background_deadline(now);
+        if background_deadline == Some(0)
+            || self.local.as_ref().is_some_and(membership::LocalRebuilds::has_reports)
             || self.executor.has_work()
-            || self.metadata_writer.as_ref().is_some_and(has_work)
+            || self.metadata_writer.as_ref().is_some_and(MetadataWriter::has_work)
         {
             return;
         }
@@ -709,16 +691,15 @@ impl Driver {
                 limit = limit.min(PUSHED_BACK);
             }
         }
-        let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
         let local = self.local.as_ref().and_then(membership::LocalRebuilds::deadline);
         let metadata_deadline = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
-        let metadata_deadline = metadata_deadline.into_iter().chain(local).min();
-        if sys::skip_to(self.executor.deadline().into_iter().chain(metadata_deadline).min(), until)
-        {
+        let own_deadlines = metadata_deadline.into_iter().chain(local).chain(background_deadline);
+        let own_deadline = own_deadlines.min();
+        if sys::skip_to(self.executor.deadline().into_iter().chain(own_deadline).min(), until) {
             return;
         }
-        let wake_at = self.executor.wake_at().into_iter().chain(metadata_deadline).min();
+        let wake_at = self.executor.wake_at().into_iter().chain(own_deadline).min();
         let until = wake_at.map_or(until, |at| at.min(until));
         let left = Duration::from_nanos(until.saturating_sub(now));
         if left.is_zero() {

@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use engine::{
-    BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
-    MemberSet, Mismatch, Request, RequestError, Shard, Token,
+    BufSlice, Control, ControlEvent, DeviceNumber, Effect, Effects, HostOp, Input, IoError,
+    MemberError, MemberSet, Mismatch, Request, RequestError, Shard, Token,
 };
 use md::{Geometry, MemberIdx, Sector};
 
@@ -80,6 +80,8 @@ pub enum Event {
     MemberInSync {
         /// The member's slot.
         member: MemberIdx,
+        /// Its number in the superblocks; `None` on an array without metadata.
+        device: Option<DeviceNumber>,
     },
     /// The member could not read a range, which was reconstructed and written back.
     Corrected {

@@ -172,12 +172,13 @@ impl MetadataThreads {
     }
 
     fn device(&mut self, number: DeviceNumber) -> Option<&mut DeviceThread> {
-        self.devices.iter_mut().find(|device| device.number == number)
+        // A device that has failed may have had the number before.
+        self.devices.iter_mut().rfind(|device| device.number == number)
     }
 
     /// A device's name, and the start of its data area; empty if there is no such device.
     pub(crate) fn name(&self, number: DeviceNumber) -> (&str, u64) {
-        let device = self.devices.iter().find(|device| device.number == number);
+        let device = self.devices.iter().rfind(|device| device.number == number);
         device.map_or(("", 0), |device| (&device.name, device.data_offset))
     }
 

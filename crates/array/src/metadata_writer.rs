@@ -202,9 +202,10 @@ impl MetadataWriter {
             MetadataEffect::RebuildNeeded => self.rebuild.needed(),
             MetadataEffect::Join { device, member } => self.joins.push((device, member)),
             MetadataEffect::MemberInSync { device, member } => {
+                let number = Some(device);
                 let (device, _) = self.threads.name(device);
                 tracing::info!(member = member.0, device, "member rebuilt and in sync");
-                self.events.push(Event::MemberInSync { member });
+                self.events.push(Event::MemberInSync { member, device: number });
             }
             MetadataEffect::BecameReadOnly { why } => {
                 self.resync.became_read_only();

@@ -30,12 +30,20 @@ pub struct FailureCoordinator {
     geometry: Geometry,
     lost: MemberSet,
     shards: Vec<Known>,
-    /// Members that shards bind to empty slots, and how many of them have.
-    joining: Vec<(MemberIdx, u16)>,
+    /// Members that shards bind to empty slots.
+    joining: Vec<Joining>,
     /// Members that are being rebuilt, and the sectors below which they are in sync.
     rebuilding: Vec<(MemberIdx, u64)>,
     rebuild_run: u32,
     is_rebuild_needed: bool,
+}
+
+struct Joining {
+    member: MemberIdx,
+    /// Shards that have bound it.
+    bound: Vec<u16>,
+    /// Those of them that have dropped it since.
+    dropped: Vec<u16>,
 }
 
 /// Known state of a shard.
@@ -81,12 +89,17 @@ impl FailureCoordinator {
                 let shards = 0..self.shards.len() as u16;
                 return out.extend(shards.map(|shard| (shard, Control::NotDurable)));
             }
-            ControlEvent::RebuildBegan { member } => return self.bound(member),
+            ControlEvent::RebuildBegan { member } => return self.bound(shard, member, out),
             _ => return,
         };
         let from = &mut self.shards[usize::from(shard)];
         from.dropped.insert(member.0);
         from.waits = Some(epoch);
+        let mut joining = self.joining.iter_mut();
+        // Of a shard that has not bound it, this is of the slot's former member.
+        if let Some(joining) = joining.find(|it| it.member == member && it.bound.contains(&shard)) {
+            joining.dropped.push(shard);
+        }
         if !self.lost.contains(member.0) && !from.apart {
             self.lose(shard, member, out);
         }
@@ -116,23 +129,33 @@ impl FailureCoordinator {
     /// [`Control::BeginRebuild`] when none of its operations on the former one is in flight.
     /// `false`: the slot has a member, or a shard is apart.
     pub fn join(&mut self, member: MemberIdx) -> bool {
-        let is_joining = self.joining.iter().any(|(other, _)| *other == member);
+        let is_joining = self.joining.iter().any(|other| other.member == member);
         let is_whole = self.shards.iter().all(|known| !known.apart);
         let may = self.lost.contains(member.0) && !is_joining && is_whole;
         if may {
-            self.joining.push((member, 0));
+            self.joining.push(Joining { member, bound: Vec::new(), dropped: Vec::new() });
         }
         may
     }
 
-    fn bound(&mut self, member: MemberIdx) {
-        let mine = self.joining.iter().position(|(other, _)| *other == member);
+    fn bound(&mut self, shard: u16, member: MemberIdx, out: &mut Vec<(u16, Control)>) {
+        let mine = self.joining.iter().position(|other| other.member == member);
         let Some(at) = mine else { return };
-        self.joining[at].1 += 1;
-        if usize::from(self.joining[at].1) < self.shards.len() {
+        self.joining[at].bound.push(shard);
+        if self.joining[at].bound.len() < self.shards.len() {
             return;
         }
-        self.joining.swap_remove(at);
+        let Joining { dropped, .. } = self.joining.swap_remove(at);
+        if !dropped.is_empty() {
+            // It is lost again: a shard that has dropped it would never write it.
+            for (shard, known) in (0..).zip(&mut self.shards) {
+                if !dropped.contains(&shard) {
+                    known.dropped.remove(member.0);
+                    out.push((shard, Control::FailMember(member)));
+                }
+            }
+            return;
+        }
         self.lost.remove(member.0);
         self.shards.iter_mut().for_each(|known| known.dropped.remove(member.0));
         self.rebuilding.push((member, 0));
@@ -150,7 +173,11 @@ impl FailureCoordinator {
     /// The runs of rebuilds that the array needs. They replace earlier ones.
     pub fn rebuilds(&mut self) -> Vec<Rebuild> {
         self.rebuild_run += 1;
-        let members = self.rebuilding.iter().copied();
+        let end = |member| self.geometry.member_used_sectors(member);
+        let lacks = |&(member, from): &(MemberIdx, u64)| {
+            (member, std::iter::once(from..end(member)).collect())
+        };
+        let members = self.rebuilding.iter().map(lacks);
         Rebuild::runs(self.rebuild_run, &self.geometry, members)
     }
 
@@ -254,6 +281,23 @@ mod tests {
 
     fn not_recorded(shard: u16, epoch: u64) -> (u16, Control) {
         (shard, Control::NotRecorded { epoch })
+    }
+
+    #[test]
+    fn a_new_member_that_a_shard_drops_before_all_have_bound_it_is_lost() {
+        let (mut failures, mut out) = (failures(Level::Raid5, 2), Vec::new());
+        says(&mut failures, 0, 4, 1);
+        says(&mut failures, 1, 4, 1);
+        assert!(failures.join(MemberIdx(4)));
+        let began = ControlEvent::RebuildBegan { member: MemberIdx(4) };
+        failures.event(0, &began, &mut out);
+        says(&mut failures, 0, 4, 2);
+        failures.event(1, &began, &mut out);
+        assert_eq!(out, [fail(1, 4)]);
+        assert_eq!((failures.lost(), failures.rebuilding()), (MemberSet::one(4), &[][..]));
+        assert!(!failures.take_rebuild_needed());
+        assert_eq!(says(&mut failures, 1, 4, 2), [recorded(1, 2)]);
+        assert!(failures.join(MemberIdx(4)), "the slot is empty");
     }
 
     #[test]

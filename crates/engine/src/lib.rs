@@ -23,6 +23,7 @@ mod intent_map;
 mod lengths;
 mod metadata;
 mod mismatch;
+mod pacer;
 mod rebuild;
 mod rebuild_loop;
 mod resync;
@@ -53,6 +54,7 @@ pub use metadata::{
     MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record,
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
+pub use pacer::{Pace, Pacer, SLICE_NANOS};
 pub use rebuild::Rebuild;
 pub use rebuild_loop::{RebuildEffect, RebuildLoop, RebuildRange};
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};

@@ -2,6 +2,8 @@
 //!
 //! Invariant: as of [`crate::Resync`]. Made by the metadata manager, driven by `rebuild_loop`.
 
+use std::ops::Range;
+
 use md::{Geometry, Kind, MemberIdx};
 
 use crate::Resync;
@@ -14,21 +16,25 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// The runs for these members, each in sync below the sector beside it.
+    /// The runs for these members, each with the ascending ranges that are out of sync.
     pub(crate) fn runs(
         run: u32,
         geometry: &Geometry,
-        members: impl Iterator<Item = (MemberIdx, u64)>,
+        members: impl Iterator<Item = (MemberIdx, Vec<Range<u64>>)>,
     ) -> Vec<Rebuild> {
-        let of = |member: Option<MemberIdx>, from: u64, end: u64| {
-            let ranges = Resync::of_ranges(run, std::iter::once(from.min(end)..end), end);
-            Rebuild { member, ranges }
-        };
         let end = |member| geometry.member_used_sectors(member);
         if let Kind::Parity(_) = geometry.kind() {
-            let from = members.map(|(_, from)| from).min();
-            return from.map(|from| of(None, from, end(MemberIdx(0)))).into_iter().collect();
+            let mut all = members.map(|(_, ranges)| ranges);
+            let Some(mut ranges) = all.next() else { return Vec::new() };
+            all.for_each(|more| ranges.extend(more));
+            ranges.sort_unstable_by_key(|range| range.start);
+            let ranges = Resync::of_ranges(run, ranges, end(MemberIdx(0)));
+            return vec![Rebuild { member: None, ranges }];
         }
-        members.map(|(member, from)| of(Some(member), from, end(member))).collect()
+        let of = |(member, ranges): (MemberIdx, Vec<Range<u64>>)| Rebuild {
+            member: Some(member),
+            ranges: Resync::of_ranges(run, ranges, end(member)),
+        };
+        members.map(of).collect()
     }
 }

@@ -168,6 +168,8 @@ impl RebuildLoop {
         if !self.runs.is_empty() {
             out.push(RebuildEffect::Began { sectors });
         }
+        // Of members that lack nothing, no range will end.
+        (0..self.runs.len()).for_each(|run| self.report(run, out));
     }
 
     fn next_of(&mut self, run: usize, out: &mut Vec<RebuildEffect>) -> Option<RebuildRange> {
@@ -204,7 +206,8 @@ impl RebuildLoop {
         // Dropped when the array became read-only.
         let Some(Rebuild { ranges, .. }) = self.runs.get_mut(run) else { return };
         ranges.done(now, first, result);
-        let stalled = ranges.stalled().map(|why| (why, ranges.failed()));
+        let failed = self.runs.iter().map(|run| run.ranges.failed()).sum();
+        let stalled = self.stalled().map(|why| (why, failed));
         if let Some((why, sectors)) = stalled.filter(|_| stalled != self.stalled) {
             self.stalled = stalled;
             out.push(RebuildEffect::Stalled { why, sectors });
@@ -213,9 +216,16 @@ impl RebuildLoop {
         self.end_if_done(out);
     }
 
+    /// Error of a run that is stalled, when no other can continue either.
+    fn stalled(&self) -> Option<RequestError> {
+        let goes_on = |run: &Rebuild| !run.ranges.is_done() && run.ranges.stalled().is_none();
+        let mut stalled = self.runs.iter().filter_map(|run| run.ranges.stalled());
+        stalled.next().filter(|_| !self.runs.iter().any(goes_on))
+    }
+
     fn report(&self, run: usize, out: &mut Vec<RebuildEffect>) {
         let Rebuild { member, ranges } = &self.runs[run];
-        let (run, position, stalled) = (ranges.run(), ranges.position(), ranges.stalled());
+        let (run, position, stalled) = (ranges.run(), ranges.position(), self.stalled());
         let member = *member;
         out.push(RebuildEffect::Report(MetadataInput::RebuildAt {
             run,

@@ -437,6 +437,8 @@ pub(crate) struct Repair {
     pub(crate) has_failed: bool,
     /// Of a rebuild: the members that are written. Others may have joined since.
     pub(crate) targets: MemberSet,
+    /// Epoch of the members when they were chosen.
+    pub(crate) epoch: u64,
 }
 
 impl Record {

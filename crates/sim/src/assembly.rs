@@ -262,6 +262,9 @@ pub struct StartOptions {
     /// Devices to be put into the slots of their numbers, if these are empty; whatever is on them
     /// is overwritten.
     pub add: u16,
+    /// Former members to be put into their slots again, by the bitmap: those that
+    /// [`may_be_readded`] allows.
+    pub readd: u16,
 }
 
 /// An array that starts.
@@ -278,6 +281,8 @@ pub struct Start {
     pub data_areas: Vec<Option<Range<u64>>>,
     /// By slot: members that are being rebuilt, and the sector below which they are in sync.
     pub rebuilding: Vec<(usize, u64)>,
+    /// Those of them that follow the bitmap.
+    pub by_bitmap: Vec<usize>,
     /// Sectors that the member of a slot without one would have.
     pub missing_sectors: u64,
     /// It has a bitmap that is older than the superblocks.
@@ -347,6 +352,27 @@ pub(crate) fn joining(defining: &Superblock, device: usize, sectors: u64) -> Sup
     superblock
 }
 
+/// The images of the devices that are chosen.
+fn split<'a>(images: &[Option<&'a [u8]>], is_in: impl Fn(usize) -> bool) -> Vec<Option<&'a [u8]>> {
+    images.iter().enumerate().map(|(at, image)| image.filter(|_| is_in(at))).collect()
+}
+
+/// Whether a device that was a member can be put into its slot again by the bitmap, when the array
+/// starts on the other devices.
+pub fn may_be_readded(images: &[Option<&[u8]>], device: usize, block: u32) -> bool {
+    let others = examine(&split(images, |at| at != device), block);
+    let own = examine(&split(images, |at| at == device), block);
+    let (Some(own), Ok(array)) = (own.first(), assembled(&others, false)) else { return false };
+    let members = others.iter().map(|found| found.as_member(block)).collect();
+    let plan = StartPlan::new(&array, members).and_then(StartPlan::with_rebuilds);
+    let Ok(plan) = plan else { return false };
+    let Some((candidate, area)) = plan.bitmap() else { return false };
+    let image = images[others[candidate].device].expect("it was examined");
+    let bitmap = plan.check_bitmap(area, &image[area.sector as usize * SECTOR..]);
+    let slot = bitmap.ok().and_then(|bitmap| plan.readdition(&own.candidate, &bitmap));
+    own.is_whole && slot == Some(MemberIdx(device as u16))
+}
+
 /// Assembles and starts the array on these devices, and continues rebuilds.
 ///
 /// # Errors
@@ -359,8 +385,8 @@ pub fn start(
     block: u32,
     options: StartOptions,
 ) -> Result<Start, Refusal> {
-    let found = examine(images, block);
-    let StartOptions { shards, checkpoint_nanos, force, add } = options;
+    let StartOptions { shards, checkpoint_nanos, force, add, readd } = options;
+    let found = examine(&split(images, |at| readd >> at & 1 == 0), block);
     let array = assembled(&found, force)?;
     let members = found.iter().map(|found| found.as_member(block)).collect();
     let mut plan = StartPlan::new(&array, members).map_err(Refusal::Start)?;
@@ -370,7 +396,12 @@ pub fn start(
         let slot = MemberIdx(found.device as u16);
         plan = plan.with_addition(additions[at].as_member(block), slot).map_err(Refusal::Start)?;
     }
-    let found: Vec<&Found> = found.iter().chain(&additions).collect();
+    let former = examine(&split(images, |at| readd >> at & 1 == 1), block);
+    for found in &former {
+        let slot = MemberIdx(found.device as u16);
+        plan = plan.with_readdition(found.as_member(block), slot).map_err(Refusal::Start)?;
+    }
+    let found: Vec<&Found> = found.iter().chain(&additions).chain(&former).collect();
     let image = |candidate: usize| images[found[candidate].device].expect("it was examined");
     let mut bitmap: Option<(StartBitmap, Vec<u8>)> = None;
     if let Some((candidate, area)) = plan.bitmap() {
@@ -405,6 +436,8 @@ pub fn start(
         data_areas[slot.index()] = Some(plan.data_area(source));
     }
     rebuilding.extend(plan.rebuilding().iter().map(|it| (it.slot.index(), it.from)));
+    let by_bitmap = plan.rebuilding().iter().filter(|it| it.by_bitmap);
+    let by_bitmap = by_bitmap.map(|it| it.slot.index()).collect();
     let missing = (0..data_areas.len()).filter(|slot| data_areas[*slot].is_none());
     let missing: MemberSet = missing.map(|slot| slot as u16).collect();
     let missing_sectors = plan.missing_sectors();
@@ -417,6 +450,7 @@ pub fn start(
         encoders,
         data_areas,
         rebuilding,
+        by_bitmap,
         missing_sectors,
         has_stale_bitmap,
     })

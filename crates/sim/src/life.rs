@@ -287,7 +287,8 @@ impl Life {
             let images = self.world.images_after_cut(rng);
             let images: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
             // Whatever is there: a start, or a refusal.
-            let options = StartOptions { shards: 1, checkpoint_nanos: 1, force: true, add: 0 };
+            let options =
+                StartOptions { shards: 1, checkpoint_nanos: 1, force: true, add: 0, readd: 0 };
             let _ = assembly::start(&images, self.rest.block, options);
             return None;
         }

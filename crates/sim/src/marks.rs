@@ -67,6 +67,7 @@ marks! {
     RebuiltBelow "progress of a rebuild",
     StartRebuild "start: a rebuild continues",
     StartAddition "start: a new device in an empty slot",
+    StartByBitmap "start: a former member is brought up to date by the bitmap",
     MemberFailed "member failed: an error",
     MemberFailedOnRequest "member failed: on request",
     IntentRequested "intent requested",

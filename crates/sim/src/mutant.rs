@@ -20,6 +20,8 @@ pub enum Mutant {
     RebuildAhead,
     /// A member counts as in sync when its rebuild begins.
     InSyncEarly,
+    /// A former member misses a range that the bitmap marks.
+    ReaddSkips,
     /// One parity update in a while uses old data for new.
     StaleBlock,
     /// When two members fail at once, the completion of one operation is lost.
@@ -30,13 +32,14 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 9] = [
+    pub const ALL: [Mutant; 10] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
         Mutant::ResyncAhead,
         Mutant::RebuildAhead,
         Mutant::InSyncEarly,
+        Mutant::ReaddSkips,
         Mutant::StaleBlock,
         Mutant::CompletionLost,
         Mutant::WrongBlockRepaired,
@@ -49,6 +52,7 @@ impl Mutant {
             | Mutant::ResyncAhead
             | Mutant::RebuildAhead
             | Mutant::InSyncEarly
+            | Mutant::ReaddSkips
             | Mutant::StaleBlock => &["unmarked", "lost", "holds"],
             Mutant::RecordedAtOnce => &["the loss of a member was recorded"],
             Mutant::FlushNotSent => &["lost", "unmarked"],
@@ -67,6 +71,7 @@ impl Mutant {
             Mutant::ResyncAhead => "resync checkpoint ahead of the data",
             Mutant::RebuildAhead => "rebuild checkpoint ahead of the data",
             Mutant::InSyncEarly => "spare called in sync too early",
+            Mutant::ReaddSkips => "re-add that skips a dirty region",
             Mutant::StaleBlock => "parity written from a stale block",
             Mutant::CompletionLost => "request lost when two members fail at once",
             Mutant::WrongBlockRepaired => "scrub repairs the wrong block",

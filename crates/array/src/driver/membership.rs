@@ -247,14 +247,19 @@ impl Driver {
     pub(super) fn join_chosen(&mut self) {
         let Some(writer) = &mut self.metadata_writer else { return };
         for (device, slot) in writer.take_joins() {
-            let Some(at) = self.spares.iter().position(|(number, _)| *number == device) else {
-                continue;
-            };
-            let (DeviceNumber(number), member) = self.spares.swap_remove(at);
-            match self.handles(member) {
-                Ok(handles) => self.join(slot.0, handles),
-                Err(error) => tracing::error!(number, "device not bound: {error}"),
+            let at = self.spares.iter().position(|(number, _)| *number == device);
+            let member = at.map(|at| self.spares.swap_remove(at).1);
+            let handles = member.map(|member| self.handles(member));
+            match handles {
+                Some(Ok(handles)) => {
+                    self.join(slot.0, handles);
+                    continue;
+                }
+                Some(Err(error)) => tracing::error!(number = device.0, "not bound: {error}"),
+                None => tracing::error!(number = device.0, "not bound: it is no spare"),
             }
+            let input = MetadataInput::JoinFailed { member: slot };
+            self.metadata_writer.as_mut().expect("just seen").input(input);
         }
     }
 
@@ -288,7 +293,7 @@ impl Driver {
                     let in_sync = failures.rebuild_at(run, member, position, &mut self.commands);
                     for member in in_sync {
                         tracing::info!(member = member.0, "member rebuilt and in sync");
-                        self.executor.report(Event::MemberInSync { member });
+                        self.executor.report(Event::MemberInSync { member, device: None });
                     }
                 }
                 RebuildEffect::Stalled { why, sectors } => {

@@ -4,10 +4,10 @@
 //! range is in flight only while there is room for requests, and none where hosts have all buffers.
 //! Part of `driver`.
 
-use engine::{BufSlice, HostOp, MemberSet, RebuildRange, Request, RequestError};
+use engine::{HostOp, MemberSet, RebuildRange, RequestError};
 
 use super::membership::LocalRebuilds;
-use super::{Driver, OwnRange, PendingRequest};
+use super::{Driver, OwnRange};
 use crate::buf::Lease;
 use crate::metadata_writer::MetadataWriter;
 
@@ -15,9 +15,13 @@ impl Driver {
     /// Whether members are being rebuilt, or are to be; see
     /// [`engine::MetadataStatus::rebuild_sectors`] for the progress.
     pub fn is_rebuilding(&self) -> bool {
+        self.has_rebuilds_to_do() || !self.executor.rebuilding().is_empty()
+    }
+
+    /// Whether rebuilds can continue: ranges are in flight, or to come.
+    pub fn has_rebuilds_to_do(&self) -> bool {
         self.metadata_writer.as_ref().is_some_and(MetadataWriter::rebuilds)
             || self.local.as_ref().is_some_and(LocalRebuilds::is_active)
-            || !self.executor.rebuilding().is_empty()
     }
 
     /// Pauses or resumes rebuilds.
@@ -44,11 +48,8 @@ impl Driver {
         self.executor.lacking()
     }
 
-    /// Whether `poll` would do something although nothing has completed.
+    /// Whether a range could begin although nothing has completed.
     pub(super) fn is_rebuild_due(&self) -> bool {
-        if self.local.as_ref().is_some_and(LocalRebuilds::has_reports) {
-            return true;
-        }
         !self.lacks_rebuild_buffer
             && self.may_rebuild()
             && match (&self.metadata_writer, &self.local) {
@@ -59,10 +60,8 @@ impl Driver {
     }
 
     fn may_rebuild(&self) -> bool {
-        let has_room = self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1;
-        has_room
-            && (self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_rebuild)
-                || self.local.as_ref().is_some_and(LocalRebuilds::has_room))
+        self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_rebuild)
+            || self.local.as_ref().is_some_and(LocalRebuilds::has_room)
     }
 
     /// Issues the next ranges.
@@ -71,7 +70,7 @@ impl Driver {
         if let Some(local) = &mut self.local {
             local.tick(self.io.now);
         }
-        while self.may_rebuild() {
+        while self.may_rebuild() && self.may_begin_range(self.io.now) {
             let mut lease = None;
             if needs_memory {
                 // The buffer that is kept for a resync: none is at work.
@@ -95,12 +94,7 @@ impl Driver {
             if let Some(lease) = &mut lease {
                 lease.set_len((sectors * md::SECTOR_BYTES) as usize);
             }
-            self.own_ranges += 1;
-            let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
-            let own = Some(OwnRange::Rebuild(range));
-            let host =
-                self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
-            self.route(Request { tag: u64::from(host), op: HostOp::Rebuild, at, sectors, buf });
+            self.submit_range(OwnRange::Rebuild(range), HostOp::Rebuild, (at, sectors), lease);
         }
     }
 

@@ -4,12 +4,11 @@
 //! is room for requests, and none where hosts have all buffers. A scrub that is stopped, or whose
 //! driver stops, ends the ranges in flight. Part of `driver`.
 
-use engine::{BufSlice, DEFAULT_RESYNC_STEP, HostOp, Mismatch, Request, RequestError, Scrub};
+use engine::{DEFAULT_RESYNC_STEP, HostOp, Mismatch, RequestError, Scrub};
 use engine::{IntentMap, ScrubMode};
 use md::{Kind, Sector};
 
-use super::{Driver, OwnRange, PendingRequest};
-use crate::buf::Lease;
+use super::{Driver, OwnRange};
 
 /// Ranges of a scrub in flight at most.
 const DEPTH: usize = 8;
@@ -113,15 +112,14 @@ impl Driver {
         self.may_scrub() && !self.is_scrubbing() && !lacks_buffer
     }
 
-    /// Whether a range could be submitted now.
+    /// Whether there are ranges to submit.
     pub(super) fn may_scrub(&self) -> bool {
-        let has_room = self.own_ranges == 0 || self.max_requests > self.hosts.len() + 1;
-        has_room && self.scrub.as_ref().is_some_and(|scrub| scrub.ranges.has_next())
+        self.scrub.as_ref().is_some_and(|scrub| scrub.ranges.has_next())
     }
 
     /// Issues the next ranges.
     pub(super) fn feed_scrub(&mut self) {
-        while self.may_scrub() {
+        while self.may_scrub() && self.may_begin_range(self.io.now) {
             let Some(scrub) = &mut self.scrub else { return };
             let mut lease = None;
             if scrub.copies > 0 {
@@ -136,12 +134,7 @@ impl Driver {
             if let Some(lease) = &mut lease {
                 lease.set_len((scrub.copies * sectors * md::SECTOR_BYTES) as usize);
             }
-            let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
-            self.own_ranges += 1;
-            let own = Some(OwnRange::Scrub(at));
-            let host =
-                self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
-            self.route(Request { tag: u64::from(host), op, at, sectors, buf });
+            self.submit_range(OwnRange::Scrub(at), op, (at, sectors), lease);
         }
     }
 

@@ -58,7 +58,8 @@ impl Driver {
         self.poll(&mut out);
         let is_at_work = |driver: &Driver| {
             let resyncs = driver.metadata_writer.as_ref();
-            resyncs.is_some_and(MetadataWriter::is_at_work) || driver.is_scrubbing()
+            let local = driver.local.as_ref().is_some_and(|local| !local.is_idle());
+            resyncs.is_some_and(MetadataWriter::is_at_work) || local || driver.is_scrubbing()
         };
         while !self.is_broken() && is_at_work(self) {
             self.wait(step, None);

@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use array::{AddError, Event, Fault, FaultMember, HostOp, MemMember, Member, RequestError};
+use array::{
+    AddError, Driver, DriverOptions, Event, Fault, FaultMember, HostOp, MemMember, Member,
+    RequestError,
+};
 use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
 
@@ -28,7 +31,7 @@ fn slow() -> Box<dyn Member> {
 }
 
 fn in_sync(slot: u16) -> Event {
-    Event::MemberInSync { member: MemberIdx(slot) }
+    Event::MemberInSync { member: MemberIdx(slot), device: None }
 }
 
 /// Polls until the event comes.
@@ -42,6 +45,16 @@ fn wait_for(driver: &mut Shards, event: Event) {
             return;
         }
         assert!(start.elapsed() < PATIENCE, "{event:?} never comes: {:?}", driver.lacking());
+        driver.wait(Duration::from_millis(10), None);
+    }
+}
+
+/// Lets all shards process the end of the rebuilds: the event is that of shard 0.
+fn wait_for_all_shards(driver: &mut Shards) {
+    let start = Instant::now();
+    while !driver.lacking().is_empty() {
+        assert!(start.elapsed() < PATIENCE, "{:?} is not rebuilt", driver.lacking());
+        driver.poll(&mut Vec::new());
         driver.wait(Duration::from_millis(10), None);
     }
 }
@@ -87,7 +100,7 @@ fn a_member_that_joins_below_a_load_carries_the_array_afterwards() {
             host.run(&mut rng, 400);
             contents = host.into_contents();
             wait_for(&mut driver, in_sync(lost));
-            assert!(driver.lacking().is_empty(), "{level}: {:?}", driver.lacking());
+            wait_for_all_shards(&mut driver);
             let mut host = Host::with_contents(&mut driver, 12, contents);
             host.run(&mut rng, 100);
             // Another one goes: the new member is needed.
@@ -121,12 +134,7 @@ fn two_members_of_raid_6_are_rebuilt_together_and_one_after_the_other() {
     host.driver.add_member(MemberIdx(4), slow()).expect("the slot is empty");
     host.run(&mut rng, 300);
     let contents = host.into_contents();
-    let start = Instant::now();
-    while !driver.lacking().is_empty() {
-        assert!(start.elapsed() < PATIENCE, "{:?} is not rebuilt", driver.lacking());
-        driver.poll(&mut Vec::new());
-        driver.wait(Duration::from_millis(10), None);
-    }
+    wait_for_all_shards(&mut driver);
     fail(&mut driver, 0);
     fail(&mut driver, 2);
     Host::with_contents(&mut driver, 12, contents).check_all();
@@ -214,7 +222,24 @@ fn what_cannot_join_is_refused_with_the_reason() {
     assert!(matches!(refused, Err(AddError::NoRedundancy)));
 }
 
+#[test]
+fn an_array_without_metadata_stops_in_the_middle_of_a_rebuild() {
+    let spec = spec(Level::Raid5, CHUNK, mems(4, SECTORS));
+    let mut driver = Driver::new(spec, &DriverOptions::default()).expect("an array");
+    driver.fail_member(MemberIdx(1));
+    driver.poll(&mut Vec::new());
+    driver.add_member(MemberIdx(1), slow()).expect("the slot is empty");
+    let (start, mut done) = (Instant::now(), Vec::new());
+    while !driver.failed().is_empty() {
+        assert!(start.elapsed() < PATIENCE, "it is not bound");
+        driver.poll(&mut done);
+    }
+    (0..20).for_each(|_| driver.poll(&mut done));
+    assert!(driver.stop());
+}
+
 testkit::repeat_in_shards! {
+    an_array_without_metadata_stops_in_the_middle_of_a_rebuild,
     a_member_that_joins_below_a_load_carries_the_array_afterwards,
     two_members_of_raid_6_are_rebuilt_together_and_one_after_the_other,
     a_member_that_fails_while_it_is_rebuilt_leaves_the_slot_to_another,

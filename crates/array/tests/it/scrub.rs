@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use array::{Fault, HostOp, MemberSpec, Mismatch, MismatchKind, ScrubMode};
+use array::{Fault, HostOp, MemberSpec, Mismatch, MismatchKind, Pace, ScrubMode};
 use md::{Layout, Level, Raid10Layout};
 use testkit::Rng;
 
@@ -102,8 +102,8 @@ fn scrub_beside(
             assert_eq!((status.error, status.checked), (None, status.span));
             return found;
         }
-        // Nothing in the first half is corrupted on levels where reads would return it.
-        let at = rng.below((size as u64).div_ceil(2)) as usize;
+        // Nothing in the first eighth is corrupted: a write would mend it.
+        let at = rng.below((size as u64).div_ceil(8)) as usize;
         host::write(driver, at as u64, &contents[at * SECTOR..(at + 1) * SECTOR]);
         driver.wait(Duration::from_millis(1), None);
     }
@@ -275,6 +275,20 @@ fn a_scrub_that_is_stopped_goes_on_where_it_was() {
 }
 
 #[test]
+fn beside_hosts_a_scrub_of_members_in_memory_rests_too() {
+    let mut driver = common::driver(spec(Level::Raid5, CHUNK, common::mems(3, 64 * SECTORS)));
+    driver.set_pace(Pace { foreground_share: 990, least_kib_per_s: 0, most_kib_per_s: None });
+    // Hosts use the array.
+    assert_eq!(host::call(&mut driver, HostOp::Read, 0, 8, None).0, Ok(()));
+    assert!(driver.start_scrub(ScrubMode::Check, 0));
+    for _ in 0..100 {
+        assert_eq!(host::call(&mut driver, HostOp::Read, 0, 8, None).0, Ok(()));
+    }
+    let status = driver.scrub().expect("it was started");
+    assert!(!status.is_done && status.checked > 0, "{status:?}");
+}
+
+#[test]
 fn a_level_without_redundancy_has_nothing_to_scrub() {
     let mut driver = common::driver(spec(Level::Raid0, CHUNK, common::mems(2, SECTORS)));
     assert!(!driver.start_scrub(ScrubMode::Check, 0));
@@ -290,5 +304,6 @@ testkit::repeat_in_shards! {
     what_is_proven_beside_what_is_not_is_repaired_alone,
     a_block_that_cannot_be_read_is_recovered_by_a_check,
     a_scrub_that_is_stopped_goes_on_where_it_was,
+    beside_hosts_a_scrub_of_members_in_memory_rests_too,
     a_level_without_redundancy_has_nothing_to_scrub,
 }

@@ -119,6 +119,11 @@ impl Bits {
         self.unwritten = (0..=page_of(self.count.saturating_sub(1))).collect();
     }
 
+    /// Whether the members should have the bit.
+    pub(super) fn has(&self, bit: u32) -> bool {
+        self.image.has(bit)
+    }
+
     pub(super) fn set_bits(&self) -> u64 {
         self.image.len()
     }

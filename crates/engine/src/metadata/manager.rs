@@ -8,6 +8,7 @@
 //! `Recorded`, `Stopped`) is sent only when the metadata that it promises are durable. Called by an
 //! executor, with batches of inputs; performs no I/O itself.
 
+mod lacking;
 mod rebuilds;
 mod work;
 
@@ -37,6 +38,8 @@ struct Device {
     rebuilt: Option<u64>,
     /// What the superblocks record of that.
     rebuilt_recorded: Option<u64>,
+    /// Ascending ranges of its data area that were out of sync when its rebuild began.
+    out_of_sync: Vec<Range<u64>>,
 }
 
 /// Contents of the members' superblocks.
@@ -60,7 +63,9 @@ struct Joining {
     /// The executor binds it.
     is_ordered: bool,
     /// Shards that have bound it.
-    bound: u16,
+    bound: Vec<u16>,
+    /// One of them that has dropped it since, and why.
+    dropped: Option<(u16, Option<IoError>)>,
 }
 
 struct Asked {
@@ -128,7 +133,7 @@ impl MetadataManager {
     ///
     /// # Panics
     /// If a bitmap is given to a level that can have none, or with a chunk that [`IntentMap`]
-    /// refuses: the assembly has checked that.
+    /// refuses, or two devices have one number: the assembly has checked that.
     pub fn new(config: MetadataConfig) -> MetadataManager {
         let MetadataConfig { geometry, state, found, .. } = config;
         let found = Arc::new(found);
@@ -138,11 +143,26 @@ impl MetadataManager {
                 .expect("the assembly has checked the bitmap"),
             None => IntentMap::whole_array(&geometry),
         };
+        let bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
         let device = |kept: ManagedDevice| {
             let state = states.get(kept.number.0 as usize).and_then(Option::as_ref);
-            in_service(kept, state.and_then(|state| state.recovery_offset))
+            let mut device = in_service(kept, state.and_then(|state| state.recovery_offset));
+            if let Some((member, from)) = device.kept.slot.zip(device.rebuilt) {
+                let by_bitmap = state.is_some_and(|state| state.recovery_by_bitmap);
+                let all = from..geometry.member_used_sectors(member);
+                device.out_of_sync = match bits.as_ref().filter(|_| by_bitmap) {
+                    Some(bits) => lacking::under(&geometry, &map, member, all, |bit| bits.has(bit)),
+                    None => vec![all],
+                };
+            }
+            device
         };
         let devices: Vec<Device> = config.devices.into_iter().map(device).collect();
+        let mut numbers: Vec<u32> = devices.iter().map(|it| it.kept.number.0).collect();
+        numbers.sort_unstable();
+        let is_unique = numbers.windows(2).all(|two| two[0] != two[1]);
+        assert!(is_unique, "devices of an array have numbers of their own: {numbers:?}");
+        let mut bits = bits;
         // A missing member that the superblocks do not record: it must be recorded before writes
         // rely on it.
         let mut failures = 0;
@@ -154,7 +174,6 @@ impl MetadataManager {
                 failures += 1;
             }
         }
-        let mut bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
         if devices.iter().any(|device| device.rebuilt.is_some()) {
             bits.iter_mut().for_each(Bits::write_all);
         }
@@ -294,10 +313,9 @@ impl MetadataManager {
             resync_offset: self.resync,
             resync_stalled: self.resync_stalled,
             rebuilding: self.rebuilt().map(|(member, _)| member.0).collect(),
-            rebuild_sectors: self.rebuilt().fold((0, 0), |(all, done), (member, at)| {
-                (all + self.geometry.member_used_sectors(member), done + at)
-            }),
+            rebuild_sectors: self.rebuild_sectors(),
             rebuild_stalled: self.rebuild_stalled,
+            joining: self.joining.len(),
             degraded: self.degraded(),
             held: self.held_total,
             bits_set: self.bits.as_ref().map_or(0, Bits::set_bits),
@@ -331,6 +349,7 @@ impl MetadataManager {
                     }
                 }
                 MetadataInput::Join { number, member } => self.join(number, member),
+                MetadataInput::JoinFailed { member } => self.join_failed(member),
                 MetadataInput::Stop => self.close(true, out),
                 MetadataInput::ReadOnly => self.close(false, out),
             }
@@ -363,6 +382,12 @@ impl MetadataManager {
                 if let Some(at) = device {
                     self.lose(at, error, Lost::ByShard(shard), out);
                 }
+                let mut joining = self.joining.iter_mut();
+                let joining = joining.find(|joining| joining.member == member);
+                // Of a shard that has not bound it, this is of the slot's former member.
+                if let Some(joining) = joining.filter(|joining| joining.bound.contains(&shard)) {
+                    joining.dropped.get_or_insert((shard, error));
+                }
             }
             // Metadata cannot record lost writes of a level without redundancy.
             ControlEvent::NotDurable { .. } if self.updates() => {
@@ -371,7 +396,7 @@ impl MetadataManager {
                 self.to_shards(Control::NotDurable, out);
                 self.redundancy_lost(0, self.map.bits(), out);
             }
-            ControlEvent::RebuildBegan { member } => self.bound(member, out),
+            ControlEvent::RebuildBegan { member } => self.bound(shard, member, out),
             ControlEvent::NotDurable { .. }
             | ControlEvent::Corrected { .. }
             | ControlEvent::Mismatch(_)
@@ -543,7 +568,7 @@ impl MetadataManager {
             job.spoiled |= job.phase != Some(Phase::Superblocks);
         }
         out.push(MetadataEffect::DeviceFailed { device: number, slot, error, by: lost.by() });
-        let Some(member) = slot else { return };
+        let Some(member) = slot else { return self.take_spare() };
         for shard in (0..self.shards).filter(|shard| lost != Lost::ByShard(*shard)) {
             let control = Control::FailMember(member);
             out.push(MetadataEffect::ToShard { shard, control });
@@ -692,7 +717,8 @@ fn in_service(kept: ManagedDevice, rebuilt: Option<u64>) -> Device {
     let rebuilt = rebuilt.filter(|_| kept.slot.is_some());
     let events = Some(kept.events);
     let (failed, has_joined) = (false, false);
-    Device { kept, failed, events, has_joined, rebuilt, rebuilt_recorded: rebuilt }
+    let (rebuilt_recorded, out_of_sync) = (rebuilt, Vec::new());
+    Device { kept, failed, events, has_joined, rebuilt, rebuilt_recorded, out_of_sync }
 }
 
 impl Device {

@@ -160,6 +160,12 @@ pub enum MetadataInput {
         /// The slot.
         member: MemberIdx,
     },
+    /// A device that [`MetadataEffect::Join`] named for this slot cannot be bound to it: no shard
+    /// has.
+    JoinFailed {
+        /// The slot.
+        member: MemberIdx,
+    },
     /// Stop: all host requests have completed. The metadata are marked clean; answered by
     /// [`MetadataEffect::Stopped`].
     Stop,
@@ -307,10 +313,13 @@ pub struct MetadataStatus {
     pub resync_stalled: Option<RequestError>,
     /// Members that are being rebuilt.
     pub rebuilding: MemberSet,
-    /// Sectors of these members, all together, and how many of them are in sync.
+    /// Sectors of these members that were out of sync when their rebuilds began, all together, and
+    /// how many of them are in sync.
     pub rebuild_sectors: (u64, u64),
     /// Error of a stalled rebuild, if it is stalled.
     pub rebuild_stalled: Option<RequestError>,
+    /// Number of devices that are being put into slots.
+    pub joining: usize,
     /// Number of slots that are not served, or not completely.
     pub degraded: usize,
     /// Number of intents that shards hold.

@@ -21,6 +21,8 @@ struct Rebuilding {
     member: u16,
     /// Which sectors of its data area are in sync.
     map: SyncMap,
+    /// Epoch in which it began.
+    since: u64,
 }
 
 pub(crate) struct Health {
@@ -78,7 +80,7 @@ impl Health {
         self.failed.remove(member);
         self.lacking.insert(member);
         self.rebuilding.retain(|other| other.member != member);
-        self.rebuilding.push(Rebuilding { member, map });
+        self.rebuilding.push(Rebuilding { member, map, since: self.epoch });
     }
 
     /// All of a member is in sync, and recorded so.
@@ -96,9 +98,11 @@ impl Health {
         mine.into_iter().for_each(|rebuilding| rebuilding.map.resynced_below(sector));
     }
 
-    /// A range of a member has been rebuilt.
-    pub(crate) fn set_rebuilt(&mut self, member: u16, sectors: Range<u64>) {
-        let mine = self.rebuilding.iter_mut().find(|other| other.member == member);
+    /// A range of a member has been rebuilt, by an operation that chose it in this epoch: if it was
+    /// lost since, that is not the member that has the slot now.
+    pub(crate) fn set_rebuilt(&mut self, member: u16, sectors: Range<u64>, epoch: u64) {
+        let is_it = |other: &&mut Rebuilding| other.member == member && other.since <= epoch;
+        let mine = self.rebuilding.iter_mut().find(is_it);
         mine.into_iter().for_each(|rebuilding| rebuilding.map.set(sectors.clone()));
     }
 
@@ -123,7 +127,7 @@ impl Health {
     /// The members that are absent in these sectors of their data areas.
     pub(crate) fn absent(&self, sectors: Range<u64>) -> MemberSet {
         let mut absent = self.failed;
-        for Rebuilding { member, map } in &self.rebuilding {
+        for Rebuilding { member, map, .. } in &self.rebuilding {
             if map.state(sectors.clone()) != InSync::All {
                 absent.insert(*member);
             }

@@ -316,8 +316,9 @@ impl NonParity {
     /// Writes what a rebuild has read.
     fn rebuild_write(&mut self, cx: &mut Context<'_>, request: u32) {
         let record = &mut cx.requests[request];
-        record.repair.writing = true;
-        let chosen = record.repair.targets;
+        let chosen = record.repair.targets.minus(cx.health.failed());
+        let (writing, targets, epoch) = (true, chosen, cx.health.epoch());
+        record.repair = Repair { writing, targets, epoch, ..record.repair };
         let (mut at, end) = (record.at.0, record.end());
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
@@ -334,13 +335,13 @@ impl NonParity {
 
     /// The copies in a range that a rebuild has written are in sync.
     fn set_rebuilt(&mut self, cx: &mut Context<'_>, request: u32, from: u64, end: u64) {
-        let targets = cx.requests[request].repair.targets;
+        let Repair { targets, epoch, .. } = cx.requests[request].repair;
         let mut at = from;
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let written = self.copies.iter().filter(|copy| targets.contains(copy.member.0));
             for Copy { member, sector } in written {
-                cx.health.set_rebuilt(member.0, sector.0..sector.0 + sectors);
+                cx.health.set_rebuilt(member.0, sector.0..sector.0 + sectors, epoch);
             }
             at += sectors;
         }
@@ -534,7 +535,9 @@ impl NonParity {
             _ => tried,
         };
         let targets = targets.minus(cx.health.failed());
-        cx.requests[request].repair.targets = targets;
+        let epoch = cx.health.epoch();
+        let record = &mut cx.requests[request];
+        record.repair = Repair { targets, epoch, ..record.repair };
         for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
             let (member, sector) = (copy.member, copy.sector);
             let token = Token::new(Kind::NonParityRepair, member.0, cx.requests.key(request));

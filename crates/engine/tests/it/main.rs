@@ -1,5 +1,6 @@
 //! The tests of the engine from outside, in one binary: it is built and linked once.
 
 mod bad_block_log;
+mod joins;
 mod lives;
 mod metadata;

@@ -20,6 +20,7 @@ mod member_state;
 mod messages;
 mod plan;
 mod readable;
+mod readdition;
 mod repair;
 mod shape;
 mod start;

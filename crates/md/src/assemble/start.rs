@@ -16,6 +16,7 @@ use super::repair::only_parity;
 use super::shape::Shape;
 use super::types::{Array, MemberState, Recovery, Replay, Verdict};
 use crate::geometry::Geometry;
+use crate::layout::Layout;
 use crate::level::Level;
 use crate::ondisk::ppl::PplVerdict;
 use crate::ondisk::superblock::{ArrayState, DeviceState, Superblock};
@@ -141,7 +142,7 @@ pub struct StartState {
 pub struct StartPlan<'a> {
     array: &'a Array,
     geometry: &'a Geometry,
-    members: Vec<StartMember<'a>>,
+    pub(super) members: Vec<StartMember<'a>>,
     serving: Vec<(MemberIdx, Source)>,
     rebuilding: Vec<StartRebuild>,
     takes_spares: bool,
@@ -156,6 +157,8 @@ pub struct StartRebuild {
     pub source: Source,
     /// All below this sector of its data area is in sync.
     pub from: u64,
+    /// It had the slot before: from there on, it lacks only what the bitmap's set bits cover.
+    pub by_bitmap: bool,
 }
 
 impl<'a> StartPlan<'a> {
@@ -218,13 +221,15 @@ impl<'a> StartPlan<'a> {
             if is_taken || member.read_only || was_member {
                 continue;
             }
-            // What a bitmap would spare is rebuilt, too.
             let by_bitmap = member.superblock.state().devices;
             let by_bitmap = by_bitmap.get(member.metadata.dev_number as usize);
             let by_bitmap =
                 by_bitmap.and_then(Option::as_ref).is_some_and(|own| own.recovery_by_bitmap);
-            let from = if by_bitmap { 0 } else { recovery.from };
-            self.put(recovery.candidate, recovery.slot, from);
+            // Below the recorded position it is in sync, whatever bits are set by now. But Linux
+            // may leave far copies as they were (docs/interop.md).
+            let is_doubtful = by_bitmap && self.has_far_copies();
+            let from = if is_doubtful { 0 } else { recovery.from };
+            self.put(recovery.candidate, recovery.slot, from, by_bitmap && !is_doubtful);
         }
         self.is_in_blocks()?;
         Ok(self)
@@ -239,15 +244,45 @@ impl<'a> StartPlan<'a> {
     /// # Panics
     /// If the slot is not empty.
     pub fn with_addition(
-        mut self,
+        self,
         member: StartMember<'a>,
         slot: MemberIdx,
     ) -> Result<StartPlan<'a>, StartRefusal> {
+        self.with_device(member, slot, false)
+    }
+
+    /// Puts a former member, as [`StartPlan::readdition`] allows, into its slot again: what the
+    /// bitmap's set bits cover is rebuilt while the array runs. It is one of the members behind the
+    /// candidates.
+    ///
+    /// # Errors
+    /// The array uses a part of a block of it.
+    ///
+    /// # Panics
+    /// If the slot is not empty.
+    pub fn with_readdition(
+        self,
+        member: StartMember<'a>,
+        slot: MemberIdx,
+    ) -> Result<StartPlan<'a>, StartRefusal> {
+        self.with_device(member, slot, true)
+    }
+
+    fn with_device(
+        mut self,
+        member: StartMember<'a>,
+        slot: MemberIdx,
+        by_bitmap: bool,
+    ) -> Result<StartPlan<'a>, StartRefusal> {
         assert!(!self.has_member(slot), "slot {slot} has a member");
         self.members.push(member);
-        self.put(self.members.len() - 1, slot, 0);
+        self.put(self.members.len() - 1, slot, 0, by_bitmap);
         self.is_in_blocks()?;
         Ok(self)
+    }
+
+    fn has_far_copies(&self) -> bool {
+        matches!(self.geometry.layout(), Layout::Raid10(layout) if layout.far > 1 && !layout.offset)
     }
 
     fn is_resumed(&self, recovery: &Recovery) -> bool {
@@ -256,7 +291,8 @@ impl<'a> StartPlan<'a> {
         member.is_some_and(|member| matches!(member.state, MemberState::Recovering { .. }))
     }
 
-    fn put(&mut self, candidate: usize, slot: MemberIdx, from: u64) {
+    fn put(&mut self, candidate: usize, slot: MemberIdx, from: u64, by_bitmap: bool) {
+        let by_bitmap = by_bitmap && self.bitmap().is_some();
         let data_offset = self.members[candidate].metadata.data_offset;
         let source = Source {
             candidate,
@@ -265,10 +301,10 @@ impl<'a> StartPlan<'a> {
             valid_sectors: from,
             stale: false,
         };
-        self.rebuilding.push(StartRebuild { slot, source, from });
+        self.rebuilding.push(StartRebuild { slot, source, from, by_bitmap });
     }
 
-    fn has_member(&self, slot: MemberIdx) -> bool {
+    pub(super) fn has_member(&self, slot: MemberIdx) -> bool {
         self.serving.iter().any(|(other, _)| *other == slot)
             || self.rebuilding.iter().any(|other| other.slot == slot)
     }
@@ -279,13 +315,15 @@ impl<'a> StartPlan<'a> {
         slots.filter(|slot| !self.has_member(*slot)).collect()
     }
 
-    /// A number for one more device: none that a device had that may still be somewhere.
-    pub fn free_number(&self) -> u32 {
+    /// A number for one more device: none that a device has which the superblocks list, or which is
+    /// there, or which is in `given`. (1.x does not list spares: one that is not there may have it,
+    /// too, and is out of date then.)
+    pub fn free_number(&self, given: &[u32]) -> u32 {
         let roles = &self.defining().roles;
         let is_free = |number: &u32| {
             let role = roles.get(*number as usize).copied().unwrap_or(Role::Spare);
             let has = |member: &StartMember<'_>| member.metadata.dev_number == *number;
-            role == Role::Spare && !self.members.iter().any(has)
+            role == Role::Spare && !self.members.iter().any(has) && !given.contains(number)
         };
         (self.geometry.members() as u32..).find(is_free).expect("some number is free")
     }
@@ -498,11 +536,11 @@ impl<'a> StartPlan<'a> {
             device.role = role;
             let mut rebuilding = self.rebuilding.iter();
             let continues = rebuilding.find(|it| it.source.candidate == candidate);
+            device.recovery_by_bitmap = continues.is_some_and(|rebuild| rebuild.by_bitmap);
             device.recovery_offset = match continues {
                 Some(rebuild) => Some(rebuild.from),
                 None => (slot.is_none() && rebuilt.is_some()).then_some(0),
             };
-            device.recovery_by_bitmap = false;
             device.replacement &= slot.is_none() && rebuilt.is_some();
             device.bad_blocks_in_use = bad_blocks.contains(&candidate);
             if state.devices.len() <= at {

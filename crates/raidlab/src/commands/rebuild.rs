@@ -32,6 +32,7 @@ Examples:
 The array must not be running. It is started, resynced if it was not stopped clean, rebuilt and
 stopped. Rebuilds that had begun, here or in Linux, are continued; spares among the members are
 taken for empty slots, and then the devices of --add. Two members of RAID 6 are rebuilt in one pass.
+A former member named with --add gets only what it missed, if the array's bitmap covers that.
 
 Ctrl-C ends a rebuild in order; the same command continues it (a device of --add is a member then).
 After a crash it continues from the last checkpoint: every 1/16 of a member, or 5 minutes.
@@ -114,7 +115,7 @@ fn failed(error: RebuildError, arguments: &RebuildArguments) -> Error {
             Error::new(error).context(text)
         }
         RebuildError::Join(JoinError::Holds(_)) => {
-            reworded(error, |text| format!("{text}\n--overwrite takes it all the same"))
+            reworded(error, |text| format!("{text} --overwrite takes it all the same."))
         }
         error => error.into(),
     }
@@ -141,9 +142,16 @@ fn text(report: &RebuildReport) -> String {
     for member in &report.failed {
         let _ = writeln!(out, "{}: failed", Shown(member));
     }
-    for RebuiltMember { name, slot, in_sync, .. } in members {
+    for RebuiltMember { name, slot, in_sync, by_bitmap, lacking, sectors, .. } in members {
         let state = if *in_sync { "in sync" } else { "not in sync yet" };
-        let _ = writeln!(out, "{}", Shown(format!("slot {slot}: {name}: {state}")));
+        let how = match by_bitmap {
+            true => {
+                let (lacking, all) = (show_size(*lacking), show_size(*sectors));
+                format!(", by the bitmap: {lacking} of {all}")
+            }
+            false => String::new(),
+        };
+        let _ = writeln!(out, "{}", Shown(format!("slot {slot}: {name}: {state}{how}")));
     }
     for slot in empty_slots {
         let _ = writeln!(out, "slot {slot}: empty");
@@ -170,6 +178,8 @@ fn json(report: &RebuildReport) -> Value {
             "slot": member.slot,
             "sectors": member.sectors,
             "from": member.from,
+            "by_bitmap": member.by_bitmap,
+            "lacking_sectors": member.lacking,
             "in_sync": member.in_sync,
         })
     };

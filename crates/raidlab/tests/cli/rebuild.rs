@@ -31,8 +31,8 @@ impl Images {
             std::fs::write(member, bytes).expect("an image");
         }
         let (count, all) = (members.len(), members.join(" "));
-        raidlab(&format!("create --force -e 1.2 --data-offset 1M -n {count} {options} {all}"))
-            .code(0);
+        let count = if options.contains("-n ") { String::new() } else { format!("-n {count}") };
+        raidlab(&format!("create --force -e 1.2 --data-offset 1M {count} {options} {all}")).code(0);
         Images { dir, members }
     }
 
@@ -104,13 +104,14 @@ fn two_members_of_raid_6_are_rebuilt_in_one_pass() {
 
 #[test]
 fn a_spare_among_the_members_is_taken() {
-    let dir = Dir::new();
-    let members: Vec<String> = (0..4).map(|at| dir.file(&format!("m{at}"))).collect();
-    let all = members.join(" ");
-    raidlab(&format!("create -l 5 -c 64K -n 3 -x 1 --file-size 16M {all}")).code(0);
-    let left = format!("{} {} {}", members[0], members[2], members[3]);
+    let images = Images::new("-l 5 -c 64K -n 3 -x 1", 4);
+    let all = images.without(&[], "");
+    let left = images.without(&[1], "");
+    let members = &images.members;
+    assert!(images.data(&members[3]) != images.data(&members[1]), "the spare has other data");
     let ran = raidlab(&format!("rebuild {left}")).code(0);
     assert!(ran.stdout.contains(&format!("slot 1: {}: in sync", members[3])), "{}", ran.stdout);
+    assert!(images.data(&members[3]) == images.data(&members[1]));
     raidlab(&format!("scrub {left}")).code(0);
     // m1 was not written, and is out of date.
     let late = raidlab(&format!("rebuild {all}")).code(0);
@@ -160,4 +161,67 @@ fn refusals_name_the_device_and_write_nothing() {
     raidlab(&format!("rebuild {rest} --add {used} --overwrite")).code(0);
     let late = raidlab(&format!("rebuild {rest} {used} --add {}", images.members[1])).code(2);
     assert!(late.stderr.contains("no empty slot"), "{}", late.stderr);
+}
+
+#[test]
+fn new_devices_get_numbers_that_no_member_in_service_has() {
+    let images = Images::new("-l 10 -c 64K -n 4 -x 2", 6);
+    let of = |words: &str| raidlab(&format!("dump --sha256 --json {words}")).code(0);
+    let of = |words: &str| json(&of(words))["sha256"].as_str().expect("a checksum").to_owned();
+    let contents = of(&images.without(&[], ""));
+    // The spare with the higher number takes slot 0. The other one is not there, and 1.x lists no
+    // spares: its number is free.
+    raidlab(&format!("rebuild {}", images.without(&[0, 4], ""))).code(0);
+    let (one, two) = (images.new_device("one", 9 << 20), images.new_device("two", 9 << 20));
+    let left = images.without(&[0, 1, 2, 4], "");
+    let ran = raidlab(&format!("rebuild {left} --add {one} --add {two}")).code(0);
+    assert!(ran.stdout.contains("slot 2"), "{}", ran.stdout);
+    assert!(of(&format!("{left} {one} {two}")) == contents);
+    assert!(of(&format!("{one} {two}")) == contents, "each of them has its half");
+}
+
+#[test]
+fn a_device_that_is_newer_than_the_members_is_no_new_one() {
+    let images = Images::new("-l 1 -n 2 -x 1", 3);
+    let [old, lost, new] = &images.members[..] else { panic!("three members") };
+    raidlab(&format!("rebuild {lost} {new}")).code(0);
+    let before = std::fs::read(new).expect("an image");
+    let refused = raidlab(&format!("rebuild {old} --add {new} --overwrite")).code(2);
+    assert!(refused.stderr.contains("newer than the members named"), "{}", refused.stderr);
+    assert!(std::fs::read(new).expect("an image") == before, "nothing is written");
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_the_new_device_as_it_was() {
+    let images = Images::new("-l 1 --bitmap internal", 2);
+    let [member, former] = &images.members[..] else { panic!("two members") };
+    let image = std::fs::read(member).expect("an image");
+    let magic = image.windows(4).position(|bytes| bytes == b"bitm").expect("a bitmap");
+    let file = OpenOptions::new().write(true).open(member).expect("an image");
+    file.write_all_at(b"none", magic as u64).expect("inside");
+    let before = std::fs::read(former).expect("an image");
+    let new = images.new_device("new", 9 << 20);
+    for device in [former, &new] {
+        let refused = raidlab(&format!("rebuild {member} --add {device}")).code(2);
+        assert!(!refused.stderr.is_empty());
+    }
+    assert!(std::fs::read(former).expect("an image") == before);
+    assert!(std::fs::read(&new).expect("an image").iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_former_member_that_missed_nothing_is_put_back_by_the_bitmap() {
+    let images = Images::new("-l 5 -c 64K --bitmap internal --bitmap-chunk 64K", 3);
+    let whole = images.data(&images.members[1]);
+    // Another device takes its slot and leaves it again: events were counted, no bit was set.
+    let left = images.without(&[1], "");
+    let new = images.new_device("new", 9 << 20);
+    raidlab(&format!("rebuild {left} --add {new}")).code(0);
+    let other = raidlab(&format!("rebuild {left} --add {} --json", images.members[1]));
+    let other = json(&other.code(0));
+    let of = &other["members"][0];
+    assert_eq!(of["in_sync"], true);
+    assert_eq!((&of["by_bitmap"], &of["lacking_sectors"]), (&true.into(), &0.into()));
+    raidlab(&format!("scrub {left} {}", images.members[1])).code(0);
+    assert!(images.data(&images.members[1]) == whole);
 }

@@ -1,8 +1,10 @@
-//! An array of ours whose process is killed while it writes.
+//! An array of ours whose process is killed while it writes or rebuilds.
 //!
 //! Invariant: when [`kill_while_writing`] returns, the process is gone and [`FLUSHED`] had been
 //! flushed; what is in [`BUSY`] is one of [`VERSIONS`] versions, or what was there before, block by
-//! block. The process is this test program again, running only [`the_one_that_is_killed`].
+//! block. When [`end_in_rebuild`] returns, the process has ended in the middle of the rebuild. The
+//! process is this test program again, running only [`the_one_that_is_killed`], or
+//! [`the_one_that_rebuilds`].
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -87,4 +89,28 @@ fn the_one_that_is_killed() {
             std::fs::write(sign, "").expect("a sign");
         }
     }
+}
+
+const REBUILT: &str = "RAIDLAB_TEST_REBUILT";
+/// The exit status of a process that was in the middle of a rebuild.
+const IN_REBUILD: i32 = 17;
+
+/// Goes on with the rebuild of these images in a process that ends, without a stop of the array,
+/// when two thirds of the new members are in sync.
+pub fn end_in_rebuild(images: &[PathBuf]) {
+    let status = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "killed::the_one_that_rebuilds", "--nocapture"])
+        .env(REBUILT, std::env::join_paths(images).expect("paths without colons"))
+        .stdout(Stdio::null())
+        .status()
+        .expect("a process");
+    assert_eq!(status.code(), Some(IN_REBUILD), "it has ended elsewhere");
+}
+
+#[test]
+fn the_one_that_rebuilds() {
+    let Some(images) = std::env::var_os(REBUILT) else { return };
+    let images: Vec<PathBuf> = std::env::split_paths(&images).collect();
+    // As killed: no destructor runs.
+    ours::rebuild_until((2, 3), &images, &[], || std::process::exit(IN_REBUILD));
 }

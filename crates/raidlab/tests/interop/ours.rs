@@ -5,16 +5,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::{self as run, CreateOptions, Opened, StartOptions};
+use admin::{
+    self as run, CreateOptions, Opened, RebuildEvent, RebuildOptions, RebuildReport, StartOptions,
+};
+use array::{Driver, DriverOptions, HostOp};
 use device::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapOption, Plan, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Timestamp, Uuid, Version};
-use md::{Layout, SECTOR_BYTES};
+use md::{Layout, SECTOR_BYTES, Sector};
 use sha2::{Digest as _, Sha256};
 
 use crate::matrix::{Log, Shape};
@@ -107,6 +111,78 @@ pub fn start(images: &[PathBuf]) -> array::Array {
     let driver = run::start(&decide(&opened), &opened, &options);
     let driver = driver.unwrap_or_else(|error| panic!("{}: {error}", images[0].display()));
     array::Array::run(driver).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Rebuilds, with new devices `add`, what `raidlab rebuild` would. When at least this part of the
+/// new members is in sync, `reached` is called, and the rebuild is stopped as Ctrl-C stops it.
+pub fn rebuild_until(
+    (part, of): (u64, u64),
+    images: &[PathBuf],
+    add: &[PathBuf],
+    mut reached: impl FnMut(),
+) -> RebuildReport {
+    let names = |paths: &[PathBuf]| paths.iter().map(|path| path.clone().into()).collect();
+    let start = in_small_steps();
+    let options = RebuildOptions { add: names(add), start, ..RebuildOptions::default() };
+    let stop = AtomicBool::new(false);
+    let images: Vec<_> = names(images);
+    let report = run::rebuild(&images, &options, &stop, &mut |event| {
+        if let RebuildEvent::Progress { done, sectors } = event
+            && done * of >= sectors * part
+        {
+            reached();
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    report.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A rebuild goes in small steps, one at a time: where it is stopped does not depend on the
+/// machine.
+fn in_small_steps() -> StartOptions {
+    let driver = DriverOptions { max_requests: 1, lease_bytes: 256 << 10, ..Default::default() };
+    StartOptions { driver, ..StartOptions::default() }
+}
+
+/// Rebuilds half of the members that need it, and stops the array. After a quarter `new` is
+/// written to each of these places of the array, while the rebuild rests.
+pub fn rebuild_half_and_write(images: &[PathBuf], places: &[usize], new: &[u8]) {
+    let opened = opened(images, Access::ReadWrite);
+    let started = run::start_rebuilding(&decide(&opened), &opened, &[], false, &in_small_steps());
+    let mut driver = started.unwrap_or_else(|error| panic!("{error}")).0.remove(0);
+    let mut completions = Vec::new();
+    let step = Duration::from_millis(100);
+    let mut rebuild_until = |driver: &mut Driver, part: u64, of: u64| loop {
+        driver.poll(&mut completions);
+        let (sectors, done) = driver.metadata().expect("the array has metadata").rebuild_sectors;
+        if done * of >= sectors * part {
+            return;
+        }
+        driver.wait(step, None);
+    };
+    rebuild_until(&mut driver, 1, 4);
+    driver.pause_rebuild(true);
+    for at in places {
+        let mut lease = driver.leases().take(new.len()).expect("a buffer");
+        lease.bytes_mut().copy_from_slice(new);
+        let (at, sectors) = (*at as u64 / SECTOR_BYTES, new.len() as u64 / SECTOR_BYTES);
+        let op = HostOp::Write { fua: false };
+        let mut completions = Vec::new();
+        let mut lease = Some(lease);
+        while let Err(full) = driver.submit(op, Sector(at), sectors, lease.take(), 0) {
+            lease = full.0;
+            driver.wait(step, None);
+            driver.poll(&mut completions);
+        }
+        while completions.is_empty() {
+            driver.poll(&mut completions);
+            driver.wait(step, None);
+        }
+        completions[0].result.expect("the engine writes");
+    }
+    driver.pause_rebuild(false);
+    rebuild_until(&mut driver, 1, 2);
+    assert!(driver.stop(), "{}: not stopped clean", images[0].display());
 }
 
 /// Waits until all redundancy holds.

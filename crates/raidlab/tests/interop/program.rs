@@ -1,4 +1,4 @@
-//! The program itself, beside mdadm: `raidlab create`, `examine`, `dump` and `scrub`.
+//! The program itself, beside mdadm: `raidlab create`, `examine`, `dump`, `rebuild` and `scrub`.
 //!
 //! Invariant: nothing of the program's code is used here but through its command line.
 
@@ -25,9 +25,28 @@ fn paths(images: &[PathBuf]) -> impl Iterator<Item = &Path> {
 
 /// Makes the array over images of zeroes.
 pub fn create(shape: &Shape, images: &[PathBuf]) {
-    let words =
-        format!("create {} --assume-clean --homehost none --name interop", shape.create_options());
-    raidlab(&words, paths(images));
+    create_as(&format!("{} --name interop", shape.create_options()), images);
+}
+
+/// The same, with options of one's own; `images` are the members and then the spares.
+pub fn create_as(options: &str, images: &[PathBuf]) {
+    raidlab(&format!("create {options} --assume-clean --homehost none"), paths(images));
+}
+
+/// What `raidlab rebuild` has done, which is all that was to be done.
+pub fn rebuild(options: &str, images: &[PathBuf], add: &[PathBuf]) -> Value {
+    let new = add.iter().flat_map(|image| [Path::new("--add"), image]);
+    let said = raidlab(&format!("rebuild {options} --json"), paths(images).chain(new));
+    serde_json::from_str(&said).expect("JSON")
+}
+
+/// Why `raidlab rebuild` refuses an array.
+pub fn rebuild_refused(images: &[PathBuf]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    let output = command.arg("rebuild").args(paths(images)).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    said
 }
 
 /// SHA-256 of the contents, from those members that can serve them.

@@ -20,7 +20,7 @@ use crate::mutant::Mutant;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::world::{ControlPlane, Delays, World};
-use crate::wreck::{Context, Wreck};
+use crate::wreck::{Context, View, Wreck};
 
 /// Between two lives: what is on the devices, and what is known of it.
 pub(crate) struct Remains {
@@ -120,6 +120,7 @@ impl Remains {
         tally: &mut Tally,
     ) -> Option<Life> {
         // 0.90 numbers devices anew with each write; here the number of a device never changes.
+        let readd = if self.numbers_stay { self.readditions(without, rng) } else { 0 };
         let add = if self.numbers_stay { self.additions(rng) } else { 0 };
         let views = self.wreck().views();
         let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
@@ -131,7 +132,8 @@ impl Remains {
         let images: Vec<Option<&[u8]>> =
             images.map(|(at, image)| (!absent.contains(&at)).then_some(&image[..])).collect();
         let checkpoint = rng.pick(&[100_000, 5_000_000, DEFAULT_CHECKPOINT_NANOS]);
-        let mut options = StartOptions { shards, checkpoint_nanos: checkpoint, force: false, add };
+        let mut options =
+            StartOptions { shards, checkpoint_nanos: checkpoint, force: false, add, readd };
         let mut is_forced = false;
         let started = match assembly::start(&images, self.block, options) {
             Ok(started) => started,
@@ -202,17 +204,39 @@ impl Remains {
         Some(self.live(scenario, started, missing, shards, rng))
     }
 
+    /// Whether a device is in the array in some view.
+    fn is_taken(&self, at: usize) -> bool {
+        let has = |view: &View| {
+            view.accepted.contains(&at) || view.partial.iter().any(|(other, _)| *other == at)
+        };
+        self.wreck().views().iter().any(has)
+    }
+
+    /// The devices of `add` that the bitmap allows to be put into their slots again.
+    fn readditions(&mut self, without: u16, rng: &mut Rng) -> u16 {
+        let asked = (0..self.images.len()).filter(|at| self.add >> at & 1 == 1 && without == 0);
+        let asked: Vec<usize> = asked.filter(|at| !self.is_taken(*at) && !rng.one_in(3)).collect();
+        let mut readd = 0;
+        for at in asked {
+            let is_there = |other: usize| readd >> other & 1 == 0;
+            let images = self.images.iter().enumerate();
+            let images: Vec<Option<&[u8]>> =
+                images.map(|(other, image)| is_there(other).then_some(&image[..])).collect();
+            if assembly::may_be_readded(&images, at, self.block) {
+                readd |= 1 << at;
+                self.recorded.retain(|other| *other != at);
+                self.add &= !(1 << at);
+                self.has_added = true;
+            }
+        }
+        readd
+    }
+
     /// The devices of `add` that are out of the array in every view; their images are those of new
     /// devices.
     fn additions(&mut self, rng: &mut Rng) -> u16 {
-        let views = self.wreck().views();
-        let is_taken = |at: usize| {
-            let mut views = views.iter();
-            views.any(|view| {
-                view.accepted.contains(&at) || view.partial.iter().any(|(other, _)| *other == at)
-            })
-        };
-        let asked = (0..self.images.len()).filter(|at| self.add >> at & 1 == 1 && !is_taken(*at));
+        let asked =
+            (0..self.images.len()).filter(|at| self.add >> at & 1 == 1 && !self.is_taken(*at));
         let new: Vec<usize> = asked.collect();
         for at in &new {
             // Not zero: what is not rebuilt must be seen.
@@ -242,6 +266,9 @@ impl Remains {
         }
         if !self.wreck().torn().is_empty() {
             marks.reach(Mark::StartTorn);
+        }
+        if !started.by_bitmap.is_empty() {
+            marks.reach(Mark::StartByBitmap);
         }
         for (at, from) in &started.rebuilding {
             let is_new = *from == 0 && !self.wreck().is_valid(*at);
@@ -318,9 +345,15 @@ impl Remains {
             missing: without,
             encoders,
             rebuilding: started_rebuilding,
+            by_bitmap,
             ..
         } = started;
         let block = self.block as usize;
+        let mut rebuilding = manager.rebuilding();
+        if self.mutant == Some(Mutant::ReaddSkips) {
+            let former = rebuilding.iter_mut().filter(|(at, _)| by_bitmap.contains(&at.index()));
+            former.for_each(|(_, ranges)| ranges.truncate(ranges.len().saturating_sub(1)));
+        }
         let superblocks_tear =
             encoders.iter().flatten().any(|encoder| encoder.superblock.encode(block).len() > block);
         let least = ShardConfig::least_stripe_cache_bytes(&geometry);
@@ -337,7 +370,7 @@ impl Remains {
             in_sync_below: manager.in_sync_below(),
             out_of_sync: manager.out_of_sync(),
             missing_by_force: manager.missing_by_force(),
-            rebuilding: manager.rebuilding(),
+            rebuilding,
             merge_wait_nanos: rng.pick(&[0, 50_000]),
             ..ShardConfig::new(geometry)
         };

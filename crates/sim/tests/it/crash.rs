@@ -37,6 +37,33 @@ fn a_second_loss_before_the_resync_after_a_start_by_force_recovers_nothing_from_
     }
 }
 
+/// What a member has in sync may have been read since the start.
+#[test]
+fn after_a_start_by_force_parity_does_not_replace_what_a_rebuilt_part_has() {
+    for scenario in [
+        // A write that the power cut ended is on member 2 and in Q, and not on member 1.
+        "raid6 parity-first-6 x4 chunk=32 used=256 v=1.2 begins=in-sync shards=1 depth=4 \
+         seed=57758392173763 : lose1@586 w358+1 step97 writetimeout0 w5+1 step29 cut2 add0 \
+         w263+1 w101+1 w14+1 join1 w72+1 w3+50",
+        // Put back by the bitmap, and in sync up to a recorded position; then a write below.
+        "raid5 left-asymmetric x5 chunk=16 used=128 v=1.2 bitmap=16384 begins=in-sync \
+         shards=1 depth=1 seed=127806759272869 troubled : w473+1 writetimeout4 add4 readall cut3 \
+         w13+1 bad2@90+11 w162+9 w396+0",
+    ] {
+        life::run(&scenario.parse().expect("a scenario"));
+    }
+}
+
+/// A rebuild had begun to write back a block that the member before it could not read.
+#[test]
+fn a_member_that_joins_during_an_operation_is_not_rebuilt_by_it() {
+    let scenario = "\
+        raid6 left-symmetric x4 chunk=32 used=256 v=1.2 roles=384 begins=in-sync shards=2 \
+        depth=24 seed=154929742552363 : lose0@0 w473+1 step271 join0 discard3+1 step4 \
+        lose1@0 step2 step3 flush join1 step3 step6 r15+1 step6 step1";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 fn run_family(name: &str, shapes: &[Shape], count: u64) {
     for_seeds!(name, count, |seed| life::run(&random::scenario(shapes, seed)));
 }

@@ -4,6 +4,7 @@ mod bad_blocks;
 mod devices_gone;
 mod flawed;
 mod life;
+mod readded;
 mod slow_metadata;
 mod spares;
 mod starts;

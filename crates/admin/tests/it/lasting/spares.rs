@@ -45,8 +45,11 @@ fn created(level: Level, version: Version, bitmap: BitmapOption, members: usize)
 
 fn wait_in_sync(array: &Array, slot: u16) {
     let start = Instant::now();
-    let event = Event::MemberInSync { member: MemberIdx(slot) };
-    while !array.take_events().contains(&event) {
+    let is_it = |event: &Event| match event {
+        Event::MemberInSync { member, .. } => member.0 == slot,
+        _ => false,
+    };
+    while !array.take_events().iter().any(is_it) {
         assert!(start.elapsed() < Duration::from_secs(60), "{:?}", array.metadata());
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use array::{
     AddError, Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event,
-    Full, HostOp, Lease, LeasePool, Member, MemberInfo, MemberSpec, Mismatch, ScrubMode,
+    Full, HostOp, Lease, LeasePool, Member, MemberInfo, MemberSpec, Mismatch, Pace, ScrubMode,
     ScrubStatus,
 };
 use md::{Geometry, MemberIdx, Sector};
@@ -125,6 +125,10 @@ impl Shards {
     pub fn lacking(&self) -> engine::MemberSet {
         let all = self.shards.iter().map(Driver::lacking);
         all.fold(engine::MemberSet::EMPTY, engine::MemberSet::union)
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.shards[0].set_pace(pace);
     }
 
     pub fn start_scrub(&mut self, mode: ScrubMode, from: u64) -> bool {

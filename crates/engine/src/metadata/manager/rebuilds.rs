@@ -11,7 +11,7 @@ use md::ondisk::Role;
 use md::ondisk::superblock::DeviceState;
 
 use super::work::CHECKPOINT_PARTS;
-use super::{Device, Joining, MetadataManager, in_service};
+use super::{Device, Joining, Lost, MetadataManager, in_service};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::{Phase, Update};
 use crate::metadata::types::{DeviceNumber, ManagedDevice, MetadataEffect, MetadataMode};
@@ -21,11 +21,28 @@ impl MetadataManager {
     /// The members that are being rebuilt, with the ranges of their data areas out of sync; for
     /// [`crate::ShardConfig::rebuilding`].
     pub fn rebuilding(&self) -> Vec<(MemberIdx, Vec<Range<u64>>)> {
-        let lacks = |(member, from)| {
-            let range = from..self.geometry.member_used_sectors(member);
-            (member, Vec::from([range]))
+        let devices = self.serving().map(|at| &self.devices[at]);
+        let lacks = |device: &Device| {
+            let (member, below) = device.kept.slot.zip(device.rebuilt)?;
+            let of = |range: &Range<u64>| range.start.max(below)..range.end;
+            let ranges = device.out_of_sync.iter().map(of).filter(|range| !range.is_empty());
+            Some((member, ranges.collect()))
         };
-        self.rebuilt().map(lacks).collect()
+        devices.filter_map(lacks).collect()
+    }
+
+    /// Sectors of members that were out of sync when their rebuilds began, and how many of them are
+    /// in sync.
+    pub(super) fn rebuild_sectors(&self) -> (u64, u64) {
+        let (mut all, mut done) = (0, 0);
+        for device in self.serving().map(|at| &self.devices[at]) {
+            let Some(below) = device.rebuilt else { continue };
+            for range in &device.out_of_sync {
+                all += range.end - range.start;
+                done += below.clamp(range.start, range.end) - range.start;
+            }
+        }
+        (all, done)
     }
 
     /// The members that are being rebuilt, and the sectors below which they are in sync.
@@ -42,7 +59,7 @@ impl MetadataManager {
         self.rebuild_run += 1;
         self.rebuild_stalled = None;
         let run = self.rebuild_run;
-        Rebuild::runs(run, &self.geometry, self.rebuilt())
+        Rebuild::runs(run, &self.geometry, self.rebuilding().into_iter())
     }
 
     pub(super) fn rebuild_at(
@@ -109,7 +126,8 @@ impl MetadataManager {
 
     fn want(&mut self, device: usize, member: MemberIdx) {
         self.touched = true;
-        self.joining.push(Joining { device, member, is_ordered: false, bound: 0 });
+        let (is_ordered, bound, dropped) = (false, Vec::new(), None);
+        self.joining.push(Joining { device, member, is_ordered, bound, dropped });
     }
 
     /// Has devices bound to their slots once the losses of the former members are on record: no
@@ -127,33 +145,49 @@ impl MetadataManager {
         }
     }
 
+    /// The executor cannot bind a device to its slot.
+    pub(super) fn join_failed(&mut self, member: MemberIdx) {
+        let mine = self.joining.iter().position(|joining| joining.member == member);
+        if let Some(at) = mine {
+            let Joining { device, .. } = self.joining.swap_remove(at);
+            self.devices[device].failed = true;
+            self.take_spare();
+        }
+    }
+
     /// A shard has bound a device to its slot. From the last one on it has the slot; so what
-    /// shards still report of the slot's former member cannot concern it.
-    pub(super) fn bound(&mut self, member: MemberIdx, out: &mut Vec<MetadataEffect>) {
+    /// shards still report of the slot's former member cannot concern it. One that a shard has
+    /// dropped in the meantime is lost at once: it would never be written there.
+    pub(super) fn bound(&mut self, shard: u16, member: MemberIdx, out: &mut Vec<MetadataEffect>) {
         let mine = self.joining.iter().position(|joining| joining.member == member);
         let Some(at) = mine else { return };
-        self.joining[at].bound += 1;
-        if self.joining[at].bound < self.shards {
+        self.joining[at].bound.push(shard);
+        if self.joining[at].bound.len() < usize::from(self.shards) {
             return;
         }
-        let Joining { device, .. } = self.joining.swap_remove(at);
+        let Joining { device, dropped, .. } = self.joining.swap_remove(at);
         let is_over = !matches!(self.mode, MetadataMode::Running | MetadataMode::Closing);
         if self.devices[device].failed || is_over {
-            return self.to_shards(Control::FailMember(member), out);
+            self.to_shards(Control::FailMember(member), out);
+            return self.take_spare();
         }
-        let Device { kept, rebuilt, rebuilt_recorded, has_joined, .. } = &mut self.devices[device];
+        let Device { kept, rebuilt, rebuilt_recorded, out_of_sync, has_joined, .. } =
+            &mut self.devices[device];
         *has_joined = true;
         kept.slot = Some(member);
         kept.is_spare = false;
         (*rebuilt, *rebuilt_recorded) = (Some(0), Some(0));
+        let all = 0..self.geometry.member_used_sectors(member);
+        *out_of_sync = std::iter::once(all).collect();
         let number = kept.number.0 as usize;
         if self.states.len() <= number {
             self.states.resize(number + 1, None);
         }
         let role = Role::Slot(member.0);
         let own = self.states[number].take().unwrap_or_else(|| DeviceState::new(role));
-        let recovery_offset = Some(0);
-        self.states[number] = Some(DeviceState { role, recovery_offset, ..own });
+        let (recovery_offset, recovery_by_bitmap) = (Some(0), false);
+        let state = DeviceState { role, recovery_offset, recovery_by_bitmap, ..own };
+        self.states[number] = Some(state);
         self.bits.iter_mut().for_each(Bits::write_all);
         self.touched = true;
         // Reports of the running rebuilds do not account for it.
@@ -163,12 +197,15 @@ impl MetadataManager {
             // It lacks what the job has written so far.
             job.spoiled |= job.phase != Some(Phase::Superblocks);
         }
+        if let Some((shard, error)) = dropped {
+            self.lose(device, error, Lost::ByShard(shard), out);
+        }
     }
 
     /// An update is durable: takes over what it records of rebuilds.
     pub(super) fn rebuilt_recorded(&mut self, update: &Update, out: &mut Vec<MetadataEffect>) {
         for at in self.serving().collect::<Vec<usize>>() {
-            let Device { kept, rebuilt, rebuilt_recorded, .. } = &mut self.devices[at];
+            let Device { kept, rebuilt, rebuilt_recorded, out_of_sync, .. } = &mut self.devices[at];
             let ManagedDevice { number, slot, .. } = *kept;
             let state = update.state.devices.get(number.0 as usize).and_then(Option::as_ref);
             let (Some(member), Some(state)) = (slot, state) else { continue };
@@ -178,11 +215,13 @@ impl MetadataManager {
             *rebuilt_recorded = state.recovery_offset;
             if state.recovery_offset.is_none() {
                 *rebuilt = None;
+                *out_of_sync = Vec::new();
                 self.to_shards(Control::EndRebuild(member), out);
                 out.push(MetadataEffect::MemberInSync { device: number, member });
             }
             if let Some(Some(state)) = self.states.get_mut(number.0 as usize) {
                 state.recovery_offset = self.devices[at].rebuilt_recorded;
+                state.recovery_by_bitmap &= state.recovery_offset.is_some();
             }
         }
     }

@@ -88,7 +88,10 @@ impl MetadataManager {
             return self.no_space(job, out);
         }
         match (job.phase, &mut self.bits) {
-            (Some(Phase::Pages), Some(bits)) => pages.iter().for_each(|page| bits.page_done(page)),
+            // A device that has joined in the meantime does not have them.
+            (Some(Phase::Pages), Some(bits)) if !job.spoiled => {
+                pages.iter().for_each(|page| bits.page_done(page));
+            }
             (Some(Phase::Header), Some(bits)) => bits.header_done(),
             (Some(Phase::Superblocks), _) => return self.update_done(&job, out),
             _ => {}

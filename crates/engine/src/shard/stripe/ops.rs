@@ -84,22 +84,28 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
         let absent = positions_of(row, cx.health.absent(range.clone()));
-        if op.class.kind == OpKind::Rebuild {
+        let is_rebuild = op.class.kind == OpKind::Rebuild;
+        let mut in_sync = self.sync.state(range.clone());
+        let is_doubtful = in_sync != InSync::All;
+        if (op.is_write() && !is_rebuild || is_doubtful)
+            && cx.health.is_partly_rebuilt(range.clone())
+        {
+            // The part that is in sync must be written, the rest must not. Where parity may not
+            // match, it must not replace the part that is in sync.
+            let grain = op.smaller().expect("a block is in sync or not");
+            self.split_into(cx, at, grain);
+            return true;
+        }
+        if is_rebuild {
             let targets = absent.minus(positions_of(row, cx.health.failed()));
             if targets.is_empty() {
                 self.end(cx, at);
                 return true;
             }
             self.ops[at].targets = targets;
-        } else if op.is_write() && cx.health.is_partly_rebuilt(range.clone()) {
-            // The part that is in sync must be written, the rest must not.
-            let grain = op.smaller().expect("a block is in sync or not");
-            self.split_into(cx, at, grain);
-            return true;
         }
         self.ops[at].absent = absent;
         let op = &self.ops[at];
-        let mut in_sync = self.sync.state(range.clone());
         if in_sync != InSync::All {
             // After a start by force, parity defines what is missing: then nothing else may be.
             let defined = positions_of(row, self.sync.defined_by_parity(range));
@@ -116,7 +122,6 @@ impl Stripes {
         let lost = lost.minus(op.covered);
         // Memory must not have the only copy of a block: a write that depended on it could not be
         // rolled back.
-        let is_rebuild = op.class.kind == OpKind::Rebuild;
         let only_copy = match op.is_write() && op.in_sync == InSync::All && !is_rebuild {
             true => lost,
             false => MemberSet::EMPTY,
@@ -150,7 +155,7 @@ impl Stripes {
         let ExecPlan { parity, reads, recover, unrecoverable, parity_out, .. } = course;
         let op = &mut self.ops[at];
         if is_rebuild {
-            let mended = recover.intersection(op.read_failed);
+            let mended = recover.intersection(op.read_failed).minus(absent);
             op.targets = op.targets.union(parity_out).union(mended);
         }
         op.read_failed_planned = op.read_failed;
@@ -473,7 +478,8 @@ impl Stripes {
         if op.class.kind == OpKind::Rebuild && op.phase == Phase::Writing && op.error.is_none() {
             let (row, range) = (cx.parity().row(op.stripe), positions(cx, op));
             for position in op.targets.iter() {
-                cx.health.set_rebuilt(member_at(row, position).0, range.clone());
+                let member = member_at(row, position);
+                cx.health.set_rebuilt(member.0, range.clone(), op.epoch_planned);
             }
         }
         if op.half_way {

@@ -203,6 +203,8 @@ pub struct MemberFacts {
     pub data_offset: u64,
     /// Sectors for data.
     pub data_sectors: u64,
+    /// All below this sector of its data is in sync; `None`: all of it.
+    pub recovery_start: Option<u64>,
     /// Sectors written to the disk since the boot.
     pub sectors_written: u64,
 }
@@ -274,13 +276,14 @@ const LEVELS: [Level; 6] =
 impl MemberFacts {
     fn parse(line: &str) -> Option<MemberFacts> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [disk, slot, state, offset, kib, _recovery, written] = words[..] else { return None };
+        let [disk, slot, state, offset, kib, recovery, written] = words[..] else { return None };
         Some(MemberFacts {
             disk: disk.parse().ok()?,
             slot: slot.parse().ok(),
             state: state.into(),
             data_offset: offset.parse().ok()?,
             data_sectors: kib.parse::<u64>().ok()? * 2,
+            recovery_start: (recovery != "none").then(|| recovery.parse()).transpose().ok()?,
             sectors_written: written.parse().ok()?,
         })
     }

@@ -12,6 +12,7 @@ mod laboratory;
 mod made_here;
 mod made_there;
 mod rebuild_begun;
+mod rebuilt_here;
 mod said;
 mod scrubbed_here;
 mod support;

@@ -1,0 +1,204 @@
+//! Background work (resync, rebuild, scrub) beside hosts: when a range may begin, and the resync's
+//! ranges.
+//!
+//! Invariant: at least one range makes progress under any load: it has a reserved slot, and the
+//! pacer's rests are bounded. More are in flight only while there is room for hosts as well. Part
+//! of `driver`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use engine::{BufSlice, HostOp, Pace, Pacer, Request};
+use md::Sector;
+
+use super::{Driver, OwnRange, PendingRequest};
+use crate::buf::Lease;
+use crate::metadata_writer::MetadataWriter;
+
+/// Hosts use an array until so long after their last request.
+const RECENT_NANOS: u64 = 50_000_000;
+
+/// A shard's hosts have requests in flight.
+const IN_FLIGHT: u64 = u64::MAX;
+
+/// When a shard last had a host's request: [`IN_FLIGHT`], or the time at which the last one ended.
+/// In a cache line of its own: each shard writes its own, and the one with background work reads
+/// all of them.
+#[derive(Default)]
+#[repr(align(128))]
+struct LastHost(AtomicU64);
+
+/// Whether hosts use an array, of all its shards.
+#[derive(Clone)]
+pub(super) struct HostLoad {
+    shards: Arc<[LastHost]>,
+    own: usize,
+}
+
+impl HostLoad {
+    /// One for each shard of an array.
+    pub(super) fn of_shards(shards: u16) -> impl Iterator<Item = HostLoad> {
+        let all: Arc<[LastHost]> = (0..shards).map(|_| LastHost::default()).collect();
+        (0..usize::from(shards)).map(move |own| HostLoad { shards: all.clone(), own })
+    }
+
+    pub(super) fn began(&self) {
+        self.shards[self.own].0.store(IN_FLIGHT, Relaxed);
+    }
+
+    /// The shard has no host request in flight any more.
+    pub(super) fn all_ended(&self, now: u64) {
+        self.shards[self.own].0.store(now, Relaxed);
+    }
+
+    /// Hosts use the array until this time, if no further request comes.
+    fn loaded_until(&self) -> u64 {
+        let last = self.shards.iter().map(|shard| shard.0.load(Relaxed)).max().unwrap_or(0);
+        if last == 0 { 0 } else { last.saturating_add(RECENT_NANOS) }
+    }
+}
+
+/// The background work of a driver.
+pub(super) struct Background {
+    /// Ranges in flight.
+    pub(super) ranges: usize,
+    pub(super) load: HostLoad,
+    pacer: Pacer,
+}
+
+impl Background {
+    pub(super) fn new(load: HostLoad, pace: Pace) -> Background {
+        let mut pacer = Pacer::default();
+        pacer.set_pace(pace);
+        Background { ranges: 0, load, pacer }
+    }
+
+    fn is_loaded(&self, now: u64) -> bool {
+        now < self.load.loaded_until()
+    }
+
+    fn may_begin(&self, now: u64) -> bool {
+        self.pacer.may_begin(now, self.is_loaded(now))
+    }
+
+    fn began(&mut self, now: u64, sectors: u64) {
+        self.ranges += 1;
+        self.pacer.began(now, sectors);
+    }
+
+    pub(super) fn ended(&mut self, now: u64) {
+        self.ranges -= 1;
+        let is_loaded = self.is_loaded(now);
+        self.pacer.ended(now, is_loaded);
+    }
+
+    /// When a range may begin, if none ends before and no host submits a request.
+    fn begins_at(&self, now: u64) -> u64 {
+        let loaded_until = self.load.loaded_until();
+        match now < loaded_until {
+            true => self.pacer.begins_at(true).min(loaded_until.max(self.pacer.begins_at(false))),
+            false => self.pacer.begins_at(false),
+        }
+    }
+}
+
+impl Driver {
+    /// Sets how fast background work runs, now and later. In shard 0, which submits all of it.
+    pub fn set_pace(&mut self, pace: Pace) {
+        tracing::debug!(?pace, "pace of background work set");
+        self.background.pacer.set_pace(pace);
+    }
+
+    /// How fast background work runs.
+    pub fn pace(&self) -> Pace {
+        self.background.pacer.pace()
+    }
+
+    /// Whether one more range of background work may begin.
+    pub(super) fn may_begin_range(&self, now: u64) -> bool {
+        let has_room = self.background.ranges == 0 || self.max_requests > self.hosts.len() + 1;
+        has_room && self.background.may_begin(now)
+    }
+
+    /// When background work is to continue although nothing completes: `Some(0)` for now.
+    pub(super) fn background_deadline(&self, now: u64) -> Option<u64> {
+        let resync = self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_resync);
+        let is_due = resync || self.is_rebuild_due() || self.is_scrub_due();
+        is_due.then(|| if self.may_begin_range(now) { 0 } else { self.background.begins_at(now) })
+    }
+
+    /// Submits a range.
+    pub(super) fn submit_range(
+        &mut self,
+        own: OwnRange,
+        op: HostOp,
+        (at, sectors): (Sector, u64),
+        lease: Option<Lease>,
+    ) {
+        self.background.began(self.io.now, sectors);
+        let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
+        let own = Some(own);
+        let host = self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
+        self.route(Request { tag: u64::from(host), op, at, sectors, buf });
+    }
+
+    /// Issues the next ranges of the resync.
+    pub(super) fn feed_resync(&mut self) {
+        if self.metadata_writer.is_none() {
+            return;
+        }
+        let needs_memory = !self.executor.geometry().level().has_parity();
+        while self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
+            && self.may_begin_range(self.io.now)
+        {
+            let mut lease = None;
+            if needs_memory {
+                let other = || self.leases.take(self.leases.lease_bytes());
+                lease = self.resync_lease.take().or_else(other);
+                if lease.is_none() {
+                    return;
+                }
+            }
+            let metadata_writer = self.metadata_writer.as_mut().expect("just seen");
+            let Some((at, sectors)) = metadata_writer.next_resync() else {
+                self.resync_lease = self.resync_lease.take().or(lease);
+                return;
+            };
+            if let Some(lease) = &mut lease {
+                lease.set_len((sectors * md::SECTOR_BYTES) as usize);
+            }
+            self.submit_range(OwnRange::Resync(at), HostOp::Resync, (at, sectors), lease);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_is_in_use_while_any_shard_has_requests_and_for_a_moment_after() {
+        let shards: Vec<HostLoad> = HostLoad::of_shards(3).collect();
+        let background = Background::new(shards[0].clone(), Pace::default());
+        assert!(!background.is_loaded(5));
+        shards[2].began();
+        assert!(background.is_loaded(u64::MAX - 1));
+        shards[2].all_ended(1000);
+        assert!(background.is_loaded(1000 + RECENT_NANOS - 1));
+        assert!(!background.is_loaded(1000 + RECENT_NANOS));
+    }
+
+    #[test]
+    fn a_rest_ends_with_the_load() {
+        let load = HostLoad::of_shards(1).next().expect("one");
+        let mut background = Background::new(load.clone(), Pace::default());
+        load.began();
+        background.began(0, 1024);
+        background.ended(100_000_000);
+        assert!(!background.may_begin(100_000_000));
+        let rest = background.begins_at(100_000_000);
+        assert!(background.may_begin(rest) && !background.may_begin(rest - 1));
+        load.all_ended(100_000_000);
+        assert_eq!(background.begins_at(100_000_000), 100_000_000 + RECENT_NANOS);
+    }
+}

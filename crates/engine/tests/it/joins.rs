@@ -1,0 +1,164 @@
+//! Devices that are put into slots while the array runs: what the metadata manager makes of
+//! failures in between, and what it writes to them first.
+
+use engine::{
+    ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice, MetaToken,
+    MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
+};
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
+use md::ondisk::{Role, Timestamp};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx};
+
+/// A RAID 1 of two members in two shards, with a spare, driven by hand.
+struct Driven {
+    manager: MetadataManager,
+    writes: Vec<MetaToken>,
+    /// Device and page of every bitmap page that was written.
+    pages: Vec<(u32, u32)>,
+    joins: Vec<DeviceNumber>,
+}
+
+impl Driven {
+    fn new(sectors: u64, has_bitmap: bool, spares: u32) -> Driven {
+        let geometry = Geometry::new(&GeometrySpec {
+            level: Level::Raid1,
+            layout: Layout::None,
+            chunk_sectors: 0,
+            member_sectors: vec![sectors; 2],
+        });
+        let slot = |at: u32| (at < 2).then_some(MemberIdx(at as u16));
+        let role = |at: u32| slot(at).map_or(Role::Spare, |slot| Role::Slot(slot.0));
+        let all = 0..2 + spares;
+        let state = ArrayState {
+            events: 10,
+            updated: Timestamp::default(),
+            resync_offset: None,
+            policy: if has_bitmap { Policy::Bitmap } else { Policy::Resync },
+            devices: all.clone().map(|at| Some(DeviceState::new(role(at)))).collect(),
+        };
+        let device = |at| ManagedDevice {
+            number: DeviceNumber(at),
+            slot: slot(at),
+            events: 10,
+            is_spare: slot(at).is_none(),
+        };
+        let bitmap = ManagedBitmap {
+            chunk_sectors: 8,
+            daemon_sleep_nanos: 5_000_000_000,
+            events_cleared: 3,
+            bits: vec![0; (sectors / 64) as usize],
+            stale: false,
+        };
+        let manager = MetadataManager::new(MetadataConfig {
+            geometry: geometry.expect("sound"),
+            shards: 2,
+            devices: all.map(device).collect(),
+            found: state.clone(),
+            state,
+            bitmap: has_bitmap.then_some(bitmap),
+            superblocks_in_turn: false,
+            checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
+        });
+        Driven { manager, writes: Vec::new(), pages: Vec::new(), joins: Vec::new() }
+    }
+
+    fn input(&mut self, input: MetadataInput) {
+        let mut out = Vec::new();
+        self.manager.handle(1_000_000_000, &mut vec![input], &mut out);
+        for effect in out {
+            match effect {
+                MetadataEffect::WriteMeta { token, device, record } => {
+                    if let Record::Bitmap(page) = record {
+                        self.pages.push((device.0, page.page));
+                    }
+                    self.writes.push(token);
+                }
+                MetadataEffect::Flush { token, .. } => self.writes.push(token),
+                MetadataEffect::Join { device, .. } => self.joins.push(device),
+                _ => {}
+            }
+        }
+    }
+
+    fn event(&mut self, shard: u16, event: ControlEvent) {
+        self.input(MetadataInput::FromShard { shard, event });
+    }
+
+    /// A shard drops member 1.
+    fn fails(&mut self, shard: u16, epoch: u64) {
+        self.event(shard, ControlEvent::MemberFailed { member: MemberIdx(1), error: None, epoch });
+    }
+
+    /// A shard binds a new member 1.
+    fn binds(&mut self, shard: u16) {
+        self.event(shard, ControlEvent::RebuildBegan { member: MemberIdx(1) });
+    }
+
+    /// All writes end.
+    fn settle(&mut self) {
+        while let Some(token) = self.writes.pop() {
+            self.input(MetadataInput::MetaDone { token, result: Ok(()) });
+        }
+    }
+
+    /// Member 1 is lost, and a spare is to be bound.
+    fn lose(&mut self) {
+        for shard in 0..2 {
+            self.fails(shard, 1);
+            self.settle();
+        }
+        assert_eq!(self.joins, [DeviceNumber(2)]);
+    }
+}
+
+#[test]
+fn a_device_that_a_shard_drops_before_all_have_bound_it_gets_no_slot() {
+    let mut array = Driven::new(1024, false, 2);
+    array.lose();
+    array.binds(0);
+    array.fails(0, 2);
+    array.settle();
+    array.binds(1);
+    array.settle();
+    let status = array.manager.status();
+    assert!(status.rebuilding.is_empty(), "it would never be written in shard 0: {status:?}");
+    assert_eq!(array.joins, [DeviceNumber(2), DeviceNumber(3)], "the next spare is taken");
+    // What the other shard says of it when it drops it does not concern the next one.
+    array.fails(1, 2);
+    array.settle();
+    (0..2).for_each(|shard| array.binds(shard));
+    array.settle();
+    assert_eq!(array.manager.status().rebuilding.len(), 1);
+}
+
+#[test]
+fn a_device_that_cannot_be_bound_leaves_the_slot_to_the_next_spare() {
+    let mut array = Driven::new(1024, false, 2);
+    array.lose();
+    array.input(MetadataInput::JoinFailed { member: MemberIdx(1) });
+    assert_eq!(array.joins, [DeviceNumber(2), DeviceNumber(3)]);
+}
+
+#[test]
+fn all_of_the_bitmap_is_on_a_device_that_joins_while_a_page_is_written() {
+    let sectors = 8 * 100_000;
+    let mut array = Driven::new(sectors, true, 1);
+    array.lose();
+    array.event(0, ControlEvent::Intent { first_bit: 0, bits: 1 });
+    array.settle();
+    array.binds(0);
+    // A bit of page 2 is being written when the last shard binds the device.
+    array.event(0, ControlEvent::Intent { first_bit: 70_000, bits: 1 });
+    assert!(!array.writes.is_empty());
+    array.pages.clear();
+    array.binds(1);
+    array.settle();
+    for run in 0..9 {
+        let (member, position, stalled) = (None, sectors, None);
+        array.input(MetadataInput::RebuildAt { run, member, position, stalled });
+        array.settle();
+    }
+    assert!(array.manager.status().rebuilding.is_empty(), "it is in sync");
+    let lacks: Vec<u32> = (0..4).filter(|page| !array.pages.contains(&(2, *page))).collect();
+    assert_eq!(lacks, [0; 0], "pages that the device does not have");
+}
