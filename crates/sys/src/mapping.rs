@@ -11,6 +11,18 @@ use std::io::{Error, Result};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+/// From now on the threads of this process allocate from one heap. glibc otherwise reserves 64 MiB
+/// of addresses for a thread's own heap, which under a limit of address space (`ulimit -v`) takes
+/// the room that other threads need.
+pub fn share_one_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets a parameter of the allocator, which is synchronised by itself; an error changes
+    // nothing.
+    unsafe {
+        nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Minimum size for requesting huge pages.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 

@@ -157,24 +157,30 @@ pub fn stream<E>(
     })
 }
 
-/// Memory for `pieces` pieces, or for as many as leave room under a limit: a reader's stack is two
-/// pieces long.
+/// Stack of a reader thread, as Rust makes it.
+const STACK_BYTES: u64 = 2 << 20;
+
+/// Pieces that a reader may need besides its own: the rest of a row, P, Q and what they are
+/// compared with; blocks of a row are no longer than a piece.
+const SCRATCH_PIECES: u64 = 4;
+
+/// Memory for `pieces` pieces; under a limit, for three quarters of those for which all that a
+/// reader needs has room: an allocation that fails later would abort the process.
 fn buffers<E>(pieces: usize, bytes: u64) -> Result<Vec<Mapping>, StreamError<E>> {
-    let mut buffers = Vec::with_capacity(pieces);
-    while buffers.len() < pieces {
-        match Mapping::new(bytes) {
-            Ok(buffer) => buffers.push(buffer),
-            Err(source) if buffers.is_empty() => {
-                let doing = format!("allocate {bytes} bytes for a piece of the array");
-                return Err(StreamError::System { doing, source });
-            }
-            Err(_) => {
-                buffers.truncate(buffers.len().div_ceil(4));
-                break;
-            }
-        }
+    let need = (1 + SCRATCH_PIECES) * bytes + STACK_BYTES;
+    let probes: Vec<Mapping> = (0..pieces).map_while(|_| Mapping::new(need).ok()).collect();
+    let mut readers = probes.len();
+    if readers < pieces {
+        sys::share_one_heap();
+        readers = (readers * 3 / 4).max(1);
     }
-    Ok(buffers)
+    drop(probes);
+    let piece = |_| Mapping::new(bytes);
+    let buffers: Result<Vec<Mapping>, _> = (0..readers).map(piece).collect();
+    buffers.map_err(|source| {
+        let doing = format!("allocate {bytes} bytes for a piece of the array");
+        StreamError::System { doing, source }
+    })
 }
 
 /// Ends the work of all threads when it is dropped.
