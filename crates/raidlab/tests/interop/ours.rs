@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use admin::{
     self as run, CreateOptions, Opened, RebuildEvent, RebuildOptions, RebuildReport, StartOptions,
 };
-use array::{Driver, DriverOptions, HostOp};
+use array::{Driver, DriverOptions, HostOp, Lease};
 use device::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapOption, Plan, Request};
@@ -162,27 +162,77 @@ pub fn rebuild_half_and_write(images: &[PathBuf], places: &[usize], new: &[u8]) 
     };
     rebuild_until(&mut driver, 1, 4);
     driver.pause_rebuild(true);
-    for at in places {
-        let mut lease = driver.leases().take(new.len()).expect("a buffer");
-        lease.bytes_mut().copy_from_slice(new);
-        let (at, sectors) = (*at as u64 / SECTOR_BYTES, new.len() as u64 / SECTOR_BYTES);
-        let op = HostOp::Write { fua: false };
-        let mut completions = Vec::new();
-        let mut lease = Some(lease);
-        while let Err(full) = driver.submit(op, Sector(at), sectors, lease.take(), 0) {
-            lease = full.0;
-            driver.wait(step, None);
-            driver.poll(&mut completions);
-        }
-        while completions.is_empty() {
-            driver.poll(&mut completions);
-            driver.wait(step, None);
-        }
-        completions[0].result.expect("the engine writes");
-    }
+    places.iter().for_each(|at| write(&mut driver, *at, new));
     driver.pause_rebuild(false);
     rebuild_until(&mut driver, 1, 2);
     assert!(driver.stop(), "{}: not stopped clean", images[0].display());
+}
+
+fn write(driver: &mut Driver, at: usize, new: &[u8]) {
+    let mut lease = driver.leases().take(new.len()).expect("a buffer");
+    lease.bytes_mut().copy_from_slice(new);
+    call(driver, HostOp::Write { fua: false }, at, lease);
+}
+
+/// Submits a request, and gives its buffer back when it has ended.
+fn call(driver: &mut Driver, op: HostOp, at: usize, lease: Lease) -> Lease {
+    let (step, bytes) = (Duration::from_millis(100), lease.len() as u64);
+    let (at, sectors) = (at as u64 / SECTOR_BYTES, bytes / SECTOR_BYTES);
+    let (mut completions, mut lease) = (Vec::new(), Some(lease));
+    while let Err(full) = driver.submit(op, Sector(at), sectors, lease.take(), 0) {
+        lease = full.0;
+        driver.wait(step, None);
+        driver.poll(&mut completions);
+    }
+    while completions.is_empty() {
+        driver.poll(&mut completions);
+        driver.wait(step, None);
+    }
+    let ended = completions.remove(0);
+    ended.result.expect("the engine does it");
+    ended.lease.expect("the buffer")
+}
+
+/// Resyncs half of an array that holds anything, and stops it. After a quarter `new` is written
+/// below the position, about there, and above, while the resync rests. Gives the contents.
+pub fn resync_half_and_write(images: &[PathBuf], new: &[u8]) -> Vec<u8> {
+    let opened = opened(images, Access::ReadWrite);
+    let started = run::start(&decide(&opened), &opened, &in_small_steps());
+    let mut driver = started.unwrap_or_else(|error| panic!("{error}"));
+    driver.pause_resync(true);
+    let mut contents = Vec::new();
+    while contents.len() < driver.geometry().array_sectors() as usize * 512 {
+        let rest = driver.geometry().array_sectors() as usize * 512 - contents.len();
+        let lease = driver.leases().take(rest.min(256 << 10)).expect("a buffer");
+        let mut lease = call(&mut driver, HostOp::Read, contents.len(), lease);
+        contents.extend_from_slice(lease.bytes_mut());
+    }
+    driver.pause_resync(false);
+    let mut completions = Vec::new();
+    let mut resync_until = |driver: &mut Driver, done: &dyn Fn(u64) -> bool| loop {
+        driver.poll(&mut completions);
+        let position = driver.metadata().expect("the array has metadata").resync_offset;
+        if done(position.expect("the resync has not ended")) {
+            return;
+        }
+        driver.wait(Duration::from_millis(100), None);
+    };
+    let geometry = driver.geometry();
+    let span = match geometry.level().has_parity() {
+        true => geometry.member_used_sectors(md::MemberIdx(0)),
+        false => geometry.array_sectors(),
+    };
+    resync_until(&mut driver, &|at| at >= span / 4);
+    driver.pause_resync(true);
+    let len = contents.len();
+    for at in [77, len / 2048 - 100, len / 512 * 3 / 4 + 3].map(|sector| sector * 512) {
+        write(&mut driver, at, new);
+        contents[at..][..new.len()].copy_from_slice(new);
+    }
+    driver.pause_resync(false);
+    resync_until(&mut driver, &|at| at >= span / 2);
+    assert!(driver.stop(), "{}: not stopped clean", images[0].display());
+    contents
 }
 
 /// Waits until all redundancy holds.

@@ -33,6 +33,11 @@ pub fn create_as(options: &str, images: &[PathBuf]) {
     raidlab(&format!("create {options} --assume-clean --homehost none"), paths(images));
 }
 
+/// Makes the array over images that hold anything; no resync runs yet.
+pub fn create_unsynced(options: &str, images: &[PathBuf]) {
+    raidlab(&format!("create {options} --force --no-resync --homehost none"), paths(images));
+}
+
 /// What `raidlab rebuild` has done, which is all that was to be done.
 pub fn rebuild(options: &str, images: &[PathBuf], add: &[PathBuf]) -> Value {
     let new = add.iter().flat_map(|image| [Path::new("--add"), image]);
