@@ -9,6 +9,8 @@
 //! Shutdown order: all shards become idle; shard 0 stops (it writes the metadata, for which the
 //! other shards must still process control messages); then the other shards end.
 
+mod background;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::AsFd;

@@ -14,6 +14,7 @@
 mod background;
 mod membership;
 mod rebuild;
+mod resync;
 mod scrub;
 mod shutdown;
 
@@ -99,12 +100,12 @@ pub struct Completion {
 #[derive(Debug)]
 pub struct Full(pub Option<Lease>);
 
-/// A range of background work, by its start.
+/// A range of background work, by its start and length.
 #[derive(Clone, Copy)]
 enum OwnRange {
-    Resync(Sector),
+    Resync(Sector, u64),
     Rebuild(RebuildRange),
-    Scrub(Sector),
+    Scrub(Sector, u64),
 }
 
 struct PendingRequest {
@@ -152,6 +153,8 @@ pub struct Driver {
     /// one, so that it makes progress under any host load.
     background: background::Background,
     resync_lease: Option<Lease>,
+    /// Of an array without metadata, the last one.
+    local_resync: Option<resync::LocalResync>,
     /// Hosts have all buffers, and a rebuild needs one.
     lacks_rebuild_buffer: bool,
     scrub: Option<scrub::RunningScrub>,
@@ -306,6 +309,7 @@ impl Driver {
             max_requests,
             background: background::Background::new(load, options.pace),
             resync_lease: None,
+            local_resync: None,
             lacks_rebuild_buffer: false,
             scrub: None,
             channels: None,
@@ -546,7 +550,7 @@ impl Driver {
         let result = error.map_or(Ok(()), Err);
         match own {
             // Members in memory complete in the poll in which the range began.
-            Some(_) => self.background.ended(clock_nanos()),
+            Some(own) => self.background.ended(clock_nanos(), &own, result.is_ok()),
             None if self.hosts.len() == self.background.ranges => {
                 self.background.load.all_ended(self.io.now);
             }
@@ -554,14 +558,9 @@ impl Driver {
         }
         match own {
             None => out.push(Completion { tag, result, lease }),
-            Some(OwnRange::Scrub(at)) => self.scrub_done(at, result),
+            Some(OwnRange::Scrub(at, _)) => self.scrub_done(at, result),
             Some(OwnRange::Rebuild(range)) => self.rebuild_done(range, result, lease),
-            Some(OwnRange::Resync(at)) => {
-                self.resync_lease = self.resync_lease.take().or(lease);
-                if let Some(metadata_writer) = &mut self.metadata_writer {
-                    metadata_writer.resync_done(self.io.now, at, result);
-                }
-            }
+            Some(OwnRange::Resync(at, _)) => self.resync_done(at, result, lease),
         }
     }
 
@@ -633,19 +632,6 @@ impl Driver {
         self.metadata_writer.as_mut().map(MetadataWriter::take_notes).unwrap_or_default()
     }
 
-    /// Whether a resync is running; see [`MetadataStatus::resync_offset`] for its position.
-    pub fn is_resyncing(&self) -> bool {
-        self.metadata_writer.as_ref().is_some_and(|metadata_writer| metadata_writer.resyncs())
-    }
-
-    /// Pauses or resumes the resync.
-    pub fn pause_resync(&mut self, paused: bool) {
-        if let Some(metadata_writer) = &mut self.metadata_writer {
-            tracing::debug!(paused, "resync paused or resumed");
-            metadata_writer.pause_resync(paused);
-        }
-    }
-
     fn reap(&mut self) {
         let Some(ring) = &mut self.io.ring else {
             return self.executor.reap_members(&mut self.io);
@@ -693,6 +679,8 @@ impl Driver {
         }
         let until = now.saturating_add(limit.as_nanos() as u64);
         let local = self.local.as_ref().and_then(membership::LocalRebuilds::deadline);
+        let resync = self.local_resync.as_ref().and_then(resync::LocalResync::deadline);
+        let local = local.into_iter().chain(resync);
         let metadata_deadline = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
         let own_deadlines = metadata_deadline.into_iter().chain(local).chain(background_deadline);
         let own_deadline = own_deadlines.min();

@@ -55,8 +55,9 @@ pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec};
 pub use driver::{AddError, Completion, Driver, DriverOptions, Full, ScrubStatus};
 pub use engine::{
+    BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork,
     DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, Mismatch, MismatchKind, Pace,
-    RequestError, ScrubMode, ShardPart, Sharding,
+    RateMeter, RequestError, ScrubMode, ShardPart, Sharding,
 };
 pub use executor::Event;
 pub use managed::ArrayMetadata;

@@ -10,9 +10,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use engine::{
-    Control, ControlEvent, DeviceNumber, IoError, MemberError, MetaToken, MetadataEffect,
-    MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS, RebuildEffect, RebuildLoop,
-    RebuildRange, Record, RequestError, ResyncEffect, ResyncLoop,
+    BackgroundProgress, BackgroundState, Control, ControlEvent, DeviceNumber, IoError, MemberError,
+    MetaToken, MetadataEffect, MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS,
+    RebuildEffect, RebuildLoop, RebuildRange, Record, RequestError, ResyncEffect, ResyncLoop,
 };
 use md::{Geometry, Sector};
 
@@ -279,17 +279,22 @@ impl MetadataWriter {
         self.resync.pause(paused);
     }
 
-    /// Whether ranges of a resync or a rebuild are in flight.
-    pub(crate) fn is_at_work(&self) -> bool {
-        self.resync.is_in_flight() || self.rebuild.is_in_flight()
-    }
-
     /// Whether there is a resync that has not ended, running or paused.
     pub(crate) fn resyncs(&self) -> bool {
         self.resync.is_active()
     }
 
+    /// Of the running resync.
+    pub(crate) fn resync_progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
+        self.resync.progress()
+    }
+
     // ---- rebuilds
+
+    /// Of the running rebuilds.
+    pub(crate) fn rebuild_progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
+        self.rebuild.progress()
+    }
 
     /// The next range of a rebuild, if there is one.
     pub(crate) fn next_rebuild(&mut self) -> Option<RebuildRange> {

@@ -14,6 +14,7 @@
 //! `metadata` manager, one per array, decides which metadata must be written before it is granted.
 #![forbid(unsafe_code)]
 
+mod background;
 mod bad_block_log;
 mod config;
 mod effect;
@@ -35,6 +36,9 @@ mod sharding;
 mod slab;
 mod token;
 
+pub use background::{
+    BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork, RateMeter,
+};
 pub use bad_block_log::{BadBlockChange, BadBlockLog, BadBlockStep, LogWrite};
 pub use config::{
     ConfigError, DEFAULT_MAX_REQUESTS, DEFAULT_SAFE_MODE_NANOS, DEFAULT_STRIPE_CACHE_BYTES,

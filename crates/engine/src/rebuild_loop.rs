@@ -15,7 +15,7 @@
 use md::{Geometry, Kind, MemberIdx, Sector};
 
 use crate::rebuild::Rebuild;
-use crate::{MetadataInput, RequestError};
+use crate::{BackgroundProgress, BackgroundState, MetadataInput, RequestError};
 
 /// Rebuilt positions that are in flight at least, in sectors: 4 MiB.
 const IN_FLIGHT_SECTORS: u64 = 8192;
@@ -247,6 +247,23 @@ impl RebuildLoop {
             );
         }
         failed
+    }
+
+    /// Whether the runs make progress, and how far they have come together; `None` without any.
+    pub fn progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
+        let mut runs = self.runs.iter().map(|run| run.ranges.progress());
+        let first = runs.next()?;
+        let progress = runs.fold(first, |all, run| BackgroundProgress {
+            position: all.position + run.position,
+            total: all.total + run.total,
+            remaining: all.remaining + run.remaining,
+        });
+        let state = match self.stalled() {
+            _ if self.is_paused => BackgroundState::Paused,
+            Some(why) => BackgroundState::Stalled(why),
+            None => BackgroundState::Running,
+        };
+        Some((state, progress))
     }
 
     /// Whether ranges are in flight.

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use md::Sector;
 
-use crate::{GRANULE_SECTORS, RequestError};
+use crate::{BackgroundProgress, GRANULE_SECTORS, RequestError};
 
 /// Default number of positions per request: 512 KiB.
 pub const DEFAULT_RESYNC_STEP: u64 = 1024;
@@ -77,6 +77,17 @@ impl Resync {
             unit: u64::MAX,
             depth: DEFAULT_RESYNC_DEPTH,
         }
+    }
+
+    /// Of everything; for arrays without metadata.
+    pub fn whole(span: u64) -> Resync {
+        Resync::of_ranges(0, std::iter::once(0..span), span)
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> BackgroundProgress {
+        let (position, remaining) = (self.position(), self.remaining());
+        BackgroundProgress { position, total: self.span, remaining }
     }
 
     /// The number of the run, for [`crate::MetadataInput::ResyncAt`].

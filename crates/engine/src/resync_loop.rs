@@ -15,7 +15,10 @@
 
 use md::Sector;
 
-use crate::{DEFAULT_RESYNC_DEPTH, MetadataInput, MetadataManager, RequestError, Resync};
+use crate::{
+    BackgroundProgress, BackgroundState, DEFAULT_RESYNC_DEPTH, MetadataInput, MetadataManager,
+    RequestError, Resync,
+};
 
 /// Parts of an array whose completion is an event, [`ResyncEffect::Progress`].
 pub const RESYNC_PARTS: u64 = 16;
@@ -184,6 +187,17 @@ impl ResyncLoop {
             self.parts = parts;
             out.push(ResyncEffect::Progress { run, position, parts });
         }
+    }
+
+    /// The current run, if there is one: whether it makes progress, and how far it has come.
+    pub fn progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
+        let resync = self.resync.as_ref()?;
+        let state = match resync.stalled() {
+            _ if self.is_paused => BackgroundState::Paused,
+            Some(why) => BackgroundState::Stalled(why),
+            None => BackgroundState::Running,
+        };
+        Some((state, resync.progress()))
     }
 
     /// Whether ranges are in flight.

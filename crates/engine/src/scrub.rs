@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use md::Sector;
 
-use crate::RequestError;
+use crate::{BackgroundProgress, RequestError};
 
 /// The ranges of a scrub, and how far it has come.
 #[derive(Clone, Debug)]
@@ -104,6 +104,13 @@ impl Scrub {
     /// Positions in requests that ended with an error, and the last error.
     pub fn skipped(&self) -> (u64, Option<RequestError>) {
         (self.skipped, self.error)
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> BackgroundProgress {
+        let open: u64 = self.open.iter().map(|range| range.end - range.start).sum();
+        let remaining = self.span - self.next + open;
+        BackgroundProgress { position: self.position(), total: self.span, remaining }
     }
 
     /// Begins no more ranges: [`Scrub::position`] is where it can be resumed once those in flight

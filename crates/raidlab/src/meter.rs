@@ -1,4 +1,4 @@
-//! Progress of data transfers, on stderr: a bar with an ETA on a terminal, a line every 10 s
+//! Progress of data transfers, on stderr: a bar with rate and ETA on a terminal, a line every 10 s
 //! elsewhere.
 //!
 //! Invariant: nothing of it goes to stdout. Called from `dump`, `create`, `scrub` and `rebuild`.
@@ -6,6 +6,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use array::RateMeter;
 use indicatif::{ProgressBar, ProgressStyle};
 use md::SECTOR_BYTES;
 
@@ -23,6 +24,9 @@ pub struct Meter {
     sectors: u64,
     started: Instant,
     last_line: Instant,
+    /// Sectors done and the time at the last call.
+    last: Option<(u64, u64)>,
+    rate: RateMeter,
 }
 
 impl Meter {
@@ -37,25 +41,32 @@ impl Meter {
             bar
         });
         let now = Instant::now();
-        Meter { bar, done, sectors, started: now, last_line: now }
+        let rate = RateMeter::default();
+        Meter { bar, done, sectors, started: now, last_line: now, last: None, rate }
     }
 
-    /// Sets the number of sectors done.
+    /// Sets the number of sectors done. What was done before the first call counts for no rate.
     pub fn set(&mut self, sectors: u64) {
+        let now = self.started.elapsed().as_nanos() as u64;
+        let (before, began) = self.last.replace((sectors, now)).unwrap_or((sectors, now));
+        if sectors > before {
+            self.rate.add(began, now, sectors - before);
+        }
         if let Some(bar) = &self.bar {
             bar.set_position(sectors * SECTOR_BYTES);
         } else if self.last_line.elapsed() >= PAUSE {
             self.last_line = Instant::now();
-            let share = sectors as f64 / self.sectors.max(1) as f64;
-            let passed = self.started.elapsed().as_secs_f64();
-            let left = Duration::from_secs_f64(passed / share.max(1e-9) * (1.0 - share));
+            let share = sectors as f64 / self.sectors.max(1) as f64 * 100.0;
             let (here, all) = (show_size(sectors), show_size(self.sectors));
-            let left = indicatif::HumanDuration(left);
-            say(format_args!(
-                "{here} of {all} {} ({:.0} %), {left} left",
-                self.done,
-                share * 100.0
-            ));
+            let rest = self.rate.sectors_per_s(now).map(|rate| {
+                let seconds = self.sectors.saturating_sub(sectors) as f64 / rate;
+                let left = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+                let left = indicatif::HumanDuration(left);
+                let rate = spec::units::digits(rate * SECTOR_BYTES as f64 / 1e6);
+                format!(", {rate} MB/s, {left} left")
+            });
+            let rest = rest.unwrap_or_default();
+            say(format_args!("{here} of {all} {} ({share:.0} %){rest}", self.done));
         }
     }
 

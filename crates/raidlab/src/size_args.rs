@@ -7,10 +7,16 @@ use anyhow::{Result, anyhow};
 use md::{BareNumber, Layout, Level, SECTOR_BYTES, SizeProblem, parse_size};
 
 use crate::error::Context;
+use spec::units::parse_rate;
 
 /// A size in bytes, which needs a unit: `64K`, `64KiB`.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     parse_size(text.trim(), BareNumber::Refused).map_err(|error| anyhow!("{}", error.problem))
+}
+
+/// The limit of a rate of background work, in KiB/s, at least 1.
+pub fn parse_speed_limit(text: &str) -> Result<u64> {
+    Ok((parse_rate(text)? / 1024).max(1))
 }
 
 /// A size in sectors: `64`, `64K` (KiB), `1M`, `10G`, `2T`, or `2048s` for sectors.

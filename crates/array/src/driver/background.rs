@@ -1,16 +1,20 @@
-//! Background work (resync, rebuild, scrub) beside hosts: when a range may begin, and the resync's
-//! ranges.
+//! Background work (resync, rebuild, scrub) beside hosts: when a range may begin, and what callers
+//! see of it.
 //!
 //! Invariant: at least one range makes progress under any load: it has a reserved slot, and the
-//! pacer's rests are bounded. More are in flight only while there is room for hosts as well. Part
-//! of `driver`.
+//! pacer's rests are bounded. More are in flight only while there is room for hosts as well. One
+//! kind of work begins ranges at a time. Part of `driver`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use engine::{BufSlice, HostOp, Pace, Pacer, Request};
+use engine::{
+    BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork, BufSlice, HostOp, Pace,
+    Pacer, RateMeter, Request,
+};
 use md::Sector;
 
+use super::membership::LocalRebuilds;
 use super::{Driver, OwnRange, PendingRequest};
 use crate::buf::Lease;
 use crate::metadata_writer::MetadataWriter;
@@ -64,13 +68,17 @@ pub(super) struct Background {
     pub(super) ranges: usize,
     pub(super) load: HostLoad,
     pacer: Pacer,
+    /// When the first of the ranges in flight began.
+    began_at: u64,
+    /// Of resyncs, rebuilds and scrubs.
+    meters: [RateMeter; 3],
 }
 
 impl Background {
     pub(super) fn new(load: HostLoad, pace: Pace) -> Background {
         let mut pacer = Pacer::default();
         pacer.set_pace(pace);
-        Background { ranges: 0, load, pacer }
+        Background { ranges: 0, load, pacer, began_at: 0, meters: Default::default() }
     }
 
     fn is_loaded(&self, now: u64) -> bool {
@@ -82,12 +90,24 @@ impl Background {
     }
 
     fn began(&mut self, now: u64, sectors: u64) {
+        if self.ranges == 0 {
+            self.began_at = now;
+        }
         self.ranges += 1;
         self.pacer.began(now, sectors);
     }
 
-    pub(super) fn ended(&mut self, now: u64) {
+    /// A range has ended; `done`: it was not in vain.
+    pub(super) fn ended(&mut self, now: u64, own: &OwnRange, done: bool) {
         self.ranges -= 1;
+        let (kind, sectors) = match own {
+            OwnRange::Resync(_, sectors) => (0, *sectors),
+            OwnRange::Rebuild(range) => (1, range.sectors),
+            OwnRange::Scrub(_, sectors) => (2, *sectors),
+        };
+        if done {
+            self.meters[kind].add(self.began_at, now, sectors);
+        }
         let is_loaded = self.is_loaded(now);
         self.pacer.ended(now, is_loaded);
     }
@@ -114,6 +134,72 @@ impl Driver {
         self.background.pacer.pace()
     }
 
+    /// All background work that has not ended, in the order in which it runs. In shard 0.
+    pub fn background(&self) -> Vec<BackgroundStatus> {
+        let now = sys::clock_nanos();
+        let mut all: Vec<BackgroundStatus> = Vec::new();
+        let found = [self.resync_progress(), self.rebuild_progress(), self.scrub_progress()];
+        for (found, meter) in found.into_iter().zip(&self.background.meters) {
+            let Some((work, mut state, progress)) = found else { continue };
+            let waits = all.iter().any(|other| work.waits_for(other.work, other.state));
+            if waits && state == BackgroundState::Running {
+                state = BackgroundState::Waiting;
+            }
+            let sectors_per_s = meter.sectors_per_s(now);
+            all.push(BackgroundStatus { work, state, progress, sectors_per_s });
+        }
+        all
+    }
+
+    /// Positions that background work of a kind has done since the array was assembled, in sectors.
+    /// In shard 0.
+    pub fn background_done(&self, work: BackgroundWork) -> u64 {
+        let kind = match work {
+            BackgroundWork::Resync => 0,
+            BackgroundWork::Rebuild => 1,
+            BackgroundWork::Check | BackgroundWork::Repair => 2,
+        };
+        self.background.meters[kind].done()
+    }
+
+    /// Pauses or resumes background work of a kind. Ranges in flight complete. In shard 0.
+    pub fn pause_background(&mut self, work: BackgroundWork, paused: bool) {
+        match work {
+            BackgroundWork::Resync => self.pause_resync(paused),
+            BackgroundWork::Rebuild => self.pause_rebuild(paused),
+            BackgroundWork::Check | BackgroundWork::Repair => self.pause_scrub(paused),
+        }
+    }
+
+    fn resync_progress(&self) -> Option<(BackgroundWork, BackgroundState, BackgroundProgress)> {
+        let local = || {
+            let local = self.local_resync.as_ref().filter(|local| !local.ranges().is_done())?;
+            let state = match local.ranges().stalled() {
+                _ if local.is_paused() => BackgroundState::Paused,
+                Some(why) => BackgroundState::Stalled(why),
+                None => BackgroundState::Running,
+            };
+            Some((state, local.ranges().progress()))
+        };
+        let of_writer = self.metadata_writer.as_ref().and_then(MetadataWriter::resync_progress);
+        let (state, progress) = of_writer.or_else(local)?;
+        Some((BackgroundWork::Resync, state, progress))
+    }
+
+    fn rebuild_progress(&self) -> Option<(BackgroundWork, BackgroundState, BackgroundProgress)> {
+        let local = || self.local.as_ref().and_then(LocalRebuilds::progress);
+        let of_writer = self.metadata_writer.as_ref().and_then(MetadataWriter::rebuild_progress);
+        let (state, progress) = of_writer.or_else(local)?;
+        Some((BackgroundWork::Rebuild, state, progress))
+    }
+
+    /// Whether other work has its turn before a scrub.
+    pub(super) fn is_before_scrub(&self) -> bool {
+        let before = [self.resync_progress(), self.rebuild_progress()];
+        let mut before = before.into_iter().flatten();
+        before.any(|(work, state, _)| BackgroundWork::Check.waits_for(work, state))
+    }
+
     /// Whether one more range of background work may begin.
     pub(super) fn may_begin_range(&self, now: u64) -> bool {
         let has_room = self.background.ranges == 0 || self.max_requests > self.hosts.len() + 1;
@@ -122,8 +208,7 @@ impl Driver {
 
     /// When background work is to continue although nothing completes: `Some(0)` for now.
     pub(super) fn background_deadline(&self, now: u64) -> Option<u64> {
-        let resync = self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_resync);
-        let is_due = resync || self.is_rebuild_due() || self.is_scrub_due();
+        let is_due = self.is_resync_due() || self.is_rebuild_due() || self.is_scrub_due();
         is_due.then(|| if self.may_begin_range(now) { 0 } else { self.background.begins_at(now) })
     }
 
@@ -140,35 +225,6 @@ impl Driver {
         let own = Some(own);
         let host = self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
         self.route(Request { tag: u64::from(host), op, at, sectors, buf });
-    }
-
-    /// Issues the next ranges of the resync.
-    pub(super) fn feed_resync(&mut self) {
-        if self.metadata_writer.is_none() {
-            return;
-        }
-        let needs_memory = !self.executor.geometry().level().has_parity();
-        while self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
-            && self.may_begin_range(self.io.now)
-        {
-            let mut lease = None;
-            if needs_memory {
-                let other = || self.leases.take(self.leases.lease_bytes());
-                lease = self.resync_lease.take().or_else(other);
-                if lease.is_none() {
-                    return;
-                }
-            }
-            let metadata_writer = self.metadata_writer.as_mut().expect("just seen");
-            let Some((at, sectors)) = metadata_writer.next_resync() else {
-                self.resync_lease = self.resync_lease.take().or(lease);
-                return;
-            };
-            if let Some(lease) = &mut lease {
-                lease.set_len((sectors * md::SECTOR_BYTES) as usize);
-            }
-            self.submit_range(OwnRange::Resync(at), HostOp::Resync, (at, sectors), lease);
-        }
     }
 }
 
@@ -194,7 +250,7 @@ mod tests {
         let mut background = Background::new(load.clone(), Pace::default());
         load.began();
         background.began(0, 1024);
-        background.ended(100_000_000);
+        background.ended(100_000_000, &OwnRange::Scrub(Sector(0), 1024), true);
         assert!(!background.may_begin(100_000_000));
         let rest = background.begins_at(100_000_000);
         assert!(background.may_begin(rest) && !background.may_begin(rest - 1));

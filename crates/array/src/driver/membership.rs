@@ -9,8 +9,8 @@
 //! `driver`.
 
 use engine::{
-    Control, DeviceNumber, FailureCoordinator, IntentMap, MetadataInput, RebuildEffect,
-    RebuildLoop, RebuildRange, RequestError,
+    BackgroundProgress, BackgroundState, Control, DeviceNumber, FailureCoordinator, IntentMap,
+    MetadataInput, RebuildEffect, RebuildLoop, RebuildRange, RequestError,
 };
 use md::{Kind, MemberIdx};
 use thiserror::Error;
@@ -102,6 +102,10 @@ impl LocalRebuilds {
 
     pub(super) fn failed(&self) -> Vec<(Option<MemberIdx>, md::Sector, u64)> {
         self.rebuild.failed()
+    }
+
+    pub(super) fn progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
+        self.rebuild.progress()
     }
 
     pub(super) fn pause(&mut self, paused: bool) {
@@ -307,7 +311,7 @@ impl Driver {
         }
     }
 
-    fn command(&mut self, shard: u16, control: Control) {
+    pub(super) fn command(&mut self, shard: u16, control: Control) {
         match &mut self.channels {
             Some(channels) if shard > 0 => {
                 channels.send(shard, crate::shard_channels::Message::Control(control));

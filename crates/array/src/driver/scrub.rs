@@ -1,9 +1,11 @@
 //! Scrubs: the driver submits the ranges of one, as it does those of a resync.
 //!
 //! Invariant: ranges of a scrub leave room for hosts: more than one are in flight only while there
-//! is room for requests, and none where hosts have all buffers. A scrub that is stopped, or whose
-//! driver stops, ends the ranges in flight. Part of `driver`.
+//! is room for requests, and none where hosts have all buffers. A scrub waits for resyncs and
+//! rebuilds: what is out of sync proves nothing. One that is stopped, or whose driver stops, ends
+//! the ranges in flight. Part of `driver`.
 
+use engine::{BackgroundProgress, BackgroundState, BackgroundWork};
 use engine::{DEFAULT_RESYNC_STEP, HostOp, Mismatch, RequestError, Scrub};
 use engine::{IntentMap, ScrubMode};
 use md::{Kind, Sector};
@@ -21,6 +23,7 @@ pub(super) struct RunningScrub {
     copies: u64,
     /// Hosts have all buffers.
     lacks_buffer: bool,
+    is_paused: bool,
 }
 
 /// How far a scrub has come, in positions: sectors of a member on RAID 4, 5 and 6, of the array on
@@ -71,7 +74,8 @@ impl Driver {
         }
         let ranges = Scrub::new(from, map.span(), step, unit, DEPTH);
         tracing::info!(?mode, from, span = map.span(), "scrub started");
-        self.scrub = Some(RunningScrub { mode, ranges, copies, lacks_buffer: false });
+        self.scrub =
+            Some(RunningScrub { mode, ranges, copies, lacks_buffer: false, is_paused: false });
         true
     }
 
@@ -97,6 +101,31 @@ impl Driver {
         }
     }
 
+    /// Pauses or resumes a scrub. Ranges in flight complete. One that is stopped is not paused any
+    /// more.
+    pub fn pause_scrub(&mut self, paused: bool) {
+        if let Some(scrub) = &mut self.scrub {
+            tracing::debug!(paused, "scrub paused or resumed");
+            scrub.is_paused = paused;
+        }
+    }
+
+    /// A scrub that has not ended, and how far it has come.
+    pub(super) fn scrub_progress(
+        &self,
+    ) -> Option<(BackgroundWork, BackgroundState, BackgroundProgress)> {
+        let scrub = self.scrub.as_ref().filter(|scrub| !scrub.ranges.is_done())?;
+        let work = match scrub.mode {
+            ScrubMode::Check => BackgroundWork::Check,
+            ScrubMode::Repair | ScrubMode::RepairOrResync => BackgroundWork::Repair,
+        };
+        let state = match scrub.is_paused {
+            true => BackgroundState::Paused,
+            false => BackgroundState::Running,
+        };
+        Some((work, state, scrub.ranges.progress()))
+    }
+
     /// What scrubs have found in this shard since the last call.
     pub fn take_mismatches(&mut self) -> Vec<Mismatch> {
         self.executor.take_mismatches()
@@ -114,7 +143,8 @@ impl Driver {
 
     /// Whether there are ranges to submit.
     pub(super) fn may_scrub(&self) -> bool {
-        self.scrub.as_ref().is_some_and(|scrub| scrub.ranges.has_next())
+        let has_next = |scrub: &RunningScrub| !scrub.is_paused && scrub.ranges.has_next();
+        self.scrub.as_ref().is_some_and(has_next) && !self.is_before_scrub()
     }
 
     /// Issues the next ranges.
@@ -134,7 +164,7 @@ impl Driver {
             if let Some(lease) = &mut lease {
                 lease.set_len((scrub.copies * sectors * md::SECTOR_BYTES) as usize);
             }
-            self.submit_range(OwnRange::Scrub(at), op, (at, sectors), lease);
+            self.submit_range(OwnRange::Scrub(at, sectors), op, (at, sectors), lease);
         }
     }
 

@@ -56,12 +56,7 @@ impl Driver {
         self.pause_rebuild(true);
         self.stop_scrub();
         self.poll(&mut out);
-        let is_at_work = |driver: &Driver| {
-            let resyncs = driver.metadata_writer.as_ref();
-            let local = driver.local.as_ref().is_some_and(|local| !local.is_idle());
-            resyncs.is_some_and(MetadataWriter::is_at_work) || local || driver.is_scrubbing()
-        };
-        while !self.is_broken() && is_at_work(self) {
+        while !self.is_broken() && self.background.ranges > 0 {
             self.wait(step, None);
             self.poll(&mut out);
             none(&out);

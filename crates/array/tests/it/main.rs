@@ -5,6 +5,7 @@
 mod allocations;
 mod apart;
 mod api;
+mod background;
 mod common;
 mod counters;
 mod faults;

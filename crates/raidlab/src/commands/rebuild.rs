@@ -21,6 +21,7 @@ use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
 use crate::meter::Meter;
+use crate::size_args::parse_speed_limit;
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -56,6 +57,9 @@ pub struct RebuildArguments {
     /// Start an array that is dirty and degraded: the message without it says what may be lost
     #[arg(long)]
     force: bool,
+    /// Limit of the rate at which each new member is written, as in 50MB/s; no limit without it
+    #[arg(long, value_name = "RATE", value_parser = parse_speed_limit)]
+    speed_limit_max: Option<u64>,
     /// The array, by name or UUID, if the members form several
     #[arg(long, value_name = "NAME|UUID")]
     array: Option<String>,
@@ -68,13 +72,14 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     let all: Vec<OsString> = arguments.members.iter().chain(&arguments.add).cloned().collect();
     arguments.json.refuse_overlap(&Used::members(&all))?;
     let stop = signal::watch()?;
-    let options = RebuildOptions {
+    let mut options = RebuildOptions {
         add: arguments.add.clone(),
         overwrite: arguments.overwrite,
         force: arguments.force,
         array: arguments.array.clone(),
         ..RebuildOptions::default()
     };
+    options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
     let mut meter: Option<Meter> = None;
     let mut is_rebuilding = false;
     let mut observe = |event| match event {

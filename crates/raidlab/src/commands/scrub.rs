@@ -21,6 +21,7 @@ use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
 use crate::meter::Meter;
+use crate::size_args::parse_speed_limit;
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -59,6 +60,10 @@ pub struct ScrubArguments {
     /// Begin at this position, which a scrub prints when it is stopped
     #[arg(long, value_name = "POSITION", default_value = "0", hide_default_value = true)]
     from: u64,
+    /// Limit of the rate at which each member is read (of RAID 1 and 10: the array), as in 50MB/s;
+    /// no limit without it
+    #[arg(long, value_name = "RATE", value_parser = parse_speed_limit)]
+    speed_limit_max: Option<u64>,
     /// The array, by name or UUID, if the members form several
     #[arg(long, value_name = "NAME|UUID")]
     array: Option<String>,
@@ -83,13 +88,14 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
         (true, None) => ScrubMode::Repair,
         (true, Some(_)) => ScrubMode::RepairOrResync,
     };
-    let options = ScrubOptions {
+    let mut options = ScrubOptions {
         mode,
         from: arguments.from,
         array: arguments.array.clone(),
         has_parity: arguments.policy.map(|policy| policy == PolicyArgument::Parity),
         ..ScrubOptions::default()
     };
+    options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
     let mut meter: Option<Meter> = None;
     let mut is_scrubbing = false;
     let mut observe = |event| match event {

@@ -174,3 +174,15 @@ fn what_cannot_be_scrubbed_is_refused_with_the_reason() {
     let half = json(&half);
     assert_eq!((&half["complete"], &half["checked_sectors"]), (&true.into(), &(4 * 6144).into()));
 }
+
+#[test]
+fn a_limit_of_the_rate_is_kept() {
+    let images = Images::new("-l 5 -c 64K", 3);
+    let start = std::time::Instant::now();
+    let ran = images.scrub("--json --speed-limit-max 4MB/s").code(0);
+    let seconds = start.elapsed().as_secs_f64();
+    let bytes = json(&ran)["checked_sectors"].as_u64().expect("a number") as f64 * 512.0 / 3.0;
+    assert!(seconds > bytes / 4e6 * 0.8, "{bytes} bytes of each member in {seconds} s");
+    let refused = images.scrub("--speed-limit-max fast").code(2);
+    assert!(refused.stderr.contains("MB/s"), "{}", refused.stderr);
+}

@@ -8,9 +8,9 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use array::{
-    AddError, Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event,
-    Full, HostOp, Lease, LeasePool, Member, MemberInfo, MemberSpec, Mismatch, Pace, ScrubMode,
-    ScrubStatus,
+    AddError, Array, ArraySpec, BackgroundStatus, BackgroundWork, BuildError, Completion, Counters,
+    Driver, DriverOptions, Event, Full, HostOp, Lease, LeasePool, Member, MemberInfo, MemberSpec,
+    Mismatch, Pace, ScrubMode, ScrubStatus,
 };
 use md::{Geometry, MemberIdx, Sector};
 use testkit::shards;
@@ -133,6 +133,22 @@ impl Shards {
 
     pub fn start_scrub(&mut self, mode: ScrubMode, from: u64) -> bool {
         self.shards[0].start_scrub(mode, from)
+    }
+
+    pub fn start_resync(&mut self) -> bool {
+        self.shards[0].start_resync()
+    }
+
+    pub fn background(&self) -> Vec<BackgroundStatus> {
+        self.shards[0].background()
+    }
+
+    pub fn background_done(&self, work: BackgroundWork) -> u64 {
+        self.shards[0].background_done(work)
+    }
+
+    pub fn pause_background(&mut self, work: BackgroundWork, paused: bool) {
+        self.shards[0].pause_background(work, paused);
     }
 
     pub fn stop_scrub(&mut self) {

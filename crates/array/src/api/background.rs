@@ -1,0 +1,71 @@
+//! Background work of an array in its own threads: how fast it runs, how far it has come, pause and
+//! resume, scrubs.
+//!
+//! Invariant: shard 0 has all background work; what it finds, every shard reports. Part of `api`.
+
+use engine::{BackgroundStatus, BackgroundWork, Mismatch, Pace, ScrubMode};
+use md::MemberIdx;
+
+use super::Array;
+use crate::driver::{AddError, Driver, ScrubStatus};
+use crate::member::Member;
+
+impl Array {
+    /// All background work that has not ended, in the order in which it runs.
+    pub fn background(&self) -> Vec<BackgroundStatus> {
+        self.call(0, |driver| driver.background()).unwrap_or_default()
+    }
+
+    /// Sets how fast background work runs, now and later. One pace for all kinds, of which one runs
+    /// at a time.
+    pub fn set_pace(&self, pace: Pace) {
+        self.call(0, move |driver| driver.set_pace(pace));
+    }
+
+    /// How fast background work runs.
+    pub fn pace(&self) -> Pace {
+        self.call(0, |driver| driver.pace()).unwrap_or_default()
+    }
+
+    /// Pauses or resumes background work of a kind. Ranges in flight complete.
+    pub fn pause_background(&self, work: BackgroundWork, paused: bool) {
+        self.call(0, move |driver| driver.pause_background(work, paused));
+    }
+
+    /// See [`Driver::start_scrub`]. `false` also when the array has been stopped.
+    pub fn start_scrub(&self, mode: ScrubMode, from: u64) -> bool {
+        self.call(0, move |driver| driver.start_scrub(mode, from)).unwrap_or(false)
+    }
+
+    /// How far the last scrub has come.
+    pub fn scrub(&self) -> Option<ScrubStatus> {
+        self.call(0, |driver| driver.scrub()).flatten()
+    }
+
+    /// Cancels a scrub. Its ranges in flight complete; [`ScrubStatus::position`] is where another
+    /// can continue.
+    pub fn stop_scrub(&self) {
+        self.call(0, Driver::stop_scrub);
+    }
+
+    /// What scrubs have found since the last call.
+    pub fn take_mismatches(&self) -> Vec<Mismatch> {
+        let shards = 0..self.shards.len();
+        let found = |shard| self.call(shard, Driver::take_mismatches).unwrap_or_default();
+        shards.flat_map(found).collect()
+    }
+
+    /// See [`Driver::start_resync`]. `false` also when the array has been stopped.
+    pub fn start_resync(&self) -> bool {
+        self.call(0, Driver::start_resync).unwrap_or(false)
+    }
+
+    /// See [`Driver::add_member`]. `None`: the array has been stopped.
+    pub fn add_member(
+        &self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.add_member(slot, member))
+    }
+}

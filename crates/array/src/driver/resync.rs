@@ -1,0 +1,178 @@
+//! Resyncs: the driver submits their ranges. An array with metadata resyncs what its metadata
+//! manager says; one without when a caller says that it was not stopped clean.
+//!
+//! Invariant: on an array without metadata, redundancy is out of sync in every shard before the
+//! first range of a resync is submitted, and in sync again below its position only. Part of
+//! `driver`.
+
+use engine::{Control, HostOp, RequestError, Resync};
+use engine::{DEFAULT_RESYNC_DEPTH, IntentMap};
+use md::{Kind, Sector};
+
+use super::{Driver, OwnRange};
+use crate::buf::Lease;
+use crate::metadata_writer::MetadataWriter;
+
+/// The resync of an array without metadata.
+pub(super) struct LocalResync {
+    ranges: Resync,
+    is_paused: bool,
+    /// Hosts have all buffers.
+    lacks_buffer: bool,
+    /// The shards know that everything below is in sync.
+    below: u64,
+}
+
+impl LocalResync {
+    pub(super) fn ranges(&self) -> &Resync {
+        &self.ranges
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.ranges.retry_at().filter(|_| !self.is_paused)
+    }
+
+    fn may_begin(&self) -> bool {
+        !self.is_paused && self.ranges.has_next()
+    }
+}
+
+impl Driver {
+    /// Whether a resync is running; see [`engine::MetadataStatus::resync_offset`] for its position.
+    pub fn is_resyncing(&self) -> bool {
+        self.local_resync.as_ref().is_some_and(|local| !local.ranges.is_done())
+            || self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
+    }
+
+    /// Pauses or resumes the resync.
+    pub fn pause_resync(&mut self, paused: bool) {
+        if let Some(metadata_writer) = &mut self.metadata_writer {
+            tracing::debug!(paused, "resync paused or resumed");
+            metadata_writer.pause_resync(paused);
+        }
+        if let Some(local) = &mut self.local_resync {
+            local.is_paused = paused;
+        }
+    }
+
+    /// Resyncs all of an array without metadata that was not stopped clean: from now on redundancy
+    /// counts as out of sync where the resync has not passed. In shard 0. `false`: the array has
+    /// metadata, which say what is to be resynced; it has no redundancy; a member is missing, so
+    /// that what is lost there could not be recovered any more; or a resync is running.
+    pub fn start_resync(&mut self) -> bool {
+        let geometry = self.geometry();
+        let has_redundancy = match geometry.kind() {
+            Kind::Striped(_) => false,
+            Kind::Mirrored(mirrored) => mirrored.copies() > 1,
+            Kind::Parity(_) => true,
+        };
+        let is_complete = self.lacking().is_empty();
+        if self.metadata_writer.is_some()
+            || !has_redundancy
+            || !is_complete
+            || self.is_resyncing()
+            || self.channels.as_ref().is_some_and(|channels| channels.number() > 0)
+        {
+            return false;
+        }
+        let mut ranges = Resync::whole(IntentMap::whole_array(geometry).span());
+        let step = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
+        let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
+        ranges.set_pace(step, DEFAULT_RESYNC_DEPTH);
+        if self.sharding().shards() > 1 {
+            let unit = self.sharding().unit_sectors();
+            ranges.keep_within(IntentMap::whole_array(geometry).unit_positions(unit));
+        }
+        tracing::info!(span = ranges.span(), "resync begins");
+        self.command_all(Control::NotDurable);
+        self.in_sync_below(0);
+        let local = LocalResync { ranges, is_paused: false, lacks_buffer: false, below: 0 };
+        self.local_resync = Some(local);
+        true
+    }
+
+    /// A shard in which a write has failed half-way lowers its position, and never raises it again:
+    /// nothing but its own count of such reports would prove that this one accounts for it.
+    fn in_sync_below(&mut self, position: u64) {
+        self.command_all(Control::InSyncBelow { position, reports: 0 });
+    }
+
+    fn command_all(&mut self, control: Control) {
+        let others: Vec<u16> = self.channels.iter().flat_map(|all| all.others()).collect();
+        std::iter::once(0).chain(others).for_each(|shard| self.command(shard, control));
+    }
+
+    /// Whether a range could begin although nothing has completed.
+    pub(super) fn is_resync_due(&self) -> bool {
+        let local = self.local_resync.as_ref();
+        local.is_some_and(|local| local.may_begin() && !local.lacks_buffer)
+            || self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_resync)
+    }
+
+    fn may_resync(&self) -> bool {
+        self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
+            || self.local_resync.as_ref().is_some_and(LocalResync::may_begin)
+    }
+
+    /// Issues the next ranges of the resync.
+    pub(super) fn feed_resync(&mut self) {
+        if let Some(local) = &mut self.local_resync {
+            local.ranges.tick(self.io.now);
+        }
+        let needs_memory = !self.executor.geometry().level().has_parity();
+        while self.may_resync() && self.may_begin_range(self.io.now) {
+            let mut lease = None;
+            if needs_memory {
+                let other = || self.leases.take(self.leases.lease_bytes());
+                lease = self.resync_lease.take().or_else(other);
+                if let Some(local) = &mut self.local_resync {
+                    local.lacks_buffer = lease.is_none();
+                }
+                if lease.is_none() {
+                    return;
+                }
+            }
+            let next = match (&mut self.metadata_writer, &mut self.local_resync) {
+                (Some(metadata_writer), _) => metadata_writer.next_resync(),
+                (None, Some(local)) => local.ranges.next_range(),
+                (None, None) => None,
+            };
+            let Some((at, sectors)) = next else {
+                self.resync_lease = self.resync_lease.take().or(lease);
+                return;
+            };
+            if let Some(lease) = &mut lease {
+                lease.set_len((sectors * md::SECTOR_BYTES) as usize);
+            }
+            self.submit_range(OwnRange::Resync(at, sectors), HostOp::Resync, (at, sectors), lease);
+        }
+    }
+
+    pub(super) fn resync_done(
+        &mut self,
+        at: Sector,
+        result: Result<(), RequestError>,
+        lease: Option<Lease>,
+    ) {
+        self.resync_lease = self.resync_lease.take().or(lease);
+        if let Some(metadata_writer) = &mut self.metadata_writer {
+            return metadata_writer.resync_done(self.io.now, at, result);
+        }
+        let local = self.local_resync.as_mut().expect("its range has ended");
+        local.ranges.done(self.io.now, at, result);
+        let (position, is_done) = (local.ranges.position(), local.ranges.is_done());
+        let has_risen = position > std::mem::replace(&mut local.below, position);
+        if is_done {
+            tracing::info!("resync completed");
+            // Hosts get the buffer back.
+            self.resync_lease = None;
+        }
+        if has_risen {
+            self.in_sync_below(if is_done { u64::MAX } else { position });
+        }
+    }
+}
