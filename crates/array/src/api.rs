@@ -560,7 +560,7 @@ impl Array {
         self.check(offset, len as usize)?;
         let (mut at, end) = (offset, offset + len);
         while at < end {
-            let part = (end - at).min(MAX_REQUEST_SECTORS * SECTOR_BYTES);
+            let part = (end - at).min(self.sharding.max_sectors(op) * SECTOR_BYTES);
             self.hand_over(op, at, None, part / SECTOR_BYTES).wait_any()?;
             at += part;
         }
@@ -589,7 +589,7 @@ impl Array {
             }
         }
         let sectors = lease.as_ref().map_or(sectors, |lease| lease.len() as u64 / SECTOR_BYTES);
-        if sectors > MAX_REQUEST_SECTORS {
+        if sectors > self.sharding.max_sectors(op) {
             ticket.end(Err(ArrayError::Request(RequestError::Invalid)));
             return pending;
         }

@@ -355,8 +355,8 @@ impl Driver {
     /// Returns the lease when there is no room; poll, and retry.
     ///
     /// # Panics
-    /// When the length is more than [`MAX_REQUEST_SECTORS`], or is not the lease's, or the lease is
-    /// of another array.
+    /// When the length is more than [`Sharding::max_sectors`], or is not the lease's, or the lease
+    /// is of another array.
     pub fn submit(
         &mut self,
         op: HostOp,
@@ -365,10 +365,11 @@ impl Driver {
         lease: Option<Lease>,
         tag: u64,
     ) -> Result<(), Full> {
-        assert!(
-            sectors <= MAX_REQUEST_SECTORS,
-            "requests have at most {MAX_REQUEST_SECTORS} sectors"
-        );
+        let most = match self.channels {
+            Some(_) => MAX_REQUEST_SECTORS,
+            None => op.max_sectors(),
+        };
+        assert!(sectors <= most, "requests have at most {most} sectors");
         if self.room() == 0 {
             return Err(Full(lease));
         }

@@ -73,6 +73,16 @@ pub enum HostOp {
     Scrub(ScrubMode),
 }
 
+impl HostOp {
+    /// The longest request with this operation, in sectors.
+    pub fn max_sectors(self) -> u64 {
+        match self {
+            HostOp::Discard => crate::MAX_DISCARD_SECTORS,
+            _ => crate::MAX_REQUEST_SECTORS,
+        }
+    }
+}
+
 /// One host request. `tag` is returned in [`crate::Effect::Complete`].
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
@@ -82,7 +92,7 @@ pub struct Request {
     pub op: HostOp,
     /// First array sector.
     pub at: Sector,
-    /// Length in sectors, at most [`crate::MAX_REQUEST_SECTORS`]; 0 for a flush.
+    /// Length in sectors, at most [`HostOp::max_sectors`]; 0 for a flush.
     pub sectors: u64,
     /// Buffer of reads and writes: exactly `sectors` long. Working memory of that length for a
     /// resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory), of that length for each

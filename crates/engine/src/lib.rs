@@ -51,7 +51,7 @@ pub use input::{
     RequestError,
 };
 pub use intent_map::{IntentMap, MAX_INTENT_BITS};
-pub use lengths::{GRANULE_SECTORS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS};
+pub use lengths::{GRANULE_SECTORS, MAX_DISCARD_SECTORS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS};
 pub use metadata::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber,
     ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,

@@ -36,8 +36,8 @@ use self::stripe::{OpKind, Stripes};
 use crate::slab::{Key, Slab};
 use crate::token::Kind;
 use crate::{
-    BufSlice, ConfigError, Effect, Effects, HostOp, Input, IoError, MAX_MEMBERS,
-    MAX_REQUEST_SECTORS, MemberSet, Request, RequestError, ScrubMode, ShardConfig, Token, Verdict,
+    BufSlice, ConfigError, Effect, Effects, HostOp, Input, IoError, MAX_MEMBERS, MemberSet,
+    Request, RequestError, ScrubMode, ShardConfig, Token, Verdict,
 };
 
 /// Status of a shard, for monitoring and tests.
@@ -344,7 +344,7 @@ impl Shard {
         let has_data =
             matches!(request.op, HostOp::Read | HostOp::Write { .. }) || resync && !stripes;
         let filled = || u64::from(request.buf.len) == copies * request.sectors * md::SECTOR_BYTES;
-        let fits = request.sectors <= MAX_REQUEST_SECTORS && (!has_data || filled());
+        let fits = request.sectors <= request.op.max_sectors() && (!has_data || filled());
         if !(inside && aligned && fits) {
             return Err(RequestError::Invalid);
         }
@@ -373,6 +373,9 @@ impl Shard {
             (Personality::Parity(stripes), mut cx) if token.kind() == Kind::Read => {
                 assert!(cx.requests.is_live(token.key()), "{token:?} belongs to no request");
                 stripes.read_done(&mut cx, index, member, result);
+            }
+            (Personality::Parity(stripes), mut cx) if token.kind() == Kind::RowsZero => {
+                stripes.rows_zeroed(&mut cx, token, result);
             }
             (Personality::Parity(stripes), mut cx) => {
                 assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");

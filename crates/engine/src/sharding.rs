@@ -16,6 +16,8 @@ use std::ops::Range;
 
 use md::{Geometry, SECTOR_BYTES, Sector};
 
+use crate::HostOp;
+
 /// Minimum size of a unit: 4 MiB of the array.
 pub const MIN_UNIT_SECTORS: u64 = (4 << 20) / SECTOR_BYTES;
 
@@ -57,6 +59,15 @@ impl Sharding {
         let common = crate::GRANULE_SECTORS >> stripe.trailing_zeros().min(3);
         let whole = stripe * common;
         Sharding { shards, unit_sectors: least_sectors.max(1).next_multiple_of(whole) }
+    }
+
+    /// The longest request of this kind, in sectors. Where there are several shards, a long discard
+    /// is no better than several: it is cut at the units anyway.
+    pub fn max_sectors(&self, op: HostOp) -> u64 {
+        match self.shards {
+            1 => op.max_sectors(),
+            _ => crate::MAX_REQUEST_SECTORS,
+        }
     }
 
     /// Number of shards.

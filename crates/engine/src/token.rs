@@ -34,9 +34,11 @@ pub(crate) enum Kind {
     CopyScrub,
     /// A comparison of a scrub on a level with copies.
     CopyCompare,
+    /// A discard or a write of zeroes of whole rows.
+    RowsZero,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Read,
     Kind::NonParityWrite,
     Kind::NonParityRepair,
@@ -46,6 +48,7 @@ const KINDS: [Kind; 9] = [
     Kind::NonParityResync,
     Kind::CopyScrub,
     Kind::CopyCompare,
+    Kind::RowsZero,
 ];
 
 impl Token {

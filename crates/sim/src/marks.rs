@@ -43,6 +43,8 @@ marks! {
     MemberFlush "member flush",
     MemberDiscard "member discard",
     MemberZeroes "member write of zeroes",
+    RowsDiscard "member discard of several rows",
+    RowsZeroes "member write of zeroes to several rows",
     FullStripe "parity write: full stripe",
     ReconstructWrite "parity write: reconstruct-write",
     ReadModifyWrite "parity write: read-modify-write",
@@ -273,6 +275,8 @@ impl Marks {
                 }
             }
             Work::Flush { .. } => self.reach(Mark::MemberFlush),
+            Work::Discard if operation.is_of_rows() => self.reach(Mark::RowsDiscard),
+            Work::WriteZeroes if operation.is_of_rows() => self.reach(Mark::RowsZeroes),
             Work::Discard => self.reach(Mark::MemberDiscard),
             Work::WriteZeroes => self.reach(Mark::MemberZeroes),
             Work::Generate { p, q, sources } => {

@@ -182,7 +182,12 @@ impl Operation {
         self.kind() == 6
     }
 
-    /// The kind in its token: 0 is a direct read, 6 a resync of copies.
+    /// A discard or a write of zeroes of several rows.
+    pub fn is_of_rows(&self) -> bool {
+        self.kind() == 9
+    }
+
+    /// The kind in its token: 0 is a direct read, 6 a resync of copies, 9 zeroes of rows.
     fn kind(&self) -> u64 {
         self.token.to_bits() >> 60
     }

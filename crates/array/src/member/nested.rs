@@ -8,9 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use engine::{
-    BufSlice, HostOp, IoError, MAX_REQUEST_SECTORS, MemberError, Request, RequestError, Token,
-};
+use engine::{BufSlice, HostOp, IoError, MemberError, Request, RequestError, Token};
 use md::Sector;
 
 use super::traits::io_error;
@@ -113,7 +111,7 @@ impl Member for NestedMember {
                 let mut at = op.sector.0;
                 let end = at + op.sectors;
                 while at < end {
-                    let sectors = (end - at).min(MAX_REQUEST_SECTORS);
+                    let sectors = (end - at).min(kind.max_sectors());
                     part(kind, Sector(at), sectors, BufSlice::default());
                     at += sectors;
                 }

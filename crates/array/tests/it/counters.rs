@@ -182,3 +182,35 @@ fn operations_queued_for_a_failed_member_never_reach_it() {
     // A second one if the first completed before the command arrived.
     assert!(writes[0] <= 2 && writes[1] == 16, "{writes:?}");
 }
+
+#[test]
+fn a_discard_of_a_whole_array_is_few_operations_per_member() {
+    let layouts = [
+        (Level::Raid0, 4),
+        (Level::Raid1, 2),
+        (Level::Raid10, 4),
+        (Level::Raid10, 5),
+        (Level::Raid5, 4),
+        (Level::Raid6, 5),
+    ];
+    for (level, members) in layouts {
+        let array = spec(level, CHUNK, mems(members, SECTORS));
+        let mut driver = driver(array);
+        let size = driver.info().sectors;
+        let step = driver.geometry().stripe_sectors().max(CHUNK);
+        let steps = || (0..size).step_by(step as usize).map(|at| (at, step.min(size - at)));
+        for (at, sectors) in steps() {
+            host::write(&mut driver, at, &vec![7; sectors as usize * SECTOR]);
+        }
+        let moved = traffic(&mut driver, |driver| {
+            call(driver, HostOp::Discard, 0, size, None).0.expect("the array is healthy");
+        });
+        for member in &moved {
+            let few = (1..=2).contains(&member.discards) && member.reads + member.writes == 0;
+            assert!(few, "{level} {members}: {member:?}");
+        }
+        for (at, sectors) in steps() {
+            assert_eq!(host::read(&mut driver, at, sectors), vec![0; sectors as usize * SECTOR]);
+        }
+    }
+}

@@ -23,6 +23,7 @@ use crate::MemberSet;
 
 /// Blocks of a page.
 const PAGE: u64 = 4096;
+const WORDS: usize = PAGE as usize / 64;
 
 /// How much of a range is in sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,20 +115,21 @@ impl SyncMap {
         if self.unsynced.is_empty() && self.stale.is_empty() {
             return;
         }
-        for block in self.blocks(&range) {
-            self.stale.remove(block);
-            if !self.block_in_sync(block) {
-                self.generated.insert(block);
-            }
+        let blocks = self.blocks(&range);
+        self.stale.remove_all(blocks.clone());
+        let first = self.unsynced.partition_point(|unsynced| unsynced.end <= range.start);
+        for unsynced in self.unsynced[first..].iter().take_while(|it| it.start < range.end) {
+            let inside = self.blocks(unsynced);
+            let inside = inside.start.max(blocks.start)..inside.end.min(blocks.end);
+            self.generated.insert_all(inside);
         }
     }
 
     /// A write to the range has failed half-way.
     pub(crate) fn clear(&mut self, range: Range<u64>) {
-        for block in self.blocks(&range) {
-            self.stale.insert(block);
-            self.generated.remove(block);
-        }
+        let blocks = self.blocks(&range);
+        self.stale.insert_all(blocks.clone());
+        self.generated.remove_all(blocks);
     }
 
     /// A resync has passed this position: below it, only ranges left half-way since are out of
@@ -163,7 +165,7 @@ impl SyncMap {
 
 /// A set of blocks, in pages.
 #[derive(Default)]
-struct Blocks(BTreeMap<u64, Box<[u64; PAGE as usize / 64]>>);
+struct Blocks(BTreeMap<u64, Box<[u64; WORDS]>>);
 
 impl Blocks {
     fn is_empty(&self) -> bool {
@@ -175,22 +177,58 @@ impl Blocks {
         page.is_some_and(|page| page[(block % PAGE / 64) as usize] >> (block % 64) & 1 == 1)
     }
 
-    fn insert(&mut self, block: u64) {
-        let page = self.0.entry(block / PAGE).or_insert_with(|| Box::new([0; PAGE as usize / 64]));
-        page[(block % PAGE / 64) as usize] |= 1 << (block % 64);
+    /// Costs a step per word, and memory for each page that it touches.
+    fn insert_all(&mut self, blocks: Range<u64>) {
+        for (number, bits) in pages(blocks) {
+            let page = self.0.entry(number).or_insert_with(|| Box::new([0; WORDS]));
+            each_word(bits, |word, mask| page[word] |= mask);
+        }
     }
 
-    fn remove(&mut self, block: u64) {
-        let Some(page) = self.0.get_mut(&(block / PAGE)) else { return };
-        page[(block % PAGE / 64) as usize] &= !(1 << (block % 64));
-        if page.iter().all(|word| *word == 0) {
-            self.0.remove(&(block / PAGE));
+    /// Costs a step per page that has blocks.
+    fn remove_all(&mut self, blocks: Range<u64>) {
+        if self.0.is_empty() || blocks.is_empty() {
+            return;
+        }
+        let numbers = blocks.start / PAGE..=(blocks.end - 1) / PAGE;
+        let touched: Vec<u64> = self.0.range(numbers).map(|(number, _)| *number).collect();
+        for number in touched {
+            let page = self.0.get_mut(&number).expect("it was found above");
+            let start = number * PAGE;
+            let bits = blocks.start.max(start) - start..blocks.end.min(start + PAGE) - start;
+            each_word(bits, |word, mask| page[word] &= !mask);
+            if page.iter().all(|word| *word == 0) {
+                self.0.remove(&number);
+            }
         }
     }
 
     /// Of the page that `block` lies in, everything stays.
     fn remove_pages_below(&mut self, block: u64) {
         self.0 = self.0.split_off(&(block / PAGE));
+    }
+}
+
+/// The pages of a range of blocks, each with the part of it.
+fn pages(blocks: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> {
+    let mut at = blocks.start;
+    std::iter::from_fn(move || {
+        let number = at / PAGE;
+        let end = blocks.end.min((number + 1) * PAGE);
+        let part = (at < blocks.end).then(|| (number, at % PAGE..end - number * PAGE));
+        at = end;
+        part
+    })
+}
+
+/// The words of a range of bits of a page, each with the mask of its bits.
+fn each_word(bits: Range<u64>, mut act: impl FnMut(usize, u64)) {
+    let mut at = bits.start;
+    while at < bits.end {
+        let end = bits.end.min((at / 64 + 1) * 64);
+        let mask = u64::MAX >> (64 - (end - at)) << (at % 64);
+        act((at / 64) as usize, mask);
+        at = end;
     }
 }
 
@@ -234,6 +272,22 @@ mod tests {
         map.resynced_below(1 << 30);
         assert_eq!(map.state(0..1 << 30), InSync::All);
         assert!(map.unsynced.is_empty() && map.generated.is_empty() && map.stale.is_empty());
+    }
+
+    /// Against one bit after the other.
+    #[test]
+    fn long_ranges_are_set_and_cleared_to_the_block() {
+        let edges = [0, 1, 63, 64, 65, 4095, 4096, 4097, 8192, 12_300];
+        for (from, to) in edges.iter().flat_map(|from| edges.map(|to| (*from, to))) {
+            let mut blocks = Blocks::default();
+            blocks.insert_all(from..to.max(from));
+            (0..13_000).for_each(|at| assert_eq!(blocks.has(at), from <= at && at < to, "{at}"));
+            blocks.insert_all(0..13_000);
+            blocks.remove_all(from..to.max(from));
+            (0..13_000).for_each(|at| assert_eq!(blocks.has(at), at < from || at >= to, "{at}"));
+            blocks.remove_all(0..13_000);
+            assert!(blocks.is_empty());
+        }
     }
 
     #[test]

@@ -18,25 +18,29 @@
 
 mod copy_scrub;
 
+use std::ops::Range;
+
 use md::geometry::Copy;
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
 use self::copy_scrub::CopyScrub;
 use super::balance::Balance;
-use super::coalesce::{Coalescer, Run};
+use super::coalesce::Coalescer;
 use super::range_lock::{HolderSlot, RangeLocks};
 use super::stream::Seen;
 use super::{Context, Repair};
 use crate::token::Kind;
 use crate::{
-    BufSlice, ControlEvent, Effect, GRANULE_SECTORS, HostOp, IoError, MAX_SPAN_SECTORS,
-    MemberError, MemberSet, REGION_ZERO, RequestError, ShardConfig, Token,
+    ControlEvent, Effect, GRANULE_SECTORS, HostOp, IoError, MAX_SPAN_SECTORS, MemberError,
+    MemberSet, RequestError, ShardConfig, Token,
 };
 
 pub(crate) struct NonParity {
     range_locks: RangeLocks,
     balance: Balance,
     scatter: Coalescer,
+    /// Ranges of members for a request without data; empty between calls.
+    ranges: Vec<(u16, Range<u64>)>,
     /// The copies of what was last located.
     copies: Vec<Copy>,
     /// Scrubs in progress.
@@ -62,6 +66,7 @@ impl NonParity {
             range_locks: RangeLocks::new(),
             balance: Balance::new(geometry.members(), prefer_first),
             scatter: Coalescer::default(),
+            ranges: Vec::new(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
             scrubs: Vec::new(),
             granted: Vec::new(),
@@ -214,17 +219,13 @@ impl NonParity {
         if op == HostOp::Discard && !self.discard_zeroes {
             return self.unlock_and_end(cx, request);
         }
-        let has_data = matches!(op, HostOp::Write { .. });
+        if !matches!(op, HostOp::Write { .. }) {
+            return self.write_without_data(cx, request, op);
+        }
         let (mut at, end) = (record.at.0, record.end());
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
-            let slice = if has_data {
-                record.slice(at, sectors)
-            } else {
-                // Only the length counts.
-                let len = (sectors * md::SECTOR_BYTES) as u32;
-                BufSlice { region: REGION_ZERO, len, offset: 0 }
-            };
+            let slice = record.slice(at, sectors);
             let alive = self.copies.iter().filter(|copy| !cx.health.is_failed(copy.member.0));
             for copy in alive {
                 self.scatter.add(copy.member.0, copy.sector.0, slice);
@@ -238,8 +239,45 @@ impl NonParity {
             balance.issued(run.member, run.sector + run.sectors);
             requests[request].open += 1;
             let token = Token::new(Kind::NonParityWrite, run.member, key);
-            out.list.push(write_effect(op, token, run, fua));
+            let (member, sector) = (MemberIdx(run.member), Sector(run.sector));
+            out.list.push(Effect::Write { token, member, sector, slices: run.slices, fua });
         });
+        if cx.requests[request].open == 0 {
+            cx.requests.fail(request, RequestError::Io);
+            self.unlock_and_end(cx, request);
+        }
+    }
+
+    /// Sends a discard or a write of zeroes, in as few operations per member as the placement
+    /// allows, however long it is.
+    fn write_without_data(&mut self, cx: &mut Context<'_>, request: u32, op: HostOp) {
+        let record = &cx.requests[request];
+        let range = record.at.0..record.end();
+        let mut ranges = std::mem::take(&mut self.ranges);
+        let emit = |member: MemberIdx, sector: Sector, sectors: u64| {
+            if !cx.health.is_failed(member.0) {
+                ranges.push((member.0, sector.0..sector.0 + sectors));
+            }
+        };
+        match cx.geometry.kind() {
+            GeometryKind::Striped(striped) => striped.member_ranges(range, emit),
+            GeometryKind::Mirrored(mirrored) => mirrored.member_ranges(range, emit),
+            GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
+        }
+        join_ranges(&mut ranges);
+        let key = cx.requests.key(request);
+        for (member, range) in ranges.drain(..) {
+            self.balance.issued(member, range.end);
+            cx.requests[request].open += 1;
+            let token = Token::new(Kind::NonParityWrite, member, key);
+            let sectors = range.end - range.start;
+            let (member, sector) = (MemberIdx(member), Sector(range.start));
+            cx.out.list.push(match op {
+                HostOp::Discard => Effect::Discard { token, member, sector, sectors },
+                _ => Effect::WriteZeroes { token, member, sector, sectors },
+            });
+        }
+        self.ranges = ranges;
         if cx.requests[request].open == 0 {
             cx.requests.fail(request, RequestError::Io);
             self.unlock_and_end(cx, request);
@@ -593,13 +631,16 @@ fn write_failed(cx: &mut Context<'_>, request: u32, member: u16, error: IoError)
     cx.requests.fail_half_way(request, error);
 }
 
-fn write_effect(op: HostOp, token: Token, run: Run, fua: bool) -> Effect {
-    let (member, sector) = (MemberIdx(run.member), Sector(run.sector));
-    match op {
-        HostOp::Discard => Effect::Discard { token, member, sector, sectors: run.sectors },
-        HostOp::WriteZeroes => Effect::WriteZeroes { token, member, sector, sectors: run.sectors },
-        _ => Effect::Write { token, member, sector, slices: run.slices, fua },
-    }
+/// Sorts ranges of members and joins those that follow each other.
+fn join_ranges(ranges: &mut Vec<(u16, Range<u64>)>) {
+    ranges.sort_unstable_by_key(|(member, range)| (*member, range.start));
+    ranges.dedup_by(|(member, next), (last, range)| {
+        let follows = member == last && next.start == range.end;
+        if follows {
+            range.end = next.end;
+        }
+        follows
+    });
 }
 
 const _: () = assert!(GRANULE_SECTORS <= MAX_SPAN_SECTORS);

@@ -5,6 +5,8 @@
 //! [`Divisor`]. Called by the placement of every level, several times per request; a division by
 //! the CPU takes 25 to 90 cycles.
 
+use std::ops::Range;
+
 /// A chunk size in sectors, never 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
@@ -64,6 +66,12 @@ impl Chunk {
             (sector / self.sectors, sector % self.sectors)
         }
     }
+}
+
+/// The whole units inside a range; empty, and inside the range, if there is none.
+pub(super) fn whole_units(range: Range<u64>, unit: u64) -> Range<u64> {
+    let (start, end) = (range.start.next_multiple_of(unit), range.end / unit * unit);
+    if start < end { start..end } else { range.end..range.end }
 }
 
 #[cfg(test)]

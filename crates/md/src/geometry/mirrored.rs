@@ -17,7 +17,9 @@
 //! Formulas: docs/format/geometry.md, RAID 1 and RAID 10. Called by the engine for each request
 //! and, backwards, by rebuild.
 
-use super::chunk::Chunk;
+use std::ops::Range;
+
+use super::chunk::{Chunk, whole_units};
 use super::spec::{GeometryError, GeometrySpec, checked_array_sectors};
 use crate::layout::{FarSets, Layout, Raid10Layout};
 use crate::level::Level;
@@ -150,6 +152,45 @@ impl Mirrored {
         striping.locate(at, self.members as u64, out)
     }
 
+    /// Passes the places of all copies of an array range to `emit`, as member ranges: whole rounds
+    /// of the placement at once, so that there are few however long the range is. In no order;
+    /// neighbours may follow each other.
+    ///
+    /// # Panics
+    /// If the range is not inside the array.
+    pub fn member_ranges(&self, range: Range<u64>, mut emit: impl FnMut(MemberIdx, Sector, u64)) {
+        assert!(range.end <= self.array_sectors, "{range:?} is outside of the array");
+        if range.is_empty() {
+            return;
+        }
+        let all = (0..self.members as u16).map(MemberIdx);
+        let Some(striping) = &self.striping else {
+            return all
+                .for_each(|member| emit(member, Sector(range.start), range.end - range.start));
+        };
+        let (round, rows) = striping.round(self.members as u64);
+        let whole = whole_units(range.clone(), round * striping.chunk.sectors);
+        let mut copies = vec![Copy::default(); self.copies];
+        for edge in [range.start..whole.start, whole.end..range.end] {
+            let mut at = edge.start;
+            while at < edge.end {
+                let sectors = self.locate(Sector(at), &mut copies).min(edge.end - at);
+                copies.iter().for_each(|copy| emit(copy.member, copy.sector, sectors));
+                at += sectors;
+            }
+        }
+        if whole.is_empty() {
+            return;
+        }
+        // Whole rounds fill whole rows of the members, in each section of far copies.
+        let to_member = |at: u64| at / round * rows * striping.row_step;
+        let (start, end) = (to_member(whole.start), to_member(whole.end));
+        let sections = if striping.offset { 1 } else { striping.far };
+        for (member, section) in all.flat_map(|member| (0..sections).map(move |at| (member, at))) {
+            emit(member, Sector(start + section * striping.stride), end - start);
+        }
+    }
+
     /// The array sector that a member's sector holds a copy of; `None` for slack that the array
     /// does not use (the last row, when members or copies do not divide).
     pub fn array_sector_of(&self, member: MemberIdx, sector: Sector) -> Option<Sector> {
@@ -211,6 +252,16 @@ impl Mirrored {
 }
 
 impl Striping {
+    /// After how many array chunks the placement of near copies repeats, and how many rows they
+    /// take.
+    fn round(&self, members: u64) -> (u64, u64) {
+        let (mut divisor, mut rest) = (members, self.near);
+        while rest > 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        (members / divisor, self.near / divisor)
+    }
+
     #[inline]
     fn locate(&self, at: Sector, members: u64, out: &mut [Copy]) -> u64 {
         let (number, offset) = self.chunk.split(at.0);

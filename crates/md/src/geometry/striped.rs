@@ -11,7 +11,9 @@
 //!   slot 2  |2 5 8|10 12|13 14|     zone 2: slot 2
 //! ```
 
-use super::chunk::Chunk;
+use std::ops::Range;
+
+use super::chunk::{Chunk, whole_units};
 use super::spec::{GeometryError, GeometrySpec, checked_array_sectors};
 use crate::layout::{Layout, Raid0Layout};
 use crate::level::Level;
@@ -135,6 +137,41 @@ impl Striped {
             member: zone.members[turn as usize],
             sector: zone.member_start + row * chunk.sectors + offset,
             sectors: (chunk.sectors - offset).min(self.array_sectors - at.0),
+        }
+    }
+
+    /// Passes the places of an array range to `emit`, as member ranges: whole rows of a zone at
+    /// once, so that there are few however long the range is. In no order; neighbours may follow
+    /// each other.
+    ///
+    /// # Panics
+    /// If the range is not inside the array.
+    pub fn member_ranges(&self, range: Range<u64>, mut emit: impl FnMut(MemberIdx, Sector, u64)) {
+        assert!(range.end <= self.array_sectors, "{range:?} is outside of the array");
+        for zone in &self.zones {
+            let (from, to) = (range.start.max(zone.start.0), range.end.min(zone.end.0));
+            if from >= to {
+                continue;
+            }
+            let width = zone.members.len() as u64;
+            let row = self.chunk.as_ref().map_or(1, |chunk| chunk.sectors * width);
+            let whole = whole_units(from - zone.start.0..to - zone.start.0, row);
+            let edges = [from..zone.start.0 + whole.start, zone.start.0 + whole.end..to];
+            for edge in edges {
+                let mut at = edge.start;
+                while at < edge.end {
+                    let Extent { member, sector, sectors } = self.locate(Sector(at));
+                    let sectors = sectors.min(edge.end - at);
+                    emit(member, sector, sectors);
+                    at += sectors;
+                }
+            }
+            if !whole.is_empty() {
+                let sectors = (whole.end - whole.start) / width;
+                for member in &zone.members {
+                    emit(*member, zone.member_start + whole.start / width, sectors);
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod fuzz;
 mod golden;
 mod logs;
 mod mdadm;
+mod member_ranges;
 mod nested;
 mod refusals;
 mod small_spaces;

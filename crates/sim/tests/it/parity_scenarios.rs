@@ -429,7 +429,7 @@ fn whole_rows_of_zeroes_carry_no_data() {
     let mut world = world(config);
     fill(&mut world);
     world.run(HostOp::WriteZeroes, 3072, 2 * 3072).expect("healthy");
-    assert_eq!((total(&world).reads, total(&world).writes, total(&world).zeroes), (0, 0, 8));
+    assert_eq!((total(&world).reads, total(&world).writes, total(&world).zeroes), (0, 0, 4));
     world.run(HostOp::Discard, 0, 3072 + 5).expect("healthy");
     assert_eq!((total(&world).reads, total(&world).discards), (0, 4), "partial rows are left");
     world.run(HostOp::WriteZeroes, 9216, 500).expect("healthy");
@@ -438,6 +438,46 @@ fn whole_rows_of_zeroes_carry_no_data() {
     let mut world = self::world(raid5(4, 128, 4));
     world.run(HostOp::Discard, 0, 384 * 4).expect("succeeds");
     assert!(world.log.is_empty());
+}
+
+/// Beside them no other operation touches these rows: the world asserts that of every operation.
+#[test]
+fn a_discard_of_rows_waits_for_work_on_them_and_holds_back_what_comes_later() {
+    for config in [raid5(4, 128, 32), raid6(6, 128, 32)] {
+        let mut world = world(ShardConfig { discard_zeroes: true, ..config });
+        fill(&mut world);
+        let row = world.geometry().stripe_sectors();
+        for at in [0, 7, 13] {
+            world.submit(WRITE, at * row + 8, 16);
+        }
+        world.submit(HostOp::Discard, row, 20 * row);
+        world.submit(WRITE, 7 * row + 8, 16);
+        world.submit(HostOp::WriteZeroes, 10 * row + 5, 15 * row);
+        world.submit(WRITE, 13 * row, row);
+        world.submit(WRITE, 30 * row, row);
+        world.submit(HostOp::Read, 0, 32 * row);
+        world.quiesce();
+        let members = world.geometry().members() as u64;
+        let counts = total(&world);
+        assert_eq!((counts.discards, io(&world, What::Discard).len() as u64), (members, members));
+        check(&mut world);
+    }
+}
+
+#[test]
+fn a_discard_of_rows_survives_a_member_that_fails_and_fails_when_one_is_too_many() {
+    let mut world = world(ShardConfig { discard_zeroes: true, ..raid5(4, 128, 32) });
+    fill(&mut world);
+    let row = world.geometry().stripe_sectors();
+    world.members[2].gone_at = Some(world.now);
+    world.run(HostOp::Discard, 0, 8 * row).expect("one member may fail");
+    assert!(world.is_failed(2));
+    check(&mut world);
+    world.members[0].gone_at = Some(world.now);
+    world.model.tolerated.push(RequestError::Io);
+    assert_eq!(world.run(HostOp::Discard, 8 * row, 8 * row), Err(RequestError::Io));
+    // Parity and data may be of different ages there.
+    assert_eq!(world.run(HostOp::Read, 8 * row, row), Err(RequestError::Io));
 }
 
 #[test]

@@ -17,10 +17,12 @@ mod op;
 mod ops;
 mod plan;
 mod rows;
+mod rows_zero;
 mod scratch;
 mod scrub;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use md::{Kind as GeometryKind, MemberIdx, Parity, RowRole, Sector, StripeNo};
 
@@ -29,6 +31,7 @@ use self::op::{Class, Grain, Op};
 use self::ops::ExecPlan;
 use self::plan::StripeState;
 use self::rows::{ChunkIo, Plug, Rows};
+use self::rows_zero::RowsZero;
 use self::scratch::Scratch;
 use super::Context;
 use super::coalesce::Coalescer;
@@ -73,6 +76,8 @@ pub(crate) struct Stripes {
     pub(crate) scatter: Coalescer,
     pub(crate) discard_zeroes: bool,
     pub(crate) neighbours: Plug,
+    /// Discards and writes of zeroes of several rows.
+    rows_zero: RowsZero,
     /// The sync map.
     pub(crate) sync: SyncMap,
     /// The last execution plans of plain writes, by a hash of their inputs.
@@ -97,6 +102,7 @@ impl Stripes {
             scatter: Coalescer::default(),
             exec_plans: [None; 16],
             discard_zeroes: config.discard_zeroes,
+            rows_zero: RowsZero::new(),
             neighbours: Plug::new(config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS)),
         }
     }
@@ -108,7 +114,7 @@ impl Stripes {
 
     /// Number of operations in progress or waiting for memory.
     pub(crate) fn operations(&self) -> usize {
-        self.ops.live()
+        self.ops.live() + self.rows_zero.len()
     }
 
     /// Whether `plan_batch` has left operations to begin.
@@ -143,6 +149,7 @@ impl Stripes {
                 break;
             }
         }
+        self.begin_rows_zero(cx);
         self.neighbours.unplug_due(&mut self.rows, cx.now)
     }
 
@@ -170,17 +177,18 @@ impl Stripes {
 
     /// Sends a read to the members; rows that need recovery go through operations.
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, request: u32, stream: bool) {
+        let range = cx.requests[request].at.0..cx.requests[request].end();
         if cx.health.lacking().is_empty() {
             if read_in_one(cx, request) {
                 return;
             }
-            self.each_part(cx, request, |stripes, cx, part| {
+            self.each_part(cx, range, |stripes, cx, part| {
                 let row = cx.parity().row(part.stripe);
                 let member = row.data[usize::from(part.index)];
                 stripes.direct(cx, request, part, member);
             });
         } else {
-            self.each_part(cx, request, |stripes, cx, part| {
+            self.each_part(cx, range, |stripes, cx, part| {
                 let row = cx.parity().row(part.stripe);
                 let member = row.data[usize::from(part.index)];
                 let sector = cx.parity().member_sector(part.stripe, part.offset).0;
@@ -228,7 +236,8 @@ impl Stripes {
         if unread.is_empty() || cx.requests[request].error.is_some() {
             return cx.requests.end(request, cx.health, cx.out);
         }
-        self.each_part(cx, request, |stripes, cx, part| {
+        let range = cx.requests[request].at.0..cx.requests[request].end();
+        self.each_part(cx, range, |stripes, cx, part| {
             let member = cx.parity().row(part.stripe).data[usize::from(part.index)];
             if unread.contains(member.0) {
                 let grain = match cx.health.is_failed(member.0) {
@@ -243,39 +252,70 @@ impl Stripes {
     /// Queues a write, a write of zeroes or a discard.
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, request: u32, stream: bool) {
         let op = cx.requests[request].op.expect("a request in the table has its operation");
-        let discard = op == HostOp::Discard;
+        let range = cx.requests[request].at.0..cx.requests[request].end();
+        if matches!(op, HostOp::Write { .. }) {
+            return self.write_parts(cx, request, range, stream);
+        }
+        if op == HostOp::Discard && !self.discard_zeroes {
+            return cx.requests.end(request, cx.health, cx.out);
+        }
         let width = cx.geometry.stripe_sectors();
-        let (first, end) = (cx.requests[request].at.0, cx.requests[request].end());
-        let whole = first.next_multiple_of(width)..end / width * width;
-        self.each_part(cx, request, |stripes, cx, part| {
-            if discard && !(stripes.discard_zeroes && whole.contains(&part.at)) {
-                return;
-            }
+        let whole = range.start.next_multiple_of(width)..range.end / width * width;
+        if whole.is_empty() {
+            return match op {
+                HostOp::Discard => cx.requests.end(request, cx.health, cx.out),
+                _ => self.write_parts(cx, request, range, stream),
+            };
+        }
+        // One part more, so that the request cannot end before all of them are queued.
+        cx.requests[request].open += 1;
+        if op == HostOp::WriteZeroes {
+            self.write_parts(cx, request, range.start..whole.start, stream);
+            self.write_parts(cx, request, whole.end..range.end, stream);
+        }
+        match whole.end - whole.start == width {
+            true => self.write_parts(cx, request, whole, stream),
+            false => self.zero_rows(cx, request, op, whole.start / width..whole.end / width),
+        }
+        self.request_part_done(cx, request);
+    }
+
+    /// Queues a part of a write, of a write of zeroes, or of a discard of whole rows.
+    fn write_parts(&mut self, cx: &mut Context<'_>, request: u32, range: Range<u64>, stream: bool) {
+        let op = cx.requests[request].op;
+        let kind = match op {
+            Some(HostOp::Discard) => OpKind::Discard,
+            _ => OpKind::Write,
+        };
+        self.each_part(cx, range, |stripes, cx, part| {
             let record = &mut cx.requests[request];
             let slice = match op {
-                HostOp::Write { .. } => record.slice(part.at, part.sectors),
+                Some(HostOp::Write { .. }) => record.slice(part.at, part.sectors),
                 _ => {
                     let len = (part.sectors * md::SECTOR_BYTES) as u32;
                     BufSlice { region: REGION_ZERO, len, offset: 0 }
                 }
             };
             record.open += 1;
-            let intent = if discard { OpKind::Discard } else { OpKind::Write };
             let piece = ChunkIo {
                 request,
                 index: part.index,
                 start: part.offset,
                 end: part.offset + part.sectors,
                 slice,
-                class: Class { kind: intent, grain: Grain::Span },
+                class: Class { kind, grain: Grain::Span },
                 fua: record.fua(),
                 stream,
                 open: 0,
             };
-            stripes.rows.enqueue(part.stripe, piece);
+            stripes.enqueue(part.stripe, piece);
         });
-        if cx.requests[request].open == 0 {
-            cx.requests.end(request, cx.health, cx.out);
+    }
+
+    /// Queues a piece behind all earlier work on its row.
+    fn enqueue(&mut self, stripe: StripeNo, piece: ChunkIo) {
+        if let Err(piece) = self.rows_zero.hold_back(stripe, piece) {
+            self.rows.enqueue(stripe, piece);
         }
     }
 
@@ -301,7 +341,7 @@ impl Stripes {
                 stream: false,
                 open: 0,
             };
-            self.rows.enqueue(StripeNo(at / chunk), piece);
+            self.enqueue(StripeNo(at / chunk), piece);
             at += sectors;
         }
     }
@@ -333,18 +373,21 @@ impl Stripes {
             stream,
             open: 0,
         };
-        self.rows.enqueue(part.stripe, piece);
+        self.enqueue(part.stripe, piece);
     }
 
     fn each_part(
         &mut self,
         cx: &mut Context<'_>,
-        request: u32,
+        range: Range<u64>,
         mut act: impl FnMut(&mut Stripes, &mut Context<'_>, ChunkPart),
     ) {
+        let Range { start: mut at, end } = range;
+        if at == end {
+            return;
+        }
         let chunk = cx.geometry.chunk_sectors();
         let data = cx.parity().data_disks() as u16;
-        let (mut at, end) = (cx.requests[request].at.0, cx.requests[request].end());
         let first = cx.parity().locate(Sector(at));
         let (mut stripe, mut index, mut offset) = (first.stripe, first.index, first.offset);
         while at < end {

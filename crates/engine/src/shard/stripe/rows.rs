@@ -124,7 +124,7 @@ struct Skipped {
 
 pub(crate) struct Rows {
     pub(crate) table: Slab<Row>,
-    by_stripe: HashMap<u64, u32, BuildHasherDefault<StripeHasher>>,
+    pub(super) by_stripe: HashMap<u64, u32, BuildHasherDefault<StripeHasher>>,
     pub(crate) pieces: Slab<ChunkIo>,
     /// Rows to be processed before the batch ends.
     pub(crate) touched: VecDeque<u32>,
