@@ -15,7 +15,9 @@ fn short_phases_share_a_line() {
     let lines = ran.stdout.lines().filter(|line| line.contains("too short to be timed"));
     let lines: Vec<&str> = lines.collect();
     assert_eq!(lines.len(), 1, "{}", ran.stdout);
-    assert!(lines[0].contains("get-block, "), "{}", ran.stdout);
+    // On a busy machine, some phases are long enough.
+    let phases = lines[0].split_once(": ").expect("phases").0;
+    assert!(phases.contains("get-block") && phases.contains(", "), "{}", ran.stdout);
 }
 
 #[test]
