@@ -234,6 +234,8 @@ pub fn rebuild(
                 }
             }
             Event::MemberFailed { member, .. } => failed.extend(name(member.index())),
+            // Reported as notes.
+            Event::MemberLate { .. } | Event::MemberBack { .. } => {}
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
                 let (member, member_sector) = (name.clone(), offset + sector.0);

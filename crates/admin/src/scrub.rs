@@ -219,7 +219,8 @@ pub fn scrub(
             Event::MemberFailed { member, .. } => {
                 failed.extend(places[member.index()].as_ref().map(|(name, _)| name.clone()));
             }
-            Event::MemberInSync { .. } => {}
+            // Those that are late are reported as notes.
+            Event::MemberInSync { .. } | Event::MemberLate { .. } | Event::MemberBack { .. } => {}
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
                 let (member, member_sector) = (name.clone(), offset + sector.0);

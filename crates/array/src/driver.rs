@@ -12,6 +12,7 @@
 //! [`crate::Array`] gives each shard a thread.
 
 mod background;
+mod late;
 mod membership;
 mod rebuild;
 mod resync;
@@ -68,7 +69,14 @@ pub struct DriverOptions {
     pub kernels: parity::Kernels,
     /// How fast background work (resync, rebuild, scrub) runs at first; see [`Driver::set_pace`].
     pub pace: Pace,
+    /// How long an operation of a member may take: then the member is taken out of service, or is
+    /// not used until the operation completes where the array cannot run without it. `None`: the
+    /// array waits.
+    pub member_timeout: Option<Duration>,
 }
+
+/// [`DriverOptions::member_timeout`] unless it is set.
+pub const DEFAULT_MEMBER_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Default for DriverOptions {
     fn default() -> DriverOptions {
@@ -81,6 +89,7 @@ impl Default for DriverOptions {
             huge_pages: true,
             kernels: parity::Kernels::best(),
             pace: Pace::default(),
+            member_timeout: Some(DEFAULT_MEMBER_TIMEOUT),
         }
     }
 }
@@ -116,6 +125,9 @@ struct PendingRequest {
     /// Parts that have not completed.
     open: u32,
     error: Option<RequestError>,
+    /// Range of a host's read.
+    read: Option<(Sector, u64)>,
+    held: late::Held,
 }
 
 /// Requests, or parts of them, of one origin: those in flight in the executor, and those queued for
@@ -164,6 +176,7 @@ pub struct Driver {
     others: Parts,
     /// Own requests of which a part has completed in another shard.
     answered: Vec<(u32, Result<(), RequestError>)>,
+    late: late::LateRequests,
 }
 
 /// The region of host buffers.
@@ -234,9 +247,10 @@ impl Driver {
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
         let own = matches!(spec.level, Level::Raid1 | Level::Raid10) && keeping.is_some();
         let leases = options.leases.max(1) + usize::from(own);
-        let memory = Region::with_pages((lease_bytes * leases) as u64, options.huge_pages)
+        let memory = Region::with_reserve((lease_bytes * leases) as u64, options.huge_pages)
             .map_err(system("map the host buffers"))?;
-        let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes);
+        let count = u32::try_from(leases).expect("fewer than 2^31 buffers");
+        let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes, count);
         let shards = options.shards.max(1);
         let mut all = Vec::new();
         let loads = background::HostLoad::of_shards(shards);
@@ -281,6 +295,7 @@ impl Driver {
         if shard.number == 0 {
             refuse_shared_files(&executor)?;
         }
+        executor.set_member_timeout(options.member_timeout);
         executor.number_leaves(&mut 0);
         let ring = executor.info().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
@@ -316,6 +331,7 @@ impl Driver {
             own: Parts::default(),
             others: Parts::default(),
             answered: Vec::new(),
+            late: late::LateRequests::default(),
         })
     }
 
@@ -346,7 +362,7 @@ impl Driver {
     /// How many more requests can be submitted now.
     pub fn room(&self) -> usize {
         let reserved = self.background.ranges.min(1);
-        (self.max_requests + reserved).saturating_sub(self.hosts.len())
+        (self.max_requests + reserved).saturating_sub(self.requests())
     }
 
     /// Submits a request. Reads and writes bring a lease of exactly their length.
@@ -385,11 +401,13 @@ impl Driver {
             }
             None => BufSlice::default(),
         };
-        if self.hosts.len() == self.background.ranges {
+        if self.requests() == self.background.ranges {
             self.background.load.began();
         }
-        let host =
-            self.hosts.insert(PendingRequest { tag, lease, own: None, open: 1, error: None });
+        let read = (op == HostOp::Read).then_some((at, sectors));
+        let held = late::Held::default();
+        let request = PendingRequest { tag, lease, own: None, open: 1, error: None, read, held };
+        let host = self.hosts.insert(request);
         if !self.is_broken() {
             self.route(Request { tag: u64::from(host), op, at, sectors, buf });
         }
@@ -468,7 +486,7 @@ impl Driver {
 
     /// Receives messages from other shards.
     fn receive(&mut self) {
-        let Driver { channels, executor, others, answered, control_events, .. } = self;
+        let Driver { channels, executor, others, answered, control_events, late, .. } = self;
         let Some(channels) = channels else { return };
         let number = channels.number();
         channels.receive(|shard, message| match message {
@@ -477,6 +495,8 @@ impl Driver {
                 others.waiting.push_back(Request { tag, ..part });
             }
             Message::Done { host, result } => answered.push((host, result)),
+            Message::Hold { host } => late.held.push(host),
+            Message::Release { host } => late.free.push(host),
             Message::Event(event) => control_events.push((shard, event)),
             // A host's fail command that came in by another shard: no other shard reports it.
             Message::Control(control) if number == 0 => executor.control(control),
@@ -510,6 +530,7 @@ impl Driver {
             ring.submit();
             ring.register_buffers(&self.io.regions);
         }
+        self.note_held(out);
         let mut ended = std::mem::take(&mut self.ended);
         for (tag, result) in ended.drain(..) {
             let (from, host) = ((tag >> 32) as u16, tag as u32);
@@ -528,6 +549,7 @@ impl Driver {
         while let Some((host, result)) = self.answered.pop() {
             self.part_done(host, result, out);
         }
+        self.note_released();
         if let Some(channels) = &mut self.channels {
             channels.flush_outboxes();
         }
@@ -547,12 +569,20 @@ impl Driver {
         if request.open > 0 {
             return;
         }
-        let PendingRequest { tag, lease, own, error, .. } = self.hosts.remove(host);
+        if request.held.was {
+            return self.held_done(host, out);
+        }
+        let request = self.hosts.remove(host);
+        self.complete(request, out);
+    }
+
+    fn complete(&mut self, request: PendingRequest, out: &mut Vec<Completion>) {
+        let PendingRequest { tag, lease, own, error, .. } = request;
         let result = error.map_or(Ok(()), Err);
         match own {
             // Members in memory complete in the poll in which the range began.
             Some(own) => self.background.ended(clock_nanos(), &own, result.is_ok()),
-            None if self.hosts.len() == self.background.ranges => {
+            None if self.requests() == self.background.ranges => {
                 self.background.load.all_ended(self.io.now);
             }
             None => {}
@@ -628,9 +658,12 @@ impl Driver {
         self.metadata_writer.as_ref().map(MetadataWriter::status)
     }
 
-    /// Problems with the metadata since the last call, one sentence each.
+    /// Problems with the metadata, and with members that stay although they are late, since the
+    /// last call, one or two sentences each.
     pub fn take_notes(&mut self) -> Vec<String> {
-        self.metadata_writer.as_mut().map(MetadataWriter::take_notes).unwrap_or_default()
+        let mut notes = self.executor.take_notes();
+        notes.extend(self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_notes));
+        notes
     }
 
     fn reap(&mut self) {

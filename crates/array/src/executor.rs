@@ -13,6 +13,8 @@
 //! complete before more are begun, and a request completes to its host while its bytes are still
 //! cached. Members that complete asynchronously are not affected: nothing waits between two steps.
 
+mod late;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -23,9 +25,10 @@ use engine::{
 use md::{Geometry, MemberIdx, Sector};
 
 use crate::buf::{self, InPlaceSources};
+use crate::in_flight::InFlight;
 use crate::member::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
-    io_error_text,
+    late_text,
 };
 
 /// An operation that waits because its member is at its queue depth.
@@ -42,27 +45,30 @@ struct MemberSlot {
     member: Option<Box<dyn Member>>,
     /// Whether it needs `submit_batch` after submissions.
     gathers: bool,
-    in_flight: usize,
+    in_flight: InFlight,
     queued: VecDeque<Queued>,
 }
 
 impl MemberSlot {
-    /// Calls the member; operations that complete during the call are no longer in flight.
-    fn call<T>(
+    /// Calls the member; operations that complete during the call are no longer in flight. Returns
+    /// how many of these had not been in flight before.
+    fn call(
         &mut self,
         done: &mut Vec<MemberCompletion>,
-        call: impl FnOnce(&mut dyn Member, &mut Vec<MemberCompletion>) -> T,
-    ) -> T {
+        call: impl FnOnce(&mut dyn Member, &mut Vec<MemberCompletion>),
+    ) -> usize {
         let member = self.member.as_mut().expect("only members are called");
         let first = done.len();
-        let result = call(member.as_mut(), done);
-        self.in_flight -= done.len() - first;
-        result
+        call(member.as_mut(), done);
+        self.in_flight.end(done, first)
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
-        self.in_flight += 1;
-        self.call(done, |member, done| member.submit(op, io, done));
+        self.in_flight.submit();
+        let now = io.now;
+        if self.call(done, |member, done| member.submit(op, io, done)) == 0 {
+            self.in_flight.begin(op, now);
+        }
     }
 }
 
@@ -82,6 +88,19 @@ pub enum Event {
         member: MemberIdx,
         /// Its number in the superblocks; `None` on an array without metadata.
         device: Option<DeviceNumber>,
+    },
+    /// The array cannot run without a member that has not completed an operation in time: until it
+    /// does, requests that need the member fail.
+    MemberLate {
+        /// The member's slot.
+        member: MemberIdx,
+        /// The operation.
+        error: IoError,
+    },
+    /// Late operations of a member that stayed in service have completed: it is used again.
+    MemberBack {
+        /// The member's slot.
+        member: MemberIdx,
     },
     /// The member could not read a range, which was reconstructed and written back.
     Corrected {
@@ -164,6 +183,7 @@ pub(crate) struct Executor {
     drop_commanded: MemberSet,
     /// New members of slots whose former ones have operations in flight.
     joining: Vec<(u16, Box<dyn Member>)>,
+    late: late::Late,
 }
 
 impl Executor {
@@ -177,7 +197,7 @@ impl Executor {
         let slots = members.into_iter().map(|member| MemberSlot {
             gathers: member.as_ref().is_some_and(|member| member.gathers()),
             member,
-            in_flight: 0,
+            in_flight: InFlight::new(),
             queued: VecDeque::new(),
         });
         let parity = shard.geometry().level().has_parity();
@@ -203,6 +223,7 @@ impl Executor {
             control_events: None,
             drop_commanded: MemberSet::EMPTY,
             joining: Vec::new(),
+            late: late::Late::default(),
         }
     }
 
@@ -266,6 +287,7 @@ impl Executor {
     pub(crate) fn has_work(&self) -> bool {
         !self.inputs.is_empty()
             || !self.done.is_empty()
+            || self.has_released()
             || !self.coming.is_empty()
             || self.shard.has_more()
     }
@@ -300,7 +322,8 @@ impl Executor {
             let slot = &self.slots[usize::from(*index)];
             let is_quiet = slot.member.as_ref().is_none_or(|member| member.is_quiet());
             let is_dropped = self.shard.status().failed.contains(*index);
-            if !is_dropped || slot.in_flight > 0 || !slot.queued.is_empty() || !is_quiet {
+            let is_busy = slot.in_flight.count() > 0 || !slot.queued.is_empty();
+            if !is_dropped || is_busy || !is_quiet || self.is_busy_elsewhere(at) {
                 at += 1;
                 continue;
             }
@@ -314,6 +337,7 @@ impl Executor {
             let slot = &mut self.slots[usize::from(index)];
             slot.gathers = member.gathers();
             slot.member = Some(member);
+            slot.in_flight.restart();
             self.drop_commanded.remove(index);
             self.control(Control::BeginRebuild(MemberIdx(index)));
         }
@@ -353,6 +377,9 @@ impl Executor {
     fn step(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.shard.handle(io.now, &mut self.inputs, &mut effects);
+        if self.late.has_reported() {
+            self.note_staying();
+        }
         for (at, effect) in effects.list.iter().enumerate() {
             match effects.list.get(at + 1) {
                 Some(Effect::Read { member, sector, in_place_ok: false, .. }) => {
@@ -405,6 +432,7 @@ impl Executor {
 
     /// Turns completed member operations into inputs, and starts operations queued behind them.
     fn take_done(&mut self, io: &mut Io) {
+        self.report_released();
         let mut done = std::mem::take(&mut self.done);
         while !done.is_empty() {
             for end in done.drain(..) {
@@ -424,7 +452,7 @@ impl Executor {
         }
         let failed = self.shard.status().failed;
         for (index, slot) in (0u16..).zip(&mut self.slots) {
-            while slot.in_flight < self.queue_depth {
+            while slot.in_flight.count() < self.queue_depth {
                 let Some(queued) = slot.queued.pop_front() else { break };
                 let Queued { token, kind, sector, sectors, mut slices } = queued;
                 let op = Op { token, kind, sector, sectors, slices: &slices };
@@ -487,6 +515,9 @@ impl Executor {
             }
             Effect::SetTimer { at } => self.timer = Some(*at),
             Effect::Complete { tag, result } => ended.push((*tag, *result)),
+            Effect::Hold { tag } => self.late.held.push(*tag),
+            Effect::Release { tag } => self.late.free.push(*tag),
+            Effect::Abandon { member, at } => self.abandon(*member, *at, io.now),
             Effect::Control(event) => self.note(*event),
         }
     }
@@ -561,8 +592,10 @@ impl Executor {
 
     fn log_failure(&self, member: MemberIdx, error: Option<&IoError>) {
         let (device, data_offset) = self.place(member);
-        let why = error
-            .map_or_else(|| "on request".to_string(), |error| io_error_text(error, data_offset));
+        let why = error.map_or_else(
+            || "on request".to_string(),
+            |error| late_text(error, data_offset, self.late.limit),
+        );
         let errno = error.and_then(|error| error.errno).map(|errno| errno.get());
         let sector = error.map(|error| data_offset.saturating_add(error.sector.0));
         tracing::error!(member = member.0, device, sector, errno, "member failed: {why}");
@@ -619,7 +652,7 @@ impl Executor {
         let slot = &mut self.slots[usize::from(member.0)];
         if slot.member.is_none() {
             self.done.push(op.failed(MemberError::Gone));
-        } else if slot.in_flight < self.queue_depth && slot.queued.is_empty() {
+        } else if slot.in_flight.count() < self.queue_depth && slot.queued.is_empty() {
             slot.submit(op, io, &mut self.done);
         } else {
             let Op { token, kind, sector, sectors, .. } = *op;
@@ -631,6 +664,7 @@ impl Executor {
 
     /// Polls the members with operations due by the clock.
     pub(crate) fn reap_members(&mut self, io: &mut Io) {
+        self.check_deadlines(io.now);
         for slot in &mut self.slots {
             let deadline = slot.member.as_ref().and_then(|member| member.deadline());
             if deadline.is_some_and(|at| at <= io.now) {
@@ -649,13 +683,13 @@ impl Executor {
     /// The next time that the clock alone will cause work.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let members = self.slots.iter().filter_map(|slot| slot.member.as_ref()?.deadline());
-        members.chain(self.timer).min()
+        members.chain(self.timer).chain(self.next_late()).min()
     }
 
     /// When a wait for `deadline` should end; see [`Member::wake_at`].
     pub(crate) fn wake_at(&self) -> Option<u64> {
         let members = self.slots.iter().filter_map(|slot| slot.member.as_ref()?.wake_at());
-        members.chain(self.timer).min()
+        members.chain(self.timer).chain(self.next_late()).min()
     }
 
     pub(crate) fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
@@ -677,7 +711,7 @@ impl Executor {
     pub(crate) fn is_quiet(&self) -> bool {
         let quiet = |slot: &MemberSlot| {
             let inside = slot.member.as_ref().is_none_or(|member| member.is_quiet());
-            slot.in_flight == 0 && slot.queued.is_empty() && inside
+            slot.in_flight.count() == 0 && slot.queued.is_empty() && inside
         };
         !self.has_work() && self.slots.iter().all(quiet)
     }
@@ -686,7 +720,7 @@ impl Executor {
     pub(crate) fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
         let failed = self.failed();
         for (index, slot) in (0u16..).zip(&mut self.slots) {
-            assert_eq!(slot.in_flight, 0, "an array at work cannot be taken apart");
+            assert_eq!(slot.in_flight.count(), 0, "an array at work cannot be taken apart");
             let in_service = in_service && !failed.contains(index) && slot.member.is_some();
             let mut member = slot.member.take();
             if !member.as_mut().is_some_and(|member| member.disassemble(in_service, out)) {

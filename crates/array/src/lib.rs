@@ -43,6 +43,7 @@ mod buf;
 mod build;
 mod driver;
 mod executor;
+mod in_flight;
 mod managed;
 mod member;
 mod metadata_threads;

@@ -46,6 +46,11 @@ pub(crate) enum Message {
     Part(Request),
     /// A part has completed.
     Done { host: u32, result: Result<(), RequestError> },
+    /// A late operation of a member uses the buffer of a request of the receiving shard; see
+    /// [`engine::Effect::Hold`].
+    Hold { host: u32 },
+    /// It does not any more.
+    Release { host: u32 },
     /// An event for the control plane, in shard 0.
     Event(ControlEvent),
     /// A command of the control plane.
@@ -58,7 +63,12 @@ impl Message {
     /// Whether the sender depends on an answer to this message.
     fn matters(&self) -> bool {
         use ControlEvent::{Corrected, OutOfSync, Released};
-        !matches!(self, Message::Event(Released { .. } | OutOfSync { .. } | Corrected { .. }))
+        !matches!(
+            self,
+            Message::Event(Released { .. } | OutOfSync { .. } | Corrected { .. })
+                | Message::Hold { .. }
+                | Message::Release { .. }
+        )
     }
 }
 

@@ -624,7 +624,14 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
     for event in events {
         match event {
             Event::Corrected { .. } => corrected += 1,
-            Event::MemberInSync { .. } => {}
+            Event::MemberInSync { .. } | Event::MemberBack { .. } => {}
+            Event::MemberLate { member, error } => {
+                let (member, what) = (member.0, io_error_text(error, 0));
+                warnings.push(format!(
+                    "member {member} was not used for a time, until its operation completed \
+                     ({what}): requests that needed it failed"
+                ));
+            }
             Event::MemberFailed { member, error } => {
                 let why = error.map_or("it was removed on request".to_string(), |error| {
                     io_error_text(&error, 0)

@@ -540,6 +540,8 @@ impl ArrayBuilder {
                 leases,
                 lease_bytes: lease_bytes as usize,
                 kernels: run.kernels,
+                // A slow member is a result, no fault.
+                member_timeout: None,
                 ..DriverOptions::default()
             },
         };

@@ -32,6 +32,14 @@ pub enum Fault {
         /// The byte at which the write tears; torn at its sector.
         at: u64,
     },
+    /// Operations with these numbers, counted from 0, begin only after this time: until then they
+    /// move no data and do not complete.
+    Hang {
+        /// Numbers of operations.
+        ops: Range<u64>,
+        /// In nanoseconds.
+        nanos: u64,
+    },
     /// Every operation is delayed.
     Delay {
         /// Delay in nanoseconds.

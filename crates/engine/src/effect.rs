@@ -248,6 +248,26 @@ pub enum Effect {
         /// The request's result.
         result: Result<(), RequestError>,
     },
+    /// An operation that is late uses the buffer of this request, also when the request has
+    /// completed: until [`Effect::Release`] nothing else may use it. A read of a host that has been
+    /// held has no result, whatever it completes with: it is to be begun anew, with a buffer that
+    /// is not held.
+    Hold {
+        /// The request's own tag. It must not be used again before the buffer is released.
+        tag: u64,
+    },
+    /// No operation uses the buffer of this request any more, except those of the request itself.
+    Release {
+        /// The request's own tag.
+        tag: u64,
+    },
+    /// A member is out of service: its operations that have not completed at `at` are late.
+    Abandon {
+        /// The member's slot.
+        member: MemberIdx,
+        /// Nanoseconds of the clock that `handle` is called with.
+        at: u64,
+    },
     /// An event for the control plane.
     Control(ControlEvent),
 }

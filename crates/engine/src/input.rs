@@ -105,7 +105,8 @@ pub struct Request {
 pub enum MemberError {
     /// The range cannot be read; the rest of the member works.
     Medium,
-    /// No completion in time.
+    /// No completion in time, or an earlier operation has not completed in time: see
+    /// [`Input::Late`].
     Timeout,
     /// The member no longer exists.
     Gone,
@@ -146,7 +147,7 @@ impl std::fmt::Display for MemberError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             MemberError::Medium => "medium error",
-            MemberError::Timeout => "timeout",
+            MemberError::Timeout => "no completion in time",
             MemberError::Gone => "member is gone",
             MemberError::NoSpace => "no space left on the member's backing store",
             MemberError::ShortWrite => "short write: no space left on the member's backing store",
@@ -328,6 +329,23 @@ pub enum Input {
         /// Token of the effect.
         token: Token,
         /// Result of the operation.
+        result: Result<(), IoError>,
+    },
+    /// A member's operation has ended for the array with this result, and has not completed: its
+    /// buffers are still in use, until [`Input::Released`] follows. With
+    /// [`MemberError::Timeout`]: it has not completed in time. Operations with equal tokens are
+    /// late together: none with this token is in flight that is not.
+    Late {
+        /// Token of the effect.
+        token: Token,
+        /// What it has ended with.
+        result: Result<(), IoError>,
+    },
+    /// An operation that was late has completed: its buffers are free.
+    Released {
+        /// Token of the effect.
+        token: Token,
+        /// Result of the operation. It changes nothing, except that a flush may have lost data.
         result: Result<(), IoError>,
     },
     /// A computation completed.

@@ -18,6 +18,7 @@ mod health;
 mod in_sync;
 mod intent;
 mod non_parity;
+mod quarantine;
 mod range_lock;
 mod stream;
 mod stripe;
@@ -30,6 +31,7 @@ use self::flush::{Ended, Flushes};
 use self::health::Health;
 use self::intent::Intents;
 use self::non_parity::NonParity;
+use self::quarantine::Quarantine;
 use self::range_lock::HolderSlot;
 use self::stream::{Seen, Streams};
 use self::stripe::{OpKind, Stripes};
@@ -57,6 +59,8 @@ pub struct Status {
     pub stripe_operations: usize,
     /// Free stripe memory in bytes (cache entries count as used).
     pub stripe_memory_free: u64,
+    /// Operations of members that are late; see [`Input::Late`].
+    pub late_operations: usize,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there is one per shard")]
@@ -85,6 +89,7 @@ pub struct Shard {
     flushes: Flushes,
     flushed: Vec<Ended>,
     intents: Option<Intents>,
+    quarantine: Quarantine,
     /// Requests released from `intents`; empty between calls.
     ready: Vec<u32>,
     /// Time that the timer is set to.
@@ -139,6 +144,7 @@ impl Shard {
             streams: Streams::default(),
             flushes: Flushes::with_others(others),
             flushed: Vec::new(),
+            quarantine: Quarantine::default(),
             intents: config.intents.map(|map| Intents::new(map, config.safe_mode_nanos)),
             ready: Vec::new(),
             timer: None,
@@ -193,6 +199,7 @@ impl Shard {
             waiting_for_intents: self.intents.as_ref().map_or(0, Intents::parked),
             stripe_operations: operations,
             stripe_memory_free: free,
+            late_operations: self.quarantine.len(),
         }
     }
 
@@ -205,20 +212,24 @@ impl Shard {
     /// operation: both are bugs of the executor.
     pub fn handle(&mut self, now: u64, inputs: &mut Vec<Input>, out: &mut Effects) {
         let mut timer = false;
+        let (first, failed) = (out.list.len(), self.health.failed());
         for input in inputs.drain(..) {
             match input {
                 Input::Request(request) => self.request(now, &request, out),
                 Input::IoDone { token, result } => self.io_done(now, token, result, out),
+                Input::Late { token, result } => self.late(now, token, result, out),
+                Input::Released { token, result } => self.released(now, token, result, out),
                 Input::ComputeDone { token } => self.compute_done(now, token, out),
                 Input::Checked { token, verdict } => self.checked(now, token, verdict, out),
                 Input::Timer => timer = true,
                 Input::Control(control) => self.control(now, control, out),
             }
         }
-        let plugged = match self.split(now, out) {
-            (Personality::Parity(stripes), mut cx) => stripes.plan_batch(&mut cx, timer),
-            (Personality::NonParity(_), _) => None,
-        };
+        let mut plugged = self.plan_batch(now, timer, out);
+        while self.refuse_silent(now, first, out) {
+            plugged = self.plan_batch(now, false, out);
+        }
+        self.abandon_failed(now, failed, out);
         if timer {
             self.timer = None;
         }
@@ -226,6 +237,14 @@ impl Shard {
         if deadline.is_some() && deadline != self.timer {
             self.timer = deadline;
             out.list.extend(deadline.map(|at| Effect::SetTimer { at }));
+        }
+    }
+
+    /// Begins what the batch has brought; returns the next deadline.
+    fn plan_batch(&mut self, now: u64, timer: bool, out: &mut Effects) -> Option<u64> {
+        match self.split(now, out) {
+            (Personality::Parity(stripes), mut cx) => stripes.plan_batch(&mut cx, timer),
+            (Personality::NonParity(_), _) => None,
         }
     }
 
@@ -428,6 +447,10 @@ pub(crate) struct Record {
     pub(crate) half_way: bool,
     /// For a write that waits for its intents: whether it continues a stream.
     pub(crate) stream: bool,
+    /// Late operations that use its buffer.
+    late: u32,
+    /// It has completed, and late operations use its buffer.
+    has_ended: bool,
 }
 
 /// Progress of the granule-by-granule repair of a mirrored range; see `non_parity`.
@@ -479,6 +502,8 @@ pub(crate) struct Requests {
     /// Complete, but held back until a member failure is recorded; in the order of completion.
     held_back: VecDeque<u32>,
     writes_open: u32,
+    /// Completed requests whose buffers late operations use.
+    held: usize,
     /// Ranges of completed writes with intents, and whether they failed half-way.
     pub(crate) intents_ended: Vec<(Sector, u64, bool)>,
 }
@@ -489,12 +514,41 @@ impl Requests {
             table: Slab::with_capacity(capacity),
             held_back: VecDeque::new(),
             writes_open: 0,
+            held: 0,
             intents_ended: Vec::new(),
         }
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.table.live()
+        self.table.live() - self.held
+    }
+
+    /// Whether a late operation uses the request's buffer.
+    pub(crate) fn is_held(&self, index: u32) -> bool {
+        self.table[index].late > 0
+    }
+
+    /// An operation that uses the request's buffer is late.
+    fn hold(&mut self, index: u32, out: &mut Effects) {
+        let record = &mut self.table[index];
+        record.late += 1;
+        if record.late == 1 {
+            out.list.push(Effect::Hold { tag: record.tag });
+        }
+    }
+
+    /// A late operation that used the request's buffer has completed.
+    fn release(&mut self, index: u32, out: &mut Effects) {
+        let record = &mut self.table[index];
+        record.late -= 1;
+        if record.late > 0 {
+            return;
+        }
+        out.list.push(Effect::Release { tag: record.tag });
+        if record.has_ended {
+            self.held -= 1;
+            self.table.release(index);
+        }
     }
 
     /// Number of requests in the shard that change data.
@@ -568,12 +622,17 @@ impl Requests {
 
     /// Completes a request, regardless of recorded losses.
     pub(crate) fn complete(&mut self, index: u32, out: &mut Effects) {
-        let record = &self.table[index];
+        let record = &mut self.table[index];
         debug_assert!(record.open == 0 && record.holder.is_none());
         out.complete(record.tag, record.error.map_or(Ok(()), Err));
         self.writes_open -= u32::from(record.changes_data());
         if record.intent {
             self.intents_ended.push((record.at, record.sectors, record.half_way));
+        }
+        if record.late > 0 {
+            record.has_ended = true;
+            self.held += 1;
+            return;
         }
         self.table.release(index);
     }

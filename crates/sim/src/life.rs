@@ -232,6 +232,7 @@ impl Life {
             member.full = 0..0;
             member.metadata_full = false;
             member.slowness = 0;
+            member.hangs_at = None;
         }
     }
 

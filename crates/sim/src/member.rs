@@ -43,6 +43,10 @@ pub struct Member {
     pub short: u64,
     /// Operations take this many times as long.
     pub slowness: u64,
+    /// Operations that begin from this time on hang.
+    pub hangs_at: Option<u64>,
+    /// How many members its slot had before.
+    pub predecessors: u64,
     /// Flushes fail.
     pub flush_fails: bool,
     /// Reads end with a timeout.

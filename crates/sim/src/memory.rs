@@ -63,6 +63,11 @@ impl Memory {
         (slice, &mut buffer.bytes)
     }
 
+    /// The contents of a request's buffer.
+    pub fn contents(&self, index: usize) -> &[u8] {
+        &self.hosts[index].as_ref().expect("it was lent").bytes
+    }
+
     /// Takes a request's buffer back. Its contents are valid until the next one is lent.
     pub fn take_back(&mut self, index: usize) -> &[u8] {
         let buffer = self.hosts[index].take().expect("it was lent");

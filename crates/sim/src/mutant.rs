@@ -28,11 +28,15 @@ pub enum Mutant {
     CompletionLost,
     /// A scrub repairs the block beside the wrong one.
     WrongBlockRepaired,
+    /// Memory of a late operation counts as free before the operation has completed.
+    ReleasedTooEarly,
+    /// A device is put into a slot before the last operation on the former one has completed.
+    JoinedTooEarly,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 10] = [
+    pub const ALL: [Mutant; 12] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
@@ -43,6 +47,8 @@ impl Mutant {
         Mutant::StaleBlock,
         Mutant::CompletionLost,
         Mutant::WrongBlockRepaired,
+        Mutant::ReleasedTooEarly,
+        Mutant::JoinedTooEarly,
     ];
 
     /// Whether a finding says what this bug should lead to.
@@ -58,6 +64,10 @@ impl Mutant {
             Mutant::FlushNotSent => &["lost", "unmarked"],
             Mutant::CompletionLost => &["never", "the queue is full"],
             Mutant::WrongBlockRepaired => &["scrub"],
+            Mutant::ReleasedTooEarly => {
+                &["on the same memory", "is late", "without an owner", "when the operation began"]
+            }
+            Mutant::JoinedTooEarly => &["of a former member"],
         };
         texts.iter().any(|text| message.contains(text))
     }
@@ -75,6 +85,8 @@ impl Mutant {
             Mutant::StaleBlock => "parity written from a stale block",
             Mutant::CompletionLost => "request lost when two members fail at once",
             Mutant::WrongBlockRepaired => "scrub repairs the wrong block",
+            Mutant::ReleasedTooEarly => "memory of a late operation used again too early",
+            Mutant::JoinedTooEarly => "device put in before the last operation of the former one",
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use engine::{BufSlice, Compute, Delta, Effect, Effects, REGION_ZERO, Source, Token};
+use engine::{BufSlice, Compute, Delta, Effect, Effects, MemberOp, REGION_ZERO, Source, Token};
 use md::{MemberIdx, SECTOR_BYTES, Sector};
 
 /// What is to be done.
@@ -118,6 +118,27 @@ pub struct Operation {
     pub reads: Vec<BufSlice>,
     /// Slices that it writes.
     pub writes: Vec<BufSlice>,
+    /// When it is late.
+    pub late_at: u64,
+    /// It was reported to the engine as late.
+    pub is_late: bool,
+    /// A planted bug has reported its memory as free.
+    pub is_freed: bool,
+    /// How many members the slot had before.
+    pub predecessors: u64,
+}
+
+impl Work {
+    /// What it is to a member.
+    pub fn of_member(&self) -> MemberOp {
+        match self {
+            Work::Read { .. } => MemberOp::Read,
+            Work::Flush { .. } => MemberOp::Flush,
+            Work::Discard => MemberOp::Discard,
+            Work::WriteZeroes => MemberOp::WriteZeroes,
+            _ => MemberOp::Write,
+        }
+    }
 }
 
 impl Operation {
@@ -159,7 +180,20 @@ impl Operation {
             }
             other => unreachable!("{other:?} is no operation"),
         };
-        Operation { issued: 0, ready_at: 0, shard, token: *token, place, work, reads, writes }
+        Operation {
+            issued: 0,
+            ready_at: 0,
+            shard,
+            token: *token,
+            place,
+            work,
+            reads,
+            writes,
+            late_at: u64::MAX,
+            is_late: false,
+            is_freed: false,
+            predecessors: 0,
+        }
     }
 
     /// The engine's operation (or request) that it belongs to: what stands behind kind and slot in

@@ -196,14 +196,22 @@ impl Load {
         let member = self.rng.below(self.members) as u16;
         if self.rng.one_in(self.losses) {
             let after = self.rng.below(500_000);
-            actions.push(match self.rng.below(8) {
+            actions.push(match self.rng.below(10) {
                 0 => Action::Fail(member),
+                8 | 9 => Action::HangIo(member, after),
                 1 | 2 => Action::Hang(member, after),
                 3 => Action::ReadTimeout(member),
                 4 => Action::WriteError(member),
                 5 => Action::WriteTimeout(member),
                 _ => Action::Lose(member, after),
             });
+            let is_hung = matches!(actions.last(), Some(Action::HangIo(..)));
+            if is_hung && self.rng.one_in(2) {
+                // What hangs is late, and another device comes for the slot.
+                let extent = self.extent();
+                let late = Action::Idle(crate::world::MEMBER_TIMEOUT + 2_000_000_000);
+                actions.extend([Action::Write(extent), late, Action::Join(member)]);
+            }
             // While the loss is being recorded.
             if cuts_left > 0 && self.rng.one_in(3) {
                 actions.push(Action::Step(self.rng.within(1, 30) as u32));

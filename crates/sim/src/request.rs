@@ -17,4 +17,17 @@ pub struct LiveRequest {
     pub(crate) error: Option<RequestError>,
     /// Member writes completed when it was submitted.
     pub(crate) writes_before: u64,
+    /// How often it was begun anew.
+    pub(crate) attempt: u64,
+    /// Shards in which late operations use its buffer.
+    pub(crate) held: u32,
+    /// There was one.
+    pub(crate) was_held: bool,
+}
+
+impl LiveRequest {
+    /// The tag that shards have of it.
+    pub(crate) fn engine_tag(&self) -> u64 {
+        self.tag | self.attempt << 48
+    }
 }

@@ -56,6 +56,9 @@ pub enum Action {
     Lose(u16, u64),
     /// A member's metadata writes hang, and after this many nanoseconds it is gone.
     Hang(u16, u64),
+    /// Operations of a member that begin after this many nanoseconds hang: some complete in time,
+    /// some later, some never.
+    HangIo(u16, u64),
     /// An administrator takes a member out of service.
     Fail(u16),
     /// A new device is put into the slot of a member that is lost, while the array runs.
@@ -148,6 +151,7 @@ impl fmt::Display for Action {
             Action::Idle(nanos) => write!(f, "idle{nanos}"),
             Action::Lose(member, nanos) => write!(f, "lose{member}@{nanos}"),
             Action::Hang(member, nanos) => write!(f, "hang{member}@{nanos}"),
+            Action::HangIo(member, nanos) => write!(f, "hangio{member}@{nanos}"),
             Action::Fail(member) => write!(f, "fail{member}"),
             Action::Join(member) => write!(f, "join{member}"),
             Action::Add(member) => write!(f, "add{member}"),
@@ -206,6 +210,7 @@ impl FromStr for Action {
             ("idle", &[nanos]) => Action::Idle(nanos),
             ("lose", &[member, nanos]) => Action::Lose(small(member)?, nanos),
             ("hang", &[member, nanos]) => Action::Hang(small(member)?, nanos),
+            ("hangio", &[member, nanos]) => Action::HangIo(small(member)?, nanos),
             ("fail", &[member]) => Action::Fail(small(member)?),
             ("join", &[member]) => Action::Join(small(member)?),
             ("add", &[member]) => Action::Add(small(member)?),
@@ -352,13 +357,13 @@ mod tests {
     fn a_scenario_is_its_text() {
         let text = "raid5 left-symmetric x3 chunk=8 used=64 v=1.2 block=4096 bitmap=4096 \
                     roles=384 begins=stale-bitmap shards=2 depth=4 seed=7 troubled : w0+8 fua3+1 \
-                    r0+9 zero8+8 discard1+2 flush step3 idle500 lose1@9 hang2@10 fail0 bad1@0+8 \
-                    full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 flaky1@3+4 \
-                    readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 corruptreads2 \
-                    readall check corrupt1@5+3 cut2 cut1@5 stop1";
+                    r0+9 zero8+8 discard1+2 flush step3 idle500 lose1@9 hang2@10 hangio1@11 \
+                    fail0 bad1@0+8 full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 \
+                    flaky1@3+4 readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 \
+                    corruptreads2 readall check corrupt1@5+3 cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
-        assert_eq!(scenario.actions.len(), 31);
+        assert_eq!(scenario.actions.len(), 32);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod channels;
 mod compute;
 mod control_plane;
+mod late;
 mod perform;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ use crate::operation::{Operation, Work};
 use crate::request::LiveRequest;
 use channels::Channels;
 pub use control_plane::ControlPlane;
+pub use late::MEMBER_TIMEOUT;
 
 /// Operations of the engine whose reads are remembered.
 const REMEMBERED: usize = 64;
@@ -84,6 +86,10 @@ pub struct World {
     /// All random choices.
     pub rng: Rng,
     live: Vec<Option<LiveRequest>>,
+    /// Buffers of requests that have completed, which late operations use.
+    kept: Vec<late::Kept>,
+    /// Reads to be begun anew.
+    again: Vec<LiveRequest>,
     memory: Memory,
     in_place: InPlaceReads,
     operations: Vec<Operation>,
@@ -206,6 +212,8 @@ impl World {
             delays: Delays::SPREAD,
             rng,
             live: Vec::new(),
+            kept: Vec::new(),
+            again: Vec::new(),
             memory,
             in_place: InPlaceReads::default(),
             operations: Vec::new(),
@@ -296,7 +304,20 @@ impl World {
     pub fn queue(&mut self, op: HostOp, at: u64, sectors: u64) -> u64 {
         let tag = self.next_tag;
         self.next_tag += 1;
-        let slot = self.live.iter().position(Option::is_none).unwrap_or_else(|| {
+        self.model.submit(tag, op, at, sectors);
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane.submitted(tag, op, at, sectors);
+        }
+        let writes_before = self.writes_done;
+        self.send(tag, 0, op, at, sectors, writes_before);
+        tag
+    }
+
+    /// Sends a request to the shards, for the first time or anew.
+    fn send(&mut self, tag: u64, attempt: u64, op: HostOp, at: u64, sectors: u64, before: u64) {
+        let is_kept = |slot: usize| self.kept.iter().any(|kept| kept.slot == slot);
+        let free = (0..self.live.len()).find(|slot| self.live[*slot].is_none() && !is_kept(*slot));
+        let slot = free.unwrap_or_else(|| {
             self.live.push(None);
             self.live.len() - 1
         });
@@ -306,20 +327,29 @@ impl World {
             (HostOp::Scrub(_), md::Kind::Mirrored(mirrored)) => mirrored.copies(),
             _ => 0,
         };
-        let (base, writes_before) = (self.rng.below(64) * 4096, self.writes_done);
+        let base = self.rng.below(64) * 4096;
         let len = copies * sectors as usize * crate::member::SECTOR;
         let (buf, bytes) = self.memory.lend(slot, base, len);
         if matches!(op, HostOp::Write { .. }) {
             model::fill(tag, at, bytes);
         }
-        self.model.submit(tag, op, at, sectors);
-        if let Some(control_plane) = &mut self.control_plane {
-            control_plane.submitted(tag, op, at, sectors);
-        }
         let parts = self.channels.parts(op, at, sectors);
         let open = parts.len();
-        self.live[slot] =
-            Some(LiveRequest { tag, op, at, sectors, open, error: None, writes_before });
+        let (error, held, was_held, writes_before) = (None, 0, false, before);
+        let live = LiveRequest {
+            tag,
+            op,
+            at,
+            sectors,
+            open,
+            error,
+            writes_before,
+            attempt,
+            held,
+            was_held,
+        };
+        let tag = live.engine_tag();
+        self.live[slot] = Some(live);
         for part in parts {
             let skip = (part.at.0 - at) * md::SECTOR_BYTES;
             let all = part.sectors.saturating_mul(copies.max(1) as u64 * md::SECTOR_BYTES);
@@ -328,7 +358,6 @@ impl World {
             let request = Request { tag, op, at: part.at, sectors: part.sectors, buf };
             self.inputs[usize::from(part.shard)].push(Input::Request(request));
         }
-        tag
     }
 
     /// Gives the engine all inputs that have gathered, as one batch.
@@ -353,6 +382,9 @@ impl World {
             self.inputs[usize::from(number)] = inputs;
         }
         self.run_manager();
+        if self.begin_anew() {
+            self.hand_over();
+        }
     }
 
     /// A command for shard 0.
@@ -370,6 +402,9 @@ impl World {
         match effect {
             Effect::SetTimer { at } => self.timers[usize::from(shard)] = Some(*at),
             Effect::Complete { tag, result } => self.part_done(shard, *tag, *result),
+            Effect::Hold { tag } => self.hold(*tag),
+            Effect::Release { tag } => self.release(*tag),
+            Effect::Abandon { member, at } => self.abandon(shard, *member, *at),
             Effect::Control(event) => {
                 if let ControlEvent::MemberFailed { member, epoch, .. } = event {
                     self.unrecorded.push((shard, *epoch));
@@ -388,7 +423,8 @@ impl World {
 
     /// Puts an operation in flight, after every check that can be made now.
     fn start(&mut self, mut operation: Operation) {
-        let mut slowness = 1;
+        let (mut slowness, mut hangs) = (1, false);
+        self.assert_not_late(&operation);
         if let Some((member, sectors)) = &operation.place {
             assert!(!self.is_failed_before(&operation), "a failed member is used: {operation:?}");
             let target = &self.members[usize::from(*member)];
@@ -403,6 +439,9 @@ impl World {
             let whole = slices.all(|slice| slice.len.is_multiple_of(bytes));
             assert!(whole, "a member's slices are no whole blocks: {operation:?}");
             slowness = target.slowness.max(1);
+            hangs = target.hangs_at.is_some_and(|at| at <= self.now);
+            operation.predecessors = target.predecessors;
+            operation.late_at = self.now + MEMBER_TIMEOUT;
             if self.keep_log {
                 self.log.push(Logged {
                     issued: self.now,
@@ -420,7 +459,10 @@ impl World {
         self.mark(&operation);
         let span = if operation.place.is_some() { self.delays.io } else { self.delays.compute };
         operation.issued = self.now;
-        operation.ready_at = self.now + slowness * self.delay(span);
+        operation.ready_at = match hangs {
+            true => self.hung_until(),
+            false => self.now + slowness * self.delay(span),
+        };
         self.operations.push(operation);
     }
 
@@ -463,7 +505,7 @@ impl World {
     }
 
     fn part_done(&mut self, shard: u16, tag: u64, result: Result<(), RequestError>) {
-        let live = self.live.iter_mut().flatten().find(|live| live.tag == tag);
+        let live = self.live.iter_mut().flatten().find(|live| live.engine_tag() == tag);
         let live = live.unwrap_or_else(|| panic!("request {tag} completes twice"));
         let promises = !matches!(live.op, HostOp::Read | HostOp::Scrub(ScrubMode::Check));
         if promises && result.is_ok() {
@@ -481,15 +523,22 @@ impl World {
     }
 
     fn complete(&mut self, tag: u64, result: Result<(), RequestError>) {
-        let slot = self.live.iter().position(|live| live.as_ref().is_some_and(|l| l.tag == tag));
+        let is_it =
+            |live: &Option<LiveRequest>| live.as_ref().is_some_and(|l| l.engine_tag() == tag);
+        let slot = self.live.iter().position(is_it);
         let slot = slot.unwrap_or_else(|| panic!("request {tag} completes twice"));
-        let region = Memory::host_region(slot);
-        for operation in &self.operations {
-            let mut slices = operation.reads.iter().chain(&operation.writes);
-            let late = slices.any(|slice| slice.region == region);
-            assert!(!late, "request {tag} completes while its buffer is in use: {operation:?}");
-        }
+        self.assert_buffer_is_free(tag, slot);
         let live = self.live[slot].take().expect("found above");
+        if live.held > 0 {
+            self.keep(&live, slot);
+        }
+        if live.was_held && live.op == HostOp::Read {
+            if live.held == 0 {
+                self.memory.take_back(slot);
+            }
+            return self.again.push(live);
+        }
+        let tag = live.tag;
         if live.op == HostOp::Flush && result.is_ok() {
             self.assert_durable(live.writes_before);
         }
@@ -499,7 +548,11 @@ impl World {
         self.model.is_whole =
             self.shard.status().failed.is_empty() && self.members.iter().all(reads);
         self.marks.result(result);
-        self.model.complete(&live, self.memory.take_back(slot), result);
+        let bytes = match live.held {
+            0 => self.memory.take_back(slot),
+            _ => self.memory.contents(slot),
+        };
+        self.model.complete(&live, bytes, result);
         if let Some(control_plane) = &mut self.control_plane {
             control_plane.completed(self.now, &live, result);
         }
@@ -522,7 +575,11 @@ impl World {
 
     /// Time of the next event, if anything is in flight.
     pub fn next_event(&self) -> Option<u64> {
-        let operations = self.operations.iter().map(|operation| operation.ready_at);
+        let operations = self.operations.iter().filter_map(|operation| {
+            let late = (!operation.is_late).then_some(operation.late_at);
+            let next = late.into_iter().chain([operation.ready_at]).min();
+            next.filter(|at| *at < u64::MAX)
+        });
         let controls = self.controls.iter().map(|(at, ..)| *at);
         let timers = self.timers.iter().flatten().copied();
         let control_plane = self.control_plane.as_ref().and_then(ControlPlane::next_event);
@@ -547,11 +604,12 @@ impl World {
         self.rng.shuffle(&mut due);
         for operation in due.drain(..) {
             let input = self.perform(&operation);
-            if !self.loses_completion(&input) {
+            if let Some(input) = self.ended(&operation, input) {
                 self.inputs[usize::from(operation.shard)].push(input);
             }
         }
         self.due = due;
+        self.report_late();
         self.deliver();
         let now = self.now;
         let Self { controls, inputs, unrecorded, marks, .. } = self;
@@ -591,7 +649,9 @@ impl World {
         let ordered = std::mem::take(&mut self.ordered);
         for device in ordered {
             let used = |op: &Operation| op.place.as_ref().map(|(at, _)| usize::from(*at));
-            let is_used = self.operations.iter().any(|op| used(op) == Some(device));
+            let early = self.mutant == Some(Mutant::JoinedTooEarly);
+            let in_flight = |op: &Operation| used(op) == Some(device) && !(early && op.is_late);
+            let is_used = self.operations.iter().any(in_flight);
             let keeps = self.control_plane.as_ref();
             let is_dropped = |shard| self.shard_of(shard).status().failed.contains(device as u16);
             let is_free = !is_used && self.numbers().all(is_dropped);
@@ -602,6 +662,7 @@ impl World {
             let at = self.bought.iter().position(|(at, ..)| *at == device);
             let (_, mut member, encoder) = self.bought.swap_remove(at.expect("it was bought"));
             member.begin_cache();
+            member.predecessors = self.members[device].predecessors + 1;
             self.members[device] = member;
             self.control_plane().replace_encoder(device, encoder);
             self.announced.retain(|(_, member)| usize::from(*member) != device);

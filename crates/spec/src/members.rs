@@ -126,7 +126,7 @@ pub enum MemberProblem {
     /// There is no such fault.
     #[error(
         "unknown fault; there are flip@BYTE, read-error@FROM..TO, write-error@FROM..TO, \
-         gone@COUNT, torn@BYTE and delay=TIME"
+         gone@COUNT, torn@BYTE, delay=TIME and hang=TIME@FIRST..END"
     )]
     UnknownFault,
     /// A position in a fault is no size.
@@ -144,6 +144,9 @@ pub enum MemberProblem {
     /// The count of a fault is no number.
     #[error("gone@COUNT needs a number")]
     GoneCount,
+    /// `hang=` without a range of operations.
+    #[error("hang=TIME@FIRST..END: the numbers of the operations that hang, from 0 on")]
+    HangCount,
     /// A fault that no operation can meet.
     #[error("lies beyond the member's end ({})", show_size(*.bytes))]
     BeyondEnd {
@@ -424,6 +427,15 @@ fn fault_rule(text: &str) -> Result<Fault, MembersError> {
         let seconds = parse_seconds(time).map_err(|e| error(text, e))?;
         return Ok(Fault::Delay { nanos: (seconds * 1e9) as u64 });
     }
+    if let Some((time, ops)) = text.strip_prefix("hang=").and_then(|rest| rest.split_once('@')) {
+        let nanos = (parse_seconds(time).map_err(|e| error(text, e))? * 1e9) as u64;
+        let count = |text: Option<&str>| text.and_then(|count| count.parse().ok());
+        let mut ends = ops.split("..");
+        let (first, end) = (count(ends.next()), count(ends.next()));
+        let ops = first.zip(end).filter(|(first, end)| first < end);
+        let (first, end) = ops.ok_or_else(|| error(text, MemberProblem::HangCount))?;
+        return Ok(Fault::Hang { ops: first..end, nanos });
+    }
     match text.split_once('@') {
         Some(("flip", at)) => Ok(Fault::FlipRead { at: size(at)? }),
         Some(("torn", at)) => Ok(Fault::TornWrite { at: size(at)? }),
@@ -504,7 +516,7 @@ impl MemberExpr {
             Fault::TornWrite { at } => Some(("torn", *at)),
             Fault::ReadError { range } => Some(("read-error", range.start)),
             Fault::WriteError { range } => Some(("write-error", range.start)),
-            Fault::Gone { .. } | Fault::Delay { .. } => None,
+            Fault::Gone { .. } | Fault::Delay { .. } | Fault::Hang { .. } => None,
         });
         match places.find(|(_, at)| *at >= bytes) {
             Some((rule, at)) => {
@@ -619,13 +631,16 @@ mod tests {
 
     #[test]
     fn faults_are_spelt_out() {
-        let set: MemberSet =
-            "mem*3+fault:flip@1M/read-error@4K..8K/delay=5ms:mem".parse().expect("a set");
+        let set: MemberSet = "mem*3+fault:flip@1M/read-error@4K..8K/delay=5ms/hang=40s@7..9:mem"
+            .parse()
+            .expect("a set");
         let all = set.expand(4).expect("four");
         let MemberExpr::Fault { rules, .. } = &all[3] else { panic!("{all:?}") };
         assert_eq!(rules[0], Fault::FlipRead { at: 1 << 20 });
         assert_eq!(rules[1], Fault::ReadError { range: 4096..8192 });
         assert_eq!(rules[2], Fault::Delay { nanos: 5_000_000 });
+        assert_eq!(rules[3], Fault::Hang { ops: 7..9, nanos: 40_000_000_000 });
+        "fault:hang=1s@9..9:mem".parse::<MemberSet>().expect_err("no operation hangs");
     }
 
     #[test]

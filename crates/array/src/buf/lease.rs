@@ -16,6 +16,9 @@ struct Pool {
 
 struct Free {
     slots: Vec<u32>,
+    /// Buffers that replace others which late operations of members still use. There are as many as
+    /// hosts have.
+    reserve: Vec<u32>,
     /// Number of threads that wait for a buffer.
     waiting: usize,
 }
@@ -30,12 +33,21 @@ pub struct Lease {
     pool: LeasePool,
     slot: u32,
     len: usize,
+    /// Another one went to the host in its place.
+    was_replaced: bool,
 }
 
 impl LeasePool {
-    pub(crate) fn new(region: Arc<Region>, number: u16, lease_bytes: usize) -> LeasePool {
-        let count = (region.len() / lease_bytes) as u32;
-        let free = Mutex::new(Free { slots: (0..count).rev().collect(), waiting: 0 });
+    /// `count` buffers for hosts; the region has room for as many again.
+    pub(crate) fn new(
+        region: Arc<Region>,
+        number: u16,
+        lease_bytes: usize,
+        count: u32,
+    ) -> LeasePool {
+        assert!(2 * count as usize * lease_bytes <= region.len());
+        let (slots, reserve) = ((0..count).rev().collect(), (count..2 * count).rev().collect());
+        let free = Mutex::new(Free { slots, reserve, waiting: 0 });
         LeasePool(Arc::new(Pool { region, number, lease_bytes, free, returned: Condvar::new() }))
     }
 
@@ -46,7 +58,7 @@ impl LeasePool {
     pub fn take(&self, len: usize) -> Option<Lease> {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
         let slot = self.0.free.lock().expect("the list lock is not poisoned").slots.pop()?;
-        Some(Lease { pool: self.clone(), slot, len })
+        Some(Lease { pool: self.clone(), slot, len, was_replaced: false })
     }
 
     /// A lease of `len` bytes; blocks while all are in use.
@@ -58,12 +70,18 @@ impl LeasePool {
         let mut free = self.0.free.lock().expect("the list lock is not poisoned");
         loop {
             if let Some(slot) = free.slots.pop() {
-                return Lease { pool: self.clone(), slot, len };
+                return Lease { pool: self.clone(), slot, len, was_replaced: false };
             }
             free.waiting += 1;
             free = self.0.returned.wait(free).expect("the list lock is not poisoned");
             free.waiting -= 1;
         }
+    }
+
+    /// A lease in place of one that a late operation uses; `None` while all in reserve are in use.
+    pub(crate) fn replacement(&self, len: usize) -> Option<Lease> {
+        let slot = self.0.free.lock().expect("the list lock is not poisoned").reserve.pop()?;
+        Some(Lease { pool: self.clone(), slot, len, was_replaced: false })
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -120,6 +138,11 @@ impl Lease {
         Arc::ptr_eq(&self.pool.0, &pool.0)
     }
 
+    /// The buffer was replaced, and is free now: it is in reserve from now on.
+    pub(crate) fn into_reserve(mut self) {
+        self.was_replaced = true;
+    }
+
     fn offset(&self) -> u64 {
         u64::from(self.slot) * self.pool.0.lease_bytes as u64
     }
@@ -128,6 +151,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Ok(mut free) = self.pool.0.free.lock() {
+            if self.was_replaced {
+                return free.reserve.push(self.slot);
+            }
             free.slots.push(self.slot);
             // Waking costs a system call, even without waiting threads.
             if free.waiting > 0 {

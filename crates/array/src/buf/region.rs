@@ -10,6 +10,8 @@ use super::copy;
 /// Page-aligned memory that spans are taken of.
 pub struct Region {
     memory: Mapping,
+    /// Bytes at its end that are seldom used: the kernel does not pin them.
+    reserve: usize,
 }
 
 impl Region {
@@ -26,7 +28,16 @@ impl Region {
     /// # Errors
     /// When the system has no memory for it.
     pub(crate) fn with_pages(len: u64, ask_for_huge: bool) -> std::io::Result<Region> {
-        Ok(Region { memory: Mapping::with_pages(len, ask_for_huge)? })
+        Ok(Region { memory: Mapping::with_pages(len, ask_for_huge)?, reserve: 0 })
+    }
+
+    /// The same, and as much again in reserve: addresses, which need memory only when used.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    pub(crate) fn with_reserve(len: u64, ask_for_huge: bool) -> std::io::Result<Region> {
+        let memory = Mapping::with_pages(2 * len, ask_for_huge)?;
+        Ok(Region { reserve: memory.len() / 2, memory })
     }
 
     /// Its size in bytes.
@@ -202,12 +213,13 @@ impl Regions {
         number
     }
 
-    /// All regions, except members: no kernel I/O uses these, and they may have gigabytes.
+    /// All regions without their reserves, except members: no kernel I/O uses these, and they may
+    /// have gigabytes.
     pub(crate) fn whole(&self) -> impl Iterator<Item = Span> + '_ {
         let numbered = (0u16..).zip(&self.list);
         let buffers = numbered.filter(|(number, _)| !self.of_members.contains(number));
         let all = buffers.map(|(_, region)| region).chain(std::iter::once(&self.zero));
-        all.map(|region| region.span(0, region.len()))
+        all.map(|region| region.span(0, region.len() - region.reserve))
     }
 
     /// The memory of a slice.
@@ -245,9 +257,12 @@ mod tests {
         let numbers =
             (regions.add(region(1)), regions.add_member(region(2)), regions.add(region(3)));
         assert_eq!(numbers, (0, 1, 2));
+        let with_reserve = Region::with_reserve(4096, false).expect("memory");
+        assert_eq!(with_reserve.len(), 2 * 4096);
+        regions.add(Arc::new(with_reserve));
         let zero = (MAX_SPAN_SECTORS * md::SECTOR_BYTES) as usize;
         let sizes: Vec<usize> = regions.whole().map(|span| span.len()).collect();
-        assert_eq!(sizes, [4096, 3 * 4096, zero]);
+        assert_eq!(sizes, [4096, 3 * 4096, 4096, zero]);
         assert_eq!(regions.span(BufSlice { region: 1, len: 8192, offset: 0 }).len(), 8192);
     }
 

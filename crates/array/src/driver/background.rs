@@ -202,7 +202,7 @@ impl Driver {
 
     /// Whether one more range of background work may begin.
     pub(super) fn may_begin_range(&self, now: u64) -> bool {
-        let has_room = self.background.ranges == 0 || self.max_requests > self.hosts.len() + 1;
+        let has_room = self.background.ranges == 0 || self.max_requests > self.requests() + 1;
         has_room && self.background.may_begin(now)
     }
 
@@ -223,7 +223,9 @@ impl Driver {
         self.background.began(self.io.now, sectors);
         let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
         let own = Some(own);
-        let host = self.hosts.insert(PendingRequest { tag: 0, lease, own, open: 1, error: None });
+        let held = super::late::Held::default();
+        let request = PendingRequest { tag: 0, lease, own, open: 1, error: None, read: None, held };
+        let host = self.hosts.insert(request);
         self.route(Request { tag: u64::from(host), op, at, sectors, buf });
     }
 }

@@ -34,8 +34,9 @@ impl Driver {
         if !channels.be_quiet() {
             return;
         }
-        for PendingRequest { tag, lease, own, .. } in self.hosts.drain() {
-            if own.is_none() {
+        self.late.clear();
+        for PendingRequest { tag, lease, own, held, .. } in self.hosts.drain() {
+            if own.is_none() && !held.has_ended() {
                 out.push(Completion { tag, result: Err(RequestError::Io), lease });
             }
         }
@@ -65,7 +66,7 @@ impl Driver {
         if self.is_broken() {
             return false;
         }
-        assert!(self.hosts.is_empty(), "requests are in flight");
+        assert_eq!(self.requests(), 0, "requests are in flight");
         let Some(metadata_writer) = &mut self.metadata_writer else { return true };
         metadata_writer.stop();
         loop {
@@ -99,7 +100,7 @@ impl Driver {
     pub fn shards_into_leaves(mut shards: Vec<Driver>) -> Vec<FormerLeaf> {
         let count = shards[0].channels.as_ref().map_or(1, |channels| 1 + channels.others().count());
         assert_eq!(shards.len(), count, "all shards are disassembled together");
-        assert!(shards.iter().all(|shard| shard.hosts.is_empty()), "requests are in flight");
+        assert!(shards.iter().all(|shard| shard.requests() == 0), "requests are in flight");
         let (mut none, step) =
             (Vec::new(), Duration::from_millis(if count == 1 { 100 } else { 1 }));
         loop {
@@ -127,7 +128,12 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // Waits for operations in the kernel while their files are open and their memory is mapped.
-        self.io.ring = None;
+        if self.is_free_of_the_kernel() {
+            self.io.ring = None;
+        } else {
+            self.leave_to_the_kernel();
+        }
+        let has_requests = self.requests() > 0;
         let Some(channels) = &mut self.channels else { return };
         let has_parts = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
         let plane_has_work = self.failures.as_ref().is_some_and(|failures| failures.is_waiting())
@@ -135,7 +141,7 @@ impl Drop for Driver {
                 .metadata_writer
                 .as_ref()
                 .is_some_and(|metadata_writer| metadata_writer.stopped().is_none());
-        let at_work = !self.hosts.is_empty()
+        let at_work = has_requests
             || has_parts(&self.own)
             || has_parts(&self.others)
             || self.executor.has_work()

@@ -1,6 +1,8 @@
 //! Errors of members as text for the administrator.
 
-use engine::{IoError, MemberOp};
+use std::time::Duration;
+
+use engine::{IoError, MemberError, MemberOp};
 
 /// The operation and its error: "read of 8 sectors at sector 123456: EIO (Input/output error)".
 /// The sector is that of the device whose sector `data_offset` is the first of the member.
@@ -14,6 +16,16 @@ pub fn io_error_text(error: &IoError, data_offset: u64) -> String {
             let sector = data_offset.saturating_add(sector.0);
             format!("{op} of {sectors} sector{plural} at sector {sector}: {why}")
         }
+    }
+}
+
+/// The same; with the time that the operation had if that was what it lacked.
+pub(crate) fn late_text(error: &IoError, data_offset: u64, limit: Option<Duration>) -> String {
+    let text = io_error_text(error, data_offset);
+    let is_late = error.kind == MemberError::Timeout && error.errno.is_none();
+    match limit.filter(|_| is_late) {
+        Some(limit) => text.replace("in time", &format!("within {} s", limit.as_secs_f64())),
+        None => text,
     }
 }
 
@@ -34,7 +46,6 @@ pub(super) fn log(error: &IoError, place: Option<(String, u64)>) {
 mod tests {
     use std::num::NonZeroU16;
 
-    use engine::MemberError;
     use md::Sector;
 
     use super::*;
@@ -53,5 +64,8 @@ mod tests {
         assert_eq!(io_error_text(&error, 0), "flush: ENOSPC (No space left on device)");
         let error = IoError::of_metadata(MemberError::Gone, NonZeroU16::new(19));
         assert_eq!(io_error_text(&error, 9), "metadata write: ENODEV (No such device)");
+        let error = IoError { op, kind: MemberError::Timeout, errno: None, sectors: 8, sector };
+        let text = "read of 8 sectors at sector 456: no completion within 30 s";
+        assert_eq!(late_text(&error, 0, Some(Duration::from_secs(30))), text);
     }
 }

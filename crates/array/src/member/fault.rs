@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use drive::Fault;
 use engine::{IoError, MemberError, Token};
+use md::Sector;
 use rustix::io::Errno;
 
 use super::error_text;
@@ -45,6 +46,16 @@ struct AtWork {
     flips: Vec<(engine::BufSlice, usize)>,
 }
 
+/// An operation that begins at this time.
+struct Hanging {
+    at: u64,
+    token: Token,
+    kind: OpKind,
+    sector: Sector,
+    sectors: u64,
+    slices: Vec<engine::BufSlice>,
+}
+
 /// The script and its progress, shared by all handles on the member.
 struct Script {
     faults: Vec<Fault>,
@@ -59,6 +70,7 @@ pub struct FaultMember {
     /// By number, which is the token in the inner member: an array may use a token for several
     /// operations of one member concurrently.
     at_work: Table<AtWork>,
+    hanging: Vec<Hanging>,
     delayed: std::collections::VecDeque<(u64, MemberCompletion)>,
     finished: Vec<MemberCompletion>,
     load: Load,
@@ -121,6 +133,7 @@ impl FaultMember {
             script,
             control: control.clone(),
             at_work: Table::new(),
+            hanging: Vec::new(),
             delayed: std::collections::VecDeque::new(),
             finished: Vec::new(),
             load: Load::default(),
@@ -182,6 +195,16 @@ impl FaultMember {
         })
     }
 
+    /// How long the operation hangs that was counted last.
+    fn hang(&self) -> Option<u64> {
+        let script = self.script()?;
+        let number = script.ops - 1;
+        script.faults.iter().find_map(|fault| match fault {
+            Fault::Hang { ops, nanos } if ops.contains(&number) => Some(*nanos),
+            _ => None,
+        })
+    }
+
     fn delay(&self) -> u64 {
         let Some(script) = self.script() else { return 0 };
         let delays = script.faults.iter().map(|fault| match fault {
@@ -189,6 +212,11 @@ impl FaultMember {
             _ => 0,
         });
         delays.sum()
+    }
+
+    fn own_deadline(&self) -> Option<u64> {
+        let hanging = self.hanging.iter().map(|op| op.at);
+        self.delayed.front().map(|(at, _)| *at).into_iter().chain(hanging).min()
     }
 
     fn give_to_inner(&mut self, op: &Op<'_>, io: &mut Io) {
@@ -265,6 +293,10 @@ impl Member for FaultMember {
             let error = op.error(cause);
             error_text::log(&error, self.place());
             self.end(op.token, Err(error), io, done);
+        } else if let Some(nanos) = self.hang() {
+            let (Op { token, kind, sector, sectors, .. }, at) = (*op, io.now + nanos);
+            let slices = op.slices.to_vec();
+            self.hanging.push(Hanging { at, token, kind, sector, sectors, slices });
         } else if let Some(kept) = self.tear(op).filter(|_| is_write) {
             self.give_torn(op, kept, io, done);
         } else {
@@ -287,6 +319,13 @@ impl Member for FaultMember {
             self.inner.reap(io, &mut self.finished);
             self.pass_on(io, done);
         }
+        while let Some(at) = self.hanging.iter().position(|op| op.at <= io.now) {
+            let Hanging { token, kind, sector, sectors, slices, .. } = self.hanging.remove(at);
+            let op = Op { token, kind, sector, sectors, slices: &slices };
+            self.give_to_inner(&op, io);
+            self.inner.submit_batch(io, &mut self.finished);
+            self.pass_on(io, done);
+        }
         while self.delayed.front().is_some_and(|(at, _)| *at <= io.now) {
             self.load.end(io.now, 1);
             done.extend(self.delayed.pop_front().map(|(_, end)| end));
@@ -299,13 +338,11 @@ impl Member for FaultMember {
     }
 
     fn wake_at(&self) -> Option<u64> {
-        let own = self.delayed.front().map(|(at, _)| *at);
-        [own, self.inner.wake_at()].into_iter().flatten().min()
+        [self.own_deadline(), self.inner.wake_at()].into_iter().flatten().min()
     }
 
     fn deadline(&self) -> Option<u64> {
-        let own = self.delayed.front().map(|(at, _)| *at);
-        [own, self.inner.deadline()].into_iter().flatten().min()
+        [self.own_deadline(), self.inner.deadline()].into_iter().flatten().min()
     }
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {

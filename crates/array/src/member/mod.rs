@@ -22,6 +22,7 @@ pub use bad_block_member::{BadBlockList, BadBlockMember};
 pub use disk::DiskMember;
 pub use drive::Fault;
 pub use error_text::io_error_text;
+pub(crate) use error_text::late_text;
 pub use fault::{FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
 pub use mem::MemMember;

@@ -192,6 +192,11 @@ impl Op<'_> {
 }
 
 impl OpKind {
+    /// Whether one operation may cover much more than buffers do.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, OpKind::Discard | OpKind::WriteZeroes)
+    }
+
     /// The operation, as errors name it.
     pub(super) fn named(self) -> MemberOp {
         match self {

@@ -24,6 +24,9 @@ const ENTRIES: u32 = 1024;
 /// The most slices per operation; the kernel's UIO_MAXIOV.
 pub(crate) const MAX_VECTORS: usize = 1024;
 
+/// Retry delay when the kernel had no room for an operation.
+const PUSHED_BACK: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// Operations before a ring registers files and memory: for fewer, pinning costs more than it
 /// saves.
 const SETTLES_AFTER: u64 = 4096;
@@ -320,6 +323,32 @@ fn fill(vectors: &mut Vec<IoVec>, spans: &[Span]) {
 /// RWF_DSYNC, which rustix defines for other calls only.
 fn sync_flag(durable: bool) -> i32 {
     if durable { rustix::io::ReadWriteFlags::DSYNC.bits() as i32 } else { 0 }
+}
+
+impl Ring {
+    /// Waits until nothing is in flight, for this long at most; completions are dropped. Returns
+    /// whether nothing is.
+    pub(crate) fn drain(&mut self, limit: std::time::Duration) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec};
+        let (start, mut done) = (std::time::Instant::now(), Vec::new());
+        while self.in_flight > 0 {
+            self.submit();
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            // The kernel may have refused submissions for now.
+            let left = if self.is_pushed_back() { PUSHED_BACK.min(left) } else { left };
+            let timeout =
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
+            // An interrupted wait is a short one.
+            let _ = rustix::event::poll(&mut fds, Some(&timeout));
+            self.reap(&mut done);
+            done.clear();
+        }
+        true
+    }
 }
 
 impl Drop for Ring {

@@ -8,6 +8,7 @@ mod api;
 mod background;
 mod common;
 mod counters;
+mod deadlines;
 mod faults;
 mod files;
 mod random;

@@ -497,6 +497,8 @@ impl BufferRequirements {
             max_requests: self.in_flight.max(64) + 1,
             leases: self.in_flight,
             lease_bytes: self.lease_bytes.next_multiple_of(4096) as usize,
+            // A slow member is a result, no fault.
+            member_timeout: None,
             ..DriverOptions::default()
         }
     }

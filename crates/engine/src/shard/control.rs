@@ -26,16 +26,34 @@ impl Shard {
                 let (geometry, member) = (&self.config.geometry, token.slot());
                 let dropped = self.health.drop_member(geometry, member, Some(error), out);
                 if !dropped {
-                    let member = MemberIdx(member);
-                    out.list.push(Effect::Control(ControlEvent::NotDurable { member }));
-                    self.doubt_all();
+                    self.not_durable(member, out);
                 }
                 (!dropped).then_some(RequestError::Io)
             }
         };
+        self.flush_ended(token, kept_error, out);
+    }
+
+    /// A flush has not completed in time, or was not sent because an earlier operation has not. Of
+    /// a member that the array cannot run without, nothing is lost by that: the next flush covers
+    /// its writes.
+    pub(super) fn flush_timed_out(&mut self, token: Token, error: IoError, out: &mut Effects) {
+        let (geometry, member) = (&self.config.geometry, token.slot());
+        let dropped = self.health.drop_member(geometry, member, Some(error), out);
+        self.flush_ended(token, (!dropped).then_some(RequestError::Io), out);
+    }
+
+    fn flush_ended(&mut self, token: Token, kept_error: Option<RequestError>, out: &mut Effects) {
         let failed = self.health.failed();
         self.flushes.flush_done(token, kept_error, failed, out, &mut self.flushed);
         self.end_flushes(out);
+    }
+
+    /// Completed writes on a member that the array cannot run without may be lost.
+    pub(super) fn not_durable(&mut self, member: u16, out: &mut Effects) {
+        let member = MemberIdx(member);
+        out.list.push(Effect::Control(ControlEvent::NotDurable { member }));
+        self.doubt_all();
     }
 
     /// Marks all parity as out of sync. (Copies have their position, see `Health`.)

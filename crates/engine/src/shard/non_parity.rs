@@ -172,7 +172,7 @@ impl NonParity {
         }
         if cx.requests[request].unread.is_empty() {
             cx.requests.end(request, cx.health, cx.out);
-        } else if self.copies.len() == 1 {
+        } else if self.copies.len() == 1 || cx.requests.is_held(request) {
             cx.requests.fail(request, RequestError::Io);
             cx.requests.end(request, cx.health, cx.out);
         } else {
@@ -429,6 +429,7 @@ impl NonParity {
         if !cx.requests.part_done(request) {
             return;
         }
+        let is_held = cx.requests.is_held(request);
         let record = &mut cx.requests[request];
         let is_rebuild = record.op == Some(HostOp::Rebuild);
         if writing {
@@ -441,6 +442,9 @@ impl NonParity {
             self.rebuild_write(cx, request);
         } else if record.unread.is_empty() {
             self.resync_write(cx, request);
+        } else if is_held {
+            cx.requests.fail(request, RequestError::Io);
+            self.unlock_and_end(cx, request);
         } else {
             record.repair = Repair { cursor: record.at.0, ..Repair::default() };
             self.repair_granule(cx, request);
@@ -552,6 +556,10 @@ impl NonParity {
             return;
         }
         match result {
+            Err(_) if !writing && cx.requests.is_held(request) => {
+                cx.requests.fail(request, RequestError::Io);
+                self.unlock_and_end(cx, request);
+            }
             Err(_) if !writing => self.repair_granule(cx, request),
             Ok(()) if !writing => self.write_back(cx, request, member),
             _ => self.next_granule(cx, request),

@@ -33,6 +33,7 @@ impl Life {
         let members = self.world.members.len();
         let (Action::Lose(member, _)
         | Action::Hang(member, _)
+        | Action::HangIo(member, _)
         | Action::Fail(member)
         | Action::Bad(member, _)
         | Action::Full(member, ..)
@@ -89,6 +90,19 @@ impl Life {
                 if matches!(action, Action::Hang(..)) && !self.superblocks_tear {
                     self.world.hang_metadata(at, now + after);
                 }
+            }
+            Action::HangIo(_, after) => {
+                if self.may_lose(at) {
+                    self.lose(at);
+                } else if rng.one_in(2) && self.control_plane().hanging.is_empty() {
+                    // It stays, and is used again when what hangs has completed.
+                    self.destroy();
+                } else {
+                    return false;
+                }
+                // Memory that late operations use may be what is missing.
+                self.tolerate(&[RequestError::NoMemory]);
+                self.world.members[at].hangs_at.get_or_insert(now + after);
             }
             Action::Fail(_) => {
                 if !self.may_lose(at) {

@@ -68,6 +68,7 @@ impl Life {
             let members = life.world.members.iter();
             members.clone().all(|it| it.gone_at.is_none() && it.write_error.is_none())
                 && members.clone().all(|it| !it.reads_time_out && !it.flush_fails)
+                && members.clone().all(|it| it.hangs_at.is_none())
                 && life.missing.is_empty()
                 && (0..life.world.members.len() as u16).all(|at| !life.world.is_failed(at))
                 && !life.is_resyncing()

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use engine::{Input, MemberError, MemberOp};
+use engine::{Input, MemberError};
 
 use super::{World, io_error};
 use crate::in_place;
@@ -19,17 +19,13 @@ impl World {
                 None => Input::ComputeDone { token },
             };
         };
+        assert_eq!(
+            self.members[usize::from(*member)].predecessors,
+            operation.predecessors,
+            "an operation of a former member lands on another one: {operation:?}"
+        );
         let result = self.perform_io(usize::from(*member), sectors, operation);
-        let result = result.map_err(|kind| {
-            let op = match &operation.work {
-                Work::Read { .. } => MemberOp::Read,
-                Work::Flush { .. } => MemberOp::Flush,
-                Work::Discard => MemberOp::Discard,
-                Work::WriteZeroes => MemberOp::WriteZeroes,
-                _ => MemberOp::Write,
-            };
-            io_error(kind, op, sectors)
-        });
+        let result = result.map_err(|kind| io_error(kind, operation.work.of_member(), sectors));
         Input::IoDone { token, result }
     }
 

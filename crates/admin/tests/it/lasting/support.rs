@@ -158,7 +158,7 @@ pub fn mdadm_agrees(members: &Members, context: &str) {
 pub fn failures(array: &Array) -> Vec<(MemberIdx, Option<MemberError>)> {
     let failures = array.take_events().into_iter().filter_map(|event| match event {
         Event::MemberFailed { member, error } => Some((member, error.map(|error| error.kind))),
-        Event::Corrected { .. } | Event::MemberInSync { .. } => None,
+        _ => None,
     });
     failures.collect()
 }

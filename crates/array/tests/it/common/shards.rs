@@ -109,6 +109,10 @@ impl Shards {
         all
     }
 
+    pub fn late_operations(&self) -> usize {
+        self.shards.iter().map(Driver::late_operations).sum()
+    }
+
     pub fn add_member(&mut self, slot: MemberIdx, member: Box<dyn Member>) -> Result<(), AddError> {
         self.shards[0].add_member(slot, member)
     }

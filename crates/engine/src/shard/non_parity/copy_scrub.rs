@@ -126,7 +126,7 @@ impl NonParity {
         if scrub.lacks {
             return self.end_scrub(cx, request);
         }
-        if !cx.health.lacking().is_empty() {
+        if !cx.health.lacking().is_empty() || cx.requests.is_held(request) {
             if scrub.is_writing {
                 self.report(cx, request);
             }

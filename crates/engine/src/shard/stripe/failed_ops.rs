@@ -55,7 +55,8 @@ impl Stripes {
             // The parity that lost blocks were recovered from has been written unchanged.
             return self.end(cx, at);
         }
-        if !op.keeps_old {
+        // What a late operation uses must not change.
+        if !op.keeps_old || !op.late.is_empty() {
             // Without parity nothing can be out of sync.
             op.half_way = op.parity != Some(ParityWork::None);
             return self.end(cx, at);
@@ -113,6 +114,7 @@ impl Stripes {
     }
 
     pub(super) fn replan(&mut self, cx: &mut Context<'_>, at: u32) {
+        debug_assert!(self.ops[at].late.is_empty(), "its memory is in use");
         self.return_memory(at, CacheAfter::AsBefore);
         self.ops[at].phase = Phase::Starting;
         self.start_or_queue(cx, at);
@@ -168,7 +170,7 @@ impl Stripes {
 }
 
 /// The part of a piece that an operation worked on, for work with a smaller grain.
-fn clip(piece: &ChunkIo, start: u64, end: u64, grain: Grain) -> ChunkIo {
+pub(super) fn clip(piece: &ChunkIo, start: u64, end: u64, grain: Grain) -> ChunkIo {
     let (from, to) = (piece.start.max(start), piece.end.min(end));
     let mut clipped = *piece;
     clipped.slice = piece.slice.part(from - piece.start, to - from);

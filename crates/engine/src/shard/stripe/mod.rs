@@ -13,6 +13,7 @@
 //! memory; none is lost. Called only from `shard`.
 
 mod failed_ops;
+mod late;
 mod op;
 mod ops;
 mod plan;
@@ -38,7 +39,9 @@ use super::coalesce::Coalescer;
 use super::in_sync::SyncMap;
 use crate::slab::Slab;
 use crate::token::Kind;
-use crate::{BufSlice, Effect, HostOp, IoError, MemberSet, REGION_ZERO, ShardConfig, Token};
+use crate::{
+    BufSlice, Effect, HostOp, IoError, MemberSet, REGION_ZERO, RequestError, ShardConfig, Token,
+};
 
 /// Amount of I/O begun per batch, in sectors of all members: it completes before more is begun, so
 /// that its data are still in the CPU's caches. Members that complete asynchronously are not
@@ -68,6 +71,8 @@ struct ChunkPart {
 pub(crate) struct Stripes {
     pub(crate) rows: Rows,
     pub(crate) ops: Slab<Op>,
+    /// Operations that have ended, and whose memory late operations of members use.
+    held: usize,
     pub(crate) scratch: Scratch,
     pub(crate) region: u16,
     /// Operations that wait for stripe memory, in order of arrival.
@@ -95,6 +100,7 @@ impl Stripes {
             rows: Rows::new(config.geometry.chunk_sectors(), data, block),
             sync: SyncMap::new(&config.out_of_sync, block, config.missing_by_force),
             ops: Slab::with_capacity(1024),
+            held: 0,
             scratch: Scratch::new(config.stripe_cache_bytes),
             region: config.scratch_region,
             awaiting_memory: VecDeque::new(),
@@ -114,7 +120,7 @@ impl Stripes {
 
     /// Number of operations in progress or waiting for memory.
     pub(crate) fn operations(&self) -> usize {
-        self.ops.live() + self.rows_zero.len()
+        self.ops.live() - self.held + self.rows_zero.len()
     }
 
     /// Whether `plan_batch` has left operations to begin.
@@ -233,6 +239,10 @@ impl Stripes {
             return;
         }
         let unread = std::mem::replace(&mut cx.requests[request].unread, MemberSet::EMPTY);
+        if !unread.is_empty() && cx.requests.is_held(request) {
+            // The buffer is not free for another read.
+            cx.requests.fail(request, RequestError::Io);
+        }
         if unread.is_empty() || cx.requests[request].error.is_some() {
             return cx.requests.end(request, cx.health, cx.out);
         }

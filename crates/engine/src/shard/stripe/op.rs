@@ -175,6 +175,12 @@ pub(crate) struct Op {
     pub(crate) changed: MemberSet,
     /// A write has failed, and its changes have not been rolled back.
     pub(crate) half_way: bool,
+    /// Positions of late operations of members, which use its memory.
+    pub(crate) late: MemberSet,
+    /// Requests whose buffers these use, by position.
+    pub(crate) late_hosts: Vec<(u16, u32)>,
+    /// It has ended, and late operations use its memory.
+    pub(crate) has_ended: bool,
     /// Of a scrub: what was found in each sector of a granule; for a longer range the first one.
     pub(crate) verdicts: [Verdict; GRANULE_SECTORS as usize],
 }
@@ -216,10 +222,13 @@ impl Op {
             keeps_old,
             changed,
             half_way,
+            late,
+            late_hosts,
+            has_ended,
             verdicts,
         } = self;
         assert!(
-            blocks.is_empty() && borrowed.is_empty(),
+            blocks.is_empty() && borrowed.is_empty() && late_hosts.is_empty(),
             "an operation ended without giving its memory back"
         );
         (*row_here, *stripe_here, *class_here) = (row, stripe, class);
@@ -228,12 +237,12 @@ impl Op {
         host.clear();
         pieces.clear();
         (*fua, *zeroes, *stream, *p_known) = (false, false, false, false);
-        (*keeps_old, *half_way) = (false, false);
+        (*keeps_old, *half_way, *has_ended) = (false, false, false);
         (*begun_at, *epoch_planned) = (0, 0);
         (*phase, *open) = (Phase::default(), 0);
         (*parity, *error, *in_sync) = (None, None, InSync::All);
         *verdicts = [Verdict::Agree; GRANULE_SECTORS as usize];
-        for set in [covered, unread, unread_planned, recover, unrecoverable, changed] {
+        for set in [covered, unread, unread_planned, recover, unrecoverable, changed, late] {
             *set = MemberSet::EMPTY;
         }
         (*absent, *targets) = (MemberSet::EMPTY, MemberSet::EMPTY);

@@ -62,10 +62,14 @@ impl Stripes {
     /// Starts operations that waited for stripe memory.
     pub(crate) fn retry_awaiting_memory(&mut self, cx: &mut Context<'_>) {
         while let Some(op) = self.awaiting_memory.front().copied() {
-            if !self.start(cx, op) {
+            let is_started = self.start(cx, op);
+            if !is_started && !self.is_all_memory_late() {
                 return;
             }
             self.awaiting_memory.pop_front();
+            if !is_started {
+                self.do_with_less_memory(cx, op);
+            }
         }
     }
 
@@ -334,6 +338,9 @@ impl Stripes {
     }
 
     pub(super) fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
+        if !self.ops[at].late.is_empty() {
+            return self.begin_anew(cx, at);
+        }
         if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
             return self.scrub_read(cx, at);
         }
@@ -517,7 +524,12 @@ impl Stripes {
             self.neighbours.write_ended(cx.now.saturating_sub(self.ops[at].begun_at));
         }
         self.ops[at].pieces = pieces;
-        self.ops.release(at);
+        if self.ops[at].late.is_empty() {
+            self.ops.release(at);
+        } else {
+            self.ops[at].has_ended = true;
+            self.held += 1;
+        }
         self.rows.left(row, at);
     }
 }

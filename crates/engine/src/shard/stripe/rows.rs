@@ -266,7 +266,14 @@ impl Rows {
             if entry.idle_since != since || !idle || entry.cached.is_empty() {
                 continue;
             }
-            entry.cached.drain(..).for_each(|cached| free(cached.block));
+            let before = entry.cached.len();
+            // Late operations of members may use some.
+            for cached in entry.cached.extract_if(.., |cached| cached.users == 0) {
+                free(cached.block);
+            }
+            if entry.cached.len() == before {
+                continue;
+            }
             if !entry.listed {
                 self.retire(row);
             }
@@ -692,8 +699,13 @@ impl Stripes {
         let Stripes { ops, rows, scratch, .. } = self;
         let op = &mut ops[at];
         if !op.borrowed.is_empty() {
+            let late = op.late;
             rows.table[op.row].cached.retain_mut(|entry| {
                 if op.borrowed.iter().any(|(_, borrowed)| *borrowed == entry.id) {
+                    if late.contains(entry.position) {
+                        entry.dead = true;
+                        return true;
+                    }
                     entry.users -= 1;
                     entry.dead |= afterwards == CacheAfter::Unknown;
                 }
@@ -703,7 +715,7 @@ impl Stripes {
                 }
                 !gone
             });
-            op.borrowed.clear();
+            op.borrowed.retain(|(position, _)| late.contains(*position));
         }
         // A full stripe needs nothing again soon, nor does a stream that reads.
         let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();
@@ -713,6 +725,10 @@ impl Stripes {
             && op.read_failed.is_empty();
         let stale = if op.is_write() { op.covered } else { MemberSet::EMPTY };
         let (start, end, row) = (op.start, op.end, op.row);
+        let mut late = Vec::new();
+        if !op.late.is_empty() {
+            late.extend(op.blocks.extract_if(.., |(position, _)| op.late.contains(*position)));
+        }
         while let Some((position, block)) = op.blocks.pop() {
             if keep && !stale.contains(position) {
                 let cached = Cached { id: 0, position, start, end, block, users: 0, dead: false };
@@ -720,6 +736,9 @@ impl Stripes {
             } else {
                 scratch.give_back(block);
             }
+        }
+        if !late.is_empty() {
+            op.blocks = late;
         }
         for cell in &mut op.cells {
             cell.scratch = None;

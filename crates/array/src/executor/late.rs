@@ -1,0 +1,202 @@
+//! Members that do not complete operations in time: what is reported to the engine, and when.
+//!
+//! Invariant: the engine decides what follows. An operation that is late is still in flight: its
+//! member is not replaced, and is not put into another slot, before it has completed. Part of
+//! `executor`.
+
+use std::time::Duration;
+
+use engine::{Input, IoError, MemberError};
+use md::MemberIdx;
+
+use super::{Event, Executor};
+use crate::member::{FileId, Op, late_text};
+
+/// How much later than its deadline an operation may be reported, as a part of its time.
+const COARSENESS: u64 = 128;
+
+#[derive(Default)]
+pub(super) struct Late {
+    /// How long operations of members may take; `None`: for ever.
+    pub(super) limit: Option<Duration>,
+    /// When the deadlines are checked next.
+    check_at: u64,
+    /// Something has been late.
+    has_been: bool,
+    /// Requests whose buffers late operations use from now on, and do not use any more.
+    pub(super) held: Vec<u64>,
+    pub(super) free: Vec<u64>,
+    /// An operation of each member that is late, which the engine has not seen yet.
+    reported: Vec<(u16, IoError)>,
+    /// Members that stay in service, with late operations.
+    staying: Vec<u16>,
+    /// What the administrator should know of that.
+    notes: Vec<String>,
+}
+
+impl Late {
+    #[inline]
+    pub(super) fn has_reported(&self) -> bool {
+        !self.reported.is_empty()
+    }
+}
+
+impl Executor {
+    /// Sets how long operations of members may take from now on.
+    pub(crate) fn set_member_timeout(&mut self, limit: Option<Duration>) {
+        self.late.limit = limit;
+        let nanos = limit.map_or(u64::MAX, |limit| limit.as_nanos().min(1 << 62) as u64);
+        self.slots.iter_mut().for_each(|slot| slot.in_flight.set_limit(nanos));
+    }
+
+    pub(crate) fn member_timeout(&self) -> Option<Duration> {
+        self.late.limit
+    }
+
+    /// Number of operations that are late.
+    pub(crate) fn late_operations(&self) -> usize {
+        self.slots.iter().map(|slot| slot.in_flight.late()).sum()
+    }
+
+    /// Requests whose buffers late operations use from now on.
+    pub(crate) fn take_held(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.late.held)
+    }
+
+    /// Requests whose buffers they do not use any more.
+    pub(crate) fn take_free(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.late.free)
+    }
+
+    /// Leaves the members as they are, for ever: the kernel still uses their files.
+    pub(crate) fn leave_members(&mut self) {
+        self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.member.take()));
+    }
+
+    /// Notes since the last call, one sentence each.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.late.notes)
+    }
+
+    pub(super) fn has_released(&self) -> bool {
+        self.late.has_been && self.slots.iter().any(|slot| slot.in_flight.has_released())
+    }
+
+    pub(super) fn report_released(&mut self) {
+        if !self.has_released() {
+            return;
+        }
+        for slot in &mut self.slots {
+            slot.in_flight.report_released(&mut self.inputs);
+        }
+        let (slots, events) = (&self.slots, &mut self.events);
+        self.late.staying.retain(|member| {
+            let is_late = slots[usize::from(*member)].in_flight.late() > 0;
+            if !is_late {
+                tracing::warn!(member, "member is used again: late operations have completed");
+                events.push(Event::MemberBack { member: MemberIdx(*member) });
+            }
+            is_late
+        });
+    }
+
+    /// When an operation is late next.
+    pub(super) fn next_late(&self) -> Option<u64> {
+        self.late.limit?;
+        let next = self.slots.iter().filter_map(|slot| slot.in_flight.deadline()).min()?;
+        Some(next.max(self.late.check_at))
+    }
+
+    /// Reports operations that are late.
+    pub(super) fn check_deadlines(&mut self, now: u64) {
+        let Some(limit) = self.late.limit else { return };
+        if now < self.late.check_at {
+            return;
+        }
+        self.late.check_at = now + limit.as_nanos() as u64 / COARSENESS;
+        for member in 0..self.slots.len() as u16 {
+            let slot = &self.slots[usize::from(member)];
+            if slot.in_flight.deadline().is_some_and(|at| at <= now) {
+                self.report_late(member, now);
+            }
+        }
+    }
+
+    fn report_late(&mut self, member: u16, now: u64) {
+        let failed = self.shard.status().failed.contains(member);
+        // What waits for its turn gets none.
+        let why = if failed { MemberError::Gone } else { MemberError::Timeout };
+        self.refuse_queued(member, why);
+        let before = self.inputs.len();
+        self.slots[usize::from(member)].in_flight.report_late(now, &mut self.inputs);
+        let late = &self.inputs[before..];
+        if let Some(Input::Late { result: Err(error), .. }) = late.first() {
+            self.late.has_been = true;
+            self.late.reported.push((member, *error));
+            tracing::warn!(member, late = late.len(), "operations of a member are late");
+        }
+    }
+
+    fn refuse_queued(&mut self, member: u16, why: MemberError) {
+        for queued in self.slots[usize::from(member)].queued.drain(..) {
+            let super::Queued { token, kind, sector, sectors, mut slices } = queued;
+            let op = Op { token, kind, sector, sectors, slices: &slices };
+            let result = op.failed(why).result;
+            self.inputs.push(Input::IoDone { token, result });
+            slices.clear();
+            self.spare.push(slices);
+        }
+    }
+
+    /// The engine has taken a member out of service.
+    pub(super) fn abandon(&mut self, member: MemberIdx, at: u64, now: u64) {
+        if self.late.limit.is_none() {
+            return;
+        }
+        self.slots[member.index()].in_flight.abandon(at);
+        if at > now {
+            self.late.check_at = self.late.check_at.min(at);
+        } else if self.slots[member.index()].in_flight.deadline().is_some() {
+            self.report_late(member.0, now);
+        } else {
+            self.refuse_queued(member.0, MemberError::Gone);
+        }
+    }
+
+    /// The engine has decided about members with late operations: those that stay in service are
+    /// reported once.
+    pub(super) fn note_staying(&mut self) {
+        let failed = self.shard.status().failed;
+        for (member, error) in std::mem::take(&mut self.late.reported) {
+            if self.late.staying.contains(&member) || failed.contains(member) {
+                continue;
+            }
+            self.late.staying.push(member);
+            let member = MemberIdx(member);
+            let (device, data_offset) = self.place(member);
+            let text = late_text(&error, data_offset, self.late.limit);
+            let slot = member.0;
+            tracing::error!(member = slot, device, "not used until it has completed: {text}");
+            let device = device.map_or(String::new(), |device| format!(" ({device})"));
+            self.late.notes.push(format!(
+                "Slot {slot}{device}: {text}. The array cannot run without the member, which is \
+                 not used until that has completed."
+            ));
+            self.events.push(Event::MemberLate { member, error });
+        }
+    }
+
+    /// Whether the device of the joining member with this index has operations in flight in another
+    /// slot, where it was a member before.
+    pub(super) fn is_busy_elsewhere(&self, joining: usize) -> bool {
+        let busy = self.slots.iter().filter(|slot| slot.in_flight.late() > 0);
+        let mut here: Vec<FileId> = Vec::new();
+        busy.flat_map(|slot| &slot.member).for_each(|member| member.files(&mut here));
+        if here.is_empty() {
+            return false;
+        }
+        let mut its = Vec::new();
+        self.joining[joining].1.files(&mut its);
+        its.iter().any(|file| here.iter().any(|other| other.identity == file.identity))
+    }
+}

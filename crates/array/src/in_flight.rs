@@ -1,0 +1,161 @@
+//! The operations in flight on one member, and when they are late.
+//!
+//! Invariant: an operation is in flight until the member completes it, also when it is late: then
+//! the engine gets two inputs, that it is late, and later that its memory is free. Operations that
+//! complete while they are submitted are only counted. Called only from `executor`.
+
+use std::collections::VecDeque;
+
+use engine::{Input, IoError, MemberError, Token};
+use md::Sector;
+
+use crate::member::{MemberCompletion, Op, OpKind};
+
+struct Begun {
+    token: Token,
+    kind: OpKind,
+    sector: Sector,
+    sectors: u64,
+    due: u64,
+}
+
+/// Discards and writes of zeroes may be long: they get a second more for each of these, which a
+/// disk that has to write them all needs.
+const SECTORS_PER_SECOND: u64 = (16 << 20) / md::SECTOR_BYTES;
+
+/// See the module documentation. Times are nanoseconds of the driver's clock.
+pub(crate) struct InFlight {
+    count: usize,
+    /// How long an operation may take; `u64::MAX`: none is late.
+    limit: u64,
+    /// Everything is late from this time on.
+    abandoned_at: u64,
+    /// In the order of their submission.
+    begun: VecDeque<Begun>,
+    /// How many of them have more time than others.
+    long: usize,
+    late: Vec<Token>,
+    /// Late operations that have completed.
+    released: Vec<(Token, Result<(), IoError>)>,
+}
+
+impl InFlight {
+    pub(crate) fn new() -> InFlight {
+        InFlight {
+            count: 0,
+            limit: u64::MAX,
+            abandoned_at: u64::MAX,
+            begun: VecDeque::new(),
+            long: 0,
+            late: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// Another member has the slot now.
+    pub(crate) fn restart(&mut self) {
+        assert_eq!(self.count, 0, "a member is replaced while it is at work");
+        self.abandoned_at = u64::MAX;
+    }
+
+    /// How many there are, late ones included.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many of them are late.
+    pub(crate) fn late(&self) -> usize {
+        self.late.len()
+    }
+
+    /// Counts an operation that is being submitted.
+    pub(crate) fn submit(&mut self) {
+        self.count += 1;
+    }
+
+    /// The operation has not completed while it was submitted.
+    pub(crate) fn begin(&mut self, op: &Op<'_>, at: u64) {
+        if self.limit == u64::MAX {
+            return;
+        }
+        let Op { token, kind, sector, sectors, .. } = *op;
+        let mut due = at.saturating_add(self.limit);
+        if kind.is_long() {
+            due = due.saturating_add(sectors / SECTORS_PER_SECOND * 1_000_000_000);
+            self.long += 1;
+        }
+        self.begun.push_back(Begun { token, kind, sector, sectors, due });
+    }
+
+    /// The member has completed what is in `done` from `first` on: late operations are taken out.
+    /// Returns how many of the rest were never begun.
+    pub(crate) fn end(&mut self, done: &mut Vec<MemberCompletion>, first: usize) -> usize {
+        self.count -= done.len() - first;
+        if self.begun.is_empty() && self.late.is_empty() {
+            return done.len() - first;
+        }
+        let (mut at, mut others) = (first, 0);
+        while let Some(MemberCompletion { token, result }) = done.get(at).copied() {
+            if let Some(mine) = self.begun.iter().position(|begun| begun.token == token) {
+                let begun = self.begun.remove(mine);
+                self.long -= usize::from(begun.is_some_and(|begun| begun.kind.is_long()));
+                at += 1;
+            } else if let Some(mine) = self.late.iter().position(|late| *late == token) {
+                self.late.swap_remove(mine);
+                self.released.push((token, result));
+                done.swap_remove(at);
+            } else {
+                others += 1;
+                at += 1;
+            }
+        }
+        others
+    }
+
+    /// Everything that has not completed at this time is late.
+    pub(crate) fn abandon(&mut self, at: u64) {
+        self.abandoned_at = self.abandoned_at.min(at);
+    }
+
+    /// When an operation is late next.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let first = match self.long {
+            0 => self.begun.front()?.due,
+            _ => self.begun.iter().map(|begun| begun.due).min()?,
+        };
+        Some(first.min(self.abandoned_at))
+    }
+
+    /// Reports the operations that are late now, and with them all that have the same tokens.
+    pub(crate) fn report_late(&mut self, now: u64, inputs: &mut Vec<Input>) {
+        let abandoned = self.abandoned_at <= now;
+        let is_late = |begun: &&Begun| abandoned || begun.due <= now;
+        let late: Vec<Token> = self.begun.iter().filter(is_late).map(|begun| begun.token).collect();
+        self.begun.retain(|begun| {
+            if !late.contains(&begun.token) {
+                return true;
+            }
+            let Begun { token, kind, sector, sectors, .. } = *begun;
+            let op = Op { token, kind, sector, sectors, slices: &[] };
+            let result = op.failed(MemberError::Timeout).result;
+            inputs.push(Input::Late { token, result });
+            self.late.push(token);
+            self.long -= usize::from(kind.is_long());
+            false
+        });
+    }
+
+    /// Reports late operations that have completed.
+    pub(crate) fn report_released(&mut self, inputs: &mut Vec<Input>) {
+        let released = self.released.drain(..);
+        inputs.extend(released.map(|(token, result)| Input::Released { token, result }));
+    }
+
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+}
