@@ -240,7 +240,7 @@ fn assembled(
         layout: geometry.layout(),
         chunk_sectors: it.plan.defining().chunk_sectors.into(),
         members: it.member_specs(bad_blocks),
-        data_plane: options.data_plane,
+        data_plane: it.data_plane(options.data_plane),
     };
     let spares = it.spares();
     let metadata = ArrayMetadata { manager, devices, spares, notes };
@@ -379,6 +379,23 @@ impl Starting<'_> {
             (DeviceNumber(number), self.members[candidate].member(area))
         };
         devices.map(member).collect()
+    }
+
+    /// The settings with what the superblocks say of each member.
+    fn data_plane(&self, given: DataPlaneConfig) -> DataPlaneConfig {
+        let rebuilding = self.plan.rebuilding().iter().map(|it| (it.slot, &it.source));
+        let serving = self.plan.serving().iter().map(|(slot, source)| (*slot, source));
+        let mut plane = given;
+        for (slot, source) in serving.chain(rebuilding) {
+            let member = &self.metadata[source.candidate];
+            if member.write_mostly {
+                plane.write_mostly.insert(slot.0);
+            }
+            if member.failfast {
+                plane.failfast.insert(slot.0);
+            }
+        }
+        plane
     }
 
     fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {

@@ -38,11 +38,21 @@ pub struct DataPlaneConfig {
     pub stripe_cache_bytes: u64,
     /// Operations in flight per member, at least 1; further ones are queued in order.
     pub queue_depth: usize,
+    /// Members whose copies are read only where no other can serve; see
+    /// [`ShardConfig::write_mostly`]. Not of nested arrays.
+    pub write_mostly: MemberSet,
+    /// Members that a bad block fails; see [`ShardConfig::failfast`]. Not of nested arrays.
+    pub failfast: MemberSet,
 }
 
 impl Default for DataPlaneConfig {
     fn default() -> DataPlaneConfig {
-        DataPlaneConfig { stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES, queue_depth: usize::MAX }
+        DataPlaneConfig {
+            stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES,
+            queue_depth: usize::MAX,
+            write_mostly: MemberSet::EMPTY,
+            failfast: MemberSet::EMPTY,
+        }
     }
 }
 
@@ -56,6 +66,7 @@ impl DataPlaneConfig {
         DataPlaneConfig {
             stripe_cache_bytes: self.stripe_cache_bytes / u64::from(shards),
             queue_depth,
+            ..self
         }
     }
 }
@@ -225,6 +236,8 @@ pub(crate) fn build(
     config.logical_block = info.logical_block;
     config.discard_zeroes = info.discard_zeroes;
     config.max_requests = max_requests;
+    config.write_mostly = spec.data_plane.write_mostly;
+    config.failfast = spec.data_plane.failfast;
     if let Some(keeping) = keeping {
         config.intents = keeping.intents;
         config.in_sync_below = keeping.in_sync_below;

@@ -320,3 +320,24 @@ fn two_drivers_share_a_bus() {
     assert!(rates.iter().sum::<f64>() < 44e6, "{rates:?}");
     assert!(rates.iter().all(|rate| *rate > 1e6), "no drive is starved: {rates:?}");
 }
+
+#[test]
+fn a_mirror_of_a_disk_and_a_solid_state_drive_reads_from_the_fast_one() {
+    let control = PaceControl::default();
+    let member = |name: &str| {
+        let inner = boxed_mem(SECTORS);
+        MemberSpec::ready(PacedMember::new(inner, &control, profile(name), OUTER, None))
+    };
+    let mut driver = driver(spec(Level::Raid1, 0, vec![member("hdd-2007"), member("nvme-ssd")]));
+    let mut rng = Rng::new(3);
+    let mut reads = |driver: &mut Shards, count: u64| {
+        for _ in 0..count {
+            host::read(driver, rng.below(SECTORS / 8) * 8, 8);
+        }
+        driver.leaf_counters()
+    };
+    let before = reads(&mut driver, 60);
+    let now = reads(&mut driver, 1000);
+    let slow = now[0].since(&before[0]).reads;
+    assert!(slow < 100, "{slow} of 1000 reads of the disk");
+}

@@ -482,6 +482,7 @@ fn data_plane(config: &ArrayConfig) -> DataPlaneConfig {
     DataPlaneConfig {
         stripe_cache_bytes: config.stripe_cache_bytes,
         queue_depth: config.queue_depth.map_or(usize::MAX, |depth| depth as usize),
+        ..DataPlaneConfig::default()
     }
 }
 

@@ -62,6 +62,13 @@ pub struct ShardConfig {
     /// makes of them, also in `out_of_sync`, unless another block of the row is lost, too. From
     /// [`crate::MetadataManager::missing_by_force`].
     pub missing_by_force: MemberSet,
+    /// Members whose copies are not read while another one in sync can serve (RAID 1 and 10), as
+    /// md's write-mostly devices. A member that joins later is not one of them.
+    pub write_mostly: MemberSet,
+    /// Members that a bad block takes out of service, unless they are the last with the data
+    /// (RAID 1 and 10): the read goes to another copy, and nothing is written back. As md's
+    /// failfast devices, of which a failed read is not repaired either.
+    pub failfast: MemberSet,
     /// Members that are being rebuilt, with the ranges of their data areas that are out of sync.
     /// From [`crate::MetadataManager::rebuilding`].
     pub rebuilding: Vec<(MemberIdx, Vec<Range<u64>>)>,
@@ -149,6 +156,8 @@ impl ShardConfig {
             in_sync_below: u64::MAX,
             out_of_sync: Vec::new(),
             missing_by_force: MemberSet::EMPTY,
+            write_mostly: MemberSet::EMPTY,
+            failfast: MemberSet::EMPTY,
             rebuilding: Vec::new(),
         }
     }

@@ -445,12 +445,15 @@ pub(crate) struct Record {
     pub(crate) intent: bool,
     /// A part failed after another was written: the range may be out of sync.
     pub(crate) half_way: bool,
-    /// For a write that waits for its intents: whether it continues a stream.
+    /// Whether it continues a stream: of a write that waits for its intents; of a read from
+    /// copies, if all of it goes to the copy that its stream stays on.
     pub(crate) stream: bool,
     /// Late operations that use its buffer.
     late: u32,
     /// It has completed, and late operations use its buffer.
     has_ended: bool,
+    /// When a read from copies was issued.
+    pub(crate) begun_at: u64,
 }
 
 /// Progress of the granule-by-granule repair of a mirrored range; see `non_parity`.

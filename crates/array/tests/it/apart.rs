@@ -12,7 +12,11 @@ fn raid5(members: Vec<MemberSpec>) -> Driver {
         layout: Layout::default_for(Level::Raid5),
         chunk_sectors: 8,
         members,
-        data_plane: DataPlaneConfig { stripe_cache_bytes: 1 << 20, queue_depth: 8 },
+        data_plane: DataPlaneConfig {
+            stripe_cache_bytes: 1 << 20,
+            queue_depth: 8,
+            ..DataPlaneConfig::default()
+        },
     };
     let options = DriverOptions { leases: 1, lease_bytes: 8192, ..DriverOptions::default() };
     Driver::new(spec, &options).expect("an array")
@@ -71,7 +75,11 @@ fn arrays_inside_come_apart_into_leaves() {
             layout: Layout::default_for(Level::Raid0),
             chunk_sectors: 8,
             members: (0..members).map(|_| MemberSpec::ready(mem())).collect(),
-            data_plane: DataPlaneConfig { stripe_cache_bytes: 0, queue_depth: 8 },
+            data_plane: DataPlaneConfig {
+                stripe_cache_bytes: 0,
+                queue_depth: 8,
+                ..DataPlaneConfig::default()
+            },
         })
     };
     let mut driver = raid5(vec![inner(2), MemberSpec::ready(mem()), inner(3)]);

@@ -142,6 +142,39 @@ fn a_delay_is_kept_and_the_order_too() {
     assert!(start.elapsed().as_micros() >= 1000, "an inner member's clock is used");
 }
 
+#[test]
+fn a_mirror_reads_little_from_a_member_that_answers_late() {
+    let late = Fault::Delay { nanos: 5_000_000 };
+    for is_stream in [false, true] {
+        let mut driver = mirror(vec![late.clone()]);
+        let before = driver.leaf_counters();
+        let reads = |driver: &mut common::Shards, count: u64| {
+            for number in 0..count {
+                let at = if is_stream { number } else { number * 37 } % (SECTORS / 8);
+                host::read(driver, at * 8, 8);
+            }
+        };
+        reads(&mut driver, 1000);
+        let now = driver.leaf_counters();
+        let of = |member: usize| now[member].since(&before[member]).reads;
+        assert_eq!(of(0) + of(1), 1000);
+        assert!(of(0) < 100, "{} reads of the one that is late", of(0));
+    }
+}
+
+#[test]
+fn members_of_arrays_without_metadata_can_be_write_mostly() {
+    let mut array = spec(Level::Raid1, 0, vec![mem(SECTORS), mem(SECTORS)]);
+    array.data_plane.write_mostly.insert(0);
+    let mut driver = driver(array);
+    host::write(&mut driver, 0, &[3; 64 * SECTOR]);
+    (0..64).for_each(|at| assert_eq!(host::read(&mut driver, at, 1), [3; SECTOR]));
+    assert_eq!(driver.leaf_counters()[0].reads, 0);
+    driver.fail_member(MemberIdx(1));
+    assert_eq!(host::read(&mut driver, 0, 64), [3; 64 * SECTOR]);
+    assert_eq!(driver.leaf_counters()[0].reads, 1);
+}
+
 testkit::repeat_in_shards! {
     a_flipped_read_differs_in_one_bit,
     flips_are_kept_apart_when_a_request_reads_a_member_twice,
@@ -151,4 +184,6 @@ testkit::repeat_in_shards! {
     a_member_is_gone_after_its_operations,
     a_torn_write_stores_its_head_and_says_nothing,
     a_delay_is_kept_and_the_order_too,
+    a_mirror_reads_little_from_a_member_that_answers_late,
+    members_of_arrays_without_metadata_can_be_write_mostly,
 }

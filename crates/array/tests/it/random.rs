@@ -4,6 +4,7 @@
 //! `RAIDLAB_SEED=n` runs one seed, `RAIDLAB_TEST=all` many more.
 
 use array::{ArraySpec, DataPlaneConfig, Fault, FaultMember, Member, MemberSpec};
+use engine::MemberSet;
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 use testkit::{Rng, print_replay, seeds};
 
@@ -99,6 +100,9 @@ impl Maker<'_> {
             data_plane: DataPlaneConfig {
                 stripe_cache_bytes: self.rng.pick(&[0, 0, 100_000, 1 << 20]),
                 queue_depth: self.rng.pick(&[1, 2, usize::MAX]),
+                // One of the two at most, so that copies are left to read.
+                write_mostly: MemberSet::one(self.rng.below(4) as u16),
+                failfast: MemberSet::EMPTY,
             },
         }
     }

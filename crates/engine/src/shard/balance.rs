@@ -1,17 +1,91 @@
 //! Chooses the copy that a mirrored read is served from.
 //!
+//! ```text
+//! copies in sync --> not write-mostly --> as fast as the others --> least busy --> nearest head
+//!                    (if there is one)    (or soonest in spite)
+//! ```
+//! A member is *slow* where it takes more than three times as long for a read as the fastest one
+//! that has a copy. Differences below that are what seeks and caches make of equal disks, whose
+//! reads are spread by their load and their heads alone. A slow member is read only where it would
+//! have the data sooner all the same, and now and then, to notice that it has recovered.
+//!
 //! Invariant: a heuristic; any in-sync copy would be correct. Called only from `non_parity`, which
-//! passes the number of requests in flight per member.
+//! reports every operation's begin and end.
 
 use md::geometry::Copy;
 
 use crate::MemberSet;
+
+/// How many times as long as another a slow member takes.
+const SLOW: u64 = 3;
+/// Differences up to this are none.
+const EQUAL_NANOS: u64 = 50_000;
+/// Reads of a member before it is called slow; of a stream, all of which it would slow down.
+const LEAST_READS: u32 = 16;
+const LEAST_STREAMED: u32 = 4;
+/// A mean is over about as many reads.
+const MEAN_OF: u64 = 16;
+/// A slow member is tried again after this time, and this many times what a read of it takes: so
+/// that trying it costs 2 % at most.
+const RETRY_NANOS: u64 = 250_000_000;
+const RETRY_READS: u64 = 64;
+
+/// How long reads of a member take, as a moving mean.
+#[derive(Clone, Copy, Default)]
+struct Mean {
+    nanos: u64,
+    reads: u32,
+}
+
+impl Mean {
+    /// `weight`: the new value's is 1 / `weight`.
+    fn add(&mut self, nanos: u64, weight: u64) {
+        self.reads = self.reads.saturating_add(1);
+        let weight = weight.min(u64::from(self.reads));
+        self.nanos = self.nanos - self.nanos / weight + nanos / weight;
+    }
+}
 
 #[derive(Clone, Copy, Default)]
 struct Load {
     in_flight: u32,
     /// End sector of the member's last I/O.
     head: u64,
+    /// When its last operation ended.
+    ended_at: u64,
+    /// When its last read ended.
+    read_at: u64,
+    /// Reads that continue a stream on the copy that it stays on.
+    streamed: Mean,
+    /// All others.
+    single: Mean,
+}
+
+impl Load {
+    /// When one more read would end, from now.
+    fn expected(&self) -> u64 {
+        u64::from(self.in_flight + 1) * self.single.nanos.max(1)
+    }
+
+    fn is_known(&self) -> bool {
+        self.single.reads >= LEAST_READS
+    }
+
+    /// Whether a read that takes `nanos` here takes far longer than `other` does.
+    fn is_slower(nanos: u64, other: u64) -> bool {
+        nanos > (SLOW * other).saturating_add(EQUAL_NANOS)
+    }
+
+    /// Whether it is to be tried, however slow it is.
+    fn is_due(&self, now: u64) -> bool {
+        self.in_flight == 0 && self.is_unread(now)
+    }
+
+    /// Whether it has not been read for long.
+    fn is_unread(&self, now: u64) -> bool {
+        let nanos = self.single.nanos.max(self.streamed.nanos);
+        now > self.read_at + RETRY_NANOS.max(RETRY_READS * nanos)
+    }
 }
 
 pub(crate) struct Balance {
@@ -19,11 +93,23 @@ pub(crate) struct Balance {
     /// Far layouts: the first copy lies in the first section of each member, where a stream reads
     /// like RAID 0 and an arm moves least.
     prefer_first: bool,
+    write_mostly: MemberSet,
 }
 
 impl Balance {
-    pub(crate) fn new(members: usize, prefer_first: bool) -> Balance {
-        Balance { loads: vec![Load::default(); members], prefer_first }
+    pub(crate) fn new(members: usize, prefer_first: bool, write_mostly: MemberSet) -> Balance {
+        Balance { loads: vec![Load::default(); members], prefer_first, write_mostly }
+    }
+
+    /// Another member has the slot: nothing is known of it.
+    pub(crate) fn forget(&mut self, member: u16) {
+        let load = &mut self.loads[usize::from(member)];
+        *load = Load { in_flight: load.in_flight, ..Load::default() };
+        self.write_mostly.remove(member);
+    }
+
+    pub(crate) fn write_mostly(&self) -> MemberSet {
+        self.write_mostly
     }
 
     pub(crate) fn issued(&mut self, member: u16, end: u64) {
@@ -32,45 +118,104 @@ impl Balance {
         load.head = end;
     }
 
-    pub(crate) fn done(&mut self, member: u16) {
+    pub(crate) fn done(&mut self, now: u64, member: u16) {
         let load = &mut self.loads[usize::from(member)];
         debug_assert!(load.in_flight > 0, "member {member} finishes more than it was given");
         load.in_flight = load.in_flight.saturating_sub(1);
+        load.ended_at = now;
+    }
+
+    /// A read has ended that was issued at `begun_at`. Its service time is what has passed since
+    /// then, or since the member ended the operation before it.
+    pub(crate) fn read_done(&mut self, now: u64, member: u16, begun_at: u64, is_streamed: bool) {
+        let load = &mut self.loads[usize::from(member)];
+        let nanos = now.saturating_sub(begun_at.max(load.ended_at));
+        // After a long time without reads, the past says little.
+        let weight = match load.is_unread(begun_at) {
+            true => 2,
+            false => MEAN_OF,
+        };
+        match is_streamed {
+            true => load.streamed.add(nanos, weight),
+            false => load.single.add(nanos, weight),
+        }
+        load.read_at = now;
+        self.done(now, member);
     }
 
     /// The index of the best of `copies`, or `None` when all of their members have failed.
     ///
     /// A stream stays on the copy it began with: a head that passes over blocks it does not need
     /// takes as long as one that reads them, so that spreading a stream over two mirrors gains
-    /// nothing. Otherwise the least busy member wins, and among equals the one whose head is
-    /// nearest.
+    /// nothing. It leaves a slow member. Otherwise the least busy member wins, and among equals the
+    /// one whose head is nearest.
     pub(crate) fn choose(
         &self,
+        now: u64,
         copies: &[Copy],
         failed: MemberSet,
         stay: Option<u8>,
     ) -> Option<usize> {
+        let load = |at: usize| &self.loads[usize::from(copies[at].member.0)];
         let alive = |at: &usize| !failed.contains(copies[*at].member.0);
-        let stay = stay.map(usize::from).filter(|at| *at < copies.len());
-        if let Some(stay) = stay.filter(alive) {
-            return Some(stay);
+        let mostly = |at: &usize| self.write_mostly.contains(copies[*at].member.0);
+        let last_resort = !(0..copies.len()).filter(alive).any(|at| !mostly(&at));
+        let may = |at: &usize| alive(at) && (last_resort || !mostly(at));
+        let all = || (0..copies.len()).filter(may);
+        let stay = stay.map(usize::from).filter(|at| *at < copies.len()).filter(may);
+        if let Some(stay) = stay {
+            return Some(self.other_than(now, copies, stay, all()).unwrap_or(stay));
         }
-        (0..copies.len()).filter(alive).min_by_key(|at| {
+        let known = all().filter(|at| load(*at).is_known());
+        let fastest = known.map(|at| load(at).single.nanos).min();
+        let is_slow = |at: &usize| {
+            let single = load(*at).single.nanos;
+            load(*at).is_known() && fastest.is_some_and(|other| Load::is_slower(single, other))
+        };
+        if let Some(due) = all().filter(is_slow).find(|at| load(*at).is_due(now)) {
+            return Some(due);
+        }
+        let best = all().filter(|at| !is_slow(at)).min_by_key(|at| {
             let copy = copies[*at];
-            let load = self.loads[usize::from(copy.member.0)];
             // Far copies: each chunk's first copy lies in the outer half of another member, so that
             // heads stay there and members share the load by chunks; md chooses so, too.
             match self.prefer_first {
                 true => (0, copy.sector.0),
-                false => (load.in_flight, load.head.abs_diff(copy.sector.0)),
+                false => (load(*at).in_flight, load(*at).head.abs_diff(copy.sector.0)),
             }
-        })
+        })?;
+        let sooner = |at: &usize| load(*at).expected() < load(best).expected();
+        all().filter(is_slow).filter(sooner).min_by_key(|at| load(*at).expected()).or(Some(best))
+    }
+
+    /// The copy that a read of a stream goes to instead of the one that the stream stays on.
+    fn other_than(
+        &self,
+        now: u64,
+        copies: &[Copy],
+        stay: usize,
+        all: impl Iterator<Item = usize>,
+    ) -> Option<usize> {
+        let load = |at: usize| &self.loads[usize::from(copies[at].member.0)];
+        let Load { streamed, .. } = *load(stay);
+        if streamed.reads < LEAST_STREAMED || load(stay).is_due(now) {
+            return None;
+        }
+        let is_faster = |at: usize| Load::is_slower(streamed.nanos, load(at).single.nanos);
+        let is_unknown = |at: usize| load(at).single.reads == 0 && load(at).in_flight == 0;
+        let mut others = all.filter(|at| *at != stay);
+        others.find(|at| is_unknown(*at) || is_faster(*at))
     }
 
     /// The copy that a new stream begins on.
-    pub(crate) fn choose_for_stream(&self, copies: &[Copy], failed: MemberSet) -> Option<usize> {
+    pub(crate) fn choose_for_stream(
+        &self,
+        now: u64,
+        copies: &[Copy],
+        failed: MemberSet,
+    ) -> Option<usize> {
         let stay = self.prefer_first.then_some(0);
-        self.choose(copies, failed, stay)
+        self.choose(now, copies, failed, stay)
     }
 }
 
@@ -86,40 +231,40 @@ mod tests {
 
     #[test]
     fn random_reads_go_to_the_less_busy_then_to_the_nearer_head() {
-        let mut balance = Balance::new(2, false);
+        let mut balance = Balance::new(2, false, MemberSet::EMPTY);
         balance.issued(0, 1000);
         balance.issued(1, 90_000);
         let both = copies([80_000, 80_000]);
-        assert_eq!(balance.choose(&both, MemberSet::EMPTY, None), Some(1));
-        balance.done(0);
-        assert_eq!(balance.choose(&both, MemberSet::EMPTY, None), Some(0));
-        assert_eq!(balance.choose(&both, [0].into_iter().collect(), None), Some(1));
-        assert_eq!(balance.choose(&both, [0, 1].into_iter().collect(), None), None);
+        assert_eq!(balance.choose(0, &both, MemberSet::EMPTY, None), Some(1));
+        balance.done(0, 0);
+        assert_eq!(balance.choose(0, &both, MemberSet::EMPTY, None), Some(0));
+        assert_eq!(balance.choose(0, &both, [0].into_iter().collect(), None), Some(1));
+        assert_eq!(balance.choose(0, &both, [0, 1].into_iter().collect(), None), None);
     }
 
     #[test]
     fn a_stream_stays_unless_its_member_fails() {
-        let mut balance = Balance::new(2, false);
+        let mut balance = Balance::new(2, false, MemberSet::EMPTY);
         balance.issued(1, 10);
         balance.issued(1, 20);
         let both = copies([20, 20]);
-        assert_eq!(balance.choose(&both, MemberSet::EMPTY, Some(1)), Some(1));
-        assert_eq!(balance.choose(&both, [1].into_iter().collect(), Some(1)), Some(0));
+        assert_eq!(balance.choose(0, &both, MemberSet::EMPTY, Some(1)), Some(1));
+        assert_eq!(balance.choose(0, &both, [1].into_iter().collect(), Some(1)), Some(0));
     }
 
     #[test]
     fn far_copies_are_read_from_the_outer_half_however_busy() {
-        let mut balance = Balance::new(2, true);
+        let mut balance = Balance::new(2, true, MemberSet::EMPTY);
         (0..9).for_each(|_| balance.issued(0, 64));
         let both = copies([64, 4096]);
-        assert_eq!(balance.choose(&both, MemberSet::EMPTY, None), Some(0));
-        assert_eq!(balance.choose(&both, [0].into_iter().collect(), None), Some(1));
+        assert_eq!(balance.choose(0, &both, MemberSet::EMPTY, None), Some(0));
+        assert_eq!(balance.choose(0, &both, [0].into_iter().collect(), None), Some(1));
     }
 
     #[test]
     fn far_streams_begin_in_the_first_section() {
-        let balance = Balance::new(2, true);
+        let balance = Balance::new(2, true, MemberSet::EMPTY);
         let both = copies([64, 4096]);
-        assert_eq!(balance.choose_for_stream(&both, MemberSet::EMPTY), Some(0));
+        assert_eq!(balance.choose_for_stream(0, &both, MemberSet::EMPTY), Some(0));
     }
 }

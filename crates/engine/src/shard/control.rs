@@ -116,6 +116,9 @@ impl Shard {
                 let span = self.config.geometry.member_used_sectors(member);
                 let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
                 self.health.begin_rebuild(member.0, std::slice::from_ref(&(0..span)), block);
+                if let Personality::NonParity(non_parity) = &mut self.personality {
+                    non_parity.member_joined(member.0);
+                }
                 out.list.push(Effect::Control(ControlEvent::RebuildBegan { member }));
             }
             Control::RebuiltBelow { member, sector } => {

@@ -47,6 +47,8 @@ pub(crate) struct NonParity {
     scrubs: Vec<CopyScrub>,
     granted: Vec<(u32, HolderSlot)>,
     discard_zeroes: bool,
+    /// Members that a failed read takes out of service.
+    failfast: MemberSet,
     /// Sectors of a logical block.
     block: u64,
 }
@@ -64,7 +66,8 @@ impl NonParity {
         );
         NonParity {
             range_locks: RangeLocks::new(),
-            balance: Balance::new(geometry.members(), prefer_first),
+            balance: Balance::new(geometry.members(), prefer_first, config.write_mostly),
+            failfast: config.failfast,
             scatter: Coalescer::default(),
             ranges: Vec::new(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
@@ -87,6 +90,7 @@ impl NonParity {
         if fixed {
             stay = None;
         }
+        let mut streamed = seen.is_stream();
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let choice = if fixed {
@@ -95,8 +99,8 @@ impl NonParity {
             } else {
                 let absent = self.absent(cx, sectors);
                 match seen.is_stream() && stay.is_none() {
-                    true => self.balance.choose_for_stream(&self.copies, absent),
-                    false => self.balance.choose(&self.copies, absent, stay),
+                    true => self.balance.choose_for_stream(cx.now, &self.copies, absent),
+                    false => self.balance.choose(cx.now, &self.copies, absent, stay),
                 }
             };
             let Some(choice) = choice else {
@@ -106,6 +110,7 @@ impl NonParity {
             if seen.is_stream() && stay.is_none() && !fixed {
                 stay = Some(choice as u8);
             }
+            streamed &= stay == Some(choice as u8);
             let copy = self.copies[choice];
             self.scatter.add(copy.member.0, copy.sector.0, record.slice(at, sectors));
             at += sectors;
@@ -117,6 +122,8 @@ impl NonParity {
             return None;
         }
         let key = cx.requests.key(request);
+        let record = &mut cx.requests[request];
+        (record.begun_at, record.stream) = (cx.now, streamed);
         let (balance, requests) = (&mut self.balance, &mut *cx.requests);
         self.scatter.drain(cx.out, |run, out| {
             balance.issued(run.member, run.sector + run.sectors);
@@ -160,11 +167,15 @@ impl NonParity {
         member: u16,
         result: Result<(), IoError>,
     ) {
-        self.balance.done(member);
-        if let Err(error) = result {
-            cx.requests[request].unread.insert(member);
-            if error.kind.fails_reader() {
-                cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
+        match result {
+            Ok(()) => {
+                let record = &cx.requests[request];
+                self.balance.read_done(cx.now, member, record.begun_at, record.stream);
+            }
+            Err(error) => {
+                self.balance.done(cx.now, member);
+                cx.requests[request].unread.insert(member);
+                self.read_failed(cx, member, error);
             }
         }
         if !cx.requests.part_done(request) {
@@ -180,6 +191,21 @@ impl NonParity {
             record.repair = Repair { cursor: record.at.0, ..Repair::default() };
             self.lock(cx, request);
         }
+    }
+
+    /// A member could not be read. It stays in service after a bad block, which a write may repair,
+    /// unless it is failfast; and where it is the last one.
+    fn read_failed(&self, cx: &mut Context<'_>, member: u16, error: IoError) {
+        let is_fast = error.kind == MemberError::Medium && self.failfast.contains(member);
+        if is_fast || error.kind.fails_reader() {
+            cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
+        }
+    }
+
+    /// Another member has the slot, in its own way.
+    pub(crate) fn member_joined(&mut self, member: u16) {
+        self.balance.forget(member);
+        self.failfast.remove(member);
     }
 
     /// Locks a request's range and continues with it, immediately or when the lock is granted.
@@ -293,7 +319,7 @@ impl NonParity {
         member: u16,
         result: Result<(), IoError>,
     ) {
-        self.balance.done(member);
+        self.balance.done(cx.now, member);
         if let Err(error) = result {
             write_failed(cx, request, member, error);
         }
@@ -336,7 +362,7 @@ impl NonParity {
             if self.to_rebuild(cx, sectors).next().is_some() {
                 let source = match fixed {
                     true => self.copies.iter().position(|copy| !lacking.contains(copy.member.0)),
-                    false => self.balance.choose(&self.copies, lacking, None),
+                    false => self.balance.choose(cx.now, &self.copies, lacking, None),
                 };
                 match source.map(|source| self.copies[source]) {
                     Some(Copy { member, sector }) => {
@@ -414,16 +440,14 @@ impl NonParity {
         member: u16,
         result: Result<(), IoError>,
     ) {
-        self.balance.done(member);
+        self.balance.done(cx.now, member);
         let writing = cx.requests[request].repair.writing;
         match result {
             Ok(()) => {}
             Err(error) if writing => write_failed(cx, request, member, error),
             Err(error) => {
                 cx.requests[request].unread.insert(member);
-                if error.kind.fails_reader() {
-                    cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
-                }
+                self.read_failed(cx, member, error);
             }
         }
         if !cx.requests.part_done(request) {
@@ -505,7 +529,9 @@ impl NonParity {
             _ => self.absent(cx, sectors),
         };
         let unusable = lacking.union(repair.tried);
-        let copy = self.copies.iter().find(|copy| !unusable.contains(copy.member.0));
+        let usable = self.copies.iter().filter(|copy| !unusable.contains(copy.member.0));
+        let mostly = self.balance.write_mostly();
+        let copy = usable.min_by_key(|copy| mostly.contains(copy.member.0));
         let Some(copy) = copy.copied() else {
             cx.requests.fail(request, RequestError::Io);
             return match cx.requests[request].op {
@@ -541,15 +567,14 @@ impl NonParity {
             cx.out.list.push(Effect::Control(ControlEvent::Corrected { member, sector, sectors }));
         }
         if let Err(error) = result {
-            let is_final = writing || error.kind != MemberError::Medium;
             cx.requests[request].repair.has_failed |= writing;
-            if writing && resync {
-                write_failed(cx, request, member, error);
-            } else if is_final && error.kind.lacks().is_none() {
-                cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
-            }
             if !writing {
+                self.read_failed(cx, member, error);
                 cx.requests[request].repair.tried.insert(member);
+            } else if resync {
+                write_failed(cx, request, member, error);
+            } else if error.kind.lacks().is_none() {
+                cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
         }
         if !cx.requests.part_done(request) {

@@ -5,3 +5,4 @@ mod discards;
 mod joins;
 mod lives;
 mod metadata;
+mod read_balance;

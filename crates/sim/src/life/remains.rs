@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use engine::{
-    DEFAULT_CHECKPOINT_NANOS, DEFAULT_RESYNC_STEP, DEFAULT_SAFE_MODE_NANOS, RequestError,
-    ShardConfig, Sharding,
+    DEFAULT_CHECKPOINT_NANOS, DEFAULT_RESYNC_STEP, DEFAULT_SAFE_MODE_NANOS, MemberSet,
+    RequestError, ShardConfig, Sharding,
 };
 use md::geometry::Copy;
 use md::ondisk::Version;
@@ -357,7 +357,16 @@ impl Remains {
         let superblocks_tear =
             encoders.iter().flatten().any(|encoder| encoder.superblock.encode(block).len() > block);
         let least = ShardConfig::least_stripe_cache_bytes(&geometry);
+        // From a generator of their own, so that what else a seed decides stays as it was.
+        let mut aside = rng.clone();
+        let slots = geometry.members() as u64;
+        let mut some = || match aside.one_in(3) {
+            true => MemberSet::one(aside.below(slots) as u16),
+            false => MemberSet::EMPTY,
+        };
         let config = ShardConfig {
+            write_mostly: some(),
+            failfast: some(),
             missing: without,
             logical_block: self.block,
             // Small units, so that requests span shards.

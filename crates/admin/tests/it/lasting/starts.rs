@@ -312,6 +312,29 @@ fn an_array_that_ends_inside_of_a_block_is_refused_by_member_and_field() {
     }
 }
 
+#[test]
+fn flags_of_members_in_the_superblocks_decide_where_reads_go() {
+    for (level, count) in [(Level::Raid1, 2), (Level::Raid10, 2)] {
+        let members = Members::new(count);
+        members.create(level, |request| {
+            request.assume_clean = true;
+            request.devices[0].as_mut().expect("a device").write_mostly = true;
+        });
+        // It differs, so that a read of it is seen.
+        let device = members.device(0, Access::ReadWrite);
+        let start = Opened::device(device.clone()).expect("superblock").superblock;
+        device.write(start.metadata().data_offset, &[0xa5; 64 * 512]).unwrap();
+        drop(device);
+        let array = run(&members.opened(Access::ReadWrite));
+        let mut bytes = vec![1; 8 * 512];
+        for at in (0..64).step_by(8).chain(0..8) {
+            array.read_at(&mut bytes, at * 512).unwrap();
+            assert!(bytes == [0; 8 * 512], "{level}: the other member serves");
+        }
+        array.stop().unwrap();
+    }
+}
+
 testkit::repeat_in_shards! {
     a_degraded_array_is_not_started_from_a_damaged_partial_parity_log,
     a_damaged_log_does_not_matter_where_no_data_is_missing,
@@ -320,4 +343,5 @@ testkit::repeat_in_shards! {
     a_rebuild_that_had_begun_begins_again_in_its_slot_and_the_start_says_so,
     an_incomplete_replacement_is_not_trusted_after_writes_that_it_missed,
     an_array_that_ends_inside_of_a_block_is_refused_by_member_and_field,
+    flags_of_members_in_the_superblocks_decide_where_reads_go,
 }
