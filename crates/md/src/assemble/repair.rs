@@ -95,10 +95,14 @@ fn recoveries(facts: &Facts<'_>) -> Vec<Recovery> {
             {
                 recoveries.push(Recovery { slot, candidate, from: up_to, replaces: None });
             }
-            MemberState::Replacement { slot, up_to: Some(from) } => {
+            MemberState::Replacement { slot, up_to } => {
                 let serving = serves(slot).map(|source| source.candidate);
                 let replaces = serving.filter(|&serving| serving != candidate);
-                recoveries.push(Recovery { slot, candidate, from, replaces });
+                // One that is complete has only to take over; alone it is the slot's member.
+                if up_to.is_some() || replaces.is_some() {
+                    let from = up_to.unwrap_or(facts.metadata.used_sectors);
+                    recoveries.push(Recovery { slot, candidate, from, replaces });
+                }
             }
             _ => {}
         }

@@ -20,7 +20,7 @@ use crate::layout::Layout;
 use crate::level::Level;
 use crate::ondisk::ppl::PplVerdict;
 use crate::ondisk::superblock::{ArrayState, DeviceState, Superblock};
-use crate::ondisk::{MemberMetadata, Role};
+use crate::ondisk::{MemberMetadata, Role, Version};
 use crate::units::{MemberIdx, SECTOR_BYTES};
 
 /// A candidate as a start finds it.
@@ -67,6 +67,11 @@ pub enum StartRefusal {
         /// The label of a member that has it.
         widest: String,
     },
+    /// A member cannot be replaced.
+    Replacement {
+        /// The reason: a sentence.
+        why: &'static str,
+    },
     /// A partial parity log is needed and cannot be used.
     LogGap {
         /// The member's label.
@@ -91,6 +96,7 @@ impl fmt::Display for StartRefusal {
                  journal, but not written.",
             ),
             StartRefusal::ReadOnly { label } => write!(f, "{label} was opened read-only."),
+            StartRefusal::Replacement { why } => f.write_str(why),
             StartRefusal::Blocks { label, sectors, field, block, widest } => write!(
                 f,
                 "{label}: the array uses {sectors} sectors of it ({field}), which is not a \
@@ -116,8 +122,11 @@ pub struct StartDevice {
     pub candidate: usize,
     /// Its number in the superblocks' tables.
     pub number: u32,
-    /// The slot that it serves; `None`: a spare, or a member whose rebuild starts anew.
+    /// The slot that it serves, or is to serve; `None`: a spare, or a member whose rebuild starts
+    /// anew.
     pub slot: Option<MemberIdx>,
+    /// It replaces the member that serves the slot.
+    pub replaces: bool,
     /// Its event count.
     pub events: u64,
     /// It is a spare that may take any slot: it is large enough, can be written, and was not a
@@ -145,6 +154,7 @@ pub struct StartPlan<'a> {
     pub(super) members: Vec<StartMember<'a>>,
     serving: Vec<(MemberIdx, Source)>,
     rebuilding: Vec<StartRebuild>,
+    replacing: Vec<StartRebuild>,
     takes_spares: bool,
 }
 
@@ -188,9 +198,10 @@ impl<'a> StartPlan<'a> {
             Some((slot, source.clone()))
         });
         let serving = serving.collect();
-        let rebuilding = Vec::new();
+        let (rebuilding, replacing) = (Vec::new(), Vec::new());
         let takes_spares = false;
-        let it = StartPlan { array, geometry, members, serving, rebuilding, takes_spares };
+        let it =
+            StartPlan { array, geometry, members, serving, rebuilding, replacing, takes_spares };
         if it.defining().has_journal {
             return Err(StartRefusal::Journal);
         }
@@ -204,10 +215,9 @@ impl<'a> StartPlan<'a> {
         Ok(it)
     }
 
-    /// Continues rebuilds that had begun, and takes spares for empty slots, now and when members
-    /// fail later: these members get
-    /// writes, and are rebuilt while the array runs. Left alone are replacements of members that
-    /// serve, devices that refuse writes, and members that were removed from the array.
+    /// Continues rebuilds and replacements that had begun, and takes spares for empty slots, now
+    /// and when members fail later: these members get writes, and are rebuilt while the array runs.
+    /// Left alone are devices that refuse writes, and members that were removed from the array.
     ///
     /// # Errors
     /// The array uses a part of a block of such a member.
@@ -217,8 +227,18 @@ impl<'a> StartPlan<'a> {
             let member = self.members[recovery.candidate];
             // A member that was removed may have the last copy of something.
             let was_member = member.metadata.role != Role::Spare && !self.is_resumed(recovery);
-            let is_taken = recovery.replaces.is_some() || self.has_member(recovery.slot);
-            if is_taken || member.read_only || was_member {
+            if member.read_only || was_member {
+                continue;
+            }
+            if recovery.replaces.is_some() {
+                if self.may_be_replaced(recovery.slot) && self.has_block_for(&member) {
+                    let Recovery { candidate, slot, from, .. } = *recovery;
+                    let source = self.source(candidate, from);
+                    self.replacing.push(StartRebuild { slot, source, from, by_bitmap: false });
+                }
+                continue;
+            }
+            if self.has_member(recovery.slot) {
                 continue;
             }
             let by_bitmap = member.superblock.state().devices;
@@ -281,6 +301,53 @@ impl<'a> StartPlan<'a> {
         Ok(self)
     }
 
+    /// Has a new device, with the superblock of an [`crate::create::Addition`], replace the member
+    /// of a slot: it is filled while the array runs and that member serves. It is one of the
+    /// members behind the candidates.
+    ///
+    /// # Errors
+    /// The metadata cannot record it, or the array uses a part of a block of it.
+    ///
+    /// # Panics
+    /// If the slot has no member in sync, or one that is being replaced.
+    pub fn with_replacement(
+        mut self,
+        member: StartMember<'a>,
+        slot: MemberIdx,
+    ) -> Result<StartPlan<'a>, StartRefusal> {
+        if self.defining().version == Version::V0_90 {
+            let why = "Metadata 0.90 cannot record a replacement: let the member fail, and rebuild \
+                       it on another device, or change the metadata to 1.0 with mdadm \
+                       --update=metadata.";
+            return Err(StartRefusal::Replacement { why });
+        }
+        if !self.has_block_for(&member) {
+            let why = "A replacement with a larger logical block than the members' cannot take the \
+                       writes that these get.";
+            return Err(StartRefusal::Replacement { why });
+        }
+        assert!(self.may_be_replaced(slot), "slot {slot} has no member to be replaced");
+        self.members.push(member);
+        let source = self.source(self.members.len() - 1, 0);
+        self.replacing.push(StartRebuild { slot, source, from: 0, by_bitmap: false });
+        self.is_in_blocks()?;
+        Ok(self)
+    }
+
+    /// Whether a device takes all writes that the members take.
+    fn has_block_for(&self, member: &StartMember<'_>) -> bool {
+        let blocks = self.serving.iter().map(|(_, it)| self.members[it.candidate].logical_block);
+        blocks.max().is_some_and(|largest| member.logical_block <= largest)
+    }
+
+    /// Whether the slot has a member in sync that nothing replaces yet.
+    pub fn may_be_replaced(&self, slot: MemberIdx) -> bool {
+        let has_redundancy = !matches!(self.geometry.level(), Level::Linear | Level::Raid0);
+        has_redundancy
+            && self.serving.iter().any(|(other, _)| *other == slot)
+            && self.replacing.iter().all(|other| other.slot != slot)
+    }
+
     fn has_far_copies(&self) -> bool {
         matches!(self.geometry.layout(), Layout::Raid10(layout) if layout.far > 1 && !layout.offset)
     }
@@ -288,19 +355,21 @@ impl<'a> StartPlan<'a> {
     fn is_resumed(&self, recovery: &Recovery) -> bool {
         let mut members = self.array.members.iter();
         let member = members.find(|member| member.candidate == recovery.candidate);
-        member.is_some_and(|member| matches!(member.state, MemberState::Recovering { .. }))
+        let is_resumed = |state: &MemberState| {
+            matches!(state, MemberState::Recovering { .. } | MemberState::Replacement { .. })
+        };
+        member.is_some_and(|member| is_resumed(&member.state))
+    }
+
+    fn source(&self, candidate: usize, valid_sectors: u64) -> Source {
+        let data_offset = self.members[candidate].metadata.data_offset;
+        let new_data_offset = data_offset;
+        Source { candidate, data_offset, new_data_offset, valid_sectors, stale: false }
     }
 
     fn put(&mut self, candidate: usize, slot: MemberIdx, from: u64, by_bitmap: bool) {
         let by_bitmap = by_bitmap && self.bitmap().is_some();
-        let data_offset = self.members[candidate].metadata.data_offset;
-        let source = Source {
-            candidate,
-            data_offset,
-            new_data_offset: data_offset,
-            valid_sectors: from,
-            stale: false,
-        };
+        let source = self.source(candidate, from);
         self.rebuilding.push(StartRebuild { slot, source, from, by_bitmap });
     }
 
@@ -331,6 +400,11 @@ impl<'a> StartPlan<'a> {
     /// The members that are rebuilt while the array runs.
     pub fn rebuilding(&self) -> &[StartRebuild] {
         &self.rebuilding
+    }
+
+    /// The devices that replace members while the array runs.
+    pub fn replacing(&self) -> &[StartRebuild] {
+        &self.replacing
     }
 
     /// The geometry that the array runs with.
@@ -387,7 +461,8 @@ impl<'a> StartPlan<'a> {
 
     fn is_in_blocks(&self) -> Result<(), StartRefusal> {
         let member = |source: &Source| &self.members[source.candidate];
-        let rebuilding = self.rebuilding.iter().map(|it| (it.slot, &it.source));
+        let rebuilding = self.rebuilding.iter().chain(&self.replacing);
+        let rebuilding = rebuilding.map(|it| (it.slot, &it.source));
         let serving = self.serving.iter().map(|(slot, source)| (*slot, source));
         let all: Vec<(MemberIdx, &Source)> = serving.chain(rebuilding).collect();
         let widest = all.iter().max_by_key(|(_, source)| member(source).logical_block);
@@ -432,20 +507,23 @@ impl<'a> StartPlan<'a> {
         Ok(())
     }
 
-    /// The devices that keep metadata: members in sync with their slots, those that are rebuilt
-    /// ([`StartPlan::with_rebuilds`]), and spares. Another rebuild that had begun is not continued:
-    /// see [`StartPlan::state`].
+    /// The devices that keep metadata: members in sync with their slots, those that are rebuilt or
+    /// replace others ([`StartPlan::with_rebuilds`]), and spares. Another rebuild that had begun is
+    /// not continued: see [`StartPlan::state`].
     pub fn devices(&self) -> Vec<StartDevice> {
         let device = |candidate: usize, slot: Option<MemberIdx>| {
             let metadata = self.members[candidate].metadata;
             let (number, events) = (metadata.dev_number, metadata.events);
             let is_spare = self.takes_spares && slot.is_none() && self.may_take_a_slot(candidate);
-            StartDevice { candidate, number, slot, events, is_spare }
+            StartDevice { candidate, number, slot, replaces: false, events, is_spare }
         };
         let mut devices: Vec<StartDevice> =
             self.serving.iter().map(|(slot, it)| device(it.candidate, Some(*slot))).collect();
         let rebuilding = self.rebuilding.iter();
         devices.extend(rebuilding.map(|it| device(it.source.candidate, Some(it.slot))));
+        let replacing = self.replacing.iter();
+        let replacing = replacing.map(|it| device(it.source.candidate, Some(it.slot)));
+        devices.extend(replacing.map(|device| StartDevice { replaces: true, ..device }));
         for member in &self.array.members {
             let is_spare = matches!(
                 member.state,
@@ -521,7 +599,7 @@ impl<'a> StartPlan<'a> {
         let mut found = state.clone();
         state.resync_offset = resync_offset;
         let mut superblocks_in_turn = false;
-        for StartDevice { candidate, number, slot, .. } in self.devices() {
+        for StartDevice { candidate, number, slot, replaces, .. } in self.devices() {
             let member = &self.members[candidate];
             let at = number as usize;
             // State that only its own superblock has.
@@ -534,7 +612,7 @@ impl<'a> StartPlan<'a> {
                 *listed = DeviceState { role: listed.role, ..device.clone() };
             }
             device.role = role;
-            let mut rebuilding = self.rebuilding.iter();
+            let mut rebuilding = self.rebuilding.iter().chain(&self.replacing);
             let continues = rebuilding.find(|it| it.source.candidate == candidate);
             device.recovery_by_bitmap = continues.is_some_and(|rebuild| rebuild.by_bitmap);
             device.recovery_offset = match continues {
@@ -542,6 +620,7 @@ impl<'a> StartPlan<'a> {
                 None => (slot.is_none() && rebuilt.is_some()).then_some(0),
             };
             device.replacement &= slot.is_none() && rebuilt.is_some();
+            device.replacement |= replaces;
             device.bad_blocks_in_use = bad_blocks.contains(&candidate);
             if state.devices.len() <= at {
                 state.devices.resize(at + 1, None);

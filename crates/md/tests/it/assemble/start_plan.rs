@@ -8,8 +8,8 @@ use md::assemble::{
 use md::create::{BitmapOption, Device, Request, plan};
 use md::ondisk::bitmap::{BitmapHeader, BitmapProblem, uuid_on_disk};
 use md::ondisk::ppl::PplVerdict;
-use md::ondisk::superblock::{Checksum, Policy, Superblock};
-use md::ondisk::{MemberMetadata, Timestamp, Uuid};
+use md::ondisk::superblock::{Checksum, DeviceState, Policy, Superblock};
+use md::ondisk::{MemberMetadata, Role, Timestamp, Uuid};
 
 const SECTORS: u64 = 1 << 16;
 
@@ -198,4 +198,33 @@ fn members_are_as_long_as_the_level_uses_of_them() {
     assert_eq!(lengths(Level::Raid5).2, 8192);
     let (length, data_sectors, _) = lengths(Level::Raid0);
     assert_eq!(length, data_sectors);
+}
+
+#[test]
+fn a_replacement_that_had_begun_is_continued_where_it_was() {
+    let mut superblocks = superblocks(&[512; 4], |request| request.raid_devices = 3);
+    let mut state = superblocks[0].state();
+    let mut own = DeviceState::new(Role::Slot(1));
+    (own.replacement, own.recovery_offset) = (true, Some(128));
+    state.devices.resize(4, None);
+    (state.devices[3], state.resync_offset) = (Some(own), None);
+    for at in 0..4 {
+        let superblock = superblocks[at].with_state(&state, at).expect("it fits");
+        superblocks[at] = superblock;
+    }
+    let found = found(&superblocks, &[0, 1, 2, 3], &Options::default());
+    let plan =
+        found.start(512, false).expect("it starts").with_rebuilds().expect("it is continued");
+    let [replacing] = plan.replacing() else { panic!("{:?}", plan.replacing()) };
+    assert_eq!(
+        (replacing.slot, replacing.from, replacing.source.candidate),
+        (MemberIdx(1), 128, 3)
+    );
+    assert!(plan.rebuilding().is_empty() && plan.serving().len() == 3);
+    let device = plan.devices().into_iter().find(|device| device.candidate == 3).expect("kept");
+    assert!(device.replaces && device.slot == Some(MemberIdx(1)));
+    let written = plan.state(None, &[]).state.devices[3].clone().expect("listed");
+    assert_eq!((written.replacement, written.recovery_offset), (true, Some(128)));
+    assert!(!plan.may_be_replaced(MemberIdx(1)) && plan.may_be_replaced(MemberIdx(0)));
+    assert_eq!(plan.notes(), [""; 0], "nothing of it is lost");
 }
