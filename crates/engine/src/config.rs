@@ -72,6 +72,9 @@ pub struct ShardConfig {
     /// Members that are being rebuilt, with the ranges of their data areas that are out of sync.
     /// From [`crate::MetadataManager::rebuilding`].
     pub rebuilding: Vec<(MemberIdx, Vec<Range<u64>>)>,
+    /// Slots whose members are being replaced, with the ranges that the replacements lack: devices
+    /// at the second places (see [`crate::Effect`]). From [`crate::MetadataManager::replacing`].
+    pub replacing: Vec<(MemberIdx, Vec<Range<u64>>)>,
 }
 
 /// Why a configuration is invalid.
@@ -159,6 +162,7 @@ impl ShardConfig {
             write_mostly: MemberSet::EMPTY,
             failfast: MemberSet::EMPTY,
             rebuilding: Vec::new(),
+            replacing: Vec::new(),
         }
     }
 

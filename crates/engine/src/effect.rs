@@ -104,7 +104,7 @@ pub enum ControlEvent {
     /// A member was taken out of service. Writes that rely on it are held back until
     /// [`crate::Control::Recorded`] with this epoch.
     MemberFailed {
-        /// The member's slot.
+        /// The member's place (see [`Effect`]), or that of what was to replace it.
         member: MemberIdx,
         /// The error, or `None` if it was failed on request.
         error: Option<IoError>,
@@ -169,13 +169,16 @@ pub enum ControlEvent {
 }
 
 /// One effect. Member sectors are relative to the start of the member's data area.
+///
+/// Operations name the *place* of a device: the slot of a member. A device that replaces the member
+/// of slot `s` is at `s + members`; after it has taken the slot, too.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Read a contiguous member range into slices, in order.
     Read {
         /// Token of the completion.
         token: Token,
-        /// The member's slot.
+        /// The member's place.
         member: MemberIdx,
         /// First member sector.
         sector: Sector,
@@ -191,7 +194,7 @@ pub enum Effect {
     Write {
         /// Token of the completion.
         token: Token,
-        /// The member's slot.
+        /// The member's place.
         member: MemberIdx,
         /// First member sector.
         sector: Sector,

@@ -247,7 +247,8 @@ impl std::error::Error for RequestError {}
 /// Commands of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Take this member out of service, as `mdadm --fail` does.
+    /// Take what is at this place (see [`crate::Effect`]) out of service, as `mdadm --fail` does.
+    /// Ignored if nothing there is in service.
     FailMember(MemberIdx),
     /// Answer to [`crate::ControlEvent::MemberFailed`]: the failure is durable in the metadata, so
     /// writes that rely on it may be acknowledged.
@@ -298,15 +299,19 @@ pub enum Control {
     /// [`crate::ControlEvent::RebuildBegan`]; the requests that rebuild it follow. The executor has
     /// bound it, and no operation on the slot's former member is in flight.
     BeginRebuild(MemberIdx),
-    /// A member that is being rebuilt is in sync below this sector of its data area.
+    /// A member that is being rebuilt, or a replacement, is in sync below this sector of its data
+    /// area.
     RebuiltBelow {
-        /// The member's slot.
+        /// Its place.
         member: MemberIdx,
         /// In sectors.
         sector: u64,
     },
-    /// All of a member that was being rebuilt is in sync, and the metadata record it.
+    /// All of a member that was being rebuilt is in sync, and the metadata record it. By its place.
     EndRebuild(MemberIdx),
+    /// The metadata record that the device at this place, which has replaced the slot's member, is
+    /// the slot's member now, and that the former one is faulty.
+    EndReplacement(MemberIdx),
     /// Copies are in sync below this position and may differ above; see
     /// [`crate::ShardConfig::in_sync_below`].
     InSyncBelow {
@@ -334,7 +339,9 @@ pub enum Input {
     /// A member's operation has ended for the array with this result, and has not completed: its
     /// buffers are still in use, until [`Input::Released`] follows. With
     /// [`MemberError::Timeout`]: it has not completed in time. Operations with equal tokens are
-    /// late together: none with this token is in flight that is not.
+    /// late together: none with this token is in flight that is not. Not while members are being
+    /// replaced, nor later in the same run: a member and its replacement are written from the same
+    /// memory.
     Late {
         /// Token of the effect.
         token: Token,

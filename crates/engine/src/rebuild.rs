@@ -10,7 +10,7 @@ use crate::Resync;
 
 /// One run: the ranges that are out of sync, in sectors of the members' data areas.
 pub struct Rebuild {
-    /// The member; `None`: all that are being rebuilt.
+    /// The member's place; `None`: all that are being rebuilt.
     pub(crate) member: Option<MemberIdx>,
     pub(crate) ranges: Resync,
 }
@@ -22,7 +22,8 @@ impl Rebuild {
         geometry: &Geometry,
         members: impl Iterator<Item = (MemberIdx, Vec<Range<u64>>)>,
     ) -> Vec<Rebuild> {
-        let end = |member| geometry.member_used_sectors(member);
+        let slot = |place: MemberIdx| MemberIdx(place.0 % geometry.members() as u16);
+        let end = |place| geometry.member_used_sectors(slot(place));
         if let Kind::Parity(_) = geometry.kind() {
             let mut all = members.map(|(_, ranges)| ranges);
             let Some(mut ranges) = all.next() else { return Vec::new() };

@@ -177,9 +177,10 @@ impl RebuildLoop {
             let Rebuild { member, ranges } = &mut self.runs[run];
             let (first, sectors) = ranges.next_range()?;
             let key = (run, first);
-            let (Kind::Mirrored(mirrored), Some(member)) = (self.geometry.kind(), *member) else {
+            let (Kind::Mirrored(mirrored), Some(place)) = (self.geometry.kind(), *member) else {
                 return Some(RebuildRange { at: first, sectors, key });
             };
+            let member = MemberIdx(place.0 % self.geometry.members() as u16);
             // The last row may have blocks that the array does not use.
             if let Some(at) = mirrored.array_sector_of(member, first) {
                 let sectors = sectors.min(self.geometry.array_sectors() - at.0);
@@ -236,7 +237,7 @@ impl RebuildLoop {
     }
 
     /// Ranges that could not be rebuilt so far, in sectors of the members: the member (`None`: all
-    /// that are being rebuilt), first sector, length.
+    /// that are being rebuilt; by its place, see [`crate::Effect`]), first sector, length.
     pub fn failed(&self) -> Vec<(Option<MemberIdx>, Sector, u64)> {
         let mut failed = Vec::new();
         for Rebuild { member, ranges } in &self.runs {

@@ -18,6 +18,7 @@ mod health;
 mod in_sync;
 mod intent;
 mod non_parity;
+mod places;
 mod quarantine;
 mod range_lock;
 mod stream;
@@ -25,12 +26,13 @@ mod stripe;
 
 use std::collections::VecDeque;
 
-use md::{Geometry, Kind as GeometryKind, Sector};
+use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
 use self::flush::{Ended, Flushes};
 use self::health::Health;
 use self::intent::Intents;
 use self::non_parity::NonParity;
+use self::places::Places;
 use self::quarantine::Quarantine;
 use self::range_lock::HolderSlot;
 use self::stream::{Seen, Streams};
@@ -49,6 +51,8 @@ pub struct Status {
     pub failed: MemberSet,
     /// Members that are not in sync everywhere: those out of service, and those being rebuilt.
     pub lacking: MemberSet,
+    /// Members that are being replaced.
+    pub replacing: MemberSet,
     /// Configuration epoch: the number of member failures since the start.
     pub epoch: u64,
     /// Requests in the shard.
@@ -85,6 +89,7 @@ pub struct Shard {
     config: ShardConfig,
     requests: Requests,
     health: Health,
+    places: Places,
     streams: Streams,
     flushes: Flushes,
     flushed: Vec<Ended>,
@@ -116,12 +121,12 @@ impl Shard {
             return Err(ConfigError::NoSuchShard { given: config.number, shards });
         }
         let others = if config.number == 0 { shards - 1 } else { 0 };
-        let lacks = |member: md::MemberIdx| {
+        let lacks = |member: MemberIdx| {
             let mut rebuilding = config.rebuilding.iter();
             config.missing.contains(member.0) || rebuilding.any(|(other, _)| *other == member)
         };
         if !config.geometry.enough(|member| !lacks(member)) {
-            let missing = (0..members as u16).filter(|member| lacks(md::MemberIdx(*member)));
+            let missing = (0..members as u16).filter(|member| lacks(MemberIdx(*member)));
             return Err(ConfigError::TooFewMembers { missing: missing.count() });
         }
         let personality = if matches!(config.geometry.kind(), GeometryKind::Parity(_)) {
@@ -134,13 +139,21 @@ impl Shard {
         } else {
             Personality::NonParity(NonParity::new(&config))
         };
-        let mut health = Health::new(config.missing, config.in_sync_below);
+        if !config.replacing.is_empty() && 2 * members > MAX_MEMBERS {
+            return Err(ConfigError::TooManyMembers { given: 2 * members });
+        }
+        let mut health = Health::new(config.missing, members as u16, config.in_sync_below);
+        let block = u64::from(block) / md::SECTOR_BYTES;
         for (member, out_of_sync) in &config.rebuilding {
-            health.begin_rebuild(member.0, out_of_sync, u64::from(block) / md::SECTOR_BYTES);
+            health.begin_rebuild(member.0, out_of_sync, block);
+        }
+        for (member, lacks) in &config.replacing {
+            health.begin_replacement(member.0, lacks, block);
         }
         Ok(Shard {
             requests: Requests::with_capacity(config.max_requests),
             health,
+            places: Places::new(),
             streams: Streams::default(),
             flushes: Flushes::with_others(others),
             flushed: Vec::new(),
@@ -194,6 +207,7 @@ impl Shard {
         Status {
             failed: self.health.failed(),
             lacking: self.health.lacking(),
+            replacing: self.health.replacing(),
             epoch: self.health.epoch(),
             requests: self.requests.live(),
             waiting_for_intents: self.intents.as_ref().map_or(0, Intents::parked),
@@ -213,10 +227,11 @@ impl Shard {
     pub fn handle(&mut self, now: u64, inputs: &mut Vec<Input>, out: &mut Effects) {
         let mut timer = false;
         let (first, failed) = (out.list.len(), self.health.failed());
+        let mut placed = first;
         for input in inputs.drain(..) {
             match input {
                 Input::Request(request) => self.request(now, &request, out),
-                Input::IoDone { token, result } => self.io_done(now, token, result, out),
+                Input::IoDone { token, result } => self.member_done(now, token, result, out),
                 Input::Late { token, result } => self.late(now, token, result, out),
                 Input::Released { token, result } => self.released(now, token, result, out),
                 Input::ComputeDone { token } => self.compute_done(now, token, out),
@@ -224,6 +239,7 @@ impl Shard {
                 Input::Timer => timer = true,
                 Input::Control(control) => self.control(now, control, out),
             }
+            placed = self.place(placed, out);
         }
         let mut plugged = self.plan_batch(now, timer, out);
         while self.refuse_silent(now, first, out) {
@@ -237,6 +253,57 @@ impl Shard {
         if deadline.is_some() && deadline != self.timer {
             self.timer = deadline;
             out.list.extend(deadline.map(|at| Effect::SetTimer { at }));
+        }
+        self.place(placed, out);
+    }
+
+    /// Sends the effects from `first` on to their places; returns how many there are.
+    fn place(&mut self, first: usize, out: &mut Effects) -> usize {
+        if self.health.has_places() {
+            self.places.place(&self.health, first, out);
+        }
+        out.list.len()
+    }
+
+    /// The operation of a level that an effect's operation belongs to: for executors that relate
+    /// what one of them reads, computes and writes.
+    pub fn origin(&self, token: Token) -> Token {
+        self.places.origin(token)
+    }
+
+    /// The place of a slot's member.
+    pub fn place_of(&self, slot: MemberIdx) -> MemberIdx {
+        MemberIdx(self.health.place(slot.0))
+    }
+
+    /// The slot of a place.
+    pub fn slot_of(&self, place: MemberIdx) -> MemberIdx {
+        MemberIdx(self.health.slot_of(place.0))
+    }
+
+    /// Whether the device at a place is in service: the slot's member, or what replaces it.
+    pub fn is_in_service(&self, place: MemberIdx) -> bool {
+        let slot = self.health.slot_of(place.0);
+        match self.health.place(slot) == place.0 {
+            true => !self.health.is_failed(slot),
+            false => self.health.is_replaced(slot),
+        }
+    }
+
+    /// The operation of a member has completed: perhaps that of a level.
+    fn member_done(
+        &mut self,
+        now: u64,
+        token: Token,
+        result: Result<(), IoError>,
+        out: &mut Effects,
+    ) {
+        if token.kind() != Kind::Placed {
+            return self.io_done(now, token, result, out);
+        }
+        if let Some(ended) = self.places.done(&mut self.health, token, result, out) {
+            self.io_done(now, ended.token, ended.result, out);
+            Places::processed(&mut self.health, &ended, out);
         }
     }
 

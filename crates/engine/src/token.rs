@@ -36,9 +36,11 @@ pub(crate) enum Kind {
     CopyCompare,
     /// A discard or a write of zeroes of whole rows.
     RowsZero,
+    /// An operation on a slot whose member is being replaced; its slot says which of the two.
+    Placed,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::Read,
     Kind::NonParityWrite,
     Kind::NonParityRepair,
@@ -49,6 +51,7 @@ const KINDS: [Kind; 10] = [
     Kind::CopyScrub,
     Kind::CopyCompare,
     Kind::RowsZero,
+    Kind::Placed,
 ];
 
 impl Token {

@@ -265,6 +265,8 @@ pub struct StartOptions {
     /// Former members to be put into their slots again, by the bitmap: those that
     /// [`may_be_readded`] allows.
     pub readd: u16,
+    /// Slots whose members are to be replaced by new devices: those behind the slots' own.
+    pub replace: u16,
 }
 
 /// An array that starts.
@@ -283,6 +285,8 @@ pub struct Start {
     pub rebuilding: Vec<(usize, u64)>,
     /// Those of them that follow the bitmap.
     pub by_bitmap: Vec<usize>,
+    /// Slots whose members are being replaced, by the devices behind the slots' own.
+    pub replacing: Vec<usize>,
     /// Sectors that the member of a slot without one would have.
     pub missing_sectors: u64,
     /// It has a bitmap that is older than the superblocks.
@@ -324,16 +328,53 @@ fn additions(
     let defining = &found[plan.defining_candidate()].superblock;
     let empty = plan.empty_slots();
     let asked = empty.iter().map(|slot| slot.index()).filter(|slot| add >> slot & 1 == 1);
-    let joins = |device: usize| {
-        let sectors = (images[device]?.len() / SECTOR) as u64;
-        let label = format!("device {device}");
-        let superblock = joining(defining, device, sectors);
-        let checksum = Checksum::Correct { stored: 0 };
-        let candidate = Candidate::new(&label, sectors, 512, &superblock, checksum);
-        let metadata = superblock.metadata();
-        Some(Found { device, superblock, metadata, is_whole: true, label, candidate })
+    asked.filter_map(|device| new_device(defining, images, device)).collect()
+}
+
+/// The devices that are to replace the members of these slots.
+fn replacements(
+    plan: &StartPlan<'_>,
+    found: &[Found],
+    images: &[Option<&[u8]>],
+    replace: u16,
+) -> Vec<Found> {
+    let defining = &found[plan.defining_candidate()].superblock;
+    let slots = plan.geometry().members();
+    let asked = (0..slots).filter(|slot| replace >> slot & 1 == 1);
+    let asked = asked.filter(|slot| plan.may_be_replaced(MemberIdx(*slot as u16)));
+    asked.filter_map(|slot| new_device(defining, images, slots + slot)).collect()
+}
+
+fn new_device(defining: &Superblock, images: &[Option<&[u8]>], device: usize) -> Option<Found> {
+    let sectors = (images[device]?.len() / SECTOR) as u64;
+    let label = format!("device {device}");
+    let superblock = joining(defining, device, sectors);
+    let checksum = Checksum::Correct { stored: 0 };
+    let candidate = Candidate::new(&label, sectors, 512, &superblock, checksum);
+    let metadata = superblock.metadata();
+    Some(Found { device, superblock, metadata, is_whole: true, label, candidate })
+}
+
+/// Gives two devices each other's number, on an image of any device of the array. Nothing else of
+/// an array depends on the numbers.
+pub(crate) fn swap_numbers(image: &mut [u8], one: usize, other: usize, block: u32) {
+    let all = [Some(&image[..])];
+    let found = examine(&all, block);
+    let Some(Superblock::V1(v1)) = found.first().map(|found| &found.superblock) else { return };
+    let mut v1 = v1.clone();
+    v1.dev_number = match v1.dev_number as usize {
+        number if number == one => other as u32,
+        number if number == other => one as u32,
+        _ => v1.dev_number,
     };
-    asked.filter_map(joins).collect()
+    let last = one.max(other);
+    if v1.dev_roles.len() <= last {
+        v1.dev_roles.resize(last + 1, u16::MAX);
+    }
+    v1.dev_roles.swap(one, other);
+    let superblock = Superblock::V1(v1);
+    let bytes = superblock.encode(block as usize);
+    apply(image, Write::Bytes { sector: superblock.sector(), bytes });
 }
 
 /// What the superblocks of a new device are made from, that gets this number.
@@ -385,8 +426,8 @@ pub fn start(
     block: u32,
     options: StartOptions,
 ) -> Result<Start, Refusal> {
-    let StartOptions { shards, checkpoint_nanos, force, add, readd } = options;
-    let found = examine(&split(images, |at| readd >> at & 1 == 0), block);
+    let StartOptions { shards, checkpoint_nanos, force, add, readd, replace } = options;
+    let found = examine(&split(images, |at| at >= 16 || readd >> at & 1 == 0), block);
     let array = assembled(&found, force)?;
     let members = found.iter().map(|found| found.as_member(block)).collect();
     let mut plan = StartPlan::new(&array, members).map_err(Refusal::Start)?;
@@ -396,12 +437,18 @@ pub fn start(
         let slot = MemberIdx(found.device as u16);
         plan = plan.with_addition(additions[at].as_member(block), slot).map_err(Refusal::Start)?;
     }
-    let former = examine(&split(images, |at| readd >> at & 1 == 1), block);
+    let former = examine(&split(images, |at| at < 16 && readd >> at & 1 == 1), block);
     for found in &former {
         let slot = MemberIdx(found.device as u16);
         plan = plan.with_readdition(found.as_member(block), slot).map_err(Refusal::Start)?;
     }
-    let found: Vec<&Found> = found.iter().chain(&additions).chain(&former).collect();
+    let seconds = replacements(&plan, &found, images, replace);
+    for second in &seconds {
+        let slot = MemberIdx((second.device % plan.geometry().members()) as u16);
+        plan = plan.with_replacement(second.as_member(block), slot).map_err(Refusal::Start)?;
+    }
+    let found: Vec<&Found> =
+        found.iter().chain(&additions).chain(&former).chain(&seconds).collect();
     let image = |candidate: usize| images[found[candidate].device].expect("it was examined");
     let mut bitmap: Option<(StartBitmap, Vec<u8>)> = None;
     if let Some((candidate, area)) = plan.bitmap() {
@@ -438,6 +485,11 @@ pub fn start(
     rebuilding.extend(plan.rebuilding().iter().map(|it| (it.slot.index(), it.from)));
     let by_bitmap = plan.rebuilding().iter().filter(|it| it.by_bitmap);
     let by_bitmap = by_bitmap.map(|it| it.slot.index()).collect();
+    let replacing: Vec<usize> = plan.replacing().iter().map(|it| it.slot.index()).collect();
+    for it in plan.replacing() {
+        let device = found[it.source.candidate].device;
+        assert_eq!(device, it.slot.index() + geometry.members(), "the replacement of a slot");
+    }
     let missing = (0..data_areas.len()).filter(|slot| data_areas[*slot].is_none());
     let missing: MemberSet = missing.map(|slot| slot as u16).collect();
     let missing_sectors = plan.missing_sectors();
@@ -451,6 +503,7 @@ pub fn start(
         data_areas,
         rebuilding,
         by_bitmap,
+        replacing,
         missing_sectors,
         has_stale_bitmap,
     })

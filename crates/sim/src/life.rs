@@ -159,7 +159,10 @@ impl Life {
             }
             Action::Join(member) => self.join(member, rng),
             Action::Add(member) => {
-                self.rest.add |= 1 << (usize::from(member) % self.world.members.len());
+                self.rest.add |= 1 << (usize::from(member) % self.world.geometry().members());
+            }
+            Action::Replace(member) => {
+                self.rest.replace |= 1 << (usize::from(member) % self.world.geometry().members());
             }
             Action::Cut(..) | Action::Stop(_) => unreachable!("they end the life"),
             fault => tally.faults += u64::from(self.fault(fault, rng)),
@@ -192,7 +195,7 @@ impl Life {
     /// Buys a device for the slot of a lost member, and offers it to the metadata manager.
     fn join(&mut self, member: u16, rng: &mut Rng) {
         self.note_replaced();
-        let at = usize::from(member) % self.world.members.len();
+        let at = usize::from(member) % self.world.geometry().members();
         let is_bought = self.world.bought.iter().any(|(device, ..)| *device == at);
         let is_lost = self.rest.lost.contains(&at) && !self.rebuilding.contains(&at);
         if !is_lost || is_bought || self.is_destroyed || !self.rest.numbers_stay {
@@ -264,9 +267,10 @@ impl Life {
         let status = self.control_plane().manager.status();
         let may_stall = self.world.model.tolerated.contains(&RequestError::Io);
         assert!(
-            status.rebuilding.is_empty() || may_stall,
-            "a rebuild never ends: {:?} of {:?}",
+            status.rebuilding.union(status.replacing).is_empty() || may_stall,
+            "a rebuild never ends: {:?} and {:?} of {:?}",
             status.rebuilding,
+            status.replacing,
             status.rebuild_sectors
         );
         self.stop();
@@ -286,10 +290,13 @@ impl Life {
             tally.destroyed += 1;
             self.drain();
             let images = self.world.images_after_cut(rng);
-            let images: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
+            let slots = self.rest.images.len();
+            let images = images[..slots].iter().map(|image| Some(&image[..]));
+            let images: Vec<Option<&[u8]>> = images.collect();
             // Whatever is there: a start, or a refusal.
+            let (shards, checkpoint_nanos, force) = (1, 1, true);
             let options =
-                StartOptions { shards: 1, checkpoint_nanos: 1, force: true, add: 0, readd: 0 };
+                StartOptions { shards, checkpoint_nanos, force, add: 0, readd: 0, replace: 0 };
             let _ = assembly::start(&images, self.rest.block, options);
             return None;
         }
@@ -309,7 +316,7 @@ impl Life {
     /// Checks what a power cut leaves on the devices; returns its event count. `None`: a named
     /// exemption.
     pub(crate) fn check_images(&self, images: &[Vec<u8>]) -> Option<u64> {
-        let image = |at: usize| match self.missing.contains(&at) {
+        let image = |at: usize| match self.missing.contains(&at) && at < images.len() {
             true => &self.rest.images[at][..],
             false => &images[at][..],
         };
@@ -326,7 +333,11 @@ impl Life {
             !torn.contains(&at) && !recorded.contains(&at) && !is_out
         };
         let is_enough = |view: &View| {
-            self.rest.geometry.enough(|member| view.accepted.contains(&member.index()))
+            let slots = self.rest.geometry.members();
+            let has = |member: MemberIdx| {
+                view.accepted.iter().any(|device| device % slots == member.index())
+            };
+            self.rest.geometry.enough(has)
         };
         let is_enough = self.rest.geometry.enough(left) && wreck.views().iter().all(is_enough);
         if !torn.is_empty() && !is_enough {
@@ -388,7 +399,12 @@ impl Life {
         self.add_missing(&mut images);
         let mut legal = self.control_plane().durable.clone();
         self.wreck_of(&images, &self.recorded()).narrow(&mut legal);
-        Some(Remains {
+        let seconds = images.split_off(self.rest.images.len());
+        let mut replacements = vec![None; images.len()];
+        for (at, image) in seconds.into_iter().enumerate().filter(|(_, image)| !image.is_empty()) {
+            replacements[at] = Some(image);
+        }
+        let mut remains = Remains {
             geometry: self.rest.geometry.clone(),
             has_bitmap: self.rest.has_bitmap,
             images,
@@ -407,7 +423,20 @@ impl Life {
             numbers_stay: self.rest.numbers_stay,
             sizes: self.rest.sizes.clone(),
             rebuilding: self.rebuilding.clone(),
-        })
+            replace: self.rest.replace,
+            replacements,
+        };
+        if !self.is_unsettled(&remains) {
+            remains.settle_replacements();
+            return Some(remains);
+        }
+        None
+    }
+
+    /// Whether superblocks are torn that would have to be rewritten for a replacement.
+    fn is_unsettled(&self, remains: &Remains) -> bool {
+        let has_any = remains.replacements.iter().any(Option::is_some);
+        has_any && remains.wreck().torn().iter().any(|at| !self.missing.contains(at))
     }
 }
 

@@ -69,6 +69,11 @@ marks! {
     RebuiltBelow "progress of a rebuild",
     StartRebuild "start: a rebuild continues",
     StartAddition "start: a new device in an empty slot",
+    StartReplacement "start: a new device replaces a member",
+    StartReplacing "start: a replacement continues",
+    TakenOver "replacement recorded in place of the member that it has replaced",
+    ReplacementGetsSlot "replacement takes the slot of a member that has failed",
+    ReplacementFailed "replacement out of service",
     StartByBitmap "start: a former member is brought up to date by the bitmap",
     MemberFailed "member failed: an error",
     MemberFailedOnRequest "member failed: on request",
@@ -204,6 +209,7 @@ impl Marks {
             Control::BeginRebuild(_) => return,
             Control::RebuiltBelow { .. } => Mark::RebuiltBelow,
             Control::EndRebuild(_) => Mark::MemberInSync,
+            Control::EndReplacement(_) => Mark::TakenOver,
         });
     }
 

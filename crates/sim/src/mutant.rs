@@ -20,6 +20,8 @@ pub enum Mutant {
     RebuildAhead,
     /// A member counts as in sync when its rebuild begins.
     InSyncEarly,
+    /// What is written to replacements is not made durable before the superblocks say it is.
+    ReplacementNotFlushed,
     /// A former member misses a range that the bitmap marks.
     ReaddSkips,
     /// One parity update in a while uses old data for new.
@@ -36,13 +38,14 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 12] = [
+    pub const ALL: [Mutant; 13] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
         Mutant::ResyncAhead,
         Mutant::RebuildAhead,
         Mutant::InSyncEarly,
+        Mutant::ReplacementNotFlushed,
         Mutant::ReaddSkips,
         Mutant::StaleBlock,
         Mutant::CompletionLost,
@@ -58,8 +61,9 @@ impl Mutant {
             | Mutant::ResyncAhead
             | Mutant::RebuildAhead
             | Mutant::InSyncEarly
+            | Mutant::ReplacementNotFlushed
             | Mutant::ReaddSkips
-            | Mutant::StaleBlock => &["unmarked", "lost", "holds"],
+            | Mutant::StaleBlock => &["unmarked", "lost", "holds", "replacement"],
             Mutant::RecordedAtOnce => &["the loss of a member was recorded"],
             Mutant::FlushNotSent => &["lost", "unmarked"],
             Mutant::CompletionLost => &["never", "the queue is full"],
@@ -81,6 +85,7 @@ impl Mutant {
             Mutant::ResyncAhead => "resync checkpoint ahead of the data",
             Mutant::RebuildAhead => "rebuild checkpoint ahead of the data",
             Mutant::InSyncEarly => "spare called in sync too early",
+            Mutant::ReplacementNotFlushed => "replacement takes over before its data are durable",
             Mutant::ReaddSkips => "re-add that skips a dirty region",
             Mutant::StaleBlock => "parity written from a stale block",
             Mutant::CompletionLost => "request lost when two members fail at once",

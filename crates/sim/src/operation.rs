@@ -110,6 +110,8 @@ pub struct Operation {
     pub shard: u16,
     /// Its token.
     pub token: Token,
+    /// That of the engine's level.
+    pub origin: Token,
     /// `None` for computations.
     pub place: Option<Place>,
     /// What is to be done.
@@ -185,6 +187,7 @@ impl Operation {
             ready_at: 0,
             shard,
             token: *token,
+            origin: *token,
             place,
             work,
             reads,
@@ -199,7 +202,7 @@ impl Operation {
     /// The engine's operation (or request) that it belongs to: what stands behind kind and slot in
     /// its token.
     pub fn owner(&self) -> u64 {
-        self.token.to_bits() & ((1 << 52) - 1)
+        self.origin.to_bits() & ((1 << 52) - 1)
     }
 
     fn writes_member(&self) -> bool {
@@ -223,7 +226,7 @@ impl Operation {
 
     /// The kind in its token: 0 is a direct read, 6 a resync of copies, 9 zeroes of rows.
     fn kind(&self) -> u64 {
-        self.token.to_bits() >> 60
+        self.origin.to_bits() >> 60
     }
 
     /// # Panics

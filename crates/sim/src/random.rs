@@ -242,10 +242,12 @@ impl Load {
                 false => Action::Corrupt(member, extent),
             });
         }
-        if self.rng.one_in(20) {
-            actions.push(match self.rng.one_in(2) {
-                true => Action::Add(member),
-                false => Action::Join(member),
+        if self.rng.one_in(14) {
+            actions.push(match self.rng.below(4) {
+                0 => Action::Add(member),
+                1 => Action::Join(member),
+                2 if self.rng.one_in(4) => Action::LoseReplacement(member, self.rng.below(500_000)),
+                _ => Action::Replace(member),
             });
         }
         if self.rng.one_in(100) {

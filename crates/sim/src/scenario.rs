@@ -65,6 +65,10 @@ pub enum Action {
     Join(u16),
     /// At the next start a new device is put into the slot of a member that is lost by then.
     Add(u16),
+    /// At the next start a new device is to replace a member, if it is in sync by then.
+    Replace(u16),
+    /// What replaces a member is gone after this many nanoseconds.
+    LoseReplacement(u16, u64),
     /// Sectors of a member cannot be read until they are written again.
     Bad(u16, Extent),
     /// Writes to these sectors of a member find no space; this many sectors are written first.
@@ -155,6 +159,8 @@ impl fmt::Display for Action {
             Action::Fail(member) => write!(f, "fail{member}"),
             Action::Join(member) => write!(f, "join{member}"),
             Action::Add(member) => write!(f, "add{member}"),
+            Action::Replace(member) => write!(f, "replace{member}"),
+            Action::LoseReplacement(member, nanos) => write!(f, "losereplacement{member}@{nanos}"),
             Action::Bad(member, extent) => write!(f, "bad{member}@{extent}"),
             Action::Full(member, extent, short) => write!(f, "full{member}@{extent}/{short}"),
             Action::MetadataFull(member) => write!(f, "metafull{member}"),
@@ -214,6 +220,8 @@ impl FromStr for Action {
             ("fail", &[member]) => Action::Fail(small(member)?),
             ("join", &[member]) => Action::Join(small(member)?),
             ("add", &[member]) => Action::Add(small(member)?),
+            ("replace", &[member]) => Action::Replace(small(member)?),
+            ("losereplacement", &[member, nanos]) => Action::LoseReplacement(small(member)?, nanos),
             ("bad", &[member, at, sectors]) => Action::Bad(small(member)?, Extent(at, sectors)),
             ("full", &[member, at, sectors, short]) => {
                 Action::Full(small(member)?, Extent(at, sectors), middle(short)?)

@@ -22,7 +22,7 @@ use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use testkit::Rng;
 
 use crate::in_place::InPlaceReads;
-use crate::marks::{Marks, RowState};
+use crate::marks::{Mark, Marks, RowState};
 use crate::member::{Member, SECTOR};
 use crate::memory::Memory;
 use crate::model::{self, Model};
@@ -75,7 +75,7 @@ pub struct World {
     /// The others, from shard 1 on.
     pub others: Vec<Shard>,
     channels: Channels,
-    /// The members, by slot.
+    /// The members, by slot, and behind them what replaces them.
     pub members: Vec<Member>,
     /// What every sector may hold.
     pub model: Model,
@@ -407,6 +407,7 @@ impl World {
             Effect::Abandon { member, at } => self.abandon(shard, *member, *at),
             Effect::Control(event) => {
                 if let ControlEvent::MemberFailed { member, epoch, .. } = event {
+                    self.mark_failure(shard, member.index());
                     self.unrecorded.push((shard, *epoch));
                     self.announced.push((shard, member.0));
                 }
@@ -417,7 +418,21 @@ impl World {
                 self.events.push(*event);
                 self.control_event(shard, *event);
             }
-            other => self.start(Operation::new(shard, other, out, self.writes_done)),
+            other => {
+                let mut operation = Operation::new(shard, other, out, self.writes_done);
+                operation.origin = self.shard_of(shard).origin(operation.token);
+                self.start(operation);
+            }
+        }
+    }
+
+    fn mark_failure(&mut self, shard: u16, place: usize) {
+        let status = self.shard_of(shard).status();
+        let gets_slot = status.lacking.minus(status.failed).contains(place as u16);
+        if place >= self.geometry().members() {
+            self.marks.reach(Mark::ReplacementFailed);
+        } else if gets_slot {
+            self.marks.reach(Mark::ReplacementGetsSlot);
         }
     }
 
@@ -441,7 +456,8 @@ impl World {
             slowness = target.slowness.max(1);
             hangs = target.hangs_at.is_some_and(|at| at <= self.now);
             operation.predecessors = target.predecessors;
-            operation.late_at = self.now + MEMBER_TIMEOUT;
+            let has_deadlines = self.members.len() == self.geometry().members();
+            operation.late_at = if has_deadlines { self.now + MEMBER_TIMEOUT } else { u64::MAX };
             if self.keep_log {
                 self.log.push(Logged {
                     issued: self.now,
@@ -561,10 +577,15 @@ impl World {
 
     /// Every member write that had completed before the flush was submitted is durable.
     fn assert_durable(&self, before: u64) {
-        let failed = self.shard.status().failed;
         for (at, member) in self.members.iter().enumerate() {
             let volatile = member.unflushed.iter().find(|number| **number <= before);
-            let ok = volatile.is_none() || failed.contains(at as u16);
+            let is_in_service = self.shard.is_in_service(MemberIdx(at as u16));
+            let slots = self.geometry().members();
+            // The engine knows that a write is on a member when it is on the replacement, too.
+            let has_two = self.members.len() > slots && {
+                self.members[slots + at % slots].gone_at != Some(0)
+            };
+            let ok = volatile.is_none() || !is_in_service || has_two;
             assert!(ok, "a flush ended, but member {at} holds an older volatile write");
         }
     }

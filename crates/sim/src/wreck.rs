@@ -4,6 +4,7 @@
 //! members are fresh by either rule of the kernels, which positions any of their bitmaps marks,
 //! what each sector may hold. Where the metadata mark nothing, copies are alike and parity is true.
 
+use md::assemble::MemberState;
 use md::geometry::Copy;
 use md::ondisk::Role;
 use md::ondisk::bitmap::{BitmapHeader, sync_sectors};
@@ -36,6 +37,8 @@ pub struct View {
     pub accepted: Vec<usize>,
     /// Members that it accepts as being rebuilt, and the sector below which they are in sync.
     pub partial: Vec<(usize, u64)>,
+    /// Devices that replace members which it accepts, and the sector below which they are alike.
+    pub replacements: Vec<(usize, u64)>,
     /// The superblock that is taken for the freshest.
     pub freshest: ArrayState,
 }
@@ -54,6 +57,14 @@ pub struct Context<'a> {
     pub began_out_of_sync: bool,
     /// Members whose loss was recorded: no rule may accept them.
     pub lost: &'a [usize],
+}
+
+/// What a rule takes: see [`View`].
+#[derive(Default)]
+struct Taken {
+    accepted: Vec<usize>,
+    partial: Vec<(usize, u64)>,
+    replacements: Vec<(usize, u64)>,
 }
 
 /// A device as the power cut left it.
@@ -91,12 +102,17 @@ impl<'a> Wreck<'a> {
 
     /// The devices without a valid superblock.
     pub fn torn(&self) -> Vec<usize> {
-        (0..self.disks.len()).filter(|at| self.disks[*at].is_none()).collect()
+        let is_torn = |at: &usize| self.disks[*at].is_none() && !self.images[*at].is_empty();
+        (0..self.geometry().members()).filter(is_torn).collect()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.context.geometry
     }
 
     /// Whether a device has a valid superblock.
     pub fn is_valid(&self, at: usize) -> bool {
-        self.disks[at].is_some()
+        self.disks.get(at).is_some_and(Option::is_some)
     }
 
     fn state(&self, at: usize) -> Option<&ArrayState> {
@@ -119,49 +135,76 @@ impl<'a> Wreck<'a> {
         let mut views: Vec<View> = self.assembled.iter().cloned().collect();
         for freshest in self.disks.iter().flatten().filter(|disk| disk.state.events == events) {
             for rule in [Rule::CountAndRoles, Rule::Count] {
-                let (accepted, partial) = self.accepted(rule, &freshest.state);
+                let Taken { accepted, partial, replacements } =
+                    self.accepted(rule, &freshest.state);
                 let is_new = views.iter().all(|view| {
                     view.accepted != accepted
                         || view.partial != partial
+                        || view.replacements != replacements
                         || view.freshest.resync_offset != freshest.state.resync_offset
                 });
                 if is_new {
                     let freshest = freshest.state.clone();
-                    views.push(View { rule, accepted, partial, freshest });
+                    views.push(View { rule, accepted, partial, replacements, freshest });
                 }
             }
         }
         views
     }
 
-    /// The members that a kernel would take: those in sync, and those that are being rebuilt.
-    fn accepted(&self, rule: Rule, freshest: &ArrayState) -> (Vec<usize>, Vec<(usize, u64)>) {
+    /// The members that a kernel would take: those in sync, those that are being rebuilt, and what
+    /// replaces members.
+    fn accepted(&self, rule: Rule, freshest: &ArrayState) -> Taken {
+        let slots = self.geometry().members();
+        let slot = |at: usize| Role::Slot((at % slots) as u16);
         let listed = |at: usize| {
-            let state = freshest.devices[at].as_ref();
-            state.is_some_and(|state| state.role == Role::Slot(at as u16))
+            let state = freshest.devices.get(at).and_then(Option::as_ref);
+            state.is_some_and(|state| state.role == slot(at))
         };
         let counts =
             |at: usize| self.state(at).is_some_and(|state| state.events + 1 >= freshest.events);
-        let (mut accepted, mut partial) = (Vec::new(), Vec::new());
+        let (mut taken, mut replacements) = (Taken::default(), Vec::new());
         for at in 0..self.disks.len() {
-            let own = self.state(at).and_then(|state| state.devices[at].as_ref());
-            let Some(own) = own.filter(|own| own.role == Role::Slot(at as u16)) else { continue };
+            let own = self.state(at).and_then(|state| state.devices.get(at)?.as_ref());
+            let Some(own) = own.filter(|own| own.role == slot(at)) else { continue };
             if !counts(at) || rule != Rule::Count && !listed(at) {
                 continue;
             }
             match own.recovery_offset {
-                None => accepted.push(at),
-                Some(up_to) => partial.push((at, up_to)),
+                up_to if own.replacement => replacements.push((at, up_to.unwrap_or(u64::MAX))),
+                None => taken.accepted.push(at),
+                Some(up_to) => taken.partial.push((at, up_to)),
             }
         }
-        (accepted, partial)
+        for (at, up_to) in replacements {
+            // Without the member the replacement is all there is.
+            let has_slot = |other: &usize| other % slots == at % slots;
+            match taken.accepted.iter().any(has_slot) {
+                true => taken.replacements.push((at, up_to)),
+                false if up_to == u64::MAX => taken.accepted.push(at),
+                false => taken.partial.push((at, up_to)),
+            }
+        }
+        taken
     }
 
     /// Whether a view finds a member in sync at this sector of its data area.
-    fn is_here(view: &View, member: MemberIdx, sector: u64) -> bool {
-        let at = member.index();
-        let mut partial = view.partial.iter();
-        view.accepted.contains(&at) || partial.any(|(other, up_to)| *other == at && sector < *up_to)
+    fn is_here(&self, view: &View, member: MemberIdx, sector: u64) -> bool {
+        self.devices(view, member, sector).next().is_some()
+    }
+
+    /// The devices that have this sector of a slot in sync in a view: after a replacement, by the
+    /// event counts alone, perhaps both.
+    fn devices<'b>(
+        &self,
+        view: &'b View,
+        member: MemberIdx,
+        sector: u64,
+    ) -> impl Iterator<Item = usize> + use<'b> {
+        let (slots, slot) = (self.geometry().members(), member.index());
+        let partial = view.partial.iter().filter(move |(_, up_to)| sector < *up_to);
+        let all = view.accepted.iter().chain(partial.map(|(device, _)| device)).copied();
+        all.filter(move |device| device % slots == slot)
     }
 
     /// Whether the metadata mark that this position may be out of sync, whichever member's bitmap
@@ -184,9 +227,41 @@ impl<'a> Wreck<'a> {
         view.accepted.iter().all(marked)
     }
 
-    fn sector(&self, member: MemberIdx, at: Sector) -> &[u8] {
-        let from = (self.data_offsets[member.index()] + at.0) as usize * SECTOR;
-        &self.images[member.index()][from..from + SECTOR]
+    fn sector(&self, view: &View, member: MemberIdx, at: Sector) -> &[u8] {
+        let device = self.devices(view, member, at.0).next().unwrap_or(member.index());
+        self.sector_of(device, at)
+    }
+
+    fn sector_of(&self, device: usize, at: Sector) -> &[u8] {
+        let from = (self.data_offsets[device % self.geometry().members()] + at.0) as usize * SECTOR;
+        &self.images[device][from..from + SECTOR]
+    }
+
+    /// What replaces a member is like it as far as it says; so are two devices that both have a
+    /// slot.
+    fn check_replacements(&self, view: &View) {
+        let slots = self.geometry().members();
+        let both = view.accepted.iter().map(|device| (*device, u64::MAX));
+        for (device, up_to) in view.replacements.iter().copied().chain(both) {
+            let slot = MemberIdx((device % slots) as u16);
+            let Some(of) = view.accepted.iter().find(|of| **of % slots == slot.index()) else {
+                continue;
+            };
+            let end = self.geometry().member_used_sectors(slot).min(up_to);
+            for at in (0..end).filter(|_| *of != device) {
+                let position = match self.geometry().kind() {
+                    Kind::Mirrored(mirrored) => mirrored.array_sector_of(slot, Sector(at)),
+                    _ => Some(Sector(at)),
+                };
+                let is_alike =
+                    self.sector_of(device, Sector(at)) == self.sector_of(*of, Sector(at));
+                let is_free = position.is_none_or(|at| self.is_marked(at.0, view));
+                assert!(
+                    is_alike || is_free,
+                    "replacement {device} of member {of} differs at unmarked sector {at}"
+                );
+            }
+        }
     }
 
     /// Checks everything, in every view.
@@ -205,6 +280,7 @@ impl<'a> Wreck<'a> {
             let out = self.context.lost.iter().find(|lost| is_taken(lost));
             assert_eq!(out, None, "the loss of a member was recorded, and {rule:?} accepts it");
             self.check_view(&view);
+            self.check_replacements(&view);
         }
     }
 
@@ -215,14 +291,16 @@ impl<'a> Wreck<'a> {
         let events = self.events();
         let mut fresh = self.disks.iter().flatten().filter(|disk| disk.state.events + 1 >= events);
         let as_kernels =
-            fresh.any(|disk| self.accepted(Rule::CountAndRoles, &disk.state).0 == *accepted);
+            fresh.any(|disk| self.accepted(Rule::CountAndRoles, &disk.state).accepted == *accepted);
         assert!(as_kernels, "the assembly takes {accepted:?}, unlike every rule of the kernels");
     }
 
     fn check_view(&self, view: &View) {
         let geometry = self.context.geometry;
         let View { rule, accepted, .. } = view;
-        let here = |member: MemberIdx| accepted.contains(&member.index());
+        let slots = geometry.members();
+        let here =
+            |member: MemberIdx| accepted.iter().any(|device| device % slots == member.index());
         assert!(geometry.enough(here), "{rule:?} leaves too few: {accepted:?}");
         match geometry.kind() {
             Kind::Mirrored(mirrored) => self.check_copies(mirrored, view),
@@ -240,16 +318,21 @@ impl<'a> Wreck<'a> {
     /// Rules out what no view finds any more: contents do not change while the power is off.
     pub fn narrow(&self, legal: &mut Model) {
         let views = self.views();
-        let taken = |copy: &Copy, view: &View| Wreck::is_here(view, copy.member, copy.sector.0);
+        let taken = |copy: &Copy, view: &View| self.is_here(view, copy.member, copy.sector.0);
         match self.context.geometry.kind() {
             Kind::Mirrored(mirrored) => {
                 let mut copies = vec![Copy::default(); mirrored.copies()];
                 for at in 0..self.context.geometry.array_sectors() {
                     mirrored.locate(Sector(at), &mut copies);
-                    let here =
-                        copies.iter().filter(|copy| views.iter().any(|view| taken(copy, view)));
-                    let found: Vec<&[u8]> =
-                        here.map(|copy| self.sector(copy.member, copy.sector)).collect();
+                    let mut found: Vec<&[u8]> = Vec::new();
+                    for (copy, view) in
+                        copies.iter().flat_map(|c| views.iter().map(move |v| (c, v)))
+                    {
+                        let devices = self.devices(view, copy.member, copy.sector.0);
+                        found.extend(devices.map(|device| self.sector_of(device, copy.sector)));
+                    }
+                    found.sort_unstable();
+                    found.dedup();
                     legal.narrow(at, &found);
                 }
             }
@@ -263,7 +346,12 @@ impl<'a> Wreck<'a> {
                             let copy = Copy { member: *member, sector: place };
                             if views.iter().all(|view| taken(&copy, view)) {
                                 let at = parity.array_sector(stripe, index as u16, offset).0;
-                                legal.narrow(at, &[self.sector(*member, place)]);
+                                let mut found: Vec<&[u8]> = Vec::new();
+                                for view in &views {
+                                    let devices = self.devices(view, *member, place.0);
+                                    found.extend(devices.map(|of| self.sector_of(of, place)));
+                                }
+                                legal.narrow(at, &found);
                             }
                         }
                     }
@@ -291,7 +379,7 @@ impl<'a> Wreck<'a> {
                     let mut partial = view.partial.iter();
                     let is_here = present.contains(&member.index())
                         || partial.any(|(at, up_to)| *at == member.index() && place.0 < *up_to);
-                    is_here.then(|| self.sector(member, place))
+                    is_here.then(|| self.sector(view, member, place))
                 };
                 let mut data: Vec<Data<'_>> = Vec::with_capacity(row.data.len());
                 for index in &row.by_exponent {
@@ -324,16 +412,16 @@ impl<'a> Wreck<'a> {
 
     fn check_copies(&self, mirrored: &md::Mirrored, view: &View) {
         let legal = self.context.legal;
-        let here = |copy: &Copy| Wreck::is_here(view, copy.member, copy.sector.0);
+        let here = |copy: &Copy| self.is_here(view, copy.member, copy.sector.0);
         let mut copies = vec![Copy::default(); mirrored.copies()];
         for at in 0..self.context.geometry.array_sectors() {
             mirrored.locate(Sector(at), &mut copies);
             let marked = self.is_marked(at, view);
             let mut there = copies.iter().filter(|copy| here(copy)).peekable();
             let first = *there.peek().expect("enough members");
-            let first = self.sector(first.member, first.sector);
+            let first = self.sector(view, first.member, first.sector);
             for copy in there {
-                let bytes = self.sector(copy.member, copy.sector);
+                let bytes = self.sector(view, copy.member, copy.sector);
                 assert!(marked || bytes == first, "unmarked copies of {at} differ");
                 let blank = marked && self.context.began_out_of_sync && bytes != first;
                 assert!(
@@ -349,12 +437,12 @@ impl<'a> Wreck<'a> {
         let legal = self.context.legal;
         let row = parity.row(stripe);
         let place = parity.member_sector(stripe, offset);
-        let here = |member: MemberIdx| Wreck::is_here(view, member, place.0);
+        let here = |member: MemberIdx| self.is_here(view, member, place.0);
         let mut data: Vec<Data<'_>> = Vec::with_capacity(row.data.len());
         for index in &row.by_exponent {
             let member = row.data[usize::from(*index)];
             let at = parity.array_sector(stripe, *index, offset).0;
-            let bytes = here(member).then(|| self.sector(member, place));
+            let bytes = here(member).then(|| self.sector(view, member, place));
             if let Some(bytes) = bytes {
                 assert!(legal.allows(at, bytes), "sector {at} lost: {}", legal.describe(at, bytes));
             }
@@ -363,8 +451,8 @@ impl<'a> Wreck<'a> {
         if self.is_marked(place.0, view) {
             return;
         }
-        let p = here(row.p).then(|| self.sector(row.p, place));
-        let q = row.q.filter(|member| here(*member)).map(|member| self.sector(member, place));
+        let p = here(row.p).then(|| self.sector(view, row.p, place));
+        let q = row.q.filter(|member| here(*member)).map(|member| self.sector(view, member, place));
         let mut recovered = [[0; SECTOR]; 2];
         let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].2.is_none()).collect();
         if !recover(&data, &lost, p, q, &mut recovered) {
@@ -429,23 +517,32 @@ fn recover(
 /// What `md::assemble` takes.
 fn assembled(found: &[Found]) -> Option<View> {
     let array = assembly::assembled(found, false).ok()?;
-    let active = array
-        .members
-        .iter()
-        .filter(|member| matches!(member.state, md::assemble::MemberState::Active(_)));
-    let mut accepted: Vec<usize> = active.map(|member| found[member.candidate].device).collect();
-    accepted.sort_unstable();
     let freshest = found[array.defining].superblock.state();
-    let partial = array.members.iter().filter_map(|member| match member.state {
-        md::assemble::MemberState::Recovering { up_to, .. } => {
-            Some((found[member.candidate].device, up_to))
+    let (mut taken, mut later) = (Taken::default(), Vec::new());
+    for member in &array.members {
+        let device = found[member.candidate].device;
+        match member.state {
+            MemberState::Active(_) => taken.accepted.push(device),
+            MemberState::Recovering { up_to, .. } => taken.partial.push((device, up_to)),
+            MemberState::Replacement { slot, up_to } => later.push((device, slot, member, up_to)),
+            _ => {}
         }
-        _ => None,
-    });
-    let mut partial: Vec<(usize, u64)> = partial.collect();
-    partial.sort_unstable();
+    }
+    for (device, slot, member, up_to) in later {
+        let source = array.read_write.slots.get(slot.index()).and_then(Option::as_ref);
+        let has_slot = source.is_some_and(|source| source.candidate == member.candidate);
+        match up_to {
+            _ if !has_slot => taken.replacements.push((device, up_to.unwrap_or(u64::MAX))),
+            None => taken.accepted.push(device),
+            Some(up_to) => taken.partial.push((device, up_to)),
+        }
+    }
+    taken.accepted.sort_unstable();
+    taken.partial.sort_unstable();
+    let Taken { accepted, partial, replacements } = taken;
     let rule = Rule::Assembly;
-    array.read_write.verdict.runs().then_some(View { rule, accepted, partial, freshest })
+    let view = View { rule, accepted, partial, replacements, freshest };
+    array.read_write.verdict.runs().then_some(view)
 }
 
 fn disk(found: &Found, image: &[u8], context: &Context<'_>) -> Disk {

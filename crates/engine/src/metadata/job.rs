@@ -4,7 +4,7 @@
 //! device, so that after a crash the phases are found done in order. Driven by `manager`.
 //!
 //! ```text
-//! Flush -> Header -> Pages -> EmptyPpl -> Superblocks        (each job has some of them)
+//! Flush -> Header -> Pages -> EmptyPpl -> TakeOver -> Superblocks    (each job has some of them)
 //! Flush -> Pages -> Header -> ...                            (a bitmap that is stale)
 //! ```
 
@@ -25,8 +25,18 @@ pub(super) enum Phase {
     Pages,
     /// Writes an empty log header to every member.
     EmptyPpl,
+    /// Writes the superblocks of replacements that take over: whichever superblock is the freshest
+    /// after a crash, the slot has a member in sync.
+    TakeOver,
     /// Writes the superblocks.
     Superblocks,
+}
+
+impl Phase {
+    /// Whether superblocks are written: once one has been, all of them must be.
+    pub(super) fn is_of_superblocks(self) -> bool {
+        matches!(self, Phase::TakeOver | Phase::Superblocks)
+    }
 }
 
 /// Reason for a superblock update.
@@ -127,7 +137,7 @@ impl Job {
     /// say otherwise are not written; those in flight are followed by others.
     pub(super) fn redundancy_lost(&mut self) {
         let says_in_sync = matches!(&self.goal, Goal::Update(update) if !update.dirty);
-        self.spoiled |= says_in_sync && self.phase != Some(Phase::Superblocks);
+        self.spoiled |= says_in_sync && !self.writes_superblocks();
     }
 
     /// If devices are written one after the other, drops the pending ones.
@@ -161,6 +171,11 @@ impl Job {
     pub(super) fn done(&mut self, token: MetaToken) -> Option<usize> {
         let at = self.open.iter().position(|(open, _)| *open == token)?;
         Some(self.open.swap_remove(at).1)
+    }
+
+    /// Whether the current phase writes superblocks.
+    pub(super) fn writes_superblocks(&self) -> bool {
+        self.phase.is_some_and(Phase::is_of_superblocks)
     }
 
     /// Whether all writes of the phase have completed.

@@ -10,6 +10,7 @@
 
 mod lacking;
 mod rebuilds;
+mod replacements;
 mod work;
 
 use std::ops::Range;
@@ -29,6 +30,8 @@ use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, 
 
 struct Device {
     kept: ManagedDevice,
+    /// Where shards have it, if it has a slot: see [`crate::Effect`].
+    place: MemberIdx,
     failed: bool,
     /// Event count of its durable superblock; `None`: a write of it failed.
     events: Option<u64>,
@@ -107,6 +110,9 @@ pub struct MetadataManager {
     rebuild_run: u32,
     rebuild_stalled: Option<RequestError>,
     joining: Vec<Joining>,
+    /// Places of replacements that have taken over by the superblocks, which shards get when the
+    /// former members are stale for certain.
+    taken_over: Vec<MemberIdx>,
     /// Members have lost completed writes, and the array cannot run without them: it is out of sync
     /// everywhere, no resync can change that, and it never stops clean.
     not_durable: bool,
@@ -147,6 +153,7 @@ impl MetadataManager {
         let device = |kept: ManagedDevice| {
             let state = states.get(kept.number.0 as usize).and_then(Option::as_ref);
             let mut device = in_service(kept, state.and_then(|state| state.recovery_offset));
+            device.place = replacements::place(&geometry, &kept);
             if let Some((member, from)) = device.kept.slot.zip(device.rebuilt) {
                 let by_bitmap = state.is_some_and(|state| state.recovery_by_bitmap);
                 let all = from..geometry.member_used_sectors(member);
@@ -163,6 +170,13 @@ impl MetadataManager {
         let is_unique = numbers.windows(2).all(|two| two[0] != two[1]);
         assert!(is_unique, "devices of an array have numbers of their own: {numbers:?}");
         let mut bits = bits;
+        // A degraded array may have nothing to resync, and yet writes were in flight.
+        let from = resync_offset.into_iter().chain(found.resync_offset).min();
+        let doubtful = replacements::Doubtful { geometry: &geometry, map: &map, from };
+        let mut devices = devices;
+        for device in devices.iter_mut().filter(|device| device.kept.replaces) {
+            doubtful.copy_again(device, bits.as_ref(), &mut states);
+        }
         // A missing member that the superblocks do not record: it must be recorded before writes
         // rely on it.
         let mut failures = 0;
@@ -218,6 +232,7 @@ impl MetadataManager {
             rebuild_run: 0,
             rebuild_stalled: None,
             joining: Vec::new(),
+            taken_over: Vec::new(),
             not_durable: false,
             checkpoint_at: 0,
             held: vec![0; map.bits() as usize],
@@ -313,6 +328,7 @@ impl MetadataManager {
             resync_offset: self.resync,
             resync_stalled: self.resync_stalled,
             rebuilding: self.rebuilt().map(|(member, _)| member.0).collect(),
+            replacing: self.replaced(),
             rebuild_sectors: self.rebuild_sectors(),
             rebuild_stalled: self.rebuild_stalled,
             joining: self.joining.len(),
@@ -378,7 +394,7 @@ impl MetadataManager {
             ControlEvent::MemberFailed { member, error, epoch } => {
                 self.touched = true;
                 self.epochs.push((shard, epoch));
-                let device = self.device_of(member);
+                let device = self.device_at(member);
                 if let Some(at) = device {
                     self.lose(at, error, Lost::ByShard(shard), out);
                 }
@@ -509,10 +525,13 @@ impl MetadataManager {
     // ---- members
 
     fn device_of(&self, member: MemberIdx) -> Option<usize> {
-        self.devices.iter().position(|device| !device.failed && device.kept.slot == Some(member))
+        let is_member = |device: &Device| {
+            !device.failed && device.kept.slot == Some(member) && !device.kept.replaces
+        };
+        self.devices.iter().position(is_member)
     }
 
-    /// Devices that serve slots: metadata must be durable on all of them.
+    /// Devices that serve slots or are to serve them: metadata must be durable on all of them.
     fn serving(&self) -> impl Iterator<Item = usize> {
         let serves =
             |at: &usize| !self.devices[*at].failed && self.devices[*at].kept.slot.is_some();
@@ -540,9 +559,10 @@ impl MetadataManager {
         if self.devices[at].failed || matches!(self.mode, MetadataMode::ReadOnly(_)) {
             return;
         }
-        let ManagedDevice { number, slot, .. } = self.devices[at].kept;
+        let ManagedDevice { number, slot, replaces, .. } = self.devices[at].kept;
         let left = slot.map_or(self.in_sync(), |slot| self.in_sync().minus(MemberSet::one(slot.0)));
-        if slot.is_some() && !self.geometry.enough(|member| left.contains(member.0)) {
+        let is_member = slot.is_some() && !replaces;
+        if is_member && !self.geometry.enough(|member| left.contains(member.0)) {
             let why = match lost {
                 Lost::ByShard(_) => ReadOnlyReason::TooFewMembers { device: number },
                 Lost::Metadata => ReadOnlyReason::MetadataUnwritable { device: number },
@@ -564,14 +584,22 @@ impl MetadataManager {
         if let Some(job) = &mut self.job {
             job.drop_device(at);
             // Writes that the job has omitted or added may be wrong now. A superblock phase is
-            // completed: it is safe on the remaining devices.
-            job.spoiled |= job.phase != Some(Phase::Superblocks);
+            // completed: it is safe on the remaining devices. But no member gives its slot to a
+            // replacement that is out.
+            job.spoiled |=
+                !job.writes_superblocks() || replaces && job.phase == Some(Phase::TakeOver);
         }
-        out.push(MetadataEffect::DeviceFailed { device: number, slot, error, by: lost.by() });
-        let Some(member) = slot else { return self.take_spare() };
+        let (device, by) = (number, lost.by());
+        out.push(MetadataEffect::DeviceFailed { device, slot, replaces, error, by });
+        if slot.is_none() {
+            return self.take_spare();
+        }
         for shard in (0..self.shards).filter(|shard| lost != Lost::ByShard(*shard)) {
-            let control = Control::FailMember(member);
+            let control = Control::FailMember(self.devices[at].place);
             out.push(MetadataEffect::ToShard { shard, control });
+        }
+        if is_member {
+            self.replacement_gets(slot, out);
         }
         self.take_spare();
     }
@@ -588,6 +616,7 @@ impl MetadataManager {
     // ---- answers
 
     fn answer(&mut self, out: &mut Vec<MetadataEffect>) {
+        self.answer_taken_over(out);
         // Nothing is recorded any more: waiting shards get a negative answer.
         let never = |why| why != ReadOnlyReason::Ordered || !self.is_recorded();
         if matches!(self.mode, MetadataMode::ReadOnly(why) if never(why)) {
@@ -718,12 +747,14 @@ fn in_service(kept: ManagedDevice, rebuilt: Option<u64>) -> Device {
     let events = Some(kept.events);
     let (failed, has_joined) = (false, false);
     let (rebuilt_recorded, out_of_sync) = (rebuilt, Vec::new());
-    Device { kept, failed, events, has_joined, rebuilt, rebuilt_recorded, out_of_sync }
+    let place = kept.slot.unwrap_or_default();
+    Device { kept, place, failed, events, has_joined, rebuilt, rebuilt_recorded, out_of_sync }
 }
 
 impl Device {
     /// Whether it serves its slot and is recorded as in sync.
     fn is_in_sync(&self) -> bool {
-        !self.failed && self.kept.slot.is_some() && self.rebuilt_recorded.is_none()
+        let serves = self.kept.slot.is_some() && !self.kept.replaces;
+        !self.failed && serves && self.rebuilt_recorded.is_none()
     }
 }

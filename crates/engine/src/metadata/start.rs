@@ -24,8 +24,8 @@ impl MetadataConfig {
         let StartState { found, state, superblocks_in_turn } =
             plan.state(resync_offset, bad_blocks);
         let devices = plan.devices().into_iter().map(|device| {
-            let StartDevice { number, slot, events, is_spare, .. } = device;
-            ManagedDevice { number: DeviceNumber(number), slot, events, is_spare }
+            let StartDevice { number, slot, replaces, events, is_spare, .. } = device;
+            ManagedDevice { number: DeviceNumber(number), slot, replaces, events, is_spare }
         });
         let bitmap = bitmap.map(|(StartBitmap { header, stale, .. }, bits)| ManagedBitmap {
             chunk_sectors: u64::from(header.chunk_bytes) / SECTOR_BYTES,

@@ -32,6 +32,8 @@ pub struct ManagedDevice {
     /// The slot that it serves, or is rebuilt for (its state has a recovery offset); `None`: a
     /// spare, or a device that is not in sync and gets no writes (its state has a slot).
     pub slot: Option<MemberIdx>,
+    /// It replaces the slot's member, which still serves.
+    pub replaces: bool,
     /// The event count of its own superblock.
     pub events: u64,
     /// It is a spare that may take any slot.
@@ -145,7 +147,7 @@ pub enum MetadataInput {
     RebuildAt {
         /// Number of the run; reports of an earlier one are ignored.
         run: u32,
-        /// The member; `None`: all that are being rebuilt.
+        /// Its place (see [`crate::Effect`]); `None`: all that are being rebuilt.
         member: Option<MemberIdx>,
         /// Everything below is in sync, in sectors of the data area.
         position: u64,
@@ -211,8 +213,10 @@ pub enum MetadataEffect {
     DeviceFailed {
         /// The failed device.
         device: DeviceNumber,
-        /// The slot that it served.
+        /// The slot that it served, or was to serve in place of its member.
         slot: Option<MemberIdx>,
+        /// It was to replace the slot's member.
+        replaces: bool,
         /// The error, or `None` if it was failed on request.
         error: Option<IoError>,
         /// The shard that dropped it; `None`: its metadata could not be written.
@@ -229,7 +233,8 @@ pub enum MetadataEffect {
     /// Other members are to be rebuilt than before: new [`crate::MetadataManager::rebuilds`] should
     /// replace the running ones.
     RebuildNeeded,
-    /// A member that was being rebuilt is in sync, and the metadata record it.
+    /// A member that was being rebuilt is in sync, and the metadata record it; or a replacement has
+    /// taken the slot of the member that it replaces, which is faulty from now on.
     MemberInSync {
         /// Its device.
         device: DeviceNumber,
@@ -313,8 +318,10 @@ pub struct MetadataStatus {
     pub resync_stalled: Option<RequestError>,
     /// Members that are being rebuilt.
     pub rebuilding: MemberSet,
-    /// Sectors of these members that were out of sync when their rebuilds began, all together, and
-    /// how many of them are in sync.
+    /// Members that are being replaced, until the superblocks record the end of that.
+    pub replacing: MemberSet,
+    /// Sectors of these members and replacements that were out of sync when their rebuilds began,
+    /// all together, and how many of them are in sync.
     pub rebuild_sectors: (u64, u64),
     /// Error of a stalled rebuild, if it is stalled.
     pub rebuild_stalled: Option<RequestError>,

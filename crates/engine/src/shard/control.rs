@@ -75,9 +75,9 @@ impl Shard {
 
     pub(super) fn control(&mut self, now: u64, control: Control, out: &mut Effects) {
         match control {
-            Control::FailMember(member) => {
-                if usize::from(member.0) < self.config.geometry.members() {
-                    self.health.drop_member(&self.config.geometry, member.0, None, out);
+            Control::FailMember(place) => {
+                if usize::from(place.0) < 2 * self.config.geometry.members() {
+                    self.health.drop_place(&self.config.geometry, place.0, out);
                 }
             }
             Control::Recorded { epoch } => {
@@ -124,7 +124,12 @@ impl Shard {
             Control::RebuiltBelow { member, sector } => {
                 self.health.rebuilt_below(member.0, sector);
             }
-            Control::EndRebuild(member) => self.health.end_rebuild(member.0),
+            Control::EndRebuild(place) => {
+                self.health.end_rebuild(self.health.slot_of(place.0));
+            }
+            Control::EndReplacement(place) => {
+                self.health.end_replacement(&self.config.geometry, place.0);
+            }
             Control::InSyncBelow { position, reports } => {
                 let known = self.health.set_in_sync_below(position, reports);
                 if let (Personality::Parity(stripes), true) = (&mut self.personality, known) {

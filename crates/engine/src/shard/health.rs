@@ -8,6 +8,10 @@
 //! A member that is being rebuilt serves the ranges that are in sync, and is *absent* elsewhere:
 //! not read, and need not be written. As redundancy it counts when all of it is in sync, and the
 //! control plane has recorded that.
+//!
+//! A slot has two *places* for devices: `s` and `members + s`. One is that of its member, the other
+//! that of a device which replaces it. A replacement is never read and is no redundancy; if the
+//! member fails, it is the slot's member, being rebuilt from where it is.
 
 use std::ops::Range;
 
@@ -16,8 +20,9 @@ use md::{Geometry, MemberIdx};
 use super::in_sync::{InSync, SyncMap};
 use crate::{ControlEvent, Effect, Effects, IoError, MemberSet};
 
-/// A member that is being rebuilt.
+/// A member that is being rebuilt, or a replacement that is being filled.
 struct Rebuilding {
+    /// Its slot.
     member: u16,
     /// Which sectors of its data area are in sync.
     map: SyncMap,
@@ -30,6 +35,12 @@ pub(crate) struct Health {
     /// The failed members, and those that are being rebuilt.
     lacking: MemberSet,
     rebuilding: Vec<Rebuilding>,
+    /// What replaces members.
+    replacing: Vec<Rebuilding>,
+    /// Slots whose members are at the second place.
+    moved: MemberSet,
+    /// Number of slots.
+    slots: u16,
     epoch: u64,
     recorded: u64,
     /// The losses so far cannot be recorded.
@@ -43,11 +54,14 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn new(missing: MemberSet, in_sync_below: u64) -> Health {
+    pub(crate) fn new(missing: MemberSet, slots: u16, in_sync_below: u64) -> Health {
         Health {
             failed: missing,
             lacking: missing,
             rebuilding: Vec::new(),
+            replacing: Vec::new(),
+            moved: MemberSet::EMPTY,
+            slots,
             epoch: 0,
             recorded: 0,
             unrecordable: false,
@@ -73,9 +87,123 @@ impl Health {
         self.lacking
     }
 
+    /// The slot of a place.
+    #[inline]
+    pub(crate) fn slot_of(&self, place: u16) -> u16 {
+        if place < self.slots { place } else { place - self.slots }
+    }
+
+    /// The place of a slot's member.
+    pub(crate) fn place(&self, slot: u16) -> u16 {
+        if self.moved.contains(slot) { slot + self.slots } else { slot }
+    }
+
+    /// The place of what replaces a slot's member, whether there is anything.
+    pub(crate) fn second_place(&self, slot: u16) -> u16 {
+        if self.moved.contains(slot) { slot } else { slot + self.slots }
+    }
+
+    /// Whether places are not simply slots.
+    #[inline]
+    pub(crate) fn has_places(&self) -> bool {
+        !self.replacing.is_empty() || !self.moved.is_empty()
+    }
+
+    /// Whether a replacement has taken a slot whose member has failed.
+    fn is_taken_over(&self, slot: u16) -> bool {
+        self.lacking.contains(slot) && !self.failed.contains(slot)
+    }
+
+    /// The place that a part of a copy goes to.
+    pub(crate) fn copy_place(&self, slot: u16) -> u16 {
+        match !self.is_replaced(slot) && self.is_taken_over(slot) {
+            true => self.place(slot),
+            false => self.second_place(slot),
+        }
+    }
+
+    /// Whether a slot's member is being replaced.
+    pub(crate) fn is_replaced(&self, slot: u16) -> bool {
+        self.replacing.iter().any(|other| other.member == slot)
+    }
+
+    /// Slots whose members are being replaced.
+    pub(crate) fn replacing(&self) -> MemberSet {
+        self.replacing.iter().map(|other| other.member).collect()
+    }
+
+    /// A device at the second place of a slot replaces its member: it lacks these ranges.
+    pub(crate) fn begin_replacement(&mut self, slot: u16, lacks: &[Range<u64>], block: u64) {
+        let map = SyncMap::new(lacks, block, MemberSet::EMPTY);
+        self.replacing.retain(|other| other.member != slot);
+        self.replacing.push(Rebuilding { member: slot, map, since: self.epoch });
+    }
+
+    /// Of members that are being replaced: those whose replacement lacks some of these sectors.
+    pub(crate) fn to_copy(&self, sectors: Range<u64>) -> MemberSet {
+        let lacks = |other: &&Rebuilding| {
+            !self.failed.contains(other.member) && other.map.state(sectors.clone()) != InSync::All
+        };
+        self.replacing.iter().filter(lacks).map(|other| other.member).collect()
+    }
+
+    /// A range of a replacement has been written, by an operation that began in this epoch.
+    pub(crate) fn set_copied(&mut self, slot: u16, sectors: Range<u64>, epoch: u64) {
+        // Where the member has failed in the meantime, the replacement has its slot.
+        let both = self.replacing.iter_mut().chain(&mut self.rebuilding);
+        let mut mine = both.filter(|other| other.member == slot && other.since <= epoch);
+        mine.next().into_iter().for_each(|other| other.map.set(sectors.clone()));
+    }
+
+    /// The replacement of a slot's member is out.
+    pub(crate) fn drop_replacement(
+        &mut self,
+        slot: u16,
+        error: Option<IoError>,
+        out: &mut Effects,
+    ) {
+        if !self.is_replaced(slot) {
+            return;
+        }
+        self.replacing.retain(|other| other.member != slot);
+        self.epoch += 1;
+        let member = MemberIdx(self.second_place(slot));
+        let event = ControlEvent::MemberFailed { member, error, epoch: self.epoch };
+        out.list.push(Effect::Control(event));
+    }
+
+    /// The metadata record that the device at this place is the slot's member, and in sync. If this
+    /// shard has dropped it, the slot is empty, unless the array needs the former member.
+    pub(crate) fn end_replacement(&mut self, geometry: &Geometry, place: u16) {
+        let slot = self.slot_of(place);
+        if self.place(slot) == place {
+            // The former member has failed here.
+            return self.end_rebuild(slot);
+        }
+        if !self.is_replaced(slot) {
+            let stays = |other: MemberIdx| other.0 != slot && !self.lacking.contains(other.0);
+            if !geometry.enough(stays) {
+                return;
+            }
+            self.failed.insert(slot);
+            self.lacking.insert(slot);
+        }
+        self.replacing.retain(|other| other.member != slot);
+        self.move_to(place);
+    }
+
+    fn move_to(&mut self, place: u16) {
+        match place < self.slots {
+            true => self.moved.remove(place),
+            false => self.moved.insert(place - self.slots),
+        }
+    }
+
     /// A new member of a slot that was empty: out of sync in these ranges of its data area.
-    pub(crate) fn begin_rebuild(&mut self, member: u16, out_of_sync: &[Range<u64>], block: u64) {
+    pub(crate) fn begin_rebuild(&mut self, place: u16, out_of_sync: &[Range<u64>], block: u64) {
+        let member = self.slot_of(place);
         debug_assert!(!self.lacking.contains(member) || self.failed.contains(member));
+        self.move_to(place);
         let map = SyncMap::new(out_of_sync, block, MemberSet::EMPTY);
         self.failed.remove(member);
         self.lacking.insert(member);
@@ -92,9 +220,14 @@ impl Health {
         }
     }
 
-    /// Below this sector, all of a member that is being rebuilt is in sync.
-    pub(crate) fn rebuilt_below(&mut self, member: u16, sector: u64) {
-        let mine = self.rebuilding.iter_mut().find(|other| other.member == member);
+    /// Below this sector, all of a device that is being rebuilt, or replaces another, is in sync.
+    pub(crate) fn rebuilt_below(&mut self, place: u16, sector: u64) {
+        let member = self.slot_of(place);
+        let of_slot = match self.place(member) == place {
+            true => &mut self.rebuilding,
+            false => &mut self.replacing,
+        };
+        let mine = of_slot.iter_mut().find(|other| other.member == member);
         mine.into_iter().for_each(|rebuilding| rebuilding.map.resynced_below(sector));
     }
 
@@ -189,8 +322,17 @@ impl Health {
         known
     }
 
+    /// Drops what is at a place, if it is in service and the array can run without it.
+    pub(crate) fn drop_place(&mut self, geometry: &Geometry, place: u16, out: &mut Effects) {
+        let slot = self.slot_of(place);
+        match self.place(slot) == place {
+            true => drop(self.drop_member(geometry, slot, None, out)),
+            false => self.drop_replacement(slot, None, out),
+        }
+    }
+
     /// Drops a member if the array can run without it; returns whether the member is out of service
-    /// now.
+    /// now. What replaces it has its slot then.
     pub(crate) fn drop_member(
         &mut self,
         geometry: &Geometry,
@@ -205,12 +347,19 @@ impl Health {
         if !geometry.enough(stays) {
             return false;
         }
-        self.failed.insert(member);
         self.lacking.insert(member);
         self.rebuilding.retain(|other| other.member != member);
         self.epoch += 1;
-        let member = MemberIdx(member);
-        let event = ControlEvent::MemberFailed { member, error, epoch: self.epoch };
+        let place = MemberIdx(self.place(member));
+        match self.replacing.iter().position(|other| other.member == member) {
+            Some(at) => {
+                let replacement = self.replacing.swap_remove(at);
+                self.move_to(self.second_place(member));
+                self.rebuilding.push(replacement);
+            }
+            None => self.failed.insert(member),
+        }
+        let event = ControlEvent::MemberFailed { member: place, error, epoch: self.epoch };
         out.list.push(Effect::Control(event));
         true
     }

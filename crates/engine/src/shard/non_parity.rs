@@ -11,7 +11,8 @@
 //! continues as a repair that writes to all.
 //!
 //! A *rebuild* works as a resync does, and writes only to the copies on members that are being
-//! rebuilt, where they are not in sync. Writes go to these members everywhere.
+//! rebuilt, where they are not in sync. Writes go to these members everywhere. Replacements of
+//! members get what they lack in the same way: as a member, that of slot `s` is `members + s`.
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
@@ -148,7 +149,7 @@ impl NonParity {
             _ => true,
         };
         if writing {
-            cx.flushes.note_written(member);
+            cx.flushes.note_written(cx.health.slot_of(member));
         }
         match token.kind() {
             Kind::Read => self.read_done(cx, request, member, result),
@@ -352,14 +353,17 @@ impl NonParity {
     /// Reads a range, where copies are to be rebuilt, to write it to them.
     fn rebuild(&mut self, cx: &mut Context<'_>, request: u32) {
         let lacking = cx.health.lacking();
-        let targets = lacking.minus(cx.health.failed());
+        let slots = cx.geometry.members() as u16;
+        let replacements = cx.health.replacing().iter().map(|slot| slots + slot).collect();
+        let targets = lacking.minus(cx.health.failed()).union(replacements);
         let record = &mut cx.requests[request];
         record.repair = Repair { targets, ..Repair::default() };
         let (mut at, end) = (record.at.0, record.end());
         let fixed = end > cx.health.in_sync_below();
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
-            if self.to_rebuild(cx, sectors).next().is_some() {
+            let is_lacking = self.to_rebuild(cx, sectors).next().is_some();
+            if is_lacking || !self.to_copy(cx, sectors).is_empty() {
                 let source = match fixed {
                     true => self.copies.iter().position(|copy| !lacking.contains(copy.member.0)),
                     false => self.balance.choose(cx.now, &self.copies, lacking, None),
@@ -380,7 +384,12 @@ impl NonParity {
     /// Writes what a rebuild has read.
     fn rebuild_write(&mut self, cx: &mut Context<'_>, request: u32) {
         let record = &mut cx.requests[request];
+        let slots = cx.geometry.members() as u16;
+        let replaced = cx.health.replacing();
+        let is_there =
+            |member: &u16| member.checked_sub(slots).is_none_or(|slot| replaced.contains(slot));
         let chosen = record.repair.targets.minus(cx.health.failed());
+        let chosen: MemberSet = chosen.iter().filter(is_there).collect();
         let (writing, targets, epoch) = (true, chosen, cx.health.epoch());
         record.repair = Repair { writing, targets, epoch, ..record.repair };
         let (mut at, end) = (record.at.0, record.end());
@@ -392,9 +401,26 @@ impl NonParity {
             for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
                 self.scatter.add(copy.member.0, copy.sector.0, slice);
             }
+            let replacements = self.to_copy(cx, sectors).intersection(chosen);
+            for (copy, member) in with_replacements(&self.copies, cx, replacements) {
+                self.scatter.add(member, copy.sector.0, slice);
+            }
             at += sectors;
         }
         self.send_resync(cx, request, false);
+    }
+
+    /// Replacements of the members of what was last located, that lack it.
+    fn to_copy(&self, cx: &Context<'_>, sectors: u64) -> MemberSet {
+        if cx.health.replacing().is_empty() {
+            return MemberSet::EMPTY;
+        }
+        let lacks = |copy: &&Copy| {
+            let Copy { member, sector } = copy;
+            cx.health.to_copy(sector.0..sector.0 + sectors).contains(member.0)
+        };
+        let slots = cx.geometry.members() as u16;
+        self.copies.iter().filter(lacks).map(|copy| slots + copy.member.0).collect()
     }
 
     /// The copies in a range that a rebuild has written are in sync.
@@ -403,6 +429,10 @@ impl NonParity {
         let mut at = from;
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
+            for (copy, _) in with_replacements(&self.copies, cx, targets) {
+                let sectors = copy.sector.0..copy.sector.0 + sectors;
+                cx.health.set_copied(copy.member.0, sectors, epoch);
+            }
             let written = self.copies.iter().filter(|copy| targets.contains(copy.member.0));
             for Copy { member, sector } in written {
                 cx.health.set_rebuilt(member.0, sector.0..sector.0 + sectors, epoch);
@@ -440,7 +470,7 @@ impl NonParity {
         member: u16,
         result: Result<(), IoError>,
     ) {
-        self.balance.done(cx.now, member);
+        self.balance.done(cx.now, cx.health.slot_of(member));
         let writing = cx.requests[request].repair.writing;
         match result {
             Ok(()) => {}
@@ -501,8 +531,9 @@ impl NonParity {
     fn send_resync(&mut self, cx: &mut Context<'_>, request: u32, read: bool) {
         let key = cx.requests.key(request);
         let (balance, requests) = (&mut self.balance, &mut *cx.requests);
+        let health = &*cx.health;
         self.scatter.drain(cx.out, |run, out| {
-            balance.issued(run.member, run.sector + run.sectors);
+            balance.issued(health.slot_of(run.member), run.sector + run.sectors);
             requests[request].open += 1;
             let token = Token::new(Kind::NonParityResync, run.member, key);
             let (member, sector, slices) = (MemberIdx(run.member), Sector(run.sector), run.slices);
@@ -602,15 +633,23 @@ impl NonParity {
                 all.minus(MemberSet::one(source))
             }
             _ if cx.health.is_read_only() => MemberSet::EMPTY,
-            Some(HostOp::Rebuild) => self.absent(cx, sectors).union(tried),
+            Some(HostOp::Rebuild) => {
+                // What a member cannot read that is being replaced, only its replacement gets.
+                let copies = self.to_copy(cx, sectors);
+                let replaced = with_replacements(&self.copies, cx, copies);
+                let replaced = replaced.map(|(copy, _)| copy.member.0).collect();
+                self.absent(cx, sectors).union(tried).minus(replaced).union(copies)
+            }
             _ => tried,
         };
         let targets = targets.minus(cx.health.failed());
         let epoch = cx.health.epoch();
         let record = &mut cx.requests[request];
         record.repair = Repair { targets, epoch, ..record.repair };
-        for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
-            let (member, sector) = (copy.member, copy.sector);
+        let members = self.copies.iter().map(|copy| (copy, copy.member.0));
+        let members = members.filter(|(_, member)| targets.contains(*member));
+        for (copy, member) in members.chain(with_replacements(&self.copies, cx, targets)) {
+            let (member, sector) = (MemberIdx(member), copy.sector);
             let token = Token::new(Kind::NonParityRepair, member.0, cx.requests.key(request));
             let record = &mut cx.requests[request];
             record.open += 1;
@@ -654,8 +693,23 @@ impl NonParity {
     }
 }
 
+/// The copies whose members have one of these replacements, with it.
+fn with_replacements<'a>(
+    copies: &'a [Copy],
+    cx: &Context<'_>,
+    replacements: MemberSet,
+) -> impl Iterator<Item = (&'a Copy, u16)> + use<'a> {
+    let slots = cx.geometry.members() as u16;
+    let copies = copies.iter().map(move |copy| (copy, slots + copy.member.0));
+    copies.filter(move |(_, replacement)| replacements.contains(*replacement))
+}
+
 /// A failed write takes the member out of service, unless it is the last one with the data.
 fn write_failed(cx: &mut Context<'_>, request: u32, member: u16, error: IoError) {
+    if usize::from(member) >= cx.geometry.members() {
+        // The replacement is out by now.
+        return cx.requests.fail(request, RequestError::Io);
+    }
     let error = match error.kind.lacks() {
         Some(lack) => lack,
         None if cx.health.drop_member(cx.geometry, member, Some(error), cx.out) => return,

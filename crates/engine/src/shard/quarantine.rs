@@ -121,7 +121,8 @@ impl Shard {
     /// time.
     pub(super) fn abandon_failed(&self, now: u64, before: MemberSet, out: &mut Effects) {
         let failed = self.health.failed();
-        if failed == before {
+        // With replacements there are no deadlines: see `Input::Late`.
+        if failed == before || self.health.has_places() {
             return;
         }
         for member in failed.minus(before).minus(self.quarantine.silent).iter() {

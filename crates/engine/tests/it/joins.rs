@@ -41,6 +41,7 @@ impl Driven {
             slot: slot(at),
             events: 10,
             is_spare: slot(at).is_none(),
+            replaces: false,
         };
         let bitmap = ManagedBitmap {
             chunk_sectors: 8,

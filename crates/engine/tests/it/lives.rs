@@ -144,6 +144,7 @@ impl Life {
             slot: Some(MemberIdx(*at as u16)),
             events: array.superblocks[*at].events,
             is_spare: false,
+            replaces: false,
         };
         let manager = MetadataManager::new(MetadataConfig {
             geometry: array.geometry.clone(),

@@ -30,7 +30,7 @@ impl Life {
     pub(super) fn fault(&mut self, action: Action, rng: &mut Rng) -> bool {
         self.note_replaced();
         self.note_rebuilt();
-        let members = self.world.members.len();
+        let members = self.world.geometry().members();
         let (Action::Lose(member, _)
         | Action::Hang(member, _)
         | Action::HangIo(member, _)
@@ -48,6 +48,7 @@ impl Life {
         | Action::Misdirect(member)
         | Action::CorruptReads(member)
         | Action::Destroy(member, _)
+        | Action::LoseReplacement(member, _)
         | Action::Slow(member, _)) = action
         else {
             unreachable!("no fault")
@@ -79,18 +80,33 @@ impl Life {
             _ => {}
         }
         let now = self.world.now;
+        // What has replaced the member is the member.
+        let slot = at;
+        let at = self.world.shard.place_of(MemberIdx(slot as u16)).index();
         match action {
-            Action::Lose(_, after) | Action::Hang(_, after) => {
-                if !self.may_lose(at) {
+            Action::LoseReplacement(_, after) => {
+                let second = slot + members;
+                let is_replaced = self.world.shard.status().replacing.contains(slot as u16);
+                // It may have the slot by then.
+                if at != slot || !is_replaced || !self.may_lose(slot) {
                     return false;
                 }
-                self.lose(at);
+                self.lose(slot);
+                self.world.members[second].gone_at.get_or_insert(now + after);
+            }
+            Action::Lose(_, after) | Action::Hang(_, after) => {
+                if !self.may_lose(slot) {
+                    return false;
+                }
+                self.lose(slot);
                 self.world.members[at].gone_at = Some(now + after);
                 // Superblocks that are written in turn wait for one that hangs.
                 if matches!(action, Action::Hang(..)) && !self.superblocks_tear {
                     self.world.hang_metadata(at, now + after);
                 }
             }
+            // With replacements there are no deadlines.
+            Action::HangIo(..) if self.world.members.len() > members => return false,
             Action::HangIo(_, after) => {
                 if self.may_lose(at) {
                     self.lose(at);
@@ -105,10 +121,10 @@ impl Life {
                 self.world.members[at].hangs_at.get_or_insert(now + after);
             }
             Action::Fail(_) => {
-                if !self.may_lose(at) {
+                if !self.may_lose(slot) {
                     return false;
                 }
-                self.lose(at);
+                self.lose(slot);
                 self.world.control(Control::FailMember(MemberIdx(at as u16)));
             }
             Action::Bad(_, Extent(from, sectors)) => {
@@ -132,6 +148,14 @@ impl Life {
             Action::Misdirect(_) => self.lie(at, Lie::Misdirected),
             Action::CorruptReads(_) => self.lie(at, Lie::Corrupt),
             Action::Full(_, Extent(from, sectors), short) => {
+                // Its replacement is dropped, which may have the slot by then.
+                let is_replaced = self.world.shard.status().replacing.contains(slot as u16);
+                if is_replaced && !self.may_lose(slot) {
+                    return false;
+                }
+                if is_replaced {
+                    self.lose(slot);
+                }
                 let member = &mut self.world.members[at];
                 member.full = from..from.saturating_add(sectors);
                 member.short = u64::from(short) / member.block_sectors * member.block_sectors;
@@ -145,19 +169,19 @@ impl Life {
             }
             Action::FlushError(_) => {
                 // A member that must stay: what it has acknowledged may be lost.
-                let is_fatal = !self.may_lose(at);
+                let is_fatal = !self.may_lose(slot);
                 if is_fatal && !self.control_plane().hanging.is_empty() {
                     return false;
                 }
                 if is_fatal {
                     self.destroy();
                 } else {
-                    self.lose(at);
+                    self.lose(slot);
                 }
                 self.world.members[at].flush_fails = true;
             }
-            Action::Destroy(_, after) if self.may_lose(at) => {
-                self.lose(at);
+            Action::Destroy(_, after) if self.may_lose(slot) => {
+                self.lose(slot);
                 self.world.members[at].gone_at = Some(now + after);
             }
             Action::Destroy(_, after) => {

@@ -45,6 +45,10 @@ pub(crate) struct Remains {
     pub(super) mutant: Option<Mutant>,
     /// Devices that are to be put into the slots of their numbers, once they are empty.
     pub(super) add: u16,
+    /// Slots whose members are to be replaced.
+    pub(super) replace: u16,
+    /// By slot: the image of what replaces its member. The device behind the slots' own.
+    pub(super) replacements: Vec<Option<Vec<u8>>>,
     /// Devices keep their numbers: not in 0.90.
     pub(super) numbers_stay: bool,
     /// By device: its size in bytes.
@@ -89,6 +93,8 @@ impl Remains {
             next_tag: 1,
             mutant: None,
             add: 0,
+            replace: 0,
+            replacements: vec![None; array.members],
             numbers_stay: array.version != Version::V0_90,
             sizes,
             has_added: false,
@@ -105,8 +111,17 @@ impl Remains {
             began_out_of_sync: self.began_out_of_sync,
             lost: &self.recorded,
         };
-        let images = self.images.iter().map(|image| &image[..]).collect();
-        Wreck::new(images, &self.data_offsets, context)
+        let images: Vec<&[u8]> = self.images.iter().map(|image| &image[..]).collect();
+        Wreck::new(self.with_replacements(images), &self.data_offsets, context)
+    }
+
+    /// The images of members, and behind them those of what replaces them.
+    fn with_replacements<'a>(&'a self, mut images: Vec<&'a [u8]>) -> Vec<&'a [u8]> {
+        if self.replacements.iter().any(Option::is_some) {
+            let replacements = self.replacements.iter();
+            images.extend(replacements.map(|image| image.as_deref().unwrap_or_default()));
+        }
+        images
     }
 
     /// Starts the array, without the members in the bit mask. `None`: it is refused, as it should
@@ -122,6 +137,7 @@ impl Remains {
         // 0.90 numbers devices anew with each write; here the number of a device never changes.
         let readd = if self.numbers_stay { self.readditions(without, rng) } else { 0 };
         let add = if self.numbers_stay { self.additions(rng) } else { 0 };
+        let replace = if self.numbers_stay { self.new_replacements(add | readd, rng) } else { 0 };
         let views = self.wreck().views();
         let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
         let accepted = views[0].accepted.clone();
@@ -131,9 +147,17 @@ impl Remains {
         let images = self.images.iter().enumerate();
         let images: Vec<Option<&[u8]>> =
             images.map(|(at, image)| (!absent.contains(&at)).then_some(&image[..])).collect();
+        let mut images = images;
+        images.extend(self.replacements.iter().map(Option::as_deref));
         let checkpoint = rng.pick(&[100_000, 5_000_000, DEFAULT_CHECKPOINT_NANOS]);
-        let mut options =
-            StartOptions { shards, checkpoint_nanos: checkpoint, force: false, add, readd };
+        let mut options = StartOptions {
+            shards,
+            checkpoint_nanos: checkpoint,
+            force: false,
+            add,
+            readd,
+            replace,
+        };
         let mut is_forced = false;
         let started = match assembly::start(&images, self.block, options) {
             Ok(started) => started,
@@ -176,15 +200,15 @@ impl Remains {
         let rebuilding: Vec<usize> = started.rebuilding.iter().map(|(at, _)| *at).collect();
         let is_in_sync =
             |at: &usize| !started.missing.contains(*at as u16) && !rebuilding.contains(at);
-        let serving: Vec<usize> = (0..images.len()).filter(is_in_sync).collect();
+        let serving: Vec<usize> = (0..self.images.len()).filter(is_in_sync).collect();
         let resync = started.manager.status().resync_offset;
         let force = if is_forced { " by force" } else { "" };
         tally.note(|| {
             let resync = resync.map_or("no resync".into(), |from| format!("resync from {from}"));
-            let rebuilding = &started.rebuilding;
+            let (rebuilding, replacing) = (&started.rebuilding, &started.replacing);
             format!(
                 "starts{force} with members {serving:?} in {shards} shard(s), {resync}, rebuilds \
-                 {rebuilding:?}"
+                 {rebuilding:?}, replaces {replacing:?}"
             )
         });
         if absent.is_empty() || is_forced {
@@ -274,6 +298,10 @@ impl Remains {
             let is_new = *from == 0 && !self.wreck().is_valid(*at);
             marks.reach(if is_new { Mark::StartAddition } else { Mark::StartRebuild });
         }
+        for slot in &started.replacing {
+            let is_new = !self.wreck().is_valid(slot + self.images.len());
+            marks.reach(if is_new { Mark::StartReplacement } else { Mark::StartReplacing });
+        }
         if started.missing.iter().any(|at| !absent.contains(&usize::from(at))) {
             marks.reach(Mark::StaleMemberBack);
         }
@@ -294,7 +322,8 @@ impl Remains {
             let risky = is_dirty && lacks_data(&self.geometry, &left)
                 || self.differs() && matches!(self.geometry.kind(), Kind::Mirrored(_));
             // Without the freshest one, the others may be taken for fresh: two histories.
-            if enough && !risky && !self.is_freshest(at, accepted) {
+            let is_replaced = self.replacements[at].is_some();
+            if enough && !risky && !is_replaced && !self.is_freshest(at, accepted) {
                 absent.push(at);
             }
         }
@@ -327,7 +356,64 @@ impl Remains {
             member.block_sectors = u64::from(self.block) / md::SECTOR_BYTES;
             member
         };
-        areas.map(member).collect()
+        let mut members: Vec<Member> = areas.map(member).collect();
+        if !started.replacing.is_empty() {
+            let areas = started.data_areas.iter().zip(&mut self.replacements).zip(0..);
+            members.extend(areas.map(|((area, image), slot)| match (area, image) {
+                (Some(area), Some(image)) if started.replacing.contains(&slot) => {
+                    member((&Some(area.clone()), image))
+                }
+                _ => Member::missing(started.missing_sectors),
+            }));
+        }
+        members
+    }
+
+    /// The slots whose members get a new device as their replacement: they are in sync in every
+    /// view.
+    fn new_replacements(&mut self, others: u16, rng: &mut Rng) -> u16 {
+        let slots = self.images.len();
+        let views = self.wreck().views();
+        let is_fit = |at: &usize| {
+            let is_asked = (self.replace & !others) >> at & 1 == 1;
+            let is_sure = views.iter().all(|view| view.accepted.contains(at));
+            is_asked && is_sure && self.replacements[*at].is_none()
+        };
+        let new: Vec<usize> = (0..slots).filter(is_fit).collect();
+        for at in &new {
+            // Not zero: what is not copied must be seen.
+            self.replacements[*at] = Some(vec![rng.below(256) as u8 | 1; self.sizes[*at]]);
+            self.recorded.retain(|other| *other != slots + at);
+            self.replace &= !(1 << at);
+        }
+        new.iter().map(|at| 1 << at).sum()
+    }
+
+    /// Replacements that the assembly takes for their slots are the members from now on, with their
+    /// numbers: devices may be numbered otherwise, all at once. What is out of the array is gone.
+    pub(super) fn settle_replacements(&mut self) {
+        let slots = self.images.len();
+        if self.replacements.iter().all(Option::is_none) {
+            return;
+        }
+        let views = self.wreck().views();
+        let view = &views[0];
+        for at in 0..slots {
+            let second = slots + at;
+            let is_taken = view.accepted.contains(&second)
+                || view.partial.iter().any(|(device, _)| *device == second);
+            if is_taken {
+                let image = self.replacements[at].take().expect("the view has it");
+                self.images[at] = image;
+                self.recorded.retain(|other| *other != at && *other != second);
+                let images = self.images.iter_mut().chain(self.replacements.iter_mut().flatten());
+                images.for_each(|image| assembly::swap_numbers(image, at, second, self.block));
+                self.has_added = true;
+            } else if view.replacements.iter().all(|(device, _)| *device != second) {
+                self.replacements[at] = None;
+                self.recorded.retain(|other| *other != second);
+            }
+        }
     }
 
     fn live(
@@ -345,6 +431,7 @@ impl Remains {
             missing: without,
             encoders,
             rebuilding: started_rebuilding,
+            replacing: started_replacing,
             by_bitmap,
             ..
         } = started;
@@ -380,6 +467,7 @@ impl Remains {
             out_of_sync: manager.out_of_sync(),
             missing_by_force: manager.missing_by_force(),
             rebuilding,
+            replacing: manager.replacing(),
             merge_wait_nanos: rng.pick(&[0, 50_000]),
             ..ShardConfig::new(geometry)
         };
@@ -406,7 +494,7 @@ impl Remains {
             let geometry = world.geometry().clone();
             ControlPlane::new(manager, encoders, durable, geometry, step, unit)
         });
-        if out_of_sync || !rebuilding.is_empty() {
+        if out_of_sync || !rebuilding.is_empty() || !started_replacing.is_empty() {
             world.feed_resync();
             world.hand_over();
         }

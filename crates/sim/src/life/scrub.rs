@@ -62,7 +62,7 @@ impl Life {
             return false;
         }
         self.drain();
-        let member = usize::from(member) % self.world.members.len();
+        let member = usize::from(member) % self.world.geometry().members();
         let Some(range) = self.scrubbed(at, sectors) else { return false };
         let is_whole = |life: &Life| {
             let members = life.world.members.iter();
@@ -70,7 +70,9 @@ impl Life {
                 && members.clone().all(|it| !it.reads_time_out && !it.flush_fails)
                 && members.clone().all(|it| it.hangs_at.is_none())
                 && life.missing.is_empty()
-                && (0..life.world.members.len() as u16).all(|at| !life.world.is_failed(at))
+                // By hand, only the member is put right.
+                && members.len() == life.world.geometry().members()
+                && (0..life.world.geometry().members() as u16).all(|at| !life.world.is_failed(at))
                 && !life.is_resyncing()
                 && life
                     .world

@@ -327,6 +327,14 @@ impl World {
                 self.submit_metadata(token, device.0 as usize, Vec::new());
             }
             MetadataEffect::ToShard { control, shard } => {
+                if let engine::Control::EndReplacement(place) = control {
+                    // What it has replaced must not be taken any more.
+                    let slots = self.geometry().members();
+                    let former = (place.index() + slots) % (2 * slots);
+                    if !self.recorded.contains(&former) {
+                        self.recorded.push(former);
+                    }
+                }
                 if !self.is_answered(&control) {
                     self.send_control(shard, control);
                 }
@@ -500,7 +508,11 @@ impl World {
         if let Some(error) = error {
             return Err(error);
         }
-        member.flush(op.covers);
+        let is_replacement = op.device >= self.geometry().members();
+        if is_replacement && self.mutant == Some(Mutant::ReplacementNotFlushed) {
+            return Ok(());
+        }
+        self.members[op.device].flush(op.covers);
         Ok(())
     }
 }

@@ -95,6 +95,9 @@ impl World {
     }
 
     pub(super) fn abandon(&mut self, shard: u16, member: MemberIdx, at: u64) {
+        if self.members.len() > self.geometry().members() {
+            return;
+        }
         for op in self.operations.iter_mut().filter(|op| op.shard == shard) {
             if op.place.as_ref().is_some_and(|(other, _)| *other == member.0) {
                 op.late_at = op.late_at.min(at);

@@ -55,6 +55,25 @@ fn after_a_start_by_force_parity_does_not_replace_what_a_rebuilt_part_has() {
 }
 
 /// A rebuild had begun to write back a block that the member before it could not read.
+/// Blocks that members lend are not copied into memory.
+#[test]
+fn what_is_copied_to_a_replacement_is_what_the_member_has() {
+    let scenario = "\
+        raid5 left-symmetric x5 chunk=8 used=128 v=1.2 begins=in-sync shards=1 depth=1 \
+        seed=90567359867601 : replace3";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
+/// A degraded array that is started by force has nothing to resync, and writes were in flight.
+#[test]
+fn what_was_in_flight_is_copied_to_a_replacement_again_where_nothing_is_resynced() {
+    let scenario = "\
+        raid5 right-asymmetric x3 chunk=8 used=128 v=1.2 bitmap=16384 begins=in-sync shards=1 \
+        depth=1 seed=143400268078498 : lose0@303480 w5+1 replace2 replace1 step24 cut3 w46+12 \
+        w50+10";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 #[test]
 fn a_member_that_joins_during_an_operation_is_not_rebuilt_by_it() {
     let scenario = "\

@@ -21,14 +21,25 @@ impl MetadataManager {
     /// The members that are being rebuilt, with the ranges of their data areas out of sync; for
     /// [`crate::ShardConfig::rebuilding`].
     pub fn rebuilding(&self) -> Vec<(MemberIdx, Vec<Range<u64>>)> {
+        self.lacking(false)
+            .filter_map(|(device, ranges)| Some((device.kept.slot?, ranges)))
+            .collect()
+    }
+
+    /// Devices that are being rebuilt, or that replace members, with what they lack.
+    pub(super) fn lacking(
+        &self,
+        replaces: bool,
+    ) -> impl Iterator<Item = (&Device, Vec<Range<u64>>)> {
         let devices = self.serving().map(|at| &self.devices[at]);
-        let lacks = |device: &Device| {
-            let (member, below) = device.kept.slot.zip(device.rebuilt)?;
+        let lacks = |device: &'_ Device| {
+            let below = device.rebuilt?;
             let of = |range: &Range<u64>| range.start.max(below)..range.end;
             let ranges = device.out_of_sync.iter().map(of).filter(|range| !range.is_empty());
-            Some((member, ranges.collect()))
+            Some(ranges.collect())
         };
-        devices.filter_map(lacks).collect()
+        let devices = devices.filter(move |device| device.kept.replaces == replaces);
+        devices.filter_map(move |device| Some((device, lacks(device)?)))
     }
 
     /// Sectors of members that were out of sync when their rebuilds began, and how many of them are
@@ -48,6 +59,7 @@ impl MetadataManager {
     /// The members that are being rebuilt, and the sectors below which they are in sync.
     pub(super) fn rebuilt(&self) -> impl Iterator<Item = (MemberIdx, u64)> + '_ {
         let devices = self.serving().map(|at| &self.devices[at]);
+        let devices = devices.filter(|device| !device.kept.replaces);
         devices.filter_map(|device| device.kept.slot.zip(device.rebuilt))
     }
 
@@ -59,7 +71,9 @@ impl MetadataManager {
         self.rebuild_run += 1;
         self.rebuild_stalled = None;
         let run = self.rebuild_run;
-        Rebuild::runs(run, &self.geometry, self.rebuilding().into_iter())
+        let both = self.lacking(false).chain(self.lacking(true));
+        let both: Vec<_> = both.map(|(device, ranges)| (device.place, ranges)).collect();
+        Rebuild::runs(run, &self.geometry, both.into_iter())
     }
 
     pub(super) fn rebuild_at(
@@ -70,14 +84,14 @@ impl MetadataManager {
     ) {
         self.touched = true;
         for at in self.serving().collect::<Vec<usize>>() {
-            let Device { kept, rebuilt, .. } = &mut self.devices[at];
+            let Device { kept, place, rebuilt, .. } = &mut self.devices[at];
             let (Some(slot), Some(before)) = (kept.slot, *rebuilt) else { continue };
-            let position = position.min(self.geometry.member_used_sectors(slot));
-            if member.is_some_and(|member| member != slot) || position <= before {
+            let (place, position) = (*place, position.min(self.geometry.member_used_sectors(slot)));
+            if member.is_some_and(|member| member != place) || position <= before {
                 continue;
             }
             *rebuilt = Some(position);
-            self.to_shards(Control::RebuiltBelow { member: slot, sector: position }, out);
+            self.to_shards(Control::RebuiltBelow { member: place, sector: position }, out);
         }
     }
 
@@ -119,7 +133,7 @@ impl MetadataManager {
             return;
         }
         let events = self.on_disk.events;
-        let kept = ManagedDevice { number, slot: None, events, is_spare: false };
+        let kept = ManagedDevice { number, slot: None, replaces: false, events, is_spare: false };
         self.devices.push(in_service(kept, None));
         self.want(self.devices.len() - 1, member);
     }
@@ -171,9 +185,10 @@ impl MetadataManager {
             self.to_shards(Control::FailMember(member), out);
             return self.take_spare();
         }
-        let Device { kept, rebuilt, rebuilt_recorded, out_of_sync, has_joined, .. } =
+        let Device { kept, place, rebuilt, rebuilt_recorded, out_of_sync, has_joined, .. } =
             &mut self.devices[device];
         *has_joined = true;
+        *place = member;
         kept.slot = Some(member);
         kept.is_spare = false;
         (*rebuilt, *rebuilt_recorded) = (Some(0), Some(0));
@@ -205,8 +220,10 @@ impl MetadataManager {
     /// An update is durable: takes over what it records of rebuilds.
     pub(super) fn rebuilt_recorded(&mut self, update: &Update, out: &mut Vec<MetadataEffect>) {
         for at in self.serving().collect::<Vec<usize>>() {
-            let Device { kept, rebuilt, rebuilt_recorded, out_of_sync, .. } = &mut self.devices[at];
-            let ManagedDevice { number, slot, .. } = *kept;
+            let taken_over = self.takes_over(at, &update.state).then(|| self.take_over(at));
+            let Device { kept, place, rebuilt, rebuilt_recorded, out_of_sync, .. } =
+                &mut self.devices[at];
+            let (place, ManagedDevice { number, slot, .. }) = (*place, *kept);
             let state = update.state.devices.get(number.0 as usize).and_then(Option::as_ref);
             let (Some(member), Some(state)) = (slot, state) else { continue };
             if rebuilt_recorded.is_none() || state.role != Role::Slot(member.0) {
@@ -216,12 +233,15 @@ impl MetadataManager {
             if state.recovery_offset.is_none() {
                 *rebuilt = None;
                 *out_of_sync = Vec::new();
-                self.to_shards(Control::EndRebuild(member), out);
+                if taken_over.is_none() {
+                    self.to_shards(Control::EndRebuild(place), out);
+                }
                 out.push(MetadataEffect::MemberInSync { device: number, member });
             }
             if let Some(Some(state)) = self.states.get_mut(number.0 as usize) {
                 state.recovery_offset = self.devices[at].rebuilt_recorded;
                 state.recovery_by_bitmap &= state.recovery_offset.is_some();
+                state.replacement &= taken_over.is_none();
             }
         }
     }

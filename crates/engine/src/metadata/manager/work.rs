@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use md::ondisk::superblock::{ArrayState, Policy};
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
 
 use super::{Asked, Lost, MetadataManager, OnDisk, is_passed_by};
@@ -34,9 +34,7 @@ impl MetadataManager {
         let Some(job) = &mut self.job else { return };
         let Some(device) = job.done(token) else { return };
         let count = match &job.goal {
-            Goal::Update(update) if job.phase == Some(Phase::Superblocks) => {
-                Some(update.state.events)
-            }
+            Goal::Update(update) if job.writes_superblocks() => Some(update.state.events),
             _ => None,
         };
         if count.is_some() {
@@ -113,7 +111,9 @@ impl MetadataManager {
             return;
         }
         match (job.phase, job.goal, &mut self.bits) {
-            (Some(Phase::Superblocks), Goal::Update(update), _) => self.unfinished = Some(update),
+            (Some(phase), Goal::Update(update), _) if phase.is_of_superblocks() => {
+                self.unfinished = Some(update);
+            }
             (Some(Phase::Header), Goal::Clear, Some(bits)) => bits.clearing_failed(),
             _ => {}
         }
@@ -146,6 +146,7 @@ impl MetadataManager {
         self.checkpoint_at = self.now;
         if update.why != Why::CatchUp {
             self.rebuilt_recorded(update, out);
+            self.put_back(update);
         }
     }
 
@@ -156,6 +157,18 @@ impl MetadataManager {
             Phase::Flush => serving.iter().for_each(|at| job.add(*at, None)),
             Phase::EmptyPpl => serving.iter().for_each(|at| job.add(*at, Some(Record::EmptyPpl))),
             Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
+            Phase::TakeOver => {
+                let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
+                let state = update.state.clone();
+                self.high = self.high.max(state.events);
+                let lacks = |at: &usize| {
+                    let is_behind = self.devices[*at].events != Some(state.events);
+                    is_behind && self.takes_over(*at, &state)
+                };
+                for at in serving.into_iter().filter(lacks) {
+                    job.add(at, Some(Record::Superblock(state.clone())));
+                }
+            }
             Phase::Superblocks => {
                 let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
                 let (state, pure) = (update.state.clone(), update.pure);
@@ -172,7 +185,8 @@ impl MetadataManager {
                 // A member with this event count has the same contents: see `choose`.
                 let lacks = |at: &usize| {
                     let is_behind = self.devices[*at].events != Some(state.events);
-                    is_behind && (!catches_up || self.has_its_slot(*at))
+                    let is_out = self.is_faulty_in(*at, &state);
+                    is_behind && !is_out && (!catches_up || self.has_its_slot(*at))
                 };
                 let others = (0..self.devices.len()).filter(spares);
                 for at in serving.into_iter().filter(lacks).chain(others) {
@@ -239,7 +253,7 @@ impl MetadataManager {
         if let Some(update) = self.unfinished.take_if(|_| may_try) {
             // Repeats the update with the same event count: a member that got it would otherwise be
             // two ahead of one that did not.
-            return Some(Job::new(Goal::Update(update), &[Phase::Superblocks]));
+            return Some(Job::new(Goal::Update(update), &[Phase::TakeOver, Phase::Superblocks]));
         }
         if self.touched && may_try && self.lags() {
             return Some(self.catch_up());
@@ -388,7 +402,9 @@ impl MetadataManager {
             Why::Clean | Why::Stop => false,
             Why::CatchUp | Why::Loss | Why::Checkpoint => self.on_disk.dirty,
         };
-        let complete = self.degraded() == 0 && self.failures == self.losses_recorded;
+        let complete = self.degraded() == 0
+            && self.failures == self.losses_recorded
+            && self.replaced().is_empty();
         let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
         // As in md: clean and dirty alternate between two event counts, so that spares, which are
         // not updated, do not fall behind.
@@ -405,12 +421,23 @@ impl MetadataManager {
         };
         let flushes = matches!(why, Why::Clean | Why::Checkpoint | Why::Stop);
         let mut devices = self.states.clone();
+        let mut takes_over = None;
         for at in self.serving().filter(|_| flushes) {
             let number = self.devices[at].kept.number.0 as usize;
             if let Some(Some(state)) = devices.get_mut(number)
                 && self.devices[at].rebuilt_recorded.is_some()
             {
                 state.recovery_offset = self.rebuilt_now(at);
+                if self.devices[at].kept.replaces && state.recovery_offset.is_none() {
+                    // As md: the replacement has the slot, and what it has replaced is faulty.
+                    state.replacement = false;
+                    takes_over = Some(Phase::TakeOver);
+                    let former = self.devices[at].kept.slot.and_then(|slot| self.device_of(slot));
+                    let former = former.map(|at| self.devices[at].kept.number.0 as usize);
+                    if let Some(state) = former.and_then(|number| devices.get_mut(number)) {
+                        *state = Some(DeviceState::new(Role::Faulty));
+                    }
+                }
             }
         }
         let state = ArrayState {
@@ -433,6 +460,7 @@ impl MetadataManager {
         if policy == Policy::Ppl && self.on_disk.policy != policy {
             phases.push(Phase::EmptyPpl);
         }
+        phases.extend(takes_over);
         phases.push(Phase::Superblocks);
         let (state, failures) = (Arc::new(state), self.failures);
         Job::new(Goal::Update(Update { why, dirty, state, failures, pure }), &phases)

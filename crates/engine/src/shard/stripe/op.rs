@@ -161,6 +161,8 @@ pub(crate) struct Op {
     pub(crate) absent: MemberSet,
     /// Of a rebuild: positions that are computed and written.
     pub(crate) targets: MemberSet,
+    /// Of a rebuild: positions whose members' replacements are written.
+    pub(crate) copies: MemberSet,
     /// P is read or cached before the recovery. (It also has memory if it is only computed.)
     pub(crate) p_known: bool,
     /// Positions of a read that are unrecoverable.
@@ -215,6 +217,7 @@ impl Op {
             recover,
             absent,
             targets,
+            copies,
             p_known,
             unrecoverable,
             error,
@@ -245,7 +248,9 @@ impl Op {
         for set in [covered, unread, unread_planned, recover, unrecoverable, changed, late] {
             *set = MemberSet::EMPTY;
         }
-        (*absent, *targets) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        for set in [absent, targets, copies] {
+            *set = MemberSet::EMPTY;
+        }
     }
 
     pub(crate) fn sectors(&self) -> u64 {
@@ -288,10 +293,11 @@ impl Op {
     /// Whether a block that the operation reads into the stripe memory may be lent by the member
     /// instead: the range is locked until the operation ends, and of the blocks read into memory
     /// (`return_memory`) only other data of a row that a stream writes are used later. Old contents
-    /// of written blocks are not, and parity has been recomputed by then.
+    /// of written blocks are not, and parity has been recomputed by then. What is read to be copied
+    /// to a replacement is written from the memory.
     pub(crate) fn may_borrow(&self, position: u16) -> bool {
         let writes_back = matches!(self.class.kind, OpKind::Scrub(_)) && !self.can_be_cut();
-        if self.keeps_old || writes_back {
+        if self.keeps_old || writes_back || self.copies.contains(position) {
             return false;
         }
         let data = self.cells.len() as u16 - 2;

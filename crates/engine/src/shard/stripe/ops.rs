@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-use md::Row;
+use md::{MemberIdx, Row};
 
 use super::super::in_sync::InSync;
 use super::op::{Class, Grain, Op, OpKind, Phase, member_at, positions_of};
@@ -102,11 +102,12 @@ impl Stripes {
         }
         if is_rebuild {
             let targets = absent.minus(positions_of(row, cx.health.failed()));
-            if targets.is_empty() {
+            let copies = positions_of(row, cx.health.to_copy(range.clone()));
+            if targets.union(copies).is_empty() {
                 self.end(cx, at);
                 return true;
             }
-            self.ops[at].targets = targets;
+            (self.ops[at].targets, self.ops[at].copies) = (targets, copies);
         }
         self.ops[at].absent = absent;
         let op = &self.ops[at];
@@ -159,8 +160,10 @@ impl Stripes {
         let ExecPlan { parity, reads, recover, unrecoverable, parity_out, .. } = course;
         let op = &mut self.ops[at];
         if is_rebuild {
+            // What a member cannot read that is being replaced, only its replacement gets.
+            let unread = op.copies.intersection(op.read_failed);
             let mended = recover.intersection(op.read_failed).minus(absent);
-            op.targets = op.targets.union(parity_out).union(mended);
+            op.targets = op.targets.union(parity_out).union(mended).minus(unread);
         }
         op.read_failed_planned = op.read_failed;
         op.epoch_planned = cx.health.epoch();
@@ -222,7 +225,8 @@ impl Stripes {
     fn choose(&self, at: u32, situation: &StripeState) -> Option<ExecPlan> {
         let op = &self.ops[at];
         if op.class.kind == OpKind::Rebuild {
-            let RebuildPlan { reads, recover, parity_out } = plan_rebuild(situation, op.targets)?;
+            let RebuildPlan { reads, recover, parity_out } =
+                plan_rebuild(situation, op.targets, op.copies)?;
             let parity = match parity_out.is_empty() {
                 true => ParityWork::None,
                 false => ParityWork::Generate,
@@ -284,6 +288,10 @@ impl Stripes {
         result: Result<(), IoError>,
     ) {
         let (at, position) = (token.key().index, token.slot());
+        let (position, is_copy) = match position.checked_sub(cx.geometry.members() as u16) {
+            Some(position) => (position, true),
+            None => (position, false),
+        };
         let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
         let writing = self.ops[at].phase != Phase::Reading;
         if writing && !result.is_err_and(|error| error.kind == MemberError::NoSpace) {
@@ -291,12 +299,17 @@ impl Stripes {
             cx.flushes.note_written(member);
         }
         match result {
+            Ok(()) if is_copy => {}
             Ok(()) if writing => match self.ops[at].phase {
                 Phase::WritingBack => self.corrected(cx, at, member),
                 Phase::Writing | Phase::WritingRepair => self.ops[at].changed.insert(position),
                 _ => {}
             },
             Ok(()) => {}
+            // The replacement is out by now.
+            Err(_) if is_copy => {
+                self.ops[at].error.get_or_insert(RequestError::Io);
+            }
             Err(error) if writing => self.write_failed(cx, at, position, error),
             Err(error) => {
                 let op = &mut self.ops[at];
@@ -439,6 +452,7 @@ impl Stripes {
             let fua = op.fua;
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua });
         }
+        self.send_copies(cx, at);
         if self.ops[at].open == 0 {
             // A resync without parity in service has nothing to do, nor has a rebuild of a member
             // that has failed since.
@@ -446,6 +460,29 @@ impl Stripes {
                 self.ops[at].error = Some(RequestError::Io);
             }
             self.end(cx, at);
+        }
+    }
+
+    /// Sends what replacements of members lack. A member that is written at the same time passes it
+    /// on to its replacement.
+    fn send_copies(&mut self, cx: &mut Context<'_>, at: u32) {
+        let key = self.ops.key(at);
+        let op = &mut self.ops[at];
+        let row = cx.parity().row(op.stripe);
+        let sector = cx.parity().member_sector(op.stripe, op.start);
+        let slots = cx.geometry.members() as u16;
+        for position in op.copies.minus(op.targets).iter() {
+            let member = member_at(row, position).0;
+            if !cx.health.is_replaced(member) {
+                op.copies.remove(position);
+                continue;
+            }
+            let copy = op.scratch_slice(self.region, position, op.start, op.sectors());
+            let slices = cx.out.push_slices([copy]);
+            let token = Token::new(Kind::StripeIo, slots + position, key);
+            let member = MemberIdx(slots + member);
+            op.open += 1;
+            cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
         }
     }
 
@@ -487,6 +524,10 @@ impl Stripes {
             for position in op.targets.iter() {
                 let member = member_at(row, position);
                 cx.health.set_rebuilt(member.0, range.clone(), op.epoch_planned);
+            }
+            for position in op.copies.iter() {
+                let member = member_at(row, position);
+                cx.health.set_copied(member.0, range.clone(), op.epoch_planned);
             }
         }
         if op.half_way {
@@ -606,7 +647,9 @@ impl Jobs<'_> {
     fn parities(&self, from: u64, sectors: u64) -> (Option<BufSlice>, Option<BufSlice>) {
         let parity = |position: u16| {
             let cell = self.op.cells.get(usize::from(position))?;
-            if self.op.class.kind == OpKind::Rebuild && !self.op.targets.contains(position) {
+            let unread = self.op.copies.intersection(self.op.read_failed);
+            let computed = self.op.targets.union(unread);
+            if self.op.class.kind == OpKind::Rebuild && !computed.contains(position) {
                 return None;
             }
             cell.scratch.map(|_| self.scratch(position, from, sectors))

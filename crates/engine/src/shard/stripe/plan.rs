@@ -177,21 +177,35 @@ pub(crate) struct RebuildPlan {
     pub(crate) parity_out: MemberSet,
 }
 
-/// Computes the blocks of `targets`, whose members are being rebuilt and count as failed. `None`:
-/// too many blocks are lost, or data would be recovered from parity that does not match.
-pub(crate) fn plan_rebuild(s: &StripeState, targets: MemberSet) -> Option<RebuildPlan> {
+/// Computes the blocks of `targets`, whose members are being rebuilt and count as failed, and gets
+/// those of `copies`, whose members are being replaced: read where they can be read. `None`: too
+/// many blocks are lost, or data would be recovered from parity that does not match.
+pub(crate) fn plan_rebuild(
+    s: &StripeState,
+    targets: MemberSet,
+    copies: MemberSet,
+) -> Option<RebuildPlan> {
+    let unread = copies.intersection(s.lost());
+    let readable = copies.minus(unread);
+    let computed = targets.union(unread);
+    if computed.is_empty() {
+        let (recover, parity_out) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        return Some(RebuildPlan { reads: readable, recover, parity_out });
+    }
     let data = s.data_positions();
     let recover = data.intersection(s.lost());
-    let parity = targets.intersection(s.parity_positions());
     if s.in_sync {
+        let parity_out = computed.intersection(s.parity_positions());
         let helpers = s.parity_for(recover.len())?;
-        let reads = data.minus(recover).union(helpers).minus(s.cached);
-        return Some(RebuildPlan { reads, recover, parity_out: parity });
+        let reads = data.minus(recover).union(helpers).minus(s.cached).union(readable);
+        return Some(RebuildPlan { reads, recover, parity_out });
     }
     // All parity is made to match, so that the row is in sync.
     let parity_out = s.parity_positions().minus(s.failed.minus(targets));
-    let reads = data.minus(s.cached);
-    recover.is_empty().then_some(RebuildPlan { reads, recover, parity_out })
+    let reads = data.minus(s.cached).union(readable.minus(parity_out));
+    // What is unreadable of parity that does not match is nothing's copy.
+    let is_known = recover.is_empty() && unread.is_empty();
+    is_known.then_some(RebuildPlan { reads, recover, parity_out })
 }
 
 /// Selects the reads that deliver all covered positions. `None`: too many blocks are lost, or
@@ -306,30 +320,36 @@ mod tests {
     #[test]
     fn a_rebuild_reads_what_defines_the_targets() {
         let one = StripeState { failed: set(&[1]), ..raid5(4, &[]) };
-        let plan = plan_rebuild(&one, set(&[1])).expect("one lost");
+        let plan = plan_rebuild(&one, set(&[1]), MemberSet::EMPTY).expect("one lost");
         assert_eq!((plan.reads, plan.recover), (set(&[0, 2, 3, 4]), set(&[1])));
         assert_eq!(plan.parity_out, MemberSet::EMPTY);
         let parity = StripeState { failed: set(&[4]), ..raid5(4, &[]) };
-        let plan = plan_rebuild(&parity, set(&[4])).expect("parity lost");
+        let plan = plan_rebuild(&parity, set(&[4]), MemberSet::EMPTY).expect("parity lost");
         assert_eq!((plan.reads, plan.parity_out), (set(&[0, 1, 2, 3]), set(&[4])));
         // Two members in one pass; and Q while a data block is lost that is not rebuilt.
         let two = StripeState { failed: set(&[1, 4]), ..raid6(4, &[]) };
-        let plan = plan_rebuild(&two, set(&[1, 4])).expect("two lost");
+        let plan = plan_rebuild(&two, set(&[1, 4]), MemberSet::EMPTY).expect("two lost");
         assert_eq!((plan.reads, plan.recover), (set(&[0, 2, 3, 5]), set(&[1])));
         assert_eq!(plan.parity_out, set(&[4]));
         let other = StripeState { failed: set(&[1, 5]), ..raid6(4, &[]) };
-        let plan = plan_rebuild(&other, set(&[5])).expect("two lost");
+        let plan = plan_rebuild(&other, set(&[5]), MemberSet::EMPTY).expect("two lost");
         assert_eq!((plan.recover, plan.parity_out), (set(&[1]), set(&[5])));
         // A source that cannot be read, with and without more redundancy.
         let bad = StripeState { failed: set(&[1]), read_failed: set(&[0]), ..raid6(4, &[]) };
-        assert_eq!(plan_rebuild(&bad, set(&[1])).expect("two lost").recover, set(&[0, 1]));
+        assert_eq!(
+            plan_rebuild(&bad, set(&[1]), MemberSet::EMPTY).expect("two lost").recover,
+            set(&[0, 1])
+        );
         let bad = StripeState { failed: set(&[1]), read_failed: set(&[0]), ..raid5(4, &[]) };
-        assert_eq!(plan_rebuild(&bad, set(&[1])), None);
+        assert_eq!(plan_rebuild(&bad, set(&[1]), MemberSet::EMPTY), None);
         // Out of sync, data cannot be recovered, and all parity is generated.
         let stale = StripeState { in_sync: false, failed: set(&[1]), ..raid6(4, &[]) };
-        assert_eq!(plan_rebuild(&stale, set(&[1])), None);
+        assert_eq!(plan_rebuild(&stale, set(&[1]), MemberSet::EMPTY), None);
         let stale = StripeState { in_sync: false, failed: set(&[4]), ..raid6(4, &[]) };
-        assert_eq!(plan_rebuild(&stale, set(&[4])).expect("data").parity_out, set(&[4, 5]));
+        assert_eq!(
+            plan_rebuild(&stale, set(&[4]), MemberSet::EMPTY).expect("data").parity_out,
+            set(&[4, 5])
+        );
     }
 
     #[test]

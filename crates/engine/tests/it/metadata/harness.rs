@@ -35,6 +35,7 @@ pub fn config(level: Level, members: usize, spares: usize) -> MetadataConfig {
         slot: (at < members).then_some(MemberIdx(at as u16)),
         events: 10,
         is_spare: false,
+        replaces: false,
     };
     let state = ArrayState {
         events: 10,

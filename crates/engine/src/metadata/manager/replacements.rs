@@ -1,0 +1,175 @@
+//! Devices that replace members which still serve.
+//!
+//! Invariant: a replacement is no redundancy until the superblocks give it the slot. Its own says
+//! so before those of the others do, and all of it is durable by then. Shards write the former
+//! member until its superblock is stale by any rule. Called only from `manager`, `rebuilds` and
+//! `work`.
+
+use std::ops::Range;
+
+use md::ondisk::Role;
+use md::ondisk::superblock::{ArrayState, DeviceState};
+use md::{Geometry, MemberIdx};
+
+use super::{Device, MetadataManager, lacking};
+use crate::metadata::bits::Bits;
+use crate::metadata::job::Update;
+use crate::metadata::types::{ManagedDevice, MetadataEffect};
+use crate::{Control, IntentMap, MemberSet};
+
+/// Where shards have a device at the start.
+pub(super) fn place(geometry: &Geometry, kept: &ManagedDevice) -> MemberIdx {
+    let slot = kept.slot.unwrap_or_default();
+    let second = if kept.replaces { geometry.members() as u16 } else { 0 };
+    MemberIdx(slot.0 + second)
+}
+
+/// What a start knows of ranges that writes in flight may have left half-way.
+pub(super) struct Doubtful<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) map: &'a IntentMap,
+    /// The first position, if the array was not stopped clean.
+    pub(super) from: Option<u64>,
+}
+
+impl Doubtful<'_> {
+    /// A write in flight may have reached the member and not its replacement, or the other way
+    /// round: what is in doubt is copied again. The position that the superblocks record until then
+    /// is the begin of that.
+    pub(super) fn copy_again(
+        &self,
+        device: &mut Device,
+        bits: Option<&Bits>,
+        states: &mut [Option<DeviceState>],
+    ) {
+        let Some((slot, below)) = device.kept.slot.zip(device.rebuilt) else { return };
+        let Some(from) = self.from else { return };
+        let is_needed = |bit: u32| match bits {
+            Some(bits) => bits.has(bit) || bits.is_needed(bit),
+            None => self.map.positions(bit).end > from,
+        };
+        let end = self.geometry.member_used_sectors(slot);
+        let mut again = lacking::under(self.geometry, self.map, slot, 0..below.min(end), is_needed);
+        again.append(&mut device.out_of_sync);
+        device.out_of_sync = joined(again);
+        let first = device.out_of_sync.first().map_or(end, |range| range.start).min(below);
+        (device.rebuilt, device.rebuilt_recorded) = (Some(first), Some(first));
+        if let Some(Some(state)) = states.get_mut(device.kept.number.0 as usize) {
+            state.recovery_offset = Some(first);
+        }
+    }
+}
+
+/// Ascending ranges, those side by side as one.
+fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+        match all.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => all.push(range),
+        }
+    }
+    all
+}
+
+impl MetadataManager {
+    /// Slots whose members are being replaced, with the ranges that the replacements lack; for
+    /// [`crate::ShardConfig::replacing`].
+    pub fn replacing(&self) -> Vec<(MemberIdx, Vec<Range<u64>>)> {
+        self.lacking(true)
+            .filter_map(|(device, ranges)| Some((device.kept.slot?, ranges)))
+            .collect()
+    }
+
+    /// Slots whose members are being replaced, or that shards still write to after that.
+    pub(super) fn replaced(&self) -> MemberSet {
+        let devices = self.serving().map(|at| &self.devices[at].kept);
+        let slots = devices.filter(|kept| kept.replaces).filter_map(|kept| kept.slot);
+        let taken_over = self.taken_over.iter().map(|place| self.slot_of(*place));
+        slots.chain(taken_over).map(|slot| slot.0).collect()
+    }
+
+    fn slot_of(&self, place: MemberIdx) -> MemberIdx {
+        let slots = self.geometry.members() as u16;
+        MemberIdx(if place.0 < slots { place.0 } else { place.0 - slots })
+    }
+
+    /// The device in service at a place.
+    pub(super) fn device_at(&self, place: MemberIdx) -> Option<usize> {
+        let is_there =
+            |device: &Device| !device.failed && device.kept.slot.is_some() && device.place == place;
+        self.devices.iter().position(is_there)
+    }
+
+    /// A slot's member is lost: what was to replace it has the slot, rebuilt from where it is.
+    pub(super) fn replacement_gets(
+        &mut self,
+        slot: Option<MemberIdx>,
+        out: &mut Vec<MetadataEffect>,
+    ) {
+        let replaces = |device: &&mut Device| {
+            device.kept.replaces && !device.failed && device.kept.slot == slot
+        };
+        let Some(device) = self.devices.iter_mut().find(replaces) else { return };
+        device.kept.replaces = false;
+        if let Some(Some(state)) = self.states.get_mut(device.kept.number.0 as usize) {
+            state.replacement = false;
+        }
+        // Reports of the running rebuilds do not account for it.
+        self.rebuild_run += 1;
+        out.push(MetadataEffect::RebuildNeeded);
+    }
+
+    /// Whether a device gets the slot of what it replaces by this state.
+    pub(super) fn takes_over(&self, at: usize, state: &ArrayState) -> bool {
+        let kept = &self.devices[at].kept;
+        let own = state.devices.get(kept.number.0 as usize).and_then(Option::as_ref);
+        kept.replaces && own.is_some_and(|own| !own.replacement && own.role != Role::Faulty)
+    }
+
+    /// Whether a device is faulty by this state: it gets no superblock any more.
+    pub(super) fn is_faulty_in(&self, at: usize, state: &ArrayState) -> bool {
+        let number = self.devices[at].kept.number.0 as usize;
+        let own = state.devices.get(number).and_then(Option::as_ref);
+        own.is_some_and(|own| own.role == Role::Faulty)
+    }
+
+    /// A replacement has failed while the superblocks gave it its slot: the former member, which
+    /// has everything, keeps it, and gets the next update. What it has missed is no reason to bring
+    /// it up to what the start found.
+    pub(super) fn put_back(&mut self, update: &Update) {
+        for at in self.serving().collect::<Vec<usize>>() {
+            if self.is_faulty_in(at, &update.state) {
+                self.devices[at].has_joined = true;
+            }
+        }
+    }
+
+    /// The superblocks give a replacement its slot: the former member is out. It has the event
+    /// count of before, which must become stale.
+    pub(super) fn take_over(&mut self, at: usize) {
+        let slot = self.devices[at].kept.slot;
+        if let Some(former) = slot.and_then(|slot| self.device_of(slot)) {
+            let Device { kept, failed, .. } = &mut self.devices[former];
+            *failed = true;
+            if let Some(Some(state)) = self.states.get_mut(kept.number.0 as usize) {
+                *state = DeviceState::new(Role::Faulty);
+            }
+            self.failures += 1;
+            self.reach = self.reach.max(self.high + 2);
+        }
+        self.devices[at].kept.replaces = false;
+        self.taken_over.push(self.devices[at].place);
+        self.touched = true;
+    }
+
+    /// Shards stop writing to former members that are stale by now.
+    pub(super) fn answer_taken_over(&mut self, out: &mut Vec<MetadataEffect>) {
+        if !self.is_recorded() {
+            return;
+        }
+        for place in std::mem::take(&mut self.taken_over) {
+            self.to_shards(Control::EndReplacement(place), out);
+        }
+    }
+}
