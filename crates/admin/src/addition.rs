@@ -1,4 +1,4 @@
-//! New devices for the empty slots of an array: checked, and prepared for the rebuild.
+//! New devices for the empty slots of an array, or in place of members: checked, and prepared.
 //!
 //! Invariant: a device that holds data is refused unless the caller says otherwise; one that was a
 //! member of the same array, and is none any more, is taken. If its superblock and the bitmap prove
@@ -28,6 +28,12 @@ pub enum JoinError {
     #[error("{name}: the array has no empty slot for it")]
     NoEmptySlot {
         /// Name of the device.
+        name: String,
+    },
+    /// What it is to replace serves no slot.
+    #[error("{name}: serves no slot of the array, or is being replaced already")]
+    NotReplaceable {
+        /// Name of the member that is to be replaced.
         name: String,
     },
     /// It is in use as a member of the array.
@@ -65,9 +71,21 @@ pub enum JoinError {
     Random(#[source] std::io::Error),
 }
 
-/// A device that is put into an empty slot.
+/// Devices that join an array.
+pub(crate) struct NewDevices<'a> {
+    /// For empty slots.
+    pub(crate) add: &'a [Arc<Device>],
+    /// For members that are replaced: the index of the member, and the device.
+    pub(crate) replace: &'a [(usize, Arc<Device>)],
+    /// Also devices that hold data.
+    pub(crate) overwrite: bool,
+}
+
+/// A device that is put into an empty slot, or replaces the member of a slot.
 pub(crate) struct NewDevice {
     pub(crate) slot: MemberIdx,
+    /// It replaces the slot's member.
+    pub(crate) replaces: bool,
     /// With the superblock that those to be written are made from.
     pub(crate) opened: Opened,
     how: How,
@@ -82,14 +100,14 @@ enum How {
 
 impl NewDevice {
     /// The devices for the slots that are empty when rebuilds have been continued and spares have
-    /// been taken. Writes nothing. `overwrite`: also devices that hold data.
+    /// been taken, and those that replace members. Writes nothing.
     pub(crate) fn of(
         array: &Array,
         members: &[Opened],
-        devices: &[Arc<Device>],
-        overwrite: bool,
+        devices: &NewDevices<'_>,
     ) -> Result<Vec<NewDevice>, JoinError> {
-        if devices.is_empty() {
+        let NewDevices { add: devices, replace, overwrite } = *devices;
+        if devices.is_empty() && replace.is_empty() {
             return Ok(Vec::new());
         }
         let metadata: Vec<MemberMetadata> =
@@ -111,23 +129,37 @@ impl NewDevice {
                 Some((slot, opened)) => {
                     slots.retain(|other| *other != slot);
                     numbers.push(opened.superblock.metadata().dev_number);
-                    new.push(NewDevice { slot, opened, how: How::ByBitmap });
+                    new.push(NewDevice { slot, replaces: false, opened, how: How::ByBitmap });
                 }
                 None => others.push(device),
             }
         }
         let mut slots = slots.into_iter();
+        let mut whole = Vec::new();
         for device in others {
-            let name = device.name();
-            let slot = slots.next().ok_or(JoinError::NoEmptySlot { name: name.clone() })?;
+            let slot = slots.next().ok_or(JoinError::NoEmptySlot { name: device.name() })?;
+            whole.push((slot, None, device));
+        }
+        for (candidate, device) in replace {
+            refuse_active(array, &**device, plan.defining())?;
+            let serving = plan.serving().iter().find(|(_, it)| it.candidate == *candidate);
+            let slot = serving.map(|(slot, _)| *slot).filter(|slot| plan.may_be_replaced(*slot));
+            let name = || members[*candidate].disk.name();
+            let slot = slot.ok_or_else(|| JoinError::NotReplaceable { name: name() })?;
+            if whole.iter().any(|(other, ..)| *other == slot) {
+                return Err(JoinError::NotReplaceable { name: name() });
+            }
+            whole.push((slot, Some(&metadata[*candidate]), device));
+        }
+        for (slot, replaced, device) in whole {
             let like = md::create::Device {
-                label: name,
+                label: device.name(),
                 sectors: device.sectors(),
                 logical_block: device.logical_block(),
                 uuid: random_uuid().map_err(JoinError::Random)?,
                 data_offset: None,
-                write_mostly: false,
-                failfast: false,
+                write_mostly: replaced.is_some_and(|replaced| replaced.write_mostly),
+                failfast: replaced.is_some_and(|replaced| replaced.failfast),
             };
             let number = plan.free_number(&numbers);
             let Addition { superblock, preparations } =
@@ -135,7 +167,8 @@ impl NewDevice {
             let checksum = Checksum::Correct { stored: 0 };
             let opened =
                 Opened { disk: device.clone(), device: Some(device.clone()), superblock, checksum };
-            let it = NewDevice { slot, opened, how: How::Whole(preparations) };
+            let replaces = replaced.is_some();
+            let it = NewDevice { slot, replaces, opened, how: How::Whole(preparations) };
             if !overwrite && !was_member(&**device, plan.defining()) {
                 it.refuse_what_is_there()?;
             }
@@ -203,7 +236,8 @@ impl NewDevice {
             disk.sync()
         };
         prepare().map_err(|error| ("write its logs", error))?;
-        tracing::info!(device = disk.name(), slot = self.slot.0, "device put into an empty slot");
+        let (device, slot, replaces) = (disk.name(), self.slot.0, self.replaces);
+        tracing::info!(device, slot, replaces, "device joins");
         Ok(())
     }
 }

@@ -50,6 +50,7 @@ pub use scrub::{
 };
 pub use shared_storage::{SharedStorage, Sharing};
 pub use start::{
-    RebuildingMember, StartError, StartOptions, start, start_rebuilding, start_shards,
+    RebuildingMember, StartError, StartOptions, start, start_rebuilding, start_replacing,
+    start_shards,
 };
 pub use zero_superblock::{Erased, FoundSuperblocks, ZeroError};

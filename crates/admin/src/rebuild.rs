@@ -19,13 +19,15 @@ use crate::Opened;
 use crate::members::{ChooseError, choose};
 use crate::offline::{NotInSync, OpenDevices, OpenError, PATIENCE, STEP, places, resync};
 use crate::start::RebuildingMember;
-use crate::{Corrected, StartError, StartOptions, start_rebuilding};
+use crate::{Corrected, StartError, StartOptions, start_replacing};
 
 /// What to rebuild, and how.
 #[derive(Clone, Debug, Default)]
 pub struct RebuildOptions {
     /// New devices for empty slots.
     pub add: Vec<OsString>,
+    /// Members, as they are named, and new devices that replace them.
+    pub replace: Vec<(OsString, OsString)>,
     /// Also new devices that hold data.
     pub overwrite: bool,
     /// An array that is dirty and degraded, too.
@@ -70,6 +72,8 @@ pub struct RebuiltMember {
     pub from: u64,
     /// It had the slot before, and lacked only what the bitmap's set bits cover.
     pub by_bitmap: bool,
+    /// The name of the member that it replaces, which is faulty once it has the slot.
+    pub replaces: Option<String>,
     /// Sectors of its data area that were out of sync.
     pub lacking: u64,
     /// Whether it is in sync, and the superblocks record it.
@@ -143,6 +147,12 @@ pub enum RebuildError {
         /// The empty slots.
         slots: Vec<u16>,
     },
+    /// What is to be replaced is not among the members.
+    #[error("{name}: is to be replaced, and is not among the members that are named")]
+    NotNamed {
+        /// Its name.
+        name: String,
+    },
     /// The resync makes no progress.
     #[error(transparent)]
     NotInSync(#[from] NotInSync),
@@ -172,16 +182,30 @@ pub fn rebuild(
     let add: Result<Vec<_>, OpenError> =
         options.add.iter().map(|name| devices.open(name)).collect();
     let add = add?;
+    let mut replace = Vec::new();
+    for (old, new) in &options.replace {
+        let at = names.iter().position(|name| name == old);
+        let name = || old.to_string_lossy().into_owned();
+        let at = at.ok_or_else(|| RebuildError::NotNamed { name: name() })?;
+        replace.push((at, devices.open(new)?));
+    }
     let candidates: Vec<Candidate> = members.iter().map(crate::Opened::candidate).collect();
     let options_of_assembly = Options { force: options.force, ..Options::default() };
     let found = assemble(&candidates, &options_of_assembly);
     let array = choose(&found, options.array.as_deref())?;
     let start = &options.start;
     let (mut shards, rebuilding) =
-        start_rebuilding(array, &members, &add, options.overwrite, start)?;
+        start_replacing(array, &members, &add, &replace, options.overwrite, start)?;
     let mut driver = shards.pop().expect("one shard");
     let mut places = places(array, &members);
+    let slots = driver.geometry().members();
+    places.resize(2 * slots, None);
     for member in &rebuilding {
+        if member.replaces.is_some() {
+            let second = member.slot.index() + slots;
+            places[second] = Some((member.name.clone(), member.data_offset));
+            continue;
+        }
         places[member.slot.index()] = Some((member.name.clone(), member.data_offset));
     }
     let empty = driver.failed();
@@ -202,6 +226,7 @@ pub fn rebuild(
         sectors: geometry.member_used_sectors(it.slot),
         from: it.from,
         by_bitmap: it.by_bitmap,
+        replaces: it.replaces.clone(),
         lacking: it.lacking,
         in_sync: false,
     };
@@ -227,6 +252,7 @@ pub fn rebuild(
                             sectors,
                             from: 0,
                             by_bitmap: false,
+                            replaces: None,
                             lacking: sectors,
                             in_sync: true,
                         });
@@ -236,6 +262,7 @@ pub fn rebuild(
             Event::MemberFailed { member, .. } => failed.extend(name(member.index())),
             // Reported as notes.
             Event::MemberLate { .. } | Event::MemberBack { .. } => {}
+            Event::ReplacementFailed { member, .. } => failed.extend(name(member.index() + slots)),
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
                 let (member, member_sector) = (name.clone(), offset + sector.0);
@@ -294,7 +321,8 @@ fn run(
         pass_notes(driver, observe);
         events.extend(driver.take_events());
         let Some(status) = driver.metadata() else { return Ok((events, began.elapsed())) };
-        let is_over = status.rebuilding.is_empty() && status.joining == 0;
+        let is_at_work = !status.rebuilding.union(status.replacing).is_empty();
+        let is_over = !is_at_work && status.joining == 0;
         if is_over || status.mode != MetadataMode::Running {
             return Ok((events, began.elapsed()));
         }

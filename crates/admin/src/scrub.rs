@@ -220,7 +220,10 @@ pub fn scrub(
                 failed.extend(places[member.index()].as_ref().map(|(name, _)| name.clone()));
             }
             // Those that are late are reported as notes.
-            Event::MemberInSync { .. } | Event::MemberLate { .. } | Event::MemberBack { .. } => {}
+            Event::MemberInSync { .. }
+            | Event::ReplacementFailed { .. }
+            | Event::MemberLate { .. }
+            | Event::MemberBack { .. } => {}
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
                 let (member, member_sector) = (name.clone(), offset + sector.0);

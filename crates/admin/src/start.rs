@@ -21,7 +21,7 @@ use md::ondisk::MemberMetadata;
 use md::ondisk::bitmap::BitmapHeader;
 use thiserror::Error;
 
-use crate::addition::{JoinError, NewDevice};
+use crate::addition::{JoinError, NewDevice, NewDevices};
 use crate::bitmap::{self, BitmapFailed};
 use crate::{Opened, opened, rescue};
 
@@ -134,7 +134,26 @@ pub fn start_rebuilding(
     overwrite: bool,
     options: &StartOptions,
 ) -> Result<(Vec<Driver>, Vec<RebuildingMember>), StartError> {
-    let new = NewDevice::of(array, members, add, overwrite)?;
+    start_replacing(array, members, add, &[], overwrite, options)
+}
+
+/// Like [`start_rebuilding`]; new devices also replace members: of each the index of the member,
+/// and the device, which is filled while the member serves.
+///
+/// # Errors
+/// See [`StartError`].
+///
+/// # Panics
+/// When a member of the plan is not among `members`.
+pub fn start_replacing(
+    array: &Array,
+    members: &[Opened],
+    add: &[Arc<Device>],
+    replace: &[(usize, Arc<Device>)],
+    overwrite: bool,
+    options: &StartOptions,
+) -> Result<(Vec<Driver>, Vec<RebuildingMember>), StartError> {
+    let new = NewDevice::of(array, members, &NewDevices { add, replace, overwrite })?;
     let mut rebuilding = Vec::new();
     let started = assembled(array, members, Some((&new, &mut rebuilding)), options);
     noted(started).map(|shards| (shards, rebuilding))
@@ -153,6 +172,8 @@ pub struct RebuildingMember {
     pub from: u64,
     /// It had the slot before, and lacks only what the bitmap's set bits cover.
     pub by_bitmap: bool,
+    /// The name of the member that it replaces.
+    pub replaces: Option<String>,
     /// Sectors of its data area that were out of sync at the start.
     pub lacking: u64,
 }
@@ -197,6 +218,7 @@ fn assembled(
     }
     for (member, device) in added.into_iter().zip(joining) {
         plan = match device.is_by_bitmap() {
+            _ if device.replaces => plan.with_replacement(member, device.slot)?,
             true => plan.with_readdition(member, device.slot)?,
             false => plan.with_addition(member, device.slot)?,
         };
@@ -208,15 +230,22 @@ fn assembled(
             let StartRebuild { slot, from, by_bitmap, .. } = *it;
             let name = labels[it.source.candidate].clone();
             let data_offset = it.source.data_offset;
-            RebuildingMember { slot, name, data_offset, from, by_bitmap, lacking: 0 }
+            let (replaces, lacking) = (None, 0);
+            RebuildingMember { slot, name, data_offset, from, by_bitmap, replaces, lacking }
         };
         rebuilding.extend(plan.rebuilding().iter().map(member));
+        for replacing in plan.replacing() {
+            let mut serving = plan.serving().iter();
+            let old = serving.find(|(slot, _)| *slot == replacing.slot);
+            let replaces = old.map(|(_, source)| labels[source.candidate].clone());
+            rebuilding.push(RebuildingMember { replaces, ..member(replacing) });
+        }
         rebuilds = Some(rebuilding);
     }
     let first_new = members.len() - joining.len();
     let it = Starting { array, plan, members: &members, first_new, metadata: &metadata };
     it.is_as_examined()?;
-    let bad_blocks = it.read_bad_blocks()?;
+    let mut bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
     let bitmap = it.read_bitmap()?;
     let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
@@ -228,8 +257,9 @@ fn assembled(
         bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone())),
         options.driver.shards.max(1),
     ));
-    let lacking = manager.rebuilding();
+    let (lacking, replacing) = (manager.rebuilding(), manager.replacing());
     for member in rebuilds.into_iter().flatten() {
+        let lacking = if member.replaces.is_some() { &replacing } else { &lacking };
         let mut ranges = lacking.iter().filter(|(slot, _)| *slot == member.slot);
         let ranges = ranges.next().map_or(&[][..], |(_, ranges)| ranges);
         member.lacking = ranges.iter().map(|range| range.end - range.start).sum();
@@ -239,11 +269,12 @@ fn assembled(
         level: geometry.level(),
         layout: geometry.layout(),
         chunk_sectors: it.plan.defining().chunk_sectors.into(),
-        members: it.member_specs(bad_blocks),
+        members: it.member_specs(&mut bad_blocks),
         data_plane: it.data_plane(options.data_plane),
     };
     let spares = it.spares();
-    let metadata = ArrayMetadata { manager, devices, spares, notes };
+    let replacements = it.replacements(&mut bad_blocks);
+    let metadata = ArrayMetadata { manager, devices, spares, replacements, notes };
     let shards = Driver::managed(spec, &options.driver, metadata).map_err(StartError::Build)?;
     let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
@@ -289,7 +320,8 @@ impl Starting<'_> {
     /// The bad block lists that are not empty, by candidate.
     fn read_bad_blocks(&self) -> Result<Vec<(usize, BadBlockList)>, StartError> {
         let mut lists = Vec::new();
-        let rebuilding = self.plan.rebuilding().iter().map(|it| &it.source);
+        let rebuilding = self.plan.rebuilding().iter().chain(self.plan.replacing());
+        let rebuilding = rebuilding.map(|it| &it.source);
         let serving = self.plan.serving().iter().map(|(_, source)| source);
         let old = |source: &&Source| source.candidate < self.first_new;
         for source in serving.chain(rebuilding).filter(old) {
@@ -398,18 +430,35 @@ impl Starting<'_> {
         plane
     }
 
-    fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {
+    fn member(
+        &self,
+        source: &Source,
+        bad_blocks: &mut Vec<(usize, BadBlockList)>,
+    ) -> Box<dyn array::Member> {
+        let member = self.members[source.candidate].member(self.plan.data_area(source));
+        match bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
+            Some(at) => Box::new(BadBlockMember::new(member, bad_blocks.swap_remove(at).1)),
+            None => member,
+        }
+    }
+
+    /// What replaces the members of slots.
+    fn replacements(
+        &self,
+        bad_blocks: &mut Vec<(usize, BadBlockList)>,
+    ) -> Vec<(MemberIdx, Box<dyn array::Member>)> {
+        let replacing = self.plan.replacing().iter();
+        replacing.map(|it| (it.slot, self.member(&it.source, bad_blocks))).collect()
+    }
+
+    fn member_specs(&self, bad_blocks: &mut Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {
         let missing = || MemberSpec::Missing { sectors: self.plan.missing_sectors() };
         let mut specs: Vec<MemberSpec> =
             (0..self.plan.geometry().members()).map(|_| missing()).collect();
         let rebuilding = self.plan.rebuilding().iter().map(|it| (it.slot, &it.source));
         let serving = self.plan.serving().iter().map(|(slot, source)| (*slot, source));
         for (slot, source) in serving.chain(rebuilding) {
-            let mut member = self.members[source.candidate].member(self.plan.data_area(source));
-            if let Some(at) = bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
-                member = Box::new(BadBlockMember::new(member, bad_blocks.swap_remove(at).1));
-            }
-            specs[slot.index()] = MemberSpec::Ready(member);
+            specs[slot.index()] = MemberSpec::Ready(self.member(source, bad_blocks));
         }
         specs
     }

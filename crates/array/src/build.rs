@@ -144,6 +144,10 @@ pub(crate) struct WithMetadata {
     pub(crate) missing_by_force: MemberSet,
     /// From [`engine::MetadataManager::rebuilding`].
     pub(crate) rebuilding: Vec<(md::MemberIdx, Vec<Range<u64>>)>,
+    /// From [`engine::MetadataManager::replacing`].
+    pub(crate) replacing: Vec<(md::MemberIdx, Vec<Range<u64>>)>,
+    /// Whether all that replaces members guarantees zeroes after a discard.
+    pub(crate) discard_zeroes: bool,
 }
 
 /// Which shard of an array to build.
@@ -229,6 +233,7 @@ pub(crate) fn build(
     })
     .map_err(BuildError::Geometry)?;
     let mut info = agree(&members, geometry.array_sectors());
+    info.discard_zeroes &= keeping.is_none_or(|keeping| keeping.discard_zeroes);
     let mut config = ShardConfig::new(geometry);
     config.sharding = Sharding::with_least_unit(&config.geometry, shard.shards, shard.least_unit);
     config.number = shard.number;
@@ -244,6 +249,7 @@ pub(crate) fn build(
         config.out_of_sync.clone_from(&keeping.out_of_sync);
         config.missing_by_force = keeping.missing_by_force;
         config.rebuilding.clone_from(&keeping.rebuilding);
+        config.replacing.clone_from(&keeping.replacing);
     }
     // The engine discards whole rows of parity levels only: the edges keep their contents.
     info.discard_zeroes &= !spec.level.has_parity();

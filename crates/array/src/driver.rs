@@ -499,6 +499,7 @@ impl Driver {
             Message::Release { host } => late.free.push(host),
             Message::Event(event) => control_events.push((shard, event)),
             // A host's fail command that came in by another shard: no other shard reports it.
+            Message::Control(Control::FailMember(member)) if number == 0 => executor.fail(member),
             Message::Control(control) if number == 0 => executor.control(control),
             Message::Control(control) => executor.command(control),
             // `bind_sent` takes them.
@@ -763,7 +764,7 @@ impl Driver {
         match &mut self.channels {
             // Shard 0 forwards it to all of them.
             Some(channels) if channels.number() > 0 => channels.send(0, Message::Control(control)),
-            _ => self.executor.control(control),
+            _ => self.executor.fail(member),
         }
     }
 

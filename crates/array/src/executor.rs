@@ -14,6 +14,7 @@
 //! cached. Members that complete asynchronously are not affected: nothing waits between two steps.
 
 mod late;
+mod replacements;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -82,7 +83,15 @@ pub enum Event {
         /// The error, or `None` if it was failed on request.
         error: Option<IoError>,
     },
-    /// A member that was being rebuilt is in sync, and the metadata record it.
+    /// What was to replace a member was taken out of service: that member serves on.
+    ReplacementFailed {
+        /// The member's slot.
+        member: MemberIdx,
+        /// The error, or `None` if it was failed on request.
+        error: Option<IoError>,
+    },
+    /// A member that was being rebuilt is in sync, and the metadata record it; or what has replaced
+    /// a member has its slot.
     MemberInSync {
         /// The member's slot.
         member: MemberIdx,
@@ -150,8 +159,11 @@ const STEP_BYTES: u64 = 256 << 10;
 
 pub(crate) struct Executor {
     shard: Shard,
+    /// By place: the members by slot, and behind them what replaces them.
     slots: Vec<MemberSlot>,
-    /// The slot of each leaf, from `first_leaf` on.
+    /// Places of what replaces members, and has not taken their slots.
+    replacing: MemberSet,
+    /// The place of each leaf, from `first_leaf` on.
     slot_of_leaf: Vec<u16>,
     first_leaf: u32,
     queue_depth: usize,
@@ -204,6 +216,7 @@ impl Executor {
         Executor {
             shard,
             slots: slots.collect(),
+            replacing: MemberSet::EMPTY,
             slot_of_leaf: Vec::new(),
             first_leaf: 0,
             queue_depth,
@@ -254,10 +267,10 @@ impl Executor {
         self.shard.discards_leave_zeroes()
     }
 
-    /// Members that are being rebuilt.
+    /// Members that are being rebuilt, or replaced.
     pub(crate) fn rebuilding(&self) -> MemberSet {
         let status = self.shard.status();
-        status.lacking.minus(status.failed)
+        status.lacking.minus(status.failed).union(status.replacing)
     }
 
     /// Members that are not in sync everywhere.
@@ -302,10 +315,28 @@ impl Executor {
 
     /// Executes a command of the control plane.
     pub(crate) fn command(&mut self, control: Control) {
-        if let Control::FailMember(member) = control {
-            self.drop_commanded.insert(member.0);
+        match control {
+            Control::FailMember(place) => self.drop_commanded.insert(place.0),
+            Control::EndReplacement(place) => self.replacing.remove(place.0),
+            _ => {}
         }
         self.control(control);
+    }
+
+    /// Takes a slot's member out of service.
+    pub(crate) fn fail(&mut self, slot: MemberIdx) {
+        if slot.index() < self.geometry().members() {
+            self.control(Control::FailMember(self.shard.place_of(slot)));
+        }
+    }
+
+    /// Leaves are numbered on: those of a former member are not used again.
+    fn number_more(&mut self, place: u16, member: &mut dyn Member, io: &mut Io) {
+        let mut next = self.first_leaf + self.slot_of_leaf.len() as u32;
+        self.slot_of_leaf.extend(member.number_leaves(&mut next).map(|_| place));
+        if self.parity {
+            member.get_ready_to_lend(&mut io.regions);
+        }
     }
 
     /// Puts a member into a slot whose member is out of service, when none of its operations is in
@@ -328,12 +359,7 @@ impl Executor {
                 continue;
             }
             let (index, mut member) = self.joining.swap_remove(at);
-            // Leaves are numbered on: those of the former member are not used again.
-            let mut next = self.first_leaf + self.slot_of_leaf.len() as u32;
-            self.slot_of_leaf.extend(member.number_leaves(&mut next).map(|_| index));
-            if self.parity {
-                member.get_ready_to_lend(&mut io.regions);
-            }
+            self.number_more(index, &mut *member, io);
             let slot = &mut self.slots[usize::from(index)];
             slot.gathers = member.gathers();
             slot.member = Some(member);
@@ -450,13 +476,13 @@ impl Executor {
         if self.slots.iter().all(|slot| slot.queued.is_empty()) {
             return;
         }
-        let failed = self.shard.status().failed;
+        let shard = &self.shard;
         for (index, slot) in (0u16..).zip(&mut self.slots) {
             while slot.in_flight.count() < self.queue_depth {
                 let Some(queued) = slot.queued.pop_front() else { break };
                 let Queued { token, kind, sector, sectors, mut slices } = queued;
                 let op = Op { token, kind, sector, sectors, slices: &slices };
-                if failed.contains(index) {
+                if !shard.is_in_service(MemberIdx(index)) {
                     // The member was taken out of service in between: it gets no more I/O.
                     done.push(op.failed(MemberError::Gone));
                 } else {
@@ -531,10 +557,7 @@ impl Executor {
         let is_told = plane.map(|events| events.push(event)).is_some();
         match event {
             ControlEvent::MemberFailed { member, error, epoch } => {
-                if !self.drop_commanded.contains(member.0) {
-                    self.log_failure(member, error.as_ref());
-                    self.events.push(Event::MemberFailed { member, error });
-                }
+                self.note_failure(member, error);
                 // Arrays in memory have no metadata that could record the failure.
                 if !is_told {
                     self.inputs.push(Input::Control(Control::Recorded { epoch }));
@@ -553,7 +576,7 @@ impl Executor {
             | ControlEvent::Mismatch(_)
             | ControlEvent::Written { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {
-                let (device, data_offset) = self.place(member);
+                let (device, data_offset) = self.place(self.shard.place_of(member));
                 let at = data_offset.saturating_add(sector.0);
                 tracing::warn!(
                     member = member.0,
@@ -567,7 +590,7 @@ impl Executor {
         }
     }
 
-    /// Device of a member, and the first sector of its data area there, for the log.
+    /// Device at a place, and the first sector of its data area there, for the log.
     fn place(&self, member: MemberIdx) -> (Option<String>, u64) {
         let slot = &self.slots[usize::from(member.0)];
         let place = slot.member.as_ref().and_then(|member| member.place());
@@ -576,7 +599,7 @@ impl Executor {
 
     fn log_mismatch(&self, mismatch: &Mismatch) {
         let Mismatch { kind, array_sector, sectors, member, member_sector, repaired } = *mismatch;
-        let place = member.map(|member| self.place(member));
+        let place = member.map(|member| self.place(self.shard.place_of(member)));
         let (device, data_offset) = place.unwrap_or((None, 0));
         tracing::warn!(
             ?kind,
@@ -718,11 +741,15 @@ impl Executor {
 
     /// Returns the leaves, in slot order; the executor must not be used afterwards.
     pub(crate) fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
-        let failed = self.failed();
+        let members = self.shard.geometry().members();
         for (index, slot) in (0u16..).zip(&mut self.slots) {
             assert_eq!(slot.in_flight.count(), 0, "an array at work cannot be taken apart");
-            let in_service = in_service && !failed.contains(index) && slot.member.is_some();
+            let is_used = self.shard.is_in_service(MemberIdx(index));
+            let in_service = in_service && is_used && slot.member.is_some();
             let mut member = slot.member.take();
+            if member.is_none() && usize::from(index) >= members {
+                continue;
+            }
             if !member.as_mut().is_some_and(|member| member.disassemble(in_service, out)) {
                 out.push(FormerLeaf { member, in_service });
             }
@@ -731,9 +758,11 @@ impl Executor {
 
     /// I/O counters of every leaf; a missing member counts as one leaf without I/O.
     pub(crate) fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        for slot in &self.slots {
+        let members = self.shard.geometry().members();
+        for (place, slot) in self.slots.iter().enumerate() {
             match &slot.member {
                 Some(member) => member.leaf_counters(out),
+                None if place >= members => {}
                 None => out.push(Counters::default()),
             }
         }

@@ -4,6 +4,7 @@
 //! keep them. Called by `admin`, which decides what the members are.
 
 use engine::{DeviceNumber, MetadataManager};
+use md::MemberIdx;
 
 use crate::build::{ArraySpec, BuildError, WithMetadata};
 use crate::driver::{Driver, DriverOptions};
@@ -19,6 +20,8 @@ pub struct ArrayMetadata {
     pub devices: Vec<MetadataDevice>,
     /// Handles on the spares that the manager may put into slots.
     pub spares: Vec<(DeviceNumber, Box<dyn Member>)>,
+    /// Handles on what replaces the members of these slots.
+    pub replacements: Vec<(MemberIdx, Box<dyn Member>)>,
     /// Notes for the administrator from before the start: [`Driver::take_notes`] begins with them.
     pub notes: Vec<String>,
 }
@@ -34,13 +37,15 @@ impl Driver {
         options: &DriverOptions,
         metadata: ArrayMetadata,
     ) -> Result<Vec<Driver>, BuildError> {
-        let ArrayMetadata { manager, devices, spares, notes } = metadata;
+        let ArrayMetadata { manager, devices, spares, replacements, notes } = metadata;
         let keeping = WithMetadata {
             intents: manager.intent_map(),
             in_sync_below: manager.in_sync_below(),
             out_of_sync: manager.out_of_sync(),
             missing_by_force: manager.missing_by_force(),
             rebuilding: manager.rebuilding(),
+            replacing: manager.replacing(),
+            discard_zeroes: replacements.iter().all(|(_, member)| member.info().discard_zeroes),
         };
         let kept = devices.into_iter().map(DeviceMetadata::from);
         let kept = kept.collect();
@@ -49,6 +54,9 @@ impl Driver {
         };
         let mut shards = Driver::with_metadata(spec, options, &keeping, writer)?;
         shards[0].keep_spares(spares);
+        for (slot, member) in replacements {
+            Driver::bind_replacement(&mut shards, slot, member)?;
+        }
         Ok(shards)
     }
 }

@@ -185,12 +185,15 @@ impl MetadataWriter {
             MetadataEffect::Flush { token, device } => self.submit(device, token, None),
             MetadataEffect::SetTimer { at } => self.timer = Some(at),
             MetadataEffect::ToShard { shard, control } => controls.push((shard, control)),
-            MetadataEffect::DeviceFailed { device, slot, error, by } => {
+            MetadataEffect::DeviceFailed { device, slot, replaces, error, by } => {
                 if let (Some(member), None) = (slot, by) {
                     let (device, _) = self.threads.name(device);
                     let errno = error.and_then(|error| error.errno).map(|errno| errno.get());
                     tracing::error!(member = member.0, device, errno, "member failed");
-                    self.events.push(Event::MemberFailed { member, error });
+                    self.events.push(match replaces {
+                        true => Event::ReplacementFailed { member, error },
+                        false => Event::MemberFailed { member, error },
+                    });
                 }
                 self.threads.retire(device);
                 let (name, data_offset) = self.threads.name(device);

@@ -624,7 +624,9 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
     for event in events {
         match event {
             Event::Corrected { .. } => corrected += 1,
-            Event::MemberInSync { .. } | Event::MemberBack { .. } => {}
+            Event::MemberInSync { .. }
+            | Event::ReplacementFailed { .. }
+            | Event::MemberBack { .. } => {}
             Event::MemberLate { member, error } => {
                 let (member, what) = (member.0, io_error_text(error, 0));
                 warnings.push(format!(

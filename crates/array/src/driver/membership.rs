@@ -16,6 +16,7 @@ use md::{Kind, MemberIdx};
 use thiserror::Error;
 
 use super::Driver;
+use crate::build::{BuildError, refuse_shared_files};
 use crate::executor::Event;
 use crate::member::{Member, Ring};
 use crate::metadata_threads::MetadataDevice;
@@ -170,6 +171,26 @@ impl Driver {
             .expect("just seen")
             .input(MetadataInput::Join { number, member: slot });
         Ok(())
+    }
+
+    /// Binds what replaces a slot's member in all shards, before they run.
+    pub(crate) fn bind_replacement(
+        shards: &mut [Driver],
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+    ) -> Result<(), BuildError> {
+        let count = shards.len() as u16;
+        let others: Option<Vec<_>> = (1..count).map(|_| member.share()).collect();
+        let mut handles = others.ok_or(BuildError::NestedShards { shards: count })?;
+        handles.insert(0, member);
+        for (driver, member) in shards.iter_mut().zip(handles) {
+            if member.info().uses_ring && driver.io.ring.is_none() {
+                let system = |source| BuildError::System { doing: "set up io_uring", source };
+                driver.io.ring = Some(Ring::new().map_err(system)?);
+            }
+            driver.executor.bind_replacement(slot, member, &mut driver.io);
+        }
+        refuse_shared_files(&shards[0].executor)
     }
 
     /// Spares that the metadata manager may put into slots.

@@ -12,7 +12,7 @@ use crate::buf::Lease;
 use crate::metadata_writer::MetadataWriter;
 
 impl Driver {
-    /// Whether members are being rebuilt, or are to be; see
+    /// Whether members are being rebuilt or replaced, or are to be; see
     /// [`engine::MetadataStatus::rebuild_sectors`] for the progress.
     pub fn is_rebuilding(&self) -> bool {
         self.has_rebuilds_to_do() || !self.executor.rebuilding().is_empty()
@@ -36,7 +36,8 @@ impl Driver {
     }
 
     /// Ranges that could not be rebuilt so far, in sectors of the members' data areas: the member
-    /// (`None`: all that are being rebuilt), first sector, length.
+    /// (`None`: all that are being rebuilt; by its place, see [`engine::Effect`]), first sector,
+    /// length.
     pub fn not_rebuilt(&self) -> Vec<(Option<md::MemberIdx>, md::Sector, u64)> {
         let local = || self.local.as_ref().map(LocalRebuilds::failed);
         let writer = self.metadata_writer.as_ref().map(MetadataWriter::not_rebuilt);

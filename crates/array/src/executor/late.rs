@@ -44,6 +44,8 @@ impl Late {
 impl Executor {
     /// Sets how long operations of members may take from now on.
     pub(crate) fn set_member_timeout(&mut self, limit: Option<Duration>) {
+        // The engine has none with replacements.
+        let limit = limit.filter(|_| self.slots.len() == self.geometry().members());
         self.late.limit = limit;
         let nanos = limit.map_or(u64::MAX, |limit| limit.as_nanos().min(1 << 62) as u64);
         self.slots.iter_mut().for_each(|slot| slot.in_flight.set_limit(nanos));
