@@ -1,10 +1,12 @@
-//! `raidlab rebuild`: members of an array that does not run are rebuilt from the others.
+//! `raidlab rebuild`: members of an array that does not run are rebuilt from the others, or
+//! replaced.
 //!
 //! Invariant: a device that holds data is taken for an empty slot only with `--overwrite`, and an
 //! array that is dirty and degraded is started only with `--force`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use admin::{
@@ -13,6 +15,8 @@ use admin::{
 };
 use anyhow::{Error, Result};
 use clap::Args;
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
 use md::show_size;
 use report::shown::Shown;
 use serde_json::{Value, json};
@@ -29,11 +33,14 @@ Examples:
   raidlab rebuild disk*.img                      with a spare among them, or to continue
   raidlab rebuild disk[0-2].img --add new.img    a new device for the empty slot
   raidlab rebuild /dev/sd[b-d]1 --add /dev/sde1 --add /dev/sdf1
+  raidlab rebuild disk*.img --replace disk1.img=new.img
 
 The array must not be running. It is started, resynced if it was not stopped clean, rebuilt and
 stopped. Rebuilds that had begun, here or in Linux, are continued; spares among the members are
 taken for empty slots, and then the devices of --add. Two members of RAID 6 are rebuilt in one pass.
 A former member named with --add gets only what it missed, if the array's bitmap covers that.
+--replace copies a member that still serves to a new device, which then has its slot; what the
+member cannot read is recovered from the others.
 
 Ctrl-C ends a rebuild in order; the same command continues it (a device of --add is a member then).
 After a crash it continues from the last checkpoint: every 1/16 of a member, or 5 minutes.
@@ -51,8 +58,12 @@ pub struct RebuildArguments {
     /// A new device for an empty slot; may be repeated
     #[arg(long, value_name = "NEW")]
     add: Vec<OsString>,
-    /// Overwrite data that the devices of --add hold
-    #[arg(long, requires = "add")]
+    /// A member, as it is named among the members, and a new device that replaces it; may be
+    /// repeated
+    #[arg(long, value_name = "OLD=NEW", value_parser = OldAndNew)]
+    replace: Vec<Replace>,
+    /// Overwrite data that the devices of --add and --replace hold
+    #[arg(long)]
     overwrite: bool,
     /// Start an array that is dirty and degraded: the message without it says what may be lost
     #[arg(long)]
@@ -67,13 +78,56 @@ pub struct RebuildArguments {
     json: JsonOut,
 }
 
+/// A member and what replaces it.
+#[derive(Clone)]
+struct Replace {
+    old: OsString,
+    new: OsString,
+}
+
+/// Parses `OLD=NEW`: names of files need not be UTF-8.
+#[derive(Clone)]
+struct OldAndNew;
+
+impl TypedValueParser for OldAndNew {
+    type Value = Replace;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Replace, clap::Error> {
+        let bytes = value.as_bytes();
+        let at = bytes.iter().position(|byte| *byte == b'=');
+        let halves = at.map(|at| (&bytes[..at], &bytes[at + 1..]));
+        let halves = halves.filter(|(old, new)| !old.is_empty() && !new.is_empty());
+        let Some((old, new)) = halves else {
+            let what = format!(
+                "--replace {}: a member and a new device are needed, OLD=NEW\n",
+                value.to_string_lossy()
+            );
+            return Err(command.clone().error(ErrorKind::ValueValidation, what));
+        };
+        let name = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
+        Ok(Replace { old: name(old), new: name(new) })
+    }
+}
+
 /// Runs the command.
 pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     let all: Vec<OsString> = arguments.members.iter().chain(&arguments.add).cloned().collect();
+    let new = arguments.replace.iter().map(|replace| replace.new.clone());
+    let all: Vec<OsString> = all.into_iter().chain(new).collect();
+    let replace = arguments.replace.iter().map(|Replace { old, new }| (old.clone(), new.clone()));
+    if arguments.overwrite && arguments.add.is_empty() && arguments.replace.is_empty() {
+        anyhow::bail!("--overwrite: only with --add or --replace, whose devices it is about");
+    }
     arguments.json.refuse_overlap(&Used::members(&all))?;
     let stop = signal::watch()?;
     let mut options = RebuildOptions {
         add: arguments.add.clone(),
+        replace: replace.collect(),
         overwrite: arguments.overwrite,
         force: arguments.force,
         array: arguments.array.clone(),
@@ -147,7 +201,9 @@ fn text(report: &RebuildReport) -> String {
     for member in &report.failed {
         let _ = writeln!(out, "{}: failed", Shown(member));
     }
-    for RebuiltMember { name, slot, in_sync, by_bitmap, lacking, sectors, .. } in members {
+    for member in members {
+        let RebuiltMember { name, slot, in_sync, by_bitmap, replaces, lacking, sectors, .. } =
+            member;
         let state = if *in_sync { "in sync" } else { "not in sync yet" };
         let how = match by_bitmap {
             true => {
@@ -155,6 +211,11 @@ fn text(report: &RebuildReport) -> String {
                 format!(", by the bitmap: {lacking} of {all}")
             }
             false => String::new(),
+        };
+        let how = match replaces {
+            Some(old) if *in_sync => format!("{how}, replaces {old}, which is out of the array"),
+            Some(old) => format!("{how}, to replace {old}"),
+            None => how,
         };
         let _ = writeln!(out, "{}", Shown(format!("slot {slot}: {name}: {state}{how}")));
     }
@@ -184,6 +245,7 @@ fn json(report: &RebuildReport) -> Value {
             "sectors": member.sectors,
             "from": member.from,
             "by_bitmap": member.by_bitmap,
+            "replaces": member.replaces,
             "lacking_sectors": member.lacking,
             "in_sync": member.in_sync,
         })

@@ -90,6 +90,57 @@ fn a_new_device_gets_what_the_lost_member_had() {
 }
 
 #[test]
+fn a_replacement_has_what_the_member_had_and_its_slot() {
+    for (options, members, slot) in [
+        ("-l 1", 2, 0),
+        ("-l 4 -c 64K", 3, 2),
+        ("-l 5 -c 64K --bitmap internal", 4, 1),
+        ("-l 6 -c 64K", 4, 3),
+        ("-l 10 -c 64K --layout f2", 3, 1),
+    ] {
+        let images = Images::new(options, members);
+        let (new, old) = (images.new_device("new", 9 << 20), &images.members[slot]);
+        let all = images.without(&[], "");
+        let words = format!("rebuild {all} --replace {old}={new} --json");
+        let replaced = json(&raidlab(&words).code(0));
+        let of = &replaced["members"][0];
+        assert_eq!((&of["member"], &of["in_sync"]), (&new.clone().into(), &true.into()));
+        assert_eq!((&of["replaces"], &of["slot"]), (&old.clone().into(), &slot.into()));
+        assert_eq!(replaced["complete"], true, "{options}");
+        if !options.contains("10") {
+            assert!(images.data(&new) == images.data(old), "{options}");
+        }
+        let rest = images.without(&[slot], &new);
+        let found = raidlab(&format!("scrub --check {rest}")).code(0);
+        assert!(found.stdout.contains("no mismatch"), "{options}: {}", found.stdout);
+        // The former member is out, also without the new one.
+        let without = raidlab(&format!("rebuild {all}")).code(2);
+        assert!(without.stderr.contains(&format!("slot {slot} is empty")), "{}", without.stderr);
+    }
+}
+
+#[test]
+fn replacements_that_are_not_possible_are_refused() {
+    let images = Images::new("-l 5 -c 64K", 3);
+    let all = images.without(&[], "");
+    let (old, small) = (&images.members[0], images.new_device("small", 4 << 20));
+    let refused = |words: &str, why: &str| {
+        let ran = raidlab(&format!("rebuild {all} {words}")).code(2);
+        assert!(ran.stderr.contains(why), "{words}: {}", ran.stderr);
+    };
+    refused(&format!("--replace {old}"), "OLD=NEW");
+    refused(&format!("--replace else={small}"), "not among the members");
+    refused(&format!("--replace {old}={small}"), "room for");
+    refused("--overwrite", "--add or --replace");
+    let new = images.new_device("new", 9 << 20);
+    let (old, other) = (images.new_device("old", 9 << 20), images.new_device("other", 9 << 20));
+    let all = format!("{old} {other}");
+    raidlab(&format!("create --force -e 0.90 -l 1 -n 2 {all}")).code(0);
+    let ran = raidlab(&format!("rebuild {all} --replace {old}={new}")).code(2);
+    assert!(ran.stderr.contains("0.90 cannot record a replacement"), "{}", ran.stderr);
+}
+
+#[test]
 fn two_members_of_raid_6_are_rebuilt_in_one_pass() {
     let images = Images::new("-l 6 -c 64K", 6);
     let (one, two) = (images.new_device("one", 9 << 20), images.new_device("two", 12 << 20));
