@@ -50,7 +50,8 @@ impl Driver {
         let kept = devices.into_iter().map(DeviceMetadata::from);
         let kept = kept.collect();
         let writer = |geometry: &md::Geometry, step, unit| {
-            MetadataWriter::new(manager, kept, notes, geometry, step, unit)
+            let limit = options.member_timeout;
+            MetadataWriter::new(manager, kept, notes, geometry, step, unit, limit)
         };
         let mut shards = Driver::with_metadata(spec, options, &keeping, writer)?;
         shards[0].keep_spares(spares);

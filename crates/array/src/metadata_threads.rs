@@ -7,10 +7,10 @@
 //! ```
 //! Invariant: a record is durable on its device before its completion is reported. Operations of
 //! one device are performed in the order of their submission, those of different devices
-//! concurrently. No thread outlives the `MetadataThreads`: dropping it waits for the operations
-//! that have begun, since a late write could land on a device that has been started again;
-//! operations that have not begun are discarded, as by a crash. Called only from
-//! `metadata_writer`.
+//! concurrently. Dropping the `MetadataThreads` waits for the operations that have begun, as long
+//! as operations may take, since a late write could land on a device that has been started again;
+//! operations that have not begun are discarded, as by a crash. A thread whose operation does not
+//! end is left behind with its device, whose lock it keeps. Called only from `metadata_writer`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record};
 use md::ondisk::bitmap::BitmapHeader;
@@ -31,6 +31,9 @@ use rustix::fd::OwnedFd;
 
 use crate::member::{OpKind, cause_of};
 use device::Disk;
+
+/// Pause between two looks at a thread that is to end, when the array is dropped.
+const STEP: Duration = Duration::from_millis(1);
 
 /// Operations that a device's thread has at most; more are queued before it. A thread makes all
 /// that it has durable with one sync.
@@ -89,6 +92,8 @@ struct DeviceThread {
     data_offset: u64,
     /// Operations that the thread does not have yet: at most those of one phase of a job.
     waiting: VecDeque<MetadataOp>,
+    /// Operations that have not completed, and since when; late ones are reported and not listed.
+    pending: VecDeque<(MetaToken, u64)>,
     /// Operations that the thread has.
     at_work: usize,
     /// `None`: the thread ends when it has nothing left.
@@ -119,6 +124,8 @@ pub(crate) struct MetadataThreads {
     completions: Sender<MetadataCompletion>,
     wake: Arc<OwnedFd>,
     at_work: usize,
+    /// How long an operation may take.
+    limit: Option<Duration>,
 }
 
 impl MetadataThreads {
@@ -126,14 +133,23 @@ impl MetadataThreads {
     ///
     /// # Errors
     /// When the system has no eventfd or no thread.
-    pub(crate) fn start(devices: Vec<DeviceMetadata>) -> io::Result<MetadataThreads> {
+    pub(crate) fn start(
+        devices: Vec<DeviceMetadata>,
+        limit: Option<Duration>,
+    ) -> io::Result<MetadataThreads> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // Bounded by what the threads can have: `DEVICE_QUEUE` each.
         let (completions, completed) = channel();
         let wake = Arc::new(wake);
         let devices_so_far = Vec::new();
-        let mut it =
-            MetadataThreads { devices: devices_so_far, completed, completions, wake, at_work: 0 };
+        let mut it = MetadataThreads {
+            devices: devices_so_far,
+            completed,
+            completions,
+            wake,
+            at_work: 0,
+            limit,
+        };
         devices.into_iter().try_for_each(|device| it.add(device))?;
         Ok(it)
     }
@@ -141,9 +157,12 @@ impl MetadataThreads {
     /// Starts the thread of one more device.
     ///
     /// # Errors
-    /// When the system has no thread.
+    /// When the system has no thread, or an earlier operation on the device has not completed.
     pub(crate) fn add(&mut self, device: DeviceMetadata) -> io::Result<()> {
         let (number, name) = (DeviceNumber(device.encoder.number), device.disk.name());
+        if self.devices.iter().any(|other| other.at_work > 0 && other.name == name) {
+            return Err(io::Error::other("an earlier write of its metadata has not completed"));
+        }
         let data_offset = device.encoder.superblock.metadata().data_offset;
         let (ops, operations) = sync_channel(DEVICE_QUEUE);
         let discards = Arc::new(AtomicBool::new(false));
@@ -163,6 +182,7 @@ impl MetadataThreads {
             name,
             data_offset,
             waiting: VecDeque::new(),
+            pending: VecDeque::new(),
             at_work: 0,
             ops: Some(ops),
             discards,
@@ -189,8 +209,10 @@ impl MetadataThreads {
         number: DeviceNumber,
         token: MetaToken,
         record: Option<Record>,
+        now: u64,
     ) -> bool {
         let Some(device) = self.device(number) else { return false };
+        device.pending.push_back((token, now));
         device.waiting.push_back(MetadataOp { token, record });
         device.feed();
         self.at_work += 1;
@@ -213,8 +235,31 @@ impl MetadataThreads {
         self.at_work -= 1;
         let device = &mut self.devices[completion.thread];
         device.at_work -= 1;
+        device.pending.retain(|(token, _)| *token != completion.token);
         device.feed();
         Some(completion)
+    }
+
+    /// When an operation is late next.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let limit = self.limit?.as_nanos() as u64;
+        let pending = self.devices.iter().filter_map(|device| device.pending.front());
+        pending.map(|(_, since)| since.saturating_add(limit)).min()
+    }
+
+    /// The operations of devices of which one is late: they end now, whatever the thread will
+    /// report of them.
+    pub(crate) fn take_late(&mut self, now: u64) -> Vec<MetaToken> {
+        let Some(limit) = self.limit else { return Vec::new() };
+        let is_late = |since: u64| since.saturating_add(limit.as_nanos() as u64) <= now;
+        let mut late = Vec::new();
+        for device in &mut self.devices {
+            if device.pending.front().is_some_and(|(_, since)| is_late(*since)) {
+                device.discards.store(true, Ordering::Relaxed);
+                late.extend(device.pending.drain(..).map(|(token, _)| token));
+            }
+        }
+        late
     }
 
     /// Whether no operation is in flight.
@@ -240,7 +285,22 @@ impl Drop for MetadataThreads {
             device.discards.store(true, Ordering::Relaxed);
             device.ops = None;
         }
-        for thread in self.devices.iter_mut().filter_map(|device| device.thread.take()) {
+        let start = Instant::now();
+        for device in &mut self.devices {
+            let Some(thread) = device.thread.take() else { continue };
+            // An operation that is late has had its time.
+            let is_late = device.at_work > device.pending.len();
+            let limit = self.limit.map(|limit| if is_late { Duration::ZERO } else { limit });
+            while limit.is_some_and(|limit| start.elapsed() < limit) && !thread.is_finished() {
+                std::thread::sleep(STEP);
+            }
+            if limit.is_some() && !thread.is_finished() {
+                tracing::error!(
+                    device = device.name,
+                    "a write of metadata has not completed: the device is left open until it does"
+                );
+                continue;
+            }
             // A panic of an operation is its result: see `DeviceWorker::guarded`.
             let _ = thread.join();
         }

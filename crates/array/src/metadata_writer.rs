@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use engine::{
     BackgroundProgress, BackgroundState, Control, ControlEvent, DeviceNumber, IoError, MemberError,
@@ -17,7 +18,7 @@ use engine::{
 use md::{Geometry, Sector};
 
 use crate::executor::Event;
-use crate::member::io_error_text;
+use crate::member::late_text;
 use crate::metadata_threads::{DeviceMetadata, MetadataDevice, MetadataThreads};
 
 /// Maximum of notes kept; the oldest are dropped first.
@@ -44,6 +45,10 @@ impl Notes {
 pub(crate) struct MetadataWriter {
     manager: MetadataManager,
     threads: MetadataThreads,
+    /// How long an operation may take.
+    limit: Option<Duration>,
+    /// Time of the present turn.
+    now: u64,
     inputs: Vec<MetadataInput>,
     effects: Vec<MetadataEffect>,
     timer: Option<u64>,
@@ -71,12 +76,15 @@ impl MetadataWriter {
         geometry: &Geometry,
         step: u64,
         unit: u64,
+        limit: Option<Duration>,
     ) -> io::Result<MetadataWriter> {
         let mut all = Notes::default();
         notes.into_iter().for_each(|note| all.push(note));
         Ok(MetadataWriter {
             manager,
-            threads: MetadataThreads::start(kept)?,
+            threads: MetadataThreads::start(kept, limit)?,
+            limit,
+            now: 0,
             inputs: Vec::new(),
             effects: Vec::new(),
             timer: None,
@@ -108,7 +116,7 @@ impl MetadataWriter {
     /// When it must be called next.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let retries = self.resync.deadline().into_iter().chain(self.rebuild.deadline());
-        self.timer.into_iter().chain(retries).min()
+        self.timer.into_iter().chain(retries).chain(self.threads.deadline()).min()
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -160,6 +168,11 @@ impl MetadataWriter {
             completion.note.into_iter().for_each(|note| self.notes.push(note));
             self.inputs.push(MetadataInput::MetaDone { token, result });
         }
+        self.now = now;
+        for token in self.threads.take_late(now) {
+            let result = Err(IoError::of_metadata(MemberError::Timeout, None));
+            self.inputs.push(MetadataInput::MetaDone { token, result });
+        }
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.inputs.push(MetadataInput::Timer);
@@ -197,7 +210,8 @@ impl MetadataWriter {
                 }
                 self.threads.retire(device);
                 let (name, data_offset) = self.threads.name(device);
-                let why = error.map(|error| format!(": {}", io_error_text(&error, data_offset)));
+                let text = |error| late_text(&error, data_offset, self.limit);
+                let why = error.map(|error| format!(": {}", text(error)));
                 let why = why.unwrap_or_default();
                 self.notes.push(format!("{name} (device {}) is out of service{why}.", device.0));
             }
@@ -235,7 +249,7 @@ impl MetadataWriter {
     }
 
     fn submit(&mut self, device: DeviceNumber, token: MetaToken, record: Option<Record>) {
-        if !self.threads.submit(device, token, record) {
+        if !self.threads.submit(device, token, record, self.now) {
             let result = Err(IoError::of_metadata(MemberError::Gone, None));
             self.inputs.push(MetadataInput::MetaDone { token, result });
         }

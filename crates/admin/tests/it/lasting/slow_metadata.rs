@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use admin::{Opened, StartOptions};
-use array::{Array, ArrayError, Event, HostOp};
+use array::{Array, ArrayError, DriverOptions, Event, HostOp};
 use device::{Access, Device, Disk};
-use engine::MemberError;
+use engine::{MemberError, MemberOp};
 use md::assemble::Options;
 use md::create::BitmapOption;
 use md::{Level, MemberIdx};
@@ -235,6 +235,41 @@ fn a_device_that_hangs_stops_only_what_depends_on_its_metadata_until_it_is_faile
 }
 
 #[test]
+fn a_device_whose_metadata_write_does_not_complete_in_time_fails_and_is_left_behind() {
+    let (_members, gates) = members(Level::Raid1, 2, BitmapOption::None);
+    let opened = opened(&gates);
+    let array = decide(&opened, &Options::default());
+    let limit = Duration::from_millis(50);
+    let driver = DriverOptions { member_timeout: Some(limit), ..DriverOptions::default() };
+    let options = StartOptions { driver, ..StartOptions::default() };
+    let mut driver = admin::start(&array, &opened, &options).unwrap();
+    gates[1].set(true);
+    let (start, mut done) = (Instant::now(), Vec::new());
+    let lease = driver.leases().take(4096);
+    driver.submit(HostOp::Write { fua: false }, md::Sector(0), 8, lease, 1).unwrap();
+    while done.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "the write never completes");
+        driver.poll(&mut done);
+        driver.wait(Duration::from_millis(10), None);
+    }
+    assert_eq!(done[0].result, Ok(()));
+    assert!(start.elapsed() >= limit && gates[1].is_blocked());
+    let events = driver.take_events();
+    let [Event::MemberFailed { member: MemberIdx(1), error: Some(error) }] = events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((error.kind, error.op), (MemberError::Timeout, MemberOp::Metadata));
+    let notes = driver.take_notes();
+    let named = |note: &String| note.contains("metadata write: no completion within 0.05 s");
+    assert!(notes.iter().any(named), "{notes:?}");
+    assert!(driver.stop(), "the other member has all that it needs");
+    let start = Instant::now();
+    drop(driver);
+    assert!(start.elapsed() < PATIENCE && gates[1].is_blocked(), "nothing waits for the device");
+    gates[1].set(false);
+}
+
+#[test]
 fn a_panic_in_a_metadata_write_fails_the_device() {
     let gated = Gated::start(Level::Raid1, 2, BitmapOption::None);
     gated.gates[1].panics.store(true, Ordering::SeqCst);
@@ -274,6 +309,7 @@ fn a_driver_without_a_thread_is_woken_by_metadata_writes_and_waits_for_them_when
 testkit::repeat_in_shards! {
     reads_complete_while_metadata_are_written,
     a_device_that_hangs_stops_only_what_depends_on_its_metadata_until_it_is_failed,
+    a_device_whose_metadata_write_does_not_complete_in_time_fails_and_is_left_behind,
     a_panic_in_a_metadata_write_fails_the_device,
     a_driver_without_a_thread_is_woken_by_metadata_writes_and_waits_for_them_when_dropped,
 }
