@@ -18,7 +18,7 @@ const SECTORS: u64 = 1024;
 const CHUNK: u64 = 16;
 const PATIENCE: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_millis(30);
-const HANG: Duration = Duration::from_millis(600);
+const HANG: Duration = Duration::from_secs(1);
 
 /// Operations from this number on hang.
 fn hanging(member: Box<dyn Member>, ops: std::ops::Range<u64>) -> MemberSpec {
@@ -152,10 +152,9 @@ fn a_member_that_the_array_cannot_run_without_stays_and_is_used_again() {
     let is_late = |event: &Event| matches!(event, Event::MemberLate { member: MemberIdx(0), .. });
     assert!(events.iter().any(is_late), "{events:?}");
     // What needs it fails at once; what does not is served.
-    let start = Instant::now();
     assert_eq!(call(&mut driver, HostOp::Read, 0, 8, None).0, Err(RequestError::Io));
     assert_eq!(call(&mut driver, HostOp::Flush, 0, 0, None).0, Err(RequestError::Io));
-    assert!(start.elapsed() < LIMIT, "refused at once");
+    assert!(driver.late_operations() > 0, "refused before the operation has ended");
     assert_eq!(host::read(&mut driver, chunk, 8), [7; 8 * SECTOR]);
     wait_until(&mut driver, "the operation ends", |driver| driver.late_operations() == 0);
     let new = vec![9; 2 * chunk as usize * SECTOR];
