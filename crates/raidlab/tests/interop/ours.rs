@@ -116,16 +116,35 @@ pub fn start(images: &[PathBuf]) -> array::Array {
 /// Rebuilds, with new devices `add`, what `raidlab rebuild` would. When at least this part of the
 /// new members is in sync, `reached` is called, and the rebuild is stopped as Ctrl-C stops it.
 pub fn rebuild_until(
-    (part, of): (u64, u64),
+    part: (u64, u64),
     images: &[PathBuf],
     add: &[PathBuf],
+    reached: impl FnMut(),
+) -> RebuildReport {
+    let add = add.iter().map(|path| path.clone().into()).collect();
+    rebuild_part(part, images, RebuildOptions { add, ..RebuildOptions::default() }, reached)
+}
+
+/// The same with new devices that replace members: of each the old one and the new one.
+pub fn replace_until(
+    part: (u64, u64),
+    images: &[PathBuf],
+    replace: &[(PathBuf, PathBuf)],
+) -> RebuildReport {
+    let replace = replace.iter().map(|(old, new)| (old.clone().into(), new.clone().into()));
+    let options = RebuildOptions { replace: replace.collect(), ..RebuildOptions::default() };
+    rebuild_part(part, images, options, || ())
+}
+
+fn rebuild_part(
+    (part, of): (u64, u64),
+    images: &[PathBuf],
+    options: RebuildOptions,
     mut reached: impl FnMut(),
 ) -> RebuildReport {
-    let names = |paths: &[PathBuf]| paths.iter().map(|path| path.clone().into()).collect();
-    let start = in_small_steps();
-    let options = RebuildOptions { add: names(add), start, ..RebuildOptions::default() };
+    let options = RebuildOptions { start: in_small_steps(), ..options };
     let stop = AtomicBool::new(false);
-    let images: Vec<_> = names(images);
+    let images: Vec<_> = images.iter().map(|path| path.clone().into()).collect();
     let report = run::rebuild(&images, &options, &stop, &mut |event| {
         if let RebuildEvent::Progress { done, sectors } = event
             && done * of >= sectors * part
