@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
-    MemberOp, Request, RequestError, ScrubMode, Shard, ShardConfig,
+    MemberOp, MemberSet, Request, RequestError, ScrubMode, Shard, ShardConfig,
 };
 use md::ondisk::MetadataEncoder;
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
@@ -77,6 +77,8 @@ pub struct World {
     channels: Channels,
     /// The members, by slot, and behind them what replaces them.
     pub members: Vec<Member>,
+    /// Members that a bad block drops.
+    pub failfast: MemberSet,
     /// What every sector may hold.
     pub model: Model,
     /// The time.
@@ -193,7 +195,7 @@ impl World {
     pub fn of_members(config: ShardConfig, members: Vec<Member>, seed: u64) -> World {
         let mut rng = Rng::new(seed);
         let shards = config.sharding.shards();
-        let discard_zeroes = config.discard_zeroes;
+        let (discard_zeroes, failfast) = (config.discard_zeroes, config.failfast);
         let model = Model::new(config.geometry.array_sectors(), discard_zeroes);
         let memory = Memory::new(shards, config.stripe_cache_bytes);
         let channels = Channels::new(&config);
@@ -206,6 +208,7 @@ impl World {
             shard: shard(0),
             others: (1..shards).map(shard).collect(),
             members,
+            failfast,
             model,
             channels,
             now: 1 + rng.below(1 << 40),

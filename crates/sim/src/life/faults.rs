@@ -71,6 +71,14 @@ impl Life {
         if needs_trouble && !self.troubled {
             return false;
         }
+        let is_bad = matches!(action, Action::Bad(..) | Action::Flaky(..));
+        if is_bad && self.world.failfast.contains(at as u16) {
+            // It may be dropped by one shard before that has another's loss.
+            if !self.may_lose(at) {
+                return false;
+            }
+            self.lose(at);
+        }
         // From the first of them on: what a write could not finish may be lost later.
         match action {
             Action::Bad(..) | Action::Flaky(..) => self.tolerate(&[RequestError::Io]),
