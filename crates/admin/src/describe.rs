@@ -26,9 +26,20 @@ pub struct ArrayDescription<'a> {
     pub counts: Counts,
     /// What closes the write hole; `None` on levels without redundancy.
     pub policy: Option<Policy>,
-    /// Contradictions between members, and members that carry superblocks of other arrays:
-    /// sentences.
+    /// Bad-block logs that are not empty, or cannot be used, in the order of the members.
+    pub bad_blocks: Vec<ListedBad>,
+    /// Contradictions between members, members that carry superblocks of other arrays, and
+    /// bad-block logs that cannot be used: sentences.
     pub doubts: Vec<String>,
+}
+
+/// What a member's bad-block log lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBad {
+    /// The member, as a candidate.
+    pub candidate: usize,
+    /// Number of separate ranges and of their sectors, or why the log cannot be used.
+    pub listed: Result<(usize, u64), String>,
 }
 
 /// How much of an array's redundancy is there.
@@ -84,6 +95,24 @@ pub struct Counts {
 pub fn describe<'a>(array: &Array, members: &'a Members) -> ArrayDescription<'a> {
     let metadata = &members.candidates[array.defining].metadata;
     let two = members.with_two(array);
+    let bad_blocks = bad_blocks(array, members);
+    // A start needs the logs of members in slots.
+    let has_slot = |candidate: usize| {
+        let member = array.members.iter().find(|member| member.candidate == candidate);
+        member.is_some_and(|member| {
+            matches!(
+                member.state,
+                MemberState::Active(_)
+                    | MemberState::Recovering { .. }
+                    | MemberState::Replacement { .. }
+            )
+        })
+    };
+    let bad_logs = bad_blocks.iter().filter(|it| has_slot(it.candidate)).filter_map(|it| {
+        let why = it.listed.as_ref().err()?;
+        let name = &members.candidates[it.candidate].label;
+        Some(format!("{name}: its list of bad blocks cannot be used: {why}."))
+    });
     ArrayDescription {
         metadata,
         dirty: metadata.resync_offset.is_some(),
@@ -91,7 +120,8 @@ pub fn describe<'a>(array: &Array, members: &'a Members) -> ArrayDescription<'a>
         pending: pending(array),
         counts: counts(array),
         policy: policy(metadata),
-        doubts: array.contradictions.iter().cloned().chain(two).collect(),
+        doubts: array.contradictions.iter().cloned().chain(two).chain(bad_logs).collect(),
+        bad_blocks,
     }
 }
 
@@ -162,6 +192,20 @@ fn counts(array: &Array) -> Counts {
         } += 1;
     }
     counts
+}
+
+fn bad_blocks(array: &Array, members: &Members) -> Vec<ListedBad> {
+    let mut all = Vec::new();
+    for candidate in array.members.iter().map(|member| member.candidate) {
+        let listed = match members.bad_blocks(candidate) {
+            None => continue,
+            Some(Ok(bad)) if bad.is_empty() => continue,
+            Some(Ok(bad)) => Ok((bad.ranges().len(), bad.sectors())),
+            Some(Err(error)) => Err(error.to_string()),
+        };
+        all.push(ListedBad { candidate, listed });
+    }
+    all
 }
 
 fn policy(metadata: &MemberMetadata) -> Option<Policy> {

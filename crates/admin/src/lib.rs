@@ -31,7 +31,7 @@ mod zero_superblock;
 pub use addition::JoinError;
 pub use bitmap::BitmapFailed;
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
-pub use describe::{ArrayDescription, Counts, Health, Pending, describe, left_over};
+pub use describe::{ArrayDescription, Counts, Health, ListedBad, Pending, describe, left_over};
 pub use members::{ChooseError, Member, Members, MembersError, array_name, choose, is_named};
 pub use new_array::{
     CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember, PreparedArray,

@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{
-    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, LocationError,
-    Overlap, OverlayError, member_signs, open_overlay, packed_as, signatures, superblocks,
+    Access, AreaError, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location,
+    LocationError, Overlap, OverlayError, member_signs, open_overlay, packed_as, read_bad_blocks,
+    signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
+use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
 use md::ondisk::superblock::{Checksum, Outcome, Superblock};
 use thiserror::Error;
@@ -327,6 +329,13 @@ impl Members {
         let read = disk.and_then(|disk| disk.read(area.sector, &mut head).ok());
         let header = read.and_then(|()| BitmapHeader::decode(&head).ok());
         Some(header.and_then(|header| header.kind()))
+    }
+
+    /// The sectors that a candidate's bad-block log lists; `None` if it has no log.
+    pub fn bad_blocks(&self, candidate: usize) -> Option<Result<BadBlocks, AreaError>> {
+        let log = self.candidates[candidate].metadata.bad_blocks?;
+        let disk = self.all[self.given[candidate]].disk.as_ref()?;
+        Some(read_bad_blocks(&**disk, log))
     }
 
     /// The disks of the candidates.

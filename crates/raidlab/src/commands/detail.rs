@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
-use admin::{ArrayDescription, Members, array_name, describe, left_over};
+use admin::{ArrayDescription, ListedBad, Members, array_name, describe, left_over};
 use anyhow::{Result, bail};
 use clap::Args;
 use md::Kind;
@@ -116,7 +116,7 @@ fn show(array: &Array, members: &Members, host: &str) -> String {
         line(&mut out, "Events", metadata.events);
     }
     table(&mut out, array, members);
-    outlook(&mut out, array, members, &description.doubts);
+    outlook(&mut out, array, members, &description);
     out
 }
 
@@ -239,7 +239,7 @@ fn state_word(standing: &MemberState) -> &'static str {
 }
 
 /// Why members are left out, and the result of a start.
-fn outlook(out: &mut String, array: &Array, members: &Members, doubts: &[String]) {
+fn outlook(out: &mut String, array: &Array, members: &Members, description: &ArrayDescription<'_>) {
     let reasons = array.members.iter().filter(|member| {
         !matches!(
             member.state,
@@ -258,7 +258,9 @@ fn outlook(out: &mut String, array: &Array, members: &Members, doubts: &[String]
                      were run separately";
         lines.push(("Split".into(), split.into()));
     }
-    lines.extend(doubts.iter().map(|doubt| ("Doubt".into(), doubt.clone())));
+    let bad_blocks = bad_blocks(description, members).into_iter();
+    lines.extend(bad_blocks.map(|text| ("Bad Blocks".into(), text)));
+    lines.extend(description.doubts.iter().map(|doubt| ("Doubt".into(), doubt.clone())));
     lines.push(("To run it".into(), verdict(&array.read_write)));
     lines.extend(repairs(&array.read_write).into_iter().map(|text| ("Then".into(), text)));
     lines.push(("To read it".into(), verdict(&array.read_only)));
@@ -276,6 +278,28 @@ fn outlook(out: &mut String, array: &Array, members: &Members, doubts: &[String]
     out.push('\n');
     for (label, text) in lines {
         line(out, &label, text);
+    }
+}
+
+/// What members list as bad, one line each; logs that cannot be used are doubts.
+pub fn bad_blocks(description: &ArrayDescription<'_>, members: &Members) -> Vec<String> {
+    let listed = description.bad_blocks.iter();
+    let text = |it: &ListedBad| {
+        let (ranges, sectors) = *it.listed.as_ref().ok()?;
+        let name = &members.candidates[it.candidate].label;
+        let many = if ranges == 1 { "" } else { "s" };
+        let more = if sectors == 1 { "" } else { "s" };
+        Some(format!("{name}: {ranges} range{many}, {sectors} sector{more}"))
+    };
+    listed.filter_map(text).collect()
+}
+
+/// The same of one member; `None`: nothing is listed.
+fn bad_blocks_json(listed: Option<&ListedBad>) -> Value {
+    match listed.map(|it| &it.listed) {
+        None => json!({"ranges": 0, "sectors": 0}),
+        Some(Ok((ranges, sectors))) => json!({"ranges": ranges, "sectors": sectors}),
+        Some(Err(why)) => json!({"error": why}),
     }
 }
 
@@ -323,6 +347,9 @@ fn json(array: &Array, members: &Members) -> Value {
     let metadata = description.metadata;
     let rows = array.members.iter().map(|member| {
         let candidate = &members.candidates[member.candidate];
+        let mut listed = description.bad_blocks.iter();
+        let listed = listed.find(|it| it.candidate == member.candidate);
+        let log = candidate.metadata.bad_blocks;
         json!({
             "member": candidate.label,
             "dev_number": candidate.metadata.dev_number,
@@ -332,6 +359,7 @@ fn json(array: &Array, members: &Members) -> Value {
             "events": candidate.metadata.events,
             "data_offset_sectors": candidate.metadata.data_offset,
             "data_sectors": candidate.metadata.data_sectors,
+            "bad_blocks": log.map(|_| bad_blocks_json(listed)),
         })
     });
     let shape = array.shape.as_ref();

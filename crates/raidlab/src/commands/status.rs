@@ -15,7 +15,7 @@ use md::ondisk::Version;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
-use crate::commands::detail::mdstat_level;
+use crate::commands::detail::{bad_blocks, mdstat_level};
 use crate::console::JsonOut;
 use crate::members::Used;
 use crate::{Ending, mdadm};
@@ -112,7 +112,11 @@ fn show(array: &Array, members: &Members) -> String {
         let (slots, active) = (letters(array).len(), description.counts.active);
         let _ = write!(out, " [{slots}/{active}] [{}]", letters(array));
     }
-    out.push_str("\n\n");
+    out.push('\n');
+    for line in bad_blocks(&description, members) {
+        let _ = writeln!(out, "      bad blocks: {}", Shown(line));
+    }
+    out.push('\n');
     out
 }
 
@@ -141,6 +145,15 @@ fn letters(array: &Array) -> String {
 fn json(array: &Array, members: &Members) -> Value {
     let description = describe(array, members);
     let metadata = description.metadata;
+    let bad_blocks = description.bad_blocks.iter().map(|it| {
+        let member = &members.candidates[it.candidate].label;
+        match &it.listed {
+            Ok((ranges, sectors)) => {
+                json!({"member": member, "ranges": ranges, "sectors": sectors})
+            }
+            Err(why) => json!({"member": member, "error": why}),
+        }
+    });
     json!({
         "name": array.name,
         "array_uuid": array.set_uuid.to_string(),
@@ -155,5 +168,6 @@ fn json(array: &Array, members: &Members) -> Value {
             .iter()
             .map(|member| members.candidates[member.candidate].label.as_str())
             .collect::<Vec<_>>(),
+        "bad_blocks": bad_blocks.collect::<Vec<_>>(),
     })
 }

@@ -155,3 +155,20 @@ fn decompress(path: &Path) -> Vec<u8> {
     decoder.read_to_end(&mut image).expect("zstd");
     image
 }
+
+/// Lists these sectors of the device (start, length) as bad in the log of a member with a
+/// superblock 1.2. A length of 0 makes a damaged entry.
+pub fn list_bad_blocks(image: &mut [u8], entries: &[(u64, u64)]) {
+    use md::ondisk::Version;
+    use md::ondisk::superblock::{SuperblockV1, feature};
+    let (mut sb, _) = SuperblockV1::decode(&image[4096..8192], Version::V1_2).expect("it");
+    sb.feature_map |= feature::BAD_BLOCKS;
+    let bytes = sb.encode(512);
+    image[4096..4096 + bytes.len()].copy_from_slice(&bytes);
+    let log = 4096 + sb.bblog_offset as usize * 512;
+    image[log..log + 4096].fill(0xff);
+    for (index, (start, length)) in entries.iter().enumerate() {
+        let entry = (start << 10 | length).to_le_bytes();
+        image[log + 8 * index..log + 8 * index + 8].copy_from_slice(&entry);
+    }
+}

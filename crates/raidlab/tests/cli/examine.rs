@@ -174,22 +174,10 @@ fn bitmaps_read_as_mdadm_read_them() {
 
 #[test]
 fn bad_blocks_read_as_mdadm_reads_them() {
-    use md::ondisk::Version;
-    use md::ondisk::superblock::{SuperblockV1, feature};
     let dir = Dir::new();
     let path = dir.file("disk.img");
     let mut image = std::fs::read(&corpus::case("raid1-2d-v12").images[0]).expect("an image");
-    let (mut sb, _) = SuperblockV1::decode(&image[4096..8192], Version::V1_2).expect("it");
-    sb.feature_map |= feature::BAD_BLOCKS;
-    let bytes = sb.encode(512);
-    image[4096..4096 + bytes.len()].copy_from_slice(&bytes);
-    let log = 4096 + sb.bblog_offset as usize * 512;
-    image[log..log + 4096].fill(0xff);
-    for (index, (start, length)) in [(2048_u64, 16_u64), (5000, 3), (9000, 512)].iter().enumerate()
-    {
-        let entry = (start << 10 | length).to_le_bytes();
-        image[log + 8 * index..log + 8 * index + 8].copy_from_slice(&entry);
-    }
+    corpus::list_bad_blocks(&mut image, &[(2048, 16), (5000, 3), (9000, 512)]);
     std::fs::write(&path, image).expect("an image");
     let ours = examine(&format!("--bad-blocks {path}")).code(0).stdout;
     for text in ["2048 for 16 sectors", "5000 for 3 sectors", "9000 for 512 sectors"] {
