@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, Event, RequestError};
-use engine::MetadataMode;
+use engine::{MAX_MEMBERS, MetadataMode};
 use md::Level;
-use md::assemble::{Candidate, Options, assemble};
+use md::assemble::{Array, Candidate, Member, MemberState, Options, assemble};
+use md::ondisk::Version;
+use md::ondisk::superblock::DISKS_MAX;
 use thiserror::Error;
 
 use crate::Opened;
@@ -28,6 +30,8 @@ pub struct RebuildOptions {
     pub add: Vec<OsString>,
     /// Members, as they are named, and new devices that replace them.
     pub replace: Vec<(OsString, OsString)>,
+    /// The number of slots that a RAID 1 is to have.
+    pub raid_devices: Option<u32>,
     /// Also new devices that hold data.
     pub overwrite: bool,
     /// An array that is dirty and degraded, too.
@@ -153,6 +157,14 @@ pub enum RebuildError {
         /// Its name.
         name: String,
     },
+    /// The array cannot get this number of slots.
+    #[error("the array cannot have {slots} raid devices: {why}")]
+    Slots {
+        /// The number.
+        slots: u32,
+        /// A clause.
+        why: String,
+    },
     /// The resync makes no progress.
     #[error(transparent)]
     NotInSync(#[from] NotInSync),
@@ -178,7 +190,7 @@ pub fn rebuild(
     observe: &mut dyn FnMut(RebuildEvent),
 ) -> Result<RebuildReport, RebuildError> {
     let mut devices = OpenDevices::default();
-    let members = devices.members(names)?;
+    let mut members = devices.members(names)?;
     let add: Result<Vec<_>, OpenError> =
         options.add.iter().map(|name| devices.open(name)).collect();
     let add = add?;
@@ -191,11 +203,17 @@ pub fn rebuild(
     }
     let candidates: Vec<Candidate> = members.iter().map(crate::Opened::candidate).collect();
     let options_of_assembly = Options { force: options.force, ..Options::default() };
-    let found = assemble(&candidates, &options_of_assembly);
+    let mut found = assemble(&candidates, &options_of_assembly);
+    let mut start = options.start.clone();
+    if let Some(slots) = options.raid_devices {
+        let array = choose(&found, options.array.as_deref())?;
+        start.grown_to = grow(array, &mut members, slots, add.len())?;
+        let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
+        found = assemble(&candidates, &options_of_assembly);
+    }
     let array = choose(&found, options.array.as_deref())?;
-    let start = &options.start;
     let (mut shards, rebuilding) =
-        start_replacing(array, &members, &add, &replace, options.overwrite, start)?;
+        start_replacing(array, &members, &add, &replace, options.overwrite, &start)?;
     let mut driver = shards.pop().expect("one shard");
     let mut places = places(array, &members);
     let slots = driver.geometry().members();
@@ -292,6 +310,45 @@ pub fn rebuild(
         elapsed,
         is_clean,
     })
+}
+
+/// Gives the superblocks of a RAID 1 in memory more slots; `None`: it has them already. They reach
+/// the disks with the first update, which also gives a slot to a new device: of a crash before all
+/// members have it, the next start takes the number of the freshest, as Linux does.
+fn grow(
+    array: &Array,
+    members: &mut [Opened],
+    slots: u32,
+    added: usize,
+) -> Result<Option<u32>, RebuildError> {
+    let defining = members[array.defining].superblock.metadata();
+    let refused = |why: String| Err(RebuildError::Slots { slots, why });
+    if defining.level != Level::Raid1.number() {
+        return refused("only RAID 1 is grown here".into());
+    }
+    let most = if defining.version == Version::V0_90 { DISKS_MAX } else { MAX_MEMBERS };
+    if slots as usize > most {
+        return refused(format!("at most {most} are possible"));
+    }
+    if slots <= defining.raid_disks {
+        let has = defining.raid_disks;
+        let why = format!("it has {has}, and members are not removed here");
+        return if slots == has { Ok(None) } else { refused(why) };
+    }
+    let is_spare = |member: &&Member| member.state == MemberState::Spare;
+    let new = added + array.members.iter().filter(is_spare).count();
+    let serving = array.read_write.slots.iter().flatten().count();
+    if serving + new < slots as usize {
+        let lacks = slots as usize - serving - new;
+        return refused(format!(
+            "{serving} serve, and {new} spares and new devices are named: {lacks} more are needed"
+        ));
+    }
+    for member in &array.members {
+        let opened = &mut members[member.candidate];
+        opened.superblock = opened.superblock.with_slots(slots);
+    }
+    Ok(Some(slots))
 }
 
 /// Runs the array until its members are rebuilt, no more can be, or `stop` is set. Returns its

@@ -13,12 +13,12 @@ use array::{
 };
 use device::{AreaError, Device};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
-use md::MemberIdx;
 use md::assemble::{
     Array, Member, Source, StartBitmap, StartDevice, StartPlan, StartRebuild, StartRefusal,
 };
 use md::ondisk::MemberMetadata;
 use md::ondisk::bitmap::BitmapHeader;
+use md::{Level, MemberIdx};
 use thiserror::Error;
 
 use crate::addition::{JoinError, NewDevice, NewDevices};
@@ -32,6 +32,9 @@ pub struct StartOptions {
     pub driver: DriverOptions,
     /// Memory and limits.
     pub data_plane: DataPlaneConfig,
+    /// The number of slots that the members' superblocks in memory have been given, and those on
+    /// disk do not have yet; set by [`crate::rebuild`].
+    pub grown_to: Option<u32>,
 }
 
 /// Why an array was not started.
@@ -243,7 +246,8 @@ fn assembled(
         rebuilds = Some(rebuilding);
     }
     let first_new = members.len() - joining.len();
-    let it = Starting { array, plan, members: &members, first_new, metadata: &metadata };
+    let grown_to = options.grown_to;
+    let it = Starting { array, plan, members: &members, first_new, metadata: &metadata, grown_to };
     it.is_as_examined()?;
     let mut bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
@@ -296,6 +300,8 @@ struct Starting<'a> {
     first_new: usize,
     /// By candidate.
     metadata: &'a [MemberMetadata],
+    /// The number of slots that the superblocks in memory have, and those on disk do not have yet.
+    grown_to: Option<u32>,
 }
 
 impl Starting<'_> {
@@ -306,7 +312,13 @@ impl Starting<'_> {
         for Member { candidate, .. } in &self.array.members {
             let member = &self.members[*candidate];
             let is_same = match Opened::disk(member.disk.clone()) {
-                Some(now) => now.superblock == member.superblock && now.checksum == member.checksum,
+                Some(now) => {
+                    let now_superblock = match self.grown_to {
+                        Some(slots) => now.superblock.with_slots(slots),
+                        None => now.superblock,
+                    };
+                    now_superblock == member.superblock && now.checksum == member.checksum
+                }
                 // A member that is left out may be damaged by now.
                 None => !self.plan.needs(*candidate),
             };
@@ -387,14 +399,22 @@ impl Starting<'_> {
     }
 
     /// `bitmap`: the header of the member that defines the array.
+    ///
+    /// A RAID 1 may have been interrupted while it grew: all members get the number of slots that
+    /// the freshest has.
     fn metadata_devices(&self, bitmap: Option<&BitmapHeader>) -> Vec<MetadataDevice> {
+        let slots = self.plan.defining().raid_disks;
+        let is_mirror = self.plan.geometry().level() == Level::Raid1;
         let device = |StartDevice { candidate, .. }| {
             let (member, metadata): (&Opened, &MemberMetadata) =
                 (&self.members[candidate], &self.metadata[candidate]);
             MetadataDevice {
                 number: DeviceNumber(metadata.dev_number),
                 disk: member.disk.clone(),
-                superblock: member.superblock.clone(),
+                superblock: match is_mirror {
+                    true => member.superblock.with_slots(slots),
+                    false => member.superblock.clone(),
+                },
                 bitmap: metadata.bitmap.zip(bitmap.cloned()),
                 ppl: metadata.ppl.map(|ppl| ppl.area),
             }

@@ -62,6 +62,9 @@ pub struct RebuildArguments {
     /// repeated
     #[arg(long, value_name = "OLD=NEW", value_parser = OldAndNew)]
     replace: Vec<Replace>,
+    /// Give a RAID 1 this number of members; --add, or spares, fill the new slots
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    raid_devices: Option<u32>,
     /// Overwrite data that the devices of --add and --replace hold
     #[arg(long)]
     overwrite: bool,
@@ -128,6 +131,7 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     let mut options = RebuildOptions {
         add: arguments.add.clone(),
         replace: replace.collect(),
+        raid_devices: arguments.raid_devices,
         overwrite: arguments.overwrite,
         force: arguments.force,
         array: arguments.array.clone(),

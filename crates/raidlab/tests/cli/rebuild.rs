@@ -141,6 +141,101 @@ fn replacements_that_are_not_possible_are_refused() {
 }
 
 #[test]
+fn a_raid_1_is_grown_by_new_devices_and_spares() {
+    for (options, members, by) in
+        [("-l 1", 2, 1), ("-l 1 --bitmap internal", 2, 2), ("-l 1 -n 2 -x 1", 3, 1)]
+    {
+        let images = Images::new(options, members);
+        let spares = members - 2;
+        let new: Vec<String> =
+            (spares..by).map(|at| images.new_device(&format!("new{at}"), 9 << 20)).collect();
+        let add: String = new.iter().map(|path| format!(" --add {path}")).collect();
+        let (all, slots) = (images.without(&[], ""), 2 + by);
+        let grown = raidlab(&format!("rebuild {all} -n {slots}{add} --json")).code(0);
+        assert_eq!(json(&grown)["complete"], true, "{options}: {}", grown.stdout);
+        let all = format!("{all} {}", new.join(" "));
+        let detail = json(&raidlab(&format!("detail {all} --json")).code(0));
+        assert_eq!(detail["arrays"][0]["raid_disks"], slots, "{options}: {detail}");
+        let found = raidlab(&format!("scrub --check {all}")).code(0);
+        assert!(found.stdout.contains("no mismatch"), "{options}: {}", found.stdout);
+        // Any of them has all data; each member says how many there are.
+        for path in all.split_whitespace() {
+            assert!(images.data(path)[..8 << 20] == images.data(&images.members[0])[..8 << 20]);
+            let one = raidlab(&format!("examine {path}")).code(0).stdout;
+            assert!(one.contains(&format!("Raid Devices : {slots}\n")), "{options}: {one}");
+        }
+        // It has them already.
+        raidlab(&format!("rebuild {all} -n {slots}")).code(0);
+    }
+}
+
+/// As after a power cut in the first update of a RAID 1 that grows: one member has the new
+/// superblock, the other one the last.
+#[test]
+fn a_raid_1_that_was_interrupted_when_it_grew_continues() {
+    let images = Images::new("-l 1", 2);
+    let new = images.new_device("new", 9 << 20);
+    let all = images.without(&[], "");
+    let superblocks = |path: &str| std::fs::read(path).expect("an image")[..DATA_OFFSET].to_vec();
+    let before = images.members.iter().map(|path| superblocks(path)).collect::<Vec<_>>();
+    let events = |path: &str| {
+        let examined = json(&raidlab(&format!("examine {path} --json")).code(0));
+        examined["members"][0]["superblock"]["events"].as_u64().expect("a number")
+    };
+    let first = events(&images.members[0]);
+    raidlab(&format!("rebuild {all} -n 3 --add {new}")).code(0);
+    assert!(events(&images.members[0]) > first + 1);
+    // Three slots and one event more than the superblocks before: by hand.
+    let put = |path: &str, bytes: &[u8]| {
+        let file = OpenOptions::new().write(true).open(path).expect("an image");
+        file.write_all_at(bytes, 0).expect("written");
+    };
+    let mut grown = before[0].clone();
+    let superblock = &mut grown[4096..4096 + 256 + 2 * 128];
+    superblock[92..96].copy_from_slice(&3_u32.to_le_bytes());
+    superblock[200..208].copy_from_slice(&(first + 1).to_le_bytes());
+    put(&images.members[0], &grown);
+    put(&images.members[1], &before[1]);
+    let refit = raidlab(&format!("examine {}", images.members[0]));
+    assert!(refit.stdout.contains("expected"), "the checksum is wrong: {}", refit.stdout);
+    let expected = refit.stdout.split("expected ").nth(1).expect("a checksum");
+    let expected = expected.split(|at: char| !at.is_ascii_hexdigit()).next().expect("digits");
+    let checksum = u32::from_str_radix(expected, 16).expect("a number");
+    grown[4096 + 216..4096 + 220].copy_from_slice(&checksum.to_le_bytes());
+    put(&images.members[0], &grown);
+
+    let refused = raidlab(&format!("rebuild {all}")).code(2);
+    assert!(refused.stderr.contains("slot 2 is empty"), "{}", refused.stderr);
+    let third = images.new_device("third", 9 << 20);
+    raidlab(&format!("rebuild {all} --add {third}")).code(0);
+    for path in [&images.members[0], &images.members[1], &third] {
+        let one = raidlab(&format!("examine {path}")).code(0).stdout;
+        assert!(one.contains("Raid Devices : 3\n"), "{one}");
+    }
+}
+
+#[test]
+fn arrays_that_cannot_be_grown_are_refused_untouched() {
+    for (options, members, words, why) in [
+        ("-l 5 -c 64K", 3, "-n 4", "only RAID 1 is grown here"),
+        ("-l 1", 3, "-n 2", "members are not removed"),
+        ("-l 1", 2, "-n 4", "1 more are needed"),
+        ("-l 1", 2, "-n 4000000", "are possible"),
+    ] {
+        let images = Images::new(options, members);
+        let new = images.new_device("new", 9 << 20);
+        let before: Vec<_> =
+            images.members.iter().map(|path| std::fs::read(path).expect("an image")).collect();
+        let all = images.without(&[], "");
+        let refused = raidlab(&format!("rebuild {all} {words} --add {new}")).code(2);
+        assert!(refused.stderr.contains(why), "{options}: {}", refused.stderr);
+        for (path, before) in images.members.iter().zip(before) {
+            assert!(std::fs::read(path).expect("an image") == before, "{options}: {path}");
+        }
+    }
+}
+
+#[test]
 fn two_members_of_raid_6_are_rebuilt_in_one_pass() {
     let images = Images::new("-l 6 -c 64K", 6);
     let (one, two) = (images.new_device("one", 9 << 20), images.new_device("two", 12 << 20));

@@ -136,6 +136,18 @@ pub fn replace_until(
     rebuild_part(part, images, options, || ())
 }
 
+/// The same with a RAID 1 that gets this number of slots.
+pub fn grow_until(
+    part: (u64, u64),
+    images: &[PathBuf],
+    slots: u32,
+    add: &[PathBuf],
+) -> RebuildReport {
+    let add = add.iter().map(|path| path.clone().into()).collect();
+    let raid_devices = Some(slots);
+    rebuild_part(part, images, RebuildOptions { add, raid_devices, ..Default::default() }, || ())
+}
+
 fn rebuild_part(
     (part, of): (u64, u64),
     images: &[PathBuf],

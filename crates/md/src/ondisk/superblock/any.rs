@@ -78,6 +78,18 @@ impl Superblock {
         }
     }
 
+    /// The superblock of an array with this number of slots, otherwise the same: of RAID 1, where
+    /// each member has all data.
+    #[must_use]
+    pub fn with_slots(&self, slots: u32) -> Superblock {
+        let mut superblock = self.clone();
+        match &mut superblock {
+            Superblock::V0(superblock) => superblock.raid_disks = slots,
+            Superblock::V1(superblock) => superblock.raid_disks = slots,
+        }
+        superblock
+    }
+
     /// The array state in this superblock: complete for its own device; for the others only their
     /// roles (0.90: also their flags).
     pub fn state(&self) -> ArrayState {
