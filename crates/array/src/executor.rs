@@ -48,9 +48,23 @@ struct MemberSlot {
     gathers: bool,
     in_flight: InFlight,
     queued: VecDeque<Queued>,
+    /// Counters of former members of the slot, where each was one leaf.
+    former: Option<Counters>,
 }
 
 impl MemberSlot {
+    /// Counters of the slot's leaves, those of former members included.
+    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        let first = out.len();
+        match &self.member {
+            Some(member) => member.leaf_counters(out),
+            None => out.push(Counters::default()),
+        }
+        if let (Some(former), [only]) = (&self.former, &mut out[first..]) {
+            only.add(former);
+        }
+    }
+
     /// Calls the member; operations that complete during the call are no longer in flight. Returns
     /// how many of these had not been in flight before.
     fn call(
@@ -211,6 +225,7 @@ impl Executor {
             member,
             in_flight: InFlight::new(),
             queued: VecDeque::new(),
+            former: None,
         });
         let parity = shard.geometry().level().has_parity();
         Executor {
@@ -361,6 +376,9 @@ impl Executor {
             let (index, mut member) = self.joining.swap_remove(at);
             self.number_more(index, &mut *member, io);
             let slot = &mut self.slots[usize::from(index)];
+            let mut counted = Vec::new();
+            slot.leaf_counters(&mut counted);
+            slot.former = counted.pop().filter(|_| counted.is_empty());
             slot.gathers = member.gathers();
             slot.member = Some(member);
             slot.in_flight.restart();
@@ -760,10 +778,8 @@ impl Executor {
     pub(crate) fn leaf_counters(&self, out: &mut Vec<Counters>) {
         let members = self.shard.geometry().members();
         for (place, slot) in self.slots.iter().enumerate() {
-            match &slot.member {
-                Some(member) => member.leaf_counters(out),
-                None if place >= members => {}
-                None => out.push(Counters::default()),
+            if place < members || slot.member.is_some() {
+                slot.leaf_counters(out);
             }
         }
     }

@@ -26,6 +26,7 @@ impl Executor {
             gathers: false,
             in_flight: InFlight::new(),
             queued: VecDeque::new(),
+            former: None,
         };
         self.slots.resize_with(2 * slots, empty);
         let place = slot.index() + slots;

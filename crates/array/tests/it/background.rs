@@ -149,6 +149,7 @@ fn a_resync_makes_redundancy_true_and_uses_none_that_may_not_be() {
 fn a_rebuild_is_paused_and_its_pace_set_while_it_runs() {
     let mut driver = driver(array_spec(Level::Raid5, None, mems(3, LARGE)));
     let contents = Host::new(&mut driver, 1).into_contents();
+    let written = driver.leaf_counters()[1].written_bytes;
     driver.fail_member(MemberIdx(1));
     wait_until(&mut driver, |driver| driver.failed().contains(1));
     // 4 MiB at 512 KiB/s would take 8 s.
@@ -176,6 +177,8 @@ fn a_rebuild_is_paused_and_its_pace_set_while_it_runs() {
     wait_until(&mut driver, |driver| driver.background().is_empty());
     assert!(start.elapsed() < Duration::from_secs(6), "the new pace holds");
     wait_until(&mut driver, |driver| driver.lacking().is_empty());
+    let by_slot = driver.leaf_counters()[1].written_bytes;
+    assert_eq!(by_slot, written + LARGE * SECTOR as u64, "those of the former member included");
     assert_eq!(driver.take_mismatches(), []);
     driver.fail_member(MemberIdx(0));
     wait_until(&mut driver, |driver| driver.failed().contains(0));
