@@ -469,6 +469,7 @@ impl Bench {
             read_ahead_bytes: 0,
             read_percent: None,
             rate: None,
+            background: None,
         };
         let work = Work {
             level: case.expr().level,
@@ -541,7 +542,7 @@ fn make_target(case: &Case, settings: &Settings, shards: u16) -> Result<Target, 
     };
     // The degraded rows use the same array, with blocks that are no larger.
     let block_bytes = block_kib.max(1024) << 10;
-    let requests = Requests { block_bytes, unit_bytes: 4096, in_flight: depth };
+    let requests = Requests { block_bytes, unit_bytes: 4096, in_flight: depth, spare: 0 };
     Ok(Target::new(&config, &run, requests)?)
 }
 

@@ -235,6 +235,7 @@ mod tests {
             read_ahead_bytes: 0,
             read_percent: None,
             rate: None,
+            background: None,
         }
     }
 

@@ -20,6 +20,9 @@ use crate::provision::ClaimedDevices;
 use crate::target::{Requests, Target};
 use crate::target_error::TargetError;
 
+/// Buffers for background work of arrays with copies, as many as the engine keeps in flight.
+const SPARE_BUFFERS: usize = 32;
+
 /// What the workloads of an array request at most.
 pub fn requests(cells: &[Spec]) -> Requests {
     let whole_pages = cells.iter().all(|cell| cell.block_bytes % 4096 == 0);
@@ -27,6 +30,7 @@ pub fn requests(cells: &[Spec]) -> Requests {
         block_bytes: cells.iter().map(|cell| cell.block_bytes).max().unwrap_or(4096),
         unit_bytes: if whole_pages { 4096 } else { 512 },
         in_flight: cells.iter().map(Spec::in_flight).max().unwrap_or(1),
+        spare: if cells.iter().any(|cell| cell.background.is_some()) { SPARE_BUFFERS } else { 0 },
     }
 }
 

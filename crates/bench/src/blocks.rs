@@ -18,10 +18,11 @@ use spec::matrix::{ArrayPlan, Plan};
 use spec::members::{MemberExpr, placement_for};
 use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
-use spec::workload::{Kind, Spec};
+use spec::workload::{BackgroundWork, Kind, Spec};
 
 use crate::addresses::Share;
 use crate::arrays::{describe, nested_geometry, placement_name, requests};
+use crate::background::Before;
 use crate::error::RunError;
 use crate::measurement::{Load, Measurement};
 use crate::placed::{Placed, notes_of_found};
@@ -49,7 +50,12 @@ const PER_ARRAY_SECONDS: f64 = 0.3;
 /// Estimated duration of a plan, seconds: warm-ups and samples, fills and checks.
 pub fn estimate_seconds(plan: &Plan, run: &RunConfig) -> f64 {
     let specs = plan.arrays.iter().flat_map(|planned| &planned.cells);
-    let total = |spec| with_arrivals(timing(run, 1), spec, run).total().as_secs_f64();
+    // With background work: the workload alone, the work alone, both.
+    let parts = |spec: &Spec| match (spec.background, spec.kind) {
+        (None, _) | (_, Kind::None) => 1.0,
+        _ => 3.0,
+    };
+    let total = |spec| parts(spec) * with_arrivals(timing(run, 1), spec, run).total().as_secs_f64();
     let cells: f64 = specs.map(total).sum();
     let arrays = plan.arrays.iter().map(|ArrayPlan { array, cells }| {
         let read_back = |cell: &&Spec| cell.kind.writes() || check_every(array) > 1;
@@ -299,14 +305,22 @@ impl Bench<'_, '_> {
         };
         let every = check_every(array);
         let mut base = base.clone();
+        if let Some(background) = &spec.background {
+            target.prepare_background(background)?;
+        }
         set_bound(&mut base, array, spec, target);
         let timing = timing(self.run, every);
         let timing = within_a_pass(timing, array, spec, self.run, &base, target);
         let timing = with_arrivals(timing, spec, self.run);
+        let before = match spec.background {
+            Some(_) => target.before_background(spec, timing, self.stop, &mut tell)??,
+            None => Before::default(),
+        };
         let tap = Arc::new(CounterSource::default());
         target.tap = Some(tap.clone());
-        let random = !spec.kind.is_sequential();
+        let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
         target.renew_drives(random)?;
+        target.resume_background();
         if let Some(placement) = random_placement.as_ref().filter(|_| random) {
             base.placement = Some(placement.clone());
         }
@@ -320,7 +334,13 @@ impl Bench<'_, '_> {
             cpu.kernel = recorded.kernel.take();
         }
         measured.recorded = Some(recorded);
-        let cell = make_cell(array, spec, self.run, target, &measured, every, base);
+        if spec.background.is_some() {
+            target.end_background(&mut measured, self.stop);
+        }
+        let mut cell = make_cell(array, spec, self.run, target, &measured, every, base);
+        if let Some(background) = &spec.background {
+            before.put_into(&mut cell, background, &measured);
+        }
         Ok((measured, cell))
     }
 }
@@ -356,10 +376,17 @@ pub fn check_memory(plan: &Plan, shards: u32, available: u64) -> Result<(), Memo
     for ArrayPlan { array, cells } in &plan.arrays {
         let is_here = |m: &&MemberExpr| m.directory().is_none() && m.device().is_none();
         let in_memory = array.members.iter().filter(is_here).filter(|m| m.keeps_data());
-        let members = u128::from(array.member_bytes) * in_memory.count() as u128;
-        let Requests { block_bytes, unit_bytes, in_flight } = requests(cells);
+        let in_memory = in_memory.count() as u128;
+        // The new one, while the old one is there.
+        let is_rebuilt = |cell: &Spec| {
+            cell.background.is_some_and(|it| it.work == BackgroundWork::Rebuild) && in_memory > 0
+        };
+        let in_memory = in_memory + u128::from(cells.iter().any(is_rebuilt));
+        let members = u128::from(array.member_bytes) * in_memory;
+        let Requests { block_bytes, unit_bytes, in_flight, spare } = requests(cells);
         let (leases, lease_bytes) =
             crate::target::buffers(block_bytes, in_flight * shards as usize);
+        let leases = leases + spare;
         let buffers = leases as u128 * u128::from(lease_bytes);
         let cache = u128::from(array.stripe_cache_bytes);
         let cache = if array.has_parity() { cache } else { 0 };
@@ -412,9 +439,13 @@ fn make_cell(
         late_ops: drive.is_some().then_some(late),
         checked_every: (target.keeps_data() && spec.kind.reads()).then_some(check_every),
         placement: drive
-            .map(|(profile, given)| placement_name(profile, given, !spec.kind.is_sequential()))
+            .map(|(profile, given)| {
+                let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
+                placement_name(profile, given, random)
+            })
             .or(base.placement.clone()),
-        generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
+        generator_ns_per_op: (spec.kind != Kind::None)
+            .then(|| runner::calibrate(*spec, target.unit_bytes(), check_every)),
         cached: cached(&base, target),
         ..base
     };
@@ -505,6 +536,7 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
         Kind::SeqWrite => Pattern::SequentialWrite,
         Kind::RandRead => Pattern::RandomRead,
         Kind::RandWrite => Pattern::RandomWrite,
+        Kind::None => return,
         Kind::SeqMixed | Kind::RandMixed => {
             let modelled = array.members.iter().all(|member| member.drive().is_some());
             let note =
@@ -556,6 +588,13 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
 /// Sets the warnings of a cell, each with a remedy.
 fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
     let mut warnings = Vec::new();
+    if measured.mismatch_sectors > 0 {
+        warnings.push(format!(
+            "{} sector(s) of redundancy do not agree with the data: copies or parity are wrong, \
+             and a member failure would lose data",
+            measured.mismatch_sectors
+        ));
+    }
     warn_of_errors(&mut warnings, cell, &measured.errors);
     if target.reads_what_it_found() {
         // What is to be said of it is said by `placed`.

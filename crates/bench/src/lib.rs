@@ -16,6 +16,8 @@
 
 pub mod addresses;
 pub mod arrays;
+mod background;
+mod background_run;
 pub mod bench_run;
 pub mod blocks;
 mod error;

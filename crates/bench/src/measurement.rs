@@ -46,6 +46,10 @@ pub struct Measurement {
     pub events: Vec<Event>,
     /// Whether it was stopped early.
     pub stopped: bool,
+    /// Rate of background work over the samples, of each member.
+    pub background_mb_per_s: Option<f64>,
+    /// Sectors in which redundancy did not agree with the data, after or in background work.
+    pub mismatch_sectors: u64,
 }
 
 /// The reads and the writes of a mixed block workload.
@@ -139,6 +143,8 @@ impl Measurement {
             checked: true,
             events: Vec::new(),
             stopped: false,
+            background_mb_per_s: None,
+            mismatch_sectors: 0,
         }
     }
 
@@ -208,7 +214,7 @@ impl Measurement {
     }
 
     fn verified(&self) -> Option<bool> {
-        match self.errors.is_clean() {
+        match self.errors.is_clean() && self.mismatch_sectors == 0 {
             false => Some(false),
             // A phase that was refused has measured nothing.
             true => (self.checked && !self.samples.is_empty()).then_some(true),

@@ -110,6 +110,7 @@ pub fn run(
     let shards = target.shards.len();
     let live = Arc::new(LiveCounts::new(shards));
     let mut generators = Vec::new();
+    let mut background = target.background.as_mut();
     for (shard, driver) in (0..).zip(&mut target.shards) {
         let share = share(driver, &spec, area_bytes, shard)?;
         // Each core has its own random sequence over its share.
@@ -118,6 +119,7 @@ pub fn run(
             tap: target.tap.as_deref(),
             below: target.below.as_ref(),
             live: live.of(usize::from(shard)),
+            background: background.take(),
         };
         let shadow = &target.shadow;
         let generator =
@@ -144,6 +146,7 @@ pub fn run(
     measured.samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
     let directions = parts.iter_mut().filter_map(|part| part.directions.take()).collect();
     measured.apart = apart::join(directions, &measured.samples);
+    measured.background_mb_per_s = parts[0].background_mb_per_s;
     for part in parts {
         measured.errors.add(&part.errors);
         measured.latency.merge(&part.latencies);
@@ -349,7 +352,7 @@ mod tests {
             ..ArrayConfig::new(expr, &set, member_bytes).expect("an array")
         };
         let run = RunConfig { cores: Some(shards.into()), ..RunConfig::quick() };
-        let requests = Requests { block_bytes: 65536, unit_bytes: 4096, in_flight: 4 };
+        let requests = Requests { block_bytes: 65536, unit_bytes: 4096, in_flight: 4, spare: 0 };
         let mut target = Target::new(&config, &run, requests).expect("a target");
         target.fill(&|| false, &mut |_| {}).expect("filled");
         target
@@ -364,6 +367,7 @@ mod tests {
             read_ahead_bytes: 0,
             read_percent: None,
             rate: None,
+            background: None,
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ use metrics::CounterSource;
 use model::bound::Shape;
 use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
+use spec::members::MemberExpr;
 
+use crate::background_run::BackgroundRun;
 use crate::member_factory::{Disk, MemberFactory};
 use crate::provision::{ClaimedDevices, ProvisionError};
 use crate::target_error::TargetError;
@@ -53,6 +56,8 @@ pub struct Requests {
     pub unit_bytes: usize,
     /// Maximum of requests in flight, in each shard.
     pub in_flight: usize,
+    /// Buffers for background work of all shards.
+    pub spare: usize,
 }
 
 /// Result of reading the array without some members.
@@ -91,6 +96,9 @@ pub struct Target {
     pub pace_below: Option<PaceBelow>,
     /// Resets their modelled drives, with those of the target.
     pub renew_below: Option<RenewBelow>,
+    /// Background work that runs while a workload does, and the same while it rests.
+    pub(crate) background: Option<BackgroundRun>,
+    pub(crate) background_at_rest: Option<BackgroundRun>,
     /// Member files that go through the page cache, because their file system has no direct I/O.
     buffered: Vec<Arc<File>>,
     recipe: ArrayBuilder,
@@ -140,6 +148,8 @@ impl Target {
             below: None,
             pace_below: None,
             renew_below: None,
+            background: None,
+            background_at_rest: None,
             buffered,
             recipe,
             pace,
@@ -341,7 +351,26 @@ impl Target {
         Ok(Some(proof))
     }
 
-    fn take_out(&mut self, gone: &[MemberIdx]) {
+    /// Another member like a leaf, in its place on the modelled drive, without its faults.
+    ///
+    /// # Errors
+    /// One line that names the directory or the size.
+    pub(crate) fn make_leaf(&mut self, leaf: usize) -> Result<Box<dyn Member>, TargetError> {
+        let (expr, disk) = &self.recipe.leaves[leaf];
+        let maker = MemberFactory {
+            directory: &self.recipe.directory,
+            pace: &self.pace,
+            faults: &self.faults,
+            sectors: self.recipe.member_sectors,
+            claimed: &self.claimed,
+            buffered: RefCell::default(),
+        };
+        let member = maker.make(expr.without_faults(), *disk)?;
+        self.buffered.extend(maker.buffered.into_inner());
+        Ok(member)
+    }
+
+    pub(crate) fn take_out(&mut self, gone: &[MemberIdx]) {
         // Earlier events of members were not caused here.
         self.gather_events();
         let mut none = Vec::new();
@@ -475,6 +504,9 @@ struct ArrayBuilder {
     options: DriverOptions,
     /// Every modelled drive, without duplicates.
     disks: Vec<Disk>,
+    /// The leaves as they were made.
+    leaves: Vec<(MemberExpr, Option<Disk>)>,
+    directory: PathBuf,
 }
 
 /// The settings of a case's array, as the array takes them.
@@ -527,10 +559,13 @@ impl ArrayBuilder {
         };
         let (leases, lease_bytes) =
             buffers(requests.block_bytes, requests.in_flight * usize::from(run.shards()));
+        let leases = leases + requests.spare;
         let disks = maker.disks(&config.members, config.topology);
         let whole = |disk: &&Disk| disk.is_first_part();
         let recipe = ArrayBuilder {
             disks: disks.iter().flatten().filter(whole).copied().collect(),
+            leaves: config.members.iter().cloned().zip(disks.iter().copied()).collect(),
+            directory: run.directory.clone(),
             expr: config.expr.clone(),
             chunk_sectors: config.chunk_bytes / md::SECTOR_BYTES,
             member_sectors: maker.sectors,
@@ -656,7 +691,7 @@ mod tests {
             area_bytes: Some(3 << 20),
             ..ArrayConfig::new(expr, &set, 4 << 20).expect("an array")
         };
-        let requests = Requests { block_bytes: 4096, unit_bytes: 4096, in_flight: 4 };
+        let requests = Requests { block_bytes: 4096, unit_bytes: 4096, in_flight: 4, spare: 0 };
         Target::new(&config, &RunConfig::quick(), requests).expect("a target")
     }
 

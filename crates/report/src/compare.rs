@@ -77,6 +77,8 @@ pub struct Pair {
     pub verdict: Verdict,
     /// CPU seconds per GiB of each, where known.
     pub cpu_s_per_gib: (Option<f64>, Option<f64>),
+    /// Rate of background work beside the workload, MB/s of each member; where there is one.
+    pub background_mb_per_s: (Option<f64>, Option<f64>),
     /// Whether B is slower by more than the tolerance, and significantly so, corrected for the
     /// number of cells.
     pub failed: bool,
@@ -162,6 +164,7 @@ struct Gathered {
     values: Vec<f64>,
     samples: usize,
     cpu: Vec<f64>,
+    background: Vec<f64>,
     /// Settings of the measurement that may differ.
     way: Way,
 }
@@ -254,7 +257,8 @@ fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered>
         let at = all.iter().position(|one| one.key == key).unwrap_or_else(|| {
             let (what, unit) = (in_words(cell, label, work), cell.unit());
             let (values, samples, cpu, way) = (Vec::new(), 0, Vec::new(), Way::default());
-            all.push(Gathered { key, what, unit, values, samples, cpu, way });
+            let background = Vec::new();
+            all.push(Gathered { key, what, unit, values, samples, cpu, background, way });
             all.len() - 1
         });
         let samples = cell.samples.iter().map(|sample| cell.rate_of(sample));
@@ -264,6 +268,7 @@ fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered>
         }
         all[at].samples += cell.samples.len();
         all[at].cpu.extend(cell.cpu_s_per_gib);
+        all[at].background.extend(cell.background_mb_per_s);
         all[at].way.add(cell);
     }
     all
@@ -279,6 +284,9 @@ fn in_words(cell: &Cell, label: &str, work: &str) -> String {
             units::kib(cell.block_kib),
             u64::from(cell.depth) * u64::from(cell.jobs)
         )),
+    }
+    if let Some(work) = &cell.background {
+        text.push_str(&format!(", during {work}"));
     }
     text
 }
@@ -304,6 +312,10 @@ fn pair(a: &Gathered, b: &Gathered, max_slowdown: f64) -> Pair {
         ratio,
         verdict,
         cpu_s_per_gib: (results::stats::median(&a.cpu), results::stats::median(&b.cpu)),
+        background_mb_per_s: (
+            results::stats::median(&a.background),
+            results::stats::median(&b.background),
+        ),
         failed: verdict == Verdict::Slower && slow,
     }
 }

@@ -24,6 +24,7 @@ use serde::Serialize;
 use spec::units;
 
 use crate::apart;
+use crate::during;
 use crate::pivot::{self, Column, PivotTable, Row};
 use crate::repeat::folded;
 use crate::runs::Report;
@@ -80,6 +81,9 @@ struct Page {
     apart_title: &'static str,
     apart_heads: [&'static str; 8],
     apart: Vec<[String; 8]>,
+    during_title: &'static str,
+    during_heads: [&'static str; 9],
+    during: Vec<[String; 9]>,
     samples: Vec<SampleRow>,
     latency_heads: Vec<String>,
     latencies: Vec<LatencyRow>,
@@ -219,6 +223,9 @@ impl Page {
             apart_title: apart::TITLE,
             apart_heads: apart::HEADS,
             apart: apart::lines(&grid),
+            during_title: during::TITLE,
+            during_heads: during::HEADS,
+            during: during::lines(&grid),
             samples: grid
                 .cells()
                 .map(|(row, column, cell)| sample_row(row, column, cell))

@@ -15,6 +15,7 @@
 
 pub mod apart;
 pub mod compare;
+pub mod during;
 pub mod fio_json;
 pub mod histogram;
 pub mod html;

@@ -7,6 +7,7 @@ use results::record::Cell;
 use spec::units;
 
 use crate::apart;
+use crate::during;
 use crate::pivot::{self, PivotTable};
 use crate::published::{Beside, Ratios};
 use crate::runs::{Axis, ByPlace, Curve, Report, by_place, curves};
@@ -122,6 +123,7 @@ fn speed(report: &Report, out: &mut String) {
         "\nX: data differed from what was written. ~: no steady window (the last five samples).\n",
     );
     apart(&grid, out);
+    during(&grid, out);
 }
 
 fn mark(cell: &Cell) -> &'static str {
@@ -150,6 +152,17 @@ fn apart(grid: &PivotTable<'_>, out: &mut String) {
     out.push_str(&format!("\n### {}\n\n", apart::TITLE));
     row(out, apart::HEADS.map(str::to_string));
     out.push_str("|---|---:|---|---|---:|---:|---:|---:|\n");
+    lines.into_iter().for_each(|line| row(out, line));
+}
+
+fn during(grid: &PivotTable<'_>, out: &mut String) {
+    let lines = during::lines(grid);
+    if lines.is_empty() {
+        return;
+    }
+    out.push_str(&format!("\n### {}\n\n", during::TITLE));
+    row(out, during::HEADS.map(str::to_string));
+    out.push_str("|---|---:|---|---|---:|---:|---:|---:|---:|\n");
     lines.into_iter().for_each(|line| row(out, line));
 }
 

@@ -119,6 +119,7 @@ impl Column {
             (None, Some(AccessKind::RandRead)) => "random read".into(),
             (None, Some(AccessKind::SeqWrite)) => "sequential write".into(),
             (None, Some(AccessKind::RandWrite)) => "random write".into(),
+            (None, Some(AccessKind::None)) => "background alone".into(),
             (None, Some(kind)) if kind.is_mixed() && self.read_percent.is_some() => {
                 let order = if kind.is_sequential() { "sequential" } else { "random" };
                 format!("{order}, {} % reads", self.read_percent.unwrap_or_default()).into()
@@ -130,6 +131,9 @@ impl Column {
     /// `1 MiB x 4`: block, requests in flight per job, and jobs if there are several.
     pub fn detail(&self) -> String {
         let jobs = if self.jobs == 1 { String::new() } else { format!(" x {} jobs", self.jobs) };
+        if self.workload == AccessKind::None {
+            return String::new();
+        }
         let block = self.block_kib.map_or("whole stripes".to_string(), units::kib);
         format!("{block} x {}{jobs}", self.depth)
     }

@@ -8,7 +8,9 @@
 //! Invariant: only runs of the same measurement are folded (`settings::identity`); the record
 //! itself is never folded. Called by `compare` and by the command line.
 
-use results::record::{Cell, DirectionFigures, Latency, MemberTraffic, Record, Spread};
+use results::record::{
+    Cell, DirectionFigures, ForegroundAlone, Latency, MemberTraffic, Record, Spread,
+};
 use results::settings::identity;
 use results::stats;
 
@@ -60,6 +62,7 @@ fn fold(cells: &[&Cell]) -> Cell {
     cell.reads_apart = apart(cells, |cell| cell.reads_apart.as_ref());
     cell.writes_apart = apart(cells, |cell| cell.writes_apart.as_ref());
     cell.put_apart();
+    put_background(cells, &mut cell);
     let total = |of: fn(&Cell) -> Option<u64>| cells.iter().map(|cell| of(cell)).sum();
     (cell.arrivals, cell.waiting) = (total(|cell| cell.arrivals), total(|cell| cell.waiting));
     cell.others_cpus = stats::median(&rates(|cell| cell.others_cpus.unwrap_or(0.0)))
@@ -82,6 +85,28 @@ fn fold(cells: &[&Cell]) -> Cell {
     }
     (cell.repetition, cell.random_seed) = (None, None);
     cell
+}
+
+/// Figures of background work: medians of the runs.
+fn put_background(cells: &[&Cell], cell: &mut Cell) {
+    let median = |of: fn(&Cell) -> Option<f64>| {
+        let all = cells.iter().map(|cell| of(cell)).collect::<Option<Vec<f64>>>();
+        all.and_then(|all| stats::median(&all))
+    };
+    cell.background_mb_per_s = median(|cell| cell.background_mb_per_s);
+    cell.background_idle_mb_per_s = median(|cell| cell.background_idle_mb_per_s);
+    cell.foreground_share = median(|cell| cell.foreground_share);
+    let all = cells.iter().map(|cell| cell.foreground_alone.as_ref());
+    let Some(all) = all.collect::<Option<Vec<_>>>() else { return };
+    let median = |of: fn(&ForegroundAlone) -> f64| {
+        stats::median(&all.iter().map(|alone| of(alone)).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let latencies = all.iter().map(|alone| alone.latency_us).collect::<Option<Vec<_>>>();
+    cell.foreground_alone = Some(ForegroundAlone {
+        mb_per_s: median(|alone| alone.mb_per_s),
+        iops: median(|alone| alone.iops),
+        latency_us: latencies.and_then(|all| median_latency(&all)),
+    });
 }
 
 /// The reads or the writes of all runs; their rates follow from those of the cell.

@@ -7,6 +7,7 @@ use results::record::{Cell, Record};
 use spec::units;
 
 use crate::apart;
+use crate::during;
 use crate::pivot::{self, Column, PivotTable, Row};
 
 /// Columns of the terminal that the table is made for.
@@ -25,6 +26,7 @@ pub fn render(record: &Record, colour: bool) -> String {
         list(&grid, style, &mut out);
     }
     apart(&grid, style, &mut out);
+    during(&grid, style, &mut out);
     legend(&grid, &mut out);
     warnings(&grid, style, &mut out);
     findings(&grid, style, &mut out);
@@ -261,6 +263,17 @@ fn apart(grid: &PivotTable<'_>, style: Style, out: &mut String) {
     }
     line(out, &style.heading(&format!("{}: they add up to the rates above", apart::TITLE)));
     let rows: Vec<_> = [apart::HEADS.map(str::to_string)].into_iter().chain(lines).collect();
+    aligned(&rows, style, out);
+}
+
+/// Background work; nothing where there is none.
+fn during(grid: &PivotTable<'_>, style: Style, out: &mut String) {
+    let lines = during::lines(grid);
+    if lines.is_empty() {
+        return;
+    }
+    line(out, &style.heading(&format!("{}: rates of each member", during::TITLE)));
+    let rows: Vec<_> = [during::HEADS.map(str::to_string)].into_iter().chain(lines).collect();
     aligned(&rows, style, out);
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use crate::record::{Cell, DirectionFigures, Record, Sample};
+use crate::record::{Cell, DirectionFigures, ForegroundAlone, Record, Sample};
 use crate::settings::{SETTINGS, Setting};
 use crate::value::{Value, maybe, some, text};
 
@@ -54,7 +54,7 @@ const fn figure(name: &'static str, of: for<'c> fn(&'c Record, &'c Cell) -> Valu
 }
 
 /// What was measured, and provenance; a new one at the end.
-static FIGURES: [Column; 37] = [
+static FIGURES: [Column; 43] = [
     figure("started", |record, _| text(&record.started)),
     figure("raidlab", |record, _| text(&record.raidlab)),
     figure("host", |record, _| maybe(record.host.hostname.as_deref())),
@@ -93,7 +93,18 @@ static FIGURES: [Column; 37] = [
     figure("write_iops", |_, cell| part(&cell.writes_apart, |part| Some(part.iops))),
     figure("write_latency_p50_us", |_, cell| part(&cell.writes_apart, p50)),
     figure("write_latency_p99_us", |_, cell| part(&cell.writes_apart, p99)),
+    figure("background_mb_per_s", |_, cell| Value::Number(cell.background_mb_per_s)),
+    figure("background_idle_mb_per_s", |_, cell| Value::Number(cell.background_idle_mb_per_s)),
+    figure("foreground_share", |_, cell| Value::Number(cell.foreground_share)),
+    figure("alone_iops", |_, cell| alone(cell, |alone| Some(alone.iops))),
+    figure("alone_latency_p50_us", |_, cell| alone(cell, |it| it.latency_us.map(|us| us.p50))),
+    figure("alone_latency_p99_us", |_, cell| alone(cell, |it| it.latency_us.map(|us| us.p99))),
 ];
+
+/// A figure of the workload without background work.
+fn alone<'c>(cell: &'c Cell, of: fn(&ForegroundAlone) -> Option<f64>) -> Value<'c> {
+    Value::Number(cell.foreground_alone.as_ref().and_then(of))
+}
 
 /// A figure of the reads or the writes of a mixed workload.
 fn part<'c>(
@@ -144,7 +155,7 @@ mod tests {
     /// Programs of others read them by place and by name: what is here stays, in this order.
     #[test]
     fn columns_stay_where_they_are_and_new_ones_come_behind() {
-        const NAMES: [&str; 69] = [
+        const NAMES: [&str; 77] = [
             "started",
             "raidlab",
             "host",
@@ -214,6 +225,14 @@ mod tests {
             "write_iops",
             "write_latency_p50_us",
             "write_latency_p99_us",
+            "background",
+            "foreground_percent",
+            "background_mb_per_s",
+            "background_idle_mb_per_s",
+            "foreground_share",
+            "alone_iops",
+            "alone_latency_p50_us",
+            "alone_latency_p99_us",
         ];
         let names: Vec<&str> = columns().iter().map(|column| column.name).collect();
         assert_eq!(names[..NAMES.len()], NAMES);

@@ -18,6 +18,7 @@ mod export;
 pub mod findings;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
+mod foreground;
 pub mod host;
 mod locks;
 mod ratios;

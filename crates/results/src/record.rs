@@ -17,6 +17,7 @@ use spec::target::TargetKind;
 use spec::workload::AccessKind;
 
 pub use crate::bins::LatencyBins;
+pub use crate::foreground::ForegroundAlone;
 use crate::host::Host;
 use crate::stats;
 pub use crate::stats::{Latency, LatencyPoint};
@@ -284,6 +285,26 @@ pub struct Cell {
     /// Of a mixed block workload: its writes.
     #[serde(default)]
     pub writes_apart: Option<DirectionFigures>,
+    /// Background work of the array while the workload ran: `rebuild` (a member more than
+    /// `degraded` says is replaced), `scrub`, `resync`.
+    #[serde(default)]
+    pub background: Option<String>,
+    /// Share of the time that the work was to leave to the workload, percent.
+    #[serde(default)]
+    pub foreground_percent: Option<u8>,
+    /// Rate of the background work beside the workload, MB/s of each member.
+    #[serde(default)]
+    pub background_mb_per_s: Option<f64>,
+    /// The same without the workload.
+    #[serde(default)]
+    pub background_idle_mb_per_s: Option<f64>,
+    /// Rate of the workload over that on the same array without the work.
+    #[serde(default)]
+    pub foreground_share: Option<f64>,
+    /// The workload on the same array (a member missing, or redundancy not trusted) without the
+    /// work.
+    #[serde(default)]
+    pub foreground_alone: Option<ForegroundAlone>,
 }
 
 /// The reads or the writes of a mixed block workload.

@@ -289,6 +289,20 @@ pub static SETTINGS: &[Setting] = {
             .identity(CellAndDisk)
             .shown_in(Work(|cell| cell.read_percent.map(|percent| format!("{percent} % reads"))))
             .listed(),
+        setting("background", "background work", |cell| maybe(cell.background.as_deref()))
+            .column(69)
+            .identity(CellAndDisk)
+            .shown_in(RowOrAbsent(|cell| {
+                cell.background.as_ref().map(|work| format!("during {work}"))
+            }))
+            .listed(),
+        setting("foreground_percent", "foreground's share of the time, percent", |cell| {
+            some(cell.foreground_percent)
+        })
+        .column(70)
+        .identity(CellAndDisk)
+        .shown_in(Row(|cell| cell.foreground_percent.map(|percent| format!("{percent} % for it"))))
+        .listed(),
         setting("file_bytes", "size of files", |cell| some(cell.file_bytes))
             .column(27)
             .unit(Bytes)
@@ -421,14 +435,15 @@ mod tests {
                 disks_per_channel members_per_spindle member_bytes placement program phase item
                 place file_bytes rounds_max steady_window caches_dropped read_off_s program_bytes
                 repetition random_seed warm_up_s samples_are_runs rate_iops rate_process
-                read_percent;
+                read_percent background foreground_percent;
             found samples mb_per_s iops latency_us cpu_process_s cpu_system_s cpu_s_per_gib steady
                 verified per_member warnings unshared_bound_mb_per_s bound_mb_per_s bound_share
                 bound_note ratio_to_single late_ops checked_every generator_ns_per_op spread
                 interval interval_coverage cpu_process_share machine_cpu_s_per_gib cpu_system_note
                 others_cpus cpu_threads workers_mb_per_s cached series findings member_load sync
                 stripe_cache latency_curve latency_bins service_bins service_us arrivals waiting
-                reads_apart writes_apart);
+                reads_apart writes_apart background_mb_per_s background_idle_mb_per_s
+                foreground_share foreground_alone);
         let plain = Cell::default();
         let document = serde_json::to_value(&plain).expect("plain data");
         assert_eq!(document.as_object().map(|fields| fields.len()), Some(fields.len()));

@@ -72,6 +72,9 @@ impl BenchOptions {
     pub fn plan(self) -> Result<BenchPlan, PlanError> {
         let moves_blocks = self.moves_blocks();
         let BenchOptions { arrays, targets, programs } = self;
+        if !arrays.backgrounds.is_empty() && !programs.is_empty() {
+            return Err(PlanError::BackgroundOfPrograms);
+        }
         let sizes = match &arrays.sizes[..] {
             [] => vec![None],
             sizes => sizes.iter().copied().map(Some).collect(),
@@ -81,6 +84,15 @@ impl BenchOptions {
         for place in targets.into_iter().map(|place| place.on_devices(&devices)) {
             if place.kernel().is_some_and(|md| md.devices.is_empty()) {
                 return Err(PlanError::MdWithoutDevices);
+            }
+            if !arrays.backgrounds.is_empty() && place != TargetExpr::Engine {
+                let why = match place.kernel() {
+                    Some(_) => {
+                        "md rebuilds and checks at a pace of its own, which is not controlled"
+                    }
+                    None => "only the engine's own arrays are rebuilt, scrubbed or resynced",
+                };
+                return Err(PlanError::BackgroundElsewhere(place.shown(), why));
             }
             if let TargetExpr::FileSystem(fs) = &place
                 && let Journal::On(expr) = &fs.journal
@@ -392,6 +404,17 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused() {
+        for (targets, programs, text) in [
+            (&["md:/dev/sdb"][..], &[][..], "--background: md: md rebuilds"),
+            (&["engine", "path:/a"], &[], "--background: path: only the engine's"),
+            (&["engine"], &["dd"], "--background: beside block workloads only"),
+        ] {
+            let mut options = options(targets, programs);
+            options.arrays.levels = vec!["raid5".parse().expect("a level")];
+            options.arrays.backgrounds = vec![crate::workload::BackgroundWork::Scrub];
+            let error = options.plan().expect_err(text).to_string();
+            assert!(error.starts_with(text), "{error}");
+        }
         let mut no_level = options(&["md:/dev/sdb"], &["dd"]);
         no_level.arrays.levels.clear();
         for (options, text) in [

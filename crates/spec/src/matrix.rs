@@ -16,7 +16,10 @@ use crate::members::{MemberExpr, MemberSet, MembersError};
 pub use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
-use crate::workload::{DEFAULT_READ_PERCENT, Kind, Rate, RateProcess, Spec};
+use crate::workload::{
+    Background, BackgroundWork, DEFAULT_FOREGROUND_PERCENT, DEFAULT_READ_PERCENT, Kind, Rate,
+    RateProcess, Spec,
+};
 
 /// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
@@ -75,6 +78,10 @@ pub struct Options {
     pub rates: Vec<u32>,
     /// `--rate-process`.
     pub rate_process: RateProcess,
+    /// `--background`.
+    pub backgrounds: Vec<BackgroundWork>,
+    /// `--foreground-share`, percent.
+    pub foreground_percents: Vec<u8>,
     /// `--size`, bytes of the array.
     pub sizes: Vec<u64>,
 }
@@ -334,8 +341,10 @@ fn cases(
             plan.left_out.push(left_out(why.into()));
             continue;
         }
-        let (cells, too_small) = cells(options, &members, stripe, usable);
-        plan.left_out.extend(too_small.into_iter().map(left_out));
+        let (cells, problems) = cells(options, &members, stripe, usable);
+        plan.left_out.extend(problems.into_iter().map(left_out));
+        let (cells, problems) = with_background(options, &cells, shape, degraded);
+        plan.left_out.extend(problems.into_iter().map(left_out));
         if cells.is_empty() {
             continue;
         }
@@ -497,6 +506,10 @@ fn cells(
     };
     for kind in kinds {
         let (block, depth) = defaults(kind, memory, stripe);
+        if kind == Kind::None {
+            cells.push(no_requests(block));
+            continue;
+        }
         for block_bytes in or(&options.blocks, block) {
             for depth in or(&options.depths, depth) {
                 for jobs in or(&options.jobs, 1) {
@@ -522,6 +535,7 @@ fn cells(
                             read_ahead_bytes,
                             read_percent: None,
                             rate: None,
+                            background: None,
                         };
                         let mixed = at_each_share(options, closed);
                         cells.extend(mixed.flat_map(|spec| at_each_rate(options, spec)));
@@ -531,6 +545,20 @@ fn cells(
         }
     }
     (cells, too_small)
+}
+
+/// No workload: nothing of requests multiplies it.
+fn no_requests(block_bytes: u64) -> Spec {
+    Spec {
+        kind: Kind::None,
+        block_bytes,
+        depth: 0,
+        jobs: 1,
+        read_ahead_bytes: 0,
+        read_percent: None,
+        rate: None,
+        background: None,
+    }
 }
 
 /// A mixed workload with each share of reads; any other one as it is.
@@ -549,6 +577,62 @@ fn at_each_rate(options: &Options, closed: Spec) -> impl Iterator<Item = Spec> {
     rates.map(move |iops| Spec { rate: iops.map(|iops| Rate { iops, process }), ..closed })
 }
 
+/// The workloads beside each background work of the array, or without any; and why some cannot be.
+fn with_background(
+    options: &Options,
+    cells: &[Spec],
+    shape: &Shape,
+    degraded: u32,
+) -> (Vec<Spec>, Vec<CaseProblem>) {
+    let (mut all, mut problems) = (Vec::new(), Vec::new());
+    for work in optional(&options.backgrounds) {
+        let problem = match work {
+            None => None,
+            Some(work) => background_problem(work, shape, degraded),
+        };
+        if let (Some(work), Some(why)) = (work, problem) {
+            problems.push(CaseProblem::Background { work: work.name(), why });
+            continue;
+        }
+        let percents = or(&options.foreground_percents, DEFAULT_FOREGROUND_PERCENT);
+        for cell in cells {
+            // Work that runs alone has no share to leave.
+            let percents = match (work, cell.kind) {
+                (None, _) => &percents[..1],
+                (_, Kind::None) => &[DEFAULT_FOREGROUND_PERCENT],
+                _ => &percents[..],
+            };
+            all.extend(percents.iter().map(|&foreground_percent| {
+                let background = work.map(|work| Background { work, foreground_percent });
+                Spec { background, ..*cell }
+            }));
+        }
+    }
+    if all.iter().any(|spec| spec.kind == Kind::None && spec.background.is_none()) {
+        all.retain(|spec| spec.kind != Kind::None);
+        problems.push(CaseProblem::NothingToDo);
+    }
+    (all, problems)
+}
+
+/// Why an array has no background work of a kind, if it does not.
+fn background_problem(work: BackgroundWork, shape: &Shape, degraded: u32) -> Option<&'static str> {
+    let level = shape.expr.level;
+    let has_redundancy = !matches!(level, Level::Linear | Level::Raid0) && shape.expr.leaves() > 1;
+    let more = || check_shape(&shape.expr, shape.chunks[0], degraded + 1);
+    match work {
+        _ if shape.nested => Some("nested arrays are not measured with background work"),
+        _ if !has_redundancy => Some("the array has no redundancy"),
+        BackgroundWork::Rebuild if more().is_err() => {
+            Some("the array cannot serve without one more member, which is to be rebuilt")
+        }
+        BackgroundWork::Scrub | BackgroundWork::Resync if degraded > 0 => {
+            Some("only complete arrays are scrubbed or resynced; run without --degraded")
+        }
+        _ => None,
+    }
+}
+
 /// Default block size and depth. Sequential writes, mixed ones too, are whole stripes, as from a
 /// file system with the stripe width configured.
 fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
@@ -558,6 +642,7 @@ fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
         _ => stripe.min(16 << 20),
     };
     match kind {
+        Kind::None => (RANDOM_BLOCK_BYTES, 0),
         Kind::SeqRead => (SEQUENTIAL_BLOCK_BYTES, 4),
         Kind::SeqWrite | Kind::SeqMixed => (whole_stripes, 4),
         Kind::RandRead | Kind::RandWrite | Kind::RandMixed => {
@@ -620,6 +705,42 @@ mod tests {
         let raid5 = plan.arrays.iter().find(|a| a.array.expr.level == Level::Raid5).expect("raid5");
         let write = raid5.cells.iter().find(|c| c.kind == Kind::SeqWrite).expect("seq-write");
         assert_eq!(write.block_bytes, 768 << 10, "whole stripes of 3 x 256 KiB");
+    }
+
+    #[test]
+    fn background_work_multiplies_workloads_and_needs_redundancy() {
+        let options = |levels: &[&str], degraded| Options {
+            levels: levels.iter().map(|level| level.parse().expect("a level")).collect(),
+            members: set("mem"),
+            degraded: vec![degraded],
+            workloads: vec![Kind::None, Kind::RandRead],
+            backgrounds: BackgroundWork::ALL.to_vec(),
+            foreground_percents: vec![50, 75],
+            ..Options::default()
+        };
+        let found = plan(&options(&["raid5", "raid0", "single"], 0)).expect("a plan");
+        assert_eq!(found.arrays.len(), 1, "of RAID 5");
+        let cells = &found.arrays[0].cells;
+        assert_eq!(cells.len(), 3 + 3 * 2, "alone without shares");
+        assert!(cells.iter().all(|cell| cell.background.is_some()));
+        assert_eq!(found.left_out.len(), 2 * 3);
+        let why = found.left_out[0].to_string();
+        assert_eq!(why, "raid0(4): --background rebuild: the array has no redundancy");
+        // RAID 5 has no second member to lose, RAID 6 has; what is missing is not scrubbed.
+        let found = plan(&options(&["raid5", "raid6"], 1)).expect("a plan");
+        assert_eq!((found.arrays.len(), found.left_out.len()), (1, 3 + 2));
+        assert_eq!(found.arrays[0].cells.len(), 3);
+        let nested = Options {
+            levels: Vec::new(),
+            arrays: vec!["raid1(raid0(2),raid0(2))".parse().expect("an array")],
+            ..options(&[], 0)
+        };
+        let refused = plan(&nested).expect_err("nested").to_string();
+        assert!(refused.ends_with("nested arrays are not measured with background work"));
+        let nothing = Options { backgrounds: Vec::new(), ..options(&["raid5"], 0) };
+        let found = plan(&nothing).expect("a plan");
+        assert_eq!(found.arrays[0].cells.len(), 1);
+        assert!(found.left_out[0].to_string().contains("none: no workload"), "{found:?}");
     }
 
     #[test]

@@ -462,6 +462,14 @@ impl MemberExpr {
         }
     }
 
+    /// The member without scripted failures.
+    pub fn without_faults(&self) -> &MemberExpr {
+        match self {
+            MemberExpr::Fault { inner, .. } => inner.without_faults(),
+            other => other,
+        }
+    }
+
     /// Whether it needs room in a directory, and in which.
     pub fn directory(&self) -> Option<Option<&Path>> {
         match self {

@@ -34,6 +34,12 @@ pub enum PlanError {
          array only; leave it out, or use other --members"
     )]
     JournalOnDevices(String),
+    /// Background work of what is not an array of the engine.
+    #[error("--background: {0}: {1}; run it on --target engine")]
+    BackgroundElsewhere(String, &'static str),
+    /// Background work beside programs.
+    #[error("--background: beside block workloads only, and programs are among the workloads")]
+    BackgroundOfPrograms,
     /// All combinations are left out; the first of them.
     #[error(transparent)]
     AllLeftOut(LeftOut),
@@ -111,6 +117,17 @@ pub enum CaseProblem {
     /// The members cannot share disks.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// The array has no such background work.
+    #[error("--background {work}: {why}")]
+    Background {
+        /// The work.
+        work: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
+    /// No requests, and no background work.
+    #[error("none: no workload, and no --background work that could be measured alone")]
+    NothingToDo,
     /// The workload does not fit into the area.
     #[error(
         "{workload}: {jobs} job(s) with blocks of {} do not fit into {}; use a larger --size",

@@ -22,10 +22,13 @@ pub enum Kind {
     SeqMixed,
     /// Random reads and writes.
     RandMixed,
+    /// No requests: background work alone.
+    None,
 }
 
 impl Kind {
-    /// All kinds: those of the Linux RAID wiki's table in its order, and the mixed ones.
+    /// All kinds that have requests: those of the Linux RAID wiki's table in its order, and the
+    /// mixed ones.
     pub const ALL: [Kind; 6] = [
         Kind::SeqRead,
         Kind::RandRead,
@@ -47,17 +50,18 @@ impl Kind {
             Kind::RandWrite => "rand-write",
             Kind::SeqMixed => "seq-mixed",
             Kind::RandMixed => "rand-mixed",
+            Kind::None => "none",
         }
     }
 
     /// Whether some or all of its requests read.
     pub fn reads(self) -> bool {
-        !matches!(self, Kind::SeqWrite | Kind::RandWrite)
+        !matches!(self, Kind::SeqWrite | Kind::RandWrite | Kind::None)
     }
 
     /// Whether it changes data: some or all of its requests write.
     pub fn writes(self) -> bool {
-        !matches!(self, Kind::SeqRead | Kind::RandRead)
+        !matches!(self, Kind::SeqRead | Kind::RandRead | Kind::None)
     }
 
     /// Whether some of its requests read and some write.
@@ -80,6 +84,7 @@ impl From<Kind> for AccessKind {
             Kind::RandWrite => AccessKind::RandWrite,
             Kind::SeqMixed => AccessKind::SeqMixed,
             Kind::RandMixed => AccessKind::RandMixed,
+            Kind::None => AccessKind::None,
         }
     }
 }
@@ -113,11 +118,13 @@ pub enum AccessKind {
     Delete,
     /// What a program does before the phase that it measures.
     Prepare,
+    /// Nothing: background work alone.
+    None,
 }
 
 impl AccessKind {
     /// All kinds; those of block workloads first, in the order of the Linux RAID wiki's table.
-    pub const ALL: [AccessKind; 13] = [
+    pub const ALL: [AccessKind; 14] = [
         AccessKind::SeqRead,
         AccessKind::RandRead,
         AccessKind::SeqWrite,
@@ -131,6 +138,7 @@ impl AccessKind {
         AccessKind::Stat,
         AccessKind::Delete,
         AccessKind::Prepare,
+        AccessKind::None,
     ];
 
     /// Its name in records.
@@ -149,6 +157,7 @@ impl AccessKind {
             AccessKind::Stat => "stat",
             AccessKind::Delete => "delete",
             AccessKind::Prepare => "prepare",
+            AccessKind::None => "none",
         }
     }
 
@@ -197,14 +206,16 @@ impl AccessKind {
 
 /// No access pattern has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no workload '{0}'; there are {known}", known = Kind::ALL.map(Kind::name).join(", "))]
+#[error("no workload '{0}'; there are {known}", known = Kind::ALL.map(Kind::name).join(", ")
+)]
 pub struct UnknownKind(pub String);
 
 impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(text: &str) -> Result<Kind, UnknownKind> {
-        let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+        let mut all = Kind::ALL.into_iter().chain([Kind::None]);
+        let found = all.find(|kind| kind.name() == text);
         found.ok_or_else(|| UnknownKind(text.to_string()))
     }
 }
@@ -227,6 +238,60 @@ pub struct Spec {
     /// Open loop: requests arrive on a schedule, and `depth` is only the limit of those in flight.
     /// `None`: closed loop, each completion is followed by the next request.
     pub rate: Option<Rate>,
+    /// What the array does besides.
+    pub background: Option<Background>,
+}
+
+/// Background work of the array while a workload runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background {
+    /// The work.
+    pub work: BackgroundWork,
+    /// Share of the time that it leaves to the workload, percent, at most 99.
+    pub foreground_percent: u8,
+}
+
+/// Default share of the time that background work leaves to the workload, percent: the engine's.
+pub const DEFAULT_FOREGROUND_PERCENT: u8 = 75;
+
+/// Background work of an array, by the words of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BackgroundWork {
+    /// A member is replaced by a new one, which is rebuilt.
+    Rebuild,
+    /// Redundancy is compared with the data.
+    Scrub,
+    /// Redundancy is made true, as after a crash.
+    Resync,
+}
+
+impl BackgroundWork {
+    /// All of it.
+    pub const ALL: [BackgroundWork; 3] =
+        [BackgroundWork::Rebuild, BackgroundWork::Scrub, BackgroundWork::Resync];
+
+    /// Its name in records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BackgroundWork::Rebuild => "rebuild",
+            BackgroundWork::Scrub => "scrub",
+            BackgroundWork::Resync => "resync",
+        }
+    }
+}
+
+/// No background work has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no background work '{0}'; there are rebuild, scrub and resync")]
+pub struct UnknownBackground(pub String);
+
+impl FromStr for BackgroundWork {
+    type Err = UnknownBackground;
+
+    fn from_str(text: &str) -> Result<BackgroundWork, UnknownBackground> {
+        let found = BackgroundWork::ALL.into_iter().find(|work| work.name() == text);
+        found.ok_or_else(|| UnknownBackground(text.to_string()))
+    }
 }
 
 /// Default share of the requests of a mixed kind that read, percent.

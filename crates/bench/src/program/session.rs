@@ -471,7 +471,7 @@ fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache:
 impl BufferRequirements {
     fn requests(&self) -> Requests {
         let (block_bytes, in_flight) = (self.lease_bytes, self.in_flight);
-        Requests { block_bytes, unit_bytes: 4096, in_flight }
+        Requests { block_bytes, unit_bytes: 4096, in_flight, spare: 0 }
     }
 
     /// The requirements of a program.

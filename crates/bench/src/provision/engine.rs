@@ -80,7 +80,8 @@ impl EngineArray {
         let config = ArrayConfig { area_bytes: None, ..self.config.clone() };
         // One shard, whatever the number of CPUs.
         let run = RunConfig { cores: None, ..self.run.clone() };
-        let requests = Requests { block_bytes: 1 << 20, unit_bytes: 4096, in_flight: IN_FLIGHT };
+        let requests =
+            Requests { block_bytes: 1 << 20, unit_bytes: 4096, in_flight: IN_FLIGHT, spare: 0 };
         let made = array_spec(&config, &run, requests, (pace, faults))?;
         let (spec, options, modelled, devices) = made;
         let _ = disks.set(modelled);

@@ -22,6 +22,7 @@ use super::Timing;
 use super::apart::Directions;
 use super::arrivals::Arrivals;
 use crate::addresses::{Step, Workload};
+use crate::background_run::{BackgroundRun, RANGE_BYTES};
 use crate::live::LiveCounter;
 use crate::measurement::OpenLoop;
 use crate::target::CountBelow;
@@ -107,6 +108,8 @@ pub(super) struct Part {
     pub(super) thread: ThreadTime,
     /// CPU time of the whole process and machine; only the first shard measures it.
     pub(super) cpu: Option<CpuUsed>,
+    /// Of background work, over the samples.
+    pub(super) background_mb_per_s: Option<f64>,
 }
 
 struct Flight {
@@ -130,6 +133,8 @@ pub(super) struct Watched<'a> {
     pub(super) below: Option<&'a CountBelow>,
     /// For a display.
     pub(super) live: &'a LiveCounter,
+    /// Background work of the array, in shard 0.
+    pub(super) background: Option<&'a mut BackgroundRun>,
 }
 
 /// Generates one workload on one shard.
@@ -143,6 +148,7 @@ pub(super) struct Generator<'a> {
     /// Where the members' counters are recorded.
     tap: Option<&'a CounterSource>,
     live: &'a LiveCounter,
+    background: Option<&'a mut BackgroundRun>,
     workload: Workload,
     spec: Spec,
     timing: Timing,
@@ -185,6 +191,7 @@ impl<'a> Generator<'a> {
             below: watched.below,
             tap: watched.tap,
             live: watched.live,
+            background: watched.background,
             workload,
             spec,
             timing,
@@ -222,7 +229,9 @@ impl<'a> Generator<'a> {
         let meter = (shard == 0).then(CpuMeter::of_other_threads);
         let cpu_before = thread_seconds();
         let arrived_before = self.arrivals(clock_nanos()).0;
+        let (sampled_at, passed) = (clock_nanos(), self.background_bytes());
         let samples = self.samples(shard, together, &mut watch);
+        let (took, passed) = (clock_nanos() - sampled_at, self.background_bytes() - passed);
         let cpu_after = thread_seconds();
         let cpu = meter.map(|meter| meter.stop());
         let (arrived, waiting) = self.arrivals(clock_nanos());
@@ -231,6 +240,7 @@ impl<'a> Generator<'a> {
             tap.end(shard as u16, clock_nanos(), &after);
         }
         self.drain(together);
+        let has_background = self.background.is_some() && took > 0;
         let open_loop = self.schedule.map(|schedule| OpenLoop {
             service: schedule.service,
             arrivals: arrived - arrived_before,
@@ -245,7 +255,13 @@ impl<'a> Generator<'a> {
             leaves: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
             thread: ThreadTime { name: format!("lane-{shard}"), seconds: cpu_after - cpu_before },
             cpu,
+            background_mb_per_s: has_background.then(|| passed as f64 / 1e6 / seconds(took)),
         }
+    }
+
+    /// What background work has done so far, in bytes of each member.
+    fn background_bytes(&self) -> u64 {
+        self.background.as_ref().map_or(0, |run| run.member_bytes(self.driver))
     }
 
     /// The shard's part of a stated load, from the start of the warm-up.
@@ -281,7 +297,13 @@ impl<'a> Generator<'a> {
         for run in 1..=self.timing.rounds_max() {
             let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
             (self.bytes, self.ops) = (0, 0);
+            let passed = self.background_bytes();
             let now = self.until(end, true, shard, watch);
+            if self.flights.is_empty() {
+                // The figure of a workload without requests is that of the background work.
+                self.bytes = self.background_bytes() - passed;
+                self.ops = self.bytes / RANGE_BYTES;
+            }
             let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };
             self.directions.iter_mut().for_each(Directions::end_sample);
             start = now;
@@ -317,7 +339,9 @@ impl<'a> Generator<'a> {
     ) -> u64 {
         let mut done = Vec::new();
         let mut last_watch = 0;
-        let last = end + self.timing.sample.as_nanos() as u64;
+        // Without requests there is no completion to wait for.
+        let patience = if self.flights.is_empty() { Duration::ZERO } else { self.timing.sample };
+        let last = end + patience.as_nanos() as u64;
         loop {
             let now = clock_nanos();
             if now >= last {
@@ -333,6 +357,9 @@ impl<'a> Generator<'a> {
                 last_watch = now;
             }
             self.submit(now);
+            if let Some(run) = &mut self.background {
+                run.tend(self.driver);
+            }
             self.driver.poll(&mut done);
             if done.is_empty() {
                 let limit = self.until_next(now).min(last - now).min(WATCH_NANOS);

@@ -20,6 +20,7 @@ use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::RunConfig;
 use spec::matrix::{LeftOut, Plan};
 use spec::units::show_seconds;
+use spec::workload::DEFAULT_FOREGROUND_PERCENT;
 
 use crate::commands::results::{DbArgument, RunRecorder};
 use crate::console::{JsonOut, say};
@@ -41,6 +42,7 @@ Examples:
   raidlab bench                                            the table of the Linux RAID wiki
   raidlab bench --level raid5,raid6 --disks 4,6 --members mem --workload seq-write,rand-write
   raidlab bench --level raid5 --degraded 0,1 --workload seq-read    normal and degraded
+  raidlab bench --level raid5 --background rebuild --workload none,rand-read    rebuilding
   raidlab bench --members /dev/sdb+/dev/sdc --level raid0,raid1     on disks of one's own
   raidlab bench --target engine --target md --members /dev/sdb+/dev/sdc --level raid1
                                                            our engine beside Linux md on them
@@ -206,11 +208,18 @@ fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result
     };
     for BlockPlan { place, plan } in &work.blocks {
         for planned in &plan.arrays {
-            let names = planned.cells.iter().map(|cell| match cell.rate {
-                None => cell.kind.name().to_string(),
-                Some(rate) => {
-                    format!("{} at {}/s {}", cell.kind.name(), rate.iops, rate.process.name())
+            let names = planned.cells.iter().map(|cell| {
+                let mut name = cell.kind.name().to_string();
+                if let Some(rate) = cell.rate {
+                    name += &format!(" at {}/s {}", rate.iops, rate.process.name());
                 }
+                if let Some(background) = cell.background {
+                    name += &format!(" during {}", background.work.name());
+                    if background.foreground_percent != DEFAULT_FOREGROUND_PERCENT {
+                        name += &format!(" ({} % for it)", background.foreground_percent);
+                    }
+                }
+                name
             });
             add(bench::blocks::shown(place, &planned.array), names.collect());
         }

@@ -129,6 +129,49 @@ fn stated_loads_multiply_and_their_figures_are_in_the_record() {
 }
 
 #[test]
+fn background_work_is_measured_alone_and_beside_workloads() {
+    let words = "--members mem --size 8M --level raid5,raid0 --background rebuild,scrub \
+                 --workload none,rand-read --foreground-share 50";
+    let ran = bench(words).code(0);
+    let cells = ran.cells();
+    assert_eq!(
+        fields(&cells, "background"),
+        ["rebuild", "rebuild", "scrub", "scrub"].map(Value::from)
+    );
+    assert_eq!(
+        fields(&cells, "workload"),
+        ["none", "rand-read", "none", "rand-read"].map(Value::from)
+    );
+    for cell in &cells {
+        assert!(cell["background_idle_mb_per_s"].as_f64() > Some(0.0), "{cell}");
+        assert_eq!((&cell["verified"], &cell["degraded"]), (&json!(true), &json!(0)));
+        let beside = ["background_mb_per_s", "foreground_share"].map(|name| cell[name].as_f64());
+        match cell["workload"] == "none" {
+            true => assert_eq!(beside, [None, None]),
+            false => {
+                assert!(beside.iter().all(|figure| *figure > Some(0.0)), "{cell}");
+                assert_eq!(cell["foreground_percent"], json!(50));
+                assert!(cell["foreground_alone"]["latency_us"]["p99"].as_f64() > Some(0.0));
+            }
+        }
+    }
+    assert!(ran.stderr.contains("left out: raid0(4): --background rebuild: the array has no"));
+    assert!(ran.stderr.contains("Background work: rates of each member"), "{}", ran.stderr);
+    let dry = raidlab(&format!("bench --dry-run {words}")).code(0);
+    assert!(dry.stdout.contains("rand-read during scrub (50 % for it)"), "{}", dry.stdout);
+    for (wrong, why) in [
+        ("--foreground-share 50", "--background"),
+        ("--background reshape", "there are rebuild, scrub and resync"),
+        ("--background scrub --target path:/tmp", "only the engine's own arrays"),
+        ("--background scrub --workload dd", "beside block workloads only"),
+        ("--workload none", "no --background work that could be measured alone"),
+    ] {
+        let ran = raidlab(&format!("bench --members mem --level raid5 {wrong}")).code(2);
+        assert!(ran.stderr.contains(why), "{wrong}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn mixed_workloads_have_their_reads_and_writes_apart() {
     let words = "--members mem --size 8M --level raid5 --workload seq-mixed,rand-mixed,seq-read \
                  --read-percent 60,90";

@@ -77,6 +77,11 @@ fn closing(comparison: &Comparison) -> Vec<String> {
         count(Verdict::NoDifference),
         count(Verdict::TooFewRuns),
     )];
+    for pair in &comparison.pairs {
+        let (Some(a), Some(b)) = pair.background_mb_per_s else { continue };
+        let (a, b) = (digits(a), digits(b));
+        lines.push(format!("Beside {}, the background work ran at {a} and {b} MB/s.", pair.what));
+    }
     let decided = comparison.pairs.len() - count(Verdict::TooFewRuns);
     if decided > 0 {
         lines.push(format!(

@@ -16,7 +16,7 @@ use crate::sweep::{Item, ItemKey};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
 use crate::units;
-use crate::workload::{Rate, Spec};
+use crate::workload::{Background, DEFAULT_FOREGROUND_PERCENT, Kind, Rate, Spec};
 
 impl Case {
     /// Its key and description. `label` distinguishes its target from others of the same name, in
@@ -164,7 +164,16 @@ fn hashed(identity: &str) -> ItemKey {
 /// The measurement in one line. Settings at their default are left out.
 fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     let (array, knobs) = array_identity(config);
-    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes, read_percent: _, rate } = spec;
+    let Spec {
+        kind,
+        block_bytes,
+        depth,
+        jobs,
+        read_ahead_bytes,
+        read_percent: _, // see Spec::mix
+        rate,
+        background,
+    } = spec;
     let RunConfig {
         warm_up,
         sample,
@@ -202,6 +211,12 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     }
     if let Some(Rate { iops, process }) = rate {
         text.push_str(&format!(" rate={iops} rate-process={}", process.name()));
+    }
+    if let Some(Background { work, foreground_percent }) = background {
+        text.push_str(&format!(" background={}", work.name()));
+        if *foreground_percent != DEFAULT_FOREGROUND_PERCENT {
+            text.push_str(&format!(" foreground-share={foreground_percent}"));
+        }
     }
     text + &kernel_identity(config, run)
 }
@@ -306,7 +321,10 @@ fn in_words(config: &ArrayConfig, spec: &Spec) -> String {
 /// `seq-read 1 MiB x 4`.
 fn spec_in_words(spec: &Spec) -> String {
     let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
-    let mut text = format!("{name} {block} x {}", spec.depth);
+    let mut text = match spec.kind {
+        Kind::None => name.to_string(),
+        _ => format!("{name} {block} x {}", spec.depth),
+    };
     if spec.jobs > 1 {
         text.push_str(&format!(" x {} jobs", spec.jobs));
     }
@@ -318,6 +336,12 @@ fn spec_in_words(spec: &Spec) -> String {
     }
     if let Some(Rate { iops, process }) = spec.rate {
         text.push_str(&format!(", {iops} requests/s {}", process.name()));
+    }
+    if let Some(Background { work, foreground_percent }) = spec.background {
+        text.push_str(&format!(", during {}", work.name()));
+        if foreground_percent != DEFAULT_FOREGROUND_PERCENT {
+            text.push_str(&format!(" at {foreground_percent} %"));
+        }
     }
     text
 }
@@ -346,7 +370,7 @@ mod tests {
     use super::*;
     use crate::buses::Buses;
     use crate::matrix::{self, Options};
-    use crate::workload::Kind;
+    use crate::workload::BackgroundWork;
 
     fn settings(seed: u64, directory: &str) -> RunConfig {
         RunConfig {
@@ -559,6 +583,13 @@ mod tests {
                 rate_process: crate::workload::RateProcess::Poisson,
                 ..options()
             },
+            Options { backgrounds: vec![BackgroundWork::Rebuild], ..options() },
+            Options {
+                backgrounds: vec![BackgroundWork::Rebuild],
+                foreground_percents: vec![50],
+                ..options()
+            },
+            Options { backgrounds: vec![BackgroundWork::Scrub], ..options() },
         ];
         for (index, options) in variants.iter().enumerate() {
             for item in keys(options, &usual) {

@@ -23,7 +23,7 @@ use spec::program::Sizing;
 use spec::program::timing::Timing;
 use spec::target::TargetExpr;
 use spec::units::parse_seconds;
-use spec::workload::{Kind, Rate, RateProcess};
+use spec::workload::{BackgroundWork, Kind, Rate, RateProcess};
 
 use super::RUNS;
 use super::programs::WorkloadName;
@@ -44,8 +44,8 @@ pub struct MatrixOptions {
     #[command(flatten)]
     engine: EngineOptions,
     /// Workloads: seq-read, seq-write, rand-read, rand-write [default: these]; seq-mixed,
-    /// rand-mixed (reads and writes, see --read-percent); or programs, as in bonnie++,
-    /// dd:bs=2M:fdatasync (`raidlab programs` lists them)
+    /// rand-mixed (reads and writes, see --read-percent); none, where --background work is to run
+    /// alone; or programs, as in bonnie++, dd:bs=2M:fdatasync (`raidlab programs` lists them)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     workload: Vec<WorkloadName>,
     /// Targets, measured one after the other: engine; path:DIR (any file system);
@@ -68,6 +68,8 @@ pub struct MatrixOptions {
     blocks: BlockOptions,
     #[command(flatten)]
     mixed: MixedOptions,
+    #[command(flatten)]
+    background: BackgroundOptions,
     #[command(flatten)]
     programs: ProgramOptions,
     /// Take samples (or run a program), at most MAX, until the last five are in steady state
@@ -186,6 +188,19 @@ pub struct MixedOptions {
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Workload",
           value_parser = clap::value_parser!(u8).range(1..=99))]
     read_percent: Vec<u8>,
+}
+
+/// Background work of arrays of the engine.
+#[derive(Args)]
+pub struct BackgroundOptions {
+    /// Background work of the array while block workloads run: rebuild (a member is replaced),
+    /// scrub, resync; --workload none measures it alone
+    #[arg(long, value_delimiter = ',', value_name = "WORK", help_heading = "Workload")]
+    pub background: Vec<BackgroundWork>,
+    /// Share of the time that background work leaves to the workload, percent [default: 75]
+    #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Workload",
+          requires = "background", value_parser = clap::value_parser!(u8).range(0..=99))]
+    foreground_share: Vec<u8>,
 }
 
 /// Options of programs.
@@ -451,6 +466,8 @@ impl MatrixOptions {
             read_percents: self.mixed.read_percent.clone(),
             rates: blocks.rate_iops.clone(),
             rate_process: blocks.rate_process,
+            backgrounds: self.background.background.clone(),
+            foreground_percents: self.background.foreground_share.clone(),
             sizes: self.size.clone(),
         }
     }

@@ -11,8 +11,8 @@ use anyhow::{Result, anyhow};
 use spec::target::TargetExpr;
 
 use super::options::{
-    ArrayOptions, BlockOptions, EngineOptions, HostOptions, Matrix, MatrixOptions, MixedOptions,
-    ProgramOptions, names_of,
+    ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, HostOptions, Matrix,
+    MatrixOptions, MixedOptions, ProgramOptions, names_of,
 };
 
 /// Whether anything in a matrix uses a group of options.
@@ -44,9 +44,11 @@ pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOpti
     let engine = format!("{unasked}, and the option applies to nothing else");
     let with_programs: Uses = |options| !options.choices().is_empty();
     let mixed = "applies to seq-mixed and rand-mixed only, and no --workload is one of them";
-    let groups: [(Vec<String>, Uses, &str); 5] = [
+    let beside = "beside block workloads on arrays of the engine only";
+    let groups: [(Vec<String>, Uses, &str); 6] = [
         (names_of::<BlockOptions>(), MatrixOptions::moves_blocks, blocks),
         (names_of::<MixedOptions>(), MatrixOptions::mixes, mixed),
+        (names_of::<BackgroundOptions>(), MatrixOptions::moves_blocks, beside),
         (names_of::<ProgramOptions>(), with_programs, programs),
         (names_of::<ArrayOptions>(), asks_for_array, arrays),
         (names_of::<EngineOptions>(), takes_members, &engine),
