@@ -1,10 +1,11 @@
 //! An opened device with its superblock.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use md::assemble::{Candidate, StartMember};
-use md::ondisk::MemberMetadata;
 use md::ondisk::superblock::{Checksum, Superblock};
+use md::ondisk::{Area, MemberMetadata};
 
 use array::{DiskMember, FileMember, Member};
 use device::{Device, Disk, superblocks};
@@ -49,10 +50,11 @@ impl Opened {
     }
 
     /// A member for its data area.
-    pub(crate) fn member(&self, area: std::ops::Range<u64>) -> Box<dyn Member> {
+    pub(crate) fn member(&self, area: Range<u64>, log: Option<Area>) -> Box<dyn Member> {
+        let log = log.map_or(0..0, |log| log.sector..log.sector + log.sectors);
         match &self.device {
-            Some(device) => Box::new(FileMember::of_device(device, area)),
-            None => Box::new(DiskMember::new(self.disk.clone(), area)),
+            Some(device) => Box::new(FileMember::of_device(device, area).with_log(device, log)),
+            None => Box::new(DiskMember::new(self.disk.clone(), area).with_log(log)),
         }
     }
 }

@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use array::{
     ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, DataPlaneConfig, Driver,
-    DriverOptions, MemberSpec, MetadataDevice,
+    DriverOptions, MemberSpec, MetadataDevice, PartialParityArea,
 };
 use device::{AreaError, Device};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
 use md::assemble::{
     Array, Member, Source, StartBitmap, StartDevice, StartPlan, StartRebuild, StartRefusal,
 };
-use md::ondisk::MemberMetadata;
 use md::ondisk::bitmap::BitmapHeader;
-use md::{Level, MemberIdx};
+use md::ondisk::ppl::PplHeader;
+use md::ondisk::{Area, MemberMetadata};
+use md::{Level, MemberIdx, SECTOR_BYTES};
 use thiserror::Error;
 
 use crate::addition::{JoinError, NewDevice, NewDevices};
@@ -251,6 +252,14 @@ fn assembled(
     it.is_as_examined()?;
     let mut bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
+    let log = it.log();
+    let mut driver = options.driver.clone();
+    let mut notes = it.plan.notes();
+    if log.is_some() && driver.shards > 1 {
+        // Only the newest log of a member counts: there is one writer.
+        driver.shards = 1;
+        notes.push("With a partial parity log the array runs in one shard.".into());
+    }
     let bitmap = it.read_bitmap()?;
     let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
     let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
@@ -259,7 +268,7 @@ fn assembled(
         resync_offset,
         &with_bad_blocks,
         bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone())),
-        options.driver.shards.max(1),
+        driver.shards.max(1),
     ));
     let (lacking, replacing) = (manager.rebuilding(), manager.replacing());
     for member in rebuilds.into_iter().flatten() {
@@ -268,7 +277,6 @@ fn assembled(
         let ranges = ranges.next().map_or(&[][..], |(_, ranges)| ranges);
         member.lacking = ranges.iter().map(|range| range.end - range.start).sum();
     }
-    let notes = it.plan.notes();
     let spec = ArraySpec {
         level: geometry.level(),
         layout: geometry.layout(),
@@ -278,8 +286,8 @@ fn assembled(
     };
     let spares = it.spares();
     let replacements = it.replacements(&mut bad_blocks);
-    let metadata = ArrayMetadata { manager, devices, spares, replacements, notes };
-    let shards = Driver::managed(spec, &options.driver, metadata).map_err(StartError::Build)?;
+    let metadata = ArrayMetadata { manager, devices, spares, replacements, log, notes };
+    let shards = Driver::managed(spec, &driver, metadata).map_err(StartError::Build)?;
     let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
     // Last: nothing can be refused any more, and nothing is written before the first poll.
@@ -390,6 +398,33 @@ impl Starting<'_> {
         move |source| StartError::Member { name, doing, source }
     }
 
+    /// The partial parity log, if the array has one: writes must be logged while it runs.
+    fn log(&self) -> Option<PartialParityArea> {
+        let defining = self.plan.defining();
+        if self.plan.geometry().level() != Level::Raid5 || defining.ppl.is_none() {
+            return None;
+        }
+        // A device without an area, or with one between its blocks, cannot be written to.
+        let sectors = |device: &StartDevice| {
+            let block = u64::from(self.members[device.candidate].disk.logical_block());
+            let area = self.log_area(device.candidate);
+            let area = area.filter(|it| (it.sector * SECTOR_BYTES).is_multiple_of(block));
+            area.map_or(0, |area| area.sectors)
+        };
+        let sectors = self.plan.devices().iter().map(sectors).min()?;
+        Some(PartialParityArea { sectors, signature: PplHeader::signature_of(defining.set_uuid) })
+    }
+
+    /// The area of a device's partial parity log, if the array has one: a device whose superblock
+    /// is behind may only keep the place.
+    fn log_area(&self, candidate: usize) -> Option<Area> {
+        self.plan.defining().ppl?;
+        let area = self.metadata[candidate].log_area?;
+        let sectors = self.members[candidate].disk.sectors();
+        area.sector.checked_add(area.sectors).filter(|end| *end <= sectors)?;
+        Some(area)
+    }
+
     /// The bitmap that the start uses, and its bits.
     fn read_bitmap(&self) -> Result<Option<(StartBitmap, Vec<u8>)>, StartError> {
         let Some((candidate, _)) = self.plan.bitmap() else { return Ok(None) };
@@ -416,7 +451,7 @@ impl Starting<'_> {
                     false => member.superblock.clone(),
                 },
                 bitmap: metadata.bitmap.zip(bitmap.cloned()),
-                ppl: metadata.ppl.map(|ppl| ppl.area),
+                ppl: self.log_area(candidate),
             }
         };
         self.plan.devices().into_iter().map(device).collect()
@@ -428,7 +463,8 @@ impl Starting<'_> {
         let member = |StartDevice { candidate, number, .. }: StartDevice| {
             let from = self.metadata[candidate].data_offset;
             let area = from..from + self.plan.missing_sectors();
-            (DeviceNumber(number), self.members[candidate].member(area))
+            let log = self.log_area(candidate);
+            (DeviceNumber(number), self.members[candidate].member(area, log))
         };
         devices.map(member).collect()
     }
@@ -455,7 +491,8 @@ impl Starting<'_> {
         source: &Source,
         bad_blocks: &mut Vec<(usize, BadBlockList)>,
     ) -> Box<dyn array::Member> {
-        let member = self.members[source.candidate].member(self.plan.data_area(source));
+        let (area, log) = (self.plan.data_area(source), self.log_area(source.candidate));
+        let member = self.members[source.candidate].member(area, log);
         match bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
             Some(at) => Box::new(BadBlockMember::new(member, bad_blocks.swap_remove(at).1)),
             None => member,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use engine::{
     ConfigError, DEFAULT_STRIPE_CACHE_BYTES, MAX_MEMBERS, MemberSet, Shard, ShardConfig, Sharding,
 };
+use md::ondisk::ppl::PPL_HEADER_BYTES;
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 use thiserror::Error;
 
@@ -142,12 +143,23 @@ pub(crate) struct WithMetadata {
     pub(crate) out_of_sync: Vec<Range<u64>>,
     /// From [`engine::MetadataManager::missing_by_force`].
     pub(crate) missing_by_force: MemberSet,
+    /// The partial parity log of RAID 5: size of the smallest area, and what its headers carry.
+    pub(crate) log: Option<PartialParityArea>,
     /// From [`engine::MetadataManager::rebuilding`].
     pub(crate) rebuilding: Vec<(md::MemberIdx, Vec<Range<u64>>)>,
     /// From [`engine::MetadataManager::replacing`].
     pub(crate) replacing: Vec<(md::MemberIdx, Vec<Range<u64>>)>,
     /// Whether all that replaces members guarantees zeroes after a discard.
     pub(crate) discard_zeroes: bool,
+}
+
+/// The partial parity log of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartialParityArea {
+    /// Size of the smallest area of a device that may serve, in sectors.
+    pub sectors: u64,
+    /// [`md::ondisk::ppl::PplHeader::signature_of`] the array.
+    pub signature: u32,
 }
 
 /// Which shard of an array to build.
@@ -250,6 +262,7 @@ pub(crate) fn build(
         config.missing_by_force = keeping.missing_by_force;
         config.rebuilding.clone_from(&keeping.rebuilding);
         config.replacing.clone_from(&keeping.replacing);
+        config.partial_parity_log = keeping.log.map(|log| log.sectors);
     }
     // The engine discards whole rows of parity levels only: the edges keep their contents.
     info.discard_zeroes &= !spec.level.has_parity();
@@ -266,6 +279,12 @@ pub(crate) fn build(
     let state = Shard::new(config).map_err(BuildError::Engine)?;
     let queue_depth = spec.data_plane.queue_depth.max(1);
     let mut executor = Executor::new(state, members, queue_depth, info, in_place);
+    if let Some(log) = keeping.and_then(|keeping| keeping.log) {
+        let headers =
+            Region::new(executor.geometry().members() as u64 * PPL_HEADER_BYTES as u64)
+                .map_err(|source| BuildError::System { doing: "map memory for logs", source })?;
+        executor.keep_log(log.signature, regions.add(Arc::new(headers)));
+    }
     if keeping.is_some() || shard.shards > 1 {
         executor.enable_control_plane();
     }

@@ -14,6 +14,7 @@
 //! cached. Members that complete asynchronously are not affected: nothing waits between two steps.
 
 mod late;
+mod log;
 mod replacements;
 
 use std::collections::VecDeque;
@@ -207,6 +208,8 @@ pub(crate) struct Executor {
     control_events: Option<Vec<ControlEvent>>,
     /// Members that the control plane has ordered to drop: another shard reports them.
     drop_commanded: MemberSet,
+    /// Signature of partial parity logs, and the region of their headers.
+    log: Option<(u32, u16)>,
     /// New members of slots whose former ones have operations in flight.
     joining: Vec<(u16, Box<dyn Member>)>,
     late: late::Late,
@@ -250,6 +253,7 @@ impl Executor {
             mismatches: Vec::new(),
             control_events: None,
             drop_commanded: MemberSet::EMPTY,
+            log: None,
             joining: Vec::new(),
             late: late::Late::default(),
         }
@@ -532,6 +536,7 @@ impl Executor {
                 debug_assert!(slices.iter().all(|slice| !self.in_place.is_lent(*slice)));
                 self.submit_with_data(*token, *member, kind, *sector, slices, io);
             }
+            Effect::WriteLog { .. } => self.write_log(effect, effects, io),
             Effect::Flush { token, member } => {
                 self.submit_without_data(*token, *member, OpKind::Flush, Sector(0), 0, io);
             }

@@ -53,7 +53,7 @@ mod table;
 
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};
-pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec};
+pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec, PartialParityArea};
 pub use driver::{AddError, Completion, Driver, DriverOptions, Full, ScrubStatus};
 pub use engine::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork,

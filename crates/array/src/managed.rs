@@ -6,7 +6,7 @@
 use engine::{DeviceNumber, MetadataManager};
 use md::MemberIdx;
 
-use crate::build::{ArraySpec, BuildError, WithMetadata};
+use crate::build::{ArraySpec, BuildError, PartialParityArea, WithMetadata};
 use crate::driver::{Driver, DriverOptions};
 use crate::member::Member;
 use crate::metadata_threads::{DeviceMetadata, MetadataDevice};
@@ -22,6 +22,8 @@ pub struct ArrayMetadata {
     pub spares: Vec<(DeviceNumber, Box<dyn Member>)>,
     /// Handles on what replaces the members of these slots.
     pub replacements: Vec<(MemberIdx, Box<dyn Member>)>,
+    /// Its partial parity log, if it has one: then there is one shard.
+    pub log: Option<PartialParityArea>,
     /// Notes for the administrator from before the start: [`Driver::take_notes`] begins with them.
     pub notes: Vec<String>,
 }
@@ -37,7 +39,7 @@ impl Driver {
         options: &DriverOptions,
         metadata: ArrayMetadata,
     ) -> Result<Vec<Driver>, BuildError> {
-        let ArrayMetadata { manager, devices, spares, replacements, notes } = metadata;
+        let ArrayMetadata { manager, devices, spares, replacements, log, notes } = metadata;
         let keeping = WithMetadata {
             intents: manager.intent_map(),
             in_sync_below: manager.in_sync_below(),
@@ -46,6 +48,7 @@ impl Driver {
             rebuilding: manager.rebuilding(),
             replacing: manager.replacing(),
             discard_zeroes: replacements.iter().all(|(_, member)| member.info().discard_zeroes),
+            log,
         };
         let kept = devices.into_iter().map(DeviceMetadata::from);
         let kept = kept.collect();

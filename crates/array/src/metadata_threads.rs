@@ -57,8 +57,6 @@ pub struct MetadataDevice {
 pub(crate) struct DeviceMetadata {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) encoder: MetadataEncoder,
-    /// The log area holds no old log.
-    pub(crate) ppl_is_empty: bool,
 }
 
 impl From<MetadataDevice> for DeviceMetadata {
@@ -66,7 +64,7 @@ impl From<MetadataDevice> for DeviceMetadata {
         let MetadataDevice { number, disk, superblock, bitmap, ppl } = device;
         let (number, logical_block) = (number.0, disk.logical_block());
         let encoder = MetadataEncoder { superblock, number, logical_block, bitmap, ppl };
-        DeviceMetadata { disk, encoder, ppl_is_empty: false }
+        DeviceMetadata { disk, encoder }
     }
 }
 
@@ -399,14 +397,8 @@ impl DeviceMetadata {
                 write.map_err(failed)?.map_or(Ok(()), |write| self.perform(write))
             }
             Record::EmptyPpl => {
-                let Some((area, header)) = self.encoder.ppl.zip(self.encoder.empty_ppl()) else {
-                    return Ok(());
-                };
-                if !self.ppl_is_empty {
-                    self.perform(Write::Zeroes(area))?;
-                    self.ppl_is_empty = true;
-                }
-                self.perform(header)
+                let mut writes = self.encoder.empty_ppl().into_iter();
+                writes.try_for_each(|write| self.perform(write))
             }
         }
     }

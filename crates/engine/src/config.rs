@@ -75,6 +75,9 @@ pub struct ShardConfig {
     /// Slots whose members are being replaced, with the ranges that the replacements lack: devices
     /// at the second places (see [`crate::Effect`]). From [`crate::MetadataManager::replacing`].
     pub replacing: Vec<(MemberIdx, Vec<Range<u64>>)>,
+    /// Size of the smallest partial parity area of a member in sectors: writes are logged. RAID 5
+    /// in one shard only. The areas hold no logs when the first write is granted.
+    pub partial_parity_log: Option<u64>,
 }
 
 /// Why a configuration is invalid.
@@ -102,6 +105,9 @@ pub enum ConfigError {
         /// The given size in bytes.
         given: u32,
     },
+    /// A partial parity log with another level than RAID 5, in several shards, with a member that
+    /// is being replaced, or in an area that cannot hold the work of a single stripe.
+    PartialParityLog,
     /// There is no shard with this number.
     NoSuchShard {
         /// The given number.
@@ -123,6 +129,10 @@ impl std::fmt::Display for ConfigError {
             ConfigError::StripeCacheTooSmall { given, least } => write!(
                 f,
                 "stripe cache of {given} bytes is too small: one stripe of this array needs {least}"
+            ),
+            ConfigError::PartialParityLog => f.write_str(
+                "a partial parity log needs RAID 5, a single shard, no replacement of a member, \
+                 and room for a log",
             ),
             ConfigError::NoSuchShard { given, shards } => {
                 write!(f, "shard {given}: the array is divided into {shards}, numbered from 0")
@@ -163,6 +173,7 @@ impl ShardConfig {
             failfast: MemberSet::EMPTY,
             rebuilding: Vec::new(),
             replacing: Vec::new(),
+            partial_parity_log: None,
         }
     }
 
@@ -170,7 +181,9 @@ impl ShardConfig {
     pub fn least_stripe_cache_bytes(geometry: &Geometry) -> u64 {
         let span = MAX_SPAN_SECTORS.min(geometry.chunk_sectors().max(1));
         let block = (span * md::SECTOR_BYTES).next_power_of_two().max(4096);
-        // Old data and parity of every member; a power of two because of the buddy allocator.
-        (geometry.members() as u64 * block).next_power_of_two()
+        // Old data and parity of every member, and partial parity; a power of two because of the
+        // buddy allocator.
+        let partial = u64::from(geometry.level() == md::Level::Raid5);
+        ((geometry.members() as u64 + partial) * block).next_power_of_two()
     }
 }

@@ -4,6 +4,7 @@
 //! them in any order: the engine issues an effect only after those that it depends on have been
 //! reported complete. Every effect carries its size, so that a model can compute its cost.
 
+use md::ondisk::ppl::PplEntry;
 use md::{MemberIdx, Sector};
 use std::ops::Range;
 
@@ -59,6 +60,13 @@ pub enum Compute {
         /// Q.
         q: BufSlice,
         /// Every other data block, by ascending exponent.
+        sources: Range<u32>,
+    },
+    /// The XOR of blocks.
+    Xor {
+        /// Destination.
+        dst: BufSlice,
+        /// Range in [`Effects::sources`]; exponents mean nothing.
         sources: Range<u32>,
     },
     /// Compares all data blocks of a row (by ascending exponent) with P, Q or both; completed by
@@ -203,6 +211,24 @@ pub enum Effect {
         /// Force unit access: durable when complete.
         fua: bool,
     },
+    /// Writes a log to the member's partial parity area: a header of
+    /// [`md::ondisk::ppl::PPL_HEADER_BYTES`], then the slices. It is durable when complete; if it
+    /// fails, any part of it may be there.
+    WriteLog {
+        /// Token of the completion.
+        token: Token,
+        /// The member's slot.
+        member: MemberIdx,
+        /// First sector of the area to write.
+        sector: Sector,
+        /// Generation in the header.
+        generation: u64,
+        /// Range in [`Effects::log_entries`]. The executor computes their checksums, of the slices
+        /// in order: one for each entry with partial parity.
+        entries: Range<u32>,
+        /// Range in [`Effects::slices`]: the partial parity.
+        slices: Range<u32>,
+    },
     /// Makes everything that the member has completed durable.
     Flush {
         /// Token of the completion.
@@ -287,6 +313,8 @@ pub struct Effects {
     pub sources: Vec<Source>,
     /// Inputs of parity updates.
     pub deltas: Vec<Delta>,
+    /// Entries of partial parity logs, without checksums.
+    pub log_entries: Vec<PplEntry>,
 }
 
 impl Effects {
@@ -301,6 +329,7 @@ impl Effects {
         self.slices.clear();
         self.sources.clear();
         self.deltas.clear();
+        self.log_entries.clear();
     }
 
     /// The slices of a read or a write.
@@ -316,6 +345,11 @@ impl Effects {
     /// The changes of a parity update.
     pub fn deltas(&self, range: &Range<u32>) -> &[Delta] {
         &self.deltas[range.start as usize..range.end as usize]
+    }
+
+    /// The entries of a log.
+    pub fn log_entries(&self, range: &Range<u32>) -> &[PplEntry] {
+        &self.log_entries[range.start as usize..range.end as usize]
     }
 
     pub(crate) fn complete(&mut self, tag: u64, result: Result<(), RequestError>) {

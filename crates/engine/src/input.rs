@@ -283,6 +283,12 @@ pub enum Control {
     /// those in flight complete, and intents are released without delay. Nothing is repaired on
     /// members any more.
     ReadOnly,
+    /// The superblocks say that a resync is needed, regardless of partial parity logs: these may
+    /// drop rows in doubt.
+    DoubtRecorded {
+        /// How many [`crate::ControlEvent::OutOfSync`] of this shard that accounts for.
+        reports: u64,
+    },
     /// A flush is in progress: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
     TakeDirtyMembers,
     /// A flush has failed on a member that the array cannot run without: parity and data of any row

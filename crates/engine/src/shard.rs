@@ -135,6 +135,9 @@ impl Shard {
             if given < least {
                 return Err(ConfigError::StripeCacheTooSmall { given, least });
             }
+            if config.partial_parity_log.is_some_and(|area| !may_log(&config, area)) {
+                return Err(ConfigError::PartialParityLog);
+            }
             Personality::Parity(Stripes::new(&config))
         } else {
             Personality::NonParity(NonParity::new(&config))
@@ -450,6 +453,9 @@ impl Shard {
         if token.kind() == Kind::Flush {
             return self.flush_done(token, result, out);
         }
+        if matches!(token.kind(), Kind::Log | Kind::LogFlush) {
+            return self.log_io_done(now, token, result, out);
+        }
         let (index, member) = (token.key().index, token.slot());
         match self.split(now, out) {
             (Personality::NonParity(non_parity), mut cx) => {
@@ -467,6 +473,22 @@ impl Shard {
                 assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
                 stripes.io_done(&mut cx, token, result);
             }
+        }
+    }
+
+    fn log_io_done(
+        &mut self,
+        now: u64,
+        token: Token,
+        result: Result<(), IoError>,
+        out: &mut Effects,
+    ) {
+        let (Personality::Parity(stripes), mut cx) = self.split(now, out) else {
+            unreachable!("only levels with parity have a log");
+        };
+        match token.kind() {
+            Kind::Log => stripes.log_written(&mut cx, token.slot(), result),
+            _ => stripes.log_flushed(&mut cx, token.slot(), result),
         }
     }
 
@@ -490,6 +512,15 @@ impl Shard {
             }
         }
     }
+}
+
+/// Whether the writes of an array can be logged in areas of this size. The log of a device counts
+/// while it has its slot, so none takes the slot of another.
+fn may_log(config: &ShardConfig, area_sectors: u64) -> bool {
+    let span = crate::MAX_SPAN_SECTORS.min(config.geometry.chunk_sectors());
+    let fits = md::ondisk::ppl::place_log(area_sectors, false, 0, span).is_some();
+    let is_alone = config.sharding.shards() == 1 && config.replacing.is_empty();
+    config.geometry.level() == md::Level::Raid5 && is_alone && fits
 }
 
 /// A request's record. Reset when its slot is taken.

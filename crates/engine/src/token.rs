@@ -38,9 +38,13 @@ pub(crate) enum Kind {
     RowsZero,
     /// An operation on a slot whose member is being replaced; its slot says which of the two.
     Placed,
+    /// A write of a member's partial parity log.
+    Log,
+    /// A member's flush before the next log.
+    LogFlush,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 13] = [
     Kind::Read,
     Kind::NonParityWrite,
     Kind::NonParityRepair,
@@ -52,6 +56,8 @@ const KINDS: [Kind; 11] = [
     Kind::CopyCompare,
     Kind::RowsZero,
     Kind::Placed,
+    Kind::Log,
+    Kind::LogFlush,
 ];
 
 impl Token {

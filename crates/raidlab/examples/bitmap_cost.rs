@@ -325,6 +325,7 @@ fn start(directory: &Path, has_bitmap: bool) -> Driver {
         devices,
         spares: Vec::new(),
         replacements: Vec::new(),
+        log: None,
         notes: Vec::new(),
     };
     let options = DriverOptions::default();

@@ -2,7 +2,7 @@
 //! for real devices.
 //!
 //! Invariant: everything goes through md's codecs and decisions (`md::create`, `md::assemble`,
-//! `md::ondisk`) and `engine::MetadataConfig::of_start`. Replays of logs are not simulated.
+//! `md::ondisk`) and `engine::MetadataConfig::of_start`.
 
 use std::ops::Range;
 
@@ -13,14 +13,17 @@ use md::assemble::{
 };
 use md::create::{Addition, BitmapOption, CreateError, Device, Request, addition, plan};
 use md::ondisk::bitmap::{Bitmap, BitmapHeader, HEADER_BYTES, sync_sectors};
-use md::ondisk::superblock::{Checksum, Superblock, detect};
-use md::ondisk::{MemberMetadata, MetadataEncoder, Role, Timestamp, Uuid, Version, Write};
+use md::ondisk::ppl::{MemberLog, PplHeader, PplStep, PplVerdict, UNUSED, plan_recovery};
+use md::ondisk::superblock::{Checksum, Superblock, detect, feature};
+use md::ondisk::{Area, MemberMetadata, MetadataEncoder, Role, Timestamp, Uuid, Version, Write};
 use md::{Geometry, Layout, Level, MemberIdx};
 
 use crate::member::SECTOR;
 
 /// Where data begin on devices with superblocks at the start: room for a bitmap of three pages.
 const DATA_OFFSET: u64 = 64;
+/// Where a partial parity log begins.
+const LOG_SECTOR: u64 = 16;
 /// What devices have behind their data for superblocks at the end.
 const TAIL: u64 = 256;
 
@@ -46,6 +49,8 @@ pub struct NewArray {
     /// Entries in the superblocks' table of roles; `None`: as many as mdadm makes. With more than
     /// 128 a superblock is longer than a sector.
     pub roles: Option<u16>,
+    /// Sectors of the area of a partial parity log on each device; `None`: without one.
+    pub log: Option<u16>,
     /// How it begins.
     pub begins: Begins,
 }
@@ -84,7 +89,11 @@ impl NewArray {
     /// If a plan has more than it should.
     pub fn create(&self) -> Result<(Geometry, Vec<Vec<u8>>), CreateError> {
         let at_start = matches!(self.version, Version::V1_1 | Version::V1_2);
-        let offset = if at_start { DATA_OFFSET } else { 0 };
+        let data_offset = match self.log {
+            Some(sectors) => (LOG_SECTOR + u64::from(sectors)).next_multiple_of(8),
+            None => DATA_OFFSET,
+        };
+        let offset = if at_start { data_offset } else { 0 };
         // 0.90 counts in 64 KiB; superblocks at the start leave nothing to do for the rest.
         let sectors = match at_start {
             true => offset + self.used_sectors,
@@ -105,7 +114,7 @@ impl NewArray {
         request.chunk_sectors = (self.level != Level::Raid1).then_some(self.chunk_sectors);
         request.version = self.version;
         request.used_sectors = Some(self.used_sectors);
-        request.data_offset = at_start.then_some(DATA_OFFSET);
+        request.data_offset = at_start.then_some(data_offset);
         request.bitmap = match self.bitmap_chunk {
             // Finer ones than mdadm makes are set below.
             Some(bytes) => BitmapOption::Internal { chunk_bytes: Some(u64::from(bytes.max(4096))) },
@@ -118,7 +127,7 @@ impl NewArray {
         for (place, superblock) in plan.places.iter().zip(&plan.superblocks) {
             let mut image = vec![0; sectors as usize * SECTOR];
             let mut place = place.clone();
-            if self.bitmap_chunk.is_some_and(|bytes| bytes < 4096) {
+            if self.log.is_some() || self.bitmap_chunk.is_some_and(|bytes| bytes < 4096) {
                 place.bad_blocks = None;
             }
             for write in plan.preparations(&place) {
@@ -127,9 +136,19 @@ impl NewArray {
             let superblock = self.adapt_superblock(superblock);
             let bytes = superblock.encode(self.block as usize);
             apply(&mut image, Write::Bytes { sector: superblock.sector(), bytes });
+            let uuid = superblock.metadata().set_uuid;
+            self.empty_log(uuid).into_iter().for_each(|write| apply(&mut image, write));
             images.push(image);
         }
         Ok((plan.geometry, images))
+    }
+
+    /// What makes the log of a device empty; nothing without logs.
+    pub(crate) fn empty_log(&self, set_uuid: Uuid) -> Vec<Write> {
+        let Some(sectors) = self.log else { return Vec::new() };
+        let bytes = PplHeader::empty(set_uuid).encode();
+        let area = Area { sector: LOG_SECTOR, sectors: sectors.into() };
+        vec![Write::Zeroes(area), Write::Bytes { sector: LOG_SECTOR, bytes }]
     }
 
     /// A finer chunk, and an old bitmap, whose bits mean nothing.
@@ -145,11 +164,16 @@ impl NewArray {
         *bitmap = Some(Bitmap::new(header, sync, set).expect("the header is valid"));
     }
 
-    /// A bitmap of more than a page takes the room of the bad-block log.
+    /// A log, or a bitmap of more than a page, takes the room of the bad-block log.
     fn adapt_superblock(&self, superblock: &Superblock) -> Superblock {
         let mut superblock = superblock.clone();
+        let sector = superblock.sector();
         let Superblock::V1(v1) = &mut superblock else { return superblock };
-        if self.bitmap_chunk.is_some_and(|bytes| bytes < 4096) {
+        if let Some(sectors) = self.log {
+            v1.set_ppl((LOG_SECTOR - sector) as i16, sectors);
+            v1.feature_map |= feature::PPL;
+        }
+        if self.log.is_some() || self.bitmap_chunk.is_some_and(|bytes| bytes < 4096) {
             v1.bblog_offset = 0;
             v1.bblog_size = 0;
         }
@@ -160,7 +184,7 @@ impl NewArray {
     }
 }
 
-fn apply(image: &mut [u8], write: Write) {
+pub(crate) fn apply(image: &mut [u8], write: Write) {
     let (sector, bytes) = match write {
         Write::Zeroes(area) => (area.sector, vec![0; area.sectors as usize * SECTOR]),
         Write::Bytes { sector, bytes } => (sector, bytes),
@@ -223,7 +247,8 @@ pub fn describe(images: &[Vec<u8>], block: u32) -> String {
         };
         let roles: Vec<String> = roles.iter().take(images.len()).map(role).collect();
         let dirty = resync_offset.map_or("clean".into(), |from| format!("dirty from {from}"));
-        format!("  device {at}: events {events}, {dirty}, roles {}{torn}\n", roles.join(" "))
+        let log = found.metadata.ppl.map_or("", |_| ", log");
+        format!("  device {at}: events {events}, {dirty}{log}, roles {}{torn}\n", roles.join(" "))
     };
     (0..images.len()).map(line).collect()
 }
@@ -291,6 +316,83 @@ pub struct Start {
     pub missing_sectors: u64,
     /// It has a bitmap that is older than the superblocks.
     pub has_stale_bitmap: bool,
+    /// What the replay of logs writes.
+    pub replayed: Vec<DeviceWrite>,
+    /// Size of the areas of partial parity logs, if it has any.
+    pub log: Option<u64>,
+}
+
+/// Device, first sector of it, bytes.
+pub type DeviceWrite = (usize, u64, Vec<u8>);
+
+/// Replays the logs of an array that is started.
+fn replay(
+    plan: &StartPlan<'_>,
+    found: &[&Found],
+    images: &[Option<&[u8]>],
+) -> Result<(Vec<DeviceWrite>, Option<PplVerdict>), Refusal> {
+    if !plan.replays_ppl() {
+        return Ok((Vec::new(), None));
+    }
+    let bytes = |device: usize, sector: u64, sectors: u64| {
+        let image = images[device].expect("it was examined");
+        &image[sector as usize * SECTOR..(sector + sectors) as usize * SECTOR]
+    };
+    let sources: Vec<(MemberIdx, &Found, u64)> = plan
+        .serving()
+        .iter()
+        .map(|(slot, source)| (*slot, u64::MAX, source))
+        .chain(plan.rebuilding().iter().map(|it| (it.slot, it.from, &it.source)))
+        .map(|(slot, up_to, source)| (slot, found[source.candidate], up_to))
+        .collect();
+    let (mut logs, mut gaps) = (Vec::new(), Vec::new());
+    for (slot, found, _) in &sources {
+        let Some(area) = found.metadata.log_area else {
+            gaps.push((*slot, "no log".to_string()));
+            continue;
+        };
+        let read = |sector: u64, into: &mut [u8]| {
+            let sectors = (into.len() / SECTOR) as u64;
+            into.copy_from_slice(bytes(found.device, area.sector + sector, sectors));
+            Ok::<_, String>(())
+        };
+        let log = MemberLog::load(*slot, found.metadata.set_uuid, area.sectors, read);
+        logs.push(log.expect("images can be read"));
+    }
+    let in_sync = |member: MemberIdx| {
+        let source = sources.iter().find(|(slot, ..)| *slot == member);
+        source.map_or(0, |(_, _, up_to)| *up_to)
+    };
+    let resync_offset = plan.defining().resync_offset;
+    let recovery = plan_recovery(plan.geometry(), &logs, resync_offset, in_sync).expect("raid5");
+    let mismatches = recovery.mismatches.iter().filter(|mismatch| !mismatch.is_torn());
+    gaps.extend(mismatches.map(|mismatch| (mismatch.member(), mismatch.problem())));
+    if recovery.is_unused() {
+        gaps.extend(sources.iter().map(|(slot, ..)| (*slot, UNUSED.to_string())));
+    }
+    plan.check_logs(&gaps).map_err(Refusal::Start)?;
+    let of = |member: MemberIdx| {
+        let source = sources.iter().find(|(slot, ..)| *slot == member);
+        source.expect("it was in sync there").1
+    };
+    let mut writes: Vec<DeviceWrite> = Vec::new();
+    for PplStep { sectors, parity, data, partial_parity, .. } in &recovery.steps {
+        let (length, parity) = (sectors.end - sectors.start, of(*parity));
+        let area = parity.metadata.log_area.expect("it has a log");
+        let mut sum = match partial_parity {
+            Some(at) => bytes(parity.device, area.sector + at, length).to_vec(),
+            None => vec![0; length as usize * SECTOR],
+        };
+        for member in data {
+            let it = of(*member);
+            let from = it.metadata.data_offset + sectors.start;
+            let block = bytes(it.device, from, length);
+            sum.iter_mut().zip(block).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        writes.push((parity.device, parity.metadata.data_offset + sectors.start, sum));
+    }
+    let is_complete = logs.len() == sources.len();
+    Ok((writes, Some(recovery.verdict).filter(|_| is_complete)))
 }
 
 /// The assembly of the devices that are there; `force`: dirty and degraded arrays, too.
@@ -457,7 +559,8 @@ pub fn start(
         let bits = checked.bits(&bytes[..checked.sectors as usize * SECTOR]).to_vec();
         bitmap = Some((checked, bits));
     }
-    let resync_offset = plan.resync_offset(None);
+    let (replayed, verdict) = replay(&plan, &found, images)?;
+    let resync_offset = plan.resync_offset(verdict);
     let with_bits = bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone()));
     let config = MetadataConfig::of_start(&plan, resync_offset, &[], with_bits, shards);
     let header = bitmap.as_ref().map(|(bitmap, _)| &bitmap.header);
@@ -470,9 +573,10 @@ pub fn start(
             number: device.number,
             logical_block: block,
             bitmap: it.metadata.bitmap.zip(header.cloned()),
-            ppl: it.metadata.ppl.map(|ppl| ppl.area),
+            ppl: it.metadata.log_area,
         });
     }
+    let log = plan.defining().ppl.map(|ppl| ppl.area.sectors);
     let geometry = plan.geometry().clone();
     let mut data_areas: Vec<Option<Range<u64>>> = vec![None; geometry.members()];
     let mut rebuilding = Vec::new();
@@ -506,5 +610,7 @@ pub fn start(
         replacing,
         missing_sectors,
         has_stale_bitmap,
+        replayed,
+        log,
     })
 }

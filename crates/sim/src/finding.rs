@@ -153,9 +153,10 @@ impl Shrinking {
     }
 
     fn simplify_array(&mut self) {
-        let changes: [fn(&mut Scenario); 11] = [
+        let changes: [fn(&mut Scenario); 12] = [
             |it| it.troubled = false,
             |it| it.array.bitmap_chunk = None,
+            |it| it.array.log = None,
             |it| it.array.begins = Begins::InSync,
             |it| it.array.block = 512,
             |it| it.array.roles = None,

@@ -205,6 +205,8 @@ impl Life {
         let bytes = image[at];
         let used = self.world.members[at].data_sectors();
         let blank = vec![rng.below(256) as u8 | 1; bytes];
+        let mut blank = blank;
+        self.rest.prepare_log(&mut blank);
         let mut device = Member::of_device(blank, offset, used);
         device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
         let control_plane = self.world.control_plane();
@@ -356,6 +358,8 @@ impl Life {
         Context {
             geometry: &self.rest.geometry,
             has_bitmap: self.rest.has_bitmap,
+            has_log: self.rest.has_log,
+            in_doubt: &self.rest.in_doubt,
             block: self.rest.block,
             legal: &self.control_plane().durable,
             began_out_of_sync: self.rest.began_out_of_sync,
@@ -398,6 +402,10 @@ impl Life {
         let events = self.check_images(&images)?;
         self.add_missing(&mut images);
         let mut legal = self.control_plane().durable.clone();
+        let mut in_doubt = self.rest.in_doubt.clone();
+        if self.rest.has_log {
+            in_doubt.extend(legal.unsettled());
+        }
         self.wreck_of(&images, &self.recorded()).narrow(&mut legal);
         let seconds = images.split_off(self.rest.images.len());
         let mut replacements = vec![None; images.len()];
@@ -407,6 +415,9 @@ impl Life {
         let mut remains = Remains {
             geometry: self.rest.geometry.clone(),
             has_bitmap: self.rest.has_bitmap,
+            has_log: self.rest.has_log,
+            empty_log: self.rest.empty_log.clone(),
+            in_doubt,
             images,
             block: self.rest.block,
             data_offsets: self.rest.data_offsets.clone(),

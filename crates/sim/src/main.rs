@@ -44,6 +44,9 @@ struct Arguments {
     /// Threads
     #[arg(long, default_value_t = 1)]
     jobs: u64,
+    /// Only arrays with this in their description: "raid6", "bitmap=", "log="
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Runs one scenario, given as text
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["seed", "count"])]
     replay: Option<Scenario>,
@@ -112,6 +115,7 @@ fn random(arguments: &Arguments) -> bool {
         time: Duration::from_secs(arguments.seconds),
         jobs: arguments.jobs.max(1),
         mutant: None,
+        only: arguments.only.clone(),
         most_findings: if arguments.expect_finding { 1 } else { 5 },
     };
     let outcome = swarm.run(progress(arguments.seconds));
@@ -160,6 +164,7 @@ fn mutants(arguments: &Arguments) -> bool {
             time: MUTANT_TIME,
             jobs: arguments.jobs.max(1),
             mutant: Some(mutant),
+            only: arguments.only.clone(),
             most_findings: 1,
         };
         let begin = Instant::now();
@@ -184,8 +189,11 @@ fn exhaust(arguments: &Arguments) -> bool {
         None => scope::scopes(),
     };
     let mut rng = Rng::new(arguments.seed.unwrap_or_else(swarm::seed_of_the_clock));
-    let chosen: Vec<&Scenario> =
-        scopes.iter().filter(|_| rng.one_in(arguments.one_in.max(1))).collect();
+    let chosen: Vec<&Scenario> = scopes
+        .iter()
+        .filter(|scope| scope.is_of(arguments.only.as_deref()))
+        .filter(|_| rng.one_in(arguments.one_in.max(1)))
+        .collect();
     let begin = Instant::now();
     let show = std::io::stderr().is_terminal();
     let (next, total) = (AtomicUsize::new(0), Mutex::new((ScopeTally::default(), 0)));

@@ -54,6 +54,14 @@ marks! {
     WithoutP "parity write without P: its member is missing",
     WithoutQ "parity write without Q: its member is missing",
     ZeroesInRow "parity write of zeroes",
+    LogPartial "log with partial parity",
+    LogFullStripe "log of full stripes",
+    LogOfMany "log of several writes",
+    LogDegraded "log, a member is missing",
+    LogReplayed "start: logs replayed",
+    LogsMend "start: logs replayed, and no resync is needed",
+    StartByLog "start: dirty and degraded, with logs",
+    DoubtRecorded "logs released after a write that failed half-way",
     RecoverFromP "block recovered from P",
     RecoverFromQ "block recovered from Q",
     RecoverTwo "two blocks recovered",
@@ -201,6 +209,7 @@ impl Marks {
             Control::NotRecorded { .. } => Mark::LossNotRecorded,
             Control::Granted { .. } => Mark::IntentGranted,
             Control::NotGranted { .. } => Mark::IntentNotGranted,
+            Control::DoubtRecorded { .. } => Mark::DoubtRecorded,
             Control::NoSpaceToRecord => Mark::NoSpaceToRecord,
             Control::ReadOnly => Mark::ShardReadOnly,
             Control::TakeDirtyMembers | Control::Written { .. } => Mark::FlushOfShards,
@@ -284,6 +293,22 @@ impl Marks {
                     self.reach(Mark::ResyncCopies);
                 }
             }
+            Work::WriteLog { entries, .. } => {
+                let logs = entries.iter().filter(|entry| entry.pp_bytes > 0).count();
+                if logs > 0 {
+                    self.reach(Mark::LogPartial);
+                }
+                if logs < entries.len() {
+                    self.reach(Mark::LogFullStripe);
+                }
+                if logs > 1 {
+                    self.reach(Mark::LogOfMany);
+                }
+                if row.is_degraded {
+                    self.reach(Mark::LogDegraded);
+                }
+            }
+            Work::Xor { .. } => {}
             Work::Flush { .. } => self.reach(Mark::MemberFlush),
             Work::Discard if operation.is_of_rows() => self.reach(Mark::RowsDiscard),
             Work::WriteZeroes if operation.is_of_rows() => self.reach(Mark::RowsZeroes),

@@ -295,6 +295,17 @@ impl Model {
         }
     }
 
+    /// Sectors that are not settled.
+    pub fn unsettled(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.candidates.len() as u64).filter(|at| !self.is_settled(*at))
+    }
+
+    /// Whether only one writer can have been the last, so that no write is in flight.
+    pub fn is_settled(&self, sector: u64) -> bool {
+        let list = &self.candidates[sector as usize];
+        list.len() == 1 && !list.contains(&ANYTHING)
+    }
+
     /// Whether the sector may hold these bytes.
     pub fn allows(&self, sector: u64, bytes: &[u8]) -> bool {
         matches(bytes, sector, self.candidates[sector as usize].iter().copied())

@@ -34,11 +34,13 @@ pub enum Mutant {
     ReleasedTooEarly,
     /// A device is put into a slot before the last operation on the former one has completed.
     JoinedTooEarly,
+    /// Parity is written before the partial parity log is durable.
+    LogAfterParity,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 13] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
@@ -52,6 +54,7 @@ impl Mutant {
         Mutant::WrongBlockRepaired,
         Mutant::ReleasedTooEarly,
         Mutant::JoinedTooEarly,
+        Mutant::LogAfterParity,
     ];
 
     /// Whether a finding says what this bug should lead to.
@@ -72,6 +75,7 @@ impl Mutant {
                 &["on the same memory", "is late", "without an owner", "when the operation began"]
             }
             Mutant::JoinedTooEarly => &["of a former member"],
+            Mutant::LogAfterParity => &["with the log", "lost", "holds"],
         };
         texts.iter().any(|text| message.contains(text))
     }
@@ -92,6 +96,7 @@ impl Mutant {
             Mutant::WrongBlockRepaired => "scrub repairs the wrong block",
             Mutant::ReleasedTooEarly => "memory of a late operation used again too early",
             Mutant::JoinedTooEarly => "device put in before the last operation of the former one",
+            Mutant::LogAfterParity => "parity written before the log",
         }
     }
 }

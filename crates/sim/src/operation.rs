@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use engine::{BufSlice, Compute, Delta, Effect, Effects, MemberOp, REGION_ZERO, Source, Token};
+use md::ondisk::ppl::PplEntry;
 use md::{MemberIdx, SECTOR_BYTES, Sector};
 
 /// What is to be done.
@@ -21,6 +22,15 @@ pub enum Work {
     Write {
         /// Force unit access.
         fua: bool,
+    },
+    /// Write of a member's partial parity log.
+    WriteLog {
+        /// First sector of the area.
+        sector: u64,
+        /// Of its header.
+        generation: u64,
+        /// Its entries, without checksums.
+        entries: Vec<PplEntry>,
     },
     /// Flush of a member: of its writes up to this number.
     Flush {
@@ -38,6 +48,13 @@ pub enum Work {
         /// Destination of Q.
         q: Option<BufSlice>,
         /// The data blocks.
+        sources: Vec<Source>,
+    },
+    /// The XOR of blocks.
+    Xor {
+        /// Destination.
+        dst: BufSlice,
+        /// The blocks.
         sources: Vec<Source>,
     },
     /// P and Q updated in place.
@@ -166,6 +183,12 @@ impl Operation {
                 let place = place(member, sector, length(slices));
                 (token, place, Work::Write { fua: *fua }, slices.to_vec(), none())
             }
+            Effect::WriteLog { token, member, sector, generation, entries, slices } => {
+                let entries = out.log_entries(entries).to_vec();
+                let work = Work::WriteLog { sector: sector.0, generation: *generation, entries };
+                let slices = out.slices(slices).to_vec();
+                (token, place(member, &Sector(0), 0), work, slices, none())
+            }
             Effect::Flush { token, member } => {
                 let work = Work::Flush { covers: writes_done };
                 (token, place(member, &Sector(0), 0), work, none(), none())
@@ -286,6 +309,11 @@ fn computation(job: &Compute, out: &Effects) -> (Work, Vec<BufSlice>, Vec<BufSli
             let sources = out.sources(sources).to_vec();
             let (reads, writes) = (of(&sources), p.iter().chain(q).copied().collect());
             (Work::Generate { p: *p, q: *q, sources }, reads, writes)
+        }
+        Compute::Xor { dst, sources } => {
+            let sources = out.sources(sources).to_vec();
+            let reads = of(&sources);
+            (Work::Xor { dst: *dst, sources }, reads, vec![*dst])
         }
         Compute::Update { p, q, deltas } => {
             let deltas = out.deltas(deltas).to_vec();

@@ -96,9 +96,19 @@ fn array(shapes: &[Shape], rng: &mut Rng) -> NewArray {
     } else {
         UNIT
     };
-    let bitmap_chunk =
-        if is_large { Some(512) } else { rng.pick(&[None, Some(4096), Some(16384)]) };
-    let version = match is_large {
+    let log = match level == Level::Raid5 && !is_large && rng.one_in(3) {
+        // One log at a time, or a ring of them.
+        true => Some(rng.pick(&[48, 536])),
+        false => None,
+    };
+    let bitmap_chunk = if log.is_some() {
+        None
+    } else if is_large {
+        Some(512)
+    } else {
+        rng.pick(&[None, Some(4096), Some(16384)])
+    };
+    let version = match is_large || log.is_some() {
         true => rng.pick(&[Version::V1_1, Version::V1_2]),
         false => rng.pick(&Version::ALL),
     };
@@ -110,7 +120,7 @@ fn array(shapes: &[Shape], rng: &mut Rng) -> NewArray {
         (true, true) => Begins::OutOfSyncStaleBitmap,
     };
     // As older versions of mdadm made them. DATA_OFFSET leaves no room for both at the start.
-    let roles = (!is_large && rng.one_in(4)).then_some(384);
+    let roles = (!is_large && log.is_none() && rng.one_in(4)).then_some(384);
     NewArray {
         level,
         layout,
@@ -121,6 +131,7 @@ fn array(shapes: &[Shape], rng: &mut Rng) -> NewArray {
         block: rng.pick(&[512, 512, 512, 4096]),
         bitmap_chunk,
         roles,
+        log,
         begins,
     }
 }

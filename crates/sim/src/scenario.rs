@@ -273,6 +273,9 @@ impl fmt::Display for Scenario {
         if let Some(bytes) = array.bitmap_chunk {
             write!(f, " bitmap={bytes}")?;
         }
+        if let Some(sectors) = array.log {
+            write!(f, " log={sectors}")?;
+        }
         if let Some(roles) = array.roles {
             write!(f, " roles={roles}")?;
         }
@@ -307,6 +310,7 @@ impl FromStr for Scenario {
                 block: 512,
                 bitmap_chunk: None,
                 roles: None,
+                log: None,
                 begins: Begins::InSync,
             },
             shards: 1,
@@ -327,6 +331,12 @@ impl FromStr for Scenario {
 }
 
 impl Scenario {
+    /// Whether the description of its array has this text.
+    pub fn is_of(&self, text: Option<&str>) -> bool {
+        let all = self.to_string();
+        text.is_none_or(|text| all.split(" :").next().is_some_and(|head| head.contains(text)))
+    }
+
     fn take_word(&mut self, word: &str) -> Option<()> {
         let array = &mut self.array;
         match word.split_once('=') {
@@ -344,6 +354,7 @@ impl Scenario {
                 array.block = value.parse().ok().filter(|block| [512, 4096].contains(block))?;
             }
             Some(("bitmap", value)) => array.bitmap_chunk = Some(value.parse().ok()?),
+            Some(("log", value)) => array.log = Some(value.parse().ok()?),
             Some(("roles", value)) => array.roles = Some(value.parse().ok()?),
             Some(("begins", value)) => {
                 array.begins = BEGINS.iter().find(|(name, _)| *name == value)?.1;

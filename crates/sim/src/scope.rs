@@ -99,7 +99,11 @@ pub fn scopes() -> Vec<Scenario> {
         for (begins, is_degraded) in
             [(Begins::InSync, false), (Begins::InSync, true), (Begins::OutOfSync, false)]
         {
-            for bitmap_chunk in [None, Some(4096)] {
+            let logs = if level == Level::Raid5 { &[None, Some(48)][..] } else { &[None] };
+            let bitmaps = [None, Some(4096)].map(|chunk| (chunk, None));
+            let options =
+                bitmaps.into_iter().chain(logs.iter().flatten().map(|it| (None, Some(*it))));
+            for (bitmap_chunk, log) in options {
                 let chunk_sectors = if level == Level::Raid1 { 0 } else { 8 };
                 let is_small = level != Level::Raid1 && bitmap_chunk.is_none();
                 let array = NewArray {
@@ -112,6 +116,7 @@ pub fn scopes() -> Vec<Scenario> {
                     block: 512,
                     bitmap_chunk,
                     roles: None,
+                    log,
                     begins,
                 };
                 for_sequences(&array, is_degraded, &mut scopes);

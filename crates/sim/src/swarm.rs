@@ -23,6 +23,8 @@ pub struct Swarm {
     pub jobs: u64,
     /// A planted bug.
     pub mutant: Option<Mutant>,
+    /// Only arrays with this in their description.
+    pub only: Option<String>,
     /// Findings after which it ends.
     pub most_findings: usize,
 }
@@ -74,6 +76,9 @@ impl Swarm {
                             progress(begin.elapsed(), done);
                         }
                         let scenario = random::scenario(&shapes, seed);
+                        if !scenario.is_of(self.only.as_deref()) {
+                            continue;
+                        }
                         let result = try_run(&scenario, self.mutant, &mut tally);
                         let mut total = total.lock().expect("no thread panics while it has it");
                         let finding = result.err().map(|finding| *finding);

@@ -7,6 +7,7 @@
 mod channels;
 mod compute;
 mod control_plane;
+mod in_flight;
 mod late;
 mod perform;
 
@@ -163,6 +164,8 @@ pub enum What {
         /// Force unit access.
         fua: bool,
     },
+    /// Write of the partial parity log.
+    Log,
     /// Flush.
     Flush,
     /// Discard.
@@ -750,33 +753,13 @@ impl World {
     pub fn recorded_losses(&self) -> &[usize] {
         &self.recorded
     }
-
-    /// Member writes in flight as (member, first sector of the device, bytes).
-    pub(crate) fn writes_in_flight(&self) -> impl Iterator<Item = (usize, u64, Vec<u8>)> + '_ {
-        self.operations.iter().filter_map(|operation| {
-            let (member, sectors) = operation.place.as_ref()?;
-            let member = usize::from(*member);
-            let bytes = match &operation.work {
-                Work::Write { .. } => {
-                    let slices = operation.reads.iter();
-                    slices.flat_map(|slice| self.memory.bytes(slice)).copied().collect()
-                }
-                Work::Discard | Work::WriteZeroes => {
-                    vec![0; (sectors.end - sectors.start) as usize * crate::member::SECTOR]
-                }
-                _ => return None,
-            };
-            let target = &self.members[member];
-            let is_gone = target.is_gone(operation.issued);
-            (!is_gone).then(|| (member, target.on_device(sectors).start, bytes))
-        })
-    }
 }
 
 fn what_of(work: &Work) -> What {
     match work {
         Work::Read { .. } => What::Read,
         Work::Write { fua, .. } => What::Write { fua: *fua },
+        Work::WriteLog { .. } => What::Log,
         Work::Flush { .. } => What::Flush,
         Work::Discard => What::Discard,
         Work::WriteZeroes => What::WriteZeroes,

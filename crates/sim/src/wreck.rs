@@ -8,11 +8,11 @@ use md::assemble::MemberState;
 use md::geometry::Copy;
 use md::ondisk::Role;
 use md::ondisk::bitmap::{BitmapHeader, sync_sectors};
-use md::ondisk::superblock::ArrayState;
+use md::ondisk::superblock::{ArrayState, Policy};
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
 use parity::{Block, Kernels};
 
-use crate::assembly::{self, Found};
+use crate::assembly::{self, Found, Refusal, StartOptions};
 use crate::member::SECTOR;
 use crate::model::Model;
 
@@ -49,6 +49,10 @@ pub struct Context<'a> {
     pub geometry: &'a Geometry,
     /// Whether it has a bitmap.
     pub has_bitmap: bool,
+    /// Whether it has a partial parity log.
+    pub has_log: bool,
+    /// Sectors that were being written at a power cut after which the array was not whole yet.
+    pub in_doubt: &'a [u64],
     /// Logical block of the devices in bytes.
     pub block: u32,
     /// What each sector may hold.
@@ -212,7 +216,8 @@ impl<'a> Wreck<'a> {
     pub fn is_marked(&self, position: u64, view: &View) -> bool {
         let Some(from) = view.freshest.resync_offset else { return false };
         if !self.context.has_bitmap {
-            return position >= from;
+            // Rows below the position may be in a log; see `check_logs`.
+            return self.context.has_log || position >= from;
         }
         let events = view.freshest.events;
         let marked = |at: &usize| {
@@ -281,6 +286,9 @@ impl<'a> Wreck<'a> {
             assert_eq!(out, None, "the loss of a member was recorded, and {rule:?} accepts it");
             self.check_view(&view);
             self.check_replacements(&view);
+        }
+        if self.context.has_log {
+            self.check_logs();
         }
     }
 
@@ -405,6 +413,99 @@ impl<'a> Wreck<'a> {
                         Some(bytes) => legal.narrow(at, &[bytes]),
                         None => legal.may_hold_anything(at),
                     }
+                }
+            }
+        }
+    }
+
+    /// After a replay of the logs parity is true, and with any one member lost, everything that is
+    /// not in flight is what it was.
+    fn check_logs(&self) {
+        let Some(view) = &self.assembled else { return };
+        let is_named = view.freshest.policy == Policy::Ppl;
+        if !is_named || view.freshest.resync_offset.is_none() {
+            return;
+        }
+        for absent in std::iter::once(None).chain(view.accepted.iter().copied().map(Some)) {
+            let left = view.accepted.iter().copied().filter(|at| Some(*at) != absent);
+            let left: Vec<usize> = left.collect();
+            let is_enough = self.context.geometry.enough(|member| left.contains(&member.index()));
+            let events = |at: &usize| self.state(*at).map_or(0, |state| state.events);
+            // Without the freshest one, the others may be taken for fresh: two histories.
+            if is_enough && left.iter().map(events).max() == Some(self.events()) {
+                self.check_replayed(absent);
+            }
+        }
+    }
+
+    fn check_replayed(&self, absent: Option<usize>) {
+        let Context { geometry, block, .. } = self.context;
+        let images = self.images.iter().enumerate();
+        let there: Vec<Option<&[u8]>> =
+            images.map(|(at, image)| (Some(at) != absent).then_some(*image)).collect();
+        let options = StartOptions {
+            shards: 1,
+            checkpoint_nanos: 1,
+            force: false,
+            add: 0,
+            readd: 0,
+            replace: 0,
+        };
+        let started = match assembly::start(&there, block, options) {
+            Ok(started) => started,
+            Err(refusal) => {
+                assert!(matches!(refusal, Refusal::Start(_)), "with the log: {refusal:?}");
+                return;
+            }
+        };
+        let mut images: Vec<Vec<u8>> = self.images.iter().map(|image| image.to_vec()).collect();
+        for (device, sector, bytes) in &started.replayed {
+            let from = *sector as usize * SECTOR;
+            images[*device][from..from + bytes.len()].copy_from_slice(bytes);
+        }
+        let Kind::Parity(parity) = geometry.kind() else { return };
+        let resync = started.manager.status().resync_offset;
+        for stripe in (0..parity.stripes()).map(StripeNo) {
+            let row = parity.row(stripe);
+            for offset in 0..parity.chunk_sectors() {
+                let place = parity.member_sector(stripe, offset);
+                let bytes = |member: MemberIdx| {
+                    let at = member.index();
+                    let mut rebuilt = started.rebuilding.iter().filter(|(it, _)| *it == at);
+                    let is_here = !started.missing.contains(member.0)
+                        && rebuilt.all(|(_, up_to)| place.0 < *up_to);
+                    let from = (self.data_offsets[at] + place.0) as usize * SECTOR;
+                    is_here.then(|| &images[at][from..from + SECTOR])
+                };
+                let data = row.by_exponent.iter().map(|index| {
+                    let at = parity.array_sector(stripe, *index, offset).0;
+                    (0, at, bytes(row.data[usize::from(*index)]))
+                });
+                let data: Vec<Data<'_>> = data.collect();
+                let p = bytes(row.p);
+                let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].2.is_none()).collect();
+                let mut recovered = [[0; SECTOR]; 2];
+                if resync.is_some_and(|from| place.0 >= from)
+                    || !recover(&data, &lost, p, None, &mut recovered)
+                {
+                    continue;
+                }
+                if let [lost] = lost[..] {
+                    let (at, legal) = (data[lost].1, self.context.legal);
+                    let is_settled = legal.is_settled(at) && !self.context.in_doubt.contains(&at);
+                    let is_right = !is_settled || legal.allows(at, &recovered[0]);
+                    let found = || legal.describe(at, &recovered[0]);
+                    assert!(
+                        is_right,
+                        "sector {at} wrong with the log, without {absent:?}: {}",
+                        found()
+                    );
+                } else {
+                    let plain: Vec<&[u8]> = data.iter().filter_map(|(.., bytes)| *bytes).collect();
+                    let mut right = [0; SECTOR];
+                    Kernels::best().xor_gen(&mut right, &plain);
+                    let is_right = p.is_none_or(|p| p == right);
+                    assert!(is_right, "P of row {stripe:?} at {offset} wrong with the log");
                 }
             }
         }

@@ -263,11 +263,13 @@ impl<'a> Preparing<'a> {
         let mut logs = Vec::new();
         let mut gaps = Vec::new();
         let mut areas = vec![None; geometry.members()];
+        let present = self.plan.slots.iter().take(geometry.members());
+        let areas_wanted = present.flatten().count();
         for (slot, source) in self.plan.slots.iter().enumerate().take(geometry.members()) {
             let Some(source) = source else { continue };
             let metadata = &self.candidates[source.candidate].metadata;
             let member = MemberIdx(slot as u16);
-            let Some(area) = metadata.ppl.map(|ppl| ppl.area) else {
+            let Some(area) = metadata.log_area else {
                 gaps.push((member, "it has no partial parity log".into()));
                 continue;
             };
@@ -321,9 +323,17 @@ impl<'a> Preparing<'a> {
         ));
         for mismatch in &recovery.mismatches {
             self.doubts.push(format!("Partial parity log: {mismatch}."));
-            gaps.push((mismatch.member(), mismatch.problem()));
+            if !mismatch.is_torn() {
+                gaps.push((mismatch.member(), mismatch.problem()));
+            }
         }
-        let verdict = (done == steps).then_some(recovery.verdict);
+        if recovery.is_unused() {
+            let slots = (0..geometry.members() as u16).map(MemberIdx);
+            gaps.extend(slots.map(|slot| (slot, ppl::UNUSED.to_string())));
+        }
+        // A log that is not there may name writes.
+        let is_complete = done == steps && logs.len() == areas_wanted;
+        let verdict = is_complete.then_some(recovery.verdict);
         let of_candidate = |(slot, patches): (usize, Patches)| {
             let candidate = self.plan.slots[slot].as_ref().map(|source| source.candidate);
             (candidate.expect("a log has a member"), patches)

@@ -34,6 +34,7 @@ pub(crate) fn compute(
             return Some(Comparison { regions, in_place, kernels }.run(job, effects));
         }
         Compute::Generate { sources, .. }
+        | Compute::Xor { sources, .. }
         | Compute::RecoverFromP { sources, .. }
         | Compute::RecoverFromQ { sources, .. }
         | Compute::RecoverTwo { sources, .. } => sources,
@@ -47,7 +48,7 @@ pub(crate) fn compute(
     }
     let (one, two) = match job {
         Compute::Generate { p, q, .. } | Compute::Update { p, q, .. } => (*p, *q),
-        Compute::RecoverFromP { dst, .. } => (Some(*dst), None),
+        Compute::Xor { dst, .. } | Compute::RecoverFromP { dst, .. } => (Some(*dst), None),
         Compute::RecoverFromQ { dst, .. } => (Some(dst.slice), None),
         Compute::RecoverTwo { x, y, .. } => (Some(x.slice), Some(y.slice)),
         Compute::Check { .. } | Compute::Compare { .. } => (None, None),
@@ -84,6 +85,7 @@ pub(crate) fn prefetch(
             effects.sources(sources).iter().for_each(|source| expect(source.slice));
         }
         Compute::Generate { sources, .. }
+        | Compute::Xor { sources, .. }
         | Compute::RecoverTwo { sources, .. }
         | Compute::Check { sources, .. }
         | Compute::Compare { sources } => {
@@ -104,6 +106,9 @@ impl<'r> Work<'r> {
         match job {
             Compute::Generate { p, q, sources } => {
                 self.generate::<N>(*p, *q, effects.sources(sources));
+            }
+            Compute::Xor { dst, sources } => {
+                self.generate::<N>(Some(*dst), None, effects.sources(sources));
             }
             Compute::Update { p, q, deltas } => self.update::<N>(*p, *q, effects.deltas(deltas)),
             Compute::RecoverFromP { dst, p, sources } => {

@@ -144,6 +144,13 @@ impl Span {
         Span { start: unsafe { self.start.add(offset) }, len }
     }
 
+    /// The checksum of partial parity that is about to be logged.
+    pub(crate) fn partial_parity_checksum(self) -> u32 {
+        // SAFETY: the operation that the log is of owns the span; it is not written until that is
+        // complete.
+        md::ondisk::ppl::partial_parity_checksum(unsafe { self.bytes() })
+    }
+
     /// Its bytes, for reading.
     ///
     /// # Safety

@@ -135,7 +135,11 @@ impl Member for BadBlockMember {
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let is_fua = op.kind == OpKind::Write { fua: true };
-        let begun = self.list().log.begin(op.kind.named(), is_fua, op.sector, op.sectors);
+        // The list is of the data area.
+        let begun = match op.kind {
+            OpKind::WriteLog => Ok(None),
+            kind => self.list().log.begin(kind.named(), is_fua, op.sector, op.sectors),
+        };
         let change = match begun {
             Ok(change) => change,
             Err(kind) => {

@@ -18,6 +18,8 @@ use device::Disk;
 pub struct DiskMember {
     disk: Arc<dyn Disk>,
     area: Range<u64>,
+    /// The area of its partial parity log.
+    log: Range<u64>,
     bytes: Vec<u8>,
     counters: Counters,
 }
@@ -29,11 +31,27 @@ impl DiskMember {
     /// When the area is not inside the disk.
     pub fn new(disk: Arc<dyn Disk>, area: Range<u64>) -> DiskMember {
         assert!(area.start <= area.end && area.end <= disk.sectors(), "outside the disk");
-        DiskMember { disk, area, bytes: Vec::new(), counters: Counters::default() }
+        let (log, bytes, counters) = (0..0, Vec::new(), Counters::default());
+        DiskMember { disk, area, log, bytes, counters }
+    }
+
+    /// Adds the sectors of its partial parity log.
+    ///
+    /// # Panics
+    /// When the area is not inside the disk.
+    #[must_use]
+    pub fn with_log(self, log: Range<u64>) -> DiskMember {
+        assert!(log.start <= log.end && log.end <= self.disk.sectors(), "outside the disk");
+        DiskMember { log, ..self }
+    }
+
+    /// The area of an operation.
+    fn area_of(&self, kind: OpKind) -> &Range<u64> {
+        if kind == OpKind::WriteLog { &self.log } else { &self.area }
     }
 
     fn perform(&mut self, op: &Op<'_>, io: &Io) -> std::io::Result<()> {
-        let first = self.area.start + op.sector.0;
+        let first = self.area_of(op.kind).start + op.sector.0;
         match op.kind {
             OpKind::Read => {
                 self.bytes.resize(op.bytes() as usize, 0);
@@ -46,13 +64,14 @@ impl DiskMember {
                 }
                 Ok(())
             }
-            OpKind::Write { fua } => {
+            OpKind::Write { .. } | OpKind::WriteLog => {
                 self.bytes.clear();
                 for slice in op.slices {
                     io.regions.span(*slice).append_to(&mut self.bytes);
                 }
                 self.disk.write(first, &self.bytes)?;
-                if fua { self.disk.sync() } else { Ok(()) }
+                let is_durable = op.kind != OpKind::Write { fua: false };
+                if is_durable { self.disk.sync() } else { Ok(()) }
             }
             OpKind::Flush => self.disk.sync(),
             // Nothing to do: discards do not promise zeroes here.
@@ -76,12 +95,14 @@ impl Member for DiskMember {
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
-        Some(Box::new(DiskMember::new(self.disk.clone(), self.area.clone())))
+        let shared = DiskMember::new(self.disk.clone(), self.area.clone());
+        Some(Box::new(shared.with_log(self.log.clone())))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
-        let inside = op.sector.0 + op.sectors <= self.area.end - self.area.start;
+        let area = self.area_of(op.kind);
+        let inside = op.sector.0 + op.sectors <= area.end - area.start;
         let result = match inside {
             false => Err(op.error(MemberError::Invalid)),
             true => self.perform(op, io).map_err(|error| {

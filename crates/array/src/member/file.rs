@@ -84,6 +84,8 @@ pub struct FileMember {
     size: Size,
     /// First byte of the member in the file.
     start: u64,
+    /// The area of its partial parity log: first byte, and sectors.
+    log: (u64, u64),
     info: MemberInfo,
     direct: bool,
     id: FileId,
@@ -149,6 +151,7 @@ impl FileMember {
             is_block_device,
             size: Size::Whole { at: None },
             start,
+            log: (0, 0),
             info,
             direct,
             id,
@@ -180,6 +183,17 @@ impl FileMember {
         let id = FileId { bytes, ..device.id().clone() };
         let file = device.file().clone();
         FileMember::new(file, device.is_block_device(), start, info, device.is_direct(), id)
+    }
+
+    /// Adds the sectors of its partial parity log, of the device that it was made of.
+    ///
+    /// # Panics
+    /// When the area is not inside the device.
+    #[must_use]
+    pub fn with_log(self, device: &Device, log: Range<u64>) -> FileMember {
+        assert!(log.start <= log.end && log.end <= device.sectors(), "outside the device");
+        let start = device.start_byte() + log.start * md::SECTOR_BYTES;
+        FileMember { log: (start, log.end - log.start), ..self }
     }
 
     /// Whether the page cache is bypassed (O_DIRECT).
@@ -242,7 +256,11 @@ impl FileMember {
         let (start, pending) = (self.start, self.pending.get(id));
         let (sector, sectors) = match pending.kind {
             OpKind::Flush => (0, 0),
-            _ => ((pending.at - start) / md::SECTOR_BYTES, pending.left.div_ceil(md::SECTOR_BYTES)),
+            // In a log, from the start of the member on.
+            _ => {
+                let sector = pending.at.saturating_sub(start) / md::SECTOR_BYTES;
+                (sector, pending.left.div_ceil(md::SECTOR_BYTES))
+            }
         };
         let error = io_error(pending.kind, Sector(sector), sectors, cause);
         error_text::log(&error, self.place());
@@ -261,6 +279,7 @@ impl FileMember {
                 let durable = fua && self.direct;
                 FileOp::Write { at, spans: &pending.spans, durable }
             }
+            OpKind::WriteLog => unreachable!("written as an ordinary write"),
             OpKind::Flush => FileOp::Sync,
             OpKind::Discard => FileOp::PunchHole { at, len },
             OpKind::WriteZeroes => FileOp::ZeroRange { at, len },
@@ -388,14 +407,20 @@ impl Member for FileMember {
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
-        let FileMember { is_block_device, start, info, direct, .. } = *self;
+        let FileMember { is_block_device, start, log, info, direct, .. } = *self;
         let (file, id) = (self.file.clone(), self.id.clone());
-        Some(Box::new(FileMember::new(file, is_block_device, start, info, direct, id)))
+        let shared = FileMember::new(file, is_block_device, start, info, direct, id);
+        Some(Box::new(FileMember { log, ..shared }))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
-        if op.sector.0 + op.sectors > self.info.sectors {
+        // A write of the log is an ordinary one in another place.
+        let (start, sectors, kind) = match op.kind {
+            OpKind::WriteLog => (self.log.0, self.log.1, OpKind::Write { fua: true }),
+            kind => (self.start, self.info.sectors, kind),
+        };
+        if op.sector.0 + op.sectors > sectors {
             done.push(op.failed(MemberError::Invalid));
             return;
         }
@@ -410,8 +435,8 @@ impl Member for FileMember {
         spans.extend(op.slices.iter().map(|slice| io.regions.span(*slice)));
         let id = self.pending.insert(Pending {
             token: op.token,
-            kind: op.kind,
-            at: self.start + op.sector.0 * md::SECTOR_BYTES,
+            kind,
+            at: start + op.sector.0 * md::SECTOR_BYTES,
             left: op.bytes(),
             continued: false,
             syncing: false,

@@ -129,7 +129,7 @@ impl Member for MemMember {
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
-        let inside = op.sector.0 + op.sectors <= self.sectors;
+        let inside = op.sector.0 + op.sectors <= self.sectors && op.kind != OpKind::WriteLog;
         let result = if inside { Ok(()) } else { Err(op.error(MemberError::Invalid)) };
         if inside {
             match op.kind {
@@ -148,7 +148,7 @@ impl Member for MemMember {
                     let len = op.bytes() as usize;
                     self.region.span(op.sector.0 * md::SECTOR_BYTES, len).fill_zero();
                 }
-                OpKind::Flush => {}
+                OpKind::Flush | OpKind::WriteLog => {}
             }
         }
         done.push(MemberCompletion { token: op.token, result });

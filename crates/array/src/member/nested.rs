@@ -116,6 +116,7 @@ impl Member for NestedMember {
                     at += sectors;
                 }
             }
+            OpKind::WriteLog => unreachable!("nested arrays have no metadata"),
             OpKind::Read | OpKind::Write { .. } => {
                 let kind = match op.kind {
                     OpKind::Write { fua } => HostOp::Write { fua },

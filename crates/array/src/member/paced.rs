@@ -286,6 +286,7 @@ impl PacedMember {
         let kind = match op.kind {
             OpKind::Read => drive::OpKind::Read,
             OpKind::Write { fua } => drive::OpKind::Write { fua },
+            OpKind::WriteLog => drive::OpKind::Write { fua: true },
             OpKind::WriteZeroes => drive::OpKind::Write { fua: false },
             OpKind::Flush => drive::OpKind::Flush,
             OpKind::Discard => drive::OpKind::Discard,

@@ -62,7 +62,7 @@ impl Counters {
                 self.reads += 1;
                 self.read_bytes += op.bytes();
             }
-            OpKind::Write { .. } | OpKind::WriteZeroes => {
+            OpKind::Write { .. } | OpKind::WriteZeroes | OpKind::WriteLog => {
                 self.writes += 1;
                 self.written_bytes += op.bytes();
             }
@@ -151,6 +151,8 @@ pub enum OpKind {
         /// Force unit access.
         fua: bool,
     },
+    /// Write the slices durably to the member's partial parity log: sectors are those of its area.
+    WriteLog,
     /// Make completed writes durable.
     Flush,
     /// Discard the range.
@@ -201,7 +203,7 @@ impl OpKind {
     pub(super) fn named(self) -> MemberOp {
         match self {
             OpKind::Read => MemberOp::Read,
-            OpKind::Write { .. } => MemberOp::Write,
+            OpKind::Write { .. } | OpKind::WriteLog => MemberOp::Write,
             OpKind::Flush => MemberOp::Flush,
             OpKind::Discard => MemberOp::Discard,
             OpKind::WriteZeroes => MemberOp::WriteZeroes,

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use md::ondisk::superblock::ArrayState;
+use md::ondisk::superblock::{ArrayState, Policy};
 
 use super::types::{BitmapPage, DeviceNumber, MetaToken, MetadataEffect, Record};
 
@@ -66,6 +66,10 @@ pub(super) struct Update {
     pub(super) failures: u64,
     /// Only the clean/dirty state changes, on a complete array: spares need not be updated.
     pub(super) pure: bool,
+    /// How often redundancy had been lost when it was made.
+    pub(super) doubts: u64,
+    /// Members are flushed before.
+    pub(super) flushes: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -136,7 +140,8 @@ impl Job {
     /// the error of a flush is reported once, and another flush may have got it. Superblocks that
     /// say otherwise are not written; those in flight are followed by others.
     pub(super) fn redundancy_lost(&mut self) {
-        let says_in_sync = matches!(&self.goal, Goal::Update(update) if !update.dirty);
+        let says_in_sync = |update: &Update| !update.dirty || update.state.policy == Policy::Ppl;
+        let says_in_sync = matches!(&self.goal, Goal::Update(update) if says_in_sync(update));
         self.spoiled |= says_in_sync && !self.writes_superblocks();
     }
 

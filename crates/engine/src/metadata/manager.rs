@@ -116,6 +116,12 @@ pub struct MetadataManager {
     /// Members have lost completed writes, and the array cannot run without them: it is out of sync
     /// everywhere, no resync can change that, and it never stops clean.
     not_durable: bool,
+    /// How often redundancy was lost, and how many of these the superblocks account for. Until
+    /// then, shards with a partial parity log keep the one that names the row.
+    doubts: u64,
+    doubts_recorded: u64,
+    /// The areas of partial parity logs hold none of an earlier life.
+    logs_emptied: bool,
     checkpoint_at: u64,
     /// By bit: number of shards that hold it.
     held: Vec<u16>,
@@ -199,6 +205,10 @@ impl MetadataManager {
         let passed_by = devices.iter().any(|device| is_passed_by(&device.kept, &states));
         // A missing member may be one ahead of the freshest present one, whether its loss has been
         // recorded or not; a difference of 1 counts as equal when md assembles.
+        // A start that has replayed logs leaves the array dirty, as it was found. Who was not there
+        // missed the replay, so a loss is recorded before the superblocks say clean.
+        let replayed =
+            policy == Policy::Ppl && resync_offset.is_none() && found.resync_offset.is_some();
         let reach = match serving < geometry.members() || passed_by {
             true => high + 3,
             false => events,
@@ -213,8 +223,8 @@ impl MetadataManager {
             bits,
             on_disk: OnDisk {
                 events,
-                dirty: false,
-                resync_offset,
+                dirty: replayed,
+                resync_offset: if replayed { found.resync_offset } else { resync_offset },
                 policy,
                 may_go_back: false,
                 written: None,
@@ -225,7 +235,7 @@ impl MetadataManager {
             reach,
             failures,
             losses_recorded: 0,
-            touched: false,
+            touched: replayed,
             resync: resync_offset,
             resync_run: 0,
             resync_stalled: None,
@@ -234,6 +244,9 @@ impl MetadataManager {
             joining: Vec::new(),
             taken_over: Vec::new(),
             not_durable: false,
+            doubts: 0,
+            doubts_recorded: 0,
+            logs_emptied: false,
             checkpoint_at: 0,
             held: vec![0; map.bits() as usize],
             held_total: 0,
@@ -456,6 +469,7 @@ impl MetadataManager {
         };
         let position = self.resync.map_or(first, |at| at.min(first));
         self.resync = Some(position);
+        self.doubts += 1;
         // Reports of the running resync do not account for it.
         self.resync_run += 1;
         if let Some(job) = &mut self.job {
@@ -624,6 +638,10 @@ impl MetadataManager {
                 let control = Control::NotRecorded { epoch };
                 out.push(MetadataEffect::ToShard { shard, control });
             }
+            if self.holds_logs() {
+                self.doubts_recorded = self.doubts;
+                self.to_shards(Control::NotRecorded { epoch: 0 }, out);
+            }
             return;
         }
         if self.is_recorded() {
@@ -638,7 +656,7 @@ impl MetadataManager {
         if !self.updates() {
             return self.grant_where(out, |_| true);
         }
-        let sure = self.on_disk.dirty && self.unfinished.is_none();
+        let sure = self.on_disk.dirty && self.unfinished.is_none() && self.may_log();
         if !sure || !self.is_recorded() || !self.may_stay_dirty() {
             return;
         }
@@ -649,6 +667,16 @@ impl MetadataManager {
                 self.bits = Some(bits);
             }
         }
+    }
+
+    /// Whether shards may write logs, if the array has them.
+    fn may_log(&self) -> bool {
+        self.policy != Policy::Ppl || self.logs_emptied
+    }
+
+    /// Whether shards keep logs until the superblocks account for rows in doubt.
+    fn holds_logs(&self) -> bool {
+        self.policy == Policy::Ppl && self.doubts_recorded != self.doubts
     }
 
     /// Whether the current job leaves the array dirty, or has not begun to mark it clean: then it

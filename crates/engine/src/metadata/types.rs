@@ -106,12 +106,13 @@ pub struct BitmapPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The device's superblock, encoded by `Superblock::with_state`. The executor sets the time
-    /// (`updated`). The policy changes from PPL to resync while the array is dirty, and back at a
-    /// clean stop: the executor keeps the location of the log.
+    /// (`updated`). The policy changes from PPL to resync while a resync is needed: the executor
+    /// keeps the location of the log.
     Superblock(Arc<ArrayState>),
     /// A page of the device's bitmap.
     Bitmap(Arc<BitmapPage>),
-    /// A PPL header without entries, at the start of the device's log.
+    /// Zeroes in the whole area of the device's partial parity log, then a header without entries
+    /// at its start.
     EmptyPpl,
 }
 

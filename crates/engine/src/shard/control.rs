@@ -61,6 +61,7 @@ impl Shard {
         let span = crate::intent_map::span(&self.config.geometry);
         if let Personality::Parity(stripes) = &mut self.personality {
             stripes.sync.doubt_all(span);
+            stripes.log.iter_mut().for_each(|log| log.doubt_all());
         }
     }
 
@@ -94,6 +95,9 @@ impl Shard {
                 self.requests.release_held_back(Some(RequestError::Io), out);
             }
             Control::NoSpaceToRecord => {
+                if let (Personality::Parity(stripes), mut cx) = self.split(now, out) {
+                    stripes.fail_waiting(&mut cx, RequestError::NoSpace);
+                }
                 self.requests.release_held_back(Some(RequestError::NoSpace), out);
             }
             Control::Granted { first_bit, bits } => self.granted(now, first_bit, bits, out),
@@ -102,6 +106,12 @@ impl Shard {
             }
             Control::ReadOnly => self.make_read_only(out),
             Control::NotDurable => self.doubt_all(),
+            Control::DoubtRecorded { reports } => {
+                let is_known = reports == self.health.reports();
+                if let (Personality::Parity(stripes), true) = (&mut self.personality, is_known) {
+                    stripes.log.iter_mut().for_each(|log| log.doubt_recorded());
+                }
+            }
             Control::TakeDirtyMembers => {
                 let kept = !self.health.is_unrecordable();
                 let members = self.flushes.give_written();
@@ -118,6 +128,9 @@ impl Shard {
                 self.health.begin_rebuild(member.0, std::slice::from_ref(&(0..span)), block);
                 if let Personality::NonParity(non_parity) = &mut self.personality {
                     non_parity.member_joined(member.0);
+                }
+                if let Personality::Parity(stripes) = &mut self.personality {
+                    stripes.log.iter_mut().for_each(|log| log.begin_member(member.0));
                 }
                 out.list.push(Effect::Control(ControlEvent::RebuildBegan { member }));
             }

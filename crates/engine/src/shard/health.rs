@@ -313,6 +313,11 @@ impl Health {
         self.reports += 1;
     }
 
+    /// Number of out-of-sync reports that this shard has sent.
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports
+    }
+
     /// Applies a command of the metadata manager, which had processed `reports` of the reports. If
     /// some are missing, the command has crossed them: then it may lower the position, and a later
     /// command raises it. Returns whether it accounts for all reports.

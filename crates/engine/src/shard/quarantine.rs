@@ -79,7 +79,8 @@ impl Shard {
         let has_timed_out = result.is_err_and(|error| error.kind == MemberError::Timeout);
         self.quarantine.insert(Late { token, member, has_timed_out });
         match (self.split(now, out), token.kind()) {
-            (_, Kind::Flush) => {}
+            (_, Kind::Flush | Kind::LogFlush) => {}
+            ((Personality::Parity(stripes), _), Kind::Log) => stripes.hold_log(member),
             ((Personality::Parity(stripes), mut cx), Kind::StripeIo) => {
                 stripes.hold(&mut cx, token)
             }
@@ -104,7 +105,8 @@ impl Shard {
     ) {
         let member = self.quarantine.remove(token);
         match (self.split(now, out), token.kind()) {
-            (_, Kind::Flush) => {}
+            (_, Kind::Flush | Kind::LogFlush) => {}
+            ((Personality::Parity(stripes), _), Kind::Log) => stripes.release_log(member),
             ((Personality::Parity(stripes), mut cx), Kind::StripeIo) => {
                 stripes.release(&mut cx, token);
             }
@@ -169,6 +171,9 @@ fn operation(
             (token, member, MemberOp::Read, *sector, length(slices))
         }
         Effect::Write { token, member, sector, slices, .. } => {
+            (token, member, MemberOp::Write, *sector, length(slices))
+        }
+        Effect::WriteLog { token, member, sector, slices, .. } => {
             (token, member, MemberOp::Write, *sector, length(slices))
         }
         Effect::Flush { token, member } => (token, member, MemberOp::Flush, Sector(0), 0),

@@ -65,6 +65,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         read_only,
         other_verdicts: elsewhere,
         contradictions,
+        forced: options.force,
     }
 }
 

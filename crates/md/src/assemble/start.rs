@@ -107,7 +107,7 @@ impl fmt::Display for StartRefusal {
                 "{label}: {problem}. The array was dirty when it stopped, and slot {missing} is \
                  missing: without that log, data recovered for the slot may be wrong in stripes \
                  with writes in flight, including blocks that were not written. Find the missing \
-                 member; the array can be read without it."
+                 member, or read the array without it; --force starts it."
             ),
         }
     }
@@ -217,7 +217,8 @@ impl<'a> StartPlan<'a> {
 
     /// Continues rebuilds and replacements that had begun, and takes spares for empty slots, now
     /// and when members fail later: these members get writes, and are rebuilt while the array runs.
-    /// Left alone are devices that refuse writes, and members that were removed from the array.
+    /// Left alone are devices that refuse writes, members that were removed from the array, and
+    /// replacements in an array with a partial parity log.
     ///
     /// # Errors
     /// The array uses a part of a block of such a member.
@@ -231,7 +232,8 @@ impl<'a> StartPlan<'a> {
                 continue;
             }
             if recovery.replaces.is_some() {
-                if self.may_be_replaced(recovery.slot) && self.has_block_for(&member) {
+                let may_be = self.may_be_replaced(recovery.slot) && self.has_block_for(&member);
+                if may_be && !self.has_log() {
                     let Recovery { candidate, slot, from, .. } = *recovery;
                     let source = self.source(candidate, from);
                     self.replacing.push(StartRebuild { slot, source, from, by_bitmap: false });
@@ -306,7 +308,8 @@ impl<'a> StartPlan<'a> {
     /// members behind the candidates.
     ///
     /// # Errors
-    /// The metadata cannot record it, or the array uses a part of a block of it.
+    /// The metadata cannot record it, the array has a partial parity log, or it uses a part of a
+    /// block of it.
     ///
     /// # Panics
     /// If the slot has no member in sync, or one that is being replaced.
@@ -321,6 +324,13 @@ impl<'a> StartPlan<'a> {
                        --update=metadata.";
             return Err(StartRefusal::Replacement { why });
         }
+        if self.has_log() {
+            let why = "An array with a partial parity log replaces no members, because a log \
+                       counts only while its device has its slot: let the member fail, and \
+                       rebuild it on another device, or change the policy with mdadm \
+                       --consistency-policy=resync.";
+            return Err(StartRefusal::Replacement { why });
+        }
         if !self.has_block_for(&member) {
             let why = "A replacement with a larger logical block than the members' cannot take the \
                        writes that these get.";
@@ -332,6 +342,12 @@ impl<'a> StartPlan<'a> {
         self.replacing.push(StartRebuild { slot, source, from: 0, by_bitmap: false });
         self.is_in_blocks()?;
         Ok(self)
+    }
+
+    /// Whether writes are logged. The newest log of a member's parity would be on the old device
+    /// when another has taken its slot, so nothing may be replaced.
+    fn has_log(&self) -> bool {
+        self.defining().ppl.is_some()
     }
 
     /// Whether a device takes all writes that the members take.
@@ -485,7 +501,8 @@ impl<'a> StartPlan<'a> {
 
     /// Refuses a replay that leaves invalid parity which data would be recovered from. `gaps`: what
     /// is wrong with the log of a member, by slot. A gap does not matter for a member that is not
-    /// in sync: nothing is recovered from its parity, since its data are missing too.
+    /// in sync: nothing is recovered from its parity, since its data are missing too. Overridden by
+    /// [`Options::force`](super::Options::force).
     ///
     /// # Errors
     /// The first gap that matters.
@@ -493,7 +510,7 @@ impl<'a> StartPlan<'a> {
         let slots = (0..self.geometry.members() as u16).map(MemberIdx);
         let missing: Vec<MemberIdx> =
             slots.filter(|slot| self.serving.iter().all(|(of, _)| of != slot)).collect();
-        if only_parity(self.geometry, &missing) {
+        if self.array.forced || only_parity(self.geometry, &missing) {
             return Ok(());
         }
         for (slot, source) in &self.serving {

@@ -186,6 +186,8 @@ pub struct Array {
     /// Contradictions between members with equal event counts, or to the given order: sentences.
     /// The contents of such an array must be checked.
     pub contradictions: Vec<String>,
+    /// [`Options::force`] was given.
+    pub forced: bool,
 }
 
 /// An option that overrides a refusal.

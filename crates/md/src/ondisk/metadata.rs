@@ -172,6 +172,9 @@ pub struct MemberMetadata {
     pub bad_blocks: Option<BadBlockArea>,
     /// The partial parity log.
     pub ppl: Option<PplArea>,
+    /// The area of the partial parity log, also while the policy is another one and the superblock
+    /// only keeps the place.
+    pub log_area: Option<Area>,
     /// The array has, or should have, a journal.
     pub has_journal: bool,
     /// On the journal: sectors from its data offset to the oldest record.

@@ -113,11 +113,12 @@ impl MetadataEncoder {
         Ok(Some(Write::Bytes { sector: area.sector + first, bytes }))
     }
 
-    /// An empty partial parity log: its header. Whatever an older log left behind it would be taken
-    /// for a newer one, so [`MetadataEncoder::ppl`] must be zeroed before. `None` if the device has
-    /// no log.
-    pub fn empty_ppl(&self) -> Option<Write> {
+    /// An empty partial parity log, in the order in which it is to be written: whatever an older
+    /// log left behind the header would be taken for a newer one. Nothing if the device has no log.
+    pub fn empty_ppl(&self) -> Vec<Write> {
+        let Some(area) = self.ppl else { return Vec::new() };
         let header = PplHeader::empty(self.superblock.metadata().set_uuid);
-        self.ppl.map(|area| Write::Bytes { sector: area.sector, bytes: header.encode() })
+        let header = Write::Bytes { sector: area.sector, bytes: header.encode() };
+        vec![Write::Zeroes(area), header]
     }
 }

@@ -7,7 +7,7 @@ use engine::{
     RequestError, ShardConfig, Sharding,
 };
 use md::geometry::Copy;
-use md::ondisk::Version;
+use md::ondisk::{Version, Write};
 use md::{Geometry, Kind, Level, MemberIdx, Sector, StripeNo};
 use testkit::Rng;
 
@@ -26,6 +26,11 @@ use crate::wreck::{Context, View, Wreck};
 pub(crate) struct Remains {
     pub(super) geometry: Geometry,
     pub(super) has_bitmap: bool,
+    pub(super) has_log: bool,
+    /// What makes the log of a device empty.
+    pub(super) empty_log: Vec<Write>,
+    /// See [`Context::in_doubt`].
+    pub(super) in_doubt: Vec<u64>,
     pub(super) images: Vec<Vec<u8>>,
     /// Logical block of the devices in bytes.
     pub(super) block: u32,
@@ -81,6 +86,9 @@ impl Remains {
         Remains {
             geometry,
             has_bitmap: array.bitmap_chunk.is_some(),
+            has_log: array.log.is_some(),
+            empty_log: array.empty_log(found[0].metadata.set_uuid),
+            in_doubt: Vec::new(),
             images,
             block: array.block,
             data_offsets,
@@ -106,6 +114,8 @@ impl Remains {
         let context = Context {
             geometry: &self.geometry,
             has_bitmap: self.has_bitmap,
+            has_log: self.has_log,
+            in_doubt: &self.in_doubt,
             block: self.block,
             legal: &self.legal,
             began_out_of_sync: self.began_out_of_sync,
@@ -134,10 +144,14 @@ impl Remains {
         rng: &mut Rng,
         tally: &mut Tally,
     ) -> Option<Life> {
+        // Only the newest log of a member counts: there is one writer.
+        let shards = if self.has_log { 1 } else { shards };
         // 0.90 numbers devices anew with each write; here the number of a device never changes.
         let readd = if self.numbers_stay { self.readditions(without, rng) } else { 0 };
         let add = if self.numbers_stay { self.additions(rng) } else { 0 };
-        let replace = if self.numbers_stay { self.new_replacements(add | readd, rng) } else { 0 };
+        // With a log nothing may be replaced.
+        let may_replace = self.numbers_stay && !self.has_log;
+        let replace = if may_replace { self.new_replacements(add | readd, rng) } else { 0 };
         let views = self.wreck().views();
         let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
         let accepted = views[0].accepted.clone();
@@ -189,11 +203,31 @@ impl Remains {
                 started.unwrap_or_else(|refusal| panic!("refused by force: {refusal:?}"))
             }
         };
-        if is_forced {
-            tally.marks.reach(Mark::StartForced);
+        let replayed = !started.replayed.is_empty();
+        for (device, sector, bytes) in &started.replayed {
+            let from = *sector as usize * SECTOR;
+            self.images[*device][from..from + bytes.len()].copy_from_slice(bytes);
+        }
+        if replayed {
+            tally.marks.reach(match started.manager.status().resync_offset {
+                Some(_) => Mark::LogReplayed,
+                None => Mark::LogsMend,
+            });
+        }
+        let by_log = self.has_log && is_dirty && !is_forced && lacks_data(&self.geometry, &present);
+        if by_log {
+            tally.marks.reach(Mark::StartByLog);
+        }
+        if is_forced || by_log {
+            if is_forced {
+                tally.marks.reach(Mark::StartForced);
+            }
             let mut legal = self.legal.clone();
             self.wreck().write_hole(&present, &mut legal);
             self.legal = legal;
+        }
+        if started.missing.is_empty() && started.rebuilding.is_empty() {
+            self.in_doubt.clear();
         }
         tally.generations += 1;
         self.mark_start(&started, &absent, is_dirty, &mut tally.marks);
@@ -264,12 +298,21 @@ impl Remains {
         let new: Vec<usize> = asked.collect();
         for at in &new {
             // Not zero: what is not rebuilt must be seen.
-            self.images[*at].fill(rng.below(256) as u8 | 1);
+            let mut image = vec![rng.below(256) as u8 | 1; self.images[*at].len()];
+            self.prepare_log(&mut image);
+            self.images[*at] = image;
             self.recorded.retain(|other| other != at);
             self.add &= !(1 << at);
             self.has_added = true;
         }
         new.iter().map(|at| 1 << at).sum()
+    }
+
+    /// What is written to a new device before it is put into a slot: an empty log.
+    pub(super) fn prepare_log(&self, image: &mut [u8]) {
+        for write in self.empty_log.clone() {
+            assembly::apply(image, write);
+        }
     }
 
     fn mark_start(
@@ -319,7 +362,7 @@ impl Remains {
             let enough = self.geometry.enough(|member| left.contains(&member.index()));
             // A dirty array that lacks data is refused; copies that differ are alike in that each
             // of them may be the truth only where the model has it so.
-            let risky = is_dirty && lacks_data(&self.geometry, &left)
+            let risky = is_dirty && !self.has_log && lacks_data(&self.geometry, &left)
                 || self.differs() && matches!(self.geometry.kind(), Kind::Mirrored(_));
             // Without the freshest one, the others may be taken for fresh: two histories.
             let is_replaced = self.replacements[at].is_some();
@@ -433,6 +476,7 @@ impl Remains {
             rebuilding: started_rebuilding,
             replacing: started_replacing,
             by_bitmap,
+            log,
             ..
         } = started;
         let block = self.block as usize;
@@ -468,6 +512,7 @@ impl Remains {
             missing_by_force: manager.missing_by_force(),
             rebuilding,
             replacing: manager.replacing(),
+            partial_parity_log: log,
             merge_wait_nanos: rng.pick(&[0, 50_000]),
             ..ShardConfig::new(geometry)
         };

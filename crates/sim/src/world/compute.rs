@@ -94,6 +94,11 @@ fn compute(memory: &mut Memory, work: &Work) {
             kernels.recover_d_p(&mut block, &plain(memory, sources), memory.bytes(p));
             memory.bytes_mut(dst).copy_from_slice(&block);
         }
+        Work::Xor { dst, sources } => {
+            let mut sum = vec![0; dst.len as usize];
+            Kernels::best().xor_gen(&mut sum, &plain(memory, sources));
+            memory.bytes_mut(dst).copy_from_slice(&sum);
+        }
         Work::FromQ { dst, q, sources } => {
             let mut block = vec![0; dst.slice.len as usize];
             let held = blocks(memory, sources);

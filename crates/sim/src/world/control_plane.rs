@@ -11,7 +11,7 @@ use engine::{
     ResyncLoop,
 };
 use md::Sector;
-use md::ondisk::{MetadataEncoder, Timestamp, Write};
+use md::ondisk::{Area, MetadataEncoder, Timestamp, Uuid, Write};
 
 use super::World;
 use crate::marks::Marks;
@@ -122,9 +122,15 @@ impl ControlPlane {
             number: device as u32,
             logical_block: like.logical_block,
             bitmap: metadata.bitmap.zip(like.bitmap.as_ref().map(|(_, header)| header.clone())),
-            ppl: metadata.ppl.map(|ppl| ppl.area),
+            ppl: metadata.log_area,
             superblock,
         }
+    }
+
+    /// The area of a device's partial parity log, and the array.
+    pub(super) fn log_of(&self, device: usize) -> (Area, Uuid) {
+        let encoder = self.encoders[device].as_ref().expect("the device has metadata");
+        (encoder.ppl.expect("it has a log"), encoder.superblock.metadata().set_uuid)
     }
 
     /// Adds an input of the metadata manager to its next batch.
@@ -262,7 +268,7 @@ impl ControlPlane {
                 let write = encoder.bitmap_page(page.page, header, &page.bits);
                 write.expect("the bitmap has room").into_iter().collect()
             }
-            Record::EmptyPpl => encoder.empty_ppl().into_iter().collect(),
+            Record::EmptyPpl => encoder.empty_ppl(),
         };
         let bytes = |write| match write {
             Write::Bytes { sector, bytes } => (sector, bytes),

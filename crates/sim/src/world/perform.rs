@@ -52,6 +52,7 @@ impl World {
                 }
                 Ok(())
             }
+            Work::WriteLog { .. } => self.write_log(member, operation),
             _ => self.write(member, sectors, operation),
         }
     }
@@ -90,6 +91,38 @@ impl World {
             from += len;
         }
         fault.map_or(Ok(()), Err)
+    }
+
+    fn write_log(&mut self, member: usize, operation: &Operation) -> Result<(), MemberError> {
+        let (first, bytes) = self.log_bytes(member, operation).expect("a log");
+        let number = self.writes_done + 1;
+        let target = &mut self.members[member];
+        target.counts.writes += 1;
+        let error = match target.metadata_full {
+            true => Some(MemberError::NoSpace),
+            false => target.write_fault(self.now, &(0..0)),
+        };
+        if let Some(error) = error {
+            // A part of it may be there.
+            let blocks = bytes.len() / SECTOR / target.block_sectors as usize;
+            let is_sent = error != MemberError::NoSpace && !target.is_gone(operation.issued);
+            let blocks = if is_sent { self.rng.below(blocks as u64 + 1) } else { 0 };
+            let part = (blocks * target.block_sectors) as usize * SECTOR;
+            if part > 0 {
+                target.write_device(number, first, &bytes[..part], false);
+                // Not promised to anything: no flush must cover it.
+                target.unflushed.pop();
+                self.writes_done = number;
+            }
+            return Err(error);
+        }
+        let fua = self.mutant != Some(Mutant::LogAfterParity);
+        target.write_device(number, first, &bytes, fua);
+        if !fua {
+            target.unflushed.pop();
+        }
+        self.writes_done = number;
+        Ok(())
     }
 
     fn write(

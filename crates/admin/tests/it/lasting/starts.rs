@@ -34,7 +34,7 @@ fn make_dirty(members: &Members, resync_offset: u64) {
     }
 }
 
-/// A RAID 5 with partial parity logs that was in use, and what it holds.
+/// A RAID 5 with partial parity logs, which are empty, that was in use, and what it holds.
 fn with_logs(change: impl FnOnce(&mut Request)) -> (Members, Vec<u8>) {
     let members = Members::new(4);
     members.create(Level::Raid5, |request| {
@@ -47,6 +47,11 @@ fn with_logs(change: impl FnOnce(&mut Request)) -> (Members, Vec<u8>) {
     array.write_at(&expected, 0).unwrap();
     array.stop().unwrap();
     make_dirty(&members, 0);
+    for number in 0..members.count {
+        let (device, area, set_uuid) = log_of(&members, number);
+        device.write_zeroes(area.sector..area.sector + area.sectors).unwrap();
+        device.write(area.sector, &PplHeader::empty(set_uuid).encode()).unwrap();
+    }
     (members, expected)
 }
 
@@ -71,44 +76,29 @@ fn refused_without_2(members: &Members) -> String {
     error
 }
 
-#[test]
-fn a_degraded_array_is_not_started_from_a_damaged_partial_parity_log() {
-    let (members, expected) = with_logs(|_| ());
-    // Empty logs that are right: no write was in flight.
-    let array = Array::run_shards(started_without_2(&members).unwrap()).unwrap();
-    let mut bytes = vec![0; expected.len()];
-    array.read_at(&mut bytes, 0).unwrap();
-    assert!(bytes == expected);
-    array.stop().unwrap();
+/// An entry of this many bytes of partial parity, in the row whose parity is on member 0 or 1.
+fn entry(parity_slot: u32, pp_bytes: u32, checksum: u32) -> PplEntry {
+    let data_sector = u64::from(3 - parity_slot) * 3 * 128;
+    let data_bytes = if pp_bytes == 0 { 3 * 4096 } else { 4096 };
+    PplEntry { data_sector, pp_bytes, data_bytes, parity_slot, checksum }
+}
 
-    let (device, area, set_uuid) = log_of(&members, 0);
-    let mut header = vec![0; 4096];
-    device.read(area.sector, &mut header).unwrap();
-    let mut damaged = header.clone();
-    damaged[532] ^= 1;
-    device.write(area.sector, &damaged).unwrap();
-    drop(device);
-    let error = refused_without_2(&members);
-    assert!(error.contains("m0: ") && error.contains("log is damaged"), "{error}");
-    assert!(error.contains("slot 2 is missing"), "{error}");
-
-    // An entry whose partial parity is another one. Row 3 has its parity on member 0.
-    let entry = PplEntry {
-        data_sector: 3 * 3 * 128,
-        pp_bytes: 4096,
-        data_bytes: 4096,
-        parity_slot: 0,
-        checksum: 0x1234,
-    };
-    let (device, ..) = log_of(&members, 0);
+fn write_log(members: &Members, slot: usize, entry: PplEntry) {
+    let (device, area, set_uuid) = log_of(members, slot);
     let log = PplHeader { entries: vec![entry], ..PplHeader::empty(set_uuid) };
     device.write(area.sector, &log.encode()).unwrap();
-    drop(device);
-    let error = refused_without_2(&members);
-    assert!(error.contains("m0: ") && error.contains("partial parity"), "{error}");
+}
 
-    // No log at all.
-    let (device, ..) = log_of(&members, 0);
+#[test]
+fn a_degraded_array_is_not_started_without_its_partial_parity_logs() {
+    let (members, expected) = with_logs(|_| ());
+    // Empty logs, as of a new array that was never in sync.
+    let error = refused_without_2(&members);
+    assert!(error.contains("no partial parity log names a write"), "{error}");
+    assert!(error.contains("slot 2 is missing"), "{error}");
+
+    write_log(&members, 1, entry(1, 0, 0));
+    let (device, area, _) = log_of(&members, 0);
     device.write_zeroes(area.sector..area.sector + area.sectors).unwrap();
     drop(device);
     let error = refused_without_2(&members);
@@ -120,6 +110,29 @@ fn a_degraded_array_is_not_started_from_a_damaged_partial_parity_log() {
     array.stop().unwrap();
     for lost in 0..4 {
         assert!(contents(&members, &[lost]) == expected, "without {lost}");
+    }
+}
+
+#[test]
+fn a_degraded_array_starts_where_a_log_was_being_written() {
+    for is_header_torn in [true, false] {
+        let (members, expected) = with_logs(|_| ());
+        write_log(&members, 1, entry(1, 0, 0));
+        if is_header_torn {
+            let (device, area, _) = log_of(&members, 0);
+            let mut header = vec![0; 4096];
+            device.read(area.sector, &mut header).unwrap();
+            header[532] ^= 1;
+            device.write(area.sector, &header).unwrap();
+        } else {
+            // Partial parity with another checksum.
+            write_log(&members, 0, entry(0, 4096, 0x1234));
+        }
+        let array = Array::run_shards(started_without_2(&members).unwrap()).unwrap();
+        let mut bytes = vec![0; expected.len()];
+        array.read_at(&mut bytes, 0).unwrap();
+        assert!(bytes == expected);
+        array.stop().unwrap();
     }
 }
 
@@ -336,7 +349,8 @@ fn flags_of_members_in_the_superblocks_decide_where_reads_go() {
 }
 
 testkit::repeat_in_shards! {
-    a_degraded_array_is_not_started_from_a_damaged_partial_parity_log,
+    a_degraded_array_is_not_started_without_its_partial_parity_logs,
+    a_degraded_array_starts_where_a_log_was_being_written,
     a_damaged_log_does_not_matter_where_no_data_is_missing,
     a_partial_parity_log_does_not_stand_for_a_resync_that_never_finished,
     a_forced_start_does_not_call_the_array_clean_with_the_count_at_which_it_was_not,

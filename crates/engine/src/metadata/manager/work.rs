@@ -125,6 +125,9 @@ impl MetadataManager {
             let control = Control::NoSpaceToRecord;
             out.push(MetadataEffect::ToShard { shard: *shard, control });
         }
+        if self.holds_logs() {
+            self.to_shards(Control::NoSpaceToRecord, out);
+        }
     }
 
     fn update_done(&mut self, job: &Job, out: &mut Vec<MetadataEffect>) {
@@ -143,7 +146,16 @@ impl MetadataManager {
             may_go_back: update.why == Why::Dirty && update.pure,
         };
         self.losses_recorded = update.failures;
+        self.logs_emptied |= update.dirty && update.why != Why::CatchUp;
         self.checkpoint_at = self.now;
+        let settles = update.flushes || update.state.policy != Policy::Ppl;
+        if self.holds_logs() && settles && update.doubts == self.doubts {
+            self.doubts_recorded = self.doubts;
+            out.extend((0..self.shards).zip(&self.reports).map(|(shard, &reports)| {
+                let control = Control::DoubtRecorded { reports };
+                MetadataEffect::ToShard { shard, control }
+            }));
+        }
         if update.why != Why::CatchUp {
             self.rebuilt_recorded(update, out);
             self.put_back(update);
@@ -155,7 +167,12 @@ impl MetadataManager {
         let serving: Vec<usize> = self.serving().collect();
         match phase {
             Phase::Flush => serving.iter().for_each(|at| job.add(*at, None)),
-            Phase::EmptyPpl => serving.iter().for_each(|at| job.add(*at, Some(Record::EmptyPpl))),
+            // Devices that have joined were prepared, and may have a log that is in use.
+            Phase::EmptyPpl => {
+                let ends = matches!(&job.goal, Goal::Update(update) if update.why == Why::Stop);
+                let older = serving.iter().filter(|at| ends || !self.devices[**at].has_joined);
+                older.for_each(|at| job.add(*at, Some(Record::EmptyPpl)));
+            }
             Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
             Phase::TakeOver => {
                 let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
@@ -262,7 +279,7 @@ impl MetadataManager {
         if let Some(state) = self.on_disk.taken_back.clone().filter(|_| is_lost && may_try) {
             return Some(self.step_up(state));
         }
-        if !self.asked.is_empty() && !self.on_disk.dirty {
+        if !self.asked.is_empty() && (!self.on_disk.dirty || !self.may_log()) {
             return Some(self.update(Why::Dirty));
         }
         if self.touched && !self.is_recorded() && may_try {
@@ -281,6 +298,9 @@ impl MetadataManager {
                 self.end(out);
             }
             return None;
+        }
+        if self.wants_policy() || self.on_disk.dirty && self.holds_logs() {
+            return Some(self.update(Why::Checkpoint));
         }
         if self.held_total > 0 {
             return self.clear(false);
@@ -321,7 +341,8 @@ impl MetadataManager {
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
         let (why, dirty, failures) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
-        let update = Update { why, dirty, state, failures, pure: true };
+        let (doubts, flushes) = (0, false);
+        let update = Update { why, dirty, state, failures, pure: true, doubts, flushes };
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
@@ -332,7 +353,8 @@ impl MetadataManager {
         let (why, failures) = (Why::Dirty, self.losses_recorded);
         let mut phases = self.bitmap_phases();
         phases.push(Phase::Superblocks);
-        let update = Update { why, dirty: true, state, failures, pure: false };
+        let (pure, doubts, flushes) = (false, 0, false);
+        let update = Update { why, dirty: true, state, failures, pure, doubts, flushes };
         Job::new(Goal::Update(update), &phases)
     }
 
@@ -396,6 +418,34 @@ impl MetadataManager {
         self.checkpoint_at + self.checkpoint_nanos
     }
 
+    /// The policy and the resync position in the superblocks of a dirty array.
+    ///
+    /// With a partial parity log the position stays true: rows below it are in sync but for those
+    /// in the logs. At 0 it does not: a recovery takes the array for in sync everywhere once it has
+    /// replayed the logs. So as long as a resync is needed from 0 on, the log is not named.
+    fn promise(&self, flushes: bool) -> (Policy, Option<u64>) {
+        if self.policy != Policy::Ppl {
+            return (self.policy, Some(0));
+        }
+        let OnDisk { dirty, policy, resync_offset, .. } = self.on_disk;
+        let durable = match (resync_offset, self.resync) {
+            // Of the resync's progress since then only what was flushed counts.
+            (_, now) if flushes || now == Some(0) => now,
+            _ if dirty => return (policy, resync_offset),
+            (Some(before), Some(now)) => Some(before.min(now)),
+            (before, now) => before.or(now),
+        };
+        match durable {
+            Some(0) => (Policy::Resync, Some(0)),
+            position => (Policy::Ppl, position.or(Some(0))),
+        }
+    }
+
+    /// Whether the superblocks of a dirty array name the log and should not, or the reverse.
+    fn wants_policy(&self) -> bool {
+        self.on_disk.dirty && self.on_disk.policy != self.promise(true).0
+    }
+
     fn update(&mut self, why: Why) -> Job {
         let dirty = match why {
             Why::Dirty => true,
@@ -413,13 +463,14 @@ impl MetadataManager {
             true => self.on_disk.events - 1,
             false => self.on_disk.events + 1,
         };
-        let policy = match why {
-            // The engine keeps no log: while it writes, the superblocks must not promise one.
-            Why::Dirty if self.policy == Policy::Ppl => Policy::Resync,
-            Why::Stop => self.policy,
-            _ => self.on_disk.policy,
-        };
         let flushes = matches!(why, Why::Clean | Why::Checkpoint | Why::Stop);
+        let (policy, resync_offset) = match why {
+            _ if dirty => self.promise(flushes),
+            // The resync's progress since then may not be durable.
+            Why::Loss => (self.on_disk.policy, self.on_disk.resync_offset),
+            _ if why == Why::Stop => (self.policy, self.resync),
+            _ => (self.promise(flushes).0, self.resync),
+        };
         let mut devices = self.states.clone();
         let mut takes_over = None;
         for at in self.serving().filter(|_| flushes) {
@@ -440,29 +491,23 @@ impl MetadataManager {
                 }
             }
         }
-        let state = ArrayState {
-            events,
-            updated: Timestamp::default(),
-            resync_offset: match why {
-                _ if dirty => Some(0),
-                // The resync's progress since then may not be durable.
-                Why::Loss => self.on_disk.resync_offset,
-                _ => self.resync,
-            },
-            policy,
-            devices,
-        };
+        let state =
+            ArrayState { events, updated: Timestamp::default(), resync_offset, policy, devices };
         let mut phases = Vec::new();
         if flushes {
             phases.push(Phase::Flush);
         }
         phases.extend(self.bitmap_phases());
-        if policy == Policy::Ppl && self.on_disk.policy != policy {
+        let begins = dirty && self.policy == Policy::Ppl && !self.logs_emptied;
+        // Without entries: a recovery must not take the array for in sync.
+        let ends = why == Why::Stop && policy == Policy::Ppl && self.resync == Some(0);
+        if begins || ends {
             phases.push(Phase::EmptyPpl);
         }
         phases.extend(takes_over);
         phases.push(Phase::Superblocks);
-        let (state, failures) = (Arc::new(state), self.failures);
-        Job::new(Goal::Update(Update { why, dirty, state, failures, pure }), &phases)
+        let (state, failures, doubts) = (Arc::new(state), self.failures, self.doubts);
+        let update = Update { why, dirty, state, failures, pure, doubts, flushes };
+        Job::new(Goal::Update(update), &phases)
     }
 }

@@ -16,6 +16,7 @@ mod failed_ops;
 mod late;
 mod op;
 mod ops;
+mod partial_parity;
 mod plan;
 mod rows;
 mod rows_zero;
@@ -30,6 +31,7 @@ use md::{Kind as GeometryKind, MemberIdx, Parity, RowRole, Sector, StripeNo};
 pub(crate) use self::op::OpKind;
 use self::op::{Class, Grain, Op};
 use self::ops::ExecPlan;
+use self::partial_parity::PartialParityLog;
 use self::plan::StripeState;
 use self::rows::{ChunkIo, Plug, Rows};
 use self::rows_zero::RowsZero;
@@ -85,6 +87,8 @@ pub(crate) struct Stripes {
     rows_zero: RowsZero,
     /// The sync map.
     pub(crate) sync: SyncMap,
+    /// The partial parity log, if the array has one.
+    pub(crate) log: Option<PartialParityLog>,
     /// The last execution plans of plain writes, by a hash of their inputs.
     pub(crate) exec_plans: [Option<(StripeState, ExecPlan)>; 16],
 }
@@ -97,7 +101,15 @@ impl Stripes {
         };
         let block = u64::from(config.logical_block) / md::SECTOR_BYTES;
         Stripes {
-            rows: Rows::new(config.geometry.chunk_sectors(), data, block),
+            rows: Rows::new(
+                config.geometry.chunk_sectors(),
+                data,
+                block,
+                config.partial_parity_log.is_some(),
+            ),
+            log: config
+                .partial_parity_log
+                .map(|area| PartialParityLog::new(area, config.geometry.members())),
             sync: SyncMap::new(&config.out_of_sync, block, config.missing_by_force),
             ops: Slab::with_capacity(1024),
             held: 0,
@@ -156,6 +168,14 @@ impl Stripes {
             }
         }
         self.begin_rows_zero(cx);
+        loop {
+            self.run_log(cx);
+            // What has ended has released memory.
+            self.retry_awaiting_memory(cx);
+            if !self.log.as_ref().is_some_and(PartialParityLog::has_news) {
+                break;
+            }
+        }
         self.neighbours.unplug_due(&mut self.rows, cx.now)
     }
 
@@ -266,7 +286,8 @@ impl Stripes {
         if matches!(op, HostOp::Write { .. }) {
             return self.write_parts(cx, request, range, stream);
         }
-        if op == HostOp::Discard && !self.discard_zeroes {
+        let has_no_effect = !self.discard_zeroes || self.log.is_some();
+        if op == HostOp::Discard && has_no_effect {
             return cx.requests.end(request, cx.health, cx.out);
         }
         let width = cx.geometry.stripe_sectors();
@@ -283,7 +304,8 @@ impl Stripes {
             self.write_parts(cx, request, range.start..whole.start, stream);
             self.write_parts(cx, request, whole.end..range.end, stream);
         }
-        match whole.end - whole.start == width {
+        // With a log, each row is named before it is written.
+        match whole.end - whole.start == width || self.log.is_some() {
             true => self.write_parts(cx, request, whole, stream),
             false => self.zero_rows(cx, request, op, whole.start / width..whole.end / width),
         }

@@ -25,8 +25,12 @@ pub(crate) enum Phase {
     Reading,
     /// Lost blocks are being recovered.
     Recovering,
+    /// Partial parity for the log is being computed.
+    PartialParity,
     /// Parity is being computed.
     Computing,
+    /// Waits until the log is durable.
+    Logging,
     /// Data and parity are being written.
     Writing,
     /// Reconstructed data are being written back to a member that could not read them.
@@ -183,6 +187,10 @@ pub(crate) struct Op {
     pub(crate) late_hosts: Vec<(u16, u32)>,
     /// It has ended, and late operations use its memory.
     pub(crate) has_ended: bool,
+    /// Memory for the partial parity.
+    pub(crate) partial: Option<Block>,
+    /// The newest log of the parity's member names it.
+    pub(crate) in_log: bool,
     /// Of a scrub: what was found in each sector of a granule; for a longer range the first one.
     pub(crate) verdicts: [Verdict; GRANULE_SECTORS as usize],
 }
@@ -228,10 +236,12 @@ impl Op {
             late,
             late_hosts,
             has_ended,
+            partial,
+            in_log,
             verdicts,
         } = self;
         assert!(
-            blocks.is_empty() && borrowed.is_empty() && late_hosts.is_empty(),
+            blocks.is_empty() && borrowed.is_empty() && late_hosts.is_empty() && partial.is_none(),
             "an operation ended without giving its memory back"
         );
         (*row_here, *stripe_here, *class_here) = (row, stripe, class);
@@ -240,7 +250,7 @@ impl Op {
         host.clear();
         pieces.clear();
         (*fua, *zeroes, *stream, *p_known) = (false, false, false, false);
-        (*keeps_old, *half_way, *has_ended) = (false, false, false);
+        (*keeps_old, *half_way, *has_ended, *in_log) = (false, false, false, false);
         (*begun_at, *epoch_planned) = (0, 0);
         (*phase, *open) = (Phase::default(), 0);
         (*parity, *error, *in_sync) = (None, None, InSync::All);

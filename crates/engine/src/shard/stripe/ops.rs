@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! begin --> Reading --> Recovering --> Computing --> Writing --> end       (a write)
+//!                                (PartialParity, Logging with a log)
 //!   ^          |                 \                      |
 //!   |          |                  \                     +--> Reverting --> RollingBack --> end
 //!   |          | a read failed     +--> WritingBack --> end                (a read)
@@ -77,7 +78,7 @@ impl Stripes {
     fn start(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
         if self.ops[at].class.kind == OpKind::Discard || self.ops[at].zeroes {
             self.drop_cached(at, MemberSet::EMPTY);
-            self.write_without_data(cx, at);
+            self.log_then_write(cx, at);
             return true;
         }
         if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
@@ -151,7 +152,8 @@ impl Stripes {
             return true;
         };
         self.borrow_cached(at, course.borrow);
-        if !self.take_memory(at, course.own) {
+        let logs = self.wants_partial_parity(at, course.parity);
+        if !self.take_memory(at, course.own, logs) {
             return false;
         }
         if self.ops[at].is_write() {
@@ -384,7 +386,8 @@ impl Stripes {
         }
         match self.ops[at].phase {
             Phase::Recovering => self.recovered(cx, at),
-            Phase::Computing => self.send_writes(cx, at),
+            Phase::PartialParity => self.compute_parity(cx, at),
+            Phase::Computing => self.log_then_write(cx, at),
             Phase::Reverting => self.roll_back(cx, at),
             Phase::Repairing => self.write_repair(cx, at),
             other => unreachable!("a computation ends while the operation is {other:?}"),
@@ -400,10 +403,22 @@ impl Stripes {
         if !op.is_write() {
             return self.write_back(cx, at);
         }
-        let work = op.parity.expect("a write has a plan for its parity");
-        if work == ParityWork::None {
-            return self.send_writes(cx, at);
+        if op.parity == Some(ParityWork::None) {
+            return self.log_then_write(cx, at);
         }
+        if op.partial.is_none() {
+            return self.compute_parity(cx, at);
+        }
+        // Before parity, which may be updated in place.
+        self.compute_partial_parity(cx, at);
+        let op = &mut self.ops[at];
+        op.phase = Phase::PartialParity;
+        op.open = 1;
+    }
+
+    fn compute_parity(&mut self, cx: &mut Context<'_>, at: u32) {
+        let op = &self.ops[at];
+        let work = op.parity.expect("a write has a plan for its parity");
         let row = cx.parity().row(op.stripe);
         let jobs = self.jobs(row, at).parity(work, cx.out);
         let op = &mut self.ops[at];
@@ -418,7 +433,10 @@ impl Stripes {
     }
 
     /// Sends data and parity to every member in service.
-    fn send_writes(&mut self, cx: &mut Context<'_>, at: u32) {
+    pub(super) fn send_writes(&mut self, cx: &mut Context<'_>, at: u32) {
+        if self.ops[at].class.kind == OpKind::Discard || self.ops[at].zeroes {
+            return self.write_without_data(cx, at);
+        }
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
         op.phase = Phase::Writing;
@@ -540,6 +558,7 @@ impl Stripes {
     /// Ends an operation: completes its pieces, unlocks its range, releases its memory.
     pub(super) fn end(&mut self, cx: &mut Context<'_>, at: u32) {
         let known = self.ops[at].error.is_none();
+        self.left_log(cx, at);
         self.return_memory(at, if known { CacheAfter::OnMembers } else { CacheAfter::Unknown });
         self.note_sync(cx, at);
         let op = &mut self.ops[at];

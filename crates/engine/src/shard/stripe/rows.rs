@@ -135,13 +135,16 @@ pub(crate) struct Rows {
     data: u16,
     /// Sectors of a logical block.
     block: u64,
-    taken: Vec<u32>,
+    /// Pieces that operations are being made of.
+    pub(super) taken: Vec<u32>,
     skipped: Vec<Skipped>,
     cuts: Vec<u64>,
+    /// Writes are logged.
+    is_logged: bool,
 }
 
 impl Rows {
-    pub(crate) fn new(chunk: u64, data: u16, block: u64) -> Rows {
+    pub(crate) fn new(chunk: u64, data: u16, block: u64, is_logged: bool) -> Rows {
         Rows {
             table: Slab::with_capacity(1024),
             by_stripe: HashMap::default(),
@@ -155,6 +158,7 @@ impl Rows {
             taken: Vec::new(),
             skipped: Vec::new(),
             cuts: Vec::new(),
+            is_logged,
         }
     }
 
@@ -368,6 +372,9 @@ impl Rows {
             let entry = &self.table[row];
             let alone = entry.pending.len() == 1 && entry.active.is_empty();
             self.select(row, ops);
+            if self.is_logged {
+                self.take_neighbours_only(row);
+            }
             if self.taken.is_empty() {
                 return;
             }
@@ -627,26 +634,41 @@ pub(crate) enum CacheAfter {
 impl Stripes {
     /// Allocates a block for each position, evicting unused cache entries. `false`: there is not
     /// enough; everything is released, including borrowed entries.
-    pub(crate) fn take_memory(&mut self, at: u32, positions: MemberSet) -> bool {
+    /// `partial`: also one for partial parity.
+    pub(crate) fn take_memory(&mut self, at: u32, positions: MemberSet, partial: bool) -> bool {
         let bytes = self.ops[at].sectors() * SECTOR_BYTES;
+        if partial {
+            let block = self.take_block(bytes);
+            self.ops[at].partial = block;
+            if block.is_none() {
+                self.return_memory(at, CacheAfter::AsBefore);
+                return false;
+            }
+        }
         for position in positions.iter() {
-            let block = loop {
-                let scratch = &mut self.scratch;
-                if let Some(block) = scratch.take(bytes) {
-                    break block;
-                }
-                let freed = self.rows.evict(|block| scratch.give_back(block))
-                    || self.rows.evict_unused(|block| scratch.give_back(block));
-                if !freed {
-                    self.return_memory(at, CacheAfter::AsBefore);
-                    return false;
-                }
+            let Some(block) = self.take_block(bytes) else {
+                self.return_memory(at, CacheAfter::AsBefore);
+                return false;
             };
             let op = &mut self.ops[at];
             op.blocks.push((position, block));
             op.cells[usize::from(position)].scratch = Some(block.offset);
         }
         true
+    }
+
+    fn take_block(&mut self, bytes: u64) -> Option<Block> {
+        loop {
+            let scratch = &mut self.scratch;
+            if let Some(block) = scratch.take(bytes) {
+                return Some(block);
+            }
+            let freed = self.rows.evict(|block| scratch.give_back(block))
+                || self.rows.evict_unused(|block| scratch.give_back(block));
+            if !freed {
+                return None;
+            }
+        }
     }
 
     /// Positions of which the row's cache has the operation's whole range.
@@ -716,6 +738,9 @@ impl Stripes {
                 !gone
             });
             op.borrowed.retain(|(position, _)| late.contains(*position));
+        }
+        if let Some(block) = op.partial.take() {
+            scratch.give_back(block);
         }
         // A full stripe needs nothing again soon, nor does a stream that reads.
         let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();

@@ -32,7 +32,7 @@ impl Stripes {
             return true;
         }
         let all = self.all_positions(cx, at);
-        if !self.take_memory(at, all) {
+        if !self.take_memory(at, all, false) {
             return false;
         }
         let op = &mut self.ops[at];

@@ -153,21 +153,58 @@ fn stop_clears_the_bits_flushes_and_leaves_clean_superblocks() {
 }
 
 #[test]
-fn ppl_is_dropped_while_dirty_and_comes_back_empty_at_a_clean_stop() {
+fn a_partial_parity_log_is_named_while_dirty_and_empty_before_the_first_write() {
     let mut config = config(Level::Raid5, 3, 0);
     config.state.policy = Policy::Ppl;
     let mut harness = Harness::new(config);
     harness.ask(0, 1);
     harness.run();
-    assert!(harness.superblocks.values().all(|state| state.policy == Policy::Resync));
+    assert_eq!((harness.done.as_str(), harness.granted()), ("PPPSSS", 1));
+    let is_named = |harness: &Harness, offset: Option<u64>| {
+        let mut states = harness.superblocks.values();
+        states.all(|it| it.policy == Policy::Ppl && it.resync_offset == offset)
+    };
+    assert!(is_named(&harness, Some(0)));
     harness.release(0, 1);
     harness.run();
-    assert!(harness.superblocks.values().all(|state| state.policy == Policy::Resync), "idle");
+    assert!(is_named(&harness, None), "idle");
     harness.done.clear();
+    harness.ask(0, 1);
+    harness.run();
+    assert_eq!(harness.done, "SSS", "the logs are in use");
+    harness.release(0, 1);
     harness.tell(MetadataInput::Stop);
     harness.run();
-    assert_eq!(harness.done, "FFFPPPSSS", "logs are empty before the superblocks promise them");
-    assert!(harness.superblocks.values().all(|state| state.policy == Policy::Ppl));
+    assert!(is_named(&harness, None));
+}
+
+#[test]
+fn a_log_is_not_named_while_a_resync_is_needed_from_the_start_on() {
+    let mut config = config(Level::Raid5, 3, 0);
+    config.state.policy = Policy::Ppl;
+    config.state.resync_offset = Some(0);
+    let mut harness = Harness::new(config);
+    let run = harness.manager.resync().expect("it is needed").run();
+    harness.ask(0, 1);
+    harness.run();
+    let says = |harness: &Harness, policy: Policy, offset: Option<u64>| {
+        let mut states = harness.superblocks.values();
+        assert!(states.all(|it| it.policy == policy && it.resync_offset == offset));
+    };
+    says(&harness, Policy::Resync, Some(0));
+    harness.done.clear();
+    harness.tell(MetadataInput::ResyncAt { run, position: 8, stalled: None });
+    harness.run();
+    assert_eq!(harness.done, "FFFSSS", "a part is in sync, durably");
+    says(&harness, Policy::Ppl, Some(8));
+    // A write fails half-way: its log must stay until the superblocks call for a resync.
+    let event = ControlEvent::OutOfSync { first_bit: 0, bits: 1 };
+    harness.tell(MetadataInput::FromShard { shard: 0, event });
+    let settled = Control::DoubtRecorded { reports: 1 };
+    assert!(!harness.answers.contains(&settled));
+    harness.run();
+    says(&harness, Policy::Resync, Some(0));
+    assert!(harness.answers.contains(&settled));
 }
 
 #[test]

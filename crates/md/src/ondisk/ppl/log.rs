@@ -138,13 +138,15 @@ pub fn place_log(
     [if multiple { previous } else { 0 }, 0].into_iter().find(|&at| fits(at))
 }
 
-/// The newest log of one member, and whether its partial parity is intact.
+/// The newest whole log of one member, and whether its partial parity is intact.
+///
+/// A damaged header behind it is a log that was being written when the power failed: no write that
+/// it names had begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberLog {
     /// The member.
     pub member: MemberIdx,
-    /// Its newest log, or why there is none or it cannot be trusted: the last valid log may be
-    /// followed by a newer one that is damaged.
+    /// Its newest log, or why there is none.
     pub newest: Result<PplLog, PplStop>,
     /// For each entry whether its partial parity is in the area and has the right checksum.
     pub intact: Vec<bool>,
@@ -162,12 +164,8 @@ impl MemberLog {
         mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<MemberLog, E> {
         let search = find_newest(set_uuid, area_sectors, &mut read)?;
-        let (log, stop) = match (search.newest, search.stop.1) {
-            (_, stop @ PplStop::Broken(_)) => (None, stop),
-            found => found,
-        };
-        let Some(log) = log else {
-            return Ok(MemberLog { member, newest: Err(stop), intact: Vec::new() });
+        let Some(log) = search.newest else {
+            return Ok(MemberLog { member, newest: Err(search.stop.1), intact: Vec::new() });
         };
         let mut intact = Vec::with_capacity(log.header.entries.len());
         for (index, entry) in log.header.entries.iter().enumerate() {

@@ -21,5 +21,5 @@ pub use log::{
     find_newest, place_log,
 };
 pub use recovery::{
-    PplMismatch, PplRecovery, PplRefused, PplSkipped, PplStep, PplVerdict, plan_recovery,
+    PplMismatch, PplRecovery, PplRefused, PplSkipped, PplStep, PplVerdict, UNUSED, plan_recovery,
 };

@@ -88,6 +88,16 @@ impl PplMismatch {
         }
     }
 
+    /// Whether it is what a power cut leaves of a log that was being written: then no write that
+    /// the log names had begun, and everything older was durable. Nothing is to be recovered; md
+    /// resyncs all the same, where no data is missing.
+    pub fn is_torn(&self) -> bool {
+        matches!(
+            self,
+            PplMismatch::NoLog { stop: PplStop::Broken(_), .. } | PplMismatch::PartialParity { .. }
+        )
+    }
+
     /// The problem: a clause.
     pub fn problem(&self) -> String {
         match self {
@@ -136,6 +146,19 @@ pub struct PplRecovery {
     pub mismatches: Vec<PplMismatch>,
     /// What md makes of it.
     pub verdict: PplVerdict,
+}
+
+/// What [`PplRecovery::is_unused`] means for data that is missing: a clause.
+pub const UNUSED: &str =
+    "no partial parity log names a write, so redundancy may never have been in sync";
+
+impl PplRecovery {
+    /// Whether no log names a write: nothing shows that redundancy was in sync when the array was
+    /// last used. A new array is like that before its first resync.
+    pub fn is_unused(&self) -> bool {
+        let names = |it: &PplMismatch| matches!(it, PplMismatch::PartialParity { .. });
+        self.recovered_entries == 0 && !self.mismatches.iter().any(names)
+    }
 }
 
 /// Only RAID 5 has a partial parity log.

@@ -54,6 +54,7 @@ impl SuperblockV0 {
             }),
             bad_blocks: None,
             ppl: None,
+            log_area: None,
             has_journal: false,
             journal_tail: None,
             reshape: self.reshape(),

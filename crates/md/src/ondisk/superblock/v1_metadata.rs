@@ -46,6 +46,7 @@ impl SuperblockV1 {
             bitmap: self.bitmap_area(),
             bad_blocks: self.bad_block_area(),
             ppl: self.ppl_area(),
+            log_area: self.log_area(),
             has_journal: self.has(feature::JOURNAL),
             journal_tail: (role == Role::Journal).then_some(self.recovery_offset),
             reshape: self.reshape(),
@@ -77,6 +78,13 @@ impl SuperblockV1 {
     fn bitmap_area(&self) -> Option<Area> {
         let exists = self.has(feature::BITMAP_OFFSET) && self.bitmap_offset != 0;
         exists.then(|| self.area(i64::from(self.bitmap_offset), None))
+    }
+
+    fn log_area(&self) -> Option<Area> {
+        let is_of_bitmap = self.has(feature::BITMAP_OFFSET);
+        let has_place = self.ppl_offset() != 0 && self.ppl_size() != 0;
+        (has_place && !is_of_bitmap)
+            .then(|| self.area(i64::from(self.ppl_offset()), Some(u64::from(self.ppl_size()))))
     }
 
     fn ppl_area(&self) -> Option<PplArea> {

@@ -115,6 +115,9 @@ fn a_log_that_is_needed_and_damaged_refuses_a_degraded_start() {
     let gaps = [(MemberIdx(2), "its log is damaged".to_string())];
     let forced = Options { force: true, ..Options::default() };
     let it = found(&logged, &[0, 2], &forced);
+    let start = it.start(512, false).expect("by force");
+    start.check_logs(&gaps).expect("by force");
+    let it = found(&logged, &[0, 2], &Options::default());
     let start = it.start(512, false).expect("with its logs");
     assert!(start.replays_ppl());
     let refused = start.check_logs(&gaps).expect_err("slot 1 is computed from that parity");
@@ -200,9 +203,12 @@ fn members_are_as_long_as_the_level_uses_of_them() {
     assert_eq!(length, data_sectors);
 }
 
-#[test]
-fn a_replacement_that_had_begun_is_continued_where_it_was() {
-    let mut superblocks = superblocks(&[512; 4], |request| request.raid_devices = 3);
+/// Three members, and a device that replaces the member of slot 1 and has it up to sector 128.
+fn replacing(change: impl FnOnce(&mut Request)) -> Vec<Superblock> {
+    let mut superblocks = superblocks(&[512; 4], |request| {
+        request.raid_devices = 3;
+        change(request);
+    });
     let mut state = superblocks[0].state();
     let mut own = DeviceState::new(Role::Slot(1));
     (own.replacement, own.recovery_offset) = (true, Some(128));
@@ -212,6 +218,40 @@ fn a_replacement_that_had_begun_is_continued_where_it_was() {
         let superblock = superblocks[at].with_state(&state, at).expect("it fits");
         superblocks[at] = superblock;
     }
+    superblocks
+}
+
+#[test]
+fn with_a_log_no_member_is_replaced() {
+    let superblocks = replacing(|request| request.policy = Some(Policy::Ppl));
+    let array = found(&superblocks, &[0, 1, 2, 3], &Options::default());
+    let plan = array.start(512, false).expect("it starts").with_rebuilds().expect("as it is");
+    assert!(plan.replacing().is_empty() && plan.serving().len() == 3);
+    let left = plan.devices().into_iter().find(|device| device.candidate == 3).expect("kept");
+    assert_eq!((left.slot, left.replaces, left.is_spare), (None, false, false));
+    // Linux copies all of it again.
+    let written = plan.state(None, &[]).state.devices[3].clone().expect("listed");
+    assert_eq!((written.replacement, written.recovery_offset), (true, Some(0)));
+    let [note] = &plan.notes()[..] else { panic!("{:?}", plan.notes()) };
+    assert!(note.contains("not used"), "{note}");
+    let array = found(&superblocks, &[0, 1, 2], &Options::default());
+    let plan = array.start(512, false).expect("it starts");
+    let new = found(&superblocks, &[3], &Options::default());
+    let new = StartMember {
+        label: "new",
+        superblock: &new.superblocks[0],
+        metadata: &new.metadata[0],
+        logical_block: 512,
+        read_only: false,
+    };
+    let refused = plan.with_replacement(new, MemberIdx(0)).err();
+    let Some(StartRefusal::Replacement { why }) = &refused else { panic!("{refused:?}") };
+    assert!(why.contains("partial parity log"), "{why}");
+}
+
+#[test]
+fn a_replacement_that_had_begun_is_continued_where_it_was() {
+    let superblocks = replacing(|_| ());
     let found = found(&superblocks, &[0, 1, 2, 3], &Options::default());
     let plan =
         found.start(512, false).expect("it starts").with_rebuilds().expect("it is continued");

@@ -36,6 +36,7 @@ pub fn member(level: i32, layout: u32, slots: u16, slot: u16) -> Candidate {
         bitmap: None,
         bad_blocks: None,
         ppl: None,
+        log_area: None,
         has_journal: false,
         journal_tail: None,
         reshape: None,

@@ -562,7 +562,7 @@ fn the_kernels_newest_logs_restore_the_parity_that_it_wrote() {
 }
 
 #[test]
-fn a_damaged_newest_log_rules_out_older_ones() {
+fn a_damaged_log_behind_another_was_being_written() {
     let area = [log(7, &[]), log(8, &[]), vec![0; 8192]].concat();
     let newest = |area: &[u8]| load(0, area).newest;
     assert_eq!(newest(&area).unwrap().header.generation, 8);
@@ -571,10 +571,14 @@ fn a_damaged_newest_log_rules_out_older_ones() {
     for place in [3, 513, 521, 532, 4000] {
         let mut damaged = area.clone();
         damaged[at + place] ^= 1;
-        let Err(stop) = newest(&damaged) else { panic!("byte {place}: an older one is believed") };
+        assert_eq!(newest(&damaged).unwrap().header.generation, 7, "byte {place}");
+        // Without one before it.
+        let Err(stop) = newest(&damaged[at..]) else { panic!("byte {place}: it is believed") };
         let PplStop::Broken(error) = &stop else { panic!("byte {place}: {stop:?}") };
         assert_eq!(error.field, "checksum", "byte {place}");
-        let text = PplMismatch::NoLog { member: MemberIdx(0), stop }.to_string();
+        let mismatch = PplMismatch::NoLog { member: MemberIdx(0), stop };
+        assert!(mismatch.is_torn());
+        let text = mismatch.to_string();
         assert!(text.contains("its newest partial parity log is damaged"), "{text}");
     }
     // Partial parity of an earlier round is no header, whatever it is.
