@@ -282,6 +282,8 @@ pub struct StartOptions {
     pub shards: u16,
     /// Interval of resync checkpoints.
     pub checkpoint_nanos: u64,
+    /// See [`MetadataConfig::bits_ahead_nanos`].
+    pub bits_ahead_nanos: u64,
     /// Dirty and degraded arrays, too.
     pub force: bool,
     /// Devices to be put into the slots of their numbers, if these are empty; whatever is on them
@@ -528,7 +530,8 @@ pub fn start(
     block: u32,
     options: StartOptions,
 ) -> Result<Start, Refusal> {
-    let StartOptions { shards, checkpoint_nanos, force, add, readd, replace } = options;
+    let StartOptions { shards, checkpoint_nanos, bits_ahead_nanos, force, add, readd, replace } =
+        options;
     let found = examine(&split(images, |at| at >= 16 || readd >> at & 1 == 0), block);
     let array = assembled(&found, force)?;
     let members = found.iter().map(|found| found.as_member(block)).collect();
@@ -597,7 +600,8 @@ pub fn start(
     let missing = (0..data_areas.len()).filter(|slot| data_areas[*slot].is_none());
     let missing: MemberSet = missing.map(|slot| slot as u16).collect();
     let missing_sectors = plan.missing_sectors();
-    let manager = MetadataManager::new(MetadataConfig { checkpoint_nanos, ..config });
+    let manager =
+        MetadataManager::new(MetadataConfig { checkpoint_nanos, bits_ahead_nanos, ..config });
     let has_stale_bitmap = bitmap.is_some_and(|(bitmap, _)| bitmap.stale);
     Ok(Start {
         manager,

@@ -297,8 +297,15 @@ impl Life {
             let images: Vec<Option<&[u8]>> = images.collect();
             // Whatever is there: a start, or a refusal.
             let (shards, checkpoint_nanos, force) = (1, 1, true);
-            let options =
-                StartOptions { shards, checkpoint_nanos, force, add: 0, readd: 0, replace: 0 };
+            let options = StartOptions {
+                shards,
+                checkpoint_nanos,
+                bits_ahead_nanos: 0,
+                force,
+                add: 0,
+                readd: 0,
+                replace: 0,
+            };
             let _ = assembly::start(&images, self.rest.block, options);
             return None;
         }

@@ -4,6 +4,7 @@
 //! `image` from before it is granted until all data under it are durable. Bits fade: a bit that no
 //! shard holds is cleared after two whole daemon periods, as in md. Called only from `manager`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::types::{BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, ManagedBitmap};
@@ -15,6 +16,11 @@ const HEADER_BYTES: usize = 256;
 /// Daemon ticks for which a bit must be unused before it is cleared: the first tick may come
 /// immediately, so that two whole periods lie between the first and the last.
 const FADED: u8 = 3;
+
+/// The most bits that are set together with one that a request needs.
+const MOST_AHEAD: u32 = 1024;
+/// Intervals without new bits after which none is set ahead any more.
+const RESTS: u64 = 10;
 
 /// A set of bits.
 struct Set(Vec<u64>);
@@ -38,6 +44,13 @@ impl Set {
 
     fn byte(&self, at: usize) -> u8 {
         self.0.get(at / 8).map_or(0, |word| (word >> (at % 8 * 8)) as u8)
+    }
+
+    /// Bits beyond the last one are never asked for.
+    fn insert_byte(&mut self, at: usize, byte: u8) {
+        if let Some(word) = self.0.get_mut(at / 8) {
+            *word |= u64::from(byte) << (at % 8 * 8);
+        }
     }
 
     fn len(&self) -> u64 {
@@ -73,6 +86,9 @@ pub(super) struct Bits {
     stale: bool,
     pub(super) sleep_nanos: u64,
     pub(super) next_tick: Option<u64>,
+    /// Bits that are set together, and when bits were set last.
+    ahead: u32,
+    set_at: Option<u64>,
 }
 
 impl Bits {
@@ -99,6 +115,8 @@ impl Bits {
             stale: kept.stale,
             sleep_nanos: kept.daemon_sleep_nanos.max(1),
             next_tick: None,
+            ahead: 1,
+            set_at: None,
         };
         for bit in 0..count {
             let byte = kept.bits.get(bit as usize / 8).copied().unwrap_or(0xff);
@@ -145,6 +163,33 @@ impl Bits {
         self.touched.insert(bit);
         // It may be fading: restart its count.
         self.ticks[bit as usize] = 0;
+    }
+
+    /// Bits are set at time `now`: the size of the aligned blocks of bits that are set together. It
+    /// doubles while bits are set more often than every `within` nanoseconds, so that a burst of
+    /// writes waits a few times and not for each bit; a rest ends that.
+    pub(super) fn ahead(&mut self, now: u64, within: u64) -> u32 {
+        let since = self.set_at.replace(now).map_or(u64::MAX, |at| now.saturating_sub(at));
+        if since < within {
+            self.ahead = (2 * self.ahead).min(MOST_AHEAD);
+        } else if since > RESTS * within {
+            self.ahead = 1;
+        }
+        self.ahead
+    }
+
+    /// Sets the bits of the aligned blocks of `size` bits that these bits are in. Those that no
+    /// shard requests fade, as others do.
+    pub(super) fn set_around(&mut self, bits: Range<u32>, size: u32) {
+        let first = bits.start / size * size;
+        let end = bits.end.next_multiple_of(size).min(self.count);
+        for bit in first..end {
+            if !self.image.has(bit) {
+                self.image.insert(bit);
+                self.touched.insert(bit);
+                self.fade(bit);
+            }
+        }
     }
 
     /// Whether the bit is on all members.
@@ -296,16 +341,8 @@ impl Bits {
     /// The page is on all members as it was written.
     pub(super) fn page_done(&mut self, page: &BitmapPage) {
         self.unwritten.retain(|other| *other != page.page);
-        let first = first_byte(page.page) as u32 * 8;
-        for (at, byte) in (0u32..).zip(&page.bits) {
-            let mut byte = *byte;
-            while byte != 0 {
-                let bit = first + at * 8 + byte.trailing_zeros();
-                byte &= byte - 1;
-                if bit < self.count {
-                    self.durable.insert(bit);
-                }
-            }
+        for (at, byte) in (first_byte(page.page)..).zip(&page.bits) {
+            self.durable.insert_byte(at, *byte);
         }
     }
 }

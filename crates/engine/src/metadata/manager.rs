@@ -91,6 +91,7 @@ pub struct MetadataManager {
     /// Policy of the stopped array.
     policy: Policy,
     checkpoint_nanos: u64,
+    bits_ahead_nanos: u64,
     bits: Option<Bits>,
     on_disk: OnDisk,
     /// State of the freshest superblock at the start, for members that are behind it.
@@ -220,6 +221,7 @@ impl MetadataManager {
             in_turn: config.superblocks_in_turn,
             policy,
             checkpoint_nanos: config.checkpoint_nanos,
+            bits_ahead_nanos: config.bits_ahead_nanos,
             bits,
             on_disk: OnDisk {
                 events,

@@ -6,7 +6,8 @@ use md::SECTOR_BYTES;
 use md::assemble::{StartBitmap, StartDevice, StartPlan, StartState};
 
 use super::types::{
-    DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig,
+    DEFAULT_BITS_AHEAD_NANOS, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice,
+    MetadataConfig,
 };
 
 impl MetadataConfig {
@@ -43,6 +44,7 @@ impl MetadataConfig {
             bitmap,
             superblocks_in_turn,
             checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
+            bits_ahead_nanos: DEFAULT_BITS_AHEAD_NANOS,
         }
     }
 }

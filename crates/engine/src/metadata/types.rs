@@ -13,6 +13,10 @@ use crate::{Control, ControlEvent, IoError, MemberSet, RequestError};
 /// A resync's progress is recorded at least this often: 5 minutes, as md does.
 pub const DEFAULT_CHECKPOINT_NANOS: u64 = 300_000_000_000;
 
+/// Bits are set as far ahead of requests that they need not be set more often than about ten times
+/// a second: writes wait for that, and members flush.
+pub const DEFAULT_BITS_AHEAD_NANOS: u64 = 100_000_000;
+
 /// Bitmaps are written in pages of this size; page 0 begins with the header (256 bytes).
 pub const BITMAP_PAGE_BYTES: usize = 4096;
 
@@ -77,6 +81,9 @@ pub struct MetadataConfig {
     pub superblocks_in_turn: bool,
     /// Interval of resync checkpoints; see [`DEFAULT_CHECKPOINT_NANOS`].
     pub checkpoint_nanos: u64,
+    /// Bits are set ahead of requests where they are set more often than this; see
+    /// [`DEFAULT_BITS_AHEAD_NANOS`]. 0: none is.
+    pub bits_ahead_nanos: u64,
 }
 
 /// The changing fields of the bitmap's header; the others stay as read, with the stale bit of the

@@ -59,6 +59,7 @@ impl Driven {
             bitmap: has_bitmap.then_some(bitmap),
             superblocks_in_turn: false,
             checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
+            bits_ahead_nanos: 0,
         });
         Driven { manager, writes: Vec::new(), pages: Vec::new(), joins: Vec::new() }
     }

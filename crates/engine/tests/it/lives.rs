@@ -155,6 +155,7 @@ impl Life {
             bitmap: None,
             superblocks_in_turn: false,
             checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
+            bits_ahead_nanos: 0,
         });
         Life {
             array,

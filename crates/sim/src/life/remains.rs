@@ -167,6 +167,8 @@ impl Remains {
         let mut options = StartOptions {
             shards,
             checkpoint_nanos: checkpoint,
+            // From a generator of its own, so that what else a seed decides stays as it was.
+            bits_ahead_nanos: rng.clone().pick(&[0, 0, 20_000, 1_000_000]),
             force: false,
             add,
             readd,

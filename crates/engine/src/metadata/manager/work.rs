@@ -287,6 +287,7 @@ impl MetadataManager {
         }
         if !self.asked.is_empty() {
             // Not granted by `answer`: the bits are not durable.
+            self.set_bits_ahead();
             return Some(Job::new(Goal::Bits, &[Phase::Pages]));
         }
         if self.now >= self.retry_at && !closing && self.wants_rebuild_recorded() {
@@ -315,6 +316,17 @@ impl MetadataManager {
             return Some(self.update(Why::Checkpoint));
         }
         self.clear(false)
+    }
+
+    /// Sets bits that requests will need soon together with those that they wait for.
+    fn set_bits_ahead(&mut self) {
+        let MetadataManager { bits: Some(bits), asked, now, bits_ahead_nanos, .. } = self else {
+            return;
+        };
+        let around = bits.ahead(*now, *bits_ahead_nanos);
+        for Asked { first_bit, bits: count, .. } in asked {
+            bits.set_around(*first_bit..*first_bit + *count, around);
+        }
     }
 
     /// Whether a member is behind the freshest, after a crash or a lack of space.

@@ -53,6 +53,7 @@ pub fn config(level: Level, members: usize, spares: usize) -> MetadataConfig {
         bitmap: None,
         superblocks_in_turn: false,
         checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
+        bits_ahead_nanos: 0,
     }
 }
 
