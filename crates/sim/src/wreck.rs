@@ -446,6 +446,7 @@ impl<'a> Wreck<'a> {
         let options = StartOptions {
             shards: 1,
             checkpoint_nanos: 1,
+            bits_ahead_nanos: 0,
             force: false,
             add: 0,
             readd: 0,

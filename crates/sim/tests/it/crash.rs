@@ -83,6 +83,16 @@ fn a_member_that_joins_during_an_operation_is_not_rebuilt_by_it() {
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// Rows that are to be zeroed wait for operations that wait for memory which a late one has.
+#[test]
+fn rows_that_are_zeroed_do_not_count_as_users_of_memory() {
+    let scenario = "\
+        raid6 ddf-N-restart x4 chunk=8 used=256 v=1.2 begins=in-sync shards=1 depth=1 \
+        seed=183819619118897 troubled : full2@0+256/3 hangio0@341805 w6+1 w9+0 zero426+56 \
+        w161+0";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 fn run_family(name: &str, shapes: &[Shape], count: u64) {
     for_seeds!(name, count, |seed| life::run(&random::scenario(shapes, seed)));
 }
