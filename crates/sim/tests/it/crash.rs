@@ -74,6 +74,17 @@ fn what_was_in_flight_is_copied_to_a_replacement_again_where_nothing_is_resynced
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// The superblock of the first one called both former members faulty, while that of the second one
+/// still had a position: with two members lost before, three were missing.
+#[test]
+fn replacements_that_are_complete_at_once_take_their_slots_one_by_one() {
+    let scenario = "\
+        raid6 right-asymmetric-6 x6 chunk=8 used=128 v=1.2 bitmap=4096 begins=in-sync shards=1 \
+        depth=1 seed=71504918730283 : replace5 w254+6 w1+1 writetimeout3 step5 replace1 w367+0 \
+        hangio0@413433 step5 w2+1 step5 stop2 w13+4 step5 w0+1 step9";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 #[test]
 fn a_member_that_joins_during_an_operation_is_not_rebuilt_by_it() {
     let scenario = "\

@@ -1,9 +1,9 @@
 //! Devices that replace members which still serve.
 //!
 //! Invariant: a replacement is no redundancy until the superblocks give it the slot. Its own says
-//! so before those of the others do, and all of it is durable by then. Shards write the former
-//! member until its superblock is stale by any rule. Called only from `manager`, `rebuilds` and
-//! `work`.
+//! so before those of the others do, and all of it is durable by then; an update gives one slot.
+//! Shards write the former member until its superblock is stale by any rule. Called only from
+//! `manager`, `rebuilds` and `work`.
 
 use std::ops::Range;
 

@@ -490,8 +490,15 @@ impl MetadataManager {
             if let Some(Some(state)) = devices.get_mut(number)
                 && self.devices[at].rebuilt_recorded.is_some()
             {
-                state.recovery_offset = self.rebuilt_now(at);
-                if self.devices[at].kept.replaces && state.recovery_offset.is_none() {
+                let recovery_offset = self.rebuilt_now(at);
+                let is_complete = self.devices[at].kept.replaces && recovery_offset.is_none();
+                // One by one: the superblock of the first would call the former members of all of
+                // them faulty, before those of the others say that they have the slots.
+                if is_complete && takes_over.is_some() {
+                    continue;
+                }
+                state.recovery_offset = recovery_offset;
+                if is_complete {
                     // As md: the replacement has the slot, and what it has replaced is faulty.
                     state.replacement = false;
                     takes_over = Some(Phase::TakeOver);
