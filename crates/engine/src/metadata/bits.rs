@@ -46,7 +46,7 @@ impl Set {
         self.0.get(at / 8).map_or(0, |word| (word >> (at % 8 * 8)) as u8)
     }
 
-    /// Bits beyond the last one are never asked for.
+    /// Bits beyond the last one are never requested.
     fn insert_byte(&mut self, at: usize, byte: u8) {
         if let Some(word) = self.0.get_mut(at / 8) {
             *word |= u64::from(byte) << (at % 8 * 8);

@@ -98,7 +98,8 @@ impl Stripes {
 
     /// Whether late operations have all memory that is in use: no other operation will return any.
     pub(super) fn is_all_memory_late(&self) -> bool {
-        // Runs of rows that are zeroed have no memory, and may wait for rows of those that wait here.
+        // Runs of rows that are zeroed have no memory, and may wait for rows of those that wait
+        // here.
         self.held > 0 && self.ops.live() - self.held == self.awaiting_memory.len()
     }
 
