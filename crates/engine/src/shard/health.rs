@@ -114,6 +114,11 @@ impl Health {
         self.lacking.contains(slot) && !self.failed.contains(slot)
     }
 
+    /// Whether a slot that was in sync has a replacement, or one that has taken it since.
+    pub(crate) fn has_second(&self, slot: u16) -> bool {
+        self.is_replaced(slot) || self.is_taken_over(slot)
+    }
+
     /// The place that a part of a copy goes to.
     pub(crate) fn copy_place(&self, slot: u16) -> u16 {
         match !self.is_replaced(slot) && self.is_taken_over(slot) {

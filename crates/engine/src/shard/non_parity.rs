@@ -453,7 +453,8 @@ impl NonParity {
             let mut in_sync = self.copies.iter().filter(|copy| !failed.contains(copy.member.0));
             // A single copy is in sync with itself.
             let others = self.copies.iter().filter(in_service).count() > 1;
-            if let Some(first) = in_sync.next().filter(|_| others) {
+            let has_others = |copy: &&Copy| others || cx.health.has_second(copy.member.0);
+            if let Some(first) = in_sync.next().filter(has_others) {
                 let slice = cx.requests[request].slice(at, sectors);
                 self.scatter.add(first.member.0, first.sector.0, slice);
             }
@@ -516,12 +517,17 @@ impl NonParity {
             let slice = cx.requests[request].slice(at, sectors);
             let source = self.copies.iter().position(|copy| !failed_before.contains(copy.member.0));
             for (number, copy) in self.copies.iter().enumerate() {
-                if source.is_none_or(|source| source == number)
-                    || cx.health.is_failed(copy.member.0)
-                {
+                let Copy { member, sector } = *copy;
+                if source.is_none() || cx.health.is_failed(member.0) {
                     continue;
                 }
-                self.scatter.add(copy.member.0, copy.sector.0, slice);
+                if source != Some(number) {
+                    self.scatter.add(member.0, sector.0, slice);
+                } else if cx.health.has_second(member.0) {
+                    // It may have been filled from another copy, which differed.
+                    let slots = cx.geometry.members() as u16;
+                    self.scatter.add(slots + member.0, sector.0, slice);
+                }
             }
             at += sectors;
         }
@@ -630,7 +636,12 @@ impl NonParity {
         let targets = match cx.requests[request].op {
             Some(HostOp::Resync) => {
                 let all = MemberSet::range(0, cx.geometry.members() as u16);
-                all.minus(MemberSet::one(source))
+                let slots = cx.geometry.members() as u16;
+                let second = match cx.health.has_second(source) {
+                    true => MemberSet::one(slots + source),
+                    false => MemberSet::EMPTY,
+                };
+                all.minus(MemberSet::one(source)).union(second)
             }
             _ if cx.health.is_read_only() => MemberSet::EMPTY,
             Some(HostOp::Rebuild) => {

@@ -85,6 +85,17 @@ fn replacements_that_are_complete_at_once_take_their_slots_one_by_one() {
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// A replacement may have been filled from another copy than its member, before these were synced.
+#[test]
+fn a_resync_of_copies_writes_what_replaces_the_member_that_it_has_read() {
+    let scenario = "\
+        raid1 x3 chunk=0 used=128 v=1.2 bitmap=16384 begins=in-sync shards=1 depth=1 \
+        seed=18100471328623 troubled : replace2 w7+4 idle2000000 destroy2@393611 add2 w0+1 \
+        step25 cut1 step4 full2@0+256/2 w14+4 step1 replace0 step6 step24 cut1 \
+        destroy0@145542 destroy1@138447 step108";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 #[test]
 fn a_member_that_joins_during_an_operation_is_not_rebuilt_by_it() {
     let scenario = "\
