@@ -245,8 +245,8 @@ fn has_valgrind() -> bool {
 }
 
 /// The simulator: every state of the engine is reached by fixed seeds, small scopes are exhausted
-/// (sampled), and more seeds find nothing. They are the same in each run, so that a change is judged
-/// by what it does; with RAIDLAB_TEST=all they are fresh ones, for ten minutes.
+/// (sampled), and more seeds find nothing. They are the same in each run, so that a change is
+/// judged by what it does; with RAIDLAB_TEST=all they are fresh ones, for ten minutes.
 fn simulate(context: &mut Context) -> Outcome {
     let is_all = std::env::var("RAIDLAB_TEST").as_deref() == Ok("all");
     let fixed = "--seed 1 --count 5000 --seconds 600 --jobs 2 --all-marks";
