@@ -34,7 +34,7 @@ pub struct StartOptions {
     /// Memory and limits.
     pub data_plane: DataPlaneConfig,
     /// The number of slots that the members' superblocks in memory have been given, and those on
-    /// disk do not have yet; set by [`crate::rebuild`].
+    /// disk do not have yet; set by [`crate::rebuild()`].
     pub grown_to: Option<u32>,
 }
 
