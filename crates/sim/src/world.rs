@@ -587,7 +587,7 @@ impl World {
             let volatile = member.unflushed.iter().find(|number| **number <= before);
             let is_in_service = self.shard.is_in_service(MemberIdx(at as u16));
             let slots = self.geometry().members();
-            // The engine knows that a write is on a member when it is on the replacement, too.
+            // For the engine a write is on a member when it is on the replacement, too.
             let has_two = self.members.len() > slots && {
                 self.members[slots + at % slots].gone_at != Some(0)
             };

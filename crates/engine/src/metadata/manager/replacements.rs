@@ -24,7 +24,7 @@ pub(super) fn place(geometry: &Geometry, kept: &ManagedDevice) -> MemberIdx {
     MemberIdx(slot.0 + second)
 }
 
-/// What a start knows of ranges that writes in flight may have left half-way.
+/// What a start has on ranges that writes in flight may have left half-way.
 pub(super) struct Doubtful<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) map: &'a IntentMap,
