@@ -75,7 +75,7 @@ impl Before {
 
 impl Target {
     /// Puts the array into the state in which background work runs: a member is lost, or redundancy
-    /// is not trusted. The work itself begins with [`Target::before_background`].
+    /// is not trusted. The work itself begins with `Target::before_background`.
     ///
     /// # Errors
     /// A member cannot be made, or spared.
