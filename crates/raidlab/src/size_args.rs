@@ -1,13 +1,15 @@
-//! Sizes and layouts on the command line.
+//! Sizes, layouts, rates and times on the command line.
 //!
 //! Invariant: a number without a unit is KiB in the verbs with mdadm's options (`create`, `dump`),
 //! as with mdadm's `--chunk`, `--size` and `--data-offset`; elsewhere it is refused.
+
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use md::{BareNumber, Layout, Level, SECTOR_BYTES, SizeProblem, parse_size};
 
 use crate::error::Context;
-use spec::units::parse_rate;
+use spec::units::{parse_rate, parse_seconds};
 
 /// A size in bytes, which needs a unit: `64K`, `64KiB`.
 pub fn parse_bytes(text: &str) -> Result<u64> {
@@ -17,6 +19,15 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
 /// The limit of a rate of background work, in KiB/s, at least 1.
 pub fn parse_speed_limit(text: &str) -> Result<u64> {
     Ok((parse_rate(text)? / 1024).max(1))
+}
+
+/// How long an operation of a member may take: 10 ms, which is a test's, to a day.
+pub fn parse_member_timeout(text: &str) -> Result<Duration> {
+    let seconds = parse_seconds(text)?;
+    match (0.01..=86_400.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(anyhow!("an operation may take 10ms to 86400s (a day)")),
+    }
 }
 
 /// A size in sectors: `64`, `64K` (KiB), `1M`, `10G`, `2T`, or `2048s` for sectors.
@@ -78,6 +89,17 @@ mod tests {
         }
         for text in ["", "K", "-1", "64Q", "1.5", "100B", "8388608T", "99999999999T"] {
             assert!(parse_sectors(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_operation_may_take_some_time_and_not_for_ever() {
+        for (text, millis) in [("30", 30_000), ("500ms", 500), ("1.5s", 1500), ("2min", 120_000)] {
+            let parsed = parse_member_timeout(text).ok();
+            assert_eq!(parsed, Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["0", "0s", "-1", "1ms", "none", "", "100000", "inf", "30MB"] {
+            assert!(parse_member_timeout(text).is_err(), "{text}");
         }
     }
 

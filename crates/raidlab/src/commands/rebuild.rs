@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use admin::{
     Corrected, JoinError, NotRebuilt, RebuildError, RebuildEvent, RebuildOptions, RebuildReport,
@@ -25,7 +26,7 @@ use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
 use crate::meter::Meter;
-use crate::size_args::parse_speed_limit;
+use crate::size_args::{parse_member_timeout, parse_speed_limit};
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -74,6 +75,9 @@ pub struct RebuildArguments {
     /// Limit of the rate at which each new member is written, as in 50MB/s; no limit without it
     #[arg(long, value_name = "RATE", value_parser = parse_speed_limit)]
     speed_limit_max: Option<u64>,
+    /// How long an operation of a member may take, in seconds: a member that takes longer fails
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_member_timeout)]
+    member_timeout: Duration,
     /// The array, by name or UUID, if the members form several
     #[arg(long, value_name = "NAME|UUID")]
     array: Option<String>,
@@ -122,22 +126,12 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     let all: Vec<OsString> = arguments.members.iter().chain(&arguments.add).cloned().collect();
     let new = arguments.replace.iter().map(|replace| replace.new.clone());
     let all: Vec<OsString> = all.into_iter().chain(new).collect();
-    let replace = arguments.replace.iter().map(|Replace { old, new }| (old.clone(), new.clone()));
     if arguments.overwrite && arguments.add.is_empty() && arguments.replace.is_empty() {
         anyhow::bail!("--overwrite: only with --add or --replace, whose devices it is about");
     }
     arguments.json.refuse_overlap(&Used::members(&all))?;
     let stop = signal::watch()?;
-    let mut options = RebuildOptions {
-        add: arguments.add.clone(),
-        replace: replace.collect(),
-        raid_devices: arguments.raid_devices,
-        overwrite: arguments.overwrite,
-        force: arguments.force,
-        array: arguments.array.clone(),
-        ..RebuildOptions::default()
-    };
-    options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
+    let options = options(arguments);
     let mut meter: Option<Meter> = None;
     let mut is_rebuilding = false;
     let mut observe = |event| match event {
@@ -169,6 +163,22 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     }
     let is_fine = report.is_complete() && report.is_clean && report.failed.is_empty();
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
+}
+
+fn options(arguments: &RebuildArguments) -> RebuildOptions {
+    let replace = arguments.replace.iter().map(|Replace { old, new }| (old.clone(), new.clone()));
+    let mut options = RebuildOptions {
+        add: arguments.add.clone(),
+        replace: replace.collect(),
+        raid_devices: arguments.raid_devices,
+        overwrite: arguments.overwrite,
+        force: arguments.force,
+        array: arguments.array.clone(),
+        ..RebuildOptions::default()
+    };
+    options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
+    options.start.driver.member_timeout = Some(arguments.member_timeout);
+    options
 }
 
 fn failed(error: RebuildError, arguments: &RebuildArguments) -> Error {
@@ -279,4 +289,34 @@ fn json(report: &RebuildReport) -> Value {
         "complete": report.is_complete(),
         "stopped_clean": report.is_clean,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use array::DriverOptions;
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: RebuildArguments,
+    }
+
+    fn driver_options(words: &str) -> DriverOptions {
+        let words = std::iter::once("rebuild").chain(words.split(' '));
+        let line = Line::try_parse_from(words).expect("sound");
+        options(&line.arguments).start.driver
+    }
+
+    #[test]
+    fn the_driver_gets_the_limits_of_the_command_line() {
+        let driver = driver_options("--member-timeout 2s --speed-limit-max 64MiB/s disk");
+        assert_eq!(driver.member_timeout, Some(Duration::from_secs(2)));
+        assert_eq!(driver.pace.most_kib_per_s, Some(65_536));
+        let driver = driver_options("disk");
+        assert_eq!(driver.member_timeout, DriverOptions::default().member_timeout);
+        assert_eq!(driver.pace.most_kib_per_s, None);
+    }
 }

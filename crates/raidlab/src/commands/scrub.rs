@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use admin::{Corrected, Finding, ScrubError, ScrubEvent, ScrubOptions, ScrubReport};
 use anyhow::{Error, Result};
@@ -21,7 +22,7 @@ use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
 use crate::meter::Meter;
-use crate::size_args::parse_speed_limit;
+use crate::size_args::{parse_member_timeout, parse_speed_limit};
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -64,6 +65,9 @@ pub struct ScrubArguments {
     /// no limit without it
     #[arg(long, value_name = "RATE", value_parser = parse_speed_limit)]
     speed_limit_max: Option<u64>,
+    /// How long an operation of a member may take, in seconds: a member that takes longer fails
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_member_timeout)]
+    member_timeout: Duration,
     /// The array, by name or UUID, if the members form several
     #[arg(long, value_name = "NAME|UUID")]
     array: Option<String>,
@@ -83,19 +87,8 @@ enum PolicyArgument {
 pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let stop = signal::watch()?;
-    let mode = match (arguments.repair, arguments.policy) {
-        (false, _) => ScrubMode::Check,
-        (true, None) => ScrubMode::Repair,
-        (true, Some(_)) => ScrubMode::RepairOrResync,
-    };
-    let mut options = ScrubOptions {
-        mode,
-        from: arguments.from,
-        array: arguments.array.clone(),
-        has_parity: arguments.policy.map(|policy| policy == PolicyArgument::Parity),
-        ..ScrubOptions::default()
-    };
-    options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
+    let options = options(arguments);
+    let mode = options.mode;
     let mut meter: Option<Meter> = None;
     let mut is_scrubbing = false;
     let mut observe = |event| match event {
@@ -140,6 +133,24 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
         && report.failed.is_empty()
         && report.unchecked_sectors == 0;
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
+}
+
+fn options(arguments: &ScrubArguments) -> ScrubOptions {
+    let mode = match (arguments.repair, arguments.policy) {
+        (false, _) => ScrubMode::Check,
+        (true, None) => ScrubMode::Repair,
+        (true, Some(_)) => ScrubMode::RepairOrResync,
+    };
+    let mut options = ScrubOptions {
+        mode,
+        from: arguments.from,
+        array: arguments.array.clone(),
+        has_parity: arguments.policy.map(|policy| policy == PolicyArgument::Parity),
+        ..ScrubOptions::default()
+    };
+    options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
+    options.start.driver.member_timeout = Some(arguments.member_timeout);
+    options
 }
 
 fn failed(error: ScrubError, arguments: &ScrubArguments) -> Error {
@@ -267,4 +278,34 @@ fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
         "from": if is_over { Value::Null } else { report.position.into() },
         "stopped_clean": report.is_clean,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use array::DriverOptions;
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: ScrubArguments,
+    }
+
+    fn driver_options(words: &str) -> DriverOptions {
+        let words = std::iter::once("scrub").chain(words.split(' '));
+        let line = Line::try_parse_from(words).expect("sound");
+        options(&line.arguments).start.driver
+    }
+
+    #[test]
+    fn the_driver_gets_the_limits_of_the_command_line() {
+        let driver = driver_options("--member-timeout 2s --speed-limit-max 64MiB/s disk");
+        assert_eq!(driver.member_timeout, Some(Duration::from_secs(2)));
+        assert_eq!(driver.pace.most_kib_per_s, Some(65_536));
+        let driver = driver_options("disk");
+        assert_eq!(driver.member_timeout, DriverOptions::default().member_timeout);
+        assert_eq!(driver.pace.most_kib_per_s, None);
+    }
 }

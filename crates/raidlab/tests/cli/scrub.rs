@@ -186,3 +186,17 @@ fn a_limit_of_the_rate_is_kept() {
     let refused = images.scrub("--speed-limit-max fast").code(2);
     assert!(refused.stderr.contains("MB/s"), "{}", refused.stderr);
 }
+
+#[test]
+fn a_deadline_of_members_is_some_time() {
+    let images = Images::new("-l 1", 2);
+    images.scrub("--member-timeout 5s").code(0);
+    for verb in ["scrub", "rebuild"] {
+        for time in ["0", "0.001", "100000", "soon", "-5"] {
+            let words = format!("{verb} --member-timeout={time} {}", images.members.join(" "));
+            let refused = raidlab(&words).code(2);
+            assert!(refused.stderr.contains("--member-timeout"), "{}", refused.stderr);
+            assert_eq!(refused.stdout, "");
+        }
+    }
+}
