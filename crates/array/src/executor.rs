@@ -30,7 +30,6 @@ use crate::buf::{self, InPlaceSources};
 use crate::in_flight::InFlight;
 use crate::member::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
-    late_text,
 };
 
 /// An operation that waits because its member is at its queue depth.
@@ -45,7 +44,7 @@ struct Queued {
 struct MemberSlot {
     /// `None`: missing from the start.
     member: Option<Box<dyn Member>>,
-    /// Whether it needs `submit_batch` after submissions.
+    /// Whether it needs `submit_batch` after submissions; that of an array does.
     gathers: bool,
     in_flight: InFlight,
     queued: VecDeque<Queued>,
@@ -76,6 +75,9 @@ impl MemberSlot {
         let member = self.member.as_mut().expect("only members are called");
         let first = done.len();
         call(member.as_mut(), done);
+        if self.gathers {
+            member.take_held(&mut |held| self.in_flight.hold(held));
+        }
         self.in_flight.end(done, first)
     }
 
@@ -319,7 +321,7 @@ impl Executor {
     pub(crate) fn has_work(&self) -> bool {
         !self.inputs.is_empty()
             || !self.done.is_empty()
-            || self.has_released()
+            || self.has_late_reports()
             || !self.coming.is_empty()
             || self.shard.has_more()
     }
@@ -480,7 +482,7 @@ impl Executor {
 
     /// Turns completed member operations into inputs, and starts operations queued behind them.
     fn take_done(&mut self, io: &mut Io) {
-        self.report_released();
+        self.report_on_late();
         let mut done = std::mem::take(&mut self.done);
         while !done.is_empty() {
             for end in done.drain(..) {
@@ -634,17 +636,6 @@ impl Executor {
             repaired,
             "scrub: mismatch"
         );
-    }
-
-    fn log_failure(&self, member: MemberIdx, error: Option<&IoError>) {
-        let (device, data_offset) = self.place(member);
-        let why = error.map_or_else(
-            || "on request".to_string(),
-            |error| late_text(error, data_offset, self.late.limit),
-        );
-        let errno = error.and_then(|error| error.errno).map(|errno| errno.get());
-        let sector = error.map(|error| data_offset.saturating_add(error.sector.0));
-        tracing::error!(member = member.0, device, sector, errno, "member failed: {why}");
     }
 
     /// Records where a member in memory has the data to be read, instead of copying it. `false`:

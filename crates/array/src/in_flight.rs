@@ -3,10 +3,14 @@
 //! Invariant: an operation is in flight until the member completes it, also when it is late: then
 //! the engine gets two inputs, that it is late, and later that its memory is free. Operations that
 //! complete while they are submitted are only counted. Called only from `executor`.
+//!
+//! An array as a member also ends operations whose buffers a late operation of its own members
+//! still uses: they are late, too, with the result that they have.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use engine::{Input, IoError, MemberError, Token};
+use engine::{Input, MemberError, Token};
 use md::Sector;
 
 use crate::member::{MemberCompletion, Op, OpKind};
@@ -35,8 +39,8 @@ pub(crate) struct InFlight {
     /// How many of them have more time than others.
     long: usize,
     late: Vec<Token>,
-    /// Late operations that have completed.
-    released: Vec<(Token, Result<(), IoError>)>,
+    /// What the engine has not seen yet: late operations that have ended, or have completed.
+    reports: Vec<Input>,
 }
 
 impl InFlight {
@@ -48,12 +52,17 @@ impl InFlight {
             begun: VecDeque::new(),
             long: 0,
             late: Vec::new(),
-            released: Vec::new(),
+            reports: Vec::new(),
         }
     }
 
-    pub(crate) fn set_limit(&mut self, limit: u64) {
-        self.limit = limit;
+    pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
+        self.limit = limit.map_or(u64::MAX, |limit| limit.as_nanos().min(1 << 62) as u64);
+    }
+
+    /// How long an operation may take, except long ones.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        (self.limit < u64::MAX).then(|| Duration::from_nanos(self.limit))
     }
 
     /// Another member has the slot now.
@@ -106,7 +115,7 @@ impl InFlight {
                 at += 1;
             } else if let Some(mine) = self.late.iter().position(|late| *late == token) {
                 self.late.swap_remove(mine);
-                self.released.push((token, result));
+                self.reports.push(Input::Released { token, result });
                 done.swap_remove(at);
             } else {
                 others += 1;
@@ -149,13 +158,24 @@ impl InFlight {
         });
     }
 
-    /// Reports late operations that have completed.
-    pub(crate) fn report_released(&mut self, inputs: &mut Vec<Input>) {
-        let released = self.released.drain(..);
-        inputs.extend(released.map(|(token, result)| Input::Released { token, result }));
+    /// An operation has ended with this result, and completes when its buffers are free: until then
+    /// it is late.
+    pub(crate) fn hold(&mut self, held: MemberCompletion) {
+        let MemberCompletion { token, result } = held;
+        // It may have been late before.
+        let Some(mine) = self.begun.iter().position(|begun| begun.token == token) else { return };
+        let begun = self.begun.remove(mine);
+        self.long -= usize::from(begun.is_some_and(|begun| begun.kind.is_long()));
+        self.late.push(token);
+        self.reports.push(Input::Late { token, result });
     }
 
-    pub(crate) fn has_released(&self) -> bool {
-        !self.released.is_empty()
+    /// Reports what has become of late operations.
+    pub(crate) fn report(&mut self, inputs: &mut Vec<Input>) {
+        inputs.append(&mut self.reports);
+    }
+
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
     }
 }

@@ -41,6 +41,12 @@ impl<T> Table<T> {
         value
     }
 
+    /// All values, with their numbers.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, &T)> {
+        let numbered = (0u32..).zip(&self.slots);
+        numbered.filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

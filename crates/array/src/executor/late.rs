@@ -21,7 +21,7 @@ pub(super) struct Late {
     pub(super) limit: Option<Duration>,
     /// When the deadlines are checked next.
     check_at: u64,
-    /// Something has been late.
+    /// Something has been late, or may be without a report of this executor.
     has_been: bool,
     /// Requests whose buffers late operations use from now on, and do not use any more.
     pub(super) held: Vec<u64>,
@@ -47,17 +47,23 @@ impl Executor {
         // The engine has none with replacements.
         let limit = limit.filter(|_| self.slots.len() == self.geometry().members());
         self.late.limit = limit;
-        let nanos = limit.map_or(u64::MAX, |limit| limit.as_nanos().min(1 << 62) as u64);
-        self.slots.iter_mut().for_each(|slot| slot.in_flight.set_limit(nanos));
+        for slot in &mut self.slots {
+            let own = slot.member.as_mut().map_or(limit, |member| member.set_timeout(limit));
+            self.late.has_been |= own > limit;
+            slot.in_flight.set_limit(own);
+        }
     }
 
     pub(crate) fn member_timeout(&self) -> Option<Duration> {
         self.late.limit
     }
 
-    /// Number of operations that are late.
+    /// Number of operations that are late, those inside of arrays that are members included.
     pub(crate) fn late_operations(&self) -> usize {
-        self.slots.iter().map(|slot| slot.in_flight.late()).sum()
+        let inside = |slot: &super::MemberSlot| {
+            slot.member.as_ref().map_or(0, |member| member.late_operations())
+        };
+        self.slots.iter().map(|slot| slot.in_flight.late() + inside(slot)).sum()
     }
 
     /// Requests whose buffers late operations use from now on.
@@ -80,16 +86,17 @@ impl Executor {
         std::mem::take(&mut self.late.notes)
     }
 
-    pub(super) fn has_released(&self) -> bool {
-        self.late.has_been && self.slots.iter().any(|slot| slot.in_flight.has_released())
+    pub(super) fn has_late_reports(&self) -> bool {
+        self.late.has_been && self.slots.iter().any(|slot| slot.in_flight.has_reports())
     }
 
-    pub(super) fn report_released(&mut self) {
-        if !self.has_released() {
+    /// Reports late operations that have completed, or have ended without a report of this one.
+    pub(super) fn report_on_late(&mut self) {
+        if !self.has_late_reports() {
             return;
         }
         for slot in &mut self.slots {
-            slot.in_flight.report_released(&mut self.inputs);
+            slot.in_flight.report(&mut self.inputs);
         }
         let (slots, events) = (&self.slots, &mut self.events);
         self.late.staying.retain(|member| {
@@ -176,7 +183,8 @@ impl Executor {
             self.late.staying.push(member);
             let member = MemberIdx(member);
             let (device, data_offset) = self.place(member);
-            let text = late_text(&error, data_offset, self.late.limit);
+            let limit = self.slots[member.index()].in_flight.limit();
+            let text = late_text(&error, data_offset, limit);
             let slot = member.0;
             tracing::error!(member = slot, device, "not used until it has completed: {text}");
             let device = device.map_or(String::new(), |device| format!(" ({device})"));
@@ -186,6 +194,17 @@ impl Executor {
             ));
             self.events.push(Event::MemberLate { member, error });
         }
+    }
+
+    pub(super) fn log_failure(&self, member: MemberIdx, error: Option<&IoError>) {
+        let (device, data_offset) = self.place(member);
+        let why = error.map_or_else(
+            || "on request".to_string(),
+            |error| late_text(error, data_offset, self.slots[member.index()].in_flight.limit()),
+        );
+        let errno = error.and_then(|error| error.errno).map(|errno| errno.get());
+        let sector = error.map(|error| data_offset.saturating_add(error.sector.0));
+        tracing::error!(member = member.0, device, sector, errno, "member failed: {why}");
     }
 
     /// Whether the device of the joining member with this index has operations in flight in another

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::ops::Range;
+use std::time::Duration;
 
 use device::FileId;
 use engine::{BufSlice, IoError, MemberError, MemberOp, Token};
@@ -300,6 +301,22 @@ pub trait Member: Send + Sealed {
     /// Whether `submit` leaves work to `submit_batch`.
     fn gathers(&self) -> bool {
         false
+    }
+
+    /// Passes on operations that have ended, with their results, and whose buffers are still in
+    /// use: each completes when they are free. Those with equal tokens have all ended. For arrays,
+    /// of which members are late; called after every call, if [`Member::gathers`].
+    fn take_held(&mut self, _held: &mut dyn FnMut(MemberCompletion)) {}
+
+    /// Sets how long an operation of a disk may take. Returns how long one of this member may take
+    /// then: an array has to serve without disks that are late.
+    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        limit
+    }
+
+    /// Operations inside of it that have not completed in time: of an array.
+    fn late_operations(&self) -> usize {
+        0
     }
 
     /// Appends completions that are due by the clock. Called once per round when `deadline` has

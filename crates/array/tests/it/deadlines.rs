@@ -14,19 +14,19 @@ use testkit::Rng;
 use crate::common::host::{self, Host, call};
 use crate::common::{SECTOR, Shards, mem, mems, options, spec};
 
-const SECTORS: u64 = 1024;
-const CHUNK: u64 = 16;
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const SECTORS: u64 = 1024;
+pub const CHUNK: u64 = 16;
+pub const PATIENCE: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_millis(30);
 const HANG: Duration = Duration::from_secs(1);
 
 /// Operations from this number on hang.
-fn hanging(member: Box<dyn Member>, ops: std::ops::Range<u64>) -> MemberSpec {
+pub fn hanging(member: Box<dyn Member>, ops: std::ops::Range<u64>) -> MemberSpec {
     let faults = vec![Fault::Hang { ops, nanos: HANG.as_nanos() as u64 }];
     MemberSpec::ready(FaultMember::new(member, faults))
 }
 
-fn limited() -> DriverOptions {
+pub fn limited() -> DriverOptions {
     DriverOptions { member_timeout: Some(LIMIT), ..options() }
 }
 
@@ -54,7 +54,7 @@ fn has_timed_out(event: &Event, slot: usize) -> bool {
 }
 
 /// Polls until this is so.
-fn wait_until(driver: &mut Shards, what: &str, is_so: impl Fn(&mut Shards) -> bool) {
+pub fn wait_until(driver: &mut Shards, what: &str, is_so: impl Fn(&mut Shards) -> bool) {
     let start = Instant::now();
     let mut done = Vec::new();
     while !is_so(driver) {

@@ -11,6 +11,7 @@ mod counters;
 mod deadlines;
 mod faults;
 mod files;
+mod nested_deadlines;
 mod random;
 mod rebuild;
 mod scrub;
