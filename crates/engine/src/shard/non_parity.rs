@@ -553,7 +553,8 @@ impl NonParity {
         }
     }
 
-    /// Reads the granule at the repair's cursor from the next copy that has not failed it.
+    /// Reads the granule at the repair's cursor from the next copy that has not failed it: first
+    /// from those that could not read all of the request, of which most granules may be good.
     fn repair_granule(&mut self, cx: &mut Context<'_>, request: u32) {
         let repair = cx.requests[request].repair;
         let end = cx.requests[request].end();
@@ -568,7 +569,9 @@ impl NonParity {
         let unusable = lacking.union(repair.tried);
         let usable = self.copies.iter().filter(|copy| !unusable.contains(copy.member.0));
         let mostly = self.balance.write_mostly();
-        let copy = usable.min_by_key(|copy| mostly.contains(copy.member.0));
+        let unread = cx.requests[request].unread;
+        let order = |member: u16| (!unread.contains(member), mostly.contains(member));
+        let copy = usable.min_by_key(|copy| order(copy.member.0));
         let Some(copy) = copy.copied() else {
             cx.requests.fail(request, RequestError::Io);
             return match cx.requests[request].op {
