@@ -57,8 +57,8 @@ pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec, PartialParit
 pub use driver::{AddError, Completion, Driver, DriverOptions, Full, ScrubStatus};
 pub use engine::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork,
-    DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, Mismatch, MismatchKind, Pace,
-    RateMeter, RequestError, ScrubMode, ShardPart, Sharding,
+    DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, MemberFlags, Mismatch, MismatchKind,
+    Pace, RateMeter, RequestError, ScrubMode, ShardPart, Sharding,
 };
 pub use executor::Event;
 pub use managed::ArrayMetadata;

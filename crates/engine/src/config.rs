@@ -63,7 +63,8 @@ pub struct ShardConfig {
     /// [`crate::MetadataManager::missing_by_force`].
     pub missing_by_force: MemberSet,
     /// Members whose copies are not read while another one in sync can serve (RAID 1 and 10), as
-    /// md's write-mostly devices. A member that joins later is not one of them.
+    /// md's write-mostly devices. A member that joins later has flags of its own:
+    /// [`crate::Control::SetFlags`].
     pub write_mostly: MemberSet,
     /// Members that a bad block takes out of service, unless they are the last with the data
     /// (RAID 1 and 10): the read goes to another copy, and nothing is written back. As md's

@@ -23,7 +23,7 @@
 
 use md::{Geometry, MemberIdx};
 
-use crate::{Control, ControlEvent, MemberSet, Rebuild};
+use crate::{Control, ControlEvent, MemberFlags, MemberSet, Rebuild};
 
 /// Coordinates member failures; see the module documentation.
 pub struct FailureCoordinator {
@@ -40,6 +40,7 @@ pub struct FailureCoordinator {
 
 struct Joining {
     member: MemberIdx,
+    flags: MemberFlags,
     /// Shards that have bound it.
     bound: Vec<u16>,
     /// Those of them that have dropped it since.
@@ -128,12 +129,13 @@ impl FailureCoordinator {
     /// A new member for a slot whose member is lost: every shard must bind it, and get
     /// [`Control::BeginRebuild`] when none of its operations on the former one is in flight.
     /// `false`: the slot has a member, or a shard is apart.
-    pub fn join(&mut self, member: MemberIdx) -> bool {
+    pub fn join(&mut self, member: MemberIdx, flags: MemberFlags) -> bool {
         let is_joining = self.joining.iter().any(|other| other.member == member);
         let is_whole = self.shards.iter().all(|known| !known.apart);
         let may = self.lost.contains(member.0) && !is_joining && is_whole;
         if may {
-            self.joining.push(Joining { member, bound: Vec::new(), dropped: Vec::new() });
+            let (bound, dropped) = (Vec::new(), Vec::new());
+            self.joining.push(Joining { member, flags, bound, dropped });
         }
         may
     }
@@ -145,7 +147,7 @@ impl FailureCoordinator {
         if self.joining[at].bound.len() < self.shards.len() {
             return;
         }
-        let Joining { dropped, .. } = self.joining.swap_remove(at);
+        let Joining { flags, dropped, .. } = self.joining.swap_remove(at);
         if !dropped.is_empty() {
             // It is lost again: a shard that has dropped it would never write it.
             for (shard, known) in (0..).zip(&mut self.shards) {
@@ -159,6 +161,8 @@ impl FailureCoordinator {
         self.lost.remove(member.0);
         self.shards.iter_mut().for_each(|known| known.dropped.remove(member.0));
         self.rebuilding.push((member, 0));
+        let shards = 0..self.shards.len() as u16;
+        out.extend(shards.map(|shard| (shard, Control::SetFlags { member, flags })));
         // Reports of the running rebuilds do not account for it.
         self.rebuild_run += 1;
         self.is_rebuild_needed = true;
@@ -288,7 +292,7 @@ mod tests {
         let (mut failures, mut out) = (failures(Level::Raid5, 2), Vec::new());
         says(&mut failures, 0, 4, 1);
         says(&mut failures, 1, 4, 1);
-        assert!(failures.join(MemberIdx(4)));
+        assert!(failures.join(MemberIdx(4), MemberFlags::default()));
         let began = ControlEvent::RebuildBegan { member: MemberIdx(4) };
         failures.event(0, &began, &mut out);
         says(&mut failures, 0, 4, 2);
@@ -297,7 +301,7 @@ mod tests {
         assert_eq!((failures.lost(), failures.rebuilding()), (MemberSet::one(4), &[][..]));
         assert!(!failures.take_rebuild_needed());
         assert_eq!(says(&mut failures, 1, 4, 2), [recorded(1, 2)]);
-        assert!(failures.join(MemberIdx(4)), "the slot is empty");
+        assert!(failures.join(MemberIdx(4), MemberFlags::default()), "the slot is empty");
     }
 
     #[test]

@@ -244,6 +244,16 @@ impl std::fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
+/// How md's flags say that a member is to be used, on RAID 1 and 10: see
+/// [`crate::ShardConfig::write_mostly`] and [`crate::ShardConfig::failfast`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberFlags {
+    /// Read only where no other copy can serve.
+    pub write_mostly: bool,
+    /// Taken out of service by a bad block, unless it is the last with the data.
+    pub failfast: bool,
+}
+
 /// Commands of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -305,6 +315,13 @@ pub enum Control {
     /// [`crate::ControlEvent::RebuildBegan`]; the requests that rebuild it follow. The executor has
     /// bound it, and no operation on the slot's former member is in flight.
     BeginRebuild(MemberIdx),
+    /// A device that has joined, or has replaced a member, has these flags. It had none before.
+    SetFlags {
+        /// Its place. Ignored if it has not the slot.
+        member: MemberIdx,
+        /// The flags.
+        flags: MemberFlags,
+    },
     /// A member that is being rebuilt, or a replacement, is in sync below this sector of its data
     /// area.
     RebuiltBelow {

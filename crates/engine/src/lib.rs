@@ -47,8 +47,8 @@ pub use config::{
 pub use effect::{Compute, ControlEvent, Delta, Effect, Effects, Source};
 pub use failure_coordinator::FailureCoordinator;
 pub use input::{
-    BufSlice, Control, HostOp, Input, IoError, MemberError, MemberOp, REGION_ZERO, Request,
-    RequestError,
+    BufSlice, Control, HostOp, Input, IoError, MemberError, MemberFlags, MemberOp, REGION_ZERO,
+    Request, RequestError,
 };
 pub use intent_map::{IntentMap, MAX_INTENT_BITS};
 pub use lengths::{GRANULE_SECTORS, MAX_DISCARD_SECTORS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS};

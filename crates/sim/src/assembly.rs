@@ -489,8 +489,8 @@ pub(crate) fn joining(defining: &Superblock, device: usize, sectors: u64) -> Sup
         logical_block: 512,
         uuid: Uuid([device as u8 + 0x81; 16]),
         data_offset: None,
-        write_mostly: false,
-        failfast: false,
+        write_mostly: device % 3 == 1,
+        failfast: device.is_multiple_of(2),
     };
     let added = addition(defining, device as u32, &new);
     let Addition { superblock, .. } = added.expect("a device of the same size");

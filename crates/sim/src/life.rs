@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use engine::{HostOp, MetadataInput, RequestError};
 use md::MemberIdx;
+use md::ondisk::MemberMetadata;
 use testkit::{Rng, mix};
 
 use crate::assembly::{self, StartOptions};
@@ -212,7 +213,12 @@ impl Life {
         let control_plane = self.world.control_plane();
         let encoder = control_plane.joining(at, (bytes / SECTOR) as u64);
         let (number, member) = (engine::DeviceNumber(at as u32), MemberIdx(at as u16));
-        control_plane.input(MetadataInput::Join { number, member });
+        let MemberMetadata { write_mostly, failfast, .. } = encoder.superblock.metadata();
+        let flags = engine::MemberFlags { write_mostly, failfast };
+        control_plane.input(MetadataInput::Join { number, member, flags });
+        if failfast {
+            self.world.failfast.insert(at as u16);
+        }
         self.world.bought.push((at, device, encoder));
         self.world.hand_over();
     }

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use engine::{
-    Control, ControlEvent, MetadataEffect, Mismatch, REGION_ZERO, ReadOnlyReason, RebuildEffect,
-    Record, RequestError, ResyncEffect, Source,
+    Control, ControlEvent, MemberFlags, MetadataEffect, Mismatch, REGION_ZERO, ReadOnlyReason,
+    RebuildEffect, Record, RequestError, ResyncEffect, Source,
 };
 
 use crate::memory::Memory;
@@ -73,6 +73,7 @@ marks! {
     RebuildCompleted "rebuild completed",
     RebuildNeeded "rebuild needed again: a member that was being rebuilt has failed",
     MemberJoined "device put into the slot of a lost member, beside the load",
+    FlagsSet "device put into a slot with flags of its own",
     MemberInSync "rebuilt member recorded as in sync",
     RebuiltBelow "progress of a rebuild",
     StartRebuild "start: a rebuild continues",
@@ -216,6 +217,8 @@ impl Marks {
             Control::NotDurable => Mark::NotDurable,
             Control::InSyncBelow { .. } => Mark::InSyncBelow,
             Control::BeginRebuild(_) => return,
+            Control::SetFlags { flags, .. } if *flags == MemberFlags::default() => return,
+            Control::SetFlags { .. } => Mark::FlagsSet,
             Control::RebuiltBelow { .. } => Mark::RebuiltBelow,
             Control::EndRebuild(_) => Mark::MemberInSync,
             Control::EndReplacement(_) => Mark::TakenOver,

@@ -3,7 +3,7 @@
 //!
 //! Invariant: shard 0 has all background work; what it finds, every shard reports. Part of `api`.
 
-use engine::{BackgroundStatus, BackgroundWork, Mismatch, Pace, ScrubMode};
+use engine::{BackgroundStatus, BackgroundWork, MemberFlags, Mismatch, Pace, ScrubMode};
 use md::MemberIdx;
 
 use super::Array;
@@ -66,6 +66,16 @@ impl Array {
         slot: MemberIdx,
         member: Box<dyn Member>,
     ) -> Option<Result<(), AddError>> {
-        self.call(0, move |driver| driver.add_member(slot, member))
+        self.add_member_as(slot, member, MemberFlags::default())
+    }
+
+    /// See [`Driver::add_member_as`]. `None`: the array has been stopped.
+    pub fn add_member_as(
+        &self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        flags: MemberFlags,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.add_member_as(slot, member, flags))
     }
 }

@@ -10,8 +10,9 @@
 
 use engine::{
     BackgroundProgress, BackgroundState, Control, DeviceNumber, FailureCoordinator, IntentMap,
-    MetadataInput, RebuildEffect, RebuildLoop, RebuildRange, RequestError,
+    MemberFlags, MetadataInput, RebuildEffect, RebuildLoop, RebuildRange, RequestError,
 };
+use md::ondisk::MemberMetadata;
 use md::{Kind, MemberIdx};
 use thiserror::Error;
 
@@ -129,6 +130,19 @@ impl Driver {
     /// # Errors
     /// See [`AddError`].
     pub fn add_member(&mut self, slot: MemberIdx, member: Box<dyn Member>) -> Result<(), AddError> {
+        self.add_member_as(slot, member, MemberFlags::default())
+    }
+
+    /// Like [`Driver::add_member`], of a member that has flags.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn add_member_as(
+        &mut self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        flags: MemberFlags,
+    ) -> Result<(), AddError> {
         if self.metadata_writer.is_some() {
             return Err(AddError::Metadata);
         }
@@ -140,7 +154,7 @@ impl Driver {
             self.executor.enable_control_plane();
         }
         let failures = self.failures.as_mut().expect("just made");
-        if !failures.join(slot) {
+        if !failures.join(slot, flags) {
             return Err(AddError::NotEmpty(slot));
         }
         self.join(slot.0, handles);
@@ -148,8 +162,8 @@ impl Driver {
     }
 
     /// Puts a device that no superblock lists into an empty slot of an array with metadata: it is
-    /// rebuilt while the array runs, and its superblocks are made from `device.superblock`. The
-    /// caller has erased old ones and written empty logs.
+    /// rebuilt while the array runs, and its superblocks are made from `device.superblock`, with
+    /// the flags that this has. The caller has erased old ones and written empty logs.
     ///
     /// # Errors
     /// See [`AddError`].
@@ -161,15 +175,18 @@ impl Driver {
     ) -> Result<(), AddError> {
         self.check_joining(slot, &*member)?;
         let number = device.number;
+        let MemberMetadata { write_mostly, failfast, .. } = device.superblock.metadata();
+        let flags = MemberFlags { write_mostly, failfast };
         let writer = self.metadata_writer.as_mut().ok_or(AddError::Metadata)?;
         writer
             .add(device)
             .map_err(|source| AddError::System { doing: "start a metadata thread", source })?;
         self.spares.push((number, member));
-        self.metadata_writer
-            .as_mut()
-            .expect("just seen")
-            .input(MetadataInput::Join { number, member: slot });
+        self.metadata_writer.as_mut().expect("just seen").input(MetadataInput::Join {
+            number,
+            member: slot,
+            flags,
+        });
         Ok(())
     }
 

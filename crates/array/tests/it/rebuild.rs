@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use array::{
     AddError, Driver, DriverOptions, Event, Fault, FaultMember, HostOp, MemMember, Member,
-    RequestError,
+    MemberFlags, RequestError,
 };
 use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
@@ -116,6 +116,28 @@ fn a_member_that_joins_below_a_load_carries_the_array_afterwards() {
             host.check_all();
             contents = host.into_contents();
         }
+    }
+}
+
+#[test]
+fn a_member_that_joins_write_mostly_is_read_only_when_the_other_is_gone() {
+    let mut rng = Rng::new(31);
+    let mut driver = new_array(Level::Raid1, None, 2);
+    let mut host = Host::new(&mut driver, 12);
+    host.run(&mut rng, 100);
+    let mut contents = host.into_contents();
+    for write_mostly in [true, false] {
+        fail(&mut driver, 1);
+        let flags = MemberFlags { write_mostly, failfast: false };
+        driver.add_member_as(MemberIdx(1), boxed_mem(SECTORS), flags).expect("the slot is empty");
+        wait_for(&mut driver, in_sync(1));
+        wait_for_all_shards(&mut driver);
+        let before = driver.leaf_counters()[1].reads;
+        let mut host = Host::with_contents(&mut driver, 12, contents);
+        host.run(&mut rng, 300);
+        contents = host.into_contents();
+        let reads = driver.leaf_counters()[1].reads - before;
+        assert_eq!(reads == 0, write_mostly, "{reads} reads");
     }
 }
 
@@ -241,6 +263,7 @@ fn an_array_without_metadata_stops_in_the_middle_of_a_rebuild() {
 testkit::repeat_in_shards! {
     an_array_without_metadata_stops_in_the_middle_of_a_rebuild,
     a_member_that_joins_below_a_load_carries_the_array_afterwards,
+    a_member_that_joins_write_mostly_is_read_only_when_the_other_is_gone,
     two_members_of_raid_6_are_rebuilt_together_and_one_after_the_other,
     a_member_that_fails_while_it_is_rebuilt_leaves_the_slot_to_another,
     what_no_source_can_read_holds_the_rebuild_until_it_is_written,

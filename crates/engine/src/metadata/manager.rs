@@ -26,7 +26,9 @@ use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
     ReadOnlyReason,
 };
-use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Resync};
+use crate::{
+    Control, ControlEvent, IntentMap, IoError, MemberFlags, MemberSet, RequestError, Resync,
+};
 
 struct Device {
     kept: ManagedDevice,
@@ -63,6 +65,7 @@ struct OnDisk {
 struct Joining {
     device: usize,
     member: MemberIdx,
+    flags: MemberFlags,
     /// The executor binds it.
     is_ordered: bool,
     /// Shards that have bound it.
@@ -379,7 +382,7 @@ impl MetadataManager {
                         self.rebuild_at(member, position, out);
                     }
                 }
-                MetadataInput::Join { number, member } => self.join(number, member),
+                MetadataInput::Join { number, member, flags } => self.join(number, member, flags),
                 MetadataInput::JoinFailed { member } => self.join_failed(member),
                 MetadataInput::Stop => self.close(true, out),
                 MetadataInput::ReadOnly => self.close(false, out),

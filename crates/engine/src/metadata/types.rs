@@ -8,7 +8,7 @@ use std::sync::Arc;
 use md::ondisk::superblock::ArrayState;
 use md::{Geometry, MemberIdx};
 
-use crate::{Control, ControlEvent, IoError, MemberSet, RequestError};
+use crate::{Control, ControlEvent, IoError, MemberFlags, MemberSet, RequestError};
 
 /// A resync's progress is recorded at least this often: 5 minutes, as md does.
 pub const DEFAULT_CHECKPOINT_NANOS: u64 = 300_000_000_000;
@@ -169,6 +169,8 @@ pub enum MetadataInput {
         number: DeviceNumber,
         /// The slot.
         member: MemberIdx,
+        /// Its flags, which its superblock is to have.
+        flags: MemberFlags,
     },
     /// A device that [`MetadataEffect::Join`] named for this slot cannot be bound to it: no shard
     /// has.

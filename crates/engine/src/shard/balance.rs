@@ -105,7 +105,13 @@ impl Balance {
     pub(crate) fn forget(&mut self, member: u16) {
         let load = &mut self.loads[usize::from(member)];
         *load = Load { in_flight: load.in_flight, ..Load::default() };
-        self.write_mostly.remove(member);
+    }
+
+    pub(crate) fn set_write_mostly(&mut self, member: u16, write_mostly: bool) {
+        match write_mostly {
+            true => self.write_mostly.insert(member),
+            false => self.write_mostly.remove(member),
+        }
     }
 
     pub(crate) fn write_mostly(&self) -> MemberSet {

@@ -134,6 +134,15 @@ impl Shard {
                 }
                 out.list.push(Effect::Control(ControlEvent::RebuildBegan { member }));
             }
+            Control::SetFlags { member: place, flags } => {
+                let slot = self.health.slot_of(place.0);
+                let has_slot = self.health.place(slot) == place.0;
+                if let (Personality::NonParity(non_parity), true) =
+                    (&mut self.personality, has_slot)
+                {
+                    non_parity.set_flags(slot, flags);
+                }
+            }
             Control::RebuiltBelow { member, sector } => {
                 self.health.rebuilt_below(member.0, sector);
             }

@@ -33,7 +33,7 @@ use super::{Context, Repair};
 use crate::token::Kind;
 use crate::{
     ControlEvent, Effect, GRANULE_SECTORS, HostOp, IoError, MAX_SPAN_SECTORS, MemberError,
-    MemberSet, RequestError, ShardConfig, Token,
+    MemberFlags, MemberSet, RequestError, ShardConfig, Token,
 };
 
 pub(crate) struct NonParity {
@@ -203,10 +203,19 @@ impl NonParity {
         }
     }
 
-    /// Another member has the slot, in its own way.
+    /// Another member has the slot, which has no flags until it gets them.
     pub(crate) fn member_joined(&mut self, member: u16) {
         self.balance.forget(member);
-        self.failfast.remove(member);
+        self.set_flags(member, MemberFlags::default());
+    }
+
+    pub(crate) fn set_flags(&mut self, member: u16, flags: MemberFlags) {
+        let MemberFlags { write_mostly, failfast } = flags;
+        self.balance.set_write_mostly(member, write_mostly);
+        match failfast {
+            true => self.failfast.insert(member),
+            false => self.failfast.remove(member),
+        }
     }
 
     /// Locks a request's range and continues with it, immediately or when the lock is granted.

@@ -2,8 +2,8 @@
 //! failures in between, and what it writes to them first.
 
 use engine::{
-    ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice, MetaToken,
-    MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice,
+    MemberFlags, MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
@@ -16,6 +16,10 @@ struct Driven {
     /// Device and page of every bitmap page that was written.
     pages: Vec<(u32, u32)>,
     joins: Vec<DeviceNumber>,
+    /// Shard and slot of all flags that shards got.
+    flags: Vec<(u16, MemberIdx, MemberFlags)>,
+    /// What the last superblock says.
+    written: Vec<Option<DeviceState>>,
 }
 
 impl Driven {
@@ -34,7 +38,13 @@ impl Driven {
             updated: Timestamp::default(),
             resync_offset: None,
             policy: if has_bitmap { Policy::Bitmap } else { Policy::Resync },
-            devices: all.clone().map(|at| Some(DeviceState::new(role(at)))).collect(),
+            devices: all
+                .clone()
+                .map(|at| {
+                    let (write_mostly, failfast) = (at == 2, at == 3);
+                    Some(DeviceState { write_mostly, failfast, ..DeviceState::new(role(at)) })
+                })
+                .collect(),
         };
         let device = |at| ManagedDevice {
             number: DeviceNumber(at),
@@ -61,7 +71,14 @@ impl Driven {
             checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
             bits_ahead_nanos: 0,
         });
-        Driven { manager, writes: Vec::new(), pages: Vec::new(), joins: Vec::new() }
+        Driven {
+            manager,
+            writes: Vec::new(),
+            pages: Vec::new(),
+            joins: Vec::new(),
+            flags: Vec::new(),
+            written: Vec::new(),
+        }
     }
 
     fn input(&mut self, input: MetadataInput) {
@@ -70,13 +87,18 @@ impl Driven {
         for effect in out {
             match effect {
                 MetadataEffect::WriteMeta { token, device, record } => {
-                    if let Record::Bitmap(page) = record {
-                        self.pages.push((device.0, page.page));
+                    match record {
+                        Record::Bitmap(page) => self.pages.push((device.0, page.page)),
+                        Record::Superblock(state) => self.written.clone_from(&state.devices),
+                        Record::EmptyPpl => {}
                     }
                     self.writes.push(token);
                 }
                 MetadataEffect::Flush { token, .. } => self.writes.push(token),
                 MetadataEffect::Join { device, .. } => self.joins.push(device),
+                MetadataEffect::ToShard { shard, control: Control::SetFlags { member, flags } } => {
+                    self.flags.push((shard, member, flags));
+                }
                 _ => {}
             }
         }
@@ -100,6 +122,15 @@ impl Driven {
     fn settle(&mut self) {
         while let Some(token) = self.writes.pop() {
             self.input(MetadataInput::MetaDone { token, result: Ok(()) });
+        }
+    }
+
+    /// What is being rebuilt is complete, and recorded so.
+    fn rebuilt(&mut self) {
+        for run in 0..9 {
+            let (member, position, stalled) = (None, u64::MAX, None);
+            self.input(MetadataInput::RebuildAt { run, member, position, stalled });
+            self.settle();
         }
     }
 
@@ -142,6 +173,38 @@ fn a_device_that_cannot_be_bound_leaves_the_slot_to_the_next_spare() {
 }
 
 #[test]
+fn a_device_that_joins_keeps_its_flags_in_the_shards_and_in_the_superblocks() {
+    let of = |device: &Option<DeviceState>| {
+        let DeviceState { role, write_mostly, failfast, .. } = device.clone().expect("listed");
+        (role, write_mostly, failfast)
+    };
+    let mut array = Driven::new(1024, false, 1);
+    array.lose();
+    array.binds(0);
+    array.settle();
+    assert!(array.flags.is_empty(), "it has no slot yet");
+    array.binds(1);
+    array.settle();
+    let flags = MemberFlags { write_mostly: true, failfast: false };
+    assert_eq!(array.flags, [0, 1].map(|shard| (shard, MemberIdx(1), flags)));
+    array.rebuilt();
+    assert_eq!(of(&array.written[2]), (Role::Slot(1), true, false), "a spare");
+
+    let mut array = Driven::new(1024, false, 0);
+    (0..2).for_each(|shard| array.fails(shard, 1));
+    array.settle();
+    let (number, member) = (DeviceNumber(5), MemberIdx(1));
+    let flags = MemberFlags { write_mostly: true, failfast: true };
+    array.input(MetadataInput::Join { number, member, flags });
+    array.settle();
+    (0..2).for_each(|shard| array.binds(shard));
+    array.settle();
+    assert_eq!(array.flags, [0, 1].map(|shard| (shard, member, flags)));
+    array.rebuilt();
+    assert_eq!(of(&array.written[5]), (Role::Slot(1), true, true), "a new device");
+}
+
+#[test]
 fn all_of_the_bitmap_is_on_a_device_that_joins_while_a_page_is_written() {
     let sectors = 8 * 100_000;
     let mut array = Driven::new(sectors, true, 1);
@@ -155,11 +218,7 @@ fn all_of_the_bitmap_is_on_a_device_that_joins_while_a_page_is_written() {
     array.pages.clear();
     array.binds(1);
     array.settle();
-    for run in 0..9 {
-        let (member, position, stalled) = (None, sectors, None);
-        array.input(MetadataInput::RebuildAt { run, member, position, stalled });
-        array.settle();
-    }
+    array.rebuilt();
     assert!(array.manager.status().rebuilding.is_empty(), "it is in sync");
     let lacks: Vec<u32> = (0..4).filter(|page| !array.pages.contains(&(2, *page))).collect();
     assert_eq!(lacks, [0; 0], "pages that the device does not have");

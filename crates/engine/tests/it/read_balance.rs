@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use engine::{
-    BufSlice, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError, MemberOp,
-    MemberSet, Request, Shard, ShardConfig, Token,
+    BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
+    MemberFlags, MemberOp, MemberSet, Request, Shard, ShardConfig, Token,
 };
-use md::{Geometry, GeometrySpec, Layout, Level, Raid10Layout, Sector};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid10Layout, Sector};
 use testkit::Rng;
 
 const SECTORS: u64 = 1 << 21;
@@ -108,7 +108,10 @@ impl Mirror {
                     self.failed.push(member.0);
                     continue;
                 }
-                Effect::Control(ControlEvent::Corrected { .. }) | Effect::Abandon { .. } => {
+                Effect::Control(
+                    ControlEvent::Corrected { .. } | ControlEvent::RebuildBegan { .. },
+                )
+                | Effect::Abandon { .. } => {
                     continue;
                 }
                 other => panic!("unexpected {other:?}"),
@@ -259,6 +262,51 @@ fn a_write_mostly_member_is_read_where_no_other_can_serve() {
         });
         alone.reads(100, 2, false);
         assert_eq!(alone.share(1), 1.0, "{layout}");
+    }
+}
+
+/// Another member 1 joins, with these flags, and is in sync.
+fn joined(layout: Layout, flags: MemberFlags) -> Mirror {
+    let mut both = mirror(layout, &[Speed::Fixed(MS); 2], |config| {
+        config.missing.insert(1);
+        config.write_mostly.insert(1);
+        config.failfast.insert(1);
+    });
+    let member = MemberIdx(1);
+    for control in [
+        Control::BeginRebuild(member),
+        Control::SetFlags { member, flags },
+        Control::EndRebuild(member),
+    ] {
+        both.turn(vec![Input::Control(control)]);
+    }
+    both
+}
+
+#[test]
+fn a_member_that_joins_has_its_own_flags_and_not_those_of_the_former_one() {
+    for layout in layouts() {
+        let mut plain = joined(layout, MemberFlags::default());
+        plain.reads(500, 8, false);
+        assert!(plain.share(1) > 0.1, "{layout}");
+        plain.members[1].bad = true;
+        plain.reads(20, 8, false);
+        assert!(plain.failed.is_empty() && plain.writes > 0, "{layout}: it is repaired");
+
+        let flags = MemberFlags { write_mostly: true, failfast: false };
+        let mut mostly = joined(layout, flags);
+        mostly.reads(500, 8, false);
+        assert_eq!(mostly.share(1), 0.0, "{layout}");
+        // Of a place that has not the slot.
+        let (member, flags) = (MemberIdx(2 + 1), MemberFlags::default());
+        mostly.turn(vec![Input::Control(Control::SetFlags { member, flags })]);
+        mostly.reads(500, 8, false);
+        assert_eq!(mostly.share(1), 0.0, "{layout}");
+
+        let mut fast = joined(layout, MemberFlags { write_mostly: false, failfast: true });
+        fast.members[1].bad = true;
+        fast.reads(20, 8, false);
+        assert_eq!((&fast.failed[..], fast.writes), (&[1][..], 0), "{layout}: not repaired");
     }
 }
 

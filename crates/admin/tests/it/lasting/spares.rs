@@ -99,6 +99,32 @@ fn a_spare_takes_the_slot_of_a_member_that_fails() {
 }
 
 #[test]
+fn a_spare_that_takes_a_slot_is_used_as_its_superblock_says() {
+    let members = Members::new(3);
+    members.create(Level::Raid1, |request| {
+        request.raid_devices = 2;
+        request.assume_clean = true;
+        request.devices[2].as_mut().expect("a spare").write_mostly = true;
+    });
+    let array = Array::run_shards(started(&members, &[])).expect("threads");
+    let data = pattern(11, 1 << 20);
+    array.write_at(&data, 0).expect("written");
+    array.fail_member(MemberIdx(1));
+    wait_in_sync(&array, 1);
+    wait_for(&array, "complete", |status| status.degraded == 0);
+    let reads = || array.leaf_counters()[1].reads;
+    let (before, mut bytes) = (reads(), vec![0; 4096]);
+    for at in (0..data.len()).step_by(4096) {
+        array.read_at(&mut bytes, at as u64).expect("read");
+        assert!(bytes == data[at..at + 4096]);
+    }
+    assert_eq!(reads(), before, "another member has the data");
+    array.stop().expect("stopped clean");
+    let opened = members.opened(Access::ReadOnly);
+    assert!(opened[2].superblock.metadata().write_mostly);
+}
+
+#[test]
 fn a_rebuild_that_a_crash_ends_goes_on_at_the_next_start() {
     let far = Layout::Raid10(Raid10Layout::far(2));
     for (level, layout, count) in
@@ -166,6 +192,7 @@ fn two_failures_take_two_spares_and_a_third_waits() {
 
 testkit::repeat_in_shards! {
     a_spare_takes_the_slot_of_a_member_that_fails,
+    a_spare_that_takes_a_slot_is_used_as_its_superblock_says,
     a_rebuild_that_a_crash_ends_goes_on_at_the_next_start,
     two_failures_take_two_spares_and_a_third_waits,
 }

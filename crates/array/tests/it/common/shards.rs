@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use array::{
     AddError, Array, ArraySpec, BackgroundStatus, BackgroundWork, BuildError, Completion, Counters,
-    Driver, DriverOptions, Event, Full, HostOp, Lease, LeasePool, Member, MemberInfo, MemberSpec,
-    Mismatch, Pace, ScrubMode, ScrubStatus,
+    Driver, DriverOptions, Event, Full, HostOp, Lease, LeasePool, Member, MemberFlags, MemberInfo,
+    MemberSpec, Mismatch, Pace, ScrubMode, ScrubStatus,
 };
 use md::{Geometry, MemberIdx, Sector};
 use testkit::shards;
@@ -115,6 +115,15 @@ impl Shards {
 
     pub fn add_member(&mut self, slot: MemberIdx, member: Box<dyn Member>) -> Result<(), AddError> {
         self.shards[0].add_member(slot, member)
+    }
+
+    pub fn add_member_as(
+        &mut self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        flags: MemberFlags,
+    ) -> Result<(), AddError> {
+        self.shards[0].add_member_as(slot, member, flags)
     }
 
     pub fn is_rebuilding(&self) -> bool {

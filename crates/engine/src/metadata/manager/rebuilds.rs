@@ -15,7 +15,7 @@ use super::{Device, Joining, Lost, MetadataManager, in_service};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::{Phase, Update};
 use crate::metadata::types::{DeviceNumber, ManagedDevice, MetadataEffect, MetadataMode};
-use crate::{Control, Rebuild};
+use crate::{Control, MemberFlags, Rebuild};
 
 impl MetadataManager {
     /// The members that are being rebuilt, with the ranges of their data areas out of sync; for
@@ -122,10 +122,10 @@ impl MetadataManager {
             kept.is_spare && kept.slot.is_none() && !failed && joining.all(|it| it.device != *at)
         };
         let Some(device) = (0..self.devices.len()).find(is_free) else { return };
-        self.want(device, member);
+        self.want(device, member, self.flags(device));
     }
 
-    pub(super) fn join(&mut self, number: DeviceNumber, member: MemberIdx) {
+    pub(super) fn join(&mut self, number: DeviceNumber, member: MemberIdx, flags: MemberFlags) {
         let mut devices = self.devices.iter();
         let is_known = devices.any(|device| device.kept.number == number && !device.failed);
         let may = self.mode == MetadataMode::Running && self.updates() && !self.not_durable;
@@ -135,13 +135,29 @@ impl MetadataManager {
         let events = self.on_disk.events;
         let kept = ManagedDevice { number, slot: None, replaces: false, events, is_spare: false };
         self.devices.push(in_service(kept, None));
-        self.want(self.devices.len() - 1, member);
+        self.want(self.devices.len() - 1, member, flags);
     }
 
-    fn want(&mut self, device: usize, member: MemberIdx) {
+    fn want(&mut self, device: usize, member: MemberIdx, flags: MemberFlags) {
         self.touched = true;
         let (is_ordered, bound, dropped) = (false, Vec::new(), None);
-        self.joining.push(Joining { device, member, is_ordered, bound, dropped });
+        self.joining.push(Joining { device, member, flags, is_ordered, bound, dropped });
+    }
+
+    /// The flags of a device, as the superblocks are to have them.
+    fn flags(&self, at: usize) -> MemberFlags {
+        let number = self.devices[at].kept.number.0 as usize;
+        let state = self.states.get(number).and_then(Option::as_ref);
+        state.map_or(MemberFlags::default(), |state| MemberFlags {
+            write_mostly: state.write_mostly,
+            failfast: state.failfast,
+        })
+    }
+
+    /// Shards get the flags of a device that has its slot now.
+    pub(super) fn flags_to_shards(&self, at: usize, out: &mut Vec<MetadataEffect>) {
+        let (member, flags) = (self.devices[at].place, self.flags(at));
+        self.to_shards(Control::SetFlags { member, flags }, out);
     }
 
     /// Has devices bound to their slots once the losses of the former members are on record: no
@@ -179,7 +195,7 @@ impl MetadataManager {
         if self.joining[at].bound.len() < usize::from(self.shards) {
             return;
         }
-        let Joining { device, dropped, .. } = self.joining.swap_remove(at);
+        let Joining { device, flags, dropped, .. } = self.joining.swap_remove(at);
         let is_over = !matches!(self.mode, MetadataMode::Running | MetadataMode::Closing);
         if self.devices[device].failed || is_over {
             self.to_shards(Control::FailMember(member), out);
@@ -201,8 +217,10 @@ impl MetadataManager {
         let role = Role::Slot(member.0);
         let own = self.states[number].take().unwrap_or_else(|| DeviceState::new(role));
         let (recovery_offset, recovery_by_bitmap) = (Some(0), false);
+        let MemberFlags { write_mostly, failfast } = flags;
         let state = DeviceState { role, recovery_offset, recovery_by_bitmap, ..own };
-        self.states[number] = Some(state);
+        self.states[number] = Some(DeviceState { write_mostly, failfast, ..state });
+        self.flags_to_shards(device, out);
         self.bits.iter_mut().for_each(Bits::write_all);
         self.touched = true;
         // Reports of the running rebuilds do not account for it.

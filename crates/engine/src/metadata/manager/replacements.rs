@@ -107,10 +107,11 @@ impl MetadataManager {
         slot: Option<MemberIdx>,
         out: &mut Vec<MetadataEffect>,
     ) {
-        let replaces = |device: &&mut Device| {
-            device.kept.replaces && !device.failed && device.kept.slot == slot
-        };
-        let Some(device) = self.devices.iter_mut().find(replaces) else { return };
+        let replaces =
+            |device: &Device| device.kept.replaces && !device.failed && device.kept.slot == slot;
+        let Some(at) = self.devices.iter().position(replaces) else { return };
+        self.flags_to_shards(at, out);
+        let device = &mut self.devices[at];
         device.kept.replaces = false;
         if let Some(Some(state)) = self.states.get_mut(device.kept.number.0 as usize) {
             state.replacement = false;
@@ -170,6 +171,9 @@ impl MetadataManager {
         }
         for place in std::mem::take(&mut self.taken_over) {
             self.to_shards(Control::EndReplacement(place), out);
+            if let Some(at) = self.device_at(place) {
+                self.flags_to_shards(at, out);
+            }
         }
     }
 }
