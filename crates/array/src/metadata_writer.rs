@@ -296,6 +296,17 @@ impl MetadataWriter {
         self.resync.pause(paused);
     }
 
+    /// Cancels the resync: its position is recorded, and it begins again by order.
+    pub(crate) fn cancel_resync(&mut self) {
+        self.resync.cancel(&mut self.resync_effects);
+        self.perform_resync();
+    }
+
+    /// Whether a resync was cancelled, which begins again now.
+    pub(crate) fn begin_resync_again(&mut self) -> bool {
+        self.resync.begin_again()
+    }
+
     /// Whether there is a resync that has not ended, running or paused.
     pub(crate) fn resyncs(&self) -> bool {
         self.resync.is_active()
@@ -348,6 +359,17 @@ impl MetadataWriter {
     /// Pauses or resumes rebuilds.
     pub(crate) fn pause_rebuild(&mut self, paused: bool) {
         self.rebuild.pause(paused);
+    }
+
+    /// Cancels rebuilds: their positions are recorded, and they begin again by order.
+    pub(crate) fn cancel_rebuild(&mut self) {
+        self.rebuild.cancel(&mut self.rebuild_effects);
+        self.perform_rebuild();
+    }
+
+    /// Whether rebuilds were cancelled, which begin again now.
+    pub(crate) fn begin_rebuild_again(&mut self) -> bool {
+        self.rebuild.begin_again()
     }
 
     /// Starts to keep the metadata of one more device.

@@ -43,9 +43,10 @@ impl BackgroundWork {
     }
 
     /// Whether this kind begins no range while `other` is in this state. Paused work keeps its
-    /// turn; what is stalled gives it away.
+    /// turn; what is stalled or cancelled gives it away.
     pub fn waits_for(self, other: BackgroundWork, state: BackgroundState) -> bool {
-        other < self && !matches!(state, BackgroundState::Stalled(_))
+        let gives_way = matches!(state, BackgroundState::Stalled(_) | BackgroundState::Cancelled);
+        other < self && !gives_way
     }
 }
 
@@ -58,6 +59,9 @@ pub enum BackgroundState {
     Paused,
     /// It begins when earlier work has ended.
     Waiting,
+    /// It was cancelled: it begins again by order, or at the next start of the array, which still
+    /// needs it.
+    Cancelled,
     /// All of it was tried, and something could not be done. It is tried again now and then.
     Stalled(RequestError),
 }
@@ -165,7 +169,9 @@ mod tests {
             assert!(Repair.waits_for(Resync, state));
             assert!(!Resync.waits_for(Rebuild, state) && !Rebuild.waits_for(Rebuild, state));
         }
-        assert!(!Rebuild.waits_for(Resync, full) && !Check.waits_for(Rebuild, full));
+        for state in [full, BackgroundState::Cancelled] {
+            assert!(!Rebuild.waits_for(Resync, state) && !Check.waits_for(Rebuild, state));
+        }
     }
 
     #[test]

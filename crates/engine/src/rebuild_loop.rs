@@ -10,7 +10,8 @@
 //! sequentially and its progress is a recovery offset of md. Sans-io: see [`crate::ResyncLoop`].
 //!
 //! Invariant: everything below a run's position is in sync on its members. Ranges in flight belong
-//! to the current runs; others begin when they have completed.
+//! to the current runs; others begin when they have completed, and if they were cancelled, when
+//! that is ordered.
 
 use md::{Geometry, Kind, MemberIdx, Sector};
 
@@ -66,6 +67,7 @@ pub struct RebuildLoop {
     in_flight: usize,
     stalled: Option<(RequestError, u64)>,
     is_paused: bool,
+    is_cancelled: bool,
     has_stopped: bool,
 }
 
@@ -82,6 +84,7 @@ impl RebuildLoop {
             in_flight: 0,
             stalled: None,
             is_paused: false,
+            is_cancelled: false,
             has_stopped: false,
         }
     }
@@ -106,6 +109,31 @@ impl RebuildLoop {
         self.is_paused = paused;
     }
 
+    /// Cancels: no range begins until [`RebuildLoop::begin_again`]. Those in flight complete, then
+    /// the positions are recorded.
+    pub fn cancel(&mut self, out: &mut Vec<RebuildEffect>) {
+        if !std::mem::replace(&mut self.is_cancelled, true) && self.in_flight == 0 {
+            out.push(RebuildEffect::Report(MetadataInput::Checkpoint));
+        }
+    }
+
+    /// What was cancelled begins again, where it was. Returns whether it was cancelled.
+    pub fn begin_again(&mut self) -> bool {
+        let was = std::mem::take(&mut self.is_cancelled);
+        self.is_needed |= was;
+        was
+    }
+
+    /// Whether it was cancelled, and no range is in flight any more.
+    fn is_at_rest(&self) -> bool {
+        self.is_cancelled && self.in_flight == 0
+    }
+
+    /// Whether nothing begins.
+    fn is_held(&self) -> bool {
+        self.is_paused || self.is_cancelled || self.has_stopped
+    }
+
     /// Retries failed ranges whose time has come.
     pub fn tick(&mut self, now: u64) {
         self.runs.iter_mut().for_each(|run| run.ranges.tick(now));
@@ -113,7 +141,7 @@ impl RebuildLoop {
 
     /// When [`RebuildLoop::tick`] must be called.
     pub fn deadline(&self) -> Option<u64> {
-        let runs = self.runs.iter().filter(|_| !self.is_paused);
+        let runs = self.runs.iter().filter(|_| !self.is_paused && !self.is_cancelled);
         runs.filter_map(|run| run.ranges.retry_at()).min()
     }
 
@@ -124,7 +152,7 @@ impl RebuildLoop {
         runs: impl FnOnce() -> Vec<Rebuild>,
         out: &mut Vec<RebuildEffect>,
     ) -> Option<RebuildRange> {
-        if self.is_paused || self.has_stopped {
+        if self.is_held() {
             return None;
         }
         if self.is_needed && self.in_flight == 0 {
@@ -215,6 +243,9 @@ impl RebuildLoop {
         }
         self.report(run, out);
         self.end_if_done(out);
+        if self.is_at_rest() {
+            out.push(RebuildEffect::Report(MetadataInput::Checkpoint));
+        }
     }
 
     /// Error of a run that is stalled, when no other can continue either.
@@ -260,6 +291,7 @@ impl RebuildLoop {
             remaining: all.remaining + run.remaining,
         });
         let state = match self.stalled() {
+            _ if self.is_at_rest() => BackgroundState::Cancelled,
             _ if self.is_paused => BackgroundState::Paused,
             Some(why) => BackgroundState::Stalled(why),
             None => BackgroundState::Running,
@@ -272,21 +304,22 @@ impl RebuildLoop {
         self.in_flight > 0
     }
 
-    /// Whether runs have not ended, in progress or paused, or should begin.
+    /// Whether runs have not ended, in progress or paused, or should begin; not if they were
+    /// cancelled.
     pub fn is_active(&self) -> bool {
-        !self.runs.is_empty() || self.is_needed
+        (!self.runs.is_empty() || self.is_needed) && !self.is_at_rest()
     }
 
     /// Whether [`RebuildLoop::next_range`] should be called although no range completes.
     pub fn has_next(&self) -> bool {
         let has_next = self.is_needed || self.runs.iter().any(|run| run.ranges.has_next());
-        has_next && !self.is_paused && self.in_flight == 0 && !self.has_stopped
+        has_next && !self.is_held() && self.in_flight == 0
     }
 
     /// Whether one more range could be in flight.
     pub fn has_room(&self) -> bool {
         let is_due = self.is_needed && self.in_flight == 0;
         let has_next = || !self.is_needed && self.runs.iter().any(|run| run.ranges.has_next());
-        (is_due || has_next()) && !self.is_paused && !self.has_stopped
+        (is_due || has_next()) && !self.is_held()
     }
 }

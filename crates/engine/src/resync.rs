@@ -205,6 +205,11 @@ impl Resync {
         self.left.is_empty() && self.open.is_empty() && self.failed.is_empty()
     }
 
+    /// Whether ranges are in flight.
+    pub fn is_in_flight(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Why it is stalled: all ranges have been tried, and some could not be synced. They are
     /// retried; see [`Resync::retry_at`].
     pub fn stalled(&self) -> Option<RequestError> {

@@ -11,7 +11,8 @@
 //! performs the effects.
 //!
 //! Invariant: ranges in flight belong to one run; the next run begins when they have completed. The
-//! position of a run is reported to the metadata manager whenever a range has completed.
+//! position of a run is reported to the metadata manager whenever a range has completed. One that
+//! was cancelled has its position recorded, and no other begins until it is ordered to.
 
 use md::Sector;
 
@@ -70,6 +71,7 @@ pub struct ResyncLoop {
     /// Completed parts of the current run as last reported.
     parts: u64,
     is_paused: bool,
+    is_cancelled: bool,
     has_stopped: bool,
 }
 
@@ -87,6 +89,7 @@ impl ResyncLoop {
             stalled: None,
             parts: 0,
             is_paused: false,
+            is_cancelled: false,
             has_stopped: false,
         }
     }
@@ -111,6 +114,26 @@ impl ResyncLoop {
         self.is_paused = paused;
     }
 
+    /// Cancels: no range begins until [`ResyncLoop::begin_again`]. Those in flight complete, then
+    /// the position is recorded.
+    pub fn cancel(&mut self, out: &mut Vec<ResyncEffect>) {
+        if !std::mem::replace(&mut self.is_cancelled, true) && self.in_flight == 0 {
+            out.push(ResyncEffect::Report(MetadataInput::Checkpoint));
+        }
+    }
+
+    /// What was cancelled begins again, where it was. Returns whether it was cancelled.
+    pub fn begin_again(&mut self) -> bool {
+        let was = std::mem::take(&mut self.is_cancelled);
+        self.is_needed |= was;
+        was
+    }
+
+    /// Whether it was cancelled, and no range is in flight any more.
+    fn is_at_rest(&self) -> bool {
+        self.is_cancelled && self.in_flight == 0
+    }
+
     /// Retries failed ranges whose time has come.
     pub fn tick(&mut self, now: u64) {
         if let Some(resync) = &mut self.resync {
@@ -120,7 +143,8 @@ impl ResyncLoop {
 
     /// When [`ResyncLoop::tick`] must be called.
     pub fn deadline(&self) -> Option<u64> {
-        self.resync.as_ref().filter(|_| !self.is_paused).and_then(Resync::retry_at)
+        let is_held = self.is_paused || self.is_cancelled;
+        self.resync.as_ref().filter(|_| !is_held).and_then(Resync::retry_at)
     }
 
     /// The next range, if there is one: submit a request with this position and length, and pass
@@ -130,6 +154,9 @@ impl ResyncLoop {
         manager: &mut MetadataManager,
         out: &mut Vec<ResyncEffect>,
     ) -> Option<(Sector, u64)> {
+        if self.is_cancelled {
+            return None;
+        }
         if self.is_needed && self.in_flight == 0 && !self.has_stopped && !self.is_paused {
             self.is_needed = false;
             self.begin(manager.resync(), out);
@@ -172,6 +199,9 @@ impl ResyncLoop {
             }
         }
         self.report(out);
+        if self.is_at_rest() {
+            out.push(ResyncEffect::Report(MetadataInput::Checkpoint));
+        }
     }
 
     /// Reports the position, and drops a run that has ended.
@@ -193,6 +223,7 @@ impl ResyncLoop {
     pub fn progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
         let resync = self.resync.as_ref()?;
         let state = match resync.stalled() {
+            _ if self.is_at_rest() => BackgroundState::Cancelled,
             _ if self.is_paused => BackgroundState::Paused,
             Some(why) => BackgroundState::Stalled(why),
             None => BackgroundState::Running,
@@ -205,14 +236,16 @@ impl ResyncLoop {
         self.in_flight > 0
     }
 
-    /// Whether a run has not ended, in progress or paused, or should begin.
+    /// Whether a run has not ended, in progress or paused, or should begin; not one that was
+    /// cancelled.
     pub fn is_active(&self) -> bool {
-        self.resync.is_some() || self.is_needed
+        (self.resync.is_some() || self.is_needed) && !self.is_at_rest()
     }
 
     /// Whether [`ResyncLoop::next_range`] should be called although no range completes.
     pub fn has_next(&self) -> bool {
         let has_next = self.is_needed || self.resync.as_ref().is_some_and(Resync::has_next);
-        has_next && !self.is_paused && self.in_flight == 0 && !self.has_stopped
+        let is_held = self.is_paused || self.is_cancelled || self.has_stopped;
+        has_next && !is_held && self.in_flight == 0
     }
 }

@@ -153,6 +153,8 @@ impl Life {
                 }
                 self.world.now = self.world.now.max(until);
             }
+            Action::Cancel => self.world.cancel_background(),
+            Action::Begin => self.world.begin_background(),
             Action::ReadAll => self.read_all(),
             Action::Check => self.check(),
             Action::Corrupt(member, extent) => {

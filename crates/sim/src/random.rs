@@ -69,6 +69,7 @@ pub fn scenario(shapes: &[Shape], seed: u64) -> Scenario {
         troubled,
         losses: rng.pick(&[20, 40, 200]),
         cuts: rng.within(1, 4),
+        aside: rng.clone(),
         rng,
     };
     let actions = load.actions();
@@ -148,6 +149,8 @@ fn array_sectors(array: &NewArray) -> u64 {
 
 struct Load {
     rng: Rng,
+    /// For what was added later: the rest of a seed's scenario stays as it was.
+    aside: Rng,
     size: u64,
     members: u64,
     used: u64,
@@ -260,6 +263,12 @@ impl Load {
                 2 if self.rng.one_in(4) => Action::LoseReplacement(member, self.rng.below(500_000)),
                 _ => Action::Replace(member),
             });
+        }
+        if self.aside.one_in(50) {
+            actions.push(Action::Cancel);
+        }
+        if self.aside.one_in(50) {
+            actions.push(Action::Begin);
         }
         if self.rng.one_in(100) {
             actions.push(Action::Slow(member, self.rng.pick(&[1, 10, 100])));

@@ -103,6 +103,10 @@ pub enum Action {
     Destroy(u16, u64),
     /// The operations of a member take this many times as long.
     Slow(u16, u32),
+    /// Resyncs and rebuilds are cancelled.
+    Cancel,
+    /// They begin again.
+    Begin,
     /// Everything is read once.
     ReadAll,
     /// A scrub compares everything, beside whatever else is in flight.
@@ -175,6 +179,8 @@ impl fmt::Display for Action {
             Action::FlushError(member) => write!(f, "flusherror{member}"),
             Action::Destroy(member, nanos) => write!(f, "destroy{member}@{nanos}"),
             Action::Slow(member, times) => write!(f, "slow{member}@{times}"),
+            Action::Cancel => f.write_str("cancel"),
+            Action::Begin => f.write_str("begin"),
             Action::ReadAll => f.write_str("readall"),
             Action::Check => f.write_str("check"),
             Action::Corrupt(member, Extent(at, sectors)) => {
@@ -238,6 +244,8 @@ impl FromStr for Action {
             ("flusherror", &[member]) => Action::FlushError(small(member)?),
             ("destroy", &[member, nanos]) => Action::Destroy(small(member)?, nanos),
             ("slow", &[member, times]) => Action::Slow(small(member)?, middle(times)?),
+            ("cancel", []) => Action::Cancel,
+            ("begin", []) => Action::Begin,
             ("readall", []) => Action::ReadAll,
             ("check", []) => Action::Check,
             ("corrupt", &[member, at, sectors]) => {
@@ -379,10 +387,10 @@ mod tests {
                     r0+9 zero8+8 discard1+2 flush step3 idle500 lose1@9 hang2@10 hangio1@11 \
                     fail0 bad1@0+8 full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 \
                     flaky1@3+4 readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 \
-                    corruptreads2 readall check corrupt1@5+3 cut2 cut1@5 stop1";
+                    corruptreads2 cancel begin readall check corrupt1@5+3 cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
-        assert_eq!(scenario.actions.len(), 32);
+        assert_eq!(scenario.actions.len(), 34);
     }
 
     #[test]

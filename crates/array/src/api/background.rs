@@ -1,5 +1,5 @@
-//! Background work of an array in its own threads: how fast it runs, how far it has come, pause and
-//! resume, scrubs.
+//! Background work of an array in its own threads: how fast it runs, how far it has come; pause,
+//! resume, cancel; scrubs.
 //!
 //! Invariant: shard 0 has all background work; what it finds, every shard reports. Part of `api`.
 
@@ -30,6 +30,16 @@ impl Array {
     /// Pauses or resumes background work of a kind. Ranges in flight complete.
     pub fn pause_background(&self, work: BackgroundWork, paused: bool) {
         self.call(0, move |driver| driver.pause_background(work, paused));
+    }
+
+    /// Cancels background work of a kind; see [`Driver::cancel_background`].
+    pub fn cancel_background(&self, work: BackgroundWork) {
+        self.call(0, move |driver| driver.cancel_background(work));
+    }
+
+    /// Begins a resync or rebuilds again that were cancelled; see [`Driver::begin_background`].
+    pub fn begin_background(&self, work: BackgroundWork) -> bool {
+        self.call(0, move |driver| driver.begin_background(work)).unwrap_or(false)
     }
 
     /// See [`Driver::start_scrub`]. `false` also when the array has been stopped.

@@ -15,6 +15,7 @@ use engine::{
 use md::Sector;
 
 use super::membership::LocalRebuilds;
+use super::resync::LocalResync;
 use super::{Driver, OwnRange, PendingRequest};
 use crate::buf::Lease;
 use crate::metadata_writer::MetadataWriter;
@@ -171,16 +172,33 @@ impl Driver {
         }
     }
 
-    fn resync_progress(&self) -> Option<(BackgroundWork, BackgroundState, BackgroundProgress)> {
-        let local = || {
-            let local = self.local_resync.as_ref().filter(|local| !local.ranges().is_done())?;
-            let state = match local.ranges().stalled() {
-                _ if local.is_paused() => BackgroundState::Paused,
-                Some(why) => BackgroundState::Stalled(why),
-                None => BackgroundState::Running,
-            };
-            Some((state, local.ranges().progress()))
+    /// Cancels background work of a kind. Ranges in flight complete; how far it has come is
+    /// recorded in the superblocks; and it no longer keeps other kinds waiting. A resync or a
+    /// rebuild, which the array still needs, begins again by [`Driver::begin_background`] or at the
+    /// next start, a scrub by [`Driver::start_scrub`]. In shard 0.
+    pub fn cancel_background(&mut self, work: BackgroundWork) {
+        tracing::info!(work = work.name(), "background work cancelled");
+        match work {
+            BackgroundWork::Resync => self.cancel_resync(),
+            BackgroundWork::Rebuild => self.cancel_rebuild(),
+            BackgroundWork::Check | BackgroundWork::Repair => self.stop_scrub(),
+        }
+    }
+
+    /// Begins a resync or rebuilds again that were cancelled, where they were. Returns whether
+    /// there were any. In shard 0.
+    pub fn begin_background(&mut self, work: BackgroundWork) -> bool {
+        let begins = match work {
+            BackgroundWork::Resync => self.begin_resync_again(),
+            BackgroundWork::Rebuild => self.begin_rebuild_again(),
+            BackgroundWork::Check | BackgroundWork::Repair => false,
         };
+        tracing::info!(work = work.name(), begins, "background work ordered to begin again");
+        begins
+    }
+
+    fn resync_progress(&self) -> Option<(BackgroundWork, BackgroundState, BackgroundProgress)> {
+        let local = || self.local_resync.as_ref().and_then(LocalResync::progress);
         let of_writer = self.metadata_writer.as_ref().and_then(MetadataWriter::resync_progress);
         let (state, progress) = of_writer.or_else(local)?;
         Some((BackgroundWork::Resync, state, progress))

@@ -114,6 +114,14 @@ impl LocalRebuilds {
         self.rebuild.pause(paused);
     }
 
+    pub(super) fn cancel(&mut self) {
+        self.rebuild.cancel(&mut self.effects);
+    }
+
+    pub(super) fn begin_again(&mut self) -> bool {
+        self.rebuild.begin_again()
+    }
+
     pub(super) fn tick(&mut self, now: u64) {
         self.rebuild.tick(now);
     }

@@ -35,6 +35,23 @@ impl Driver {
         }
     }
 
+    pub(super) fn cancel_rebuild(&mut self) {
+        if let Some(metadata_writer) = &mut self.metadata_writer {
+            metadata_writer.cancel_rebuild();
+        }
+        if let Some(local) = &mut self.local {
+            local.cancel();
+        }
+    }
+
+    pub(super) fn begin_rebuild_again(&mut self) -> bool {
+        match (&mut self.metadata_writer, &mut self.local) {
+            (Some(metadata_writer), _) => metadata_writer.begin_rebuild_again(),
+            (None, Some(local)) => local.begin_again(),
+            (None, None) => false,
+        }
+    }
+
     /// Ranges that could not be rebuilt so far, in sectors of the members' data areas: the member
     /// (`None`: all that are being rebuilt; by its place, see [`engine::Effect`]), first sector,
     /// length.

@@ -5,8 +5,10 @@
 //! first range of a resync is submitted, and in sync again below its position only. Part of
 //! `driver`.
 
-use engine::{Control, HostOp, RequestError, Resync};
-use engine::{DEFAULT_RESYNC_DEPTH, IntentMap};
+use engine::{
+    BackgroundProgress, BackgroundState, Control, DEFAULT_RESYNC_DEPTH, HostOp, IntentMap,
+    RequestError, Resync,
+};
 use md::{Kind, Sector};
 
 use super::{Driver, OwnRange};
@@ -17,6 +19,7 @@ use crate::metadata_writer::MetadataWriter;
 pub(super) struct LocalResync {
     ranges: Resync,
     is_paused: bool,
+    is_cancelled: bool,
     /// Hosts have all buffers.
     lacks_buffer: bool,
     /// The shards know that everything below is in sync.
@@ -24,27 +27,40 @@ pub(super) struct LocalResync {
 }
 
 impl LocalResync {
-    pub(super) fn ranges(&self) -> &Resync {
-        &self.ranges
+    /// Whether it makes progress, and how far it has come; `None`: it has ended.
+    pub(super) fn progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
+        if self.ranges.is_done() {
+            return None;
+        }
+        let state = match self.ranges.stalled() {
+            _ if self.is_at_rest() => BackgroundState::Cancelled,
+            _ if self.is_paused => BackgroundState::Paused,
+            Some(why) => BackgroundState::Stalled(why),
+            None => BackgroundState::Running,
+        };
+        Some((state, self.ranges.progress()))
     }
 
-    pub(super) fn is_paused(&self) -> bool {
-        self.is_paused
+    /// Whether it was cancelled, and no range is in flight any more.
+    fn is_at_rest(&self) -> bool {
+        self.is_cancelled && !self.ranges.is_in_flight()
     }
 
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.ranges.retry_at().filter(|_| !self.is_paused)
+        self.ranges.retry_at().filter(|_| !self.is_paused && !self.is_cancelled)
     }
 
     fn may_begin(&self) -> bool {
-        !self.is_paused && self.ranges.has_next()
+        !self.is_paused && !self.is_cancelled && self.ranges.has_next()
     }
 }
 
 impl Driver {
-    /// Whether a resync is running; see [`engine::MetadataStatus::resync_offset`] for its position.
+    /// Whether a resync is running or paused, and not cancelled; see
+    /// [`engine::MetadataStatus::resync_offset`] for its position.
     pub fn is_resyncing(&self) -> bool {
-        self.local_resync.as_ref().is_some_and(|local| !local.ranges.is_done())
+        let goes_on = |local: &LocalResync| !local.ranges.is_done() && !local.is_at_rest();
+        self.local_resync.as_ref().is_some_and(goes_on)
             || self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
     }
 
@@ -56,6 +72,23 @@ impl Driver {
         }
         if let Some(local) = &mut self.local_resync {
             local.is_paused = paused;
+        }
+    }
+
+    pub(super) fn cancel_resync(&mut self) {
+        if let Some(metadata_writer) = &mut self.metadata_writer {
+            metadata_writer.cancel_resync();
+        }
+        if let Some(local) = &mut self.local_resync {
+            local.is_cancelled = true;
+        }
+    }
+
+    pub(super) fn begin_resync_again(&mut self) -> bool {
+        match (&mut self.metadata_writer, &mut self.local_resync) {
+            (Some(metadata_writer), _) => metadata_writer.begin_resync_again(),
+            (None, Some(local)) => std::mem::take(&mut local.is_cancelled),
+            (None, None) => false,
         }
     }
 
@@ -90,7 +123,8 @@ impl Driver {
         tracing::info!(span = ranges.span(), "resync begins");
         self.command_all(Control::NotDurable);
         self.in_sync_below(0);
-        let local = LocalResync { ranges, is_paused: false, lacks_buffer: false, below: 0 };
+        let (is_paused, is_cancelled, lacks_buffer) = (false, false, false);
+        let local = LocalResync { ranges, is_paused, is_cancelled, lacks_buffer, below: 0 };
         self.local_resync = Some(local);
         true
     }

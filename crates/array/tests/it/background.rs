@@ -8,6 +8,7 @@ use array::{
     Array, BackgroundState, BackgroundWork, DriverOptions, Fault, FaultMember, MemberSpec, Pace,
     ScrubMode,
 };
+use engine::IntentMap;
 use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
 
@@ -186,6 +187,58 @@ fn a_rebuild_is_paused_and_its_pace_set_while_it_runs() {
 }
 
 #[test]
+fn cancelled_work_keeps_no_other_waiting_and_begins_again_where_it_was() {
+    use BackgroundState::Cancelled;
+    use BackgroundWork::{Check, Rebuild, Resync};
+    for (level, members) in [(Level::Raid1, 3), (Level::Raid6, 5)] {
+        let mut driver = driver(array_spec(level, None, mems(members, LARGE)));
+        let contents = Host::new(&mut driver, 1).into_contents();
+        assert!(!driver.begin_background(Resync), "nothing was cancelled");
+        driver.set_pace(Pace { most_kib_per_s: Some(2048), ..Pace::default() });
+        assert!(driver.start_resync());
+        wait_until(&mut driver, |driver| driver.background_done(Resync) > 0);
+        driver.cancel_background(Resync);
+        wait_until(&mut driver, |driver| states(driver) == [(Resync, Cancelled)]);
+        let done = driver.background_done(Resync);
+        assert!(done < driver.background()[0].progress.total, "{level}: too fast for the test");
+        driver.set_pace(Pace::default());
+        // A scrub compares what is in sync, and leaves out the rest.
+        assert!(driver.start_scrub(ScrubMode::Check, 0));
+        wait_until(&mut driver, |driver| states(driver) == [(Resync, Cancelled)]);
+        assert_eq!(driver.take_mismatches(), [], "{level}");
+        assert_eq!(driver.background_done(Resync), done, "{level}: it was cancelled");
+        assert!(driver.begin_background(Resync) && !driver.begin_background(Resync));
+        wait_until(&mut driver, |driver| states(driver).is_empty());
+        let total = driver.background_done(Resync);
+        assert_eq!(total, IntentMap::whole_array(driver.geometry()).span(), "{level}: once");
+
+        driver.fail_member(MemberIdx(1));
+        wait_until(&mut driver, |driver| driver.failed().contains(1));
+        driver.set_pace(Pace { most_kib_per_s: Some(2048), ..Pace::default() });
+        driver.add_member(MemberIdx(1), boxed_mem(LARGE)).expect("the slot is empty");
+        wait_until(&mut driver, |driver| driver.background_done(Rebuild) > 0);
+        driver.cancel_background(Rebuild);
+        wait_until(&mut driver, |driver| states(driver) == [(Rebuild, Cancelled)]);
+        let done = driver.background_done(Rebuild);
+        driver.set_pace(Pace::default());
+        assert!(driver.start_scrub(ScrubMode::Check, 0));
+        wait_until(&mut driver, |driver| driver.background_done(Check) > 0);
+        wait_until(&mut driver, |driver| states(driver) == [(Rebuild, Cancelled)]);
+        assert_eq!(driver.background_done(Rebuild), done, "{level}: it was cancelled");
+        assert!(driver.lacking().contains(1), "{level}");
+        let mut host = Host::with_contents(&mut driver, 12, contents);
+        host.run(&mut Rng::new(5), 100);
+        let contents = host.into_contents();
+        assert!(driver.begin_background(Rebuild));
+        wait_until(&mut driver, |driver| driver.lacking().is_empty());
+        assert!(driver.background_done(Rebuild) <= LARGE, "{level}: nothing twice");
+        driver.fail_member(MemberIdx(0));
+        wait_until(&mut driver, |driver| driver.failed().contains(0));
+        Host::with_contents(&mut driver, 12, contents).check_all();
+    }
+}
+
+#[test]
 fn an_array_with_threads_has_the_same_and_says_how_long_it_takes() {
     let spec = spec(Level::Raid6, CHUNK, mems(5, LARGE));
     let array: Array = common::shards::start(spec, &DriverOptions::default()).expect("an array");
@@ -234,5 +287,6 @@ testkit::repeat_in_shards! {
     a_scrub_waits_for_the_resync_and_paused_work_keeps_its_turn,
     a_resync_makes_redundancy_true_and_uses_none_that_may_not_be,
     a_rebuild_is_paused_and_its_pace_set_while_it_runs,
+    cancelled_work_keeps_no_other_waiting_and_begins_again_where_it_was,
     an_array_with_threads_has_the_same_and_says_how_long_it_takes,
 }

@@ -68,6 +68,8 @@ pub(super) struct Update {
     pub(super) pure: bool,
     /// How often redundancy had been lost when it was made.
     pub(super) doubts: u64,
+    /// How many checkpoints had been ordered by then.
+    pub(super) checkpoints: u64,
     /// Members are flushed before.
     pub(super) flushes: bool,
 }

@@ -127,6 +127,9 @@ pub struct MetadataManager {
     /// The areas of partial parity logs hold none of an earlier life.
     logs_emptied: bool,
     checkpoint_at: u64,
+    /// How often a checkpoint was ordered, and how many of these orders the superblocks follow.
+    checkpoints: u64,
+    checkpoints_recorded: u64,
     /// By bit: number of shards that hold it.
     held: Vec<u16>,
     held_total: u64,
@@ -253,6 +256,8 @@ impl MetadataManager {
             doubts_recorded: 0,
             logs_emptied: false,
             checkpoint_at: 0,
+            checkpoints: 0,
+            checkpoints_recorded: 0,
             held: vec![0; map.bits() as usize],
             held_total: 0,
             asked: Vec::new(),
@@ -382,6 +387,7 @@ impl MetadataManager {
                         self.rebuild_at(member, position, out);
                     }
                 }
+                MetadataInput::Checkpoint => self.checkpoints += 1,
                 MetadataInput::Join { number, member, flags } => self.join(number, member, flags),
                 MetadataInput::JoinFailed { member } => self.join_failed(member),
                 MetadataInput::Stop => self.close(true, out),

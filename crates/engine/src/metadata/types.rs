@@ -162,6 +162,10 @@ pub enum MetadataInput {
         /// Error of a stalled rebuild.
         stalled: Option<RequestError>,
     },
+    /// Record how far resyncs and rebuilds have come, without waiting for more: they are cancelled.
+    /// Superblocks of a dirty array have no position of a resync; then it is the next clean ones
+    /// that have it.
+    Checkpoint,
     /// A device for an empty slot, which no superblock lists: it is rebuilt. Ignored if the slot is
     /// not empty, or the array does not run.
     Join {

@@ -6,15 +6,15 @@
 //! submission. Records go through md's codecs, as `array` writes them.
 
 use engine::{
-    ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect, MetadataInput,
-    MetadataManager, RebuildEffect, RebuildLoop, RebuildRange, Record, RequestError, ResyncEffect,
-    ResyncLoop,
+    BackgroundState, ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect,
+    MetadataInput, MetadataManager, RebuildEffect, RebuildLoop, RebuildRange, Record, RequestError,
+    ResyncEffect, ResyncLoop,
 };
 use md::Sector;
 use md::ondisk::{Area, MetadataEncoder, Timestamp, Uuid, Write};
 
 use super::World;
-use crate::marks::Marks;
+use crate::marks::{Mark, Marks};
 use crate::member::{Member, SECTOR};
 use crate::model::Model;
 use crate::mutant::Mutant;
@@ -302,6 +302,33 @@ impl World {
         self.control_plane().hanging.push(member);
         let control = engine::Control::FailMember(md::MemberIdx(member as u16));
         self.controls.push((until, 0, control));
+    }
+
+    /// Cancels resyncs and rebuilds.
+    pub(crate) fn cancel_background(&mut self) {
+        let control_plane = self.control_plane();
+        let (mut resync, mut rebuild) = (Vec::new(), Vec::new());
+        let before = [control_plane.resync.progress(), control_plane.rebuild.progress()];
+        control_plane.resync.cancel(&mut resync);
+        control_plane.rebuild.cancel(&mut rebuild);
+        control_plane.report(resync);
+        control_plane.report_rebuild(rebuild);
+        for (before, mark) in before.iter().zip([Mark::ResyncCancelled, Mark::RebuildCancelled]) {
+            if matches!(before, Some((BackgroundState::Running, _))) {
+                self.marks.reach(mark);
+            }
+        }
+        self.hand_over();
+    }
+
+    /// Begins resyncs and rebuilds again that were cancelled.
+    pub(crate) fn begin_background(&mut self) {
+        let control_plane = self.control_plane();
+        let begins = control_plane.resync.begin_again() | control_plane.rebuild.begin_again();
+        if begins {
+            self.marks.reach(Mark::BegunAgain);
+            self.feed_resync();
+        }
     }
 
     /// Runs the metadata manager on its inputs.

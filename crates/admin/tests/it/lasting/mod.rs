@@ -1,6 +1,7 @@
 //! Persistent arrays: created, started, stopped, dropped as by a crash, started again.
 
 mod bad_blocks;
+mod cancelled;
 mod devices_gone;
 mod flawed;
 mod life;

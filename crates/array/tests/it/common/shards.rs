@@ -164,6 +164,14 @@ impl Shards {
         self.shards[0].pause_background(work, paused);
     }
 
+    pub fn cancel_background(&mut self, work: BackgroundWork) {
+        self.shards[0].cancel_background(work);
+    }
+
+    pub fn begin_background(&mut self, work: BackgroundWork) -> bool {
+        self.shards[0].begin_background(work)
+    }
+
     pub fn stop_scrub(&mut self) {
         self.shards[0].stop_scrub();
     }

@@ -282,7 +282,7 @@ impl MetadataManager {
     /// Whether the progress of a rebuild is to be recorded: its end at once, the rest from time to
     /// time.
     pub(super) fn wants_rebuild_recorded(&self) -> bool {
-        let is_due = self.now >= self.checkpoint_due();
+        let is_due = self.is_checkpoint_due();
         self.serving().any(|at| {
             let Device { kept, rebuilt_recorded: Some(recorded), .. } = &self.devices[at] else {
                 return false;

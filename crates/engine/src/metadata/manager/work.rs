@@ -148,6 +148,9 @@ impl MetadataManager {
         self.losses_recorded = update.failures;
         self.logs_emptied |= update.dirty && update.why != Why::CatchUp;
         self.checkpoint_at = self.now;
+        if update.flushes {
+            self.checkpoints_recorded = update.checkpoints;
+        }
         let settles = update.flushes || update.state.policy != Policy::Ppl;
         if self.holds_logs() && settles && update.doubts == self.doubts {
             self.doubts_recorded = self.doubts;
@@ -353,8 +356,8 @@ impl MetadataManager {
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
         let (why, dirty, failures) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
-        let (doubts, flushes) = (0, false);
-        let update = Update { why, dirty, state, failures, pure: true, doubts, flushes };
+        let (pure, doubts, checkpoints, flushes) = (true, 0, 0, false);
+        let update = Update { why, dirty, state, failures, pure, doubts, checkpoints, flushes };
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
@@ -362,11 +365,11 @@ impl MetadataManager {
     /// loss is recorded with that count, the others get the same contents again: two histories with
     /// one count would contradict each other.
     fn step_up(&self, state: Arc<ArrayState>) -> Job {
-        let (why, failures) = (Why::Dirty, self.losses_recorded);
+        let (why, dirty, failures) = (Why::Dirty, true, self.losses_recorded);
         let mut phases = self.bitmap_phases();
         phases.push(Phase::Superblocks);
-        let (pure, doubts, flushes) = (false, 0, false);
-        let update = Update { why, dirty: true, state, failures, pure, doubts, flushes };
+        let (pure, doubts, checkpoints, flushes) = (false, 0, 0, false);
+        let update = Update { why, dirty, state, failures, pure, doubts, checkpoints, flushes };
         Job::new(Goal::Update(update), &phases)
     }
 
@@ -420,10 +423,14 @@ impl MetadataManager {
             _ if recorded == now => false,
             (Some(recorded), Some(now)) if now > recorded => {
                 let far = now - recorded >= (self.map.span() / CHECKPOINT_PARTS).max(1);
-                far || self.now >= self.checkpoint_due()
+                far || self.is_checkpoint_due()
             }
             _ => true,
         }
+    }
+
+    pub(super) fn is_checkpoint_due(&self) -> bool {
+        self.checkpoints != self.checkpoints_recorded || self.now >= self.checkpoint_due()
     }
 
     pub(super) fn checkpoint_due(&self) -> u64 {
@@ -526,7 +533,8 @@ impl MetadataManager {
         phases.extend(takes_over);
         phases.push(Phase::Superblocks);
         let (state, failures, doubts) = (Arc::new(state), self.failures, self.doubts);
-        let update = Update { why, dirty, state, failures, pure, doubts, flushes };
+        let checkpoints = self.checkpoints;
+        let update = Update { why, dirty, state, failures, pure, doubts, checkpoints, flushes };
         Job::new(Goal::Update(update), &phases)
     }
 }

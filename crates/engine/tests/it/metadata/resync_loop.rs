@@ -1,6 +1,6 @@
 //! The resync loop with its metadata manager: when a run begins, what is reported of it.
 
-use engine::{MetadataInput, RequestError, ResyncEffect, ResyncLoop};
+use engine::{BackgroundState, MetadataInput, RequestError, ResyncEffect, ResyncLoop};
 use md::{Level, Sector};
 
 use super::harness::{Harness, config};
@@ -39,10 +39,11 @@ impl Looped {
         for effect in effects {
             match effect {
                 ResyncEffect::Report(input) => {
-                    let MetadataInput::ResyncAt { position, .. } = input else {
-                        panic!("reports {input:?}");
-                    };
-                    self.position = position;
+                    match input {
+                        MetadataInput::ResyncAt { position, .. } => self.position = position,
+                        MetadataInput::Checkpoint => self.events.push("checkpoint".into()),
+                        _ => panic!("reports {input:?}"),
+                    }
                     self.harness.tell(input);
                 }
                 ResyncEffect::Began { run, position } => {
@@ -111,6 +112,43 @@ fn a_paused_loop_issues_nothing_and_has_no_deadline() {
     looped.resync.tick(at);
     assert!(looped.resync.has_next());
     assert_eq!(looped.next(), Some(0));
+}
+
+#[test]
+fn a_cancelled_run_has_its_position_recorded_and_goes_on_from_there_by_order() {
+    // Below the sixteenth after which a position is recorded anyhow.
+    let mut looped = Looped::new(8);
+    let cancel = |looped: &mut Looped| {
+        let mut effects = Vec::new();
+        looped.resync.cancel(&mut effects);
+        looped.perform(effects);
+    };
+    assert_eq!((looped.next(), looped.next(), looped.next()), (Some(0), Some(8), Some(16)));
+    looped.done(0, Ok(()));
+    looped.harness.run();
+    assert!(looped.harness.superblocks.is_empty(), "not recorded yet");
+    cancel(&mut looped);
+    assert_eq!((looped.next(), looped.events()), (None, "run 1 from 0".into()));
+    assert!(looped.resync.is_active(), "ranges are in flight");
+    looped.done(16, Ok(()));
+    assert_eq!(looped.events(), "");
+    looped.done(8, Ok(()));
+    assert_eq!(looped.events(), "checkpoint");
+    looped.harness.run();
+    let positions: Vec<_> =
+        looped.harness.superblocks.values().map(|state| state.resync_offset).collect();
+    assert_eq!(positions, [Some(24); 3]);
+    assert!(looped.harness.done.starts_with("FFFS"), "flushed before: {}", looped.harness.done);
+    let (state, progress) = looped.resync.progress().expect("it has not ended");
+    assert_eq!((state, progress.position), (BackgroundState::Cancelled, 24));
+    assert!(!looped.resync.is_active() && !looped.resync.has_next());
+    // Not even what is needed in the meantime.
+    looped.resync.needed();
+    assert!(looped.next().is_none() && !looped.resync.is_active());
+    cancel(&mut looped);
+    assert_eq!(looped.events(), "", "it is cancelled already");
+    assert!(looped.resync.begin_again() && !looped.resync.begin_again());
+    assert_eq!((looped.next(), looped.events()), (Some(24), "run 2 from 24".into()));
 }
 
 #[test]
