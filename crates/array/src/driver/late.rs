@@ -174,6 +174,155 @@ impl Driver {
         std::mem::forget((ring, self.io.regions.clone()));
         self.executor.leave_members();
         self.hosts.drain().filter_map(|host| host.lease).for_each(std::mem::forget);
+        self.late.clear();
         std::mem::forget(self.resync_lease.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::FileExt;
+    use std::os::unix::net::UnixStream;
+    use std::sync::{Arc, Weak};
+    use std::time::Instant;
+
+    use engine::{RequestError, Token};
+    use md::{Layout, Level, Sector};
+
+    use super::*;
+    use crate::buf::Region;
+    use crate::build::{ArraySpec, DataPlaneConfig, MemberSpec};
+    use crate::driver::DriverOptions;
+    use crate::member::{
+        Counters, Cqe, FileOp, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+    };
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const LIMIT: Duration = Duration::from_millis(200);
+
+    /// A member whose reads end when something is written to a socket.
+    struct Stuck {
+        socket: OwnedFd,
+        leaf: u32,
+        token: Option<Token>,
+    }
+
+    impl Sealed for Stuck {}
+
+    impl Member for Stuck {
+        fn info(&self) -> MemberInfo {
+            MemberInfo {
+                sectors: 1024,
+                logical_block: 512,
+                discard_zeroes: false,
+                keeps_data: true,
+                uses_ring: true,
+            }
+        }
+
+        fn share(&self) -> Option<Box<dyn Member>> {
+            None
+        }
+
+        fn submit(&mut self, op: &Op<'_>, io: &mut Io, _: &mut Vec<MemberCompletion>) {
+            assert_eq!(op.kind, OpKind::Read);
+            self.token = Some(op.token);
+            let spans: Vec<_> = op.slices.iter().map(|slice| io.regions.span(*slice)).collect();
+            let read = FileOp::Read { at: 0, spans: &spans };
+            io.ring.as_mut().expect("a ring").push(&self.socket, read, self.leaf, 0);
+        }
+
+        fn complete(&mut self, event: Cqe, _: &mut Io, done: &mut Vec<MemberCompletion>) {
+            assert_eq!(event.result, 4096);
+            let token = self.token.take().expect("it was begun");
+            done.push(MemberCompletion { token, result: Ok(()) });
+        }
+
+        fn number_leaves(&mut self, next: &mut u32) -> std::ops::Range<u32> {
+            (self.leaf, *next) = (*next, *next + 1);
+            self.leaf..*next
+        }
+
+        fn leaf_counters(&self, out: &mut Vec<Counters>) {
+            out.push(Counters::default());
+        }
+    }
+
+    /// A driver with a read in the kernel, what ends the read, the memory of hosts' buffers, and
+    /// the address of the read's.
+    fn reading() -> (Driver, UnixStream, Weak<Region>, u64) {
+        let (socket, other) = UnixStream::pair().expect("sockets");
+        let stuck = Stuck { socket: socket.into(), leaf: 0, token: None };
+        let spec = ArraySpec {
+            level: Level::Linear,
+            layout: Layout::None,
+            chunk_sectors: 0,
+            members: vec![MemberSpec::ready(stuck)],
+            data_plane: DataPlaneConfig::default(),
+        };
+        let options =
+            DriverOptions { leases: 2, member_timeout: Some(LIMIT), ..DriverOptions::default() };
+        let mut driver = Driver::new(spec, &options).expect("an array");
+        let region = Arc::downgrade(driver.leases().region());
+        let mut lease = driver.leases().take(4096).expect("a buffer");
+        lease.bytes_mut().fill(1);
+        let address = lease.bytes().as_ptr() as u64;
+        driver.submit(HostOp::Read, Sector(0), 8, Some(lease), 1).expect("there is room");
+        driver.poll(&mut Vec::new());
+        (driver, other, region, address)
+    }
+
+    /// The bytes at an address of this process.
+    fn memory(address: u64) -> Option<[u8; 4096]> {
+        let (memory, mut bytes) = (std::fs::File::open("/proc/self/mem").ok()?, [0; 4096]);
+        memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(bytes)
+    }
+
+    /// The kernel ends the read of a driver that is gone, into memory that is still its own.
+    fn is_left_as_it_was(mut socket: UnixStream, region: &Weak<Region>, address: u64) {
+        assert_eq!(memory(address), Some([1; 4096]), "nothing else has the memory");
+        socket.write_all(&[7; 4096]).expect("the member's file is open");
+        let start = Instant::now();
+        while memory(address) != Some([7; 4096]) {
+            assert!(start.elapsed() < PATIENCE, "the kernel does not fill it");
+        }
+        assert!(region.upgrade().is_some());
+    }
+
+    #[test]
+    fn what_a_late_operation_uses_outlives_a_driver_that_is_dropped() {
+        let (mut driver, socket, region, address) = reading();
+        let (start, mut done) = (Instant::now(), Vec::new());
+        while done.is_empty() {
+            assert!(start.elapsed() < PATIENCE, "the read is not late");
+            driver.wait(Duration::from_millis(10), None);
+            driver.poll(&mut done);
+        }
+        assert!(done[0].result == Err(RequestError::Io) && driver.late_operations() == 1);
+        drop(done);
+        let start = Instant::now();
+        drop(driver);
+        assert!(start.elapsed() < LIMIT, "it waits no longer");
+        is_left_as_it_was(socket, &region, address);
+    }
+
+    #[test]
+    fn a_driver_that_is_dropped_waits_for_the_kernel_as_long_as_an_operation_may_take() {
+        let (driver, socket, region, address) = reading();
+        let start = Instant::now();
+        drop(driver);
+        assert!(start.elapsed() >= LIMIT, "{:?}", start.elapsed());
+        is_left_as_it_was(socket, &region, address);
+
+        // Where the operation ends in time, nothing is left.
+        let (driver, mut socket, region, _) = reading();
+        let start = Instant::now();
+        socket.write_all(&[7; 4096]).expect("it is open");
+        drop(driver);
+        assert!(start.elapsed() < LIMIT && region.upgrade().is_none());
+        assert!(socket.write_all(&[7; 4096]).is_err(), "the member's file is closed");
     }
 }

@@ -127,13 +127,13 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        let has_requests = self.requests() > 0;
         // Waits for operations in the kernel while their files are open and their memory is mapped.
         if self.is_free_of_the_kernel() {
             self.io.ring = None;
         } else {
             self.leave_to_the_kernel();
         }
-        let has_requests = self.requests() > 0;
         let Some(channels) = &mut self.channels else { return };
         let has_parts = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
         let plane_has_work = self.failures.as_ref().is_some_and(|failures| failures.is_waiting())

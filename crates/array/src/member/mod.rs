@@ -35,4 +35,6 @@ pub use uring::Cqe;
 pub(crate) use device::FileId;
 pub(crate) use file::cause_of;
 pub(crate) use traits::Sealed;
+#[cfg(test)]
+pub(crate) use uring::FileOp;
 pub(crate) use uring::Ring;
