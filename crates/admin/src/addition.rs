@@ -11,7 +11,7 @@ use array::BadBlockList;
 use device::{Device, Disk, superblocks};
 use md::assemble::{Array, Member, MemberState, StartBitmap, StartPlan, StartRefusal};
 use md::create::{Addition, AdditionError, addition};
-use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES};
+use md::ondisk::superblock::{Outcome, READ_BYTES};
 use md::ondisk::{MemberMetadata, Write};
 use md::{MemberIdx, SECTOR_BYTES};
 use thiserror::Error;
@@ -164,9 +164,7 @@ impl NewDevice {
             let number = plan.free_number(&numbers);
             let Addition { superblock, preparations } =
                 addition(defining, number, &like).map_err(JoinError::Unfit)?;
-            let checksum = Checksum::Correct { stored: 0 };
-            let opened =
-                Opened { disk: device.clone(), device: Some(device.clone()), superblock, checksum };
+            let opened = Opened::new_device(device, superblock);
             let replaces = replaced.is_some();
             let it = NewDevice { slot, replaces, opened, how: How::Whole(preparations) };
             if !overwrite && !was_member(&**device, plan.defining()) {

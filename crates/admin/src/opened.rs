@@ -21,6 +21,8 @@ pub struct Opened {
     pub superblock: Superblock,
     /// Whether the superblock's checksum is right.
     pub checksum: Checksum,
+    /// The number of slots that the superblock was given, which is not the one on the device yet.
+    grown_to: Option<u32>,
 }
 
 impl Opened {
@@ -35,7 +37,32 @@ impl Opened {
         let detection = superblocks(&*disk);
         let (superblock, checksum) = detection.superblock()?;
         let superblock = superblock.clone();
-        Some(Opened { disk, device: None, superblock, checksum })
+        Some(Opened { disk, device: None, superblock, checksum, grown_to: None })
+    }
+
+    /// A new device, whose superblock is not on it yet.
+    pub(crate) fn new_device(device: &Arc<Device>, superblock: Superblock) -> Opened {
+        Opened {
+            disk: device.clone(),
+            device: Some(device.clone()),
+            superblock,
+            checksum: Checksum::Correct { stored: 0 },
+            grown_to: None,
+        }
+    }
+
+    /// Gives the superblock in memory more slots; the device gets it with the first update.
+    pub(crate) fn grow(&mut self, slots: u32) {
+        self.superblock = self.superblock.with_slots(slots);
+        self.grown_to = Some(slots);
+    }
+
+    /// Whether the device still has the superblock that this one is, or was made from; `None`: it
+    /// has none that can be read.
+    pub(crate) fn is_as_examined(&self) -> Option<bool> {
+        let mut now = Opened::disk(self.disk.clone())?;
+        self.grown_to.into_iter().for_each(|slots| now.grow(slots));
+        Some(now.superblock == self.superblock && now.checksum == self.checksum)
     }
 
     /// Input of the assembly.

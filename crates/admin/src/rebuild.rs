@@ -204,16 +204,15 @@ pub fn rebuild(
     let candidates: Vec<Candidate> = members.iter().map(crate::Opened::candidate).collect();
     let options_of_assembly = Options { force: options.force, ..Options::default() };
     let mut found = assemble(&candidates, &options_of_assembly);
-    let mut start = options.start.clone();
     if let Some(slots) = options.raid_devices {
         let array = choose(&found, options.array.as_deref())?;
-        start.grown_to = grow(array, &mut members, slots, add.len())?;
+        grow(array, &mut members, slots, add.len())?;
         let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
         found = assemble(&candidates, &options_of_assembly);
     }
     let array = choose(&found, options.array.as_deref())?;
     let (mut shards, rebuilding) =
-        start_replacing(array, &members, &add, &replace, options.overwrite, &start)?;
+        start_replacing(array, &members, &add, &replace, options.overwrite, &options.start)?;
     let mut driver = shards.pop().expect("one shard");
     let mut places = places(array, &members);
     let slots = driver.geometry().members();
@@ -312,15 +311,15 @@ pub fn rebuild(
     })
 }
 
-/// Gives the superblocks of a RAID 1 in memory more slots; `None`: it has them already. They reach
-/// the disks with the first update, which also gives a slot to a new device: of a crash before all
-/// members have it, the next start takes the number of the freshest, as Linux does.
+/// Gives the superblocks of a RAID 1 in memory more slots, unless it has them. They reach the disks
+/// with the first update, which also gives a slot to a new device: of a crash before all members
+/// have it, the next start takes the number of the freshest, as Linux does.
 fn grow(
     array: &Array,
     members: &mut [Opened],
     slots: u32,
     added: usize,
-) -> Result<Option<u32>, RebuildError> {
+) -> Result<(), RebuildError> {
     let defining = members[array.defining].superblock.metadata();
     let refused = |why: String| Err(RebuildError::Slots { slots, why });
     if defining.level != Level::Raid1.number() {
@@ -333,7 +332,7 @@ fn grow(
     if slots <= defining.raid_disks {
         let has = defining.raid_disks;
         let why = format!("it has {has}, and members are not removed here");
-        return if slots == has { Ok(None) } else { refused(why) };
+        return if slots == has { Ok(()) } else { refused(why) };
     }
     let is_spare = |member: &&Member| member.state == MemberState::Spare;
     let new = added + array.members.iter().filter(is_spare).count();
@@ -345,10 +344,9 @@ fn grow(
         ));
     }
     for member in &array.members {
-        let opened = &mut members[member.candidate];
-        opened.superblock = opened.superblock.with_slots(slots);
+        members[member.candidate].grow(slots);
     }
-    Ok(Some(slots))
+    Ok(())
 }
 
 /// Runs the array until its members are rebuilt, no more can be, or `stop` is set. Returns its

@@ -33,9 +33,6 @@ pub struct StartOptions {
     pub driver: DriverOptions,
     /// Memory and limits.
     pub data_plane: DataPlaneConfig,
-    /// The number of slots that the members' superblocks in memory have been given, and those on
-    /// disk do not have yet; set by [`crate::rebuild()`].
-    pub grown_to: Option<u32>,
 }
 
 /// Why an array was not started.
@@ -247,8 +244,7 @@ fn assembled(
         rebuilds = Some(rebuilding);
     }
     let first_new = members.len() - joining.len();
-    let grown_to = options.grown_to;
-    let it = Starting { array, plan, members: &members, first_new, metadata: &metadata, grown_to };
+    let it = Starting { array, plan, members: &members, first_new, metadata: &metadata };
     it.is_as_examined()?;
     let mut bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
@@ -308,8 +304,6 @@ struct Starting<'a> {
     first_new: usize,
     /// By candidate.
     metadata: &'a [MemberMetadata],
-    /// The number of slots that the superblocks in memory have, and those on disk do not have yet.
-    grown_to: Option<u32>,
 }
 
 impl Starting<'_> {
@@ -319,18 +313,9 @@ impl Starting<'_> {
     fn is_as_examined(&self) -> Result<(), StartError> {
         for Member { candidate, .. } in &self.array.members {
             let member = &self.members[*candidate];
-            let is_same = match Opened::disk(member.disk.clone()) {
-                Some(now) => {
-                    let now_superblock = match self.grown_to {
-                        Some(slots) => now.superblock.with_slots(slots),
-                        None => now.superblock,
-                    };
-                    now_superblock == member.superblock && now.checksum == member.checksum
-                }
-                // A member that is left out may be damaged by now.
-                None => !self.plan.needs(*candidate),
-            };
-            if !is_same {
+            // A member that is left out may be damaged by now.
+            let is_damaged = || !self.plan.needs(*candidate);
+            if !member.is_as_examined().unwrap_or_else(is_damaged) {
                 return Err(StartError::Changed { name: member.disk.name() });
             }
         }
