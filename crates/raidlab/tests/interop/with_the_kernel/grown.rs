@@ -1,6 +1,6 @@
 //! RAID 1 that gets more members: here, in the kernel, and partly here and partly there.
 
-use super::support::{Contents, expected, guest, run};
+use super::support::{Contents, assembled_whole, expected, guest, is_right, run};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::scratch::Scratch;
 use crate::{ours, program};
@@ -34,25 +34,13 @@ fn made_here(disks: &[std::path::PathBuf]) -> Contents {
     expected(1, bytes)
 }
 
-fn ended() -> Vec<Step> {
-    vec![
-        Step::mdadm("--assemble @md @0 @1 @2"),
-        Step::Settle { degraded: 0 },
-        Step::Sha256,
-        Step::Check,
-        Step::Facts,
-        Step::stop(),
-        Step::KernelLog,
-    ]
-}
-
 #[test]
 fn a_mirror_that_grows_here_has_its_members_in_the_kernel_and_the_other_way_round() {
     let Some(guest) = guest() else { return };
     let scratch = Scratch::new("grown");
     let (mut jobs, mut wanted) = (Vec::new(), Vec::new());
     for (name, how) in HERE {
-        let job = job(&scratch, name, ended());
+        let job = job(&scratch, name, assembled_whole("@0 @1 @2"));
         let (old, new) = job.disks.split_at(2);
         wanted.push(made_here(old));
         let part = if how == Here::Half { (1, 2) } else { (2, 1) };
@@ -77,9 +65,7 @@ fn a_mirror_that_grows_here_has_its_members_in_the_kernel_and_the_other_way_roun
     let report = run(&guest, &job, &scratch);
     for ((name, how), wanted) in HERE.iter().zip(&wanted) {
         let said = report.array(name);
-        assert_eq!(said.hashes(), std::slice::from_ref(wanted), "{name}");
-        let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
-        assert!(checks.len() == 1 && checks[0].mismatches == 0, "{name}: {checks:?}");
+        is_right(said, wanted);
         let facts = said.facts().pop().expect("facts");
         assert_eq!(facts.get("raid_disks"), "3", "{name}");
         let log = said.kernel_logs()[0];

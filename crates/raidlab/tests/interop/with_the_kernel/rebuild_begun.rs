@@ -4,7 +4,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-use super::support::{guest, run};
+use super::support::{assembled_whole, guest, is_right, run};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::ours;
 use crate::reader::sha256;
@@ -49,23 +49,14 @@ fn a_rebuild_that_had_begun_is_done_again_by_the_kernel_after_our_writes() {
     array.stop().expect("the engine stops");
 
     let mut again = Job { name: "rebuild-begun-back".into(), ..job };
-    again.arrays[0].steps = vec![
-        Step::mdadm("--examine @2"),
-        Step::mdadm("--assemble @md @0 @1 @2"),
-        Step::Settle { degraded: 0 },
-        Step::Sha256,
-        Step::Check,
-        Step::stop(),
-        Step::KernelLog,
-    ];
+    again.arrays[0].steps = vec![Step::mdadm("--examine @2")];
+    again.arrays[0].steps.extend(assembled_whole("@0 @1 @2"));
     let report = run(&guest, &again, &scratch);
     let said = report.array("begun");
     let examined = said.output_of("--examine");
     assert!(examined.contains("Recovery Offset : 0 sectors"), "{examined}");
     assert!(examined.contains("Device Role : Active device 2"), "{examined}");
-    assert_eq!(said.hashes(), [(bytes as u64, sha256(&contents))]);
-    let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
-    assert!(checks.len() == 1 && checks[0].mismatches == 0, "{checks:?}");
+    is_right(said, &(bytes as u64, sha256(&contents)));
     let log = said.kernel_logs()[0];
     assert!(log.contains("recover of RAID array"), "{log}");
 }

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 
 use md::ondisk::{MemberMetadata, Role, Version};
 
-use super::support::{Contents, expected, guest, is_stopped_cleanly, run};
+use super::support::{
+    Contents, are_in_their_slots, assembled_whole, expected, guest, is_right, is_stopped_cleanly,
+    run, whole,
+};
 use crate::guest::{ArrayJob, ArrayReport, End, Facts, Job, Step, pattern};
 use crate::reader::{Stopped, sha256};
 use crate::scratch::Scratch;
@@ -253,32 +256,13 @@ fn gone_on_with(case: &Case) -> Vec<Step> {
     steps
 }
 
-/// The array is complete, or becomes so.
-fn whole() -> [Step; 7] {
-    [
-        Step::Settle { degraded: 0 },
-        Step::Sha256,
-        Step::Check,
-        Step::Facts,
-        Step::mdadm("--detail @md"),
-        Step::stop(),
-        Step::KernelLog,
-    ]
-}
-
 /// What came of [`whole`]: the contents, a check without a mismatch, and all members in their
 /// slots.
 fn is_whole(case: &Case, array: &ArrayJob, said: &ArrayReport, wanted: &Contents) {
     let name = case.name;
-    assert_eq!(said.hashes(), std::slice::from_ref(wanted), "{name}: in the guest");
-    let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
-    assert!(checks.len() == 1 && checks[0].mismatches == 0, "{name}: {checks:?}");
+    is_right(said, wanted);
     let facts = said.facts().pop().expect("facts");
-    for (slot, disk) in case.serving().into_iter().enumerate() {
-        let member = facts.member(slot).unwrap_or_else(|| panic!("{name}: slot {slot} is empty"));
-        assert_eq!((member.disk, member.state.as_str()), (disk, "in_sync"), "{name}: slot {slot}");
-        assert_eq!(member.recovery_start, None, "{name}: slot {slot}");
-    }
+    are_in_their_slots(said, &facts, &case.serving());
     let policy = if case.has_bitmap() { "bitmap" } else { "resync" };
     assert_eq!(facts.get("consistency_policy"), policy, "{name}");
     let detail = said.output_of("--detail");
@@ -569,8 +553,7 @@ fn taken_as_whole(case: &Case, besides: &str) -> Vec<Step> {
     if case.has_bitmap() {
         steps.extend(case.replacing().map(|disk| Step::mdadm(format!("-X @{disk}"))));
     }
-    steps.push(Step::mdadm(format!("--assemble @md {}{besides}", case.words())));
-    steps.extend(whole());
+    steps.extend(assembled_whole(&format!("{}{besides}", case.words())));
     steps
 }
 

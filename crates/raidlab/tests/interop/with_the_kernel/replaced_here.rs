@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use md::ondisk::MemberMetadata;
 
-use super::support::{Contents, expected, guest, is_stopped_cleanly, run};
+use super::support::{
+    Contents, are_in_their_slots, expected, guest, is_right, is_stopped_cleanly, run, whole,
+};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::reader::sha256;
 use crate::scratch::Scratch;
@@ -138,7 +140,7 @@ fn a_replacement_is_ended_by_whoever_comes_next() {
 
     let (mut jobs, mut before) = (Vec::new(), Vec::new());
     for (number, case) in cases.iter().enumerate() {
-        let (name, steps) = (case.name, whole(case));
+        let (name, steps) = (case.name, assembled(case));
         let already = job.arrays.iter().position(|array| array.name == name);
         let array = match already {
             Some(at) => ArrayJob { steps, ..job.arrays[at].clone() },
@@ -184,15 +186,9 @@ fn a_replacement_is_ended_by_whoever_comes_next() {
     let report = run(&guest, &job, &scratch);
     for ((case, array), wanted) in cases.iter().zip(&job.arrays).zip(&before) {
         let (name, said) = (case.name, report.array(&array.name));
-        assert_eq!(said.hashes(), std::slice::from_ref(wanted), "{name}: in the guest");
-        let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
-        assert!(checks.len() == 1 && checks[0].mismatches == 0, "{name}: {checks:?}");
+        is_right(said, wanted);
         let facts = said.facts().pop().expect("facts");
-        for (slot, disk) in case.after().into_iter().enumerate() {
-            let member = facts.member(slot).unwrap_or_else(|| panic!("{name}: slot {slot}"));
-            let (serves, state) = (member.disk, member.state.as_str());
-            assert_eq!((serves, state), (disk, "in_sync"), "{name}: slot {slot}");
-        }
+        are_in_their_slots(said, &facts, &case.after());
         let detail = said.output_of("--detail");
         assert!(!detail.contains("degraded") && !detail.contains("recovering"), "{detail}");
         let log = said.kernel_logs()[0];
@@ -206,7 +202,7 @@ fn a_replacement_is_ended_by_whoever_comes_next() {
 }
 
 /// The array is assembled from what belongs to it, and becomes complete without the old member.
-fn whole(case: &Case) -> Vec<Step> {
+fn assembled(case: &Case) -> Vec<Step> {
     let all = case.words(0..case.members + 1);
     let after = case.words(case.after().into_iter());
     let words = if case.by == By::Us { all } else { after };
@@ -215,14 +211,6 @@ fn whole(case: &Case) -> Vec<Step> {
         steps.push(Step::Command("until_true 60 eval mdadm --detail @md | grep -q faulty".into()));
         steps.push(Step::mdadm("@md --remove failed"));
     }
-    steps.extend([
-        Step::Settle { degraded: 0 },
-        Step::Sha256,
-        Step::Check,
-        Step::Facts,
-        Step::mdadm("--detail @md"),
-        Step::stop(),
-        Step::KernelLog,
-    ]);
+    steps.extend(whole());
     steps
 }

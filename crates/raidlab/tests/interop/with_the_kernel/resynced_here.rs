@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use super::support::{Contents, guest, run};
-use crate::guest::{ArrayJob, ArrayReport, Job, Step, pattern};
+use super::support::{assembled_whole, guest, is_right, run, whole};
+use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::reader::sha256;
 use crate::scratch::Scratch;
 use crate::{ours, program};
@@ -78,30 +78,18 @@ fn position(name: &str, disks: &[PathBuf]) -> u64 {
     at
 }
 
-/// The contents, and a check without a mismatch.
-fn is_right(name: &str, said: &ArrayReport, wanted: &Contents) {
-    assert_eq!(said.hashes(), std::slice::from_ref(wanted), "{name}");
-    let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
-    assert!(checks.len() == 1 && checks[0].mismatches == 0, "{name}: {checks:?}");
-}
-
 #[test]
 fn a_resync_that_was_interrupted_here_goes_on_in_the_kernel_where_it_was() {
     let Some(guest) = guest() else { return };
     let scratch = Scratch::new("resync-interrupted-here");
     let (mut jobs, mut before) = (Vec::new(), Vec::new());
     for case in &CASES {
-        let steps = vec![
+        let mut steps = vec![
             Step::mdadm(format!("--assemble @md --run --readonly {}", case.words())),
             Step::Facts,
             Step::mdadm("--readwrite @md"),
-            Step::Settle { degraded: 0 },
-            Step::Sha256,
-            Step::Check,
-            Step::Facts,
-            Step::stop(),
-            Step::KernelLog,
         ];
+        steps.extend(whole());
         let job = case.job(&scratch, steps);
         program::create_unsynced(&case.options(), &job.disks);
         let contents = ours::resync_half_and_write(&job.disks, &pattern()[40 << 20..][..200 << 10]);
@@ -112,7 +100,7 @@ fn a_resync_that_was_interrupted_here_goes_on_in_the_kernel_where_it_was() {
     let report = run(&guest, &job, &scratch);
     for ((case, array), (contents, at)) in CASES.iter().zip(&job.arrays).zip(&before) {
         let (name, said) = (case.name, report.array(&array.name));
-        is_right(name, said, contents);
+        is_right(said, contents);
         let [first, last] = &said.facts()[..] else { panic!("{name}: two facts") };
         assert_eq!(first.get("resync_start"), at.to_string(), "{name}");
         assert_eq!(last.get("resync_start"), "none", "{name}");
@@ -177,19 +165,12 @@ fn a_resync_that_the_kernel_has_begun_goes_on_here_where_it_was() {
 
     let mut again = Job { name: "resynced-for-the-kernel".into(), ..job };
     for (case, array) in CASES.iter().zip(&mut again.arrays) {
-        array.steps = vec![
-            Step::mdadm(format!("--assemble @md {}", case.words())),
-            Step::Settle { degraded: 0 },
-            Step::Sha256,
-            Step::Check,
-            Step::stop(),
-            Step::KernelLog,
-        ];
+        array.steps = assembled_whole(&case.words());
     }
     let report = run(&guest, &again, &scratch);
     for (case, wanted) in CASES.iter().zip(&wanted) {
         let said = report.array(case.name);
-        is_right(case.name, said, wanted);
+        is_right(said, wanted);
         let log = said.kernel_logs()[0];
         assert!(!log.contains("resync of RAID array"), "{}: {log}", case.name);
     }

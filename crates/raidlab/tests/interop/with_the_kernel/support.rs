@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use md::MemberIdx;
 
-use crate::guest::{ArrayReport, Guest, Job, PATTERN_BYTES, Report, Step, pattern};
+use crate::guest::{ArrayReport, Facts, Guest, Job, PATTERN_BYTES, Report, Step, pattern};
 use crate::matrix::{Log, Shape};
 use crate::ours;
 use crate::reader::sha256;
@@ -99,6 +99,44 @@ pub fn is_stopped_cleanly(disks: &[PathBuf], lost: Option<usize>, context: &str)
             assert_eq!(superblock.resync_offset, None, "{context}: {disk} is not clean");
             assert_eq!(count(disk), count(serving), "{context}: events of {disk}");
         }
+    }
+}
+
+/// An array that runs becomes complete, if it is not: what it holds, whether redundancy agrees.
+pub fn whole() -> [Step; 7] {
+    [
+        Step::Settle { degraded: 0 },
+        Step::Sha256,
+        Step::Check,
+        Step::Facts,
+        Step::mdadm("--detail @md"),
+        Step::stop(),
+        Step::KernelLog,
+    ]
+}
+
+/// The kernel assembles an array, which becomes complete. `words`: its disks, `@0 @1`.
+pub fn assembled_whole(words: &str) -> Vec<Step> {
+    let mut steps = vec![Step::mdadm(format!("--assemble @md {words}"))];
+    steps.extend(whole());
+    steps
+}
+
+/// What came of [`whole`]: the contents, and a check without a mismatch.
+pub fn is_right(said: &ArrayReport, wanted: &Contents) {
+    let name = &said.name;
+    assert_eq!(said.hashes(), std::slice::from_ref(wanted), "{name}: in the guest");
+    let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
+    assert!(checks.len() == 1 && checks[0].mismatches == 0, "{name}: {checks:?}");
+}
+
+/// By slot, the disks that have them in the kernel: all are in sync.
+pub fn are_in_their_slots(said: &ArrayReport, facts: &Facts, disks: &[usize]) {
+    let name = &said.name;
+    for (slot, disk) in disks.iter().enumerate() {
+        let member = facts.member(slot).unwrap_or_else(|| panic!("{name}: slot {slot} is empty"));
+        assert_eq!((member.disk, member.state.as_str()), (*disk, "in_sync"), "{name}: slot {slot}");
+        assert_eq!(member.recovery_start, None, "{name}: slot {slot}");
     }
 }
 
