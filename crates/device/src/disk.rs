@@ -60,6 +60,106 @@ pub trait Disk: Send + Sync {
     fn hole_end(&self, sector: u64) -> u64;
 }
 
+/// A disk over another one: it is that disk but for what it does otherwise.
+pub trait DiskLayer: Send + Sync {
+    /// The disk below.
+    fn below(&self) -> &dyn Disk;
+
+    /// As [`Disk::logical_block`].
+    fn logical_block(&self) -> u32 {
+        self.below().logical_block()
+    }
+
+    /// As [`Disk::is_read_only`].
+    fn is_read_only(&self) -> bool {
+        self.below().is_read_only()
+    }
+
+    /// As [`Disk::is_block_device`].
+    fn is_block_device(&self) -> bool {
+        self.below().is_block_device()
+    }
+
+    /// As [`Disk::read`].
+    ///
+    /// # Errors
+    /// As there.
+    fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.below().read(sector, buf)
+    }
+
+    /// As [`Disk::write`].
+    ///
+    /// # Errors
+    /// As there.
+    fn write(&self, sector: u64, buf: &[u8]) -> io::Result<()> {
+        self.below().write(sector, buf)
+    }
+
+    /// As [`Disk::write_zeroes`].
+    ///
+    /// # Errors
+    /// As there.
+    fn write_zeroes(&self, range: Range<u64>) -> io::Result<()> {
+        self.below().write_zeroes(range)
+    }
+
+    /// As [`Disk::sync`].
+    ///
+    /// # Errors
+    /// As there.
+    fn sync(&self) -> io::Result<()> {
+        self.below().sync()
+    }
+
+    /// As [`Disk::hole_end`].
+    fn hole_end(&self, sector: u64) -> u64 {
+        self.below().hole_end(sector)
+    }
+}
+
+impl<T: DiskLayer> Disk for T {
+    fn sectors(&self) -> u64 {
+        self.below().sectors()
+    }
+
+    fn logical_block(&self) -> u32 {
+        DiskLayer::logical_block(self)
+    }
+
+    fn name(&self) -> String {
+        self.below().name()
+    }
+
+    fn is_read_only(&self) -> bool {
+        DiskLayer::is_read_only(self)
+    }
+
+    fn is_block_device(&self) -> bool {
+        DiskLayer::is_block_device(self)
+    }
+
+    fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
+        DiskLayer::read(self, sector, buf)
+    }
+
+    fn write(&self, sector: u64, buf: &[u8]) -> io::Result<()> {
+        DiskLayer::write(self, sector, buf)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> io::Result<()> {
+        DiskLayer::write_zeroes(self, range)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        DiskLayer::sync(self)
+    }
+
+    fn hole_end(&self, sector: u64) -> u64 {
+        DiskLayer::hole_end(self, sector)
+    }
+}
+
 /// The error of a write to a disk that was opened read-only.
 pub fn read_only_error(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ReadOnlyFilesystem, format!("{name} was opened read-only"))

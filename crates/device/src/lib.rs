@@ -27,7 +27,7 @@ mod signature;
 pub use areas::{AreaError, read_area, read_bad_blocks};
 pub use contents::{data_signs, member_signs, superblocks};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
-pub use disk::{Disk, read_only_error};
+pub use disk::{Disk, DiskLayer, read_only_error};
 pub use file::{FileId, direct_block, is_shorter};
 pub use identity::{Attachment, Identity, Overlap, in_use};
 pub use location::{Location, LocationError};

@@ -8,7 +8,6 @@
 //! then the array rests for 1 s. Members store no data, which the load does not read; metadata are
 //! in files below the directory.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use array::{
     ArrayMetadata, ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, HostOp, Lease,
     MemberSpec, MetadataDevice, NullMember, PaceControl, PacedMember,
 };
-use device::{Access, Device, DeviceOptions, Disk, Location};
+use device::{Access, Device, DeviceOptions, Disk, DiskLayer, Location};
 use drive::{DriveId, Placement, Profile};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
 use md::assemble::{Candidate, Options, StartMember, StartPlan, assemble};
@@ -115,25 +114,9 @@ impl PacedDisk {
     }
 }
 
-impl Disk for PacedDisk {
-    fn sectors(&self) -> u64 {
-        self.device.sectors()
-    }
-
-    fn logical_block(&self) -> u32 {
-        self.device.logical_block()
-    }
-
-    fn name(&self) -> String {
-        self.device.name()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read(&self, sector: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        self.device.read(sector, buf)
+impl DiskLayer for PacedDisk {
+    fn below(&self) -> &dyn Disk {
+        &*self.device
     }
 
     fn write(&self, sector: u64, buf: &[u8]) -> std::io::Result<()> {
@@ -141,17 +124,9 @@ impl Disk for PacedDisk {
         self.device.write(sector, buf)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> std::io::Result<()> {
-        self.device.write_zeroes(range)
-    }
-
     fn sync(&self) -> std::io::Result<()> {
         self.pass(HostOp::Flush, 0, 0);
         Ok(())
-    }
-
-    fn hole_end(&self, sector: u64) -> u64 {
-        self.device.hole_end(sector)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use md::SECTOR_BYTES;
 
-use device::Disk;
+use device::{Disk, DiskLayer};
 
 /// Replacement for the contents of a sector.
 #[derive(Clone)]
@@ -40,17 +40,9 @@ pub(super) struct LogOverlay {
     pub(super) patches: Patches,
 }
 
-impl Disk for LogOverlay {
-    fn sectors(&self) -> u64 {
-        self.base.sectors()
-    }
-
-    fn logical_block(&self) -> u32 {
-        self.base.logical_block()
-    }
-
-    fn name(&self) -> String {
-        self.base.name()
+impl DiskLayer for LogOverlay {
+    fn below(&self) -> &dyn Disk {
+        &*self.base
     }
 
     fn is_read_only(&self) -> bool {

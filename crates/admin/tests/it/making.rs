@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use admin::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
-use device::Disk;
+use device::{Disk, DiskLayer};
 use md::Level;
 use md::create::{BitmapOption, Plan, plan};
 
@@ -132,36 +132,13 @@ fn every_failure_reports_earlier_changes() {
 #[test]
 fn a_disk_of_old_bytes_is_taken_and_a_file_is_not() {
     struct Block(Arc<Failing>);
-    impl Disk for Block {
+    impl DiskLayer for Block {
+        fn below(&self) -> &dyn Disk {
+            &*self.0
+        }
+
         fn is_block_device(&self) -> bool {
             true
-        }
-        fn sectors(&self) -> u64 {
-            SECTORS
-        }
-        fn logical_block(&self) -> u32 {
-            512
-        }
-        fn name(&self) -> String {
-            self.0.name()
-        }
-        fn is_read_only(&self) -> bool {
-            false
-        }
-        fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
-            self.0.read(sector, buf)
-        }
-        fn write(&self, sector: u64, buf: &[u8]) -> io::Result<()> {
-            self.0.write(sector, buf)
-        }
-        fn write_zeroes(&self, range: Range<u64>) -> io::Result<()> {
-            self.0.write_zeroes(range)
-        }
-        fn sync(&self) -> io::Result<()> {
-            Ok(())
-        }
-        fn hole_end(&self, sector: u64) -> u64 {
-            sector
         }
     }
     let disks = ["a", "b", "c"].map(disk);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use admin::Opened;
 use array::{Array, ArrayError, Event, RequestError};
-use device::{Access, Device, Disk};
+use device::{Access, Device, Disk, DiskLayer};
 use engine::{MemberError, MemberOp};
 use md::assemble::{Options, Verdict};
 use md::create::BitmapOption;
@@ -49,25 +49,13 @@ impl Flawed {
     }
 }
 
-impl Disk for Flawed {
-    fn sectors(&self) -> u64 {
-        self.device.sectors()
+impl DiskLayer for Flawed {
+    fn below(&self) -> &dyn Disk {
+        &*self.device
     }
 
     fn logical_block(&self) -> u32 {
         self.logical_block
-    }
-
-    fn name(&self) -> String {
-        self.device.name()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.device.is_read_only()
-    }
-
-    fn read(&self, sector: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        self.device.read(sector, buf)
     }
 
     fn write(&self, sector: u64, buf: &[u8]) -> std::io::Result<()> {
@@ -88,10 +76,6 @@ impl Disk for Flawed {
             return Err(Errno::IO.into());
         }
         self.device.sync()
-    }
-
-    fn hole_end(&self, sector: u64) -> u64 {
-        self.device.hole_end(sector)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Devices whose metadata writes take long, or never return.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use admin::{Opened, StartOptions};
 use array::{Array, ArrayError, DriverOptions, Event, HostOp};
-use device::{Access, Device, Disk};
+use device::{Access, Device, Disk, DiskLayer};
 use engine::{MemberError, MemberOp};
 use md::assemble::Options;
 use md::create::BitmapOption;
@@ -45,33 +44,9 @@ impl Gate {
     }
 }
 
-impl Disk for Gate {
-    fn sectors(&self) -> u64 {
-        self.device.sectors()
-    }
-
-    fn logical_block(&self) -> u32 {
-        self.device.logical_block()
-    }
-
-    fn name(&self) -> String {
-        self.device.name()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.device.is_read_only()
-    }
-
-    fn read(&self, sector: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        self.device.read(sector, buf)
-    }
-
-    fn write(&self, sector: u64, buf: &[u8]) -> std::io::Result<()> {
-        self.device.write(sector, buf)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>) -> std::io::Result<()> {
-        self.device.write_zeroes(range)
+impl DiskLayer for Gate {
+    fn below(&self) -> &dyn Disk {
+        &*self.device
     }
 
     fn sync(&self) -> std::io::Result<()> {
@@ -84,10 +59,6 @@ impl Disk for Gate {
         self.blocked.fetch_sub(1, Ordering::SeqCst);
         drop(closed);
         self.device.sync()
-    }
-
-    fn hole_end(&self, sector: u64) -> u64 {
-        self.device.hole_end(sector)
     }
 }
 
