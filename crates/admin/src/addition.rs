@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use array::BadBlockList;
+use array::{BadBlockList, MemberFlags};
 use device::{Device, Disk, superblocks};
 use md::assemble::{Array, Member, MemberState, StartBitmap, StartPlan, StartRefusal};
 use md::create::{Addition, AdditionError, addition};
@@ -72,13 +72,16 @@ pub enum JoinError {
 }
 
 /// Devices that join an array.
-pub(crate) struct NewDevices<'a> {
+#[derive(Clone, Copy, Default)]
+pub struct NewDevices<'a> {
     /// For empty slots.
-    pub(crate) add: &'a [Arc<Device>],
+    pub add: &'a [Arc<Device>],
+    /// Flags that those for empty slots get, besides what they have as former members.
+    pub flags: MemberFlags,
     /// For members that are replaced: the index of the member, and the device.
-    pub(crate) replace: &'a [(usize, Arc<Device>)],
+    pub replace: &'a [(usize, Arc<Device>)],
     /// Also devices that hold data.
-    pub(crate) overwrite: bool,
+    pub overwrite: bool,
 }
 
 /// A device that is put into an empty slot, or replaces the member of a slot.
@@ -106,7 +109,7 @@ impl NewDevice {
         members: &[Opened],
         devices: &NewDevices<'_>,
     ) -> Result<Vec<NewDevice>, JoinError> {
-        let NewDevices { add: devices, replace, overwrite } = *devices;
+        let NewDevices { add: devices, flags, replace, overwrite } = *devices;
         if devices.is_empty() && replace.is_empty() {
             return Ok(Vec::new());
         }
@@ -126,7 +129,8 @@ impl NewDevice {
             refuse_active(array, &**device, plan.defining())?;
             let former = bitmap.as_ref().and_then(|bitmap| former_member(&plan, bitmap, device));
             match former.filter(|(slot, _)| slots.contains(slot)) {
-                Some((slot, opened)) => {
+                Some((slot, mut opened)) => {
+                    opened.add_flags(flags);
                     slots.retain(|other| *other != slot);
                     numbers.push(opened.superblock.metadata().dev_number);
                     new.push(NewDevice { slot, replaces: false, opened, how: How::ByBitmap });
@@ -158,8 +162,8 @@ impl NewDevice {
                 logical_block: device.logical_block(),
                 uuid: random_uuid().map_err(JoinError::Random)?,
                 data_offset: None,
-                write_mostly: replaced.is_some_and(|replaced| replaced.write_mostly),
-                failfast: replaced.is_some_and(|replaced| replaced.failfast),
+                write_mostly: replaced.map_or(flags.write_mostly, |old| old.write_mostly),
+                failfast: replaced.map_or(flags.failfast, |old| old.failfast),
             };
             let number = plan.free_number(&numbers);
             let Addition { superblock, preparations } =

@@ -28,7 +28,7 @@ mod shared_storage;
 mod start;
 mod zero_superblock;
 
-pub use addition::JoinError;
+pub use addition::{JoinError, NewDevices};
 pub use bitmap::BitmapFailed;
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 pub use describe::{ArrayDescription, Counts, Health, ListedBad, Pending, describe, left_over};

@@ -7,7 +7,7 @@ use md::assemble::{Candidate, StartMember};
 use md::ondisk::superblock::{Checksum, Superblock};
 use md::ondisk::{Area, MemberMetadata};
 
-use array::{DiskMember, FileMember, Member};
+use array::{DiskMember, FileMember, Member, MemberFlags};
 use device::{Device, Disk, superblocks};
 
 /// A device with a superblock.
@@ -55,6 +55,18 @@ impl Opened {
     pub(crate) fn grow(&mut self, slots: u32) {
         self.superblock = self.superblock.with_slots(slots);
         self.grown_to = Some(slots);
+    }
+
+    /// Gives the superblock in memory flags besides its own; the device gets it with the first
+    /// update.
+    pub(crate) fn add_flags(&mut self, flags: MemberFlags) {
+        let (mut state, number) =
+            (self.superblock.state(), self.superblock.metadata().dev_number as usize);
+        if let Some(Some(own)) = state.devices.get_mut(number) {
+            own.write_mostly |= flags.write_mostly;
+            own.failfast |= flags.failfast;
+            self.superblock = self.superblock.with_state(&state, number).expect("it had the state");
+        }
     }
 
     /// Whether the device still has the superblock that this one is, or was made from; `None`: it

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use array::{Driver, Event, RequestError};
+use array::{Driver, Event, MemberFlags, RequestError};
 use engine::{MAX_MEMBERS, MetadataMode};
 use md::Level;
 use md::assemble::{Array, Candidate, Member, MemberState, Options, assemble};
@@ -21,13 +21,15 @@ use crate::Opened;
 use crate::members::{ChooseError, choose};
 use crate::offline::{NotInSync, OpenDevices, OpenError, PATIENCE, STEP, places, resync};
 use crate::start::RebuildingMember;
-use crate::{Corrected, StartError, StartOptions, start_replacing};
+use crate::{Corrected, NewDevices, StartError, StartOptions, start_replacing};
 
 /// What to rebuild, and how.
 #[derive(Clone, Debug, Default)]
 pub struct RebuildOptions {
     /// New devices for empty slots.
     pub add: Vec<OsString>,
+    /// Flags that the new devices for empty slots get.
+    pub flags: MemberFlags,
     /// Members, as they are named, and new devices that replace them.
     pub replace: Vec<(OsString, OsString)>,
     /// The number of slots that a RAID 1 is to have.
@@ -211,8 +213,9 @@ pub fn rebuild(
         found = assemble(&candidates, &options_of_assembly);
     }
     let array = choose(&found, options.array.as_deref())?;
-    let (mut shards, rebuilding) =
-        start_replacing(array, &members, &add, &replace, options.overwrite, &options.start)?;
+    let RebuildOptions { flags, overwrite, .. } = *options;
+    let new = NewDevices { add: &add, flags, replace: &replace, overwrite };
+    let (mut shards, rebuilding) = start_replacing(array, &members, &new, &options.start)?;
     let mut driver = shards.pop().expect("one shard");
     let mut places = places(array, &members);
     let slots = driver.geometry().members();

@@ -135,11 +135,11 @@ pub fn start_rebuilding(
     overwrite: bool,
     options: &StartOptions,
 ) -> Result<(Vec<Driver>, Vec<RebuildingMember>), StartError> {
-    start_replacing(array, members, add, &[], overwrite, options)
+    let new = NewDevices { add, overwrite, ..NewDevices::default() };
+    start_replacing(array, members, &new, options)
 }
 
-/// Like [`start_rebuilding`]; new devices also replace members: of each the index of the member,
-/// and the device, which is filled while the member serves.
+/// Like [`start_rebuilding`]; new devices also replace members, and are filled while these serve.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -149,12 +149,10 @@ pub fn start_rebuilding(
 pub fn start_replacing(
     array: &Array,
     members: &[Opened],
-    add: &[Arc<Device>],
-    replace: &[(usize, Arc<Device>)],
-    overwrite: bool,
+    new: &NewDevices<'_>,
     options: &StartOptions,
 ) -> Result<(Vec<Driver>, Vec<RebuildingMember>), StartError> {
-    let new = NewDevice::of(array, members, &NewDevices { add, replace, overwrite })?;
+    let new = NewDevice::of(array, members, new)?;
     let mut rebuilding = Vec::new();
     let started = assembled(array, members, Some((&new, &mut rebuilding)), options);
     noted(started).map(|shards| (shards, rebuilding))

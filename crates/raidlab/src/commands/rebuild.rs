@@ -15,6 +15,7 @@ use admin::{
     RebuiltMember,
 };
 use anyhow::{Error, Result};
+use array::MemberFlags;
 use clap::Args;
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
@@ -59,6 +60,12 @@ pub struct RebuildArguments {
     /// A new device for an empty slot; may be repeated
     #[arg(long, value_name = "NEW")]
     add: Vec<OsString>,
+    /// Mark the devices of --add write-mostly (RAID 1 and 10)
+    #[arg(short = 'W', long, requires = "add")]
+    write_mostly: bool,
+    /// Mark the devices of --add failfast (RAID 1 and 10)
+    #[arg(long, requires = "add")]
+    failfast: bool,
     /// A member, as it is named among the members, and a new device that replaces it; may be
     /// repeated
     #[arg(long, value_name = "OLD=NEW", value_parser = OldAndNew)]
@@ -169,6 +176,7 @@ fn options(arguments: &RebuildArguments) -> RebuildOptions {
     let replace = arguments.replace.iter().map(|Replace { old, new }| (old.clone(), new.clone()));
     let mut options = RebuildOptions {
         add: arguments.add.clone(),
+        flags: MemberFlags { write_mostly: arguments.write_mostly, failfast: arguments.failfast },
         replace: replace.collect(),
         raid_devices: arguments.raid_devices,
         overwrite: arguments.overwrite,

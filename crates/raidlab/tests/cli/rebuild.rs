@@ -59,6 +59,36 @@ fn json(ran: &Ran) -> Value {
 }
 
 #[test]
+fn a_new_device_is_marked_as_it_is_ordered() {
+    let images = Images::new("-l 1", 2);
+    let rest = images.without(&[1], "");
+    let marks = |path: &str| {
+        let examined = json(&raidlab(&format!("examine --json {path}")).code(0));
+        let superblock = &examined["members"][0]["superblock"];
+        (superblock["write_mostly"].clone(), superblock["failfast"].clone())
+    };
+    for (number, (words, wanted)) in [
+        ("", (false, false)),
+        ("-W", (true, false)),
+        ("--failfast", (false, true)),
+        ("--write-mostly --failfast", (true, true)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // Member 0 alone is the array each time: the last new device is left out.
+        let new = images.new_device(&format!("new{number}"), 9 << 20);
+        raidlab(&format!("rebuild {rest} --add {new} {words}")).code(0);
+        assert_eq!(marks(&new), (wanted.0.into(), wanted.1.into()), "{words}");
+        assert_eq!(marks(&images.members[0]), (false.into(), false.into()), "{words}");
+    }
+    for word in ["-W", "--failfast"] {
+        let refused = raidlab(&format!("rebuild {rest} {word}")).code(2);
+        assert!(refused.stderr.contains("--add"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_new_device_gets_what_the_lost_member_had() {
     for (options, members, lost) in [
         ("-l 1", 2, 0),

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use admin::{RebuildingMember, StartOptions, start_rebuilding};
-use array::{Array, Driver, DriverOptions};
+use admin::{NewDevices, RebuildingMember, StartOptions, start_replacing};
+use array::{Array, Driver, DriverOptions, MemberFlags};
 use device::Access;
 use md::assemble::{MemberState, Options};
 use md::create::BitmapOption;
@@ -14,7 +14,7 @@ use testkit::shards;
 
 use super::support::{Members, contents, decide, pattern, wait_for};
 
-/// The array without the devices of `out`; those of `add` are put into empty slots.
+/// The array without the devices of `out`; those of `add` are put into empty slots, write-mostly.
 fn started(members: &Members, out: &[usize], add: &[usize]) -> (Vec<Driver>, RebuildingMembers) {
     let mut opened = members.opened(Access::ReadWrite);
     let mut number = 0;
@@ -27,7 +27,9 @@ fn started(members: &Members, out: &[usize], add: &[usize]) -> (Vec<Driver>, Reb
     let driver =
         DriverOptions { shards: shards(), shard_unit_sectors: 64, ..DriverOptions::default() };
     let options = StartOptions { driver, ..StartOptions::default() };
-    start_rebuilding(&array, &opened, &add, false, &options).expect("it starts")
+    let flags = MemberFlags { write_mostly: true, failfast: false };
+    let new = NewDevices { add: &add, flags, ..NewDevices::default() };
+    start_replacing(&array, &opened, &new, &options).expect("it starts")
 }
 
 type RebuildingMembers = Vec<RebuildingMember>;
@@ -98,6 +100,11 @@ fn a_former_member_gets_what_it_missed_and_no_more() {
         wait_for(&array, &context, |status| status.degraded == 0 && status.rebuilding.is_empty());
         array.stop().expect("stopped clean");
         assert!(is_active(&members, 1), "{context}");
+        let opened = members.opened(Access::ReadOnly);
+        let marked: Vec<bool> =
+            opened.iter().map(|it| it.superblock.metadata().write_mostly).collect();
+        assert_eq!(marked, (0..count).map(|at| at == 1).collect::<Vec<_>>(), "{context}");
+        drop(opened);
         assert!(contents(&members, &[0]) == expected, "{context}");
         assert!(contents(&members, &[]) == expected, "{context}");
     }
