@@ -42,7 +42,8 @@ pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
 pub use random::random_uuid;
 pub use rebuild::{
-    NotRebuilt, RebuildError, RebuildEvent, RebuildOptions, RebuildReport, RebuiltMember, rebuild,
+    AddedBad, NotRebuilt, RebuildError, RebuildEvent, RebuildOptions, RebuildReport, RebuiltMember,
+    rebuild,
 };
 pub use resync::{ResyncError, ResyncEvent, ResyncReport};
 pub use scrub::{

@@ -5,7 +5,9 @@
 //! the superblocks record it, so that an interrupted rebuild continues where it was, here or in
 //! Linux. Messages name members as they were given.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,12 +16,13 @@ use engine::{MAX_MEMBERS, MetadataMode};
 use md::Level;
 use md::assemble::{Array, Candidate, Member, MemberState, Options, assemble};
 use md::ondisk::Version;
+use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::superblock::DISKS_MAX;
 use thiserror::Error;
 
 use crate::Opened;
 use crate::members::{ChooseError, choose};
-use crate::offline::{NotInSync, OpenDevices, OpenError, PATIENCE, STEP, places, resync};
+use crate::offline::{NotInSync, OpenDevices, OpenError, PATIENCE, STEP, flush, places, resync};
 use crate::start::RebuildingMember;
 use crate::{Corrected, NewDevices, StartError, StartOptions, start_replacing};
 
@@ -86,6 +89,18 @@ pub struct RebuiltMember {
     pub in_sync: bool,
 }
 
+/// A range of which nothing that it is computed from can be read: it is in the bad-block log of the
+/// member that was rebuilt, and reads of it fail until it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedBad {
+    /// The member.
+    pub member: String,
+    /// First sector of the device.
+    pub member_sector: u64,
+    /// Number of sectors.
+    pub sectors: u64,
+}
+
 /// A range that could not be rebuilt: what it is computed from cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRebuilt {
@@ -108,7 +123,9 @@ pub struct RebuildReport {
     pub empty_slots: Vec<u16>,
     /// Ranges that could not be rebuilt.
     pub not_rebuilt: Vec<NotRebuilt>,
-    /// Why not.
+    /// Ranges that were added to bad-block logs instead.
+    pub listed_bad: Vec<AddedBad>,
+    /// Why not everything could be rebuilt.
     pub error: Option<RequestError>,
     /// Blocks of other members that could not be read, and were recovered and written back.
     pub corrected: Vec<Corrected>,
@@ -231,6 +248,8 @@ pub fn rebuild(
     let empty = driver.failed();
     let result = run(&mut driver, stop, observe);
     let (not_rebuilt, status) = (driver.not_rebuilt(), driver.metadata());
+    // What has been written leaves the bad-block logs on the disks.
+    let _ = flush(&mut driver);
     let is_clean = driver.stop();
     pass_notes(&mut driver, observe);
     let (mut events, elapsed) = result?;
@@ -256,6 +275,7 @@ pub fn rebuild(
         members.iter().find(has).map(|member| member.disk.name())
     };
     let (mut corrected, mut failed) = (Vec::new(), Vec::<String>::new());
+    let mut bad: BTreeMap<usize, BadBlocks> = BTreeMap::new();
     for event in events {
         match event {
             Event::MemberInSync { member, device } => {
@@ -283,6 +303,10 @@ pub fn rebuild(
             // Reported as notes.
             Event::MemberLate { .. } | Event::MemberBack { .. } => {}
             Event::ReplacementFailed { member, .. } => failed.extend(name(member.index() + slots)),
+            Event::BadBlocksAdded { member, replaces, sector, sectors } => {
+                let place = member.index() + if replaces { slots } else { 0 };
+                bad.entry(place).or_default().insert(sector.0..sector.0 + sectors);
+            }
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
                 let (member, member_sector) = (name.clone(), offset + sector.0);
@@ -290,6 +314,15 @@ pub fn rebuild(
             }
         }
     }
+    let listed_bad = bad.iter().filter_map(|(place, bad)| Some((places[*place].as_ref()?, bad)));
+    let listed_bad = listed_bad.flat_map(|((name, offset), bad)| {
+        let range = move |range: &Range<u64>| AddedBad {
+            member: name.clone(),
+            member_sector: offset + range.start,
+            sectors: range.end - range.start,
+        };
+        bad.ranges().iter().map(range)
+    });
     let ended = rebuilt.iter().filter(|member| member.in_sync).map(|member| member.lacking);
     let at_work = status.map_or(0, |status| status.rebuild_sectors.1);
     let not_rebuilt = not_rebuilt.into_iter().map(|(member, sector, sectors)| NotRebuilt {
@@ -307,6 +340,7 @@ pub fn rebuild(
             MetadataMode::ReadOnly(_) => Some(RequestError::ReadOnly),
             _ => status.rebuild_stalled,
         }),
+        listed_bad: listed_bad.collect(),
         corrected,
         failed,
         elapsed,

@@ -222,6 +222,7 @@ pub fn scrub(
             // Those that are late are reported as notes.
             Event::MemberInSync { .. }
             | Event::ReplacementFailed { .. }
+            | Event::BadBlocksAdded { .. }
             | Event::MemberLate { .. }
             | Event::MemberBack { .. } => {}
             Event::Corrected { member, sector, sectors } => {

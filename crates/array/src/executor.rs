@@ -13,6 +13,7 @@
 //! complete before more are begun, and a request completes to its host while its bytes are still
 //! cached. Members that complete asynchronously are not affected: nothing waits between two steps.
 
+mod events;
 mod late;
 mod log;
 mod replacements;
@@ -21,11 +22,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use engine::{
-    BufSlice, Control, ControlEvent, DeviceNumber, Effect, Effects, HostOp, Input, IoError,
-    MemberError, MemberSet, Mismatch, Request, RequestError, Shard, Token,
+    BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
+    MemberSet, Mismatch, Request, RequestError, Shard, Token,
 };
 use md::{Geometry, MemberIdx, Sector};
 
+pub use self::events::Event;
+use self::events::Events;
 use crate::buf::{self, InPlaceSources};
 use crate::in_flight::InFlight;
 use crate::member::{
@@ -87,87 +90,6 @@ impl MemberSlot {
         if self.call(done, |member, done| member.submit(op, io, done)) == 0 {
             self.in_flight.begin(op, now);
         }
-    }
-}
-
-/// A change of a member's state, for the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The member was taken out of service.
-    MemberFailed {
-        /// The member's slot.
-        member: MemberIdx,
-        /// The error, or `None` if it was failed on request.
-        error: Option<IoError>,
-    },
-    /// What was to replace a member was taken out of service: that member serves on.
-    ReplacementFailed {
-        /// The member's slot.
-        member: MemberIdx,
-        /// The error, or `None` if it was failed on request.
-        error: Option<IoError>,
-    },
-    /// A member that was being rebuilt is in sync, and the metadata record it; or what has replaced
-    /// a member has its slot.
-    MemberInSync {
-        /// The member's slot.
-        member: MemberIdx,
-        /// Its number in the superblocks; `None` on an array without metadata.
-        device: Option<DeviceNumber>,
-    },
-    /// The array cannot run without a member that has not completed an operation in time: until it
-    /// does, requests that need the member fail.
-    MemberLate {
-        /// The member's slot.
-        member: MemberIdx,
-        /// The operation.
-        error: IoError,
-    },
-    /// Late operations of a member that stayed in service have completed: it is used again.
-    MemberBack {
-        /// The member's slot.
-        member: MemberIdx,
-    },
-    /// The member could not read a range, which was reconstructed and written back.
-    Corrected {
-        /// The member's slot.
-        member: MemberIdx,
-        /// First member sector.
-        sector: Sector,
-        /// Length in sectors.
-        sectors: u64,
-    },
-}
-
-/// Maximum of events kept; the oldest corrections are dropped first.
-const MAX_EVENTS: usize = 4096;
-
-/// Member events, oldest first. Corrections may be many, and adjacent ones are merged; failures are
-/// few, one per member at most, and never dropped.
-#[derive(Default)]
-struct Events(VecDeque<Event>);
-
-impl Events {
-    fn push(&mut self, event: Event) {
-        if let Event::Corrected { member, sector, sectors } = event {
-            if let Some(Event::Corrected { member: last, sector: first, sectors: len }) =
-                self.0.back_mut()
-                && *last == member
-                && sector.0 >= first.0
-                && sector.0 <= first.0 + *len
-            {
-                *len = (*len).max(sector.0 + sectors - first.0);
-                return;
-            }
-            if self.0.len() >= MAX_EVENTS {
-                let is_correction = |event: &Event| matches!(event, Event::Corrected { .. });
-                match self.0.iter().position(is_correction) {
-                    Some(oldest) => drop(self.0.remove(oldest)),
-                    None => return,
-                }
-            }
-        }
-        self.0.push_back(event);
     }
 }
 
@@ -555,6 +477,13 @@ impl Executor {
                     io,
                 );
             }
+            Effect::AddBadBlocks { token, member, sector, sectors } => {
+                let member = self.slots[usize::from(member.0)].member.as_mut();
+                let gone = || Err(IoError::of_metadata(MemberError::Gone, None));
+                let result =
+                    member.map_or_else(gone, |member| member.add_bad_blocks(*sector, *sectors));
+                self.done.push(MemberCompletion { token: *token, result });
+            }
             Effect::Compute { token, job } => {
                 let verdict =
                     buf::compute(job, effects, &io.regions, &mut self.in_place, io.kernels);
@@ -611,6 +540,20 @@ impl Executor {
                     "read error corrected: reconstructed and written back"
                 );
                 self.events.push(Event::Corrected { member, sector, sectors });
+            }
+            ControlEvent::BadBlocksAdded { member: place, sector, sectors } => {
+                let (device, data_offset) = self.place(place);
+                let member = self.shard.slot_of(place);
+                let at = data_offset.saturating_add(sector.0);
+                tracing::warn!(
+                    member = member.0,
+                    device,
+                    sector = at,
+                    sectors,
+                    "cannot be rebuilt, nothing it is computed from can be read: listed as bad"
+                );
+                let replaces = self.replacing.contains(place.0);
+                self.events.push(Event::BadBlocksAdded { member, replaces, sector, sectors });
             }
         }
     }
@@ -785,38 +728,5 @@ impl Executor {
 fn submit_batches(slots: &mut [MemberSlot], io: &mut Io, done: &mut Vec<MemberCompletion>) {
     for slot in slots.iter_mut().filter(|slot| slot.gathers) {
         slot.call(done, |member, done| member.submit_batch(io, done));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn corrected(member: u16, sector: u64) -> Event {
-        Event::Corrected { member: MemberIdx(member), sector: Sector(sector), sectors: 8 }
-    }
-
-    #[test]
-    fn a_failure_event_is_kept_however_many_corrections_follow() {
-        let mut events = Events::default();
-        let failed = Event::MemberFailed { member: MemberIdx(3), error: None };
-        events.push(corrected(0, 0));
-        events.push(failed);
-        for at in 0..2 * MAX_EVENTS as u64 {
-            events.push(corrected(1, at * 100));
-        }
-        assert_eq!(events.0.len(), MAX_EVENTS);
-        assert_eq!(events.0[0], failed);
-        let last = corrected(1, (2 * MAX_EVENTS as u64 - 1) * 100);
-        assert_eq!(events.0[MAX_EVENTS - 1], last, "the newest corrections are kept");
-    }
-
-    #[test]
-    fn corrections_side_by_side_are_one() {
-        let mut events = Events::default();
-        [0, 8, 16, 16, 32].into_iter().for_each(|at| events.push(corrected(1, at)));
-        events.push(corrected(2, 40));
-        let whole = Event::Corrected { member: MemberIdx(1), sector: Sector(0), sectors: 24 };
-        assert_eq!(events.0, [whole, corrected(1, 32), corrected(2, 40)]);
     }
 }

@@ -665,6 +665,7 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
             Event::Corrected { .. } => corrected += 1,
             Event::MemberInSync { .. }
             | Event::ReplacementFailed { .. }
+            | Event::BadBlocksAdded { .. }
             | Event::MemberBack { .. } => {}
             Event::MemberLate { member, error } => {
                 let (member, what) = (member.0, io_error_text(error, 0));

@@ -1,10 +1,11 @@
-//! The decisions about a member's bad-block log: which reads are refused, and when a sector leaves
-//! the log.
+//! The decisions about a member's bad-block log: which reads are refused, when a sector gets into
+//! the log, and when it leaves it.
 //!
 //! ```text
 //! write           begin -> member -> done: good in memory
 //! flush           begin -> member -> done: LogWrite -> log_written -> completion
 //! write with FUA  begin -> member -> done: good in memory, LogWrite -> log_written -> completion
+//! AddBadBlocks    add: LogWrite -> log_written: listed in memory -> completion
 //! ```
 //! Sans-io: an executor calls [`BadBlockLog::begin`] before it passes an operation to the member
 //! and [`BadBlockLog::done`] afterwards, writes the log that `done` returns, and completes the
@@ -13,18 +14,20 @@
 //! Invariant: a listed sector is never read; its data are recovered from the other members. A write
 //! that covers it is attempted; once it has succeeded and is durable, the sector is removed from
 //! the log: with FUA before the write completes, otherwise with the next flush. The log on disk may
-//! name sectors that are good again, never the reverse. Only Linux adds sectors: here a failed
-//! write takes the member out of service.
+//! name sectors that are good again, never the reverse. Sectors are added where a rebuild has
+//! nothing to compute them from; a failed write, which adds some in Linux, takes the member out of
+//! service here.
 
 use std::ops::Range;
 
 use md::Sector;
 use md::ondisk::BadBlockArea;
-use md::ondisk::bad_blocks::BadBlocks;
+use md::ondisk::bad_blocks::{BadBlocks, LOG_SECTORS_MAX};
 
 use crate::{IoError, MemberError, MemberOp};
 
 /// The bad-block log of one member; see the module documentation.
+#[derive(Clone)]
 pub struct BadBlockLog {
     place: BadBlockArea,
     /// Start of the member's data area: the log counts sectors of the device.
@@ -41,10 +44,10 @@ pub struct BadBlockLog {
 }
 
 /// The change of the log when an operation succeeds; see [`BadBlockLog::begin`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BadBlockChange(Change);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Change {
     /// These sectors have been written.
     Good(Range<u64>),
@@ -74,6 +77,8 @@ pub struct LogWrite {
     bad: BadBlocks,
     /// The version that this write brings to the disk; `None`: only a part of one.
     version: Option<u64>,
+    /// Sectors of the device that are listed from this write on.
+    added: Option<Range<u64>>,
 }
 
 impl LogWrite {
@@ -96,6 +101,13 @@ impl BadBlockLog {
         self.bad.is_empty()
     }
 
+    /// The listed ranges, in sectors of the data area.
+    pub fn listed(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let in_data = |sector: u64| sector.saturating_sub(self.data_offset);
+        let ranges = self.bad.within(self.data_offset..u64::MAX);
+        ranges.map(move |range| in_data(range.start)..in_data(range.end))
+    }
+
     /// An operation is about to be passed to the member. `fua`: it is a write that is durable when
     /// it completes; `at`: its first sector in the data area. Returns the change to pass to
     /// [`BadBlockLog::done`]; `None`: the operation changes nothing, and its result is final.
@@ -113,7 +125,7 @@ impl BadBlockLog {
         let sectors = start..start.saturating_add(sectors);
         let change = match op {
             MemberOp::Read if self.bad.overlaps(sectors.clone()) => {
-                return Err(MemberError::Medium);
+                return Err(MemberError::BadBlock);
             }
             MemberOp::Write if fua => Change::GoodAndDurable(sectors),
             MemberOp::Write | MemberOp::WriteZeroes => Change::Good(sectors),
@@ -125,6 +137,33 @@ impl BadBlockLog {
             }
         };
         Ok(Some(BadBlockChange(change)))
+    }
+
+    /// Adds sectors of the data area, which no operation in flight writes. Write the log that is
+    /// returned, and complete with the result of [`BadBlockLog::log_written`]: if it fails, nothing
+    /// has been added.
+    ///
+    /// # Errors
+    /// There is no room for the entry, or the log's units cannot express it: never are more sectors
+    /// listed than these.
+    ///
+    /// # Panics
+    /// If an earlier [`LogWrite`] has not been answered.
+    pub fn add(&mut self, at: Sector, sectors: u64) -> Result<LogWrite, MemberError> {
+        assert!(!self.is_writing, "a log write is in flight");
+        let start = self.data_offset.saturating_add(at.0);
+        let added = start..start.saturating_add(sectors);
+        let BadBlockArea { area, shift, .. } = self.place;
+        let unit = 1_u64.checked_shl(shift.into()).unwrap_or(u64::MAX);
+        let is_whole = start.is_multiple_of(unit) && sectors.is_multiple_of(unit);
+        let mut bad = self.on_disk.clone();
+        bad.insert(added.clone());
+        let has_area = (1..=LOG_SECTORS_MAX).contains(&area.sectors);
+        let bytes = (has_area && is_whole).then(|| bad.encode(area.sectors, shift).ok()).flatten();
+        let bytes = bytes.ok_or(MemberError::NoSpace)?;
+        self.is_writing = true;
+        let (sector, version, added) = (area.sector, None, Some(added));
+        Ok(LogWrite { sector, bytes, bad, version, added })
     }
 
     /// The member has completed the operation of `change`.
@@ -167,6 +206,9 @@ impl BadBlockLog {
         result.map_err(|error| IoError::of_metadata(error.kind, error.errno))?;
         self.on_disk = write.bad;
         self.written = write.version.unwrap_or(self.written);
+        if let Some(added) = write.added {
+            self.bad.insert(added);
+        }
         Ok(())
     }
 
@@ -191,6 +233,8 @@ impl BadBlockLog {
         let mut bad = self.on_disk.clone();
         for range in good {
             bad.remove(range.clone());
+            // What has been added since the flush began stays.
+            bad.extend(self.bad.within(range.clone()));
         }
         let Ok(bytes) = bad.encode(self.place.area.sectors, self.place.shift) else {
             // Fewer sectors can need more entries. If the area has no room for them, the log on
@@ -199,6 +243,7 @@ impl BadBlockLog {
             return None;
         };
         self.is_writing = true;
-        Some(LogWrite { sector: self.place.area.sector, bytes, bad, version })
+        let sector = self.place.area.sector;
+        Some(LogWrite { sector, bytes, bad, version, added: None })
     }
 }

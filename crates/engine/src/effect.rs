@@ -167,6 +167,18 @@ pub enum ControlEvent {
         /// Length in sectors.
         sectors: u64,
     },
+    /// A range of a device that is being filled could not be computed, because what it is computed
+    /// from cannot be read: it is in the device's bad-block log, durably, and counts as in sync.
+    /// Sent before the range completes: no superblock may record the range as in sync that does not
+    /// also say that the log is in use.
+    BadBlocksAdded {
+        /// The device's place (see [`Effect`]).
+        member: MemberIdx,
+        /// First member sector.
+        sector: Sector,
+        /// Length in sectors.
+        sectors: u64,
+    },
     /// Answer to [`crate::Control::BeginRebuild`].
     RebuildBegan {
         /// The member's slot.
@@ -252,6 +264,19 @@ pub enum Effect {
         /// Token of the completion.
         token: Token,
         /// The member's slot.
+        member: MemberIdx,
+        /// First member sector.
+        sector: Sector,
+        /// Length in sectors.
+        sectors: u64,
+    },
+    /// Adds a range to the member's bad-block log, durably: from then on reads of it end with
+    /// [`crate::MemberError::BadBlock`], until it is written. A member without a log, and one whose
+    /// log is full, have no space for it.
+    AddBadBlocks {
+        /// Token of the completion.
+        token: Token,
+        /// The member's place.
         member: MemberIdx,
         /// First member sector.
         sector: Sector,

@@ -105,6 +105,9 @@ pub struct Request {
 pub enum MemberError {
     /// The range cannot be read; the rest of the member works.
     Medium,
+    /// The range is in the member's bad-block log: what should be there is not on the member. It
+    /// can be written.
+    BadBlock,
     /// No completion in time, or an earlier operation has not completed in time: see
     /// [`Input::Late`].
     Timeout,
@@ -129,7 +132,12 @@ impl MemberError {
     /// Whether a read with this error takes the member out of service: not after a bad block, which
     /// a write may repair, nor after a lack of space or memory, which is not the member's fault.
     pub(crate) fn fails_reader(self) -> bool {
-        self != MemberError::Medium && self.lacks().is_none()
+        !self.is_unreadable() && self.lacks().is_none()
+    }
+
+    /// Whether a read with this error would end with it again: only a write can change that.
+    pub(crate) fn is_unreadable(self) -> bool {
+        matches!(self, MemberError::Medium | MemberError::BadBlock)
     }
 
     /// The error of a request that failed for a lack of space or memory: such an error never fails
@@ -147,6 +155,7 @@ impl std::fmt::Display for MemberError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             MemberError::Medium => "medium error",
+            MemberError::BadBlock => "listed in the member's bad-block log",
             MemberError::Timeout => "no completion in time",
             MemberError::Gone => "member is gone",
             MemberError::NoSpace => "no space left on the member's backing store",

@@ -566,6 +566,12 @@ pub(crate) struct Repair {
     pub(crate) targets: MemberSet,
     /// Epoch of the members when they were chosen.
     pub(crate) epoch: u64,
+    /// [`Health::changes`] when the granule began.
+    pub(crate) since: u64,
+    /// A member could not be read for another reason than its medium.
+    pub(crate) unsure: bool,
+    /// The granule is being added to bad-block logs.
+    pub(crate) listing: bool,
 }
 
 impl Record {

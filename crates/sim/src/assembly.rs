@@ -6,16 +6,19 @@
 
 use std::ops::Range;
 
-use engine::{MemberSet, MetadataConfig, MetadataManager};
+use engine::{BadBlockLog, MemberSet, MetadataConfig, MetadataManager};
 use md::assemble::{
     Array, BitmapRefusal, Candidate, Options, StartBitmap, StartMember, StartPlan, StartRefusal,
     assemble,
 };
 use md::create::{Addition, BitmapOption, CreateError, Device, Request, addition, plan};
+use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{Bitmap, BitmapHeader, HEADER_BYTES, sync_sectors};
 use md::ondisk::ppl::{MemberLog, PplHeader, PplStep, PplVerdict, UNUSED, plan_recovery};
 use md::ondisk::superblock::{Checksum, Superblock, detect, feature};
-use md::ondisk::{Area, MemberMetadata, MetadataEncoder, Role, Timestamp, Uuid, Version, Write};
+use md::ondisk::{
+    Area, BadBlockArea, MemberMetadata, MetadataEncoder, Role, Timestamp, Uuid, Version, Write,
+};
 use md::{Geometry, Layout, Level, MemberIdx};
 
 use crate::member::SECTOR;
@@ -322,6 +325,19 @@ pub struct Start {
     pub replayed: Vec<DeviceWrite>,
     /// Size of the areas of partial parity logs, if it has any.
     pub log: Option<u64>,
+    /// By device: its bad-block log, if there is room for one.
+    pub bad_block_logs: Vec<Option<BadBlockLog>>,
+}
+
+/// The list in the bad-block log on an image of this device; empty if it is not in use.
+pub fn bad_blocks_of(found: &Found, image: &[u8]) -> BadBlocks {
+    let place = found.metadata.bad_blocks.filter(|place| place.in_use);
+    let decode = |place: BadBlockArea| {
+        let from = place.area.sector as usize * SECTOR;
+        let bytes = &image[from..from + place.area.sectors as usize * SECTOR];
+        BadBlocks::decode(bytes, place.shift).expect("a bad-block log")
+    };
+    place.map(decode).unwrap_or_default()
 }
 
 /// Device, first sector of it, bytes.
@@ -565,7 +581,26 @@ pub fn start(
     let (replayed, verdict) = replay(&plan, &found, images)?;
     let resync_offset = plan.resync_offset(verdict);
     let with_bits = bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone()));
-    let config = MetadataConfig::of_start(&plan, resync_offset, &[], with_bits, shards);
+    // What is written from the start on has no bad blocks, whatever it had listed.
+    let filled = plan.rebuilding().iter().chain(plan.replacing());
+    let blank = filled.filter(|it| it.from == 0 && !it.by_bitmap).map(|it| it.source.candidate);
+    let blank: Vec<usize> = blank.collect();
+    let mut bad_block_logs: Vec<Option<BadBlockLog>> = images.iter().map(|_| None).collect();
+    let mut with_bad_blocks = Vec::new();
+    for (candidate, it) in found.iter().enumerate() {
+        let Some(place) = it.metadata.bad_blocks else { continue };
+        let bad = match blank.contains(&candidate) {
+            true => BadBlocks::new(),
+            false => bad_blocks_of(it, image(candidate)),
+        };
+        if !bad.is_empty() {
+            with_bad_blocks.push(candidate);
+        }
+        let log = BadBlockLog::new(bad, place, it.metadata.data_offset);
+        bad_block_logs[it.device] = Some(log);
+    }
+    let listed = &with_bad_blocks;
+    let config = MetadataConfig::of_start(&plan, resync_offset, listed, with_bits, shards);
     let header = bitmap.as_ref().map(|(bitmap, _)| &bitmap.header);
     let mut encoders: Vec<Option<MetadataEncoder>> = images.iter().map(|_| None).collect();
     for device in plan.devices() {
@@ -616,5 +651,6 @@ pub fn start(
         has_stale_bitmap,
         replayed,
         log,
+        bad_block_logs,
     })
 }

@@ -11,9 +11,10 @@ mod scrub;
 
 use std::collections::BTreeMap;
 
-use engine::{HostOp, MetadataInput, RequestError};
+use engine::{BadBlockLog, HostOp, MetadataInput, RequestError};
 use md::MemberIdx;
 use md::ondisk::MemberMetadata;
+use md::ondisk::bad_blocks::BadBlocks;
 use testkit::{Rng, mix};
 
 use crate::assembly::{self, StartOptions};
@@ -214,6 +215,8 @@ impl Life {
         device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
         let control_plane = self.world.control_plane();
         let encoder = control_plane.joining(at, (bytes / SECTOR) as u64);
+        let place = encoder.superblock.metadata().bad_blocks;
+        device.log = place.map(|place| BadBlockLog::new(BadBlocks::new(), place, offset));
         let (number, member) = (engine::DeviceNumber(at as u32), MemberIdx(at as u16));
         let MemberMetadata { write_mostly, failfast, .. } = encoder.superblock.metadata();
         let flags = engine::MemberFlags { write_mostly, failfast };
@@ -270,10 +273,49 @@ impl Life {
         }
     }
 
+    /// Writes all that bad-block logs list, which takes it out of them.
+    fn write_listed(&mut self) {
+        let slots = self.world.geometry().members();
+        let mut extents = Vec::new();
+        for (at, member) in self.serving() {
+            for sector in member.log.iter().flat_map(|log| log.listed()).flatten() {
+                let slot = MemberIdx((at % slots) as u16);
+                extents.extend(self.world.extent_of(slot, sector));
+            }
+        }
+        if extents.is_empty() {
+            return;
+        }
+        extents.sort_unstable();
+        extents.dedup();
+        for (at, sectors) in extents {
+            self.request(HostOp::Write { fua: false }, Extent(at, sectors));
+        }
+        self.drain();
+        self.request(HostOp::Flush, Extent(0, 0));
+        self.drain();
+    }
+
+    /// The devices in service, by place.
+    fn serving(&self) -> impl Iterator<Item = (usize, &Member)> {
+        let shard = &self.world.shard;
+        let members = self.world.members.iter().enumerate();
+        members.filter(|(at, _)| shard.is_in_service(MemberIdx(*at as u16)))
+    }
+
     /// Lets everything come to an end, and stops the array.
     fn finish(&mut self) {
         self.heal();
+        // What is listed as bad would hold up a resync. What is being rebuilt keeps its entries
+        // until it is, or gets more.
+        self.write_listed();
         self.world.quiesce();
+        self.write_listed();
+        self.world.quiesce();
+        let mut logs = self.serving().flat_map(|(_, member)| &member.log);
+        let is_listed = logs.any(|log| !log.is_empty());
+        drop(logs);
+        assert!(!is_listed, "written, and still listed as bad");
         let status = self.control_plane().manager.status();
         let may_stall = self.world.model.tolerated.contains(&RequestError::Io);
         assert!(

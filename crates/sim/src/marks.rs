@@ -95,6 +95,8 @@ marks! {
     NotDurable "flush failed on a member that must stay",
     FlushOfShards "flush over several shards",
     Corrected "unreadable range corrected",
+    BadBlocksAdded "what no source can be read of is in a new device's bad-block log",
+    StartBadBlocks "start: a member with a bad-block log",
     OperationLate "operation of a member late",
     LateReleased "late operation has completed",
     BufferHeld "request completed, its buffer in use by a late operation",
@@ -199,6 +201,7 @@ impl Marks {
             ControlEvent::NotDurable { .. } => Mark::NotDurable,
             ControlEvent::CollectDirtyMembers | ControlEvent::Written { .. } => Mark::FlushOfShards,
             ControlEvent::Corrected { .. } => Mark::Corrected,
+            ControlEvent::BadBlocksAdded { .. } => Mark::BadBlocksAdded,
             ControlEvent::RebuildBegan { .. } => Mark::MemberJoined,
             ControlEvent::Mismatch(Mismatch { repaired: true, .. }) => Mark::MismatchRepaired,
             ControlEvent::Mismatch(Mismatch { member: Some(_), .. }) => Mark::MismatchNamed,
@@ -314,7 +317,7 @@ impl Marks {
                     self.reach(Mark::LogDegraded);
                 }
             }
-            Work::Xor { .. } => {}
+            Work::Xor { .. } | Work::AddBadBlocks => {}
             Work::Flush { .. } => self.reach(Mark::MemberFlush),
             Work::Discard if operation.is_of_rows() => self.reach(Mark::RowsDiscard),
             Work::WriteZeroes if operation.is_of_rows() => self.reach(Mark::RowsZeroes),

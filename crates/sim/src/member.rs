@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use engine::MemberError;
+use engine::{BadBlockLog, BadBlockStep, LogWrite, MemberError, MemberOp};
+use md::Sector;
 use testkit::Rng;
 
 /// Bytes of a sector.
@@ -29,6 +30,10 @@ pub struct Member {
     pub bad: BTreeSet<u64>,
     /// Sectors that fail one read and are fine afterwards.
     pub flaky: BTreeSet<u64>,
+    /// Sectors that a read has found unreadable, and that were not written since.
+    pub found_bad: BTreeSet<u64>,
+    /// Its bad-block log, if there is room for one.
+    pub log: Option<BadBlockLog>,
     /// Everything fails from this time on.
     pub gone_at: Option<u64>,
     /// Writes fail with this from then on.
@@ -229,6 +234,12 @@ impl Member {
         if self.reads_time_out {
             return Some(MemberError::Timeout);
         }
+        if self.is_listed(sectors) {
+            let is_listed = |at: &u64| self.is_listed(&(*at..*at + 1));
+            let listed: Vec<u64> = sectors.clone().filter(is_listed).collect();
+            self.found_bad.extend(listed);
+            return Some(MemberError::BadBlock);
+        }
         if self.bad.is_empty() && self.flaky.is_empty() {
             return None;
         }
@@ -236,8 +247,44 @@ impl Member {
         for sector in &flaky {
             self.flaky.remove(sector);
         }
-        let bad = !flaky.is_empty() || self.bad.range(sectors.clone()).next().is_some();
-        bad.then_some(MemberError::Medium)
+        let bad: Vec<u64> = self.bad.range(sectors.clone()).copied().collect();
+        let is_bad = !flaky.is_empty() || !bad.is_empty();
+        self.found_bad.extend(flaky.into_iter().chain(bad));
+        is_bad.then_some(MemberError::Medium)
+    }
+
+    /// Whether the bad-block log lists any of these sectors.
+    pub fn is_listed(&self, sectors: &Range<u64>) -> bool {
+        let length = sectors.end - sectors.start;
+        let begin =
+            |log: &BadBlockLog| log.begin(MemberOp::Read, false, Sector(sectors.start), length);
+        self.log.as_ref().is_some_and(|log| begin(log).is_err())
+    }
+
+    /// Adds sectors to the bad-block log, durably, as write number `number`.
+    ///
+    /// # Errors
+    /// There is no log, or no room in it.
+    pub fn list(&mut self, number: u64, sectors: &Range<u64>) -> Result<(), MemberError> {
+        let log = self.log.as_mut().ok_or(MemberError::NoSpace)?;
+        let write = log.add(Sector(sectors.start), sectors.end - sectors.start)?;
+        self.write_bad_blocks(number, write);
+        Ok(())
+    }
+
+    /// An operation that changes the bad-block log has been performed; its step, if that writes the
+    /// log, as write number `number`. Whether it does.
+    pub fn log_step(&mut self, number: u64, step: BadBlockStep) -> bool {
+        let BadBlockStep::Write(write) = step else { return false };
+        self.write_bad_blocks(number, write);
+        true
+    }
+
+    fn write_bad_blocks(&mut self, number: u64, write: LogWrite) {
+        // Durable before the operation completes, and no data: hosts' flushes are not concerned.
+        self.write_device(number, write.sector, &write.bytes, true);
+        let log = self.log.as_mut().expect("it has decided that");
+        log.log_written(write, Ok(())).expect("it was written");
     }
 
     /// The error that a write of this range ends with, if any.
@@ -286,6 +333,9 @@ impl Member {
         let end = first + (bytes.len() / SECTOR) as u64;
         if !self.bad.is_empty() {
             self.bad.retain(|sector| !(first..end).contains(sector));
+        }
+        if !self.found_bad.is_empty() {
+            self.found_bad.retain(|sector| !(first..end).contains(sector));
         }
         self.write_device(number, first + self.data_offset, bytes, fua);
     }

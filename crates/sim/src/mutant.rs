@@ -20,6 +20,8 @@ pub enum Mutant {
     RebuildAhead,
     /// A member counts as in sync when its rebuild begins.
     InSyncEarly,
+    /// Superblocks do not say that the bad-block log of a rebuilt member is in use.
+    EntryLost,
     /// What is written to replacements is not made durable before the superblocks say it is.
     ReplacementNotFlushed,
     /// A former member misses a range that the bitmap marks.
@@ -40,13 +42,14 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 15] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
         Mutant::ResyncAhead,
         Mutant::RebuildAhead,
         Mutant::InSyncEarly,
+        Mutant::EntryLost,
         Mutant::ReplacementNotFlushed,
         Mutant::ReaddSkips,
         Mutant::StaleBlock,
@@ -64,6 +67,7 @@ impl Mutant {
             | Mutant::ResyncAhead
             | Mutant::RebuildAhead
             | Mutant::InSyncEarly
+            | Mutant::EntryLost
             | Mutant::ReplacementNotFlushed
             | Mutant::ReaddSkips
             | Mutant::StaleBlock => &["unmarked", "lost", "holds", "replacement"],
@@ -89,6 +93,7 @@ impl Mutant {
             Mutant::ResyncAhead => "resync checkpoint ahead of the data",
             Mutant::RebuildAhead => "rebuild checkpoint ahead of the data",
             Mutant::InSyncEarly => "spare called in sync too early",
+            Mutant::EntryLost => "bad-block entry lost when a rebuilt member counts as in sync",
             Mutant::ReplacementNotFlushed => "replacement takes over before its data are durable",
             Mutant::ReaddSkips => "re-add that skips a dirty region",
             Mutant::StaleBlock => "parity written from a stale block",

@@ -6,9 +6,13 @@
 
 use std::ops::Range;
 
-use engine::{BufSlice, Compute, Delta, Effect, Effects, MemberOp, REGION_ZERO, Source, Token};
+use engine::{
+    BadBlockChange, BufSlice, Compute, Delta, Effect, Effects, MemberOp, REGION_ZERO, Source, Token,
+};
 use md::ondisk::ppl::PplEntry;
 use md::{MemberIdx, SECTOR_BYTES, Sector};
+
+use crate::member::Member;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub enum Work {
     Discard,
     /// Write of zeroes to a range of a member.
     WriteZeroes,
+    /// Addition of a range to a member's bad-block log.
+    AddBadBlocks,
     /// P and Q from all data blocks.
     Generate {
         /// Destination of P.
@@ -145,6 +151,8 @@ pub struct Operation {
     pub is_freed: bool,
     /// How many members the slot had before.
     pub predecessors: u64,
+    /// What it changes in the member's bad-block log.
+    pub change: Option<BadBlockChange>,
 }
 
 impl Work {
@@ -155,6 +163,7 @@ impl Work {
             Work::Flush { .. } => MemberOp::Flush,
             Work::Discard => MemberOp::Discard,
             Work::WriteZeroes => MemberOp::WriteZeroes,
+            Work::AddBadBlocks => MemberOp::Metadata,
             _ => MemberOp::Write,
         }
     }
@@ -199,6 +208,9 @@ impl Operation {
             Effect::WriteZeroes { token, member, sector, sectors } => {
                 (token, place(member, sector, *sectors), Work::WriteZeroes, none(), none())
             }
+            Effect::AddBadBlocks { token, member, sector, sectors } => {
+                (token, place(member, sector, *sectors), Work::AddBadBlocks, none(), none())
+            }
             Effect::Compute { token, job } => {
                 let (work, reads, writes) = computation(job, out);
                 (token, None, work, reads, writes)
@@ -219,6 +231,7 @@ impl Operation {
             is_late: false,
             is_freed: false,
             predecessors: 0,
+            change: None,
         }
     }
 
@@ -228,8 +241,24 @@ impl Operation {
         self.origin.to_bits() & ((1 << 52) - 1)
     }
 
+    /// What it will have changed in the bad-block log of its member.
+    pub fn log_change(&self, member: &Member) -> Option<BadBlockChange> {
+        let (_, sectors) = self.place.as_ref()?;
+        let (op, fua) = match self.work {
+            Work::Read { .. } | Work::WriteLog { .. } | Work::AddBadBlocks => return None,
+            Work::Write { fua } => (MemberOp::Write, fua),
+            _ => (self.work.of_member(), false),
+        };
+        let length = sectors.end - sectors.start;
+        let change = member.log.as_ref()?.begin(op, fua, Sector(sectors.start), length);
+        change.expect("no read")
+    }
+
     fn writes_member(&self) -> bool {
-        matches!(self.work, Work::Write { .. } | Work::Discard | Work::WriteZeroes)
+        matches!(
+            self.work,
+            Work::Write { .. } | Work::Discard | Work::WriteZeroes | Work::AddBadBlocks
+        )
     }
 
     /// A read that takes no lock.

@@ -165,6 +165,9 @@ impl Load {
     fn actions(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
         for life in 0..=self.cuts {
+            if life > 0 {
+                self.starve(3, None, &mut actions);
+            }
             for _ in 0..self.rng.within(5, 120) {
                 self.request(&mut actions, self.cuts - life);
             }
@@ -208,6 +211,7 @@ impl Load {
             actions.push(Action::Idle(nanos));
         }
         let member = self.rng.below(self.members) as u16;
+        self.starve(60, Some(member), actions);
         if self.rng.one_in(self.losses) {
             let after = self.rng.below(500_000);
             actions.push(match self.rng.below(10) {
@@ -273,6 +277,24 @@ impl Load {
         if self.rng.one_in(100) {
             actions.push(Action::Slow(member, self.rng.pick(&[1, 10, 100])));
         }
+    }
+
+    /// Now and then the same range of most members is unreadable while devices are filled: those
+    /// that came at the start, or one that joins.
+    fn starve(&mut self, one_in: u64, joins: Option<u16>, actions: &mut Vec<Action>) {
+        // From a generator of its own, so that what else a seed decides stays as it was.
+        let mut aside = self.rng.clone();
+        if !self.troubled || !aside.one_in(one_in) {
+            return;
+        }
+        let extent = Extent(aside.below(self.used), aside.within(1, 24));
+        let mut bad: Vec<u16> = (0..self.members as u16).collect();
+        bad.retain(|member| Some(*member) != joins && !aside.one_in(8));
+        actions.extend(joins.map(|member| Action::Lose(member, 0)));
+        actions.extend(joins.map(|_| Action::Step(aside.below(80) as u32)));
+        actions.extend(bad.into_iter().map(|member| Action::Bad(member, extent)));
+        actions.extend(joins.map(Action::Join));
+        actions.push(Action::Step(aside.below(80) as u32));
     }
 
     fn extent(&mut self) -> Extent {

@@ -4,6 +4,7 @@
 //! Invariant: an effect is performed only when its time has come, so that the order in which
 //! concurrent effects take place is the executor's choice. Whatever the engine may not do panics.
 
+mod bad_blocks;
 mod channels;
 mod compute;
 mod control_plane;
@@ -172,6 +173,8 @@ pub enum What {
     Discard,
     /// Write of zeroes.
     WriteZeroes,
+    /// Entry of the bad-block log.
+    AddBadBlocks,
 }
 
 impl World {
@@ -462,6 +465,7 @@ impl World {
             slowness = target.slowness.max(1);
             hangs = target.hangs_at.is_some_and(|at| at <= self.now);
             operation.predecessors = target.predecessors;
+            operation.change = operation.log_change(target);
             let has_deadlines = self.members.len() == self.geometry().members();
             operation.late_at = if has_deadlines { self.now + MEMBER_TIMEOUT } else { u64::MAX };
             if self.keep_log {
@@ -474,6 +478,7 @@ impl World {
             }
         }
         operation.assert_sound();
+        self.assert_unreadable(&operation);
         self.assert_owned(&operation);
         for other in &self.operations {
             operation.assert_compatible(other);
@@ -565,7 +570,9 @@ impl World {
             self.assert_durable(live.writes_before);
         }
         let reads = |member: &Member| {
-            !member.is_gone(self.now) && member.bad.is_empty() && member.flaky.is_empty()
+            let is_listed = member.log.as_ref().is_some_and(|log| !log.is_empty());
+            let is_bad = !member.bad.is_empty() || !member.flaky.is_empty();
+            !member.is_gone(self.now) && !is_bad && !is_listed
         };
         self.model.is_whole =
             self.shard.status().failed.is_empty() && self.members.iter().all(reads);
@@ -763,6 +770,7 @@ fn what_of(work: &Work) -> What {
         Work::Flush { .. } => What::Flush,
         Work::Discard => What::Discard,
         Work::WriteZeroes => What::WriteZeroes,
+        Work::AddBadBlocks => What::AddBadBlocks,
         other => unreachable!("{other:?} goes to no member"),
     }
 }

@@ -7,6 +7,7 @@
 use md::assemble::MemberState;
 use md::geometry::Copy;
 use md::ondisk::Role;
+use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{BitmapHeader, sync_sectors};
 use md::ondisk::superblock::{ArrayState, Policy};
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
@@ -75,6 +76,8 @@ struct Taken {
 struct Disk {
     state: ArrayState,
     bitmap: Option<(BitmapHeader, Vec<u8>)>,
+    /// Sectors of the device.
+    bad: BadBlocks,
 }
 
 /// See the module documentation.
@@ -197,10 +200,16 @@ impl<'a> Wreck<'a> {
         self.devices(view, member, sector).next().is_some()
     }
 
+    /// Whether a device's bad-block log says that it does not have this sector of its data area.
+    fn is_listed(&self, device: usize, sector: u64) -> bool {
+        let at = self.data_offsets[device % self.geometry().members()] + sector;
+        self.disks[device].as_ref().is_some_and(|disk| disk.bad.overlaps(at..at + 1))
+    }
+
     /// The devices that have this sector of a slot in sync in a view: after a replacement, by the
     /// event counts alone, perhaps both.
     fn devices<'b>(
-        &self,
+        &'b self,
         view: &'b View,
         member: MemberIdx,
         sector: u64,
@@ -208,7 +217,7 @@ impl<'a> Wreck<'a> {
         let (slots, slot) = (self.geometry().members(), member.index());
         let partial = view.partial.iter().filter(move |(_, up_to)| sector < *up_to);
         let all = view.accepted.iter().chain(partial.map(|(device, _)| device)).copied();
-        all.filter(move |device| device % slots == slot)
+        all.filter(move |device| device % slots == slot && !self.is_listed(*device, sector))
     }
 
     /// Whether the metadata mark that this position may be out of sync, whichever member's bitmap
@@ -260,7 +269,9 @@ impl<'a> Wreck<'a> {
                 };
                 let is_alike =
                     self.sector_of(device, Sector(at)) == self.sector_of(*of, Sector(at));
-                let is_free = position.is_none_or(|at| self.is_marked(at.0, view));
+                let is_free = position.is_none_or(|at| self.is_marked(at.0, view))
+                    || self.is_listed(device, at)
+                    || self.is_listed(*of, at);
                 assert!(
                     is_alike || is_free,
                     "replacement {device} of member {of} differs at unmarked sector {at}"
@@ -341,7 +352,10 @@ impl<'a> Wreck<'a> {
                     }
                     found.sort_unstable();
                     found.dedup();
-                    legal.narrow(at, &found);
+                    // All that are left list it as bad.
+                    if !found.is_empty() {
+                        legal.narrow(at, &found);
+                    }
                 }
             }
             Kind::Parity(parity) => {
@@ -387,6 +401,7 @@ impl<'a> Wreck<'a> {
                     let mut partial = view.partial.iter();
                     let is_here = present.contains(&member.index())
                         || partial.any(|(at, up_to)| *at == member.index() && place.0 < *up_to);
+                    let is_here = is_here && !self.is_listed(member.index(), place.0);
                     is_here.then(|| self.sector(view, member, place))
                 };
                 let mut data: Vec<Data<'_>> = Vec::with_capacity(row.data.len());
@@ -520,7 +535,8 @@ impl<'a> Wreck<'a> {
             mirrored.locate(Sector(at), &mut copies);
             let marked = self.is_marked(at, view);
             let mut there = copies.iter().filter(|copy| here(copy)).peekable();
-            let first = *there.peek().expect("enough members");
+            // Of enough members, unless all list it as bad.
+            let Some(first) = there.peek() else { continue };
             let first = self.sector(view, first.member, first.sector);
             for copy in there {
                 let bytes = self.sector(view, copy.member, copy.sector);
@@ -652,5 +668,6 @@ fn disk(found: &Found, image: &[u8], context: &Context<'_>) -> Disk {
         true => assembly::bitmap_of(found, image, sync_sectors(context.geometry).unwrap_or(0)),
         false => None,
     };
-    Disk { state: found.superblock.state(), bitmap }
+    let bad = assembly::bad_blocks_of(found, image);
+    Disk { state: found.superblock.state(), bitmap, bad }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{BadBlockChange, BadBlockLog, BadBlockStep, IoError, LogWrite, Token};
+use md::Sector;
 use md::ondisk::BadBlockArea;
 
 use super::error_text;
@@ -25,7 +26,7 @@ pub struct BadBlockList {
 
 impl BadBlockList {
     /// Reads the log that a superblock points to, of a member whose data area starts at sector
-    /// `data_offset` of the device.
+    /// `data_offset` of the device. One that is not in use is empty, whatever its area holds.
     ///
     /// # Errors
     /// It cannot be read, or has a wrong format: a clause without its subject.
@@ -54,25 +55,34 @@ impl BadBlockList {
         match self.log.done(change, result) {
             BadBlockStep::Complete(result) => result,
             BadBlockStep::Write(write) => {
-                let written = self.write(&write).map_err(|error| {
-                    let cause = cause_of(&error, kind);
-                    IoError::of_metadata(cause.kind, cause.errno)
-                });
-                self.log.log_written(write, written)
+                self.write(write, kind, "blocks that were rewritten are good")
             }
         }
     }
 
-    fn write(&self, write: &LogWrite) -> io::Result<()> {
+    /// Adds sectors of the data area.
+    fn add(&mut self, sector: Sector, sectors: u64) -> Result<(), IoError> {
+        let write = self.log.add(sector, sectors);
+        let write = write.map_err(|kind| IoError::of_metadata(kind, None))?;
+        self.write(write, OpKind::Write { fua: true }, "blocks that could not be rebuilt are bad")
+    }
+
+    /// Writes the log, for an operation of this kind, and returns the result of the operation.
+    fn write(&mut self, write: LogWrite, kind: OpKind, why: &str) -> Result<(), IoError> {
+        let written = self.write_out(&write).map_err(|error| {
+            let cause = cause_of(&error, kind);
+            IoError::of_metadata(cause.kind, cause.errno)
+        });
+        if written.is_ok() {
+            let (device, ranges) = (self.disk.name(), write.ranges());
+            tracing::info!(device, ranges, "bad-block log written: {why}");
+        }
+        self.log.log_written(write, written)
+    }
+
+    fn write_out(&self, write: &LogWrite) -> io::Result<()> {
         self.disk.write(write.sector, &write.bytes)?;
-        self.disk.sync()?;
-        let (device, ranges) = (self.disk.name(), write.ranges());
-        tracing::info!(
-            device,
-            ranges,
-            "bad-block log written: blocks that were rewritten are good"
-        );
-        Ok(())
+        self.disk.sync()
     }
 }
 
@@ -155,7 +165,11 @@ impl Member for BadBlockMember {
         self.pass_on(done);
     }
 
-    fn prefetch(&self, sector: md::Sector) {
+    fn add_bad_blocks(&mut self, sector: Sector, sectors: u64) -> Result<(), IoError> {
+        self.list().add(sector, sectors)
+    }
+
+    fn prefetch(&self, sector: Sector) {
         self.inner.prefetch(sector);
     }
 

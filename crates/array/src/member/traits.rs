@@ -291,6 +291,14 @@ pub trait Member: Send + Sealed {
         None
     }
 
+    /// Adds a range to its bad-block log, durably; see [`engine::Effect::AddBadBlocks`].
+    ///
+    /// # Errors
+    /// It has no log, or no room in it (a lack of space), or the log cannot be written.
+    fn add_bad_blocks(&mut self, _sector: Sector, _sectors: u64) -> Result<(), IoError> {
+        Err(IoError::of_metadata(MemberError::NoSpace, None))
+    }
+
     /// Announces that a read from this sector is next.
     fn prefetch(&self, _sector: Sector) {}
 

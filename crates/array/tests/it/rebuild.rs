@@ -1,12 +1,15 @@
 //! Members that join an array while it runs and are rebuilt, below a load whose every read is
 //! compared: what they serve afterwards is what was written before, during and after the rebuild.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use array::{
-    AddError, Driver, DriverOptions, Event, Fault, FaultMember, HostOp, MemMember, Member,
-    MemberFlags, RequestError,
+    AddError, BadBlockList, BadBlockMember, Driver, DriverOptions, Event, Fault, FaultControl,
+    FaultMember, HostOp, MemMember, Member, MemberFlags, MemberSpec, RequestError,
 };
+use device::{Access, Device, DeviceOptions, Location};
+use md::ondisk::{Area, BadBlockArea};
 use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
 
@@ -226,6 +229,83 @@ fn what_no_source_can_read_holds_the_rebuild_until_it_is_written() {
     assert_eq!(host::read(&mut driver, 5 * row, row), vec![0x77; row as usize * SECTOR]);
 }
 
+/// A blank member with a bad-block log in this directory.
+fn with_log(dir: &tempfile::TempDir, name: &str) -> Box<dyn Member> {
+    let path = dir.path().join(name);
+    let file = std::fs::File::create(&path).expect("a file");
+    file.set_len(4096).expect("room for a log");
+    let options = DeviceOptions { access: Access::ReadWrite, direct: false };
+    let device = Device::open(&Location::whole(path), options).expect("a device");
+    let area = Area { sector: 0, sectors: 8 };
+    let place = BadBlockArea { area, shift: 0, in_use: false };
+    let list = BadBlockList::read(Arc::new(device), place, 0).expect("an empty list");
+    Box::new(BadBlockMember::new(slow(), list))
+}
+
+#[test]
+fn what_no_source_can_read_is_listed_as_bad_below_a_load_until_it_is_written() {
+    let bad = || Fault::ReadError { range: 40 << 10..44 << 10 };
+    let dir = tempfile::tempdir().expect("a directory");
+    for (level, members, sources) in [
+        (Level::Raid1, 2, &[0][..]),
+        (Level::Raid10, 4, &[0]),
+        (Level::Raid5, 4, &[3]),
+        (Level::Raid6, 5, &[0, 2]),
+    ] {
+        let mut listed = 0;
+        for seed in 0..4 {
+            let (mut rng, control) = (Rng::new(seed), FaultControl::default());
+            control.set_on(false);
+            let member = |at: usize| {
+                let faults = if sources.contains(&at) { vec![bad()] } else { Vec::new() };
+                let member = FaultMember::switched(boxed_mem(SECTORS), faults, &control);
+                MemberSpec::ready(member)
+            };
+            let chunk = if level == Level::Raid1 { 0 } else { CHUNK };
+            let mut driver = driver(spec(level, chunk, (0..members).map(member).collect()));
+            let mut host = Host::new(&mut driver, 12);
+            host.run(&mut rng, 100);
+            let contents = host.into_contents();
+            fail(&mut driver, 1);
+            control.set_on(true);
+            let new = with_log(&dir, &format!("{level}-{seed}"));
+            driver.add_member(MemberIdx(1), new).expect("the slot is empty");
+            let mut host = Host::with_contents(&mut driver, 12, contents);
+            host.may_fail = true;
+            host.run(&mut rng, 12);
+            let start = Instant::now();
+            let (mut is_in_sync, mut contents) = (false, host.into_contents());
+            while !is_in_sync {
+                assert!(start.elapsed() < PATIENCE, "{level}: {:?}", driver.not_rebuilt());
+                for event in driver.take_events() {
+                    is_in_sync |= event == in_sync(1);
+                    if let Event::BadBlocksAdded { member, replaces, sector, sectors } = event {
+                        assert_eq!((member, replaces, sectors), (MemberIdx(1), false, 8));
+                        assert_eq!(sector.0, 80, "{level}: where the sources are bad");
+                        listed += 1;
+                    }
+                }
+                let mut host = Host::with_contents(&mut driver, 12, contents);
+                host.may_fail = true;
+                host.run(&mut rng, 1);
+                contents = host.into_contents();
+            }
+            wait_for_all_shards(&mut driver);
+            let mut host = Host::with_contents(&mut driver, 12, contents);
+            host.may_fail = true;
+            host.check_all();
+            // A write takes the entry out, and makes the sources good.
+            host.write_all(&mut rng);
+            host.may_fail = false;
+            host.check_all();
+            let contents = host.into_contents();
+            fail(&mut driver, 0);
+            Host::with_contents(&mut driver, 12, contents).check_all();
+        }
+        assert!(listed > 0, "{level}: nothing was listed as bad");
+    }
+}
+
 #[test]
 fn what_cannot_join_is_refused_with_the_reason() {
     let mut driver = new_array(Level::Raid5, None, 3);
@@ -267,5 +347,6 @@ testkit::repeat_in_shards! {
     two_members_of_raid_6_are_rebuilt_together_and_one_after_the_other,
     a_member_that_fails_while_it_is_rebuilt_leaves_the_slot_to_another,
     what_no_source_can_read_holds_the_rebuild_until_it_is_written,
+    what_no_source_can_read_is_listed_as_bad_below_a_load_until_it_is_written,
     what_cannot_join_is_refused_with_the_reason,
 }

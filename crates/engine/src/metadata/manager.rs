@@ -437,6 +437,7 @@ impl MetadataManager {
                 self.redundancy_lost(0, self.map.bits(), out);
             }
             ControlEvent::RebuildBegan { member } => self.bound(shard, member, out),
+            ControlEvent::BadBlocksAdded { member, .. } => self.bad_blocks_added(member),
             ControlEvent::NotDurable { .. }
             | ControlEvent::Corrected { .. }
             | ControlEvent::Mismatch(_)

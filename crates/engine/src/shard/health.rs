@@ -51,6 +51,8 @@ pub(crate) struct Health {
     in_sync_below: u64,
     /// Number of out-of-sync reports that this shard has sent.
     reports: u64,
+    /// How often devices have got or lost a slot or a place.
+    changes: u64,
 }
 
 impl Health {
@@ -68,6 +70,7 @@ impl Health {
             read_only: false,
             in_sync_below,
             reports: 0,
+            changes: 0,
         }
     }
 
@@ -142,6 +145,7 @@ impl Health {
         let map = SyncMap::new(lacks, block, MemberSet::EMPTY);
         self.replacing.retain(|other| other.member != slot);
         self.replacing.push(Rebuilding { member: slot, map, since: self.epoch });
+        self.changes += 1;
     }
 
     /// Of members that are being replaced: those whose replacement lacks some of these sectors.
@@ -172,6 +176,7 @@ impl Health {
         }
         self.replacing.retain(|other| other.member != slot);
         self.epoch += 1;
+        self.changes += 1;
         let member = MemberIdx(self.second_place(slot));
         let event = ControlEvent::MemberFailed { member, error, epoch: self.epoch };
         out.list.push(Effect::Control(event));
@@ -198,6 +203,7 @@ impl Health {
     }
 
     fn move_to(&mut self, place: u16) {
+        self.changes += 1;
         match place < self.slots {
             true => self.moved.remove(place),
             false => self.moved.insert(place - self.slots),
@@ -283,6 +289,12 @@ impl Health {
         self.epoch
     }
 
+    /// How often devices have got or lost a slot or a place: an operation during which that has
+    /// not changed has read what serves now.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(crate) fn is_recorded(&self) -> bool {
         self.recorded == self.epoch
     }
@@ -360,6 +372,7 @@ impl Health {
         self.lacking.insert(member);
         self.rebuilding.retain(|other| other.member != member);
         self.epoch += 1;
+        self.changes += 1;
         let place = MemberIdx(self.place(member));
         match self.replacing.iter().position(|other| other.member == member) {
             Some(at) => {

@@ -12,12 +12,14 @@
 //!
 //! A *rebuild* works as a resync does, and writes only to the copies on members that are being
 //! rebuilt, where they are not in sync. Writes go to these members everywhere. Replacements of
-//! members get what they lack in the same way: as a member, that of slot `s` is `members + s`.
+//! members get what they lack in the same way: as a member, that of slot `s` is `members + s`. A
+//! granule that no copy can be read of is added to their bad-block logs (`unreadable`).
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
 
 mod copy_scrub;
+mod unreadable;
 
 use std::ops::Range;
 
@@ -565,6 +567,9 @@ impl NonParity {
     /// Reads the granule at the repair's cursor from the next copy that has not failed it: first
     /// from those that could not read all of the request, of which most granules may be good.
     fn repair_granule(&mut self, cx: &mut Context<'_>, request: u32) {
+        if cx.requests[request].repair.tried.is_empty() {
+            cx.requests[request].repair.since = cx.health.changes();
+        }
         let repair = cx.requests[request].repair;
         let end = cx.requests[request].end();
         if repair.cursor >= end {
@@ -582,10 +587,13 @@ impl NonParity {
         let order = |member: u16| (!unread.contains(member), mostly.contains(member));
         let copy = usable.min_by_key(|copy| order(copy.member.0));
         let Some(copy) = copy.copied() else {
+            if cx.requests[request].op == Some(HostOp::Rebuild) {
+                return self.is_unreadable(cx, request, sectors);
+            }
             cx.requests.fail(request, RequestError::Io);
             return match cx.requests[request].op {
                 // Other granules may be readable.
-                Some(HostOp::Resync | HostOp::Rebuild) => self.next_granule(cx, request),
+                Some(HostOp::Resync) => self.next_granule(cx, request),
                 _ => self.unlock_and_end(cx, request),
             };
         };
@@ -606,7 +614,7 @@ impl NonParity {
         member: u16,
         result: Result<(), IoError>,
     ) {
-        let Repair { cursor, writing, tried, .. } = cx.requests[request].repair;
+        let Repair { cursor, writing, tried, listing, .. } = cx.requests[request].repair;
         let resync = matches!(cx.requests[request].op, Some(HostOp::Resync | HostOp::Rebuild));
         if writing && result.is_ok() && tried.contains(member) {
             let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
@@ -619,7 +627,12 @@ impl NonParity {
             cx.requests[request].repair.has_failed |= writing;
             if !writing {
                 self.read_failed(cx, member, error);
-                cx.requests[request].repair.tried.insert(member);
+                let repair = &mut cx.requests[request].repair;
+                repair.tried.insert(member);
+                repair.unsure |= !error.kind.is_unreadable();
+            } else if listing && error.kind.lacks().is_some() {
+                // The log has no room: the granule stays out of sync.
+                cx.requests.fail(request, RequestError::Io);
             } else if resync {
                 write_failed(cx, request, member, error);
             } else if error.kind.lacks().is_none() {
@@ -687,8 +700,12 @@ impl NonParity {
 
     fn next_granule(&mut self, cx: &mut Context<'_>, request: u32) {
         let end = cx.requests[request].end();
-        let Repair { cursor, writing, has_failed, .. } = cx.requests[request].repair;
+        let Repair { cursor, writing, .. } = cx.requests[request].repair;
         let sectors = self.granule_at(cx.geometry, cursor, end);
+        if cx.requests[request].repair.listing {
+            self.is_listed(cx, request, sectors);
+        }
+        let has_failed = cx.requests[request].repair.has_failed;
         if cx.requests[request].op == Some(HostOp::Rebuild) && writing && !has_failed {
             self.set_rebuilt(cx, request, cursor, cursor + sectors);
         }

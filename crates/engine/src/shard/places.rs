@@ -14,7 +14,8 @@
 //! Invariant: a write completes when both have it, or one of them is out of service. What has
 //! failed of a device that has no place of the slot any more concerns nothing that is in service. A
 //! member whose write has failed, and which stays because the array needs it, has no replacement
-//! any more: the two may differ. Called only from `shard`.
+//! any more: the two may differ. An entry of a bad-block log concerns the device that lacks the
+//! data alone. Called only from `shard`.
 
 use md::MemberIdx;
 
@@ -22,6 +23,10 @@ use super::health::Health;
 use crate::slab::Slab;
 use crate::token::Kind;
 use crate::{Effect, Effects, IoError, MemberError, Token};
+
+/// In the token of an entry of the replacement's bad-block log; else 0 for the member, 1 for the
+/// replacement.
+const ENTRY: u16 = 2;
 
 /// A result of one of the two.
 type Half = Option<Result<(), IoError>>;
@@ -72,12 +77,14 @@ impl Places {
                 continue;
             }
             let key = self.operations.take();
-            let is_read = matches!(out.list[at], Effect::Read { .. });
+            let is_entry = matches!(out.list[at], Effect::AddBadBlocks { .. });
+            let is_read = is_entry || matches!(out.list[at], Effect::Read { .. });
             let (token, member) = parts(&mut out.list[at]).expect("just seen");
             let open = if is_copy || is_read { 1 } else { 2 };
             let placed = Placed { token: Some(*token), slot, place, open, ..Placed::default() };
             self.operations[key.index] = placed;
-            *token = Token::new(Kind::Placed, u16::from(is_copy), key);
+            let half = if is_copy && is_entry { ENTRY } else { u16::from(is_copy) };
+            *token = Token::new(Kind::Placed, half, key);
             *member = MemberIdx(if is_copy { health.copy_place(slot) } else { place });
             if open == 2 {
                 let mut also = out.list[at].clone();
@@ -115,7 +122,11 @@ impl Places {
             _ => placed.replacement = Some(result),
         }
         let placed = *placed;
-        if let (1, Err(error), true) = (token.slot(), result, is_still) {
+        // A log without room costs a replacement nothing but the range.
+        let is_lack = |error: &IoError| token.slot() == ENTRY && error.kind.lacks().is_some();
+        if let (1.., Err(error), true) = (token.slot(), result, is_still)
+            && !is_lack(&error)
+        {
             health.drop_replacement(slot, Some(error), out);
         }
         if placed.open > 0 {
@@ -155,7 +166,8 @@ fn parts(effect: &mut Effect) -> Option<(&mut Token, &mut MemberIdx)> {
         | Effect::Write { token, member, .. }
         | Effect::Flush { token, member }
         | Effect::Discard { token, member, .. }
-        | Effect::WriteZeroes { token, member, .. } => Some((token, member)),
+        | Effect::WriteZeroes { token, member, .. }
+        | Effect::AddBadBlocks { token, member, .. } => Some((token, member)),
         _ => None,
     }
 }

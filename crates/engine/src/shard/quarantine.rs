@@ -183,6 +183,9 @@ fn operation(
         Effect::WriteZeroes { token, member, sector, sectors } => {
             (token, member, MemberOp::WriteZeroes, *sector, *sectors)
         }
+        Effect::AddBadBlocks { token, member, .. } => {
+            (token, member, MemberOp::Metadata, Sector(0), 0)
+        }
         _ => return None,
     };
     let sectors = u32::try_from(sectors).unwrap_or(u32::MAX);

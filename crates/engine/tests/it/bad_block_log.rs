@@ -31,7 +31,7 @@ fn change_of(log: &BadBlockLog, op: MemberOp, fua: bool, sectors: Range<u64>) ->
 fn is_refused(log: &BadBlockLog, sectors: Range<u64>) -> bool {
     let length = sectors.end - sectors.start;
     match log.begin(MemberOp::Read, false, Sector(sectors.start), length) {
-        Err(error) => error == MemberError::Medium,
+        Err(error) => error == MemberError::BadBlock,
         Ok(change) => {
             assert!(change.is_none(), "a read changes nothing");
             false
@@ -261,7 +261,7 @@ impl Model {
         match self.log.begin(op, fua, Sector(sectors.start), length) {
             Err(error) => {
                 assert!(expected, "a good sector of {sectors:?} is refused to {op}");
-                assert_eq!(error, MemberError::Medium);
+                assert_eq!(error, MemberError::BadBlock);
             }
             Ok(change) => {
                 assert!(!expected, "a listed sector of {sectors:?} is read");
@@ -349,4 +349,62 @@ fn no_listed_sector_is_read_and_the_log_on_disk_lists_all_that_a_crash_leaves_ba
         }
         model.settle();
     });
+}
+
+#[test]
+fn an_entry_that_is_added_is_listed_when_it_is_durable_and_a_write_takes_it_out() {
+    let mut log = log_of(std::slice::from_ref(&(64..72)));
+    let write = log.add(Sector(80), 8).expect("room");
+    assert_eq!(listed(&write), [64..72, 80..88]);
+    assert!(!is_refused(&log, 80..88), "not durable yet");
+    assert_eq!(log.log_written(write, Ok(())), Ok(()));
+    assert!(is_refused(&log, 87..88));
+    assert_eq!(log.listed().collect::<Vec<_>>(), [64..72, 80..88]);
+    let fua = change_of(&log, MemberOp::Write, true, 80..84);
+    let write = written(log.done(fua, Ok(())));
+    assert_eq!(listed(&write), [64..72, 84..88]);
+    assert_eq!(log.log_written(write, Ok(())), Ok(()));
+    // A log that cannot be written has no new entry.
+    let write = log.add(Sector(100), 8).expect("room");
+    let error = write_error(MemberError::Gone);
+    assert!(log.log_written(write, Err(error)).is_err());
+    assert!(!is_refused(&log, 100..108));
+    let write = log.add(Sector(200), 8).expect("room");
+    assert_eq!(listed(&write), [64..72, 84..88, 200..208]);
+}
+
+#[test]
+fn a_flush_does_not_take_out_what_was_added_after_it_began() {
+    let mut log = log_of(&[64..72, 80..88]);
+    for sectors in [64..72, 80..88] {
+        let change = change_of(&log, MemberOp::Write, false, sectors);
+        assert_eq!(completed(log.done(change, Ok(()))), Ok(()));
+    }
+    let flush = change_of(&log, MemberOp::Flush, false, 0..0);
+    let write = log.add(Sector(64), 4).expect("room");
+    assert_eq!(listed(&write), [64..72, 80..88], "what was written is not durable yet");
+    assert_eq!(log.log_written(write, Ok(())), Ok(()));
+    let write = written(log.done(flush, Ok(())));
+    assert_eq!(listed(&write), std::slice::from_ref(&(64..68)));
+    assert_eq!(log.log_written(write, Ok(())), Ok(()));
+    assert!(is_refused(&log, 67..68) && !is_refused(&log, 68..72));
+}
+
+#[test]
+fn a_log_without_room_refuses_an_entry_and_never_lists_more_than_it() {
+    let many: Vec<Range<u64>> = (0..64).map(|at| at * 16..at * 16 + 8).collect();
+    let mut log = log_of(&many);
+    assert_eq!(log.add(Sector(2000), 8).err(), Some(MemberError::NoSpace), "64 entries fit");
+    // What adjoins an entry needs none of its own.
+    let write = log.add(Sector(8), 8).expect("between two");
+    assert_eq!(log.log_written(write, Ok(())), Ok(()));
+    assert!(is_refused(&log, 0..1) && is_refused(&log, 8..16) && !is_refused(&log, 2000..2008));
+    // Units of 16 sectors.
+    let coarse = BadBlockArea { shift: 4, ..PLACE };
+    let mut log = BadBlockLog::new(BadBlocks::new(), coarse, DATA_OFFSET);
+    assert_eq!(log.add(Sector(16), 8).err(), Some(MemberError::NoSpace));
+    assert!(log.add(Sector(16), 16).is_ok());
+    let none = BadBlockArea { area: Area { sector: 0, sectors: 0 }, ..PLACE };
+    let mut log = BadBlockLog::new(BadBlocks::new(), none, DATA_OFFSET);
+    assert_eq!(log.add(Sector(16), 8).err(), Some(MemberError::NoSpace));
 }

@@ -7,7 +7,7 @@ use engine::{
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
-use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 
 /// A RAID 1 of two members in two shards, with a spare, driven by hand.
 struct Driven {
@@ -20,6 +20,8 @@ struct Driven {
     flags: Vec<(u16, MemberIdx, MemberFlags)>,
     /// What the last superblock says.
     written: Vec<Option<DeviceState>>,
+    /// What superblocks of device 2 said of itself.
+    own: Vec<DeviceState>,
 }
 
 impl Driven {
@@ -78,6 +80,7 @@ impl Driven {
             joins: Vec::new(),
             flags: Vec::new(),
             written: Vec::new(),
+            own: Vec::new(),
         }
     }
 
@@ -89,7 +92,11 @@ impl Driven {
                 MetadataEffect::WriteMeta { token, device, record } => {
                     match record {
                         Record::Bitmap(page) => self.pages.push((device.0, page.page)),
-                        Record::Superblock(state) => self.written.clone_from(&state.devices),
+                        Record::Superblock(state) => {
+                            self.written.clone_from(&state.devices);
+                            let own = state.devices.get(2).filter(|_| device.0 == 2);
+                            self.own.extend(own.cloned().flatten());
+                        }
                         Record::EmptyPpl => {}
                     }
                     self.writes.push(token);
@@ -222,4 +229,35 @@ fn all_of_the_bitmap_is_on_a_device_that_joins_while_a_page_is_written() {
     assert!(array.manager.status().rebuilding.is_empty(), "it is in sync");
     let lacks: Vec<u32> = (0..4).filter(|page| !array.pages.contains(&(2, *page))).collect();
     assert_eq!(lacks, [0; 0], "pages that the device does not have");
+}
+
+#[test]
+fn no_superblock_records_a_range_as_in_sync_without_the_entry_in_it() {
+    let mut array = Driven::new(1024, false, 1);
+    array.lose();
+    (0..2).for_each(|shard| array.binds(shard));
+    array.settle();
+    let reports = |array: &mut Driven, position: u64| {
+        for run in 0..9 {
+            let (member, stalled) = (None, None);
+            array.input(MetadataInput::RebuildAt { run, member, position, stalled });
+            array.settle();
+        }
+    };
+    reports(&mut array, 512);
+    assert!(array.own.iter().all(|own| !own.bad_blocks_in_use));
+    array.own.clear();
+    // Of a place that nothing has, and of the device.
+    for place in [3, 1] {
+        let (member, sector, sectors) = (MemberIdx(place), Sector(512), 8);
+        array.event(1, ControlEvent::BadBlocksAdded { member, sector, sectors });
+    }
+    array.settle();
+    reports(&mut array, 1024);
+    let (last, before) = array.own.split_last().expect("superblocks");
+    assert_eq!((last.recovery_offset, last.bad_blocks_in_use), (None, true));
+    for own in before {
+        let is_behind = own.recovery_offset.is_some_and(|position| position <= 512);
+        assert!(is_behind || own.bad_blocks_in_use, "{own:?}");
+    }
 }

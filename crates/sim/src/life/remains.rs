@@ -339,6 +339,9 @@ impl Remains {
         if !started.by_bitmap.is_empty() {
             marks.reach(Mark::StartByBitmap);
         }
+        if started.bad_block_logs.iter().flatten().any(|log| !log.is_empty()) {
+            marks.reach(Mark::StartBadBlocks);
+        }
         for (at, from) in &started.rebuilding {
             let is_new = *from == 0 && !self.wreck().is_valid(*at);
             marks.reach(if is_new { Mark::StartAddition } else { Mark::StartRebuild });
@@ -402,6 +405,7 @@ impl Remains {
             member
         };
         let mut members: Vec<Member> = areas.map(member).collect();
+        let logs = &started.bad_block_logs;
         if !started.replacing.is_empty() {
             let areas = started.data_areas.iter().zip(&mut self.replacements).zip(0..);
             members.extend(areas.map(|((area, image), slot)| match (area, image) {
@@ -411,6 +415,7 @@ impl Remains {
                 _ => Member::missing(started.missing_sectors),
             }));
         }
+        members.iter_mut().zip(logs).for_each(|(member, log)| member.log.clone_from(log));
         members
     }
 

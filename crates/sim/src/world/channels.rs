@@ -76,6 +76,7 @@ impl World {
             (Some(Mutant::RecordedAtOnce), ControlEvent::MemberFailed { epoch, .. }) => {
                 self.send_control(shard, Control::Recorded { epoch });
             }
+            (Some(Mutant::EntryLost), ControlEvent::BadBlocksAdded { .. }) => return true,
             _ => {}
         }
         false
@@ -109,7 +110,9 @@ impl World {
         }
         let about_flush =
             matches!(event, ControlEvent::CollectDirtyMembers | ControlEvent::Written { .. });
-        let alone = self.channels.sharding.shards() == 1;
+        // Before the completion of the range, which takes no time here.
+        let is_entry = matches!(event, ControlEvent::BadBlocksAdded { .. });
+        let alone = self.channels.sharding.shards() == 1 || is_entry;
         if let (Some(control_plane), false) =
             (self.control_plane.as_mut().filter(|_| alone), about_flush)
         {

@@ -1,5 +1,6 @@
 //! What members' writes in flight would leave on their devices: a power cut keeps parts of it.
 
+use md::Sector;
 use md::ondisk::ppl::{PplHeader, partial_parity_checksum};
 
 use super::World;
@@ -42,6 +43,13 @@ impl World {
                 }
                 Work::Discard | Work::WriteZeroes => {
                     vec![0; (sectors.end - sectors.start) as usize * SECTOR]
+                }
+                Work::AddBadBlocks => {
+                    let mut log = self.members[member].log.clone()?;
+                    let length = sectors.end - sectors.start;
+                    let write = log.add(Sector(sectors.start), length).ok()?;
+                    let is_gone = self.members[member].is_gone(operation.issued);
+                    return (!is_gone).then_some((member, write.sector, write.bytes));
                 }
                 _ => return None,
             };

@@ -25,6 +25,7 @@ impl World {
             "an operation of a former member lands on another one: {operation:?}"
         );
         let result = self.perform_io(usize::from(*member), sectors, operation);
+        let result = result.map(|()| self.log_step(usize::from(*member), operation));
         let result = result.map_err(|kind| io_error(kind, operation.work.of_member(), sectors));
         Input::IoDone { token, result }
     }
@@ -53,6 +54,7 @@ impl World {
                 Ok(())
             }
             Work::WriteLog { .. } => self.write_log(member, operation),
+            Work::AddBadBlocks => self.add_bad_blocks(member, sectors),
             _ => self.write(member, sectors, operation),
         }
     }

@@ -1,5 +1,6 @@
 //! The engine and the simulator, tested in scenarios: in one binary, built and linked once.
 
+mod bad_block_scenarios;
 mod crash;
 mod intent_scenarios;
 mod mutants;

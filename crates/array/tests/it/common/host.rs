@@ -88,6 +88,10 @@ pub struct Host<'d> {
     block: u64,
     done: Vec<Completion>,
     stream: u64,
+    /// Requests may fail: what a failed write covers may hold anything.
+    pub may_fail: bool,
+    /// Reads that have failed.
+    pub failed_reads: usize,
 }
 
 impl<'d> Host<'d> {
@@ -104,6 +108,8 @@ impl<'d> Host<'d> {
             block: u64::from(info.logical_block) / SECTOR as u64,
             done: Vec::new(),
             stream: 0,
+            may_fail: false,
+            failed_reads: 0,
         }
     }
 
@@ -126,6 +132,18 @@ impl<'d> Host<'d> {
             if rng.one_in(3) {
                 self.poll();
             }
+        }
+        self.finish();
+    }
+
+    /// Writes everything.
+    pub fn write_all(&mut self, rng: &mut Rng) {
+        let size = self.known.len() as u64;
+        for at in (0..size).step_by(1024) {
+            let sectors = at..(at + 1024).min(size);
+            let op = HostOp::Write { fua: false };
+            self.make_room(&sectors, op);
+            self.submit(rng, op, sectors);
         }
         self.finish();
     }
@@ -234,6 +252,14 @@ impl<'d> Host<'d> {
         self.driver.poll(&mut done);
         for Completion { tag, result, lease } in done.drain(..) {
             let open = self.open[tag as usize].take().expect("a request ends once");
+            if self.may_fail && result == Err(RequestError::Io) {
+                match open.op {
+                    HostOp::Read => self.failed_reads += 1,
+                    _ => self.known[open.sectors.start as usize..open.sectors.end as usize]
+                        .fill(false),
+                }
+                continue;
+            }
             assert_eq!(result, Ok(()), "{:?} of {:?}", open.op, open.sectors);
             if let (HostOp::Read, Some(lease)) = (open.op, lease) {
                 self.compare(&open.sectors, lease.bytes());

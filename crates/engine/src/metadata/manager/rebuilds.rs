@@ -95,6 +95,19 @@ impl MetadataManager {
         }
     }
 
+    /// A device's bad-block log lists sectors that could not be computed. From now on every update
+    /// says that the log is in use, so also the first one that records the range as in sync: both
+    /// are in the device's own superblock, within one sector. After a crash before that, the log is
+    /// not read, and the range is rebuilt again.
+    pub(super) fn bad_blocks_added(&mut self, place: MemberIdx) {
+        let Some(at) = self.device_at(place) else { return };
+        self.touched = true;
+        let number = self.devices[at].kept.number.0 as usize;
+        if let Some(Some(state)) = self.states.get_mut(number) {
+            state.bad_blocks_in_use = true;
+        }
+    }
+
     // ---- devices that join
 
     /// Whether a slot has no member, and none is being put into it.

@@ -13,6 +13,7 @@
 //! memory; none is lost. Called only from `shard`.
 
 mod failed_ops;
+mod filling;
 mod late;
 mod op;
 mod ops;

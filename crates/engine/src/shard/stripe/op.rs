@@ -167,6 +167,12 @@ pub(crate) struct Op {
     pub(crate) targets: MemberSet,
     /// Of a rebuild: positions whose members' replacements are written.
     pub(crate) copies: MemberSet,
+    /// Of a rebuild: those of both that cannot be computed, and are added to bad-block logs.
+    pub(crate) unreadable: MemberSet,
+    /// A member could not be read for another reason than its medium.
+    pub(crate) unsure: bool,
+    /// `Health::changes` when the first plan was made.
+    pub(crate) since: u64,
     /// P is read or cached before the recovery. (It also has memory if it is only computed.)
     pub(crate) p_known: bool,
     /// Positions of a read that are unrecoverable.
@@ -226,6 +232,9 @@ impl Op {
             absent,
             targets,
             copies,
+            unreadable,
+            unsure,
+            since,
             p_known,
             unrecoverable,
             error,
@@ -251,14 +260,14 @@ impl Op {
         pieces.clear();
         (*fua, *zeroes, *stream, *p_known) = (false, false, false, false);
         (*keeps_old, *half_way, *has_ended, *in_log) = (false, false, false, false);
-        (*begun_at, *epoch_planned) = (0, 0);
+        (*begun_at, *epoch_planned, *since, *unsure) = (0, 0, 0, false);
         (*phase, *open) = (Phase::default(), 0);
         (*parity, *error, *in_sync) = (None, None, InSync::All);
         *verdicts = [Verdict::Agree; GRANULE_SECTORS as usize];
         for set in [covered, unread, unread_planned, recover, unrecoverable, changed, late] {
             *set = MemberSet::EMPTY;
         }
-        for set in [absent, targets, copies] {
+        for set in [absent, targets, copies, unreadable] {
             *set = MemberSet::EMPTY;
         }
     }

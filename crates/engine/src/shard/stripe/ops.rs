@@ -19,7 +19,7 @@
 
 use std::ops::Range;
 
-use md::{MemberIdx, Row};
+use md::Row;
 
 use super::super::in_sync::InSync;
 use super::op::{Class, Grain, Op, OpKind, Phase, member_at, positions_of};
@@ -39,13 +39,15 @@ use crate::{
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ExecPlan {
     /// `None` for reads.
-    parity: Option<ParityWork>,
-    reads: MemberSet,
+    pub(super) parity: Option<ParityWork>,
+    pub(super) reads: MemberSet,
     recover: MemberSet,
     /// Parity to be computed and written.
     parity_out: MemberSet,
     /// Requested positions that are unrecoverable.
     unrecoverable: MemberSet,
+    /// Of a rebuild: what cannot be computed, and is added to bad-block logs.
+    pub(super) unreadable: MemberSet,
     /// Positions in the row's cache that the operation uses in place.
     borrow: MemberSet,
     /// Positions that need newly allocated stripe memory.
@@ -108,7 +110,11 @@ impl Stripes {
                 self.end(cx, at);
                 return true;
             }
-            (self.ops[at].targets, self.ops[at].copies) = (targets, copies);
+            let op = &mut self.ops[at];
+            (op.targets, op.copies, op.unreadable) = (targets, copies, MemberSet::EMPTY);
+            if op.read_failed.is_empty() {
+                op.since = cx.health.changes();
+            }
         }
         self.ops[at].absent = absent;
         let op = &self.ops[at];
@@ -147,7 +153,8 @@ impl Stripes {
             in_sync: op.in_sync == InSync::All,
             fixed_parity: cx.parity().rotation() == 1,
         };
-        let Some(course) = self.exec_plan(at, &situation) else {
+        let course = self.exec_plan(at, &situation);
+        let Some(course) = course.or_else(|| self.unreadable(cx, at, &situation)) else {
             self.give_up(cx, at);
             return true;
         };
@@ -159,9 +166,11 @@ impl Stripes {
         if self.ops[at].is_write() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
-        let ExecPlan { parity, reads, recover, unrecoverable, parity_out, .. } = course;
+        let ExecPlan { parity, reads, recover, unrecoverable, parity_out, unreadable, .. } = course;
         let op = &mut self.ops[at];
-        if is_rebuild {
+        if is_rebuild && !unreadable.is_empty() {
+            op.unreadable = unreadable;
+        } else if is_rebuild {
             // What a member cannot read that is being replaced, only its replacement gets.
             let unread = op.copies.intersection(op.read_failed);
             let mended = recover.intersection(op.read_failed).minus(absent);
@@ -207,7 +216,12 @@ impl Stripes {
     }
 
     /// Adds the memory that the plan needs.
-    fn with_memory(&self, at: u32, situation: &StripeState, course: ExecPlan) -> ExecPlan {
+    pub(super) fn with_memory(
+        &self,
+        at: u32,
+        situation: &StripeState,
+        course: ExecPlan,
+    ) -> ExecPlan {
         let ExecPlan { parity, reads, recover, parity_out, .. } = course;
         let data_positions = MemberSet::range(0, situation.data);
         // Blocks that are not in host buffers: from the row's cache, or in newly allocated memory.
@@ -308,8 +322,13 @@ impl Stripes {
                 _ => {}
             },
             Ok(()) => {}
-            // The replacement is out by now.
+            // The replacement is out by now, or its bad-block log has no room.
             Err(_) if is_copy => {
+                self.ops[at].error.get_or_insert(RequestError::Io);
+            }
+            Err(error)
+                if error.kind.lacks().is_some() && self.ops[at].unreadable.contains(position) =>
+            {
                 self.ops[at].error.get_or_insert(RequestError::Io);
             }
             Err(error) if writing => self.write_failed(cx, at, position, error),
@@ -320,6 +339,7 @@ impl Stripes {
                     // It says nothing about the member: nothing is written back.
                     op.error = op.error.or(error.kind.lacks());
                 }
+                op.unsure |= !error.kind.is_unreadable();
                 if error.kind.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
@@ -459,6 +479,12 @@ impl Stripes {
             {
                 continue;
             }
+            if op.unreadable.contains(position) {
+                op.open += 1;
+                let (token, sectors) = (Token::new(Kind::StripeIo, position, key), op.sectors());
+                cx.out.list.push(Effect::AddBadBlocks { token, member, sector, sectors });
+                continue;
+            }
             let slices = if computed {
                 let sectors = op.sectors();
                 cx.out.push_slices([op.scratch_slice(self.region, position, op.start, sectors)])
@@ -478,29 +504,6 @@ impl Stripes {
                 self.ops[at].error = Some(RequestError::Io);
             }
             self.end(cx, at);
-        }
-    }
-
-    /// Sends what replacements of members lack. A member that is written at the same time passes it
-    /// on to its replacement.
-    fn send_copies(&mut self, cx: &mut Context<'_>, at: u32) {
-        let key = self.ops.key(at);
-        let op = &mut self.ops[at];
-        let row = cx.parity().row(op.stripe);
-        let sector = cx.parity().member_sector(op.stripe, op.start);
-        let slots = cx.geometry.members() as u16;
-        for position in op.copies.minus(op.targets).iter() {
-            let member = member_at(row, position).0;
-            if !cx.health.is_replaced(member) {
-                op.copies.remove(position);
-                continue;
-            }
-            let copy = op.scratch_slice(self.region, position, op.start, op.sectors());
-            let slices = cx.out.push_slices([copy]);
-            let token = Token::new(Kind::StripeIo, slots + position, key);
-            let member = MemberIdx(slots + member);
-            op.open += 1;
-            cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
         }
     }
 
@@ -547,7 +550,9 @@ impl Stripes {
                 let member = member_at(row, position);
                 cx.health.set_copied(member.0, range.clone(), op.epoch_planned);
             }
+            self.report_listed(cx, at);
         }
+        let op = &self.ops[at];
         if op.half_way {
             self.sync.clear(positions(cx, op));
         } else if generated && op.error.is_none() {
@@ -557,6 +562,7 @@ impl Stripes {
 
     /// Ends an operation: completes its pieces, unlocks its range, releases its memory.
     pub(super) fn end(&mut self, cx: &mut Context<'_>, at: u32) {
+        self.check_listed(cx, at);
         let known = self.ops[at].error.is_none();
         self.left_log(cx, at);
         self.return_memory(at, if known { CacheAfter::OnMembers } else { CacheAfter::Unknown });
