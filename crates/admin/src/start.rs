@@ -5,6 +5,7 @@
 //! manager take over. Nothing else is written before the first write of a host: a start leaves no
 //! trace.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use array::{
@@ -256,7 +257,8 @@ fn assembled(
     }
     let bitmap = it.read_bitmap()?;
     let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
-    let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
+    let listed = bad_blocks.iter().filter(|(_, list)| !list.is_empty());
+    let with_bad_blocks: Vec<usize> = listed.map(|(of, _)| *of).collect();
     let manager = MetadataManager::new(MetadataConfig::of_start(
         &it.plan,
         resync_offset,
@@ -278,7 +280,7 @@ fn assembled(
         members: it.member_specs(&mut bad_blocks),
         data_plane: it.data_plane(options.data_plane),
     };
-    let spares = it.spares();
+    let spares = it.spares(&mut bad_blocks);
     let replacements = it.replacements(&mut bad_blocks);
     let metadata = ArrayMetadata { manager, devices, spares, replacements, log, notes };
     let shards = Driver::managed(spec, &driver, metadata).map_err(StartError::Build)?;
@@ -320,20 +322,30 @@ impl Starting<'_> {
         Ok(())
     }
 
-    /// The bad block lists that are not empty, by candidate.
+    /// The bad block lists, by candidate: those that are not empty, and all of devices that are
+    /// filled or may be, which may get entries.
     fn read_bad_blocks(&self) -> Result<Vec<(usize, BadBlockList)>, StartError> {
         let mut lists = Vec::new();
-        let rebuilding = self.plan.rebuilding().iter().chain(self.plan.replacing());
-        let rebuilding = rebuilding.map(|it| &it.source);
-        let serving = self.plan.serving().iter().map(|(_, source)| source);
-        let old = |source: &&Source| source.candidate < self.first_new;
-        for source in serving.chain(rebuilding).filter(old) {
-            let candidate = source.candidate;
-            let Some(place) = self.metadata[candidate].bad_blocks else { continue };
+        let filled = self.plan.rebuilding().iter().chain(self.plan.replacing());
+        let filled = filled.map(|it| {
+            // What is written from the start on has no bad blocks, whatever it had listed.
+            let is_new = it.source.candidate >= self.first_new && !it.by_bitmap;
+            let has_list = !is_new && (it.from > 0 || it.by_bitmap);
+            (it.source.candidate, it.source.data_offset, true, has_list)
+        });
+        let serving = self.plan.serving().iter();
+        let serving = serving.map(|(_, it)| (it.candidate, it.data_offset, false, true));
+        let spares = self.plan.devices().into_iter().filter(|device| device.is_spare);
+        let spares = spares.map(|StartDevice { candidate, .. }| {
+            (candidate, self.metadata[candidate].data_offset, true, false)
+        });
+        for (candidate, data_offset, is_filled, has_list) in serving.chain(filled).chain(spares) {
+            let Some(mut place) = self.metadata[candidate].bad_blocks else { continue };
+            place.in_use &= has_list;
             let disk = &self.members[candidate].disk;
-            let list = BadBlockList::read(disk.clone(), place, source.data_offset)
+            let list = BadBlockList::read(disk.clone(), place, data_offset)
                 .map_err(|source| StartError::BadBlocks { name: disk.name(), source })?;
-            if !list.is_empty() {
+            if is_filled || !list.is_empty() {
                 lists.push((candidate, list));
             }
         }
@@ -441,13 +453,15 @@ impl Starting<'_> {
     }
 
     /// Members for spares that may get a slot while the array runs.
-    fn spares(&self) -> Vec<(DeviceNumber, Box<dyn array::Member>)> {
+    fn spares(
+        &self,
+        bad_blocks: &mut Vec<(usize, BadBlockList)>,
+    ) -> Vec<(DeviceNumber, Box<dyn array::Member>)> {
         let devices = self.plan.devices().into_iter().filter(|device| device.is_spare);
         let member = |StartDevice { candidate, number, .. }: StartDevice| {
             let from = self.metadata[candidate].data_offset;
             let area = from..from + self.plan.missing_sectors();
-            let log = self.log_area(candidate);
-            (DeviceNumber(number), self.members[candidate].member(area, log))
+            (DeviceNumber(number), self.member_of(candidate, area, bad_blocks))
         };
         devices.map(member).collect()
     }
@@ -474,9 +488,17 @@ impl Starting<'_> {
         source: &Source,
         bad_blocks: &mut Vec<(usize, BadBlockList)>,
     ) -> Box<dyn array::Member> {
-        let (area, log) = (self.plan.data_area(source), self.log_area(source.candidate));
-        let member = self.members[source.candidate].member(area, log);
-        match bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
+        self.member_of(source.candidate, self.plan.data_area(source), bad_blocks)
+    }
+
+    fn member_of(
+        &self,
+        candidate: usize,
+        area: Range<u64>,
+        bad_blocks: &mut Vec<(usize, BadBlockList)>,
+    ) -> Box<dyn array::Member> {
+        let member = self.members[candidate].member(area, self.log_area(candidate));
+        match bad_blocks.iter().position(|(of, _)| *of == candidate) {
             Some(at) => Box::new(BadBlockMember::new(member, bad_blocks.swap_remove(at).1)),
             None => member,
         }

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::{
-    Corrected, JoinError, NotRebuilt, RebuildError, RebuildEvent, RebuildOptions, RebuildReport,
-    RebuiltMember,
+    AddedBad, Corrected, JoinError, NotRebuilt, RebuildError, RebuildEvent, RebuildOptions,
+    RebuildReport, RebuiltMember,
 };
 use anyhow::{Error, Result};
 use array::MemberFlags;
@@ -46,6 +46,9 @@ member cannot read is recovered from the others.
 
 Ctrl-C ends a rebuild in order; the same command continues it (a device of --add is a member then).
 After a crash it continues from the last checkpoint: every 1/16 of a member, or 5 minutes.
+
+What nothing can be read of any more is listed in the new member's bad-block log; reads of it fail
+until it is written.
 
 Ends with 1 when something could not be rebuilt, a slot stays empty, or a member fails.";
 
@@ -168,7 +171,8 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     if !report.is_complete() && report.failed.is_empty() && report.error.is_none() && was_stopped {
         return Ok(Ending::Stopped);
     }
-    let is_fine = report.is_complete() && report.is_clean && report.failed.is_empty();
+    let has_all = report.is_complete() && report.listed_bad.is_empty();
+    let is_fine = has_all && report.is_clean && report.failed.is_empty();
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
 }
 
@@ -209,6 +213,13 @@ fn text(report: &RebuildReport) -> String {
         let what = format!(
             "{member}: {sectors} sectors from sector {member_sector} on could not be read: \
              recovered and written back"
+        );
+        let _ = writeln!(out, "{}", Shown(what));
+    }
+    for AddedBad { member, member_sector, sectors } in &report.listed_bad {
+        let what = format!(
+            "{member}: {sectors} sectors from sector {member_sector} on are in its bad-block log: \
+             nothing that they are computed from can be read"
         );
         let _ = writeln!(out, "{}", Shown(what));
     }
@@ -279,6 +290,13 @@ fn json(report: &RebuildReport) -> Value {
             "sectors": range.sectors,
         })
     };
+    let listed_bad = |range: &AddedBad| {
+        json!({
+            "member": range.member,
+            "member_sector": range.member_sector,
+            "sectors": range.sectors,
+        })
+    };
     let corrected = |corrected: &Corrected| {
         json!({
             "member": corrected.member,
@@ -292,6 +310,7 @@ fn json(report: &RebuildReport) -> Value {
         "rebuilt_sectors": report.rebuilt_sectors,
         "seconds": report.elapsed.as_secs_f64(),
         "not_rebuilt": report.not_rebuilt.iter().map(not_rebuilt).collect::<Vec<_>>(),
+        "listed_bad": report.listed_bad.iter().map(listed_bad).collect::<Vec<_>>(),
         "corrected": report.corrected.iter().map(corrected).collect::<Vec<_>>(),
         "failed_members": report.failed,
         "complete": report.is_complete(),

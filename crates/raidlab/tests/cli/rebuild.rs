@@ -401,3 +401,70 @@ fn a_former_member_that_missed_nothing_is_put_back_by_the_bitmap() {
     raidlab(&format!("scrub {left} {}", images.members[1])).code(0);
     assert!(images.data(&images.members[1]) == whole);
 }
+
+/// Lists sectors of a member's data area as bad, as Linux would.
+fn list_bad(path: &str, ranges: &[(u64, u64)]) {
+    let bytes = std::fs::read(path).expect("an image");
+    let detection = md::ondisk::superblock::detect(bytes.len() as u64 / 512, |place| {
+        let at = place.sector as usize * 512;
+        Ok::<_, String>(&bytes[at..at + md::ondisk::superblock::READ_BYTES])
+    });
+    let (superblock, _) = detection.superblock().expect("a superblock");
+    let (metadata, mut state) = (superblock.metadata(), superblock.state());
+    let own = metadata.dev_number as usize;
+    state.devices[own].as_mut().expect("itself").bad_blocks_in_use = true;
+    let superblock = superblock.with_state(&state, own).expect("it fits");
+    let mut bad = md::ondisk::bad_blocks::BadBlocks::new();
+    let start = metadata.data_offset;
+    bad.extend(ranges.iter().map(|(sector, count)| start + sector..start + sector + count));
+    let place = metadata.bad_blocks.expect("room for a list");
+    let log = bad.encode(place.area.sectors, place.shift).expect("room for all");
+    let file = OpenOptions::new().write(true).open(path).expect("an image");
+    file.write_all_at(&log, place.area.sector * 512).expect("written");
+    file.write_all_at(&superblock.encode(512), superblock.sector() * 512).expect("written");
+}
+
+#[test]
+fn what_nothing_can_read_any_more_is_listed_and_the_exit_status_says_so() {
+    for (options, members, lost, bad) in [
+        ("-l 1", 2, 1, &[0][..]),
+        ("-l 5 -c 64K --bitmap internal", 3, 1, &[0]),
+        ("-l 6 -c 64K", 4, 2, &[0, 3]),
+        ("-l 10 -c 64K", 4, 2, &[3]),
+    ] {
+        let images = Images::new(options, members);
+        let new = images.new_device("new", 9 << 20);
+        let rest = images.without(&[lost], "");
+        for member in bad {
+            list_bad(&images.members[*member], &[(65, 2), (4096, 24)]);
+        }
+        let ran = raidlab(&format!("rebuild {rest} --add {new}")).code(1);
+        let data_offset = DATA_OFFSET as u64 / 512;
+        for (sector, sectors) in [(data_offset + 64, 8), (data_offset + 4096, 24)] {
+            let said = format!("{new}: {sectors} sectors from sector {sector} on are in its bad");
+            assert!(ran.stdout.contains(&said), "{options}: {}", ran.stdout);
+        }
+        let in_sync = format!("slot {lost}: {new}: in sync");
+        assert!(ran.stdout.contains(&in_sync), "{options}: {}", ran.stdout);
+        // It is complete, and is shown with its list.
+        let nothing = raidlab(&format!("rebuild {rest} {new} --json")).code(0);
+        assert_eq!(json(&nothing)["complete"], true, "{options}");
+        let shown = raidlab(&format!("examine --bad-blocks {new}")).code(0).stdout;
+        let first = format!("{} for 8 sectors", data_offset + 64);
+        let second = format!("{} for 24 sectors", data_offset + 4096);
+        assert!(shown.contains(&first) && shown.contains(&second), "{options}: {shown}");
+        let status = json(&raidlab(&format!("status --json {rest} {new}")));
+        let listed = status["arrays"][0]["bad_blocks"].as_array().expect("lists").len();
+        assert_eq!(listed, bad.len() + 1, "{options}: {status}");
+        // All else is what it was.
+        let (was, is) = (images.data(&images.members[lost]), images.data(&new));
+        let is_listed = |at: usize| (64..72).contains(&at) || (4096..4120).contains(&at);
+        let sectors = was.chunks(512).zip(is.chunks(512)).enumerate();
+        let end = if options.contains("10") { 16_000 } else { usize::MAX };
+        let differ: Vec<usize> = sectors
+            .filter(|(at, (was, is))| was != is && !is_listed(*at) && *at < end)
+            .map(|(at, _)| at)
+            .collect();
+        assert!(differ.is_empty(), "{options}: sectors {differ:?} differ");
+    }
+}
