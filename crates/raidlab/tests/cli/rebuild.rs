@@ -168,6 +168,14 @@ fn replacements_that_are_not_possible_are_refused() {
     raidlab(&format!("create --force -e 0.90 -l 1 -n 2 {all}")).code(0);
     let ran = raidlab(&format!("rebuild {all} --replace {old}={new}")).code(2);
     assert!(ran.stderr.contains("0.90 cannot record a replacement"), "{}", ran.stderr);
+    let logged = ["l0", "l1", "l2"].map(|name| images.new_device(name, 9 << 20));
+    let (all, old) = (logged.join(" "), &logged[0]);
+    let options = "-l 5 -n 3 -c 64K --consistency-policy ppl --data-offset 2M";
+    raidlab(&format!("create --force {options} {all}")).code(0);
+    let before = std::fs::read(&new).expect("it is there");
+    let ran = raidlab(&format!("rebuild {all} --replace {old}={new}")).code(2);
+    assert!(ran.stderr.contains("partial parity log replaces no members"), "{}", ran.stderr);
+    assert!(std::fs::read(&new).expect("it is there") == before, "nothing is written");
 }
 
 #[test]
