@@ -32,7 +32,7 @@ impl BackgroundRun {
     pub fn tend(&mut self, driver: &mut Driver) {
         let is_running = match self.work {
             BackgroundWork::Resync => driver.is_resyncing(),
-            BackgroundWork::Rebuild => driver.is_rebuilding(),
+            BackgroundWork::Rebuild | BackgroundWork::Replace => driver.is_rebuilding(),
             BackgroundWork::Check | BackgroundWork::Repair => {
                 driver.scrub().is_some_and(|scrub| !scrub.is_done)
             }
@@ -56,7 +56,7 @@ impl BackgroundRun {
                     self.is_joining = driver.add_member(*slot, member).is_ok();
                 }
             }
-            (BackgroundWork::Rebuild, None) => {}
+            (BackgroundWork::Rebuild | BackgroundWork::Replace, _) => {}
         }
     }
 }

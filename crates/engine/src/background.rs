@@ -15,8 +15,11 @@ use crate::RequestError;
 pub enum BackgroundWork {
     /// Redundancy is made true after a crash.
     Resync,
-    /// Members are rebuilt from the others.
+    /// Members are rebuilt from the others; what replaces members is filled in the same pass.
     Rebuild,
+    /// Devices that replace members are filled while these serve, and none is rebuilt. The same
+    /// work as [`BackgroundWork::Rebuild`] otherwise.
+    Replace,
     /// Redundancy is compared with the data.
     Check,
     /// The same, and what is proven wrong is repaired.
@@ -25,9 +28,10 @@ pub enum BackgroundWork {
 
 impl BackgroundWork {
     /// All kinds.
-    pub const ALL: [BackgroundWork; 4] = [
+    pub const ALL: [BackgroundWork; 5] = [
         BackgroundWork::Resync,
         BackgroundWork::Rebuild,
+        BackgroundWork::Replace,
         BackgroundWork::Check,
         BackgroundWork::Repair,
     ];
@@ -36,7 +40,7 @@ impl BackgroundWork {
     pub const fn name(self) -> &'static str {
         match self {
             BackgroundWork::Resync => "resync",
-            BackgroundWork::Rebuild => "recover",
+            BackgroundWork::Rebuild | BackgroundWork::Replace => "recover",
             BackgroundWork::Check => "check",
             BackgroundWork::Repair => "repair",
         }

@@ -157,7 +157,7 @@ impl Driver {
     pub fn background_done(&self, work: BackgroundWork) -> u64 {
         let kind = match work {
             BackgroundWork::Resync => 0,
-            BackgroundWork::Rebuild => 1,
+            BackgroundWork::Rebuild | BackgroundWork::Replace => 1,
             BackgroundWork::Check | BackgroundWork::Repair => 2,
         };
         self.background.meters[kind].done()
@@ -167,7 +167,7 @@ impl Driver {
     pub fn pause_background(&mut self, work: BackgroundWork, paused: bool) {
         match work {
             BackgroundWork::Resync => self.pause_resync(paused),
-            BackgroundWork::Rebuild => self.pause_rebuild(paused),
+            BackgroundWork::Rebuild | BackgroundWork::Replace => self.pause_rebuild(paused),
             BackgroundWork::Check | BackgroundWork::Repair => self.pause_scrub(paused),
         }
     }
@@ -180,7 +180,7 @@ impl Driver {
         tracing::info!(work = work.name(), "background work cancelled");
         match work {
             BackgroundWork::Resync => self.cancel_resync(),
-            BackgroundWork::Rebuild => self.cancel_rebuild(),
+            BackgroundWork::Rebuild | BackgroundWork::Replace => self.cancel_rebuild(),
             BackgroundWork::Check | BackgroundWork::Repair => self.stop_scrub(),
         }
     }
@@ -190,7 +190,7 @@ impl Driver {
     pub fn begin_background(&mut self, work: BackgroundWork) -> bool {
         let begins = match work {
             BackgroundWork::Resync => self.begin_resync_again(),
-            BackgroundWork::Rebuild => self.begin_rebuild_again(),
+            BackgroundWork::Rebuild | BackgroundWork::Replace => self.begin_rebuild_again(),
             BackgroundWork::Check | BackgroundWork::Repair => false,
         };
         tracing::info!(work = work.name(), begins, "background work ordered to begin again");
@@ -208,7 +208,14 @@ impl Driver {
         let local = || self.local.as_ref().and_then(LocalRebuilds::progress);
         let of_writer = self.metadata_writer.as_ref().and_then(MetadataWriter::rebuild_progress);
         let (state, progress) = of_writer.or_else(local)?;
-        Some((BackgroundWork::Rebuild, state, progress))
+        let only_replaces = |status: engine::MetadataStatus| {
+            status.rebuilding.is_empty() && !status.replacing.is_empty()
+        };
+        let work = match self.metadata().is_some_and(only_replaces) {
+            true => BackgroundWork::Replace,
+            false => BackgroundWork::Rebuild,
+        };
+        Some((work, state, progress))
     }
 
     /// Whether other work has its turn before a scrub.
