@@ -14,6 +14,7 @@
 //! cached. Members that complete asynchronously are not affected: nothing waits between two steps.
 
 mod events;
+mod joining;
 mod late;
 mod log;
 mod replacements;
@@ -34,6 +35,8 @@ use crate::in_flight::InFlight;
 use crate::member::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
 };
+
+pub(crate) use joining::JoiningMember;
 
 /// An operation that waits because its member is at its queue depth.
 struct Queued {
@@ -134,8 +137,8 @@ pub(crate) struct Executor {
     drop_commanded: MemberSet,
     /// Signature of partial parity logs, and the region of their headers.
     log: Option<(u32, u16)>,
-    /// New members of slots whose former ones have operations in flight.
-    joining: Vec<(u16, Box<dyn Member>)>,
+    /// New devices for places where operations on the former ones are in flight.
+    joining: Vec<JoiningMember>,
     late: late::Late,
 }
 
@@ -279,39 +282,6 @@ impl Executor {
         self.slot_of_leaf.extend(member.number_leaves(&mut next).map(|_| place));
         if self.parity {
             member.get_ready_to_lend(&mut io.regions);
-        }
-    }
-
-    /// Puts a member into a slot whose member is out of service, when none of its operations is in
-    /// flight any more.
-    pub(crate) fn join(&mut self, slot: u16, member: Box<dyn Member>) {
-        self.joining.push((slot, member));
-    }
-
-    /// Binds the members whose slots are free now: this shard has dropped the former one, and has
-    /// nothing in flight on it.
-    fn bind_joining(&mut self, io: &mut Io) {
-        let mut at = 0;
-        while let Some((index, _)) = self.joining.get(at) {
-            let slot = &self.slots[usize::from(*index)];
-            let is_quiet = slot.member.as_ref().is_none_or(|member| member.is_quiet());
-            let is_dropped = self.shard.status().failed.contains(*index);
-            let is_busy = slot.in_flight.count() > 0 || !slot.queued.is_empty();
-            if !is_dropped || is_busy || !is_quiet || self.is_busy_elsewhere(at) {
-                at += 1;
-                continue;
-            }
-            let (index, mut member) = self.joining.swap_remove(at);
-            self.number_more(index, &mut *member, io);
-            let slot = &mut self.slots[usize::from(index)];
-            let mut counted = Vec::new();
-            slot.leaf_counters(&mut counted);
-            slot.former = counted.pop().filter(|_| counted.is_empty());
-            slot.gathers = member.gathers();
-            slot.member = Some(member);
-            slot.in_flight.restart();
-            self.drop_commanded.remove(index);
-            self.control(Control::BeginRebuild(MemberIdx(index)));
         }
     }
 

@@ -58,7 +58,7 @@ pub use driver::{AddError, Completion, Driver, DriverOptions, Full, ScrubStatus}
 pub use engine::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork,
     DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, MemberFlags, Mismatch, MismatchKind,
-    Pace, RateMeter, RequestError, ScrubMode, ShardPart, Sharding,
+    Pace, RateMeter, ReplaceRefusal, RequestError, ScrubMode, ShardPart, Sharding,
 };
 pub use executor::Event;
 pub use managed::ArrayMetadata;

@@ -13,9 +13,11 @@ use std::time::Duration;
 use engine::{
     BackgroundProgress, BackgroundState, Control, ControlEvent, DeviceNumber, IoError, MemberError,
     MetaToken, MetadataEffect, MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS,
-    RebuildEffect, RebuildLoop, RebuildRange, Record, RequestError, ResyncEffect, ResyncLoop,
+    RebuildEffect, RebuildLoop, RebuildRange, Record, ReplaceRefusal, RequestError, ResyncEffect,
+    ResyncLoop,
 };
-use md::{Geometry, Sector};
+use md::ondisk::superblock::Superblock;
+use md::{Geometry, MemberIdx, Sector};
 
 use crate::executor::Event;
 use crate::member::late_text;
@@ -41,6 +43,15 @@ impl Notes {
     }
 }
 
+/// A device that the metadata manager has chosen for a place of a slot.
+#[derive(Clone, Copy)]
+pub(crate) struct ChosenDevice {
+    pub(crate) number: DeviceNumber,
+    pub(crate) place: MemberIdx,
+    /// It is to replace the slot's member.
+    pub(crate) replaces: bool,
+}
+
 /// Executes the metadata manager's effects; see the module documentation.
 pub(crate) struct MetadataWriter {
     manager: MetadataManager,
@@ -57,7 +68,11 @@ pub(crate) struct MetadataWriter {
     rebuild: RebuildLoop,
     rebuild_effects: Vec<RebuildEffect>,
     /// Devices that the metadata manager has chosen for slots.
-    joins: Vec<(DeviceNumber, md::MemberIdx)>,
+    joins: Vec<ChosenDevice>,
+    /// Devices that are out of service since the last call.
+    retired: Vec<DeviceNumber>,
+    /// The metadata can record a replacement.
+    records_replacements: bool,
     stopped: Option<bool>,
     notes: Notes,
     /// Members that the metadata manager took out of service: no shard has reported them.
@@ -80,6 +95,8 @@ impl MetadataWriter {
     ) -> io::Result<MetadataWriter> {
         let mut all = Notes::default();
         notes.into_iter().for_each(|note| all.push(note));
+        let mut superblocks = kept.iter().map(|device| &device.encoder.superblock);
+        let records_replacements = superblocks.all(|it| matches!(it, Superblock::V1(_)));
         Ok(MetadataWriter {
             manager,
             threads: MetadataThreads::start(kept, limit)?,
@@ -93,6 +110,8 @@ impl MetadataWriter {
             rebuild: RebuildLoop::new(geometry.clone(), step, unit),
             rebuild_effects: Vec::new(),
             joins: Vec::new(),
+            retired: Vec::new(),
+            records_replacements,
             stopped: None,
             notes: all,
             events: Vec::new(),
@@ -209,6 +228,7 @@ impl MetadataWriter {
                     });
                 }
                 self.threads.retire(device);
+                self.retired.push(device);
                 let (name, data_offset) = self.threads.name(device);
                 let text = |error| late_text(&error, data_offset, self.limit);
                 let why = error.map(|error| format!(": {}", text(error)));
@@ -217,7 +237,9 @@ impl MetadataWriter {
             }
             MetadataEffect::ResyncNeeded => self.resync.needed(),
             MetadataEffect::RebuildNeeded => self.rebuild.needed(),
-            MetadataEffect::Join { device, member } => self.joins.push((device, member)),
+            MetadataEffect::Join { device, place, replaces } => {
+                self.joins.push(ChosenDevice { number: device, place, replaces });
+            }
             MetadataEffect::MemberInSync { device, member } => {
                 let number = Some(device);
                 let (device, _) = self.threads.name(device);
@@ -385,8 +407,18 @@ impl MetadataWriter {
     }
 
     /// Devices that the metadata manager has chosen for slots since the last call.
-    pub(crate) fn take_joins(&mut self) -> Vec<(DeviceNumber, md::MemberIdx)> {
+    pub(crate) fn take_joins(&mut self) -> Vec<ChosenDevice> {
         std::mem::take(&mut self.joins)
+    }
+
+    /// Devices that are out of service since the last call.
+    pub(crate) fn take_retired(&mut self) -> Vec<DeviceNumber> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// Whether a device can replace the member of a slot; `None`: metadata 0.90 cannot record it.
+    pub(crate) fn may_replace(&self, slot: MemberIdx) -> Option<Result<(), ReplaceRefusal>> {
+        self.records_replacements.then(|| self.manager.may_replace(slot))
     }
 
     /// Whether there are rebuilds that have not ended, running or paused.
@@ -410,7 +442,7 @@ impl MetadataWriter {
     }
 
     /// See [`RebuildLoop::failed`].
-    pub(crate) fn not_rebuilt(&self) -> Vec<(Option<md::MemberIdx>, Sector, u64)> {
+    pub(crate) fn not_rebuilt(&self) -> Vec<(Option<MemberIdx>, Sector, u64)> {
         self.rebuild.failed()
     }
 

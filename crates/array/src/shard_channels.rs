@@ -33,7 +33,7 @@ use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 
 use crate::buf::Lease;
-use crate::member::Member;
+use crate::executor::JoiningMember;
 
 /// Messages per ring: small enough to stay in the CPU cache.
 const RING_MESSAGES: usize = 256;
@@ -79,7 +79,7 @@ struct Waker {
     left: AtomicBool,
     fd: OwnedFd,
     /// Members for slots that the shard has not taken yet: rare, so that a lock does no harm.
-    members: Mutex<Vec<(u16, Box<dyn Member>)>>,
+    members: Mutex<Vec<JoiningMember>>,
 }
 
 /// State shared by all shards.
@@ -212,15 +212,15 @@ impl ShardChannels {
         Ok(all)
     }
 
-    /// Sends a member for a slot to another shard.
-    pub(crate) fn send_member(&mut self, shard: u16, slot: u16, member: Box<dyn Member>) {
+    /// Sends a device for a place to another shard.
+    pub(crate) fn send_member(&mut self, shard: u16, joining: JoiningMember) {
         let peer = self.peers[usize::from(shard)].as_mut().expect("another shard");
-        peer.waker.members.lock().expect("no panic while it is locked").push((slot, member));
+        peer.waker.members.lock().expect("no panic while it is locked").push(joining);
         peer.send(Message::Members);
     }
 
-    /// Members that other shards have sent, with their slots.
-    pub(crate) fn take_members(&self) -> Vec<(u16, Box<dyn Member>)> {
+    /// Devices that other shards have sent, with their places.
+    pub(crate) fn take_members(&self) -> Vec<JoiningMember> {
         std::mem::take(&mut *self.waker.members.lock().expect("no panic while it is locked"))
     }
 

@@ -179,9 +179,9 @@ pub enum ControlEvent {
         /// Length in sectors.
         sectors: u64,
     },
-    /// Answer to [`crate::Control::BeginRebuild`].
+    /// Answer to [`crate::Control::BeginRebuild`] and [`crate::Control::BeginReplacement`].
     RebuildBegan {
-        /// The member's slot.
+        /// Its place (see [`Effect`]).
         member: MemberIdx,
     },
     /// A scrub has found blocks that do not agree.
@@ -315,9 +315,9 @@ pub enum Effect {
         /// The request's own tag.
         tag: u64,
     },
-    /// A member is out of service: its operations that have not completed at `at` are late.
+    /// A device is out of service: its operations that have not completed at `at` are late.
     Abandon {
-        /// The member's slot.
+        /// Its place.
         member: MemberIdx,
         /// Nanoseconds of the clock that `handle` is called with.
         at: u64,

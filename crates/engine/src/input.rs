@@ -331,6 +331,11 @@ pub enum Control {
         /// The flags.
         flags: MemberFlags,
     },
+    /// A device has been put into this place (see [`crate::Effect`]) to replace the slot's member:
+    /// it is out of sync everywhere. If the member has failed, the device has the slot, as after
+    /// [`Control::BeginRebuild`]. Answered by [`crate::ControlEvent::RebuildBegan`]. The executor
+    /// has bound it, and no operation on a device that was there before is in flight.
+    BeginReplacement(MemberIdx),
     /// A member that is being rebuilt, or a replacement, is in sync below this sector of its data
     /// area.
     RebuiltBelow {
@@ -371,9 +376,7 @@ pub enum Input {
     /// A member's operation has ended for the array with this result, and has not completed: its
     /// buffers are still in use, until [`Input::Released`] follows. With
     /// [`MemberError::Timeout`]: it has not completed in time. Operations with equal tokens are
-    /// late together: none with this token is in flight that is not. Not while members are being
-    /// replaced, nor later in the same run: a member and its replacement are written from the same
-    /// memory.
+    /// late together: none with this token is in flight that is not.
     Late {
         /// Token of the effect.
         token: Token,

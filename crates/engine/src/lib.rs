@@ -56,7 +56,7 @@ pub use metadata::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_BITS_AHEAD_NANOS,
     DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice, MetaToken,
     MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, MetadataMode, MetadataStatus,
-    ReadOnlyReason, Record,
+    ReadOnlyReason, Record, ReplaceRefusal,
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use pacer::{Pace, Pacer, SLICE_NANOS};

@@ -32,7 +32,7 @@ use self::flush::{Ended, Flushes};
 use self::health::Health;
 use self::intent::Intents;
 use self::non_parity::NonParity;
-use self::places::Places;
+use self::places::{Half, Places};
 use self::quarantine::Quarantine;
 use self::range_lock::HolderSlot;
 use self::stream::{Seen, Streams};
@@ -229,7 +229,7 @@ impl Shard {
     /// operation: both are bugs of the executor.
     pub fn handle(&mut self, now: u64, inputs: &mut Vec<Input>, out: &mut Effects) {
         let mut timer = false;
-        let (first, failed) = (out.list.len(), self.health.failed());
+        let (first, epoch) = (out.list.len(), self.health.epoch());
         let mut placed = first;
         for input in inputs.drain(..) {
             match input {
@@ -245,10 +245,12 @@ impl Shard {
             placed = self.place(placed, out);
         }
         let mut plugged = self.plan_batch(now, timer, out);
-        while self.refuse_silent(now, first, out) {
+        placed = self.place(placed, out);
+        while let Some(so_far) = self.refuse_silent(now, first, out) {
             plugged = self.plan_batch(now, false, out);
+            placed = self.place(so_far, out);
         }
-        self.abandon_failed(now, failed, out);
+        self.abandon_failed(now, epoch, first, out);
         if timer {
             self.timer = None;
         }
@@ -286,11 +288,7 @@ impl Shard {
 
     /// Whether the device at a place is in service: the slot's member, or what replaces it.
     pub fn is_in_service(&self, place: MemberIdx) -> bool {
-        let slot = self.health.slot_of(place.0);
-        match self.health.place(slot) == place.0 {
-            true => !self.health.is_failed(slot),
-            false => self.health.is_replaced(slot),
-        }
+        self.health.is_in_service(place.0)
     }
 
     /// The operation of a member has completed: perhaps that of a level.
@@ -301,12 +299,39 @@ impl Shard {
         result: Result<(), IoError>,
         out: &mut Effects,
     ) {
-        if token.kind() != Kind::Placed {
+        if token.kind() != Kind::Placed && result.is_ok() {
             return self.io_done(now, token, result, out);
         }
-        if let Some(ended) = self.places.done(&mut self.health, token, result, out) {
-            self.io_done(now, ended.token, ended.result, out);
+        self.ended(now, token, Half { result, is_late: false }, out);
+    }
+
+    /// The operation of a member has ended for the array.
+    fn ended(&mut self, now: u64, token: Token, half: Half, out: &mut Effects) {
+        if token.kind() != Kind::Placed {
+            // What was in flight when a slot got its second place went to the first.
+            let is_of_former = self.health.has_places() && half.result.is_err() && {
+                let slot = self.slot_of_operation(token);
+                self.health.is_placed(slot) && self.health.place(slot) != slot
+            };
+            let half = match is_of_former {
+                true => Half { result: half.result.or_else(places::of_former), ..half },
+                false => half,
+            };
+            return self.level_done(now, token, half, out);
+        }
+        let Shard { health, config, places, .. } = self;
+        if let Some(ended) = places.done(health, &config.geometry, token, half, out) {
+            self.level_done(now, ended.token, ended.half, out);
             Places::processed(&mut self.health, &ended, out);
+        }
+    }
+
+    fn level_done(&mut self, now: u64, token: Token, half: Half, out: &mut Effects) {
+        match (token.kind(), half) {
+            (Kind::Flush, Half { result: Err(error), is_late: true }) => {
+                self.flush_timed_out(token, error, out);
+            }
+            (_, Half { result, .. }) => self.io_done(now, token, result, out),
         }
     }
 

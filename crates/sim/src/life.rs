@@ -162,6 +162,13 @@ impl Life {
                 tally.faults += u64::from(self.corrupt(member, extent));
             }
             Action::Join(member) => self.join(member, rng),
+            Action::JoinReplace(member) => self.join_replacement(member, rng),
+            Action::CancelReplace(member) => {
+                let slot = usize::from(member) % self.world.geometry().members();
+                let member = MemberIdx(slot as u16);
+                self.world.control_plane().input(MetadataInput::CancelReplacement { member });
+                self.world.hand_over();
+            }
             Action::Add(member) => {
                 self.rest.add |= 1 << (usize::from(member) % self.world.geometry().members());
             }
@@ -205,35 +212,69 @@ impl Life {
         if !is_lost || is_bought || self.is_destroyed || !self.rest.numbers_stay {
             return;
         }
-        let (image, offset) = (&self.rest.sizes, self.rest.data_offsets[at]);
-        let bytes = image[at];
+        let flags = self.buy(at, rng);
+        let (number, member) = (engine::DeviceNumber(at as u32), MemberIdx(at as u16));
+        self.world.control_plane().input(MetadataInput::Join { number, member, flags });
+        self.world.hand_over();
+    }
+
+    /// Buys a device that is to replace a member which serves.
+    fn join_replacement(&mut self, member: u16, rng: &mut Rng) {
+        self.note_replaced();
+        let slots = self.world.geometry().members();
+        let slot = usize::from(member) % slots;
+        let member = MemberIdx(slot as u16);
+        let is_bought = self.world.bought.iter().any(|(device, ..)| device % slots == slot);
+        let may = self.control_plane().manager.may_replace(member).is_ok();
+        if !may || is_bought || self.is_destroyed || !self.rest.numbers_stay {
+            return;
+        }
+        let Some(place) = self.world.free_place(slot) else { return };
+        // A write for which the member has no space drops the replacement, which may have the slot
+        // by then.
+        let at = self.world.shard.place_of(member).index();
+        if !self.world.members[at].full.is_empty() {
+            if !self.may_lose(slot) {
+                return;
+            }
+            self.lose(slot);
+        }
+        let flags = self.buy(place, rng);
+        let number = engine::DeviceNumber(place as u32);
+        self.world.control_plane().input(MetadataInput::Replace { number, member, flags });
+        self.world.hand_over();
+    }
+
+    /// A blank device with the number of its place; returns its flags.
+    fn buy(&mut self, place: usize, rng: &mut Rng) -> engine::MemberFlags {
+        let at = place % self.world.geometry().members();
+        let (bytes, offset) = (self.rest.sizes[at], self.rest.data_offsets[at]);
         let used = self.world.members[at].data_sectors();
-        let blank = vec![rng.below(256) as u8 | 1; bytes];
-        let mut blank = blank;
+        let mut blank = vec![rng.below(256) as u8 | 1; bytes];
         self.rest.prepare_log(&mut blank);
         let mut device = Member::of_device(blank, offset, used);
         device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
-        let control_plane = self.world.control_plane();
-        let encoder = control_plane.joining(at, (bytes / SECTOR) as u64);
-        let place = encoder.superblock.metadata().bad_blocks;
-        device.log = place.map(|place| BadBlockLog::new(BadBlocks::new(), place, offset));
-        let (number, member) = (engine::DeviceNumber(at as u32), MemberIdx(at as u16));
+        let encoder = self.world.control_plane().joining(place, (bytes / SECTOR) as u64);
+        let log = encoder.superblock.metadata().bad_blocks;
+        device.log = log.map(|log| BadBlockLog::new(BadBlocks::new(), log, offset));
         let MemberMetadata { write_mostly, failfast, .. } = encoder.superblock.metadata();
         let flags = engine::MemberFlags { write_mostly, failfast };
-        control_plane.input(MetadataInput::Join { number, member, flags });
         if failfast {
             self.world.failfast.insert(at as u16);
         }
-        self.world.bought.push((at, device, encoder));
-        self.world.hand_over();
+        self.world.bought.push((place, device, encoder));
+        flags
     }
 
     /// Takes account of devices that were put into slots.
     pub(crate) fn note_replaced(&mut self) {
-        for at in std::mem::take(&mut self.world.replaced) {
-            self.missing.retain(|other| *other != at);
+        for (at, replaces) in std::mem::take(&mut self.world.replaced) {
             self.rest.recorded.retain(|other| *other != at);
             self.rest.has_added = true;
+            if replaces {
+                continue;
+            }
+            self.missing.retain(|other| *other != at);
             if !self.rebuilding.contains(&at) {
                 self.rebuilding.push(at);
             }

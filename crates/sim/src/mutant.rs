@@ -24,6 +24,8 @@ pub enum Mutant {
     EntryLost,
     /// What is written to replacements is not made durable before the superblocks say it is.
     ReplacementNotFlushed,
+    /// What replaces a member has the slot before the superblocks say so.
+    TakenOverEarly,
     /// A former member misses a range that the bitmap marks.
     ReaddSkips,
     /// One parity update in a while uses old data for new.
@@ -42,7 +44,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 15] = [
+    pub const ALL: [Mutant; 16] = [
         Mutant::GrantedAtOnce,
         Mutant::RecordedAtOnce,
         Mutant::FlushNotSent,
@@ -51,6 +53,7 @@ impl Mutant {
         Mutant::InSyncEarly,
         Mutant::EntryLost,
         Mutant::ReplacementNotFlushed,
+        Mutant::TakenOverEarly,
         Mutant::ReaddSkips,
         Mutant::StaleBlock,
         Mutant::CompletionLost,
@@ -69,6 +72,7 @@ impl Mutant {
             | Mutant::InSyncEarly
             | Mutant::EntryLost
             | Mutant::ReplacementNotFlushed
+            | Mutant::TakenOverEarly
             | Mutant::ReaddSkips
             | Mutant::StaleBlock => &["unmarked", "lost", "holds", "replacement"],
             Mutant::RecordedAtOnce => &["the loss of a member was recorded"],
@@ -95,6 +99,7 @@ impl Mutant {
             Mutant::InSyncEarly => "spare called in sync too early",
             Mutant::EntryLost => "bad-block entry lost when a rebuilt member counts as in sync",
             Mutant::ReplacementNotFlushed => "replacement takes over before its data are durable",
+            Mutant::TakenOverEarly => "replacement has the slot before that is on record",
             Mutant::ReaddSkips => "re-add that skips a dirty region",
             Mutant::StaleBlock => "parity written from a stale block",
             Mutant::CompletionLost => "request lost when two members fail at once",

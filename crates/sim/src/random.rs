@@ -261,12 +261,7 @@ impl Load {
             });
         }
         if self.rng.one_in(14) {
-            actions.push(match self.rng.below(4) {
-                0 => Action::Add(member),
-                1 => Action::Join(member),
-                2 if self.rng.one_in(4) => Action::LoseReplacement(member, self.rng.below(500_000)),
-                _ => Action::Replace(member),
-            });
+            self.join(member, actions);
         }
         if self.aside.one_in(50) {
             actions.push(Action::Cancel);
@@ -295,6 +290,25 @@ impl Load {
         actions.extend(bad.into_iter().map(|member| Action::Bad(member, extent)));
         actions.extend(joins.map(Action::Join));
         actions.push(Action::Step(aside.below(80) as u32));
+    }
+
+    /// Devices come for slots, or fail that replace members.
+    fn join(&mut self, member: u16, actions: &mut Vec<Action>) {
+        let after = self.rng.below(500_000);
+        actions.push(match self.rng.below(7) {
+            0 => Action::Add(member),
+            1 => Action::Join(member),
+            2 => Action::Replace(member),
+            3 if self.rng.one_in(2) => Action::LoseReplacement(member, after),
+            3 => Action::CancelReplace(member),
+            4 if self.rng.one_in(3) => Action::HangReplacement(member, after),
+            _ => Action::JoinReplace(member),
+        });
+        let is_hung = matches!(actions.last(), Some(Action::HangReplacement(..)));
+        if is_hung && self.rng.one_in(2) {
+            let late = Action::Idle(crate::world::MEMBER_TIMEOUT + 2_000_000_000);
+            actions.extend([Action::Write(self.extent()), late, Action::JoinReplace(member)]);
+        }
     }
 
     fn extent(&mut self) -> Extent {

@@ -67,8 +67,14 @@ pub enum Action {
     Add(u16),
     /// At the next start a new device is to replace a member, if it is in sync by then.
     Replace(u16),
-    /// What replaces a member is gone after this many nanoseconds.
+    /// A new device is to replace a member that is in sync, while the array runs.
+    JoinReplace(u16),
+    /// What replaces a member is to do so no more.
+    CancelReplace(u16),
+    /// What replaces a member is gone after this many nanoseconds, or fails writes or flushes.
     LoseReplacement(u16, u64),
+    /// Operations of what replaces a member hang that begin after this many nanoseconds.
+    HangReplacement(u16, u64),
     /// Sectors of a member cannot be read until they are written again.
     Bad(u16, Extent),
     /// Writes to these sectors of a member find no space; this many sectors are written first.
@@ -164,7 +170,10 @@ impl fmt::Display for Action {
             Action::Join(member) => write!(f, "join{member}"),
             Action::Add(member) => write!(f, "add{member}"),
             Action::Replace(member) => write!(f, "replace{member}"),
+            Action::JoinReplace(member) => write!(f, "joinreplace{member}"),
+            Action::CancelReplace(member) => write!(f, "cancelreplace{member}"),
             Action::LoseReplacement(member, nanos) => write!(f, "losereplacement{member}@{nanos}"),
+            Action::HangReplacement(member, nanos) => write!(f, "hangreplacement{member}@{nanos}"),
             Action::Bad(member, extent) => write!(f, "bad{member}@{extent}"),
             Action::Full(member, extent, short) => write!(f, "full{member}@{extent}/{short}"),
             Action::MetadataFull(member) => write!(f, "metafull{member}"),
@@ -227,7 +236,10 @@ impl FromStr for Action {
             ("join", &[member]) => Action::Join(small(member)?),
             ("add", &[member]) => Action::Add(small(member)?),
             ("replace", &[member]) => Action::Replace(small(member)?),
+            ("joinreplace", &[member]) => Action::JoinReplace(small(member)?),
+            ("cancelreplace", &[member]) => Action::CancelReplace(small(member)?),
             ("losereplacement", &[member, nanos]) => Action::LoseReplacement(small(member)?, nanos),
+            ("hangreplacement", &[member, nanos]) => Action::HangReplacement(small(member)?, nanos),
             ("bad", &[member, at, sectors]) => Action::Bad(small(member)?, Extent(at, sectors)),
             ("full", &[member, at, sectors, short]) => {
                 Action::Full(small(member)?, Extent(at, sectors), middle(short)?)
@@ -387,10 +399,11 @@ mod tests {
                     r0+9 zero8+8 discard1+2 flush step3 idle500 lose1@9 hang2@10 hangio1@11 \
                     fail0 bad1@0+8 full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 \
                     flaky1@3+4 readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 \
-                    corruptreads2 cancel begin readall check corrupt1@5+3 cut2 cut1@5 stop1";
+                    corruptreads2 cancel begin joinreplace1 cancelreplace1 hangreplacement1@8 \
+                    readall check corrupt1@5+3 cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
-        assert_eq!(scenario.actions.len(), 34);
+        assert_eq!(scenario.actions.len(), 37);
     }
 
     #[test]

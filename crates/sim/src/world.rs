@@ -9,6 +9,7 @@ mod channels;
 mod compute;
 mod control_plane;
 mod in_flight;
+mod joins;
 mod late;
 mod perform;
 
@@ -134,10 +135,11 @@ pub struct World {
     /// Blank devices that were bought for slots whose members are lost: device, and what keeps its
     /// metadata.
     pub(crate) bought: Vec<(usize, Member, MetadataEncoder)>,
-    /// Those of them that the metadata manager has ordered to be put in.
-    ordered: Vec<usize>,
+    /// Those of them that the metadata manager has ordered to be put in, and whether they replace
+    /// members.
+    ordered: Vec<(usize, bool)>,
     /// Those that were put in.
-    pub(crate) replaced: Vec<usize>,
+    pub(crate) replaced: Vec<(usize, bool)>,
     /// The array's metadata and what keeps them, if it has any.
     pub control_plane: Option<ControlPlane>,
 }
@@ -466,8 +468,7 @@ impl World {
             hangs = target.hangs_at.is_some_and(|at| at <= self.now);
             operation.predecessors = target.predecessors;
             operation.change = operation.log_change(target);
-            let has_deadlines = self.members.len() == self.geometry().members();
-            operation.late_at = if has_deadlines { self.now + MEMBER_TIMEOUT } else { u64::MAX };
+            operation.late_at = self.now + MEMBER_TIMEOUT;
             if self.keep_log {
                 self.log.push(Logged {
                     issued: self.now,
@@ -676,36 +677,6 @@ impl World {
         self.put_in();
         self.hand_over();
         true
-    }
-
-    /// Puts in new devices whose slots are free: nothing is in flight on the former members.
-    fn put_in(&mut self) {
-        let ordered = std::mem::take(&mut self.ordered);
-        for device in ordered {
-            let used = |op: &Operation| op.place.as_ref().map(|(at, _)| usize::from(*at));
-            let early = self.mutant == Some(Mutant::JoinedTooEarly);
-            let in_flight = |op: &Operation| used(op) == Some(device) && !(early && op.is_late);
-            let is_used = self.operations.iter().any(in_flight);
-            let keeps = self.control_plane.as_ref();
-            let is_dropped = |shard| self.shard_of(shard).status().failed.contains(device as u16);
-            let is_free = !is_used && self.numbers().all(is_dropped);
-            if !is_free || keeps.is_some_and(|it| it.is_used(device)) {
-                self.ordered.push(device);
-                continue;
-            }
-            let at = self.bought.iter().position(|(at, ..)| *at == device);
-            let (_, mut member, encoder) = self.bought.swap_remove(at.expect("it was bought"));
-            member.begin_cache();
-            member.predecessors = self.members[device].predecessors + 1;
-            self.members[device] = member;
-            self.control_plane().replace_encoder(device, encoder);
-            self.announced.retain(|(_, member)| usize::from(*member) != device);
-            self.recorded.retain(|member| *member != device);
-            self.replaced.push(device);
-            for shard in self.numbers() {
-                self.send_control(shard, Control::BeginRebuild(MemberIdx(device as u16)));
-            }
-        }
     }
 
     /// Whether a planted bug loses this completion.

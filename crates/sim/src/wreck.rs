@@ -109,8 +109,19 @@ impl<'a> Wreck<'a> {
 
     /// The devices without a valid superblock.
     pub fn torn(&self) -> Vec<usize> {
-        let is_torn = |at: &usize| self.disks[*at].is_none() && !self.images[*at].is_empty();
+        let is_torn = |at: &usize| {
+            self.disks[*at].is_none() && !self.images[*at].is_empty() && !self.has_left(*at)
+        };
         (0..self.geometry().members()).filter(is_torn).collect()
+    }
+
+    /// Whether what has replaced a slot's first device says that it has the slot: if there is a
+    /// device in the first place, it is on its way to replace that one.
+    fn has_left(&self, slot: usize) -> bool {
+        let second = slot + self.geometry().members();
+        let own = self.disks.get(second).and_then(Option::as_ref);
+        let own = own.and_then(|disk| disk.state.devices.get(second)?.as_ref());
+        own.is_some_and(|own| !own.replacement && own.role == Role::Slot(slot as u16))
     }
 
     fn geometry(&self) -> &Geometry {

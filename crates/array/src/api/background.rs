@@ -3,12 +3,15 @@
 //!
 //! Invariant: shard 0 has all background work; what it finds, every shard reports. Part of `api`.
 
-use engine::{BackgroundStatus, BackgroundWork, MemberFlags, Mismatch, Pace, ScrubMode};
+use engine::{
+    BackgroundStatus, BackgroundWork, DeviceNumber, MemberFlags, Mismatch, Pace, ScrubMode,
+};
 use md::MemberIdx;
 
 use super::Array;
 use crate::driver::{AddError, Driver, ScrubStatus};
 use crate::member::Member;
+use crate::metadata_threads::MetadataDevice;
 
 impl Array {
     /// All background work that has not ended, in the order in which it runs.
@@ -87,5 +90,29 @@ impl Array {
         flags: MemberFlags,
     ) -> Option<Result<(), AddError>> {
         self.call(0, move |driver| driver.add_member_as(slot, member, flags))
+    }
+
+    /// See [`Driver::replace_device`]. `None`: the array has been stopped.
+    pub fn replace_device(
+        &self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.replace_device(slot, member, device))
+    }
+
+    /// See [`Driver::replace_by_spare`]. `None`: the array has been stopped.
+    pub fn replace_by_spare(
+        &self,
+        slot: MemberIdx,
+        number: DeviceNumber,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.replace_by_spare(slot, number))
+    }
+
+    /// See [`Driver::cancel_replacement`].
+    pub fn cancel_replacement(&self, slot: MemberIdx) {
+        self.call(0, move |driver| driver.cancel_replacement(slot));
     }
 }

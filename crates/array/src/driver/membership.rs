@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! spare of the metadata manager --+
-//! Driver::add_member -------------+--> join: a handle for each shard --> Control::BeginRebuild
+//! Driver::add_member, add_device -+--> join: a handle for each shard --> Control::BeginRebuild
+//! Driver::replace_device ---------+                                 or Control::BeginReplacement
 //! ```
-//! Invariant: a member is bound to a slot in a shard when none of its operations on the slot's
-//! former member is in flight, and its rebuild begins when all shards have bound it. Part of
-//! `driver`.
+//! Invariant: a member is bound to its place in a shard when none of its operations on the device
+//! that was there before is in flight, and its rebuild begins when all shards have bound it. What
+//! replaces a member has the other place of its slot. Part of `driver`.
 
 use engine::{
     BackgroundProgress, BackgroundState, Control, DeviceNumber, FailureCoordinator, IntentMap,
-    MemberFlags, MetadataInput, RebuildEffect, RebuildLoop, RebuildRange, RequestError,
+    MemberFlags, MetadataInput, RebuildEffect, RebuildLoop, RebuildRange, ReplaceRefusal,
+    RequestError,
 };
 use md::ondisk::MemberMetadata;
 use md::{Kind, MemberIdx};
@@ -18,9 +20,10 @@ use thiserror::Error;
 
 use super::Driver;
 use crate::build::{BuildError, refuse_shared_files};
-use crate::executor::Event;
+use crate::executor::{Event, JoiningMember};
 use crate::member::{Member, Ring};
 use crate::metadata_threads::MetadataDevice;
+use crate::metadata_writer::ChosenDevice;
 use crate::shard_channels::ShardChannels;
 
 /// Why a member cannot be put into a slot.
@@ -60,6 +63,21 @@ pub enum AddError {
     /// The array has metadata: it takes devices with superblocks.
     #[error("the array has metadata, and the member has none")]
     Metadata,
+    /// Of an array without metadata, no member is replaced.
+    #[error("the array has no metadata, which would record the replacement")]
+    NoMetadata,
+    /// The metadata have no place for a replacement.
+    #[error(
+        "metadata 0.90 cannot record a replacement: let the member fail, and rebuild it on another \
+         device"
+    )]
+    Version,
+    /// The slot's member cannot be replaced now.
+    #[error("the member of slot {0} is not replaced: {1}")]
+    NotReplaceable(MemberIdx, ReplaceRefusal),
+    /// It is none of the array's spares, or is being put into a slot.
+    #[error("device {} is no spare of the array that is free", .0.0)]
+    NoSpare(DeviceNumber),
     /// A system resource is missing.
     #[error("cannot {doing}: {}", sys::reason(source))]
     System {
@@ -165,7 +183,7 @@ impl Driver {
         if !failures.join(slot, flags) {
             return Err(AddError::NotEmpty(slot));
         }
-        self.join(slot.0, handles);
+        self.join(slot.0, false, handles);
         Ok(())
     }
 
@@ -182,20 +200,86 @@ impl Driver {
         device: MetadataDevice,
     ) -> Result<(), AddError> {
         self.check_joining(slot, &*member)?;
+        let (number, flags) = self.keep_metadata(device)?;
+        self.spares.push((number, member));
+        self.metadata_input(MetadataInput::Join { number, member: slot, flags });
+        Ok(())
+    }
+
+    /// Has a device that no superblock lists replace the member of a slot of an array with
+    /// metadata: it is filled while that serves, and takes the slot when all of it is in sync
+    /// ([`Event::MemberInSync`]). If the member fails before, the device has the slot, rebuilt from
+    /// where it is; if the device fails, the member serves on ([`Event::ReplacementFailed`]). Its
+    /// superblocks are made from `device.superblock`. The caller has erased old ones and written
+    /// empty logs. In shard 0.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn replace_device(
+        &mut self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+    ) -> Result<(), AddError> {
+        self.check_replacement(slot, &*member)?;
+        let (number, flags) = self.keep_metadata(device)?;
+        self.spares.push((number, member));
+        self.metadata_input(MetadataInput::Replace { number, member: slot, flags });
+        Ok(())
+    }
+
+    /// Like [`Driver::replace_device`], with a spare of the array.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn replace_by_spare(
+        &mut self,
+        slot: MemberIdx,
+        number: DeviceNumber,
+    ) -> Result<(), AddError> {
+        let spare = self.spares.iter().find(|(spare, _)| *spare == number);
+        let (_, member) = spare.ok_or(AddError::NoSpare(number))?;
+        self.check_replacement(slot, &**member)?;
+        // It has its own.
+        let flags = MemberFlags::default();
+        self.metadata_input(MetadataInput::Replace { number, member: slot, flags });
+        Ok(())
+    }
+
+    /// Takes what replaces a slot's member, or is to do so, out of service: the member serves on. A
+    /// device that has taken the slot by then keeps it. In shard 0.
+    pub fn cancel_replacement(&mut self, slot: MemberIdx) {
+        if self.metadata_writer.is_some() {
+            self.metadata_input(MetadataInput::CancelReplacement { member: slot });
+        }
+    }
+
+    fn check_replacement(&self, slot: MemberIdx, member: &dyn Member) -> Result<(), AddError> {
+        let writer = self.metadata_writer.as_ref().ok_or(AddError::NoMetadata)?;
+        if slot.index() >= self.geometry().members() {
+            return Err(AddError::NotReplaceable(slot, ReplaceRefusal::NoMember));
+        }
+        let may = writer.may_replace(slot).ok_or(AddError::Version)?;
+        may.map_err(|why| AddError::NotReplaceable(slot, why))?;
+        self.check_fit(slot, member)
+    }
+
+    /// Starts to keep the metadata of one more device; returns its number and its flags.
+    fn keep_metadata(
+        &mut self,
+        device: MetadataDevice,
+    ) -> Result<(DeviceNumber, MemberFlags), AddError> {
         let number = device.number;
         let MemberMetadata { write_mostly, failfast, .. } = device.superblock.metadata();
         let flags = MemberFlags { write_mostly, failfast };
         let writer = self.metadata_writer.as_mut().ok_or(AddError::Metadata)?;
-        writer
-            .add(device)
-            .map_err(|source| AddError::System { doing: "start a metadata thread", source })?;
-        self.spares.push((number, member));
-        self.metadata_writer.as_mut().expect("just seen").input(MetadataInput::Join {
-            number,
-            member: slot,
-            flags,
-        });
-        Ok(())
+        let doing = "start a metadata thread";
+        writer.add(device).map_err(|source| AddError::System { doing, source })?;
+        Ok((number, flags))
+    }
+
+    fn metadata_input(&mut self, input: MetadataInput) {
+        self.metadata_writer.as_mut().expect("it has metadata").input(input);
     }
 
     /// Binds what replaces a slot's member in all shards, before they run.
@@ -224,7 +308,7 @@ impl Driver {
     }
 
     fn check_joining(&self, slot: MemberIdx, member: &dyn Member) -> Result<(), AddError> {
-        let (geometry, info, has) = (self.geometry(), self.info(), member.info());
+        let geometry = self.geometry();
         if self.channels.as_ref().is_some_and(|channels| channels.number() > 0) {
             return Err(AddError::Shard);
         }
@@ -234,6 +318,12 @@ impl Driver {
         if slot.index() >= geometry.members() || !self.failed().contains(slot.0) {
             return Err(AddError::NotEmpty(slot));
         }
+        self.check_fit(slot, member)
+    }
+
+    /// Whether a device can take what the member of a slot gets.
+    fn check_fit(&self, slot: MemberIdx, member: &dyn Member) -> Result<(), AddError> {
+        let (geometry, info, has) = (self.geometry(), self.info(), member.info());
         let used = geometry.member_used_sectors(slot);
         if has.sectors < used {
             return Err(AddError::TooSmall { has: has.sectors, used });
@@ -258,58 +348,62 @@ impl Driver {
     }
 
     /// Sends each shard its handle.
-    fn join(&mut self, slot: u16, handles: Vec<Box<dyn Member>>) {
-        tracing::info!(slot, "member joins, to be rebuilt");
-        let mut handles = handles.into_iter();
+    fn join(&mut self, place: u16, replaces: bool, handles: Vec<Box<dyn Member>>) {
+        let slot = place % self.geometry().members() as u16;
+        tracing::info!(slot, replaces, "member joins, to be rebuilt");
+        let joining = |member| JoiningMember { place, replaces, member };
+        let mut handles = handles.into_iter().map(joining);
         let own = handles.next().expect("one for this shard");
         if let Some(channels) = &mut self.channels {
             let others: Vec<u16> = channels.others().collect();
-            for (shard, member) in others.into_iter().zip(handles) {
-                channels.send_member(shard, slot, member);
+            for (shard, joining) in others.into_iter().zip(handles) {
+                channels.send_member(shard, joining);
             }
         }
-        self.bind(slot, own);
+        self.bind(own);
     }
 
-    /// Gives the executor a member for a slot.
-    fn bind(&mut self, slot: u16, member: Box<dyn Member>) {
-        if member.info().uses_ring && self.io.ring.is_none() {
+    /// Gives the executor a member for a place.
+    fn bind(&mut self, joining: JoiningMember) {
+        if joining.member.info().uses_ring && self.io.ring.is_none() {
             match Ring::new() {
                 Ok(ring) => self.io.ring = Some(ring),
                 Err(error) => {
-                    // It is never bound, and the slot stays empty.
-                    return tracing::error!(slot, "member not bound: no io_uring: {error}");
+                    // It is never bound, and the place stays empty.
+                    let place = joining.place;
+                    return tracing::error!(place, "member not bound: no io_uring: {error}");
                 }
             }
         }
-        self.executor.join(slot, member);
+        self.executor.join(joining);
     }
 
     /// Members that shard 0 has sent.
     pub(super) fn bind_sent(&mut self) {
         let Some(channels) = &self.channels else { return };
-        for (slot, member) in channels.take_members() {
-            self.bind(slot, member);
+        for joining in channels.take_members() {
+            self.bind(joining);
         }
     }
 
     /// The metadata manager has chosen devices for slots.
     pub(super) fn join_chosen(&mut self) {
         let Some(writer) = &mut self.metadata_writer else { return };
-        for (device, slot) in writer.take_joins() {
+        let retired = writer.take_retired();
+        self.spares.retain(|(number, _)| !retired.contains(number));
+        for ChosenDevice { number: device, place, replaces } in writer.take_joins() {
             let at = self.spares.iter().position(|(number, _)| *number == device);
             let member = at.map(|at| self.spares.swap_remove(at).1);
             let handles = member.map(|member| self.handles(member));
             match handles {
                 Some(Ok(handles)) => {
-                    self.join(slot.0, handles);
+                    self.join(place.0, replaces, handles);
                     continue;
                 }
                 Some(Err(error)) => tracing::error!(number = device.0, "not bound: {error}"),
                 None => tracing::error!(number = device.0, "not bound: it is no spare"),
             }
-            let input = MetadataInput::JoinFailed { member: slot };
-            self.metadata_writer.as_mut().expect("just seen").input(input);
+            self.metadata_input(MetadataInput::JoinFailed { place });
         }
     }
 

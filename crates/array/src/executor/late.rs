@@ -26,9 +26,9 @@ pub(super) struct Late {
     /// Requests whose buffers late operations use from now on, and do not use any more.
     pub(super) held: Vec<u64>,
     pub(super) free: Vec<u64>,
-    /// An operation of each member that is late, which the engine has not seen yet.
+    /// An operation of each device that is late, by place, which the engine has not seen yet.
     reported: Vec<(u16, IoError)>,
-    /// Members that stay in service, with late operations.
+    /// Places of members that stay in service, with late operations.
     staying: Vec<u16>,
     /// What the administrator should know of that.
     notes: Vec<String>,
@@ -44,8 +44,6 @@ impl Late {
 impl Executor {
     /// Sets how long operations of members may take from now on.
     pub(crate) fn set_member_timeout(&mut self, limit: Option<Duration>) {
-        // The engine has none with replacements.
-        let limit = limit.filter(|_| self.slots.len() == self.geometry().members());
         self.late.limit = limit;
         for slot in &mut self.slots {
             let own = slot.member.as_mut().map_or(limit, |member| member.set_timeout(limit));
@@ -98,12 +96,12 @@ impl Executor {
         for slot in &mut self.slots {
             slot.in_flight.report(&mut self.inputs);
         }
-        let (slots, events) = (&self.slots, &mut self.events);
+        let (slots, shard, events) = (&self.slots, &self.shard, &mut self.events);
         self.late.staying.retain(|member| {
             let is_late = slots[usize::from(*member)].in_flight.late() > 0;
             if !is_late {
                 tracing::warn!(member, "member is used again: late operations have completed");
-                events.push(Event::MemberBack { member: MemberIdx(*member) });
+                events.push(Event::MemberBack { member: shard.slot_of(MemberIdx(*member)) });
             }
             is_late
         });
@@ -132,7 +130,7 @@ impl Executor {
     }
 
     fn report_late(&mut self, member: u16, now: u64) {
-        let failed = self.shard.status().failed.contains(member);
+        let failed = !self.shard.is_in_service(MemberIdx(member));
         // What waits for its turn gets none.
         let why = if failed { MemberError::Gone } else { MemberError::Timeout };
         self.refuse_queued(member, why);
@@ -175,16 +173,16 @@ impl Executor {
     /// The engine has decided about members with late operations: those that stay in service are
     /// reported once.
     pub(super) fn note_staying(&mut self) {
-        let failed = self.shard.status().failed;
-        for (member, error) in std::mem::take(&mut self.late.reported) {
-            if self.late.staying.contains(&member) || failed.contains(member) {
+        for (place, error) in std::mem::take(&mut self.late.reported) {
+            let is_in_service = self.shard.is_in_service(MemberIdx(place));
+            if self.late.staying.contains(&place) || !is_in_service {
                 continue;
             }
-            self.late.staying.push(member);
-            let member = MemberIdx(member);
-            let (device, data_offset) = self.place(member);
-            let limit = self.slots[member.index()].in_flight.limit();
+            self.late.staying.push(place);
+            let (device, data_offset) = self.place(MemberIdx(place));
+            let limit = self.slots[usize::from(place)].in_flight.limit();
             let text = late_text(&error, data_offset, limit);
+            let member = self.shard.slot_of(MemberIdx(place));
             let slot = member.0;
             tracing::error!(member = slot, device, "not used until it has completed: {text}");
             let device = device.map_or(String::new(), |device| format!(" ({device})"));
@@ -217,7 +215,7 @@ impl Executor {
             return false;
         }
         let mut its = Vec::new();
-        self.joining[joining].1.files(&mut its);
+        self.joining[joining].member.files(&mut its);
         its.iter().any(|file| here.iter().any(|other| other.identity == file.identity))
     }
 }

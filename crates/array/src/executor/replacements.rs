@@ -20,7 +20,16 @@ impl Executor {
         mut member: Box<dyn Member>,
         io: &mut Io,
     ) {
-        let slots = self.geometry().members();
+        self.add_second_places();
+        let place = slot.index() + self.geometry().members();
+        self.number_more(place as u16, &mut *member, io);
+        self.slots[place].gathers = member.gathers();
+        self.slots[place].member = Some(member);
+        self.replacing.insert(place as u16);
+    }
+
+    /// From now on, slots have second places.
+    pub(super) fn add_second_places(&mut self) {
         let empty = || MemberSlot {
             member: None,
             gathers: false,
@@ -28,13 +37,11 @@ impl Executor {
             queued: VecDeque::new(),
             former: None,
         };
-        self.slots.resize_with(2 * slots, empty);
-        let place = slot.index() + slots;
-        self.number_more(place as u16, &mut *member, io);
-        self.slots[place].gathers = member.gathers();
-        self.slots[place].member = Some(member);
-        self.replacing.insert(place as u16);
-        self.set_member_timeout(None);
+        let places = 2 * self.geometry().members();
+        if self.slots.len() < places {
+            self.slots.resize_with(places, empty);
+            self.set_member_timeout(self.member_timeout());
+        }
     }
 
     /// What was at a place is out of service.

@@ -20,15 +20,14 @@ use md::ondisk::Role;
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::{Geometry, Kind, Level, MemberIdx, StripeNo};
 
+use self::rebuilds::Joining;
 use super::bits::Bits;
 use super::job::{Goal, Job, Phase, Update};
 use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
     ReadOnlyReason,
 };
-use crate::{
-    Control, ControlEvent, IntentMap, IoError, MemberFlags, MemberSet, RequestError, Resync,
-};
+use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Resync};
 
 struct Device {
     kept: ManagedDevice,
@@ -59,19 +58,6 @@ struct OnDisk {
     written: Option<Arc<ArrayState>>,
     /// What had the next event count before an update took it back.
     taken_back: Option<Arc<ArrayState>>,
-}
-
-/// A device that the executor binds to a slot.
-struct Joining {
-    device: usize,
-    member: MemberIdx,
-    flags: MemberFlags,
-    /// The executor binds it.
-    is_ordered: bool,
-    /// Shards that have bound it.
-    bound: Vec<u16>,
-    /// One of them that has dropped it since, and why.
-    dropped: Option<(u16, Option<IoError>)>,
 }
 
 struct Asked {
@@ -389,7 +375,13 @@ impl MetadataManager {
                 }
                 MetadataInput::Checkpoint => self.checkpoints += 1,
                 MetadataInput::Join { number, member, flags } => self.join(number, member, flags),
-                MetadataInput::JoinFailed { member } => self.join_failed(member),
+                MetadataInput::Replace { number, member, flags } => {
+                    self.replace(number, member, flags);
+                }
+                MetadataInput::CancelReplacement { member } => {
+                    self.cancel_replacement(member, out);
+                }
+                MetadataInput::JoinFailed { place } => self.join_failed(place, out),
                 MetadataInput::Stop => self.close(true, out),
                 MetadataInput::ReadOnly => self.close(false, out),
             }
@@ -423,10 +415,10 @@ impl MetadataManager {
                     self.lose(at, error, Lost::ByShard(shard), out);
                 }
                 let mut joining = self.joining.iter_mut();
-                let joining = joining.find(|joining| joining.member == member);
-                // Of a shard that has not bound it, this is of the slot's former member.
+                let joining = joining.find(|joining| joining.place == member);
+                // Of a shard that has not bound it, this is of the device that was there before.
                 if let Some(joining) = joining.filter(|joining| joining.bound.contains(&shard)) {
-                    joining.dropped.get_or_insert((shard, error));
+                    joining.dropped.get_or_insert((Lost::ByShard(shard), error));
                 }
             }
             // Metadata cannot record lost writes of a level without redundancy.
@@ -436,7 +428,7 @@ impl MetadataManager {
                 self.to_shards(Control::NotDurable, out);
                 self.redundancy_lost(0, self.map.bits(), out);
             }
-            ControlEvent::RebuildBegan { member } => self.bound(shard, member, out),
+            ControlEvent::RebuildBegan { member: place } => self.bound(shard, place, out),
             ControlEvent::BadBlocksAdded { member, .. } => self.bad_blocks_added(member),
             ControlEvent::NotDurable { .. }
             | ControlEvent::Corrected { .. }

@@ -176,11 +176,27 @@ pub enum MetadataInput {
         /// Its flags, which its superblock is to have.
         flags: MemberFlags,
     },
-    /// A device that [`MetadataEffect::Join`] named for this slot cannot be bound to it: no shard
-    /// has.
-    JoinFailed {
+    /// A device that is to replace the member of a slot: a spare, or one that no superblock lists.
+    /// Ignored where [`crate::MetadataManager::may_replace`] refuses it.
+    Replace {
+        /// Its number: a spare's, or one that no other device in service has.
+        number: DeviceNumber,
         /// The slot.
         member: MemberIdx,
+        /// Its flags, unless it is a spare.
+        flags: MemberFlags,
+    },
+    /// What replaces the member of this slot, or is to do so, is taken out of service. Ignored if
+    /// there is nothing.
+    CancelReplacement {
+        /// The slot.
+        member: MemberIdx,
+    },
+    /// A device that [`MetadataEffect::Join`] named for this place cannot be bound to it: no shard
+    /// has.
+    JoinFailed {
+        /// The place.
+        place: MemberIdx,
     },
     /// Stop: all host requests have completed. The metadata are marked clean; answered by
     /// [`MetadataEffect::Stopped`].
@@ -236,13 +252,16 @@ pub enum MetadataEffect {
         /// The shard that dropped it; `None`: its metadata could not be written.
         by: Option<u16>,
     },
-    /// Bind this device to a slot that is empty, in every shard: when none of its operations on the
-    /// slot's former member is in flight, each gets [`Control::BeginRebuild`].
+    /// Bind this device to a place (see [`crate::Effect`]) in every shard, when nothing there is in
+    /// service, and nothing in flight: each gets [`Control::BeginRebuild`], and must have dropped
+    /// the slot's former member; or [`Control::BeginReplacement`].
     Join {
         /// The device.
         device: DeviceNumber,
-        /// The slot.
-        member: MemberIdx,
+        /// The place.
+        place: MemberIdx,
+        /// It is to replace the slot's member.
+        replaces: bool,
     },
     /// Other members are to be rebuilt than before: new [`crate::MetadataManager::rebuilds`] should
     /// replace the running ones.
@@ -316,6 +335,41 @@ pub enum MetadataMode {
     /// Stopped: no more inputs are processed.
     Stopped,
 }
+
+/// Why no device can replace the member of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplaceRefusal {
+    /// The slot has no member that is in sync.
+    NoMember,
+    /// Something replaces it already, or is to do so.
+    Replaced,
+    /// The array has a partial parity log.
+    PartialParityLog,
+    /// There are not as many places as that takes.
+    TooManyMembers,
+    /// The level has no redundancy, and its superblocks are never written.
+    NoRedundancy,
+    /// The array is read-only, is being stopped, or cannot make its data durable.
+    NotRunning,
+}
+
+impl std::fmt::Display for ReplaceRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ReplaceRefusal::NoMember => "the slot has no member that is in sync",
+            ReplaceRefusal::Replaced => "the slot's member is being replaced already",
+            ReplaceRefusal::PartialParityLog => {
+                "an array with a partial parity log replaces no members, because a log counts only \
+                 while its device has its slot"
+            }
+            ReplaceRefusal::TooManyMembers => "members of arrays of up to 127 can be replaced",
+            ReplaceRefusal::NoRedundancy => "members of this level cannot be replaced",
+            ReplaceRefusal::NotRunning => "the array takes no writes any more",
+        })
+    }
+}
+
+impl std::error::Error for ReplaceRefusal {}
 
 /// Status of the metadata manager, for monitoring and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -122,18 +122,8 @@ impl Shard {
                 self.flushes.other_written(members, kept, failed, out, &mut self.flushed);
                 self.end_flushes(out);
             }
-            Control::BeginRebuild(member) => {
-                let span = self.config.geometry.member_used_sectors(member);
-                let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
-                self.health.begin_rebuild(member.0, std::slice::from_ref(&(0..span)), block);
-                if let Personality::NonParity(non_parity) = &mut self.personality {
-                    non_parity.member_joined(member.0);
-                }
-                if let Personality::Parity(stripes) = &mut self.personality {
-                    stripes.log.iter_mut().for_each(|log| log.begin_member(member.0));
-                }
-                out.list.push(Effect::Control(ControlEvent::RebuildBegan { member }));
-            }
+            Control::BeginRebuild(member) => self.begin_rebuild(member, out),
+            Control::BeginReplacement(place) => self.begin_replacement(place, out),
             Control::SetFlags { member: place, flags } => {
                 let slot = self.health.slot_of(place.0);
                 let has_slot = self.health.place(slot) == place.0;
@@ -149,9 +139,7 @@ impl Shard {
             Control::EndRebuild(place) => {
                 self.health.end_rebuild(self.health.slot_of(place.0));
             }
-            Control::EndReplacement(place) => {
-                self.health.end_replacement(&self.config.geometry, place.0);
-            }
+            Control::EndReplacement(place) => self.end_replacement(now, place, out),
             Control::InSyncBelow { position, reports } => {
                 let known = self.health.set_in_sync_below(position, reports);
                 if let (Personality::Parity(stripes), true) = (&mut self.personality, known) {
@@ -159,6 +147,41 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// A device at this place has an empty slot from now on.
+    fn begin_rebuild(&mut self, place: MemberIdx, out: &mut Effects) {
+        let slot = self.slot_of(place);
+        let span = self.config.geometry.member_used_sectors(slot);
+        let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
+        self.health.begin_rebuild(place.0, std::slice::from_ref(&(0..span)), block);
+        if let Personality::NonParity(non_parity) = &mut self.personality {
+            non_parity.member_joined(slot.0);
+        }
+        if let Personality::Parity(stripes) = &mut self.personality {
+            stripes.log.iter_mut().for_each(|log| log.begin_member(slot.0));
+        }
+        out.list.push(Effect::Control(ControlEvent::RebuildBegan { member: place }));
+    }
+
+    /// A device at this place replaces its slot's member. If that has failed, it has the slot.
+    fn begin_replacement(&mut self, place: MemberIdx, out: &mut Effects) {
+        let slot = self.slot_of(place);
+        if self.health.is_failed(slot.0) {
+            return self.begin_rebuild(place, out);
+        }
+        assert_eq!(self.health.second_place(slot.0), place.0, "the place of a member is taken");
+        let span = self.config.geometry.member_used_sectors(slot);
+        let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
+        self.health.begin_replacement(slot.0, std::slice::from_ref(&(0..span)), block);
+        out.list.push(Effect::Control(ControlEvent::RebuildBegan { member: place }));
+    }
+
+    fn end_replacement(&mut self, now: u64, place: MemberIdx, out: &mut Effects) {
+        let former = self.health.end_replacement(&self.config.geometry, place.0);
+        // What it has in flight is late soon.
+        let left = former.map(|former| self.abandoned(now, former));
+        out.list.extend(left);
     }
 
     fn granted(&mut self, now: u64, first_bit: u32, bits: u32, out: &mut Effects) {

@@ -39,6 +39,8 @@ pub(crate) struct Health {
     replacing: Vec<Rebuilding>,
     /// Slots whose members are at the second place.
     moved: MemberSet,
+    /// Slots that have had a device at the second place: from then on, operations are of places.
+    placed: MemberSet,
     /// Number of slots.
     slots: u16,
     epoch: u64,
@@ -63,6 +65,7 @@ impl Health {
             rebuilding: Vec::new(),
             replacing: Vec::new(),
             moved: MemberSet::EMPTY,
+            placed: MemberSet::EMPTY,
             slots,
             epoch: 0,
             recorded: 0,
@@ -109,7 +112,21 @@ impl Health {
     /// Whether places are not simply slots.
     #[inline]
     pub(crate) fn has_places(&self) -> bool {
-        !self.replacing.is_empty() || !self.moved.is_empty()
+        !self.placed.is_empty()
+    }
+
+    /// Whether the operations on a slot are of places.
+    pub(crate) fn is_placed(&self, slot: u16) -> bool {
+        self.placed.contains(slot)
+    }
+
+    /// Whether the device at a place is in service: the slot's member, or what replaces it.
+    pub(crate) fn is_in_service(&self, place: u16) -> bool {
+        let slot = self.slot_of(place);
+        match self.place(slot) == place {
+            true => !self.failed.contains(slot),
+            false => self.is_replaced(slot),
+        }
     }
 
     /// Whether a replacement has taken a slot whose member has failed.
@@ -146,6 +163,7 @@ impl Health {
         self.replacing.retain(|other| other.member != slot);
         self.replacing.push(Rebuilding { member: slot, map, since: self.epoch });
         self.changes += 1;
+        self.placed.insert(slot);
     }
 
     /// Of members that are being replaced: those whose replacement lacks some of these sectors.
@@ -183,23 +201,27 @@ impl Health {
     }
 
     /// The metadata record that the device at this place is the slot's member, and in sync. If this
-    /// shard has dropped it, the slot is empty, unless the array needs the former member.
-    pub(crate) fn end_replacement(&mut self, geometry: &Geometry, place: u16) {
+    /// shard has dropped it, the slot is empty, unless the array needs the former member. Returns
+    /// the place of the former member, if it leaves now.
+    pub(crate) fn end_replacement(&mut self, geometry: &Geometry, place: u16) -> Option<u16> {
         let slot = self.slot_of(place);
-        if self.place(slot) == place {
+        let former = self.place(slot);
+        if former == place {
             // The former member has failed here.
-            return self.end_rebuild(slot);
+            self.end_rebuild(slot);
+            return None;
         }
         if !self.is_replaced(slot) {
             let stays = |other: MemberIdx| other.0 != slot && !self.lacking.contains(other.0);
             if !geometry.enough(stays) {
-                return;
+                return None;
             }
             self.failed.insert(slot);
             self.lacking.insert(slot);
         }
         self.replacing.retain(|other| other.member != slot);
         self.move_to(place);
+        Some(former)
     }
 
     fn move_to(&mut self, place: u16) {
@@ -215,6 +237,9 @@ impl Health {
         let member = self.slot_of(place);
         debug_assert!(!self.lacking.contains(member) || self.failed.contains(member));
         self.move_to(place);
+        if place != member {
+            self.placed.insert(member);
+        }
         let map = SyncMap::new(out_of_sync, block, MemberSet::EMPTY);
         self.failed.remove(member);
         self.lacking.insert(member);

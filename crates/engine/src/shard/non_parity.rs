@@ -397,10 +397,13 @@ impl NonParity {
         let record = &mut cx.requests[request];
         let slots = cx.geometry.members() as u16;
         let replaced = cx.health.replacing();
-        let is_there =
-            |member: &u16| member.checked_sub(slots).is_none_or(|slot| replaced.contains(slot));
-        let chosen = record.repair.targets.minus(cx.health.failed());
-        let chosen: MemberSet = chosen.iter().filter(is_there).collect();
+        // What has replaced a member that has failed since is the slot's member.
+        let now = |member: u16| match member.checked_sub(slots) {
+            Some(slot) if !replaced.contains(slot) => slot,
+            _ => member,
+        };
+        let chosen: MemberSet = record.repair.targets.iter().map(now).collect();
+        let chosen = chosen.minus(cx.health.failed());
         let (writing, targets, epoch) = (true, chosen, cx.health.epoch());
         record.repair = Repair { writing, targets, epoch, ..record.repair };
         let (mut at, end) = (record.at.0, record.end());

@@ -14,34 +14,45 @@
 //! Invariant: a write completes when both have it, or one of them is out of service. What has
 //! failed of a device that has no place of the slot any more concerns nothing that is in service. A
 //! member whose write has failed, and which stays because the array needs it, has no replacement
-//! any more: the two may differ. An entry of a bad-block log concerns the device that lacks the
-//! data alone. Called only from `shard`.
+//! any more: the two may differ. A half that is late ends as a half that has failed; the memory of
+//! the operation is held until both halves have completed. An entry of a bad-block log concerns the
+//! device that lacks the data alone. Called only from `shard`.
+//!
+//! Operations on a slot are of places from the first replacement in this run on. What was in flight
+//! by then went to the first place.
 
-use md::MemberIdx;
+use md::{Geometry, MemberIdx};
 
 use super::health::Health;
 use crate::slab::Slab;
 use crate::token::Kind;
-use crate::{Effect, Effects, IoError, MemberError, Token};
+use crate::{Effect, Effects, IoError, MemberError, MemberOp, Token};
 
 /// In the token of an entry of the replacement's bad-block log; else 0 for the member, 1 for the
 /// replacement.
 const ENTRY: u16 = 2;
 
-/// A result of one of the two.
-type Half = Option<Result<(), IoError>>;
+/// How one of the two has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Half {
+    pub(crate) result: Result<(), IoError>,
+    /// It is late, or was not sent because an earlier one is.
+    pub(crate) is_late: bool,
+}
 
-/// An operation of a level on a slot that is being replaced.
+/// An operation of a level on a slot that is being replaced, or was.
 #[derive(Clone, Copy, Default)]
 struct Placed {
     /// The level's.
     token: Option<Token>,
     slot: u16,
-    /// Where the member was.
-    place: u16,
+    /// Where the member was, and where the other half has gone.
+    places: [u16; 2],
     open: u8,
-    member: Half,
-    replacement: Half,
+    /// How many of the two are late and have not completed.
+    late: u8,
+    member: Option<Half>,
+    replacement: Option<Half>,
 }
 
 /// See the module documentation.
@@ -52,7 +63,7 @@ pub(crate) struct Places {
 /// An operation of a level that has ended.
 pub(crate) struct Ended {
     pub(crate) token: Token,
-    pub(crate) result: Result<(), IoError>,
+    pub(crate) half: Half,
     /// Where its slot's member was.
     place: u16,
     slot: u16,
@@ -71,21 +82,22 @@ impl Places {
             let Some((_, member)) = parts(&mut out.list[at]) else { continue };
             let slot = health.slot_of(member.0);
             let is_copy = member.0 != slot;
-            let (place, second) = (health.place(slot), health.second_place(slot));
-            if !is_copy && !health.is_replaced(slot) {
-                *member = MemberIdx(place);
+            if !is_copy && !health.is_placed(slot) {
                 continue;
             }
+            let place = health.place(slot);
+            let second = if is_copy { health.copy_place(slot) } else { health.second_place(slot) };
             let key = self.operations.take();
             let is_entry = matches!(out.list[at], Effect::AddBadBlocks { .. });
             let is_read = is_entry || matches!(out.list[at], Effect::Read { .. });
             let (token, member) = parts(&mut out.list[at]).expect("just seen");
-            let open = if is_copy || is_read { 1 } else { 2 };
-            let placed = Placed { token: Some(*token), slot, place, open, ..Placed::default() };
-            self.operations[key.index] = placed;
+            let open = if is_copy || is_read || !health.is_replaced(slot) { 1 } else { 2 };
+            let (level, places) = (Some(*token), [place, second]);
+            self.operations[key.index] =
+                Placed { token: level, slot, places, open, ..Placed::default() };
             let half = if is_copy && is_entry { ENTRY } else { u16::from(is_copy) };
             *token = Token::new(Kind::Placed, half, key);
-            *member = MemberIdx(if is_copy { health.copy_place(slot) } else { place });
+            *member = MemberIdx(if is_copy { second } else { place });
             if open == 2 {
                 let mut also = out.list[at].clone();
                 let (token, member) = parts(&mut also).expect("as the first");
@@ -103,59 +115,109 @@ impl Places {
         }
     }
 
-    /// A member's operation has completed. `None`: the other half of it has not.
+    /// Where an operation has gone.
+    pub(crate) fn place_of(&self, token: Token) -> u16 {
+        self.operations[token.key().index].places[usize::from(token.slot() > 0)]
+    }
+
+    /// An operation is late: its memory is in use until [`Places::released`]. Whether it is the
+    /// first of the two.
+    pub(crate) fn hold(&mut self, token: Token) -> bool {
+        let placed = &mut self.operations[token.key().index];
+        placed.late += 1;
+        placed.late == 1
+    }
+
+    /// A late operation has completed. Whether none of the two uses the memory any more.
+    pub(crate) fn released(&mut self, token: Token) -> bool {
+        let index = token.key().index;
+        let placed = &mut self.operations[index];
+        placed.late -= 1;
+        let is_last = placed.late == 0;
+        if is_last && placed.open == 0 {
+            self.operations.release(index);
+        }
+        is_last
+    }
+
+    /// An operation has ended for the array. `None`: the other half of it has not.
     pub(crate) fn done(
         &mut self,
         health: &mut Health,
+        geometry: &Geometry,
         token: Token,
-        result: Result<(), IoError>,
+        half: Half,
         out: &mut Effects,
     ) -> Option<Ended> {
         assert!(self.operations.is_live(token.key()), "{token:?} belongs to nothing");
         let index = token.key().index;
         let placed = &mut self.operations[index];
-        let Placed { slot, place, .. } = *placed;
+        let Placed { slot, places: [place, second], .. } = *placed;
         let is_still = health.place(slot) == place;
         placed.open -= 1;
         match token.slot() {
-            0 => placed.member = Some(result),
-            _ => placed.replacement = Some(result),
+            0 => placed.member = Some(half),
+            _ => placed.replacement = Some(half),
         }
         let placed = *placed;
-        // A log without room costs a replacement nothing but the range.
-        let is_lack = |error: &IoError| token.slot() == ENTRY && error.kind.lacks().is_some();
-        if let (1.., Err(error), true) = (token.slot(), result, is_still)
-            && !is_lack(&error)
-        {
-            health.drop_replacement(slot, Some(error), out);
+        match (token.slot(), half.result) {
+            // A log without room costs a device nothing but the range.
+            (ENTRY, Err(error)) if error.kind.lacks().is_some() => {}
+            // A part of a copy for what has the slot by now.
+            (1.., Err(error)) if second == place && error.kind.lacks().is_some() => {}
+            (1.., Err(error)) if second == place && is_still => {
+                health.drop_member(geometry, slot, Some(error), out);
+            }
+            (1.., Err(_)) if second == place => {}
+            (1.., Err(error)) if is_still => health.drop_replacement(slot, Some(error), out),
+            (0, Err(error)) if is_still && half.is_late && placed.open > 0 => {
+                // Nothing waits for its replacement with that, which has the slot then.
+                health.drop_member(geometry, slot, Some(error), out);
+            }
+            _ => {}
         }
         if placed.open > 0 {
             return None;
         }
-        self.operations.release(index);
+        if placed.late == 0 {
+            self.operations.release(index);
+        }
+        let is_still = health.place(slot) == place;
         let token = placed.token.expect("of a level");
-        let (result, has_failed) = match (placed.member, placed.replacement) {
-            (None, Some(result)) => (result, false),
+        let (half, has_failed) = match (placed.member, placed.replacement) {
+            (None, Some(half)) => (half, false),
             (Some(member), replacement) if is_still => {
-                (member, member.is_err() && replacement.is_some())
+                // A flush that is late loses nothing.
+                let op = member.result.err().map(|error| error.op);
+                let differs = op.is_some_and(|op| !member.is_late || op != MemberOp::Flush);
+                (member, differs && replacement.is_some())
             }
             // The replacement has the slot, and all that was written.
             (_, Some(replacement)) => (replacement, false),
-            // What a device that is out could not read says nothing of the one that has the slot.
-            (Some(Err(error)), None) => {
-                (Err(IoError { kind: MemberError::Medium, ..error }), false)
+            (Some(member), None) => {
+                (Half { result: member.result.or_else(of_former), ..member }, false)
             }
-            (member, None) => (member.expect("one half has ended"), false),
+            (None, None) => unreachable!("one half has ended"),
         };
-        Some(Ended { token, result, place, slot, has_failed })
+        Some(Ended { token, half, place, slot, has_failed })
     }
 
     /// The level has processed the end of its operation.
     pub(crate) fn processed(health: &mut Health, ended: &Ended, out: &mut Effects) {
-        let Ended { result, place, slot, has_failed, .. } = *ended;
+        let Ended { half, place, slot, has_failed, .. } = *ended;
         if has_failed && health.place(slot) == place {
-            health.drop_replacement(slot, result.err(), out);
+            health.drop_replacement(slot, half.result.err(), out);
         }
+    }
+}
+
+/// What the error of a device says that has no place of its slot any more: what it could not read,
+/// nothing of the one that has the slot; what it could not write, nothing at all, as if it had
+/// failed later.
+pub(crate) fn of_former(error: IoError) -> Result<(), IoError> {
+    match error.op {
+        MemberOp::Read => Err(IoError { kind: MemberError::Medium, ..error }),
+        _ => Ok(()),
     }
 }
 

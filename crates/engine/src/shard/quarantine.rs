@@ -3,7 +3,7 @@
 //! ```text
 //! Input::Late --> hold the memory --> as if the operation had ended --> Input::Released --> free
 //! ```
-//! Invariant: memory that a late operation uses is given to nothing else, and a member with an
+//! Invariant: memory that a late operation uses is given to nothing else, and a device with an
 //! operation that has timed out gets no further one, until that has completed. So a late write can
 //! never overwrite what was written after it. The records of a late operation (a request, an
 //! operation on a row) keep their place in their tables, so that its token stays its own. Called
@@ -11,9 +11,10 @@
 
 use md::{MemberIdx, Sector};
 
+use super::places::Half;
 use super::{Personality, Shard};
 use crate::token::Kind;
-use crate::{Effect, Effects, IoError, MemberError, MemberOp, MemberSet, Token};
+use crate::{ControlEvent, Effect, Effects, IoError, MemberError, MemberOp, MemberSet, Token};
 
 /// How long operations in flight may take after their member was taken out of service for another
 /// reason than a timeout.
@@ -21,8 +22,8 @@ const GRACE_NANOS: u64 = 1_000_000_000;
 
 struct Late {
     token: Token,
-    member: u16,
-    /// The member itself is late, not only a part of an array that is the member.
+    place: u16,
+    /// The device itself is late, not only a part of an array that is the member.
     has_timed_out: bool,
 }
 
@@ -30,7 +31,7 @@ struct Late {
 #[derive(Default)]
 pub(super) struct Quarantine {
     late: Vec<Late>,
-    /// Members with operations that have timed out.
+    /// Places of devices with operations that have timed out.
     silent: MemberSet,
 }
 
@@ -41,25 +42,25 @@ impl Quarantine {
 
     fn insert(&mut self, late: Late) {
         if late.has_timed_out {
-            self.silent.insert(late.member);
+            self.silent.insert(late.place);
         }
         self.late.push(late);
     }
 
-    /// Takes a late operation out; returns its member.
+    /// Takes a late operation out; returns the place of its device.
     fn remove(&mut self, token: Token) -> u16 {
         let at = self.late.iter().position(|late| late.token == token);
         let at = at.unwrap_or_else(|| panic!("{token:?} is released and was not late"));
-        let Late { member, .. } = self.late.swap_remove(at);
+        let Late { place, .. } = self.late.swap_remove(at);
         let others = self.late.iter().filter(|late| late.has_timed_out);
-        self.silent = others.map(|late| late.member).collect();
-        member
+        self.silent = others.map(|late| late.place).collect();
+        place
     }
 }
 
 impl Shard {
-    /// The member that an operation went to.
-    fn member_of(&self, token: Token) -> u16 {
+    /// The slot that an operation of a level is of.
+    pub(super) fn slot_of_operation(&self, token: Token) -> u16 {
         match &self.personality {
             Personality::Parity(stripes) if token.kind() == Kind::StripeIo => {
                 stripes.member_of(&self.config.geometry, token)
@@ -75,24 +76,33 @@ impl Shard {
         result: Result<(), IoError>,
         out: &mut Effects,
     ) {
-        let member = self.member_of(token);
+        let is_placed = token.kind() == Kind::Placed;
+        let origin = self.places.origin(token);
+        let place = match is_placed {
+            true => self.places.place_of(token),
+            false => self.slot_of_operation(token),
+        };
         let has_timed_out = result.is_err_and(|error| error.kind == MemberError::Timeout);
-        self.quarantine.insert(Late { token, member, has_timed_out });
+        self.quarantine.insert(Late { token, place, has_timed_out });
+        if !is_placed || self.places.hold(token) {
+            self.hold(now, origin, out);
+        }
+        self.ended(now, token, Half { result, is_late: has_timed_out }, out);
+        if has_timed_out && !self.health.is_in_service(place) {
+            out.list.push(Effect::Abandon { member: MemberIdx(place), at: now });
+        }
+    }
+
+    /// A late operation uses the memory of an operation of a level.
+    fn hold(&mut self, now: u64, token: Token, out: &mut Effects) {
         match (self.split(now, out), token.kind()) {
             (_, Kind::Flush | Kind::LogFlush) => {}
-            ((Personality::Parity(stripes), _), Kind::Log) => stripes.hold_log(member),
+            ((Personality::Parity(stripes), _), Kind::Log) => stripes.hold_log(token.slot()),
             ((Personality::Parity(stripes), mut cx), Kind::StripeIo) => {
                 stripes.hold(&mut cx, token)
             }
             ((Personality::Parity(stripes), _), Kind::RowsZero) => stripes.hold_rows(token),
             ((_, cx), _) => cx.requests.hold(token.key().index, cx.out),
-        }
-        match (token.kind(), result) {
-            (Kind::Flush, Err(error)) if has_timed_out => self.flush_timed_out(token, error, out),
-            _ => self.io_done(now, token, result, out),
-        }
-        if has_timed_out && self.health.is_failed(member) {
-            out.list.push(Effect::Abandon { member: MemberIdx(member), at: now });
         }
     }
 
@@ -103,42 +113,64 @@ impl Shard {
         result: Result<(), IoError>,
         out: &mut Effects,
     ) {
-        let member = self.quarantine.remove(token);
+        let place = self.quarantine.remove(token);
+        let origin = self.places.origin(token);
+        if token.kind() != Kind::Placed || self.places.released(token) {
+            self.release(now, origin, out);
+        }
+        // A replacement of which something was late is out.
+        let is_lost = result.is_err_and(|error| error.kind.lacks().is_none());
+        if origin.kind() == Kind::Flush && is_lost && self.health.is_in_service(place) {
+            self.not_durable(self.health.slot_of(place), out);
+        }
+    }
+
+    /// No late operation uses that memory any more.
+    fn release(&mut self, now: u64, token: Token, out: &mut Effects) {
         match (self.split(now, out), token.kind()) {
             (_, Kind::Flush | Kind::LogFlush) => {}
-            ((Personality::Parity(stripes), _), Kind::Log) => stripes.release_log(member),
+            ((Personality::Parity(stripes), _), Kind::Log) => stripes.release_log(token.slot()),
             ((Personality::Parity(stripes), mut cx), Kind::StripeIo) => {
                 stripes.release(&mut cx, token);
             }
             ((Personality::Parity(stripes), _), Kind::RowsZero) => stripes.release_rows(token),
             ((_, cx), _) => cx.requests.release(token.key().index, cx.out),
         }
-        let is_lost = result.is_err_and(|error| error.kind.lacks().is_none());
-        if token.kind() == Kind::Flush && is_lost && !self.health.is_failed(member) {
-            self.not_durable(member, out);
-        }
     }
 
-    /// Operations in flight on members that were taken out of service in this batch get little more
-    /// time.
-    pub(super) fn abandon_failed(&self, now: u64, before: MemberSet, out: &mut Effects) {
-        let failed = self.health.failed();
-        // With replacements there are no deadlines: see `Input::Late`.
-        if failed == before || self.health.has_places() {
+    /// Operations in flight on devices that were taken out of service since this epoch, by effects
+    /// from `first` on, get little more time.
+    pub(super) fn abandon_failed(&self, now: u64, epoch: u64, first: usize, out: &mut Effects) {
+        if self.health.epoch() == epoch {
             return;
         }
-        for member in failed.minus(before).minus(self.quarantine.silent).iter() {
-            let at = now + GRACE_NANOS;
-            out.list.push(Effect::Abandon { member: MemberIdx(member), at });
-        }
+        let failed = out.list[first..].iter().filter_map(|effect| match effect {
+            Effect::Control(ControlEvent::MemberFailed { member, .. }) => Some(member.0),
+            _ => None,
+        });
+        let abandoned: Vec<Effect> = failed.map(|place| self.abandoned(now, place)).collect();
+        out.list.extend(abandoned);
     }
 
-    /// Takes operations on members that are silent out of the effects from `first` on and ends them
-    /// with a timeout. Returns whether there were any.
-    pub(super) fn refuse_silent(&mut self, now: u64, first: usize, out: &mut Effects) -> bool {
+    /// What is in flight on a device that is out of service is late: at once where something has
+    /// timed out.
+    pub(super) fn abandoned(&self, now: u64, place: u16) -> Effect {
+        let grace = if self.quarantine.silent.contains(place) { 0 } else { GRACE_NANOS };
+        Effect::Abandon { member: MemberIdx(place), at: now + grace }
+    }
+
+    /// Takes operations on devices that are silent out of the effects from `first` on, all of which
+    /// have their places, and ends them with a timeout. Returns how many of the effects have their
+    /// places then; `None`: there was no such operation.
+    pub(super) fn refuse_silent(
+        &mut self,
+        now: u64,
+        first: usize,
+        out: &mut Effects,
+    ) -> Option<usize> {
         let silent = self.quarantine.silent;
         if silent.is_empty() {
-            return false;
+            return None;
         }
         let Effects { list, slices, .. } = out;
         let length = |range: &std::ops::Range<u32>| {
@@ -146,18 +178,17 @@ impl Shard {
             slices.iter().map(|slice| slice.sectors()).sum()
         };
         let of_silent = |effect: &mut Effect| {
-            operation(effect, length).is_some_and(|(_, member, _)| silent.contains(member))
+            operation(effect, length).is_some_and(|(_, place, _)| silent.contains(place))
         };
         let refused: Vec<Effect> = list.extract_if(first.., of_silent).collect();
         let refused: Vec<_> =
             refused.iter().filter_map(|effect| operation(effect, length)).collect();
+        let mut placed = list.len();
         for (token, _, error) in &refused {
-            match token.kind() {
-                Kind::Flush => self.flush_timed_out(*token, *error, out),
-                _ => self.io_done(now, *token, Err(*error), out),
-            }
+            self.ended(now, *token, Half { result: Err(*error), is_late: true }, out);
+            placed = self.place(placed, out);
         }
-        !refused.is_empty()
+        (!refused.is_empty()).then_some(placed)
     }
 }
 

@@ -175,7 +175,7 @@ fn a_device_that_a_shard_drops_before_all_have_bound_it_gets_no_slot() {
 fn a_device_that_cannot_be_bound_leaves_the_slot_to_the_next_spare() {
     let mut array = Driven::new(1024, false, 2);
     array.lose();
-    array.input(MetadataInput::JoinFailed { member: MemberIdx(1) });
+    array.input(MetadataInput::JoinFailed { place: MemberIdx(1) });
     assert_eq!(array.joins, [DeviceNumber(2), DeviceNumber(3)]);
 }
 

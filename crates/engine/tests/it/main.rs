@@ -6,3 +6,4 @@ mod joins;
 mod lives;
 mod metadata;
 mod read_balance;
+mod replaced;

@@ -49,6 +49,7 @@ impl Life {
         | Action::CorruptReads(member)
         | Action::Destroy(member, _)
         | Action::LoseReplacement(member, _)
+        | Action::HangReplacement(member, _)
         | Action::Slow(member, _)) = action
         else {
             unreachable!("no fault")
@@ -92,15 +93,26 @@ impl Life {
         let slot = at;
         let at = self.world.shard.place_of(MemberIdx(slot as u16)).index();
         match action {
-            Action::LoseReplacement(_, after) => {
-                let second = slot + members;
+            Action::LoseReplacement(_, after) | Action::HangReplacement(_, after) => {
+                let second = (at + members) % (2 * members);
                 let is_replaced = self.world.shard.status().replacing.contains(slot as u16);
                 // It may have the slot by then.
-                if at != slot || !is_replaced || !self.may_lose(slot) {
+                if !is_replaced || !self.may_lose(slot) {
                     return false;
                 }
                 self.lose(slot);
-                self.world.members[second].gone_at.get_or_insert(now + after);
+                if matches!(action, Action::HangReplacement(..)) {
+                    self.tolerate(&[RequestError::NoMemory]);
+                    self.world.members[second].hangs_at.get_or_insert(now + after);
+                    return true;
+                }
+                let replacement = &mut self.world.members[second];
+                match rng.below(5) {
+                    0 => replacement.write_error = Some((now + after, MemberError::Medium)),
+                    1 => replacement.write_error = Some((now + after, MemberError::Timeout)),
+                    2 => replacement.flush_fails = true,
+                    _ => drop(replacement.gone_at.get_or_insert(now + after)),
+                }
             }
             Action::Lose(_, after) | Action::Hang(_, after) => {
                 if !self.may_lose(slot) {
@@ -113,11 +125,9 @@ impl Life {
                     self.world.hang_metadata(at, now + after);
                 }
             }
-            // With replacements there are no deadlines.
-            Action::HangIo(..) if self.world.members.len() > members => return false,
             Action::HangIo(_, after) => {
-                if self.may_lose(at) {
-                    self.lose(at);
+                if self.may_lose(slot) {
+                    self.lose(slot);
                 } else if rng.one_in(2) && self.control_plane().hanging.is_empty() {
                     // It stays, and is used again when what hangs has completed.
                     self.destroy();
@@ -157,7 +167,9 @@ impl Life {
             Action::CorruptReads(_) => self.lie(at, Lie::Corrupt),
             Action::Full(_, Extent(from, sectors), short) => {
                 // Its replacement is dropped, which may have the slot by then.
-                let is_replaced = self.world.shard.status().replacing.contains(slot as u16);
+                let joins = self.world.bought.iter().any(|(place, ..)| place % members == slot);
+                let is_replaced =
+                    self.world.shard.status().replacing.contains(slot as u16) || joins;
                 if is_replaced && !self.may_lose(slot) {
                     return false;
                 }
@@ -210,7 +222,7 @@ impl Life {
 
     /// Whether the array can live without this member, too. Copies that differ are alike in that
     /// each of them may be the truth only where the model has it so.
-    fn may_lose(&self, at: usize) -> bool {
+    pub(super) fn may_lose(&self, at: usize) -> bool {
         let rest = &self.rest;
         if matches!(rest.geometry.kind(), Kind::Mirrored(_)) && rest.differs() {
             return false;
@@ -251,7 +263,7 @@ impl Life {
         self.world.members[at].lie = Some(lie);
     }
 
-    fn lose(&mut self, at: usize) {
+    pub(super) fn lose(&mut self, at: usize) {
         self.rest.lost.push(at);
         // What is lost may not be in sync.
         if self.is_resyncing() {

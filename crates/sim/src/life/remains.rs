@@ -454,7 +454,11 @@ impl Remains {
                 || view.partial.iter().any(|(device, _)| *device == second);
             if is_taken {
                 let image = self.replacements[at].take().expect("the view has it");
-                self.images[at] = image;
+                let former = std::mem::replace(&mut self.images[at], image);
+                // Another device may have come to replace it, with the number of the former one.
+                if view.replacements.iter().any(|(device, _)| *device == at) {
+                    self.replacements[at] = Some(former);
+                }
                 self.recorded.retain(|other| *other != at && *other != second);
                 let images = self.images.iter_mut().chain(self.replacements.iter_mut().flatten());
                 images.for_each(|image| assembly::swap_numbers(image, at, second, self.block));

@@ -353,6 +353,9 @@ impl World {
         match effect {
             MetadataEffect::WriteMeta { token, device, record } => {
                 let device = device.0 as usize;
+                if self.mutant == Some(Mutant::TakenOverEarly) {
+                    self.take_over_early(device, &record);
+                }
                 let writes = self.control_plane().encode(now, device, &record);
                 self.submit_metadata(token, device, writes);
             }
@@ -375,7 +378,10 @@ impl World {
             MetadataEffect::SetTimer { at } => self.control_plane().timer = Some(at),
             MetadataEffect::ResyncNeeded => self.control_plane().resync.needed(),
             MetadataEffect::RebuildNeeded => self.control_plane().rebuild.needed(),
-            MetadataEffect::Join { device, .. } => self.ordered.push(device.0 as usize),
+            MetadataEffect::Join { device, place, replaces } => {
+                assert_eq!(device.0, u32::from(place.0), "the device of a place");
+                self.ordered.push((place.index(), replaces));
+            }
             other => {
                 let control_plane = self.control_plane();
                 match other {
@@ -393,6 +399,21 @@ impl World {
                     _ => {}
                 }
                 control_plane.reports.push(other);
+            }
+        }
+    }
+
+    /// A planted bug: the superblock that gives a replacement its slot is not durable yet.
+    fn take_over_early(&mut self, device: usize, record: &Record) {
+        let Record::Superblock(state) = record else { return };
+        let place = md::MemberIdx(device as u16);
+        let own = state.devices.get(device).and_then(Option::as_ref);
+        let gets_slot = own.is_some_and(|own| !own.replacement && own.recovery_offset.is_none());
+        for shard in self.numbers().filter(|_| gets_slot) {
+            let it = self.shard_of(shard);
+            let slot = it.slot_of(place);
+            if it.place_of(slot) != place && it.is_in_service(place) {
+                self.send_control(shard, engine::Control::EndReplacement(place));
             }
         }
     }

@@ -63,6 +63,7 @@ impl World {
             return;
         }
         let is_freed = self.mutant == Some(Mutant::ReleasedTooEarly);
+        let mut late_places = Vec::new();
         for op in &mut self.operations {
             let (token, shard) = (op.token, op.shard);
             let Some((_, sectors)) = op.place.as_ref().filter(|_| late.contains(&(shard, token)))
@@ -73,12 +74,24 @@ impl World {
                 continue;
             }
             self.marks.reach(Mark::OperationLate);
+            let place = op.place.as_ref().map_or(0, |(place, _)| *place);
+            late_places.push((shard, place));
             let error = io_error(MemberError::Timeout, op.work.of_member(), sectors);
             let inputs = &mut self.inputs[usize::from(shard)];
             inputs.push(Input::Late { token, result: Err(error) });
             if is_freed {
                 inputs.push(Input::Released { token, result: Ok(()) });
                 op.is_freed = true;
+            }
+        }
+        for (shard, place) in late_places {
+            let shard = self.shard_of(shard);
+            let slot = shard.slot_of(MemberIdx(place));
+            if shard.status().replacing.contains(slot.0) {
+                self.marks.reach(match shard.place_of(slot).0 == place {
+                    true => Mark::ReplacedLate,
+                    false => Mark::ReplacementLate,
+                });
             }
         }
     }
@@ -95,9 +108,6 @@ impl World {
     }
 
     pub(super) fn abandon(&mut self, shard: u16, member: MemberIdx, at: u64) {
-        if self.members.len() > self.geometry().members() {
-            return;
-        }
         for op in self.operations.iter_mut().filter(|op| op.shard == shard) {
             if op.place.as_ref().is_some_and(|(other, _)| *other == member.0) {
                 op.late_at = op.late_at.min(at);

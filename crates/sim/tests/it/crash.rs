@@ -96,6 +96,16 @@ fn a_resync_of_copies_writes_what_replaces_the_member_that_it_has_read() {
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// The member failed between the read and the write of the copy: nothing was written, and the range
+/// counted as copied.
+#[test]
+fn what_is_copied_to_a_replacement_is_on_it_when_it_gets_the_slot_in_the_middle() {
+    let scenario = "\
+        raid10 n2 x4 chunk=8 used=128 v=1.2 begins=in-sync shards=2 depth=1 \
+        seed=190812439563079 : writetimeout3 w28+1 step1 joinreplace3 step99";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 #[test]
 fn a_member_that_joins_during_an_operation_is_not_rebuilt_by_it() {
     let scenario = "\

@@ -6,6 +6,7 @@ mod devices_gone;
 mod flawed;
 mod life;
 mod readded;
+mod replaced;
 mod slow_metadata;
 mod spares;
 mod starts;

@@ -11,11 +11,27 @@ use md::ondisk::Role;
 use md::ondisk::superblock::DeviceState;
 
 use super::work::CHECKPOINT_PARTS;
-use super::{Device, Joining, Lost, MetadataManager, in_service};
+use super::{Device, Lost, MetadataManager, in_service};
 use crate::metadata::bits::Bits;
-use crate::metadata::job::{Phase, Update};
+use crate::metadata::job::Update;
 use crate::metadata::types::{DeviceNumber, ManagedDevice, MetadataEffect, MetadataMode};
-use crate::{Control, MemberFlags, Rebuild};
+use crate::{Control, IoError, MemberFlags, Rebuild};
+
+/// A device that the executor binds to a place of a slot.
+pub(super) struct Joining {
+    pub(super) device: usize,
+    pub(super) slot: MemberIdx,
+    pub(super) place: MemberIdx,
+    /// It is to replace the slot's member.
+    pub(super) replaces: bool,
+    pub(super) flags: MemberFlags,
+    /// The executor binds it.
+    pub(super) is_ordered: bool,
+    /// Shards that have bound it.
+    pub(super) bound: Vec<u16>,
+    /// It is lost as soon as all have: by one of them, or on request.
+    pub(super) dropped: Option<(Lost, Option<IoError>)>,
+}
 
 impl MetadataManager {
     /// The members that are being rebuilt, with the ranges of their data areas out of sync; for
@@ -113,7 +129,7 @@ impl MetadataManager {
     /// Whether a slot has no member, and none is being put into it.
     fn is_empty(&self, member: MemberIdx) -> bool {
         self.device_of(member).is_none()
-            && self.joining.iter().all(|joining| joining.member != member)
+            && self.joining.iter().all(|joining| joining.slot != member)
             && member.index() < self.geometry.members()
     }
 
@@ -129,13 +145,16 @@ impl MetadataManager {
         }
         let mut slots = (0..self.geometry.members() as u16).map(MemberIdx);
         let Some(member) = slots.find(|slot| self.is_empty(*slot)) else { return };
-        let is_free = |at: &usize| {
-            let Device { kept, failed, .. } = &self.devices[*at];
-            let mut joining = self.joining.iter();
-            kept.is_spare && kept.slot.is_none() && !failed && joining.all(|it| it.device != *at)
-        };
-        let Some(device) = (0..self.devices.len()).find(is_free) else { return };
-        self.want(device, member, self.flags(device));
+        let mut devices = 0..self.devices.len();
+        let Some(device) = devices.find(|at| self.is_free_spare(*at)) else { return };
+        self.want(device, member, member, self.flags(device));
+    }
+
+    /// Whether a device is a spare that may take a slot.
+    pub(super) fn is_free_spare(&self, at: usize) -> bool {
+        let Device { kept, failed, .. } = &self.devices[at];
+        let mut joining = self.joining.iter();
+        kept.is_spare && kept.slot.is_none() && !failed && joining.all(|it| it.device != at)
     }
 
     pub(super) fn join(&mut self, number: DeviceNumber, member: MemberIdx, flags: MemberFlags) {
@@ -145,20 +164,35 @@ impl MetadataManager {
         if is_known || !may || !self.is_empty(member) {
             return;
         }
+        let device = self.add_device(number);
+        self.want(device, member, member, flags);
+    }
+
+    /// A device that no superblock lists.
+    pub(super) fn add_device(&mut self, number: DeviceNumber) -> usize {
         let events = self.on_disk.events;
         let kept = ManagedDevice { number, slot: None, replaces: false, events, is_spare: false };
         self.devices.push(in_service(kept, None));
-        self.want(self.devices.len() - 1, member, flags);
+        self.devices.len() - 1
     }
 
-    fn want(&mut self, device: usize, member: MemberIdx, flags: MemberFlags) {
+    /// Puts a device into a place of a slot: that of its member, or the other one.
+    pub(super) fn want(
+        &mut self,
+        device: usize,
+        slot: MemberIdx,
+        place: MemberIdx,
+        flags: MemberFlags,
+    ) {
         self.touched = true;
+        let replaces = self.device_of(slot).is_some();
         let (is_ordered, bound, dropped) = (false, Vec::new(), None);
-        self.joining.push(Joining { device, member, flags, is_ordered, bound, dropped });
+        let joining = Joining { device, slot, place, replaces, flags, is_ordered, bound, dropped };
+        self.joining.push(joining);
     }
 
     /// The flags of a device, as the superblocks are to have them.
-    fn flags(&self, at: usize) -> MemberFlags {
+    pub(super) fn flags(&self, at: usize) -> MemberFlags {
         let number = self.devices[at].kept.number.0 as usize;
         let state = self.states.get(number).and_then(Option::as_ref);
         state.map_or(MemberFlags::default(), |state| MemberFlags {
@@ -180,45 +214,56 @@ impl MetadataManager {
         if !is_running || !self.is_recorded() || self.unfinished.is_some() {
             return;
         }
-        for Joining { device, member, is_ordered, .. } in &mut self.joining {
+        for Joining { device, place, replaces, is_ordered, .. } in &mut self.joining {
             if !std::mem::replace(is_ordered, true) {
-                let (device, member) = (self.devices[*device].kept.number, *member);
-                out.push(MetadataEffect::Join { device, member });
+                let device = self.devices[*device].kept.number;
+                out.push(MetadataEffect::Join { device, place: *place, replaces: *replaces });
             }
         }
     }
 
-    /// The executor cannot bind a device to its slot.
-    pub(super) fn join_failed(&mut self, member: MemberIdx) {
-        let mine = self.joining.iter().position(|joining| joining.member == member);
+    /// The executor cannot bind a device to its place.
+    pub(super) fn join_failed(&mut self, place: MemberIdx, out: &mut Vec<MetadataEffect>) {
+        let mine = self.joining.iter().position(|joining| joining.place == place);
         if let Some(at) = mine {
             let Joining { device, .. } = self.joining.swap_remove(at);
-            self.devices[device].failed = true;
+            self.not_joined(device, out);
             self.take_spare();
         }
     }
 
-    /// A shard has bound a device to its slot. From the last one on it has the slot; so what
+    /// A device that was to join is out of service, and had no slot.
+    pub(super) fn not_joined(&mut self, device: usize, out: &mut Vec<MetadataEffect>) {
+        self.devices[device].failed = true;
+        let device = self.devices[device].kept.number;
+        let (slot, replaces, error, by) = (None, false, None, None);
+        out.push(MetadataEffect::DeviceFailed { device, slot, replaces, error, by });
+    }
+
+    /// A shard has bound a device to its place. From the last one on it has the slot; so what
     /// shards still report of the slot's former member cannot concern it. One that a shard has
-    /// dropped in the meantime is lost at once: it would never be written there.
-    pub(super) fn bound(&mut self, shard: u16, member: MemberIdx, out: &mut Vec<MetadataEffect>) {
-        let mine = self.joining.iter().position(|joining| joining.member == member);
+    /// dropped in the meantime is lost at once: it would never be written there. What was to
+    /// replace a member that is lost by then is its slot's member.
+    pub(super) fn bound(&mut self, shard: u16, place: MemberIdx, out: &mut Vec<MetadataEffect>) {
+        let mine = self.joining.iter().position(|joining| joining.place == place);
         let Some(at) = mine else { return };
         self.joining[at].bound.push(shard);
         if self.joining[at].bound.len() < usize::from(self.shards) {
             return;
         }
-        let Joining { device, flags, dropped, .. } = self.joining.swap_remove(at);
+        let Joining { device, slot: member, flags, dropped, .. } = self.joining.swap_remove(at);
         let is_over = !matches!(self.mode, MetadataMode::Running | MetadataMode::Closing);
         if self.devices[device].failed || is_over {
-            self.to_shards(Control::FailMember(member), out);
+            self.to_shards(Control::FailMember(place), out);
             return self.take_spare();
         }
-        let Device { kept, place, rebuilt, rebuilt_recorded, out_of_sync, has_joined, .. } =
+        let replaces = self.device_of(member).is_some();
+        let Device { kept, place: at, rebuilt, rebuilt_recorded, out_of_sync, has_joined, .. } =
             &mut self.devices[device];
         *has_joined = true;
-        *place = member;
+        *at = place;
         kept.slot = Some(member);
+        kept.replaces = replaces;
         kept.is_spare = false;
         (*rebuilt, *rebuilt_recorded) = (Some(0), Some(0));
         let all = 0..self.geometry.member_used_sectors(member);
@@ -229,9 +274,9 @@ impl MetadataManager {
         }
         let role = Role::Slot(member.0);
         let own = self.states[number].take().unwrap_or_else(|| DeviceState::new(role));
-        let (recovery_offset, recovery_by_bitmap) = (Some(0), false);
+        let (recovery_offset, recovery_by_bitmap, replacement) = (Some(0), false, replaces);
         let MemberFlags { write_mostly, failfast } = flags;
-        let state = DeviceState { role, recovery_offset, recovery_by_bitmap, ..own };
+        let state = DeviceState { role, recovery_offset, recovery_by_bitmap, replacement, ..own };
         self.states[number] = Some(DeviceState { write_mostly, failfast, ..state });
         self.flags_to_shards(device, out);
         self.bits.iter_mut().for_each(Bits::write_all);
@@ -240,11 +285,11 @@ impl MetadataManager {
         self.rebuild_run += 1;
         out.push(MetadataEffect::RebuildNeeded);
         if let Some(job) = &mut self.job {
-            // It lacks what the job has written so far.
-            job.spoiled |= job.phase != Some(Phase::Superblocks);
+            // It lacks what the job has written so far; superblocks do not list it yet.
+            job.spoiled |= !job.writes_superblocks();
         }
-        if let Some((shard, error)) = dropped {
-            self.lose(device, error, Lost::ByShard(shard), out);
+        if let Some((lost, error)) = dropped {
+            self.lose(device, error, lost, out);
         }
     }
 

@@ -8,14 +8,17 @@
 use std::ops::Range;
 
 use md::ondisk::Role;
-use md::ondisk::superblock::{ArrayState, DeviceState};
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::{Geometry, MemberIdx};
 
-use super::{Device, MetadataManager, lacking};
+use super::rebuilds::Joining;
+use super::{Device, Lost, MetadataManager, lacking};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::Update;
-use crate::metadata::types::{ManagedDevice, MetadataEffect};
-use crate::{Control, IntentMap, MemberSet};
+use crate::metadata::types::{
+    DeviceNumber, ManagedDevice, MetadataEffect, MetadataMode, ReplaceRefusal,
+};
+use crate::{Control, IntentMap, MAX_MEMBERS, MemberFlags, MemberSet};
 
 /// Where shards have a device at the start.
 pub(super) fn place(geometry: &Geometry, kept: &ManagedDevice) -> MemberIdx {
@@ -89,6 +92,74 @@ impl MetadataManager {
         slots.chain(taken_over).map(|slot| slot.0).collect()
     }
 
+    /// Whether a device can replace the member of a slot now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_replace(&self, slot: MemberIdx) -> Result<(), ReplaceRefusal> {
+        if !self.updates() {
+            return Err(ReplaceRefusal::NoRedundancy);
+        }
+        if self.policy == Policy::Ppl {
+            return Err(ReplaceRefusal::PartialParityLog);
+        }
+        if 2 * self.geometry.members() > MAX_MEMBERS {
+            return Err(ReplaceRefusal::TooManyMembers);
+        }
+        if self.mode != MetadataMode::Running || self.not_durable {
+            return Err(ReplaceRefusal::NotRunning);
+        }
+        let is_joining = self.joining.iter().any(|joining| joining.slot == slot);
+        if is_joining || self.replacement_of(slot).is_some() {
+            return Err(ReplaceRefusal::Replaced);
+        }
+        let member = self.device_of(slot).filter(|at| self.devices[*at].is_in_sync());
+        member.map(drop).ok_or(ReplaceRefusal::NoMember)
+    }
+
+    pub(super) fn replace(&mut self, number: DeviceNumber, slot: MemberIdx, flags: MemberFlags) {
+        let has_number = |device: &Device| device.kept.number == number && !device.failed;
+        let known = self.devices.iter().position(has_number);
+        if self.may_replace(slot).is_err() || known.is_some_and(|at| !self.is_free_spare(at)) {
+            return;
+        }
+        let member = self.device_of(slot).expect("it can be replaced");
+        let slots = self.geometry.members() as u16;
+        let place = MemberIdx((self.devices[member].place.0 + slots) % (2 * slots));
+        let (device, flags) = match known {
+            Some(spare) => (spare, self.flags(spare)),
+            None => (self.add_device(number), flags),
+        };
+        self.want(device, slot, place, flags);
+    }
+
+    pub(super) fn cancel_replacement(&mut self, slot: MemberIdx, out: &mut Vec<MetadataEffect>) {
+        if let Some(at) = self.replacement_of(slot) {
+            return self.lose(at, None, Lost::Metadata, out);
+        }
+        let is_it = |joining: &Joining| joining.slot == slot && joining.replaces;
+        let Some(at) = self.joining.iter().position(is_it) else { return };
+        if self.joining[at].is_ordered {
+            // Shards may have bound it.
+            self.joining[at].dropped.get_or_insert((Lost::Metadata, None));
+            return;
+        }
+        let Joining { device, .. } = self.joining.swap_remove(at);
+        // A spare stays one.
+        if !self.devices[device].kept.is_spare {
+            self.not_joined(device, out);
+        }
+        self.take_spare();
+    }
+
+    /// What replaces the member of a slot.
+    fn replacement_of(&self, slot: MemberIdx) -> Option<usize> {
+        let is_it = |device: &Device| {
+            !device.failed && device.kept.slot == Some(slot) && device.kept.replaces
+        };
+        self.devices.iter().position(is_it)
+    }
+
     fn slot_of(&self, place: MemberIdx) -> MemberIdx {
         let slots = self.geometry.members() as u16;
         MemberIdx(if place.0 < slots { place.0 } else { place.0 - slots })
@@ -125,7 +196,8 @@ impl MetadataManager {
     pub(super) fn takes_over(&self, at: usize, state: &ArrayState) -> bool {
         let kept = &self.devices[at].kept;
         let own = state.devices.get(kept.number.0 as usize).and_then(Option::as_ref);
-        kept.replaces && own.is_some_and(|own| !own.replacement && own.role != Role::Faulty)
+        let role = kept.slot.map(|slot| Role::Slot(slot.0));
+        kept.replaces && own.is_some_and(|own| !own.replacement && Some(own.role) == role)
     }
 
     /// Whether a device is faulty by this state: it gets no superblock any more.
@@ -133,6 +205,14 @@ impl MetadataManager {
         let number = self.devices[at].kept.number.0 as usize;
         let own = state.devices.get(number).and_then(Option::as_ref);
         own.is_some_and(|own| own.role == Role::Faulty)
+    }
+
+    /// Whether a device has its slot by this state: one that has joined since has not.
+    pub(super) fn is_listed(&self, at: usize, state: &ArrayState) -> bool {
+        let Device { kept, has_joined, .. } = &self.devices[at];
+        let own = state.devices.get(kept.number.0 as usize).and_then(Option::as_ref);
+        let role = kept.slot.map(|slot| Role::Slot(slot.0));
+        !has_joined || own.map(|own| own.role) == role
     }
 
     /// A replacement has failed while the superblocks gave it its slot: the former member, which

@@ -205,7 +205,7 @@ impl MetadataManager {
                 // A member with this event count has the same contents: see `choose`.
                 let lacks = |at: &usize| {
                     let is_behind = self.devices[*at].events != Some(state.events);
-                    let is_out = self.is_faulty_in(*at, &state);
+                    let is_out = self.is_faulty_in(*at, &state) || !self.is_listed(*at, &state);
                     is_behind && !is_out && (!catches_up || self.has_its_slot(*at))
                 };
                 let others = (0..self.devices.len()).filter(spares);

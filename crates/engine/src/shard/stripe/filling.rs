@@ -27,7 +27,8 @@ impl Stripes {
         let slots = cx.geometry.members() as u16;
         for position in op.copies.minus(op.targets.minus(op.unreadable)).iter() {
             let member = member_at(row, position).0;
-            if !cx.health.is_replaced(member) {
+            // It may have taken the slot by now.
+            if !cx.health.has_second(member) {
                 op.copies.remove(position);
                 continue;
             }

@@ -20,7 +20,7 @@ impl Stripes {
 
     /// A member's part of an operation is late.
     pub(crate) fn hold(&mut self, cx: &mut Context<'_>, token: Token) {
-        let position = token.slot();
+        let position = position_of(cx, token);
         let op = &mut self.ops[token.key().index];
         op.late.insert(position);
         let uses_host = op.covered.contains(position)
@@ -39,7 +39,7 @@ impl Stripes {
 
     /// A late part has completed.
     pub(crate) fn release(&mut self, cx: &mut Context<'_>, token: Token) {
-        let (at, position) = (token.key().index, token.slot());
+        let (at, position) = (token.key().index, position_of(cx, token));
         let op = &mut self.ops[at];
         op.late.remove(position);
         for (_, request) in op.late_hosts.extract_if(.., |(of, _)| *of == position) {
@@ -111,4 +111,10 @@ impl Stripes {
         self.ops[at].error = Some(RequestError::NoMemory);
         self.end(cx, at);
     }
+}
+
+/// The position whose memory an operation uses: what is copied to a replacement, that of its
+/// member.
+fn position_of(cx: &Context<'_>, token: Token) -> u16 {
+    token.slot() % cx.geometry.members() as u16
 }
