@@ -1,26 +1,29 @@
-//! What a write-intent bitmap costs: the same load on the same array with a bitmap and without one,
-//! in turn, on modelled NVMe SSDs whose metadata writes and flushes take the drive's time as well.
+//! What a consistency policy costs: the same load on the same RAID 5 with a write-intent bitmap or a
+//! partial parity log and with neither, in turn, on modelled drives, whose time metadata, logs and
+//! flushes take as well.
 //!
 //! ```text
-//! cargo run --release -p raidlab --example bitmap_cost [BURSTS [DIRECTORY]]
+//! cargo run --release -p raidlab --example policy_cost -- --help
 //! ```
-//! Each burst writes for 4 s, at a part of the array of its own, so that its bits are not set yet;
-//! then the array rests for 1 s. Members store no data, which the load does not read; metadata are
-//! in files below the directory.
+//! Each burst writes at a part of the array of its own, so that the bits of a bitmap are not set
+//! yet; then the array rests for 1 s. Members store no data, which the load does not read; metadata
+//! are in files below the directory. The figures are medians of the bursts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use array::{
     ArrayMetadata, ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, HostOp, Lease,
-    MemberSpec, MetadataDevice, NullMember, PaceControl, PacedMember,
+    MemberSpec, MetadataDevice, NullMember, PaceControl, PacedMember, PartialParityArea,
 };
 use device::{Access, Device, DeviceOptions, Disk, DiskLayer, Location};
 use drive::{DriveId, Placement, Profile};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
 use md::assemble::{Candidate, Options, StartMember, StartPlan, assemble};
 use md::create::{self, BitmapOption, Request};
+use md::ondisk::ppl::PplHeader;
+use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Timestamp, Uuid};
 use md::{Level, SECTOR_BYTES, Sector};
 
@@ -29,48 +32,108 @@ const MEMBER_BYTES: u64 = 16 << 30;
 const BITMAP_CHUNK: u64 = 128 << 10;
 /// Parts of the array; each burst writes to one of its own, of 21,845 bits.
 const PARTS: u64 = 6;
-const CHUNK_SECTORS: u64 = 128;
 const DEPTH: usize = 32;
-const BURST: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_secs(1);
 const PLACEMENT: Placement = Placement::Window { at: 0.0 };
 
+/// What a consistency policy costs on modelled drives.
+#[derive(clap::Parser)]
+struct Arguments {
+    /// The policy beside resync: bitmap or ppl
+    #[arg(value_parser = policy)]
+    policy: Policy,
+    /// Bursts of each array
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=PARTS))]
+    bursts: u64,
+    /// Length of a burst, in seconds
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+    /// Where the metadata are kept
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    directory: PathBuf,
+    /// The drives
+    #[arg(long, default_value = "nvme-ssd")]
+    profile: String,
+    /// Chunk size in KiB
+    #[arg(long, default_value_t = 64)]
+    chunk: u64,
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    match text {
+        "bitmap" => Ok(Policy::Bitmap),
+        "ppl" => Ok(Policy::Ppl),
+        _ => Err("it is bitmap or ppl".into()),
+    }
+}
+
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let bursts: u64 = arguments.next().map_or(3, |text| text.parse().expect("a number"));
-    assert!(bursts <= PARTS, "at most {PARTS} bursts: each has a part of its own");
-    let parent = arguments.next().map_or_else(std::env::temp_dir, std::path::PathBuf::from);
+    let arguments = <Arguments as clap::Parser>::parse();
+    let Arguments { policy, bursts, seconds, chunk, .. } = arguments;
+    let setup = Setup {
+        parent: arguments.directory,
+        profile: Profile::named(&arguments.profile).expect("a profile"),
+        chunk_sectors: (chunk << 10) / SECTOR_BYTES,
+        burst: Duration::from_secs(seconds),
+    };
     println!(
-        "RAID 5 of {MEMBERS} nvme-ssd, {} GiB each, chunk 64 KiB, bitmap chunk {} KiB, depth \
-         {DEPTH}; bursts of {BURST:?}, rests of {PAUSE:?}",
+        "RAID 5 of {MEMBERS} {}, {} GiB each, chunk {chunk} KiB, bitmap chunk {} KiB, depth \
+         {DEPTH}; bursts of {seconds} s, rests of {PAUSE:?}",
+        arguments.profile,
         MEMBER_BYTES >> 30,
         BITMAP_CHUNK >> 10
     );
     for (name, block_sectors) in [("sequential, full stripes", 0), ("random 4 KiB", 8)] {
-        let mut rates = [Vec::new(), Vec::new()];
-        let mut arrays = [false, true].map(|bitmap| Load::new(&parent, bitmap, block_sectors));
+        let policies = [Policy::Resync, policy];
+        let mut arrays = policies.map(|policy| Load::new(&setup, policy, block_sectors));
+        let mut figures = [Vec::new(), Vec::new()];
         for burst in 0..bursts {
-            for (load, rates) in arrays.iter_mut().zip(&mut rates) {
-                let (rate, set) = load.burst(burst);
-                rates.push(rate);
-                let bits = match load.has_bitmap {
-                    true => format!("bitmap, {set} bits newly set"),
-                    false => "no bitmap".into(),
-                };
-                println!("{name}, burst {burst}: {:.1} MB/s, {bits}", rate / 1e6);
+            for (load, figures) in arrays.iter_mut().zip(&mut figures) {
+                let burst = load.burst(burst, setup.burst);
+                println!("{name}, {:?}: {burst}", load.policy);
+                figures.push(burst);
             }
         }
-        let median = |rates: &mut Vec<f64>| {
-            rates.sort_by(f64::total_cmp);
-            rates[rates.len() / 2]
+        let median = |of: fn(&Burst) -> f64| {
+            figures.each_ref().map(|bursts| {
+                let mut values: Vec<f64> = bursts.iter().map(of).collect();
+                values.sort_by(f64::total_cmp);
+                values[values.len() / 2]
+            })
         };
-        let [without, with] = rates.each_mut().map(median);
+        let ([rate, with], [cpu, cpu_with]) = (median(|it| it.rate), median(|it| it.cpu_micros));
         println!(
-            "{name}: {:.1} MB/s without, {:.1} with: {:.1} % less",
-            without / 1e6,
+            "{name}: {:.1} MB/s with Resync, {:.1} with {policy:?}: {:.1} % less; CPU {cpu:.2} and \
+             {cpu_with:.2} us per write",
+            rate / 1e6,
             with / 1e6,
-            (1.0 - with / without) * 100.0
+            (1.0 - with / rate) * 100.0
         );
+    }
+}
+
+/// Where the metadata are kept, the drives, and the array on them.
+struct Setup {
+    parent: PathBuf,
+    profile: &'static Profile,
+    chunk_sectors: u64,
+    burst: Duration,
+}
+
+/// What a burst of writes did.
+struct Burst {
+    /// Bytes per second.
+    rate: f64,
+    /// CPU time of the process per write.
+    cpu_micros: f64,
+    /// Bits of the bitmap that were set in it.
+    bits: u64,
+}
+
+impl std::fmt::Display for Burst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (rate, cpu) = (self.rate / 1e6, self.cpu_micros);
+        write!(f, "{rate:.1} MB/s, CPU {cpu:.2} us per write, {} bits newly set", self.bits)
     }
 }
 
@@ -133,7 +196,7 @@ impl DiskLayer for PacedDisk {
 /// A new array and its load.
 struct Load {
     driver: Driver,
-    has_bitmap: bool,
+    policy: Policy,
     leases: Vec<Lease>,
     block: u64,
     is_random: bool,
@@ -141,7 +204,7 @@ struct Load {
     _files: Files,
 }
 
-struct Files(std::path::PathBuf);
+struct Files(PathBuf);
 
 impl Drop for Files {
     fn drop(&mut self) {
@@ -151,17 +214,17 @@ impl Drop for Files {
 
 impl Load {
     /// `block_sectors`: of random writes; 0: full stripes, one behind the other.
-    fn new(parent: &Path, has_bitmap: bool, block_sectors: u64) -> Load {
-        let name = format!("raidlab-bitmap-{}-{has_bitmap}-{block_sectors}", std::process::id());
-        let files = Files(parent.join(name));
-        let driver = start(&files.0, has_bitmap);
+    fn new(setup: &Setup, policy: Policy, block_sectors: u64) -> Load {
+        let name = format!("raidlab-cost-{}-{policy:?}-{block_sectors}", std::process::id());
+        let files = Files(setup.parent.join(name));
+        let driver = start(&files.0, policy, setup);
         let stripe = driver.geometry().stripe_sectors();
         let block = if block_sectors == 0 { stripe } else { block_sectors };
         let bytes = (block * SECTOR_BYTES) as usize;
         let leases = (0..DEPTH).map(|_| driver.leases().take(bytes).expect("a buffer")).collect();
         let is_random = block_sectors > 0;
         let state = 88_172_645;
-        let mut load = Load { driver, has_bitmap, leases, block, is_random, state, _files: files };
+        let mut load = Load { driver, policy, leases, block, is_random, state, _files: files };
         load.settle();
         load
     }
@@ -181,9 +244,8 @@ impl Load {
         self.driver.metadata().map_or(0, |status| status.bits_set)
     }
 
-    /// Writes for the length of a burst at its part of the array, and rests: bytes per second, and
-    /// bits that were set.
-    fn burst(&mut self, burst: u64) -> (f64, u64) {
+    /// Writes for the length of a burst at its part of the array, and rests.
+    fn burst(&mut self, burst: u64, length: Duration) -> Burst {
         let blocks = self.driver.info().sectors / self.block;
         let part = burst * blocks / PARTS..(burst + 1) * blocks / PARTS;
         let (mut next, mut bytes) = (part.start, 0);
@@ -192,8 +254,8 @@ impl Load {
         while self.bits_set() > 0 {
             self.turn(&mut done, Duration::from_millis(10));
         }
-        let start = Instant::now();
-        while start.elapsed() < BURST {
+        let (start, cpu_before) = (Instant::now(), cpu_micros());
+        while start.elapsed() < length {
             while let Some(lease) = self.leases.pop() {
                 let block = match self.is_random {
                     true => part.start + self.draw() % (part.end - part.start),
@@ -206,12 +268,13 @@ impl Load {
             bytes += self.turn(&mut done, Duration::from_millis(100));
         }
         let rate = bytes as f64 / start.elapsed().as_secs_f64();
-        let set = self.bits_set();
+        let cpu_micros = (cpu_micros() - cpu_before) / (bytes / (self.block * SECTOR_BYTES)) as f64;
+        let bits = self.bits_set();
         let start = Instant::now();
         while start.elapsed() < PAUSE || self.leases.len() < DEPTH {
             self.turn(&mut done, Duration::from_millis(10));
         }
-        (rate, set)
+        Burst { rate, cpu_micros, bits }
     }
 
     fn turn(&mut self, done: &mut Vec<Completion>, limit: Duration) -> u64 {
@@ -237,15 +300,21 @@ impl Load {
     }
 }
 
+/// CPU time of the process so far.
+fn cpu_micros() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
 /// Creates an array below a directory and starts it over modelled drives.
-fn start(directory: &Path, has_bitmap: bool) -> Driver {
+fn start(directory: &Path, policy: Policy, setup: &Setup) -> Driver {
     std::fs::create_dir(directory).expect("a directory");
     let devices: Vec<Arc<Device>> = (0..MEMBERS).map(|at| device(directory, at)).collect();
-    create(&devices, has_bitmap);
-    let (pace, profile) = (PaceControl::default(), Profile::named("nvme-ssd").expect("a profile"));
+    create(&devices, policy, setup.chunk_sectors);
+    let pace = PaceControl::default();
     let drives: Vec<DriveId> = devices
         .iter()
-        .map(|_| pace.add_disk(profile, PLACEMENT, MEMBER_BYTES, None, None))
+        .map(|_| pace.add_disk(setup.profile, PLACEMENT, MEMBER_BYTES, None, None))
         .collect();
     let disks = devices.iter().zip(&drives);
     let disks = disks.map(|(device, drive)| PacedDisk::new(device.clone(), &pace, *drive));
@@ -270,7 +339,7 @@ fn start(directory: &Path, has_bitmap: bool) -> Driver {
         let bits = bitmap.bits(&file).to_vec();
         (bitmap, bits)
     });
-    assert_eq!(bitmap.is_some(), has_bitmap);
+    assert_eq!(bitmap.is_some(), policy == Policy::Bitmap);
     let header = bitmap.as_ref().map(|(bitmap, _)| bitmap.header.clone());
     let kept = bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone()));
     let manager = MetadataManager::new(MetadataConfig::of_start(&plan, None, &[], kept, 1));
@@ -279,9 +348,13 @@ fn start(directory: &Path, has_bitmap: bool) -> Driver {
         disk: it.disk.clone(),
         superblock: it.superblock.clone(),
         bitmap: metadata.bitmap.zip(header.clone()),
-        ppl: None,
+        ppl: metadata.ppl.and(metadata.log_area),
     });
-    let devices = devices.collect();
+    let devices: Vec<MetadataDevice> = devices.collect();
+    let log = (policy == Policy::Ppl).then(|| PartialParityArea {
+        sectors: devices.iter().filter_map(|it| it.ppl).map(|it| it.sectors).min().expect("a log"),
+        signature: PplHeader::signature_of(plan.defining().set_uuid),
+    });
     let members = plan.serving().iter().map(|(_, source)| {
         let area = plan.data_area(source);
         let nothing = Box::new(NullMember::new(area.end - area.start));
@@ -291,7 +364,7 @@ fn start(directory: &Path, has_bitmap: bool) -> Driver {
     let spec = ArraySpec {
         level: Level::Raid5,
         layout: plan.geometry().layout(),
-        chunk_sectors: CHUNK_SECTORS,
+        chunk_sectors: setup.chunk_sectors,
         members: members.collect(),
         data_plane: DataPlaneConfig::default(),
     };
@@ -300,10 +373,12 @@ fn start(directory: &Path, has_bitmap: bool) -> Driver {
         devices,
         spares: Vec::new(),
         replacements: Vec::new(),
-        log: None,
+        log,
         notes: Vec::new(),
     };
-    let options = DriverOptions::default();
+    let stripe = (MEMBERS as u64 - 1) * setup.chunk_sectors * SECTOR_BYTES;
+    let lease_bytes = (stripe as usize).max(1 << 20);
+    let options = DriverOptions { leases: DEPTH + 1, lease_bytes, ..DriverOptions::default() };
     Driver::managed(spec, &options, metadata).expect("a valid array").remove(0)
 }
 
@@ -315,7 +390,7 @@ fn device(directory: &Path, number: usize) -> Arc<Device> {
     Arc::new(Device::open(&Location::whole(path), options).expect("it is new"))
 }
 
-fn create(devices: &[Arc<Device>], has_bitmap: bool) {
+fn create(devices: &[Arc<Device>], policy: Policy, chunk_sectors: u64) {
     let device = |(number, device): (usize, &Arc<Device>)| create::Device {
         label: device.name(),
         sectors: device.sectors(),
@@ -328,11 +403,12 @@ fn create(devices: &[Arc<Device>], has_bitmap: bool) {
     let list = devices.iter().enumerate().map(device).collect();
     let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
     let mut request = Request::new(Level::Raid5, list, Uuid([7; 16]), now);
-    request.chunk_sectors = Some(CHUNK_SECTORS);
+    request.chunk_sectors = Some(chunk_sectors);
     request.assume_clean = true;
-    request.bitmap = match has_bitmap {
-        true => BitmapOption::Internal { chunk_bytes: Some(BITMAP_CHUNK) },
-        false => BitmapOption::None,
+    request.policy = Some(policy);
+    request.bitmap = match policy {
+        Policy::Bitmap => BitmapOption::Internal { chunk_bytes: Some(BITMAP_CHUNK) },
+        _ => BitmapOption::None,
     };
     let plan = create::plan(&request).expect("a plan");
     let disks = devices.iter().map(|device| Some(device.clone() as Arc<dyn Disk>));
