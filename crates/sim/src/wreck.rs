@@ -394,10 +394,10 @@ impl<'a> Wreck<'a> {
         }
     }
 
-    /// The write hole, if the array starts with these members: of a missing one, sectors of rows
-    /// that are marked may hold anything, unless every way to recover them agrees on something that
-    /// was written.
-    pub fn write_hole(&self, present: &[usize], legal: &mut Model) {
+    /// The write hole, if the array starts with these members, and with those that are in sync in
+    /// part unless they are `absent`: of a missing one, sectors of rows that are marked may hold
+    /// anything, unless every way to recover them agrees on something that was written.
+    pub fn write_hole(&self, present: &[usize], absent: &[usize], legal: &mut Model) {
         let Kind::Parity(parity) = self.context.geometry.kind() else { return };
         let views = self.views();
         let view = &views[0];
@@ -409,7 +409,7 @@ impl<'a> Wreck<'a> {
                     continue;
                 }
                 let bytes = |member: MemberIdx| {
-                    let mut partial = view.partial.iter();
+                    let mut partial = view.partial.iter().filter(|(at, _)| !absent.contains(at));
                     let is_here = present.contains(&member.index())
                         || partial.any(|(at, up_to)| *at == member.index() && place.0 < *up_to);
                     let is_here = is_here && !self.is_listed(member.index(), place.0);

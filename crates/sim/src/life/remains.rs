@@ -225,7 +225,7 @@ impl Remains {
                 tally.marks.reach(Mark::StartForced);
             }
             let mut legal = self.legal.clone();
-            self.wreck().write_hole(&present, &mut legal);
+            self.wreck().write_hole(&present, &absent, &mut legal);
             self.legal = legal;
         }
         if started.missing.is_empty() && started.rebuilding.is_empty() {
