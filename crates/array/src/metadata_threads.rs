@@ -396,9 +396,9 @@ impl DeviceMetadata {
                 let write = self.encoder.bitmap_page(page.page, header, &page.bits);
                 write.map_err(failed)?.map_or(Ok(()), |write| self.perform(write))
             }
+            Record::EndPpl => self.encoder.end_ppl().map_or(Ok(()), |write| self.perform(write)),
             Record::EmptyPpl => {
-                let mut writes = self.encoder.empty_ppl().into_iter();
-                writes.try_for_each(|write| self.perform(write))
+                self.encoder.empty_ppl().map_or(Ok(()), |write| self.perform(write))
             }
         }
     }

@@ -266,7 +266,9 @@ impl MetadataWriter {
                 tracing::debug!(device, events = state.events, "superblock write");
             }
             Record::Bitmap(page) => tracing::debug!(device, page = page.page, "bitmap write"),
-            Record::EmptyPpl => tracing::debug!(device, "partial parity log write"),
+            Record::EndPpl | Record::EmptyPpl => {
+                tracing::debug!(device, "partial parity log write")
+            }
         }
     }
 

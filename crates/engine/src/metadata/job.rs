@@ -4,7 +4,8 @@
 //! device, so that after a crash the phases are found done in order. Driven by `manager`.
 //!
 //! ```text
-//! Flush -> Header -> Pages -> EmptyPpl -> TakeOver -> Superblocks    (each job has some of them)
+//! Flush -> Header -> Pages -> EndPpl -> EmptyPpl -> TakeOver -> Superblocks
+//!                                                                    (each job has some of them)
 //! Flush -> Pages -> Header -> ...                            (a bitmap that is stale)
 //! ```
 
@@ -24,6 +25,8 @@ pub(super) enum Phase {
     /// Writes pages of the bitmap.
     Pages,
     /// Writes an empty log header to every member.
+    EndPpl,
+    /// Empties the logs behind it.
     EmptyPpl,
     /// Writes the superblocks of replacements that take over: whichever superblock is the freshest
     /// after a crash, the slot has a member in sync.

@@ -118,8 +118,10 @@ pub enum Record {
     Superblock(Arc<ArrayState>),
     /// A page of the device's bitmap.
     Bitmap(Arc<BitmapPage>),
-    /// Zeroes in the whole area of the device's partial parity log, then a header without entries
-    /// at its start.
+    /// A header without entries at the start of the device's partial parity log, newer than all
+    /// others.
+    EndPpl,
+    /// Zeroes behind that header.
     EmptyPpl,
 }
 

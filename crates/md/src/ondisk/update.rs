@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::bitmap::{BitmapHeader, PAGE_BYTES};
-use super::ppl::PplHeader;
+use super::ppl::{PPL_HEADER_SECTORS, PplHeader};
 use super::superblock::{ArrayState, StateError, Superblock};
 use super::{Area, Timestamp};
 use crate::units::SECTOR_BYTES;
@@ -113,12 +113,22 @@ impl MetadataEncoder {
         Ok(Some(Write::Bytes { sector: area.sector + first, bytes }))
     }
 
-    /// An empty partial parity log, in the order in which it is to be written: whatever an older
-    /// log left behind the header would be taken for a newer one. Nothing if the device has no log.
-    pub fn empty_ppl(&self) -> Vec<Write> {
-        let Some(area) = self.ppl else { return Vec::new() };
-        let header = PplHeader::empty(self.superblock.metadata().set_uuid);
-        let header = Write::Bytes { sector: area.sector, bytes: header.encode() };
-        vec![Write::Zeroes(area), header]
+    /// What ends the use of the partial parity log: a header before which all others are older.
+    /// `None`: the device has no log.
+    pub fn end_ppl(&self) -> Option<Write> {
+        let header = PplHeader::last(self.superblock.metadata().set_uuid);
+        self.ppl.map(|area| Write::Bytes { sector: area.sector, bytes: header.encode() })
+    }
+
+    /// What empties the area behind that header, once it is durable: generations begin again, and
+    /// what an earlier use left behind would look newer. (With the header still to be written, a
+    /// torn write of zeroes could leave an older log as the newest one.)
+    pub fn empty_ppl(&self) -> Option<Write> {
+        let sectors = PPL_HEADER_SECTORS;
+        let behind = |area: Area| Area {
+            sector: area.sector + sectors,
+            sectors: area.sectors.saturating_sub(sectors),
+        };
+        self.ppl.map(|area| Write::Zeroes(behind(area)))
     }
 }

@@ -268,7 +268,8 @@ impl ControlPlane {
                 let write = encoder.bitmap_page(page.page, header, &page.bits);
                 write.expect("the bitmap has room").into_iter().collect()
             }
-            Record::EmptyPpl => encoder.empty_ppl(),
+            Record::EndPpl => encoder.end_ppl().into_iter().collect(),
+            Record::EmptyPpl => encoder.empty_ppl().into_iter().collect(),
         };
         let bytes = |write| match write {
             Write::Bytes { sector, bytes } => (sector, bytes),

@@ -171,10 +171,11 @@ impl MetadataManager {
         match phase {
             Phase::Flush => serving.iter().for_each(|at| job.add(*at, None)),
             // Devices that have joined were prepared, and may have a log that is in use.
-            Phase::EmptyPpl => {
+            Phase::EndPpl | Phase::EmptyPpl => {
                 let ends = matches!(&job.goal, Goal::Update(update) if update.why == Why::Stop);
                 let older = serving.iter().filter(|at| ends || !self.devices[**at].has_joined);
-                older.for_each(|at| job.add(*at, Some(Record::EmptyPpl)));
+                let record = if phase == Phase::EndPpl { Record::EndPpl } else { Record::EmptyPpl };
+                older.for_each(|at| job.add(*at, Some(record.clone())));
             }
             Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
             Phase::TakeOver => {
@@ -528,7 +529,7 @@ impl MetadataManager {
         // Without entries: a recovery must not take the array for in sync.
         let ends = why == Why::Stop && policy == Policy::Ppl && self.resync == Some(0);
         if begins || ends {
-            phases.push(Phase::EmptyPpl);
+            phases.extend([Phase::EndPpl, Phase::EmptyPpl]);
         }
         phases.extend(takes_over);
         phases.push(Phase::Superblocks);

@@ -159,7 +159,7 @@ fn a_partial_parity_log_is_named_while_dirty_and_empty_before_the_first_write() 
     let mut harness = Harness::new(config);
     harness.ask(0, 1);
     harness.run();
-    assert_eq!((harness.done.as_str(), harness.granted()), ("PPPSSS", 1));
+    assert_eq!((harness.done.as_str(), harness.granted()), ("EEEPPPSSS", 1));
     let is_named = |harness: &Harness, offset: Option<u64>| {
         let mut states = harness.superblocks.values();
         states.all(|it| it.policy == Policy::Ppl && it.resync_offset == offset)

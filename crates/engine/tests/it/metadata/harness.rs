@@ -89,6 +89,7 @@ impl Pending {
         match &self.record {
             None => 'F',
             Some(Record::Bitmap(_)) => 'B',
+            Some(Record::EndPpl) => 'E',
             Some(Record::EmptyPpl) => 'P',
             Some(Record::Superblock(_)) => 'S',
         }

@@ -83,6 +83,12 @@ impl PplHeader {
         PplHeader { signature, generation: 0, entries: Vec::new() }
     }
 
+    /// A header that ends the use of an area: it has no writes in flight, and whatever is behind it
+    /// is older.
+    pub fn last(set_uuid: Uuid) -> PplHeader {
+        PplHeader { generation: u64::MAX, ..PplHeader::empty(set_uuid) }
+    }
+
     /// The header at the start of `bytes`.
     ///
     /// # Errors
