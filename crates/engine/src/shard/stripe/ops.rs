@@ -158,8 +158,14 @@ impl Stripes {
             self.give_up(cx, at);
             return true;
         };
-        self.borrow_cached(at, course.borrow);
         let logs = self.wants_partial_parity(at, course.parity);
+        if logs && course.parity == Some(ParityWork::Update) && in_sync == InSync::Part {
+            // Partial parity from old parity is wrong where that was: the log would undo a resync.
+            let grain = self.ops[at].smaller().expect("a block is in sync or not");
+            self.split_into(cx, at, grain);
+            return true;
+        }
+        self.borrow_cached(at, course.borrow);
         if !self.take_memory(at, course.own, logs) {
             return false;
         }
