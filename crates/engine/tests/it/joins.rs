@@ -97,7 +97,7 @@ impl Driven {
                             let own = state.devices.get(2).filter(|_| device.0 == 2);
                             self.own.extend(own.cloned().flatten());
                         }
-                        Record::EmptyPpl => {}
+                        Record::EndPpl | Record::EmptyPpl => {}
                     }
                     self.writes.push(token);
                 }

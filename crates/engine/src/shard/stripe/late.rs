@@ -8,6 +8,7 @@ use md::{Geometry, Kind as GeometryKind};
 
 use super::failed_ops::clip;
 use super::op::{Grain, Phase, member_at};
+use super::partial_parity::PartialParityLog;
 use super::{Context, Stripes};
 use crate::{RequestError, Token};
 
@@ -100,7 +101,8 @@ impl Stripes {
     pub(super) fn is_all_memory_late(&self) -> bool {
         // Runs of rows that are zeroed have no memory, and may wait for rows of those that wait
         // here.
-        self.held > 0 && self.ops.live() - self.held == self.awaiting_memory.len()
+        let is_late = self.held > 0 || self.log.as_ref().is_some_and(PartialParityLog::is_late);
+        is_late && self.ops.live() - self.held == self.awaiting_memory.len()
     }
 
     /// There is not enough memory for an operation as long as others are late.

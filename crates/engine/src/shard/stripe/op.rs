@@ -202,6 +202,11 @@ pub(crate) struct Op {
 }
 
 impl Op {
+    /// Partial parity that is logged before it writes, in sectors.
+    pub(crate) fn partial_sectors(&self) -> u64 {
+        if self.partial.is_some() { self.sectors() } else { 0 }
+    }
+
     /// Makes the slot ready for a new operation; keeps the vectors' memory.
     pub(crate) fn reset(&mut self, row: u32, stripe: StripeNo, span: (u64, u64), class: Class) {
         // Field by field, because a new value would be built elsewhere and copied; all fields are
