@@ -1,6 +1,6 @@
-//! What a consistency policy costs: the same load on the same RAID 5 with a write-intent bitmap or a
-//! partial parity log and with neither, in turn, on modelled drives, whose time metadata, logs and
-//! flushes take as well.
+//! What a consistency policy costs: the same load on the same RAID 5 with a write-intent bitmap or
+//! a partial parity log and with neither, in turn, on modelled drives, whose time metadata, logs
+//! and flushes take as well.
 //!
 //! ```text
 //! cargo run --release -p raidlab --example policy_cost -- --help
@@ -17,6 +17,7 @@ use array::{
     ArrayMetadata, ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, HostOp, Lease,
     MemberSpec, MetadataDevice, NullMember, PaceControl, PacedMember, PartialParityArea,
 };
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use device::{Access, Device, DeviceOptions, Disk, DiskLayer, Location};
 use drive::{DriveId, Placement, Profile};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
@@ -39,8 +40,8 @@ const PLACEMENT: Placement = Placement::Window { at: 0.0 };
 /// What a consistency policy costs on modelled drives.
 #[derive(clap::Parser)]
 struct Arguments {
-    /// The policy beside resync: bitmap or ppl
-    #[arg(value_parser = policy)]
+    /// The policy beside resync
+    #[arg(value_parser = policies())]
     policy: Policy,
     /// Bursts of each array
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=PARTS))]
@@ -59,12 +60,11 @@ struct Arguments {
     chunk: u64,
 }
 
-fn policy(text: &str) -> Result<Policy, String> {
-    match text {
-        "bitmap" => Ok(Policy::Bitmap),
-        "ppl" => Ok(Policy::Ppl),
-        _ => Err("it is bitmap or ppl".into()),
-    }
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    PossibleValuesParser::new(["bitmap", "ppl"]).map(|name| match name.as_str() {
+        "ppl" => Policy::Ppl,
+        _ => Policy::Bitmap,
+    })
 }
 
 fn main() {

@@ -33,8 +33,8 @@ use crate::{
 
 /// The next log is written when a stream of full stripes has fewer named rows ahead of it.
 const LEAST_AHEAD: u64 = 48;
-/// Members are flushed when so many full stripes of one log have ended and may not be durable: the
-/// next log has to name them again, and names fewer rows ahead.
+/// Members are flushed when this number of full stripes of one log have ended and may not be
+/// durable: the next log has to name them again, and names fewer rows ahead.
 const UNFLUSHED_MOST: usize = 48;
 
 /// A range of a chunk row that a log names.
