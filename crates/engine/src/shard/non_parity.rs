@@ -671,7 +671,8 @@ impl NonParity {
                 };
                 all.minus(MemberSet::one(source)).union(second)
             }
-            _ if cx.health.is_read_only() => MemberSet::EMPTY,
+            // Also when the array has become read-only: it has begun before, and its end says that
+            // all of it has been written.
             Some(HostOp::Rebuild) => {
                 // What a member cannot read that is being replaced, only its replacement gets.
                 let copies = self.to_copy(cx, sectors);
@@ -679,6 +680,7 @@ impl NonParity {
                 let replaced = replaced.map(|(copy, _)| copy.member.0).collect();
                 self.absent(cx, sectors).union(tried).minus(replaced).union(copies)
             }
+            _ if cx.health.is_read_only() => MemberSet::EMPTY,
             _ => tried,
         };
         let targets = targets.minus(cx.health.failed());

@@ -139,3 +139,25 @@ fn power_cuts_leave_mirrors_in_sync_or_marked() {
 fn power_cuts_leave_parity_true_or_marked() {
     run_family("power_cuts_leave_parity_true_or_marked", &random::parity_shapes(), 200);
 }
+
+/// A range of the rebuild could not be read at first, and was read in granules when the stop made
+/// the array read-only: what was read then was not written, and counted as in sync.
+#[test]
+fn a_rebuild_that_reads_granules_when_the_array_is_stopped_writes_them() {
+    let scenario = "\
+        raid10 o2 x4 chunk=16 used=128 v=1.2 begins=out-of-sync shards=2 depth=1 \
+        seed=79897654658464 troubled : lose2@0 step31 bad1@76+19 join2 step27 stop1";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
+/// The replacement's superblock said that it has the slot, and those of the others said, with the
+/// same event count, that the new device has one.
+#[test]
+fn a_device_that_joins_while_a_replacement_takes_over_waits_for_the_next_update() {
+    let scenario = "\
+        raid10 n2 x5 chunk=8 used=256 v=1.2 begins=in-sync shards=1 depth=4 \
+        seed=25731149074060 troubled : flush w0+1 step5 w424+30 full4@0+256/0 flush step5 \
+        slow2@100 w33+25 replace4 w0+1 step3 flush hangio2@447566 w0+1 discard0+1 step2 \
+        r0+1 r593+0 step3 step1 cut1 w58+1 w205+1 w127+1 w2+1 w56+0 join2 step28";
+    life::run(&scenario.parse().expect("a scenario"));
+}
