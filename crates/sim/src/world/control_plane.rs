@@ -372,6 +372,12 @@ impl World {
                         self.recorded.push(former);
                     }
                 }
+                if let engine::Control::SetFlags { member, flags } = control
+                    && flags.failfast
+                {
+                    // Of the slot, not of the place that its device has.
+                    self.failfast.insert(member.0 % self.geometry().members() as u16);
+                }
                 if !self.is_answered(&control) {
                     self.send_control(shard, control);
                 }
