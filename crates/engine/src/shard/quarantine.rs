@@ -118,6 +118,10 @@ impl Shard {
         if token.kind() != Kind::Placed || self.places.released(token) {
             self.release(now, origin, out);
         }
+        if self.health.is_in_service(place) {
+            // It may have been a write. What is read of it now and relied upon is to be durable.
+            self.flushes.note_written(self.health.slot_of(place));
+        }
         // A replacement of which something was late is out.
         let is_lost = result.is_err_and(|error| error.kind.lacks().is_none());
         if origin.kind() == Kind::Flush && is_lost && self.health.is_in_service(place) {

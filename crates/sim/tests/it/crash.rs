@@ -161,3 +161,14 @@ fn a_device_that_joins_while_a_replacement_takes_over_waits_for_the_next_update(
         r0+1 r593+0 step3 step1 cut1 w58+1 w205+1 w127+1 w2+1 w56+0 join2 step28";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// A late write of a member that the array needs landed in its cache after the flush that had
+/// failed for it: no later flush covered it.
+#[test]
+fn a_late_write_that_lands_is_flushed_like_any_other() {
+    let scenario = "\
+        raid6 right-asymmetric x6 chunk=32 used=128 v=1.2 begins=in-sync shards=2 depth=1 \
+        seed=99832724091179 : w182+1 destroy0@121331 destroy4@114722 hangio3@24881 step395 \
+        w406+20 step1 w449+1 step1 flush w2+0 flush";
+    life::run(&scenario.parse().expect("a scenario"));
+}
