@@ -19,6 +19,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use md::MemberIdx;
+
 use crate::MemberSet;
 
 /// Blocks of a page.
@@ -49,6 +51,9 @@ pub(crate) struct SyncMap {
     stale: Blocks,
     /// See [`crate::ShardConfig::missing_by_force`].
     missing_by_force: MemberSet,
+    /// Of those that were being rebuilt at the start: what was out of sync. Elsewhere their own
+    /// blocks were served, and parity, which may not match, does not define them.
+    lacking_by_force: Vec<(u16, Vec<Range<u64>>)>,
 }
 
 impl SyncMap {
@@ -66,7 +71,18 @@ impl SyncMap {
             generated: Blocks::default(),
             stale: Blocks::default(),
             missing_by_force,
+            lacking_by_force: Vec::new(),
         }
+    }
+
+    /// Members that were being rebuilt at the start, and what was out of sync.
+    pub(crate) fn with_rebuilding(
+        mut self,
+        rebuilding: &[(MemberIdx, Vec<Range<u64>>)],
+    ) -> SyncMap {
+        let of = rebuilding.iter().map(|(member, ranges)| (member.0, ranges.clone()));
+        self.lacking_by_force = of.filter(|(it, _)| self.missing_by_force.contains(*it)).collect();
+        self
     }
 
     /// The state of a range, which must not be empty.
@@ -98,7 +114,13 @@ impl SyncMap {
         let is_stale = || self.blocks(&range).any(|block| self.stale.has(block));
         match self.missing_by_force.is_empty() || is_stale() {
             true => MemberSet::EMPTY,
-            false => self.missing_by_force,
+            false => {
+                let served = self.lacking_by_force.iter().filter(|(_, lacking)| {
+                    !lacking.iter().any(|it| it.start <= range.start && range.end <= it.end)
+                });
+                let served: MemberSet = served.map(|(member, _)| *member).collect();
+                self.missing_by_force.minus(served)
+            }
         }
     }
 

@@ -172,3 +172,15 @@ fn a_late_write_that_lands_is_flushed_like_any_other() {
         w406+20 step1 w449+1 step1 flush w2+0 flush";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// The array was started by force with a member that was in sync in part. When that failed, its
+/// blocks there were recovered from parity that the power cut had left half-way.
+#[test]
+fn parity_does_not_define_what_a_member_served_after_a_start_by_force() {
+    let scenario = "\
+        raid5 right-symmetric x3 chunk=16 used=128 v=1.2 log=48 begins=in-sync shards=1 \
+        depth=1 seed=131270460580361 troubled : cut2 bad2@101+22 w161+58 step390 w14+1 \
+        lose1@0 step8 join1 w7+1 full0@0+128/1 step200 w163+33 step6 cut1 \
+        hangio1@387419 step11 readall";
+    life::run(&scenario.parse().expect("a scenario"));
+}

@@ -111,7 +111,8 @@ impl Stripes {
             log: config
                 .partial_parity_log
                 .map(|area| PartialParityLog::new(area, config.geometry.members())),
-            sync: SyncMap::new(&config.out_of_sync, block, config.missing_by_force),
+            sync: SyncMap::new(&config.out_of_sync, block, config.missing_by_force)
+                .with_rebuilding(&config.rebuilding),
             ops: Slab::with_capacity(1024),
             held: 0,
             scratch: Scratch::new(config.stripe_cache_bytes),
