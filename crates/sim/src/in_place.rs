@@ -14,6 +14,9 @@ use crate::operation::{Operation, overlap};
 /// What stands for bytes that have stayed in place.
 pub(crate) const POISON: u8 = 0xad;
 
+/// In [`InPlace::member`]: one of the former devices.
+pub(crate) const FORMER: usize = 1 << 16;
+
 /// Part of the stripe memory that stands for bytes of a member, from byte `from` of its data on.
 struct InPlace {
     owner: u64,
@@ -35,6 +38,15 @@ impl InPlaceReads {
             self.0.push(InPlace { owner, slice: *slice, member, from });
             from += u64::from(slice.len);
         }
+    }
+
+    /// The device at this place is taken out, and is that one of the former devices: its memory
+    /// stays. Returns whether something has been read there in place.
+    pub fn take_out(&mut self, place: usize, former: usize) -> bool {
+        let mut of_it = self.0.iter_mut().filter(|lent| lent.member == place).peekable();
+        let any = of_it.peek().is_some();
+        of_it.for_each(|lent| lent.member = FORMER + former);
+        any
     }
 
     /// Something else is stored in this slice.

@@ -97,6 +97,8 @@ pub struct World {
     again: Vec<LiveRequest>,
     memory: Memory,
     in_place: InPlaceReads,
+    /// Devices that were taken out, of which something was read in place.
+    former: Vec<Member>,
     operations: Vec<Operation>,
     /// Commands on their way to the shards: (time, shard, command).
     controls: Vec<(u64, u16, Control)>,
@@ -227,6 +229,7 @@ impl World {
             again: Vec::new(),
             memory,
             in_place: InPlaceReads::default(),
+            former: Vec::new(),
             operations: Vec::new(),
             controls: Vec::new(),
             timers: vec![None; usize::from(shards)],

@@ -41,7 +41,11 @@ impl World {
             for (part, member, from) in self.in_place.within(operation, slice) {
                 let first = from / SECTOR as u64;
                 let sectors = first..(from + u64::from(part.len)).div_ceil(SECTOR as u64);
-                let bytes = &self.members[member].view(sectors)[from as usize % SECTOR..];
+                let device = match member.checked_sub(in_place::FORMER) {
+                    Some(former) => &self.former[former],
+                    None => &self.members[member],
+                };
+                let bytes = &device.view(sectors)[from as usize % SECTOR..];
                 self.memory.bytes_mut(&part).copy_from_slice(&bytes[..part.len as usize]);
             }
         }

@@ -38,7 +38,10 @@ impl World {
                 self.add_second_places();
             }
             member.predecessors = self.members[device].predecessors + 1;
-            self.members[device] = member;
+            let former = std::mem::replace(&mut self.members[device], member);
+            if self.in_place.take_out(device, self.former.len()) {
+                self.former.push(former);
+            }
             self.control_plane().replace_encoder(device, encoder);
             self.announced.retain(|(_, member)| usize::from(*member) != device);
             self.recorded.retain(|member| *member != device);
