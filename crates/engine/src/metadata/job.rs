@@ -4,8 +4,8 @@
 //! device, so that after a crash the phases are found done in order. Driven by `manager`.
 //!
 //! ```text
-//! Flush -> Header -> Pages -> EndPpl -> EmptyPpl -> TakeOver -> Superblocks
-//!                                                                    (each job has some of them)
+//! Flush -> Header -> Pages -> EndPpl -> EmptyPpl -> First -> Superblocks
+//!                                                                 (each job has some of them)
 //! Flush -> Pages -> Header -> ...                            (a bitmap that is stale)
 //! ```
 
@@ -29,8 +29,9 @@ pub(super) enum Phase {
     /// Empties the logs behind it.
     EmptyPpl,
     /// Writes the superblocks of replacements that take over: whichever superblock is the freshest
-    /// after a crash, the slot has a member in sync.
-    TakeOver,
+    /// after a crash, the slot has a member in sync. And of devices that are in sync up to a lower
+    /// position than they record: no other superblock is clean before that.
+    First,
     /// Writes the superblocks.
     Superblocks,
 }
@@ -38,7 +39,7 @@ pub(super) enum Phase {
 impl Phase {
     /// Whether superblocks are written: once one has been, all of them must be.
     pub(super) fn is_of_superblocks(self) -> bool {
-        matches!(self, Phase::TakeOver | Phase::Superblocks)
+        matches!(self, Phase::First | Phase::Superblocks)
     }
 }
 

@@ -42,6 +42,8 @@ struct Device {
     rebuilt: Option<u64>,
     /// What the superblocks record of that.
     rebuilt_recorded: Option<u64>,
+    /// Its own superblock has a position further than that until an update.
+    recorded_too_far: bool,
     /// Ascending ranges of its data area that were out of sync when its rebuild began.
     out_of_sync: Vec<Range<u64>>,
 }
@@ -604,8 +606,7 @@ impl MetadataManager {
             // Writes that the job has omitted or added may be wrong now. A superblock phase is
             // completed: it is safe on the remaining devices. But no member gives its slot to a
             // replacement that is out.
-            job.spoiled |=
-                !job.writes_superblocks() || replaces && job.phase == Some(Phase::TakeOver);
+            job.spoiled |= !job.writes_superblocks() || replaces && job.phase == Some(Phase::First);
         }
         let (device, by) = (number, lost.by());
         out.push(MetadataEffect::DeviceFailed { device, slot, replaces, error, by });
@@ -777,10 +778,20 @@ fn is_passed_by(kept: &ManagedDevice, states: &[Option<DeviceState>]) -> bool {
 fn in_service(kept: ManagedDevice, rebuilt: Option<u64>) -> Device {
     let rebuilt = rebuilt.filter(|_| kept.slot.is_some());
     let events = Some(kept.events);
-    let (failed, has_joined) = (false, false);
+    let (failed, has_joined, recorded_too_far) = (false, false, false);
     let (rebuilt_recorded, out_of_sync) = (rebuilt, Vec::new());
     let place = kept.slot.unwrap_or_default();
-    Device { kept, place, failed, events, has_joined, rebuilt, rebuilt_recorded, out_of_sync }
+    Device {
+        kept,
+        place,
+        failed,
+        events,
+        has_joined,
+        rebuilt,
+        rebuilt_recorded,
+        recorded_too_far,
+        out_of_sync,
+    }
 }
 
 impl Device {

@@ -70,7 +70,9 @@ impl Life {
                 && members.clone().all(|it| !it.reads_time_out && !it.flush_fails)
                 && members.clone().all(|it| it.hangs_at.is_none())
                 && life.missing.is_empty()
-                // By hand, only the member is put right.
+                // By hand, only the member is put right; and a scrub leaves out what begins to be
+                // replaced while it runs.
+                && life.world.bought.is_empty()
                 && members.len() == life.world.geometry().members()
                 && (0..life.world.geometry().members() as u16).all(|at| !life.world.is_failed(at))
                 && !life.is_resyncing()

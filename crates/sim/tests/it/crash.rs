@@ -184,3 +184,14 @@ fn parity_does_not_define_what_a_member_served_after_a_start_by_force() {
         hangio1@387419 step11 readall";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// A start copied a replacement again from an earlier position than its superblock had. The next
+/// update of the others was clean, and a power cut came before the replacement's own.
+#[test]
+fn a_position_that_goes_back_is_recorded_before_any_superblock_is_clean() {
+    let scenario = "\
+        raid5 parity-first x3 chunk=8 used=256 v=1.2 begins=in-sync shards=1 depth=1 \
+        seed=8569915666293 troubled : fail2 cut3 replace0 full0@0+256/2 joinreplace1 w9+1 \
+        step317 cut1 step2 w16+3 step6 step44 join2 step61 step20 cut1";
+    life::run(&scenario.parse().expect("a scenario"));
+}

@@ -297,6 +297,7 @@ impl MetadataManager {
     pub(super) fn rebuilt_recorded(&mut self, update: &Update, out: &mut Vec<MetadataEffect>) {
         for at in self.serving().collect::<Vec<usize>>() {
             let taken_over = self.takes_over(at, &update.state).then(|| self.take_over(at));
+            self.devices[at].recorded_too_far = false;
             let Device { kept, place, rebuilt, rebuilt_recorded, out_of_sync, .. } =
                 &mut self.devices[at];
             let (place, ManagedDevice { number, slot, .. }) = (*place, *kept);

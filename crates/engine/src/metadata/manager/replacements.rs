@@ -56,6 +56,7 @@ impl Doubtful<'_> {
         again.append(&mut device.out_of_sync);
         device.out_of_sync = joined(again);
         let first = device.out_of_sync.first().map_or(end, |range| range.start).min(below);
+        device.recorded_too_far = first < below;
         (device.rebuilt, device.rebuilt_recorded) = (Some(first), Some(first));
         if let Some(Some(state)) = states.get_mut(device.kept.number.0 as usize) {
             state.recovery_offset = Some(first);

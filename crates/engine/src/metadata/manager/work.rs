@@ -178,14 +178,16 @@ impl MetadataManager {
                 older.for_each(|at| job.add(*at, Some(record.clone())));
             }
             Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
-            Phase::TakeOver => {
+            Phase::First => {
                 let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
                 let state = update.state.clone();
                 self.high = self.high.max(state.events);
                 let lacks = |at: &usize| {
                     let is_behind = self.devices[*at].events != Some(state.events);
-                    is_behind && self.takes_over(*at, &state)
+                    is_behind
+                        && (self.takes_over(*at, &state) || self.devices[*at].recorded_too_far)
                 };
+                job.in_turn = self.in_turn;
                 for at in serving.into_iter().filter(lacks) {
                     job.add(at, Some(Record::Superblock(state.clone())));
                 }
@@ -274,7 +276,7 @@ impl MetadataManager {
         if let Some(update) = self.unfinished.take_if(|_| may_try) {
             // Repeats the update with the same event count: a member that got it would otherwise be
             // two ahead of one that did not.
-            return Some(Job::new(Goal::Update(update), &[Phase::TakeOver, Phase::Superblocks]));
+            return Some(Job::new(Goal::Update(update), &[Phase::First, Phase::Superblocks]));
         }
         if self.touched && may_try && self.lags() {
             return Some(self.catch_up());
@@ -509,7 +511,7 @@ impl MetadataManager {
                 if is_complete {
                     // As md: the replacement has the slot, and what it has replaced is faulty.
                     state.replacement = false;
-                    takes_over = Some(Phase::TakeOver);
+                    takes_over = Some(Phase::First);
                     let former = self.devices[at].kept.slot.and_then(|slot| self.device_of(slot));
                     let former = former.map(|at| self.devices[at].kept.number.0 as usize);
                     if let Some(state) = former.and_then(|number| devices.get_mut(number)) {
@@ -531,7 +533,8 @@ impl MetadataManager {
         if begins || ends {
             phases.extend([Phase::EndPpl, Phase::EmptyPpl]);
         }
-        phases.extend(takes_over);
+        let recorded_too_far = self.serving().any(|at| self.devices[at].recorded_too_far);
+        phases.extend(takes_over.or(recorded_too_far.then_some(Phase::First)));
         phases.push(Phase::Superblocks);
         let (state, failures, doubts) = (Arc::new(state), self.failures, self.doubts);
         let checkpoints = self.checkpoints;
