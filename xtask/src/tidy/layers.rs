@@ -10,10 +10,11 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 21] = [
+pub const TABLE: [(&str, &[&str]); 22] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
+    ("content", &[]),
     ("drive", &[]),
     ("nbd", &[]),
     ("engine", &["md"]),
@@ -41,6 +42,7 @@ pub const TABLE: [(&str, &[&str]); 21] = [
         &[
             "parity",
             "md",
+            "content",
             "drive",
             "nbd",
             "engine",

@@ -8,7 +8,7 @@ use crate::finding::Finding;
 use crate::tokens::{Sources, Tok, Token};
 
 /// The crates under this rule.
-pub const PURE: [&str; 5] = ["parity", "md", "drive", "nbd", "engine"];
+pub const PURE: [&str; 6] = ["parity", "md", "content", "drive", "nbd", "engine"];
 
 /// Modules of `std` that reach outside, each with what to do instead.
 const FORBIDDEN: [(&str, &str); 8] = [
