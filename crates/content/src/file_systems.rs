@@ -1,7 +1,7 @@
 //! The file systems and tables of which pieces were found.
 
 use crate::bytes::Bytes;
-use crate::identify::Checksum;
+use crate::identified::Checksum;
 use crate::kind::Kind;
 use crate::prediction::{CrossChecks, Prediction};
 use crate::scan::{Scan, Witness};

@@ -1,104 +1,105 @@
 //! What lies at the start of a device, a partition or a volume.
+//!
+//! Invariant: what is said of it can be printed. Called by what lists volumes.
 
+mod fat;
+mod plain;
+
+use crate::btrfs;
 use crate::bytes::{Bytes, take};
-use crate::field::{le16, le32};
+use crate::ext;
+use crate::identified::{Checksum, Identified};
 use crate::kind::Kind;
+use crate::ntfs;
+use crate::tables::{gpt, lvm, mbr};
 use crate::text;
+use crate::xfs;
 
-/// What was recognised, and what it says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identified {
-    /// What it is.
-    pub kind: Kind,
-    /// Its label or name; can be printed.
-    pub label: Option<String>,
-    /// Its UUID or serial number, in the form that blkid prints.
-    pub uuid: Option<String>,
-    /// Size in bytes that it says it has; `None` if it does not say.
-    pub bytes: Option<u64>,
-    /// Whether the checksum of its superblock holds.
-    pub checksum: Checksum,
-}
-
-/// Whether a checksum holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Checksum {
-    /// It holds.
-    Good,
-    /// The format, or this version of it, has none.
-    Absent,
-    /// It does not hold: the superblock is damaged.
-    Bad,
-}
-
-/// Recognises what begins at byte 0 of `from`. Of several, the one that is in use: a file system
-/// before a partition table. `None` if nothing is known there, or it cannot be read.
+/// Recognises what begins at byte 0 of `from`. Of several, the one that is in use: members of
+/// arrays before file systems, these before partition tables. `None` if nothing is known there, or
+/// it cannot be read.
 pub fn identify(from: &dyn Bytes) -> Option<Identified> {
-    luks(from).or_else(|| swap(from))
+    let recognise: [fn(&dyn Bytes) -> Option<Identified>; 13] = [
+        plain::luks,
+        plain::md_member,
+        lvm_label,
+        plain::magic_of_a_store,
+        ext_superblock,
+        xfs_superblock,
+        btrfs_superblock,
+        ntfs_boot,
+        fat::exfat,
+        fat::fat,
+        plain::swap,
+        plain::file_system,
+        partition_table,
+    ];
+    recognise.into_iter().find_map(|recognise| recognise(from))
 }
 
-fn swap(from: &dyn Bytes) -> Option<Identified> {
-    // The page size of the machine that made it.
-    [4096_u64, 8192, 16 << 10, 32 << 10, 64 << 10].into_iter().find_map(|page| {
-        let magic = take(from, page - 10, 10)?;
-        let kind = match &magic[..] {
-            b"SWAPSPACE2" | b"SWAP-SPACE" => Kind::Swap,
-            b"S1SUSPEND\0" | b"S2SUSPEND\0" | b"ULSUSPEND\0" => Kind::Hibernation,
-            _ => return None,
-        };
-        let header = take(from, 1024, 44)?;
-        let pages = u64::from(le32(&header, 4)) + 1;
-        Some(Identified {
-            kind,
-            label: text::label(&header[28..44]),
-            uuid: text::uuid(crate::field::uuid(&header, 12)),
-            bytes: pages.checked_mul(page),
-            checksum: Checksum::Absent,
-        })
+fn ext_superblock(from: &dyn Bytes) -> Option<Identified> {
+    let bytes = take(from, 1024, ext::superblock::BYTES)?;
+    Some(ext::Superblock::decode(&bytes)?.identified())
+}
+
+fn xfs_superblock(from: &dyn Bytes) -> Option<Identified> {
+    let bytes = take(from, 0, 4096).or_else(|| take(from, 0, 512))?;
+    Some(xfs::Superblock::decode(&bytes)?.identified())
+}
+
+fn btrfs_superblock(from: &dyn Bytes) -> Option<Identified> {
+    let bytes = take(from, btrfs::superblock::ADDRESSES[0], btrfs::superblock::BYTES)?;
+    Some(btrfs::Superblock::decode(&bytes)?.identified())
+}
+
+fn ntfs_boot(from: &dyn Bytes) -> Option<Identified> {
+    let boot = ntfs::Boot::decode(&take(from, 0, 512)?)?;
+    Some(Identified {
+        kind: Kind::Ntfs,
+        label: ntfs_label(from, &boot),
+        uuid: boot.uuid(),
+        bytes: Some(boot.bytes()),
+        checksum: Checksum::Absent,
     })
 }
 
-fn luks(from: &dyn Bytes) -> Option<Identified> {
-    let header = take(from, 0, 512)?;
-    if !header.starts_with(b"LUKS\xba\xbe") {
+/// The label stands in the record of `$Volume`, which is the fourth.
+fn ntfs_label(from: &dyn Bytes, boot: &ntfs::Boot) -> Option<String> {
+    let records = boot.mft.checked_mul(boot.cluster.into())?;
+    let at = records.checked_add(3 * u64::from(boot.record))?;
+    let mut record = take(from, at, boot.record as usize)?;
+    if !record.starts_with(b"FILE") || !ntfs::record::undo_fix_up(&mut record) {
         return None;
     }
-    let (kind, label) = match le16(&header, 6).swap_bytes() {
-        1 => (Kind::Luks1, None),
-        2 => (Kind::Luks2, text::label(&header[24..72])),
-        _ => return None,
-    };
-    let uuid = text::label(&header[168..208]);
-    Some(Identified { kind, label, uuid, bytes: None, checksum: Checksum::Absent })
+    let mut attributes = ntfs::record::attributes(&record);
+    let name = attributes.find(|attribute| attribute.kind == ntfs::record::VOLUME_NAME)?;
+    text::label16(name.value()?)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn lvm_label(from: &dyn Bytes) -> Option<Identified> {
+    let label = (0..4).find_map(|sector| {
+        let label = lvm::Label::decode(&take(from, sector * 512, lvm::BYTES)?)?;
+        (label.sector == sector).then_some(label)
+    })?;
+    Some(Identified {
+        uuid: Some(label.uuid()),
+        bytes: Some(label.bytes),
+        checksum: Checksum::Good,
+        ..Identified::only(Kind::LvmPhysicalVolume)
+    })
+}
 
-    #[test]
-    fn a_swap_header_says_its_size() {
-        let mut bytes = vec![0; 8192];
-        bytes[4086..4096].copy_from_slice(b"SWAPSPACE2");
-        bytes[1024] = 1;
-        bytes[1028] = 7;
-        bytes[1052..1056].copy_from_slice(b"swap");
-        let found = identify(&bytes).expect("swap");
-        assert_eq!((found.kind, found.bytes), (Kind::Swap, Some(8 * 4096)));
-        assert_eq!((found.label.as_deref(), found.uuid), (Some("swap"), None));
-        assert_eq!(identify(&vec![0; 8192]), None);
+fn partition_table(from: &dyn Bytes) -> Option<Identified> {
+    // The header stands in the second logical block.
+    let gpt = [512, 4096].into_iter().find_map(|at| {
+        let header = gpt::Header::decode(&take(from, at, 512)?)?;
+        (header.block == 1).then_some(header)
+    });
+    if let Some(header) = gpt {
+        let checksum = Checksum::Good;
+        return Some(Identified { uuid: header.uuid(), checksum, ..Identified::only(Kind::Gpt) });
     }
-
-    #[test]
-    fn a_luks_header_names_its_version() {
-        let mut bytes = vec![0; 4096];
-        bytes[..8].copy_from_slice(b"LUKS\xba\xbe\0\x02");
-        bytes[24..28].copy_from_slice(b"safe");
-        bytes[168..174].copy_from_slice(b"c0ffee");
-        let found = identify(&bytes).expect("LUKS");
-        assert_eq!((found.kind, found.kind.name()), (Kind::Luks2, "crypto_LUKS"));
-        assert_eq!(found.label.as_deref(), Some("safe"));
-        bytes[7] = 3;
-        assert_eq!(identify(&bytes), None);
-    }
+    let mbr = mbr::Mbr::decode(&take(from, 0, 512)?)?;
+    let uuid = (mbr.serial != 0).then(|| format!("{:08x}", mbr.serial));
+    Some(Identified { uuid, ..Identified::only(Kind::Mbr) })
 }

@@ -34,18 +34,26 @@
 // The public types come first; what fills them follows.
 #![allow(dead_code)]
 
+mod btrfs;
 mod bytes;
+mod crc;
+mod ext;
 mod field;
 mod file_systems;
+mod identified;
 mod identify;
 mod kind;
+mod ntfs;
 mod prediction;
 mod scan;
+mod tables;
 mod text;
+mod xfs;
 
 pub use bytes::{Bytes, Part, Unreadable};
 pub use file_systems::{FileSystem, FileSystems, Region, Sighting};
-pub use identify::{Checksum, Identified, identify};
+pub use identified::{Checksum, Identified};
+pub use identify::identify;
 pub use kind::Kind;
 pub use prediction::{CrossChecks, Disagreement, Prediction, PredictionKind};
 pub use scan::{Scan, Witness, WitnessKind};

@@ -1,0 +1,5 @@
+//! btrfs.
+
+pub mod superblock;
+
+pub use superblock::Superblock;

@@ -1,0 +1,6 @@
+//! NTFS.
+
+pub mod boot;
+pub mod record;
+
+pub use boot::Boot;

@@ -1,0 +1,5 @@
+//! XFS.
+
+pub mod superblock;
+
+pub use superblock::Superblock;

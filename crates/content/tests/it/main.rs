@@ -1,0 +1,5 @@
+//! Tests on images that the real tools make.
+
+mod any_bytes;
+mod identify;
+mod images;
