@@ -159,11 +159,27 @@ pub fn rescue(
 ) -> Result<Rescue, RescueError> {
     let order = options.order.as_ref().map(|places| candidates_of(places, members)).transpose()?;
     let found = members.assemble(&Options { order, ..options.assemble.clone() });
-    let non_members = members.non_members();
-    let mut notes: Vec<String> =
-        non_members.iter().map(|member| format!("left out: {member}")).collect();
-    let array = choose(&found, options.array.as_deref())
-        .map_err(|error| RescueError::Choose { error, non_members })?;
+    let array = choose(&found, options.array.as_deref()).map_err(|error| {
+        let non_members = members.non_members();
+        RescueError::Choose { error, non_members }
+    })?;
+    rescue_array(array, members, left_out_members(members), options, kernels)
+}
+
+/// Notes about members that are in no array.
+pub(crate) fn left_out_members(members: &Members) -> Vec<String> {
+    members.non_members().iter().map(|member| format!("left out: {member}")).collect()
+}
+
+/// Makes one of the arrays that were assembled from these members readable; `notes` come before its
+/// own.
+pub(crate) fn rescue_array(
+    array: &Array,
+    members: &Members,
+    mut notes: Vec<String>,
+    options: &RescueOptions,
+    kernels: Kernels,
+) -> Result<Rescue, RescueError> {
     let name = array_name(array);
     notes.extend(left_out(array, members));
     let mut doubts = array.contradictions.clone();

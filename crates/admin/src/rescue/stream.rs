@@ -1,4 +1,4 @@
-//! Reads a range of the array in order, with several pieces in flight.
+//! Reads a range of an array or volume in order, with several pieces in flight.
 //!
 //! Invariant: the consumer gets every sector of the range once, in order, on the thread that called
 //! [`stream`]; at most [`StreamOptions::pieces`] pieces are in memory.
@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use md::SECTOR_BYTES;
 
-use super::ReadableArray;
+use super::Readable;
 use sys::Mapping;
 
 /// Options for reading a range.
@@ -89,7 +89,7 @@ struct State {
 }
 
 struct Shared<'v> {
-    view: &'v ReadableArray,
+    view: &'v dyn Readable,
     end: u64,
     piece_sectors: u64,
     state: Mutex<State>,
@@ -99,15 +99,15 @@ struct Shared<'v> {
     room: Condvar,
 }
 
-/// Passes the contents of an array range to `consume`, in order.
+/// Passes the contents of a range of an array or volume to `consume`, in order.
 ///
 /// # Errors
 /// The consumer's error, or a missing system resource.
 ///
 /// # Panics
-/// When the range is outside of the array.
+/// When the range is outside.
 pub fn stream<E>(
-    view: &ReadableArray,
+    view: &dyn Readable,
     range: Range<u64>,
     options: StreamOptions,
     mut consume: impl FnMut(Piece<'_>) -> Result<(), E>,
@@ -202,7 +202,7 @@ impl Drop for Over<'_, '_> {
 }
 
 /// Whole rows, so that a degraded row is not read twice.
-fn piece_sectors(view: &ReadableArray, bytes: u64) -> u64 {
+fn piece_sectors(view: &dyn Readable, bytes: u64) -> u64 {
     let sectors = (bytes.clamp(4096, MAX_PIECE_BYTES) / SECTOR_BYTES).next_multiple_of(8);
     let rows = view.stripe_sectors();
     match rows.filter(|row| *row * SECTOR_BYTES <= MAX_PIECE_BYTES) {
@@ -236,8 +236,7 @@ impl Shared<'_> {
                 continue;
             };
             // Up to a multiple of the piece size: rows begin there.
-            let end = (at / self.piece_sectors + 1) * self.piece_sectors;
-            let end = end.min(self.end);
+            let end = self.view.piece_end(at, self.piece_sectors).min(self.end);
             state.next = end;
             let number = state.take_number();
             drop(state);
