@@ -95,17 +95,23 @@ impl SyncMap {
     }
 
     fn look_up(&self, range: Range<u64>) -> InSync {
-        let blocks = self.blocks(&range);
-        let (mut any, mut all) = (false, true);
-        for block in blocks {
-            let good = self.block_in_sync(block);
-            any |= good;
-            all &= good;
+        let Range { start, end } = self.blocks(&range);
+        let sectors = start * self.block..end * self.block;
+        let first = self.unsynced.partition_point(|unsynced| unsynced.end <= sectors.start);
+        let (mut at, mut good) = (start, 0);
+        for unsynced in self.unsynced[first..].iter().take_while(|it| it.start < sectors.end) {
+            let inside = self.blocks(unsynced);
+            let inside = inside.start.max(at)..inside.end.min(end).max(at);
+            good += inside.start - at - self.stale.count(at..inside.start);
+            // What is generated is not stale.
+            good += self.generated.count(inside.clone());
+            at = inside.end;
         }
-        match (any, all) {
-            (_, true) => InSync::All,
-            (true, false) => InSync::Part,
-            (false, false) => InSync::Nothing,
+        good += end - at - self.stale.count(at..end);
+        match good {
+            0 => InSync::Nothing,
+            _ if good == end - start => InSync::All,
+            _ => InSync::Part,
         }
     }
 
@@ -122,13 +128,6 @@ impl SyncMap {
                 self.missing_by_force.minus(served)
             }
         }
-    }
-
-    fn block_in_sync(&self, block: u64) -> bool {
-        let at = block * self.block;
-        let after = self.unsynced.partition_point(|range| range.end <= at);
-        let inside = self.unsynced.get(after).is_some_and(|range| range.start < at + self.block);
-        !self.stale.has(block) && (!inside || self.generated.has(block))
     }
 
     /// Parity of the range has been generated from the members' data.
@@ -195,8 +194,20 @@ impl Blocks {
     }
 
     fn has(&self, block: u64) -> bool {
-        let page = self.0.get(&(block / PAGE));
-        page.is_some_and(|page| page[(block % PAGE / 64) as usize] >> (block % 64) & 1 == 1)
+        self.count(block..block + 1) > 0
+    }
+
+    /// How many blocks of a range it has. Costs a step per word.
+    fn count(&self, blocks: Range<u64>) -> u64 {
+        if self.0.is_empty() {
+            return 0;
+        }
+        let mut all = 0;
+        for (number, bits) in pages(blocks) {
+            let Some(page) = self.0.get(&number) else { continue };
+            each_word(bits, |word, mask| all += u64::from((page[word] & mask).count_ones()));
+        }
+        all
     }
 
     /// Costs a step per word, and memory for each page that it touches.
@@ -309,6 +320,46 @@ mod tests {
             (0..13_000).for_each(|at| assert_eq!(blocks.has(at), at < from || at >= to, "{at}"));
             blocks.remove_all(0..13_000);
             assert!(blocks.is_empty());
+        }
+    }
+
+    /// The state of a range, one block after the other.
+    fn by_blocks(map: &SyncMap, range: Range<u64>) -> InSync {
+        let is_good = |block: u64| {
+            let (start, end) = (block * map.block, (block + 1) * map.block);
+            let inside = map.unsynced.iter().any(|it| it.start < end && start < it.end);
+            !map.stale.has(block) && (!inside || map.generated.has(block))
+        };
+        let good = map.blocks(&range).filter(|block| is_good(*block)).count() as u64;
+        match map.blocks(&range) {
+            _ if good == 0 => InSync::Nothing,
+            blocks if good == blocks.end - blocks.start => InSync::All,
+            _ => InSync::Part,
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_range_is_that_of_its_blocks() {
+        for seed in 0..200 {
+            let mut rng = testkit::Rng::new(seed);
+            let mut edges: Vec<u64> = (0..6).map(|_| rng.below(40_000)).collect();
+            edges.sort_unstable();
+            let unsynced: Vec<Range<u64>> =
+                edges.chunks(2).map(|pair| pair[0]..pair[1]).filter(|it| !it.is_empty()).collect();
+            let mut map = SyncMap::new(&unsynced, [1, 8][seed as usize % 2], MemberSet::EMPTY);
+            for _ in 0..60 {
+                let start = rng.below(40_000);
+                let range = start..start + 1 + {
+                    let most = rng.pick(&[10, 200, 9_000]);
+                    rng.below(most)
+                };
+                match rng.below(8) {
+                    0 | 1 => map.set(range),
+                    2 => map.clear(range),
+                    3 => map.resynced_below(start / 8 * 8 / 4),
+                    _ => assert_eq!(map.state(range.clone()), by_blocks(&map, range)),
+                }
+            }
         }
     }
 
