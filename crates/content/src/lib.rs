@@ -48,6 +48,8 @@ mod prediction;
 mod scan;
 mod tables;
 mod text;
+mod undo;
+mod witness;
 mod xfs;
 
 pub use bytes::{Bytes, Part, Unreadable};
@@ -56,4 +58,5 @@ pub use identified::{Checksum, Identified};
 pub use identify::identify;
 pub use kind::Kind;
 pub use prediction::{CrossChecks, Disagreement, Prediction, PredictionKind};
-pub use scan::{Scan, Witness, WitnessKind};
+pub use scan::Scan;
+pub use witness::{Witness, WitnessKind};

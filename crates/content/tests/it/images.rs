@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
+use testkit::Rng;
 
 /// A directory for an image, deleted at the end.
 pub struct Image {
@@ -59,4 +60,39 @@ pub fn output(tool: &str, arguments: &[&str], image: &Path) -> Option<String> {
 /// Tools that make file systems are often not in the path of users.
 fn path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
+/// A tree of files: directories in directories, files of all sizes, text and noise.
+pub fn tree(seed: u64, files: usize) -> TempDir {
+    let top = tempfile::tempdir().expect("a temporary directory");
+    let mut rng = Rng::new(seed);
+    let mut directories = vec![top.path().to_path_buf()];
+    for number in 0..files {
+        if number % 10 == 0 {
+            let parent = &directories[rng.index(directories.len())];
+            let directory = parent.join(format!("directory-{number}"));
+            fs::create_dir(&directory).expect("a directory");
+            directories.push(directory);
+        }
+        let size = rng.pick(&[10, 700, 5_000, 20_000, 60_000]) + rng.index(4096);
+        let mut bytes = vec![0; size];
+        rng.fill(&mut bytes);
+        if number % 2 == 0 {
+            bytes.iter_mut().for_each(|byte| *byte = b' ' + *byte % 64);
+        } else {
+            bytes[..4].copy_from_slice(b"\x1f\x8b\x08\0");
+        }
+        let directory = &directories[rng.index(directories.len())];
+        fs::write(directory.join(format!("file-{number}")), bytes).expect("a file");
+    }
+    top
+}
+
+/// An ext file system of some MiB with such a tree; `None` without mke2fs.
+pub fn ext(seed: u64, mib: u64, arguments: &[&str]) -> Option<Image> {
+    let (image, tree) = (Image::new(mib << 20), tree(seed, 12 * mib as usize));
+    let uuid = format!("c0ffee00-0000-4000-8000-{seed:012x}");
+    let from = tree.path().to_str().expect("a path in UTF-8");
+    let fixed = ["-q", "-F", "-U", &uuid, "-E", "nodiscard,lazy_itable_init=1", "-d", from];
+    run("mke2fs", &[&fixed, arguments].concat(), &image.path).then_some(image)
 }

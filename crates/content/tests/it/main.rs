@@ -3,3 +3,4 @@
 mod any_bytes;
 mod identify;
 mod images;
+mod witnesses;

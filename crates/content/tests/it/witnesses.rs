@@ -1,0 +1,119 @@
+//! On an image that is one file system from its start on, every witness stands at its address.
+
+use std::collections::BTreeMap;
+
+use content::{FileSystems, Scan, Witness, WitnessKind};
+use testkit::Rng;
+
+use crate::images::{self, Image};
+
+/// All witnesses of an image, read in windows as a rescue would.
+fn witnesses(bytes: &[u8]) -> (FileSystems, Vec<Witness>) {
+    let mut known = FileSystems::new();
+    known.find(bytes, 0);
+    let mut scan = Scan::new();
+    for (window, at) in bytes.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+        let mut found = Scan::new();
+        known.scan(window, at, &mut found);
+        scan.append(found);
+    }
+    known.learn(&scan);
+    let witnesses = known.witnesses(&scan);
+    (known, witnesses)
+}
+
+/// How many witnesses of each kind stand at their address, of how many.
+fn right(witnesses: &[Witness]) -> BTreeMap<WitnessKind, (usize, usize)> {
+    let mut counts = BTreeMap::new();
+    for witness in witnesses {
+        let count: &mut (usize, usize) = counts.entry(witness.kind).or_default();
+        let is_right = witness.at == witness.address || Some(witness.at) == witness.also;
+        count.0 += usize::from(is_right);
+        count.1 += 1;
+    }
+    counts
+}
+
+/// Checks that there are at least these witnesses of each kind, and all of them right.
+fn expect(image: &Image, what: &str, least: &[(WitnessKind, usize)]) {
+    let bytes = image.bytes();
+    let (known, found) = witnesses(&bytes);
+    assert_eq!(known.list().len(), 1, "{what}: one file system");
+    assert_eq!(known.list()[0].bytes, bytes.len() as u64, "{what}: its size");
+    let counts = right(&found);
+    println!("{what}: {counts:?}");
+    assert!(counts.values().all(|(right, all)| right == all), "{what}: {counts:?}");
+    for (kind, least) in least {
+        let found = counts.get(kind).map_or(0, |count| count.0);
+        assert!(found >= *least, "{what}: {found} of at least {least} {}", kind.title());
+    }
+}
+
+#[test]
+fn ext4_blocks_stand_where_they_say() {
+    use WitnessKind::{Directory, Inode, Superblock};
+    // (arguments, MiB, superblocks, inodes, directories)
+    let cases: [(&[&str], u64, usize, usize, usize); 5] = [
+        (&["-t", "ext4"], 24, 1, 290, 29),
+        (&["-t", "ext4", "-b", "4096", "-g", "1024", "-N", "2048"], 24, 4, 290, 29),
+        (&["-t", "ext4", "-b", "1024"], 24, 2, 290, 29),
+        (&["-t", "ext4", "-O", "bigalloc", "-b", "4096"], 48, 1, 290, 29),
+        (
+            &["-t", "ext4", "-O", "^flex_bg", "-b", "4096", "-g", "2048", "-I", "512"],
+            24,
+            2,
+            290,
+            29,
+        ),
+    ];
+    for (arguments, mib, superblocks, inodes, directories) in cases {
+        let Some(image) = images::ext(1, mib, arguments) else { return };
+        let least = [(Superblock, superblocks), (Inode, inodes), (Directory, directories)];
+        expect(&image, &arguments.join(" "), &least);
+    }
+}
+
+#[test]
+fn ext_without_checksums_has_superblocks_only() {
+    for arguments in [&["-t", "ext3", "-g", "1024", "-b", "4096"][..], &["-t", "ext2"]] {
+        let Some(image) = images::ext(2, 24, arguments) else { return };
+        expect(&image, &arguments.join(" "), &[(WitnessKind::Superblock, 1)]);
+    }
+}
+
+#[test]
+fn inodes_are_placed_where_mke2fs_puts_them_when_descriptors_are_lost() {
+    let Some(image) = images::ext(3, 24, &["-t", "ext4", "-b", "4096"]) else { return };
+    let mut bytes = image.bytes();
+    bytes[4096..16384].fill(0);
+    let (_, found) = witnesses(&bytes);
+    let counts = right(&found);
+    assert!(counts[&WitnessKind::Inode].0 >= 290, "{counts:?}");
+    assert!(counts.values().all(|(right, all)| right == all), "{counts:?}");
+}
+
+#[test]
+fn random_bytes_are_no_blocks_of_a_known_file_system() {
+    let Some(image) = images::ext(4, 24, &["-t", "ext4"]) else { return };
+    let mut known = FileSystems::new();
+    known.find(&image.bytes(), 0);
+    assert_eq!(known.list().len(), 1);
+    let (mut rng, mut scan) = (Rng::new(9), Scan::new());
+    let mut bytes = vec![0; 32 << 20];
+    rng.fill(&mut bytes);
+    known.find(&bytes, 0);
+    known.scan(&bytes, 0, &mut scan);
+    assert!(scan.is_empty() && known.list().len() == 1, "{} found", scan.len());
+}
+
+#[test]
+fn blocks_of_another_file_system_are_not_mistaken() {
+    let (one, other) = (images::ext(5, 24, &["-t", "ext4"]), images::ext(6, 24, &["-t", "ext4"]));
+    let (Some(one), Some(other)) = (one, other) else { return };
+    let mut known = FileSystems::new();
+    known.find(&one.bytes(), 0);
+    let mut scan = Scan::new();
+    known.scan(&other.bytes(), 0, &mut scan);
+    known.learn(&scan);
+    assert_eq!(known.witnesses(&scan), []);
+}
