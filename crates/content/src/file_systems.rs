@@ -214,10 +214,12 @@ impl FileSystems {
     }
 
     /// Reads the same through a hypothesis: `through` is the file system from its start on. True if
-    /// something became known that was not. Planned.
+    /// something became known that was not.
     pub fn learn_through(&mut self, file_system: usize, through: &dyn Bytes) -> bool {
-        let _ = (file_system, through);
-        false
+        match self.list.get_mut(file_system).map(|known| &mut known.own) {
+            Some(Own::Ext(own)) => own.learn_through(through),
+            None => false,
+        }
     }
 
     /// The blocks of a scan whose address is known by now. More may be after
@@ -239,35 +241,52 @@ impl FileSystems {
         scan.blocks().iter().filter_map(witness).collect()
     }
 
-    /// At most `limit` predictions from what was learned, spread over the file system. Planned.
+    /// At most `limit` predictions from what was learned, spread over the file system.
     pub fn predictions(&self, file_system: usize, limit: usize) -> Vec<Prediction> {
-        let _ = (file_system, limit);
-        spread(Vec::new(), limit)
+        let found = match self.list.get(file_system).map(|known| &known.own) {
+            Some(Own::Ext(own)) => own.predictions(),
+            None => Vec::new(),
+        };
+        numbered(found, file_system, limit)
     }
 
     /// At most `limit` predictions from what is read through a hypothesis, spread over the file
-    /// system. Planned.
+    /// system: of an undamaged one that is read right, nearly all hold. A wrong hypothesis may give
+    /// few, because what they follow from is not there: then [`FileSystems::predictions`] say
+    /// more.
     pub fn predictions_through(
         &self,
         file_system: usize,
         through: &dyn Bytes,
         limit: usize,
     ) -> Vec<Prediction> {
-        let _ = (file_system, through, limit);
-        Vec::new()
+        let found = match self.list.get(file_system).map(|known| &known.own) {
+            Some(Own::Ext(own)) => own.predictions_through(through, limit),
+            None => Vec::new(),
+        };
+        numbered(found, file_system, limit)
     }
 
-    /// Compares what the file system says twice, at most `limit` comparisons, read through a
-    /// hypothesis. Planned.
+    /// Compares what the file system says twice, at most about `limit` comparisons, read through a
+    /// hypothesis.
     pub fn cross_checks(
         &self,
         file_system: usize,
         through: &dyn Bytes,
         limit: usize,
     ) -> CrossChecks {
-        let _ = (file_system, through, limit);
-        CrossChecks::default()
+        match self.list.get(file_system).map(|known| &known.own) {
+            Some(Own::Ext(own)) => own.cross_checks(through, limit),
+            None => CrossChecks::default(),
+        }
     }
+}
+
+/// Some predictions of a file system.
+fn numbered(found: Vec<Prediction>, file_system: usize, limit: usize) -> Vec<Prediction> {
+    let mut found = spread(found, limit);
+    found.iter_mut().for_each(|prediction| prediction.file_system = file_system);
+    found
 }
 
 impl FileSystem {

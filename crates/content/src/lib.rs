@@ -40,6 +40,7 @@ mod crc;
 mod ext;
 mod field;
 mod file_systems;
+mod files;
 mod identified;
 mod identify;
 mod kind;

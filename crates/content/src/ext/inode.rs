@@ -145,3 +145,23 @@ pub fn of_directory(block: &[u8]) -> Option<u32> {
     let is_parent = len >= 12 && len % 4 == 0 && block[18] == 2 && &block[20..22] == b"..";
     (is_parent && parent != 0).then(|| le32(block, 0)).filter(|number| *number != 0)
 }
+
+/// The inodes that the entries of a directory's first block name, without `.` and `..`. An index of
+/// a large directory looks like one entry up to the end.
+pub fn entries(block: &[u8]) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut at = 12 + usize::from(le16(block, 16));
+    while let Some(entry) = block.get(at..).filter(|rest| rest.len() >= 12) {
+        let (number, len) = (le32(entry, 0), usize::from(le16(entry, 4)));
+        let is_entry = len >= 12 && len % 4 == 0 && usize::from(entry[6]) + 8 <= len;
+        if !is_entry || at + len > block.len() {
+            break;
+        }
+        // A name of no bytes is the checksum at the end.
+        if number != 0 && entry[6] != 0 {
+            found.push(number);
+        }
+        at += len;
+    }
+    found
+}

@@ -5,15 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use super::group::{self, Group};
 use super::inode::{self, Runs};
 use super::superblock::{Protection, Superblock};
+use crate::bytes::{Bytes, take};
+use crate::prediction::thin;
 use crate::undo::Undo;
 use crate::witness::{Block, Fact, FactKind, Finds, Place, WitnessKind};
 
 /// Versions of a thing that are kept: a stale member may have another.
 const VERSIONS_MAX: usize = 4;
+/// Blocks of descriptors that are read: those of 256 TiB.
+const DESCRIPTOR_BLOCKS_MAX: u64 = 1 << 15;
 /// Inodes of files that are kept.
 const FILES_MAX: usize = 1 << 16;
 
@@ -21,7 +26,7 @@ const FILES_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub struct Ext {
     pub superblock: Superblock,
-    undo: Option<Undo>,
+    undo: Option<Arc<Undo>>,
     /// Blocks of descriptors by index, each in the versions that were seen.
     pub descriptors: BTreeMap<u64, Vec<Box<[u8]>>>,
     /// Heads of inodes that proved their number.
@@ -35,7 +40,7 @@ impl Ext {
     pub fn new(superblock: Superblock) -> Ext {
         let proves = superblock.protection == Protection::Crc32c && superblock.inode_bytes >= 160;
         Ext {
-            undo: proves.then(|| inode::undo(superblock.inode_bytes)),
+            undo: proves.then(|| Arc::new(inode::undo(superblock.inode_bytes))),
             superblock,
             descriptors: BTreeMap::new(),
             inodes: BTreeMap::new(),
@@ -49,9 +54,61 @@ impl Ext {
         of(&self.superblock) == of(other)
     }
 
-    /// Whether inodes prove their number.
-    pub fn has_proofs(&self) -> bool {
-        self.undo.is_some()
+    /// The number that an inode proves, if inodes of this file system do.
+    pub fn proof(&self) -> Option<impl Fn(&[u8]) -> u32 + Send + Sync + 'static> {
+        let (superblock, undo) = (self.superblock.clone(), self.undo.clone()?);
+        Some(move |bytes: &[u8]| inode::number(&superblock, &undo, bytes))
+    }
+
+    /// Byte address of a block of descriptors, without meta_bg.
+    pub fn descriptors_address(&self, index: u64) -> u64 {
+        let block = self.superblock.first_data_block + 1 + index;
+        block * u64::from(self.superblock.block)
+    }
+
+    /// Reads the descriptors through a hypothesis; true if some are new.
+    pub fn learn_through(&mut self, through: &dyn Bytes) -> bool {
+        let before = self.descriptors.len();
+        let blocks = self.superblock.groups.div_ceil(group::per_block(&self.superblock));
+        for index in 0..blocks.min(DESCRIPTOR_BLOCKS_MAX) {
+            if let Some(block) = self.descriptors_through(through, index) {
+                keep(self.descriptors.entry(index), &block);
+            }
+        }
+        self.descriptors.len() > before
+    }
+
+    fn descriptors_through(&self, through: &dyn Bytes, index: u64) -> Option<Vec<u8>> {
+        if self.superblock.has_meta_bg {
+            return None;
+        }
+        let len = self.superblock.block as usize;
+        let block = take(through, self.descriptors_address(index), len)?;
+        group::proves_block(&self.superblock, index, &block).then_some(block)
+    }
+
+    /// At most about `limit` groups, spread: as they are read, else as they were seen.
+    pub fn groups_through(&self, through: &dyn Bytes, limit: usize) -> Vec<(u64, Group)> {
+        let superblock = &self.superblock;
+        let per_block = group::per_block(superblock);
+        let blocks = superblock.groups.div_ceil(per_block).min(DESCRIPTOR_BLOCKS_MAX);
+        let mut indices: Vec<u64> = (0..blocks).collect();
+        thin(&mut indices, limit.max(1));
+        let mut found = Vec::new();
+        for index in indices {
+            let numbers = index * per_block..((index + 1) * per_block).min(superblock.groups);
+            match self.descriptors_through(through, index) {
+                Some(block) => {
+                    let descriptors = block.chunks_exact(superblock.descriptor_bytes as usize);
+                    let groups = descriptors.map(|bytes| Group::decode(superblock, bytes));
+                    found.extend(numbers.zip(groups));
+                }
+                None => found.extend(
+                    numbers.filter_map(|number| Some((number, self.groups(number).next()?))),
+                ),
+            }
+        }
+        found
     }
 
     /// Looks at a place, a multiple of 512 bytes; `rest` is the window from there on.

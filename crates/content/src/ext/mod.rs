@@ -1,8 +1,10 @@
 //! ext2, ext3 and ext4.
 
+mod check;
 mod group;
 mod inode;
 mod known;
+mod predict;
 pub mod superblock;
 
 pub use inode::may_be as may_be_inode;

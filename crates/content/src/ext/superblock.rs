@@ -13,6 +13,7 @@ use crate::text;
 pub const BYTES: usize = 1024;
 
 const COMPAT_JOURNAL: u32 = 0x4;
+const INCOMPAT_RECOVER: u32 = 0x4;
 const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
 const INCOMPAT_META_BG: u32 = 0x10;
 const INCOMPAT_64BIT: u32 = 0x80;
@@ -69,6 +70,8 @@ pub struct Superblock {
     /// The group whose copy this is.
     pub group: u64,
     pub written: Option<u64>,
+    /// Whether it was unmounted, and no journal has to be replayed.
+    pub is_clean: bool,
     pub checksum: Checksum,
 }
 
@@ -126,6 +129,7 @@ impl Superblock {
             seed: if has_seed { le32(bytes, 624) } else { raw32c(!0, &uuid) },
             group: if revised { le16(bytes, 90).into() } else { 0 },
             written: (wtime != 0).then(|| u64::from(wtime_high) << 32 | u64::from(wtime)),
+            is_clean: le16(bytes, 58) & 3 == 1 && incompat & INCOMPAT_RECOVER == 0,
             checksum,
         };
         if superblock.kind == Kind::ExtJournal {

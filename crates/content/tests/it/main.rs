@@ -3,4 +3,5 @@
 mod any_bytes;
 mod identify;
 mod images;
+mod predictions;
 mod witnesses;
