@@ -28,6 +28,8 @@ pub struct ArrayDescription<'a> {
     pub policy: Option<Policy>,
     /// Bad-block logs that are not empty, or cannot be used, in the order of the members.
     pub bad_blocks: Vec<ListedBad>,
+    /// Members that are copies with maps: sentences.
+    pub maps: Vec<String>,
     /// Contradictions between members, members that carry superblocks of other arrays, and
     /// bad-block logs that cannot be used: sentences.
     pub doubts: Vec<String>,
@@ -120,6 +122,7 @@ pub fn describe<'a>(array: &Array, members: &'a Members) -> ArrayDescription<'a>
         pending: pending(array),
         counts: counts(array),
         policy: policy(metadata),
+        maps: members.with_maps(array),
         doubts: array.contradictions.iter().cloned().chain(two).chain(bad_logs).collect(),
         bad_blocks,
     }

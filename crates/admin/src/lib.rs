@@ -12,6 +12,7 @@
 
 mod addition;
 mod bitmap;
+mod copies;
 mod create;
 mod describe;
 mod members;

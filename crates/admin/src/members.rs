@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use device::{
     Access, AreaError, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location,
-    LocationError, Overlap, OverlayError, member_signs, open_overlay, packed_as, read_bad_blocks,
-    signatures, superblocks,
+    LocationError, MapChoice, MapError, MemberName, Overlap, OverlayError, RescueMap, Unread,
+    member_signs, open_overlay, packed_as, read_bad_blocks, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
@@ -33,6 +33,9 @@ pub enum MembersError {
     /// One cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The map of a copy cannot be used.
+    #[error(transparent)]
+    Map(#[from] MapError),
     /// The overlay does not belong to them, or cannot be read.
     #[error(transparent)]
     Overlay(#[from] OverlayError),
@@ -84,6 +87,8 @@ pub struct Member {
     pub instead: String,
     /// Other superblocks that it carries, each in words.
     pub others: Vec<String>,
+    /// What it does not have, if it is a copy with a map.
+    pub unread: Option<Unread>,
     /// Whether there is a superblock, or something that may have been one.
     may_have_one: bool,
 }
@@ -118,7 +123,24 @@ impl Member {
         });
         let others = others.collect();
         let may_have_one = superblock.is_some() || !member_signs(&*disk).is_empty();
-        Member { name, disk: Some(disk), superblock, instead, others, may_have_one }
+        let disk = Some(disk);
+        Member { name, disk, superblock, instead, others, unread: None, may_have_one }
+    }
+
+    /// Looks at a device.
+    fn of_device(device: &Arc<Device>) -> Member {
+        Member::over(device, device.clone())
+    }
+
+    /// Looks at a device through what lies over it.
+    fn over(device: &Device, disk: Arc<dyn Disk>) -> Member {
+        let read = Member::read(device.location().to_string(), disk);
+        Member { unread: device.unread().cloned(), ..read }
+    }
+
+    /// What its map says, if it is a copy with one.
+    pub fn map_note(&self) -> Option<String> {
+        self.unread.as_ref().map(|unread| unread.note(&self.name))
     }
 
     /// Says more of one without a superblock.
@@ -132,7 +154,8 @@ impl Member {
     /// A member that is not to be read, or cannot be.
     fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
         let others = Vec::new();
-        Member { name, disk, superblock: None, instead, others, may_have_one: false }
+        let unread = None;
+        Member { name, disk, superblock: None, instead, others, unread, may_have_one: false }
     }
 }
 
@@ -182,9 +205,10 @@ impl Members {
         let mut devices: Vec<Arc<Device>> = Vec::new();
         let mut given = Vec::new();
         for name in names {
-            let location = Location::parse(name)?;
+            let name = MemberName::parse(name)?;
             let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-            given.push(match Device::open(&location, options) {
+            let map = RescueMap::of(&name)?;
+            given.push(match Device::open_copy(&name.location, map, options) {
                 Ok(device) => {
                     let twin = twin(&device, &devices);
                     devices.push(Arc::new(device));
@@ -227,12 +251,11 @@ impl Members {
                 Member::left_out(error.location.to_string(), None, error.problem_text())
             }
             Given::Opened(at, None) => {
-                let disk = disks.next().expect("one for each single one");
-                Member::read(devices[at].location().to_string(), disk)
+                Member::over(&devices[at], disks.next().expect("one for each single one"))
             }
             Given::NoneInside(at, why) => {
                 let disk = disks.next().expect("one for each single one");
-                Member::read(devices[at].location().to_string(), disk).because(&why)
+                Member::over(&devices[at], disk).because(&why)
             }
             Given::Opened(at, Some(twin)) => {
                 let name = devices[at].location().to_string();
@@ -264,19 +287,26 @@ impl Members {
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
         let mut opened = Vec::new();
         for path in paths {
-            match Device::open(&Location::whole(path), options) {
+            let name = MemberName { location: Location::whole(path), map: MapChoice::Beside };
+            let map = match RescueMap::of(&name) {
+                Ok(map) => map,
+                Err(error) => {
+                    unseen.push(error.to_string());
+                    continue;
+                }
+            };
+            match Device::open_copy(&name.location, map, options) {
                 Ok(device) => match Inside::of(&device).filter(Inside::has_members) {
                     Some(inside) => {
                         for part in inside.parts.into_iter().filter(|part| part.may_be_member) {
-                            let name = part.location.to_string();
                             match part.device {
-                                Ok(device) => opened.push(Member::read(name, Arc::new(device))),
+                                Ok(device) => opened.push(Member::of_device(&Arc::new(device))),
                                 Err(error) => unseen.push(error.to_string()),
                             }
                         }
                     }
                     None => {
-                        let member = Member::read(device.location().to_string(), Arc::new(device));
+                        let member = Member::of_device(&Arc::new(device));
                         opened.extend(member.may_have_one.then_some(member));
                     }
                 },
@@ -336,6 +366,12 @@ impl Members {
         let log = self.candidates[candidate].metadata.bad_blocks?;
         let disk = self.all[self.given[candidate]].disk.as_ref()?;
         Some(read_bad_blocks(&**disk, log))
+    }
+
+    /// Sentences about members of an array that are copies with maps.
+    pub fn with_maps(&self, array: &Array) -> Vec<String> {
+        let of = array.members.iter().map(|member| &self.all[self.given[member.candidate]]);
+        of.filter_map(Member::map_note).collect()
     }
 
     /// The disks of the candidates.

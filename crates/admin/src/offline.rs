@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
-use device::{Access, Device, DeviceError, DeviceOptions, Location, LocationError};
+use device::{Access, Device, DeviceError, DeviceOptions};
 use md::Sector;
 use md::assemble::{Array, Source};
 use md::ondisk::bitmap::sync_sectors;
 use thiserror::Error;
 
 use crate::Opened;
+use crate::copies::{CopyError, writable};
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// Polling interval of the progress.
@@ -25,9 +26,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Why members are not opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// A name is not a location.
+    /// A name is not a location, or that of a copy with a map.
     #[error(transparent)]
-    Location(#[from] LocationError),
+    Copy(#[from] CopyError),
     /// A member cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -49,7 +50,7 @@ pub(crate) struct OpenDevices(Vec<Arc<Device>>);
 impl OpenDevices {
     /// Opens one more.
     pub(crate) fn open(&mut self, name: &OsString) -> Result<Arc<Device>, OpenError> {
-        let location = Location::parse(name)?;
+        let location = writable(name)?;
         let options = DeviceOptions { access: Access::ReadWrite, direct: true };
         let device =
             Device::open(&location, options).map_err(|error| match shared_by(&error, &self.0) {

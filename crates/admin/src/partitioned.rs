@@ -8,8 +8,7 @@
 //! Called from `members`, and by programs that show disks.
 
 use device::{
-    Access, Device, DeviceError, DeviceOptions, Location, PartitionTable, partition_tables,
-    signatures, superblocks,
+    Device, DeviceError, Location, PartitionTable, partition_tables, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::Version;
@@ -86,11 +85,10 @@ impl Inside {
 /// unit. Partition tools list sectors, and mdadm's options are KiB.
 pub fn in_another_unit(device: &Device) -> Option<String> {
     let Location { path, offset, size } = device.location();
-    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
     [(512, 's'), (1024, 'K')].into_iter().find_map(|(bytes, unit)| {
         let there =
             Location { path: path.clone(), offset: offset.checked_mul(bytes)?, size: *size };
-        let there = Device::open(&there, options).ok().filter(|_| *offset > 0)?;
+        let there = device.open_part(&there).ok().filter(|_| *offset > 0)?;
         superblocks(&there).superblock()?;
         Some(format!("{offset} are bytes; {}@{offset}{unit} has one", path.display()))
     })
@@ -103,8 +101,7 @@ fn part(disk: &Device, number: u32, sectors: &std::ops::Range<u64>) -> Part {
         offset: on.offset + sectors.start * SECTOR_BYTES,
         size: Some((sectors.end - sectors.start) * SECTOR_BYTES),
     };
-    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-    let device = Device::open(&location, options);
+    let device = disk.open_part(&location);
     let detection = device.as_ref().ok().map(|device| superblocks(device));
     let may_be_member = detection.as_ref().is_none_or(|detection| {
         detection.outcomes.iter().any(|(_, outcome)| !matches!(outcome, Outcome::NoMagic))

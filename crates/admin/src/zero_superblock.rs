@@ -7,12 +7,13 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use device::superblocks;
-use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location, LocationError};
+use device::{Access, Device, DeviceError, DeviceOptions, Disk};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Outcome, READ_BYTES};
 use md::ondisk::{Uuid, Version};
 use thiserror::Error;
 
+use crate::copies::{CopyError, writable};
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// A superblock that is erased, or would be.
@@ -29,9 +30,9 @@ pub struct Erased {
 /// Why nothing is erased.
 #[derive(Debug, Error)]
 pub enum ZeroError {
-    /// A name is not a location.
+    /// A name is not a location, or that of a copy with a map.
     #[error(transparent)]
-    Location(#[from] LocationError),
+    Copy(#[from] CopyError),
     /// A member cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -95,7 +96,7 @@ impl FoundSuperblocks {
         let mut devices: Vec<Arc<Device>> = Vec::new();
         let mut found = Vec::new();
         for name in names {
-            let location = Location::parse(name)?;
+            let location = writable(name)?;
             let options = DeviceOptions { access, direct: false };
             let device = Device::open(&location, options).map_err(|error| {
                 match shared_by(&error, &devices) {

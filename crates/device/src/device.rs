@@ -28,6 +28,7 @@ use crate::Location;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, is_shorter};
 use crate::identity::{Identity, Overlap, loop_device_of, who_uses};
+use crate::unread::{RescueMap, Unread};
 
 /// Permitted access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +142,10 @@ pub struct Device {
     hole: Mutex<Range<u64>>,
     /// Held while a part of a block is written: two records may be in one block.
     rewriting: Mutex<()>,
+    /// End of what the file has of it, in bytes: a copy may be shorter than its disk.
+    stored_end: u64,
+    /// What the copy of a disk does not have.
+    unread: Option<Unread>,
 }
 
 impl Device {
@@ -161,6 +166,46 @@ impl Device {
             return Err(DeviceError { location: location.clone(), problem });
         }
         Ok(device)
+    }
+
+    /// Opens a member that a rescue program has copied, for reading: what its map calls unread is
+    /// an error here, and a copy that is shorter than the disk lacks the rest.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    ///
+    /// # Panics
+    /// When a copy with a map is opened for writing.
+    pub fn open_copy(
+        location: &Location,
+        map: Option<Arc<RescueMap>>,
+        options: DeviceOptions,
+    ) -> Result<Device, DeviceError> {
+        let Some(map) = map else { return Device::open(location, options) };
+        assert_eq!(options.access, Access::ReadOnly, "a copy with a map is only read");
+        let opened = Opening::new(location, options)?;
+        let stored = opened.bytes;
+        let all = stored.max(map.end.filter(|_| !opened.is_block_device).unwrap_or(0));
+        let window = window(location, all).map_err(|problem| opened.fail(problem))?;
+        lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
+        let unread = Some(map.within(&window, stored));
+        let stored_end = window.end.min(stored);
+        Ok(Device { stored_end, unread, ..opened.device(window, options.access) })
+    }
+
+    /// Opens another part of the file or device of this one, or all of it, with the same map.
+    ///
+    /// # Errors
+    /// As [`Device::open_copy`].
+    pub fn open_part(&self, location: &Location) -> Result<Device, DeviceError> {
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let map = self.unread.as_ref().map(|unread| unread.map.clone());
+        Device::open_copy(location, map, options)
+    }
+
+    /// What the copy does not have, if there is a map of it.
+    pub fn unread(&self) -> Option<&Unread> {
+        self.unread.as_ref()
     }
 
     /// Opens a file or a block device that is to be overwritten: all of it is locked, including a
@@ -377,7 +422,7 @@ impl Device {
     /// Fails if a file has become shorter than the member: a write behind the end would extend it
     /// again, with zeroes between. A block device refuses such writes itself.
     fn check_whole(&self) -> io::Result<()> {
-        if !self.is_block_device && is_shorter(&self.file, false, self.window.end) {
+        if !self.is_block_device && is_shorter(&self.file, false, self.stored_end) {
             return Err(self.has_gone());
         }
         Ok(())
@@ -392,7 +437,7 @@ impl Device {
     /// Distinguishes a removed device from a lack of space or a bad sector: by its capacity.
     fn checked<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
-            match is_shorter(&self.file, self.is_block_device, self.window.end) {
+            match is_shorter(&self.file, self.is_block_device, self.stored_end) {
                 true => self.has_gone(),
                 false => error,
             }
@@ -432,6 +477,9 @@ impl Disk for Device {
 
     fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
         let bytes = self.range(sector, buf.len())?;
+        if let Some(unread) = &self.unread {
+            unread.check(sector..sector + buf.len() as u64 / SECTOR_BYTES)?;
+        }
         if !self.direct || self.is_aligned(&bytes, buf.as_ptr()) {
             return self.read_at(buf, bytes.start);
         }
@@ -502,7 +550,12 @@ impl Disk for Device {
             }
             *hole = at..data.min(self.window.end);
         }
-        (hole.end - self.window.start) / SECTOR_BYTES
+        let end = (hole.end - self.window.start) / SECTOR_BYTES;
+        self.unread.as_ref().map_or(end, |unread| unread.clip_hole(sector, end))
+    }
+
+    fn known_unread(&self) -> &[Range<u64>] {
+        self.unread.as_ref().map_or(&[], |unread| &unread.ranges)
     }
 }
 
@@ -569,6 +622,8 @@ impl Opening {
             location,
             identity,
             id: FileId { path, identity, bytes: window.clone() },
+            stored_end: window.end,
+            unread: None,
             window,
             access,
             direct,

@@ -58,6 +58,12 @@ pub trait Disk: Send + Sync {
     /// The end of the hole at `sector`: everything up to there was never written and reads as
     /// zeroes. `sector` itself if there is no hole, or holes cannot be detected.
     fn hole_end(&self, sector: u64) -> u64;
+
+    /// Sectors that are known not to be there, sorted and disjoint: reading one is an error. Other
+    /// sectors may fail, too.
+    fn known_unread(&self) -> &[Range<u64>] {
+        &[]
+    }
 }
 
 /// A disk over another one: it is that disk but for what it does otherwise.
@@ -116,6 +122,11 @@ pub trait DiskLayer: Send + Sync {
     fn hole_end(&self, sector: u64) -> u64 {
         self.below().hole_end(sector)
     }
+
+    /// As [`Disk::known_unread`].
+    fn known_unread(&self) -> &[Range<u64>] {
+        self.below().known_unread()
+    }
 }
 
 impl<T: DiskLayer> Disk for T {
@@ -157,6 +168,10 @@ impl<T: DiskLayer> Disk for T {
 
     fn hole_end(&self, sector: u64) -> u64 {
         DiskLayer::hole_end(self, sector)
+    }
+
+    fn known_unread(&self) -> &[Range<u64>] {
+        DiskLayer::known_unread(self)
     }
 }
 

@@ -9,6 +9,9 @@
 //! as partition tables list them. If the text behind the last `@` is not a number, it belongs to
 //! the path; a file whose name really ends in `@8` is given as `name@8@0`.
 //!
+//! Behind a location, `:map=FILE` names the map of what a copy does not have, `:map=none` says that
+//! there is none; a file whose name has `:map=` in it is given with one of them behind.
+//!
 //! Invariant: `Location::parse(&location.to_string()) == Ok(location)` for every path that is text.
 //! Called to parse members on a command line.
 
@@ -90,6 +93,53 @@ impl Location {
     }
 }
 
+/// A member as it is named: its location, and the map of what a copy of it does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberName {
+    /// Where it is.
+    pub location: Location,
+    /// Its map.
+    pub map: MapChoice,
+}
+
+/// The map of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapChoice {
+    /// The one that lies beside it, if there is one.
+    Beside,
+    /// None: it has everything.
+    None,
+    /// This file.
+    File(PathBuf),
+}
+
+/// What stands before the name of a map.
+const MAP: &[u8] = b":map=";
+
+impl MemberName {
+    /// Parses a location with the name of a map behind.
+    ///
+    /// # Errors
+    /// As [`Location::parse`]; or nothing is behind `:map=`.
+    pub fn parse(text: &OsStr) -> Result<MemberName, LocationError> {
+        let bytes = text.as_bytes();
+        let Some(at) = bytes.windows(MAP.len()).rposition(|window| window == MAP) else {
+            return Ok(MemberName { location: Location::parse(text)?, map: MapChoice::Beside });
+        };
+        let location = Location::parse(OsStr::from_bytes(&bytes[..at]))?;
+        let map = match &bytes[at + MAP.len()..] {
+            b"" => {
+                let (given, problem) =
+                    (text.to_string_lossy().into_owned(), ":map= is followed by a file, or 'none'");
+                return Err(LocationError { given, problem });
+            }
+            b"none" => MapChoice::None,
+            path => MapChoice::File(OsStr::from_bytes(path).into()),
+        };
+        Ok(MemberName { location, map })
+    }
+}
+
 /// A number of bytes; `None` when it does not fit.
 type Number = Option<u64>;
 
@@ -154,6 +204,23 @@ mod tests {
             assert_eq!(parse(text), Ok(location.clone()), "{text}");
             assert_eq!(parse(&location.to_string()), Ok(location), "{text}");
         }
+    }
+
+    #[test]
+    fn a_map_is_named_behind_the_location() {
+        let parse = |text: &str| MemberName::parse(OsStr::new(text));
+        let file = |path: &str| MapChoice::File(path.into());
+        for (text, location, map) in [
+            ("d.img", at("d.img", 0, None), MapChoice::Beside),
+            ("d.img:map=none", at("d.img", 0, None), MapChoice::None),
+            ("d.img:map=./none", at("d.img", 0, None), file("./none")),
+            ("d.img@1M+1M:map=m@8", at("d.img", 1 << 20, Some(1 << 20)), file("m@8")),
+            ("a:map=b:map=c", at("a:map=b", 0, None), file("c")),
+            ("d.img:maps=x", at("d.img:maps=x", 0, None), MapChoice::Beside),
+        ] {
+            assert_eq!(parse(text), Ok(MemberName { location, map }), "{text}");
+        }
+        assert!(parse("d.img:map=").is_err() && parse(":map=x").is_err());
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use admin::ChooseError;
 use anyhow::{Error, Result};
-use device::{Disk, Identity, Location, Overlap, member_signs};
+use device::{Disk, Identity, MemberName, Overlap, RescueMap, Unread, member_signs};
 use md::assemble::{Array, Found};
+use serde_json::{Value, json};
 
 /// A file or device that a command uses and must not overwrite.
 #[derive(Clone)]
@@ -25,12 +26,16 @@ impl Used {
     /// All existing members of a command.
     pub fn members(names: &[OsString]) -> Vec<Used> {
         let used = names.iter().filter_map(|name| {
-            let location = Location::parse(name).ok()?;
+            let name = MemberName::parse(name).ok()?;
+            let location = &name.location;
             let identity = Identity::at(&location.path)?;
             let is_part = location.offset != 0 || location.size.is_some();
-            Some(Used { name: format!("member {location}"), identity, is_part })
+            let member = Used { name: format!("member {location}"), identity, is_part };
+            let map = RescueMap::of(&name).ok().flatten();
+            let map = map.and_then(|map| Used::file("map", &map.path));
+            Some(std::iter::once(member).chain(map))
         });
-        used.collect()
+        used.flatten().collect()
     }
 
     /// Anything else that is used whole: `what` it is, where.
@@ -63,6 +68,23 @@ pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     used.iter().find_map(|used| match there.overlap(used.identity)? {
         Overlap::Same => Some(format!("it would lie in the directory {}", parent.display())),
         _ => used.touches(there),
+    })
+}
+
+/// Ranges of a list that JSON holds at most.
+const LISTED: usize = 1000;
+
+/// What a copy does not have, by its map; `null` without one.
+pub fn map_json(unread: Option<&Unread>) -> Value {
+    let Some(unread) = unread else { return Value::Null };
+    let ranges = unread.ranges.iter().take(LISTED);
+    let ranges = ranges.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
+    json!({
+        "file": unread.map.path.display().to_string(),
+        "found_beside": unread.map.is_found,
+        "unread_sectors": unread.sectors(),
+        "unread": ranges.collect::<Vec<_>>(),
+        "unread_more": unread.ranges.len().saturating_sub(LISTED),
     })
 }
 

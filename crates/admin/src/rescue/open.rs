@@ -182,6 +182,7 @@ pub(crate) fn rescue_array(
 ) -> Result<Rescue, RescueError> {
     let name = array_name(array);
     notes.extend(left_out(array, members));
+    notes.extend(members.with_maps(array));
     let mut doubts = array.contradictions.clone();
     if options.array.is_none() {
         doubts.extend(members.with_two(array));
@@ -243,6 +244,7 @@ pub fn rescue_described(
         ..description.spec.clone()
     })?;
     let mut notes = described.read_only.warnings.clone();
+    notes.extend(chosen.iter().flatten().filter_map(|member| member.map_note()));
     notes.extend(chosen.iter().flatten().filter_map(|member| {
         let disk = member.disk.as_ref()?;
         let (name, table) = (&member.name, partition_tables(&**disk).into_iter().next()?);

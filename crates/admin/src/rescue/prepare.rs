@@ -93,11 +93,9 @@ pub fn prepare_explicit(
         unreachable!("a description has one geometry");
     };
     let slots = explicit.read_only.slots.iter().map(|slot| {
-        let source = slot.as_ref().map(|source| Source {
-            disk: disks[source.candidate].clone().expect("a member has a disk"),
-            data_offset: source.data_offset,
-            in_sync: source.valid_sectors,
-            bad: [].into(),
+        let source = slot.as_ref().map(|source| {
+            let disk = disks[source.candidate].clone().expect("a member has a disk");
+            Source::new(disk, source.data_offset, source.valid_sectors, &[])
         });
         source.into_iter().collect()
     });
@@ -229,7 +227,7 @@ impl<'a> Preparing<'a> {
                 [].into()
             }
         };
-        Source { disk: self.disks[candidate].clone(), data_offset, in_sync, bad }
+        Source::new(self.disks[candidate].clone(), data_offset, in_sync, &bad)
     }
 
     /// The bad sectors of a member, as sectors of the device.

@@ -49,6 +49,23 @@ pub(super) fn without<'r>(
     })
 }
 
+/// All of two sorted lists: sorted and disjoint.
+pub(super) fn union(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
+    if one.is_empty() || other.is_empty() {
+        return if one.is_empty() { other.to_vec() } else { one.to_vec() };
+    }
+    let mut all: Vec<Range<u64>> = one.iter().chain(other).cloned().collect();
+    all.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in all {
+        match joined.last_mut().filter(|last| last.end >= range.start) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
 /// Appends a range to the list; merged with the last one if adjacent.
 pub(super) fn add_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
     if range.is_empty() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use md::SECTOR_BYTES;
 
-use super::ranges::{Ranges, add_range};
+use super::ranges::{Ranges, add_range, union};
 use device::Disk;
 
 /// A device that holds a slot, or a part of it.
@@ -22,14 +22,21 @@ pub struct Source {
     pub data_offset: u64,
     /// In-sync sectors of its data area, from its start on; `u64::MAX`: all.
     pub in_sync: u64,
-    /// Bad sectors of the device, which must not be read; sorted and disjoint.
+    /// Bad sectors of the device, which must not be read, and those that are known not to be there;
+    /// sorted and disjoint.
     pub bad: Arc<[Range<u64>]>,
 }
 
 impl Source {
     /// A source that is in sync everywhere.
     pub fn whole(disk: Arc<dyn Disk>, data_offset: u64) -> Source {
-        Source { disk, data_offset, in_sync: u64::MAX, bad: [].into() }
+        Source::new(disk, data_offset, u64::MAX, &[])
+    }
+
+    /// A source with bad sectors, sorted and disjoint.
+    pub fn new(disk: Arc<dyn Disk>, data_offset: u64, in_sync: u64, bad: &[Range<u64>]) -> Source {
+        let bad = union(bad, disk.known_unread()).into();
+        Source { disk, data_offset, in_sync, bad }
     }
 }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::commands::examine::LOCKLESS;
 use crate::console::JsonOut;
-use crate::members::{Used, choose};
+use crate::members::{Used, choose, map_json};
 use crate::{Ending, mdadm};
 
 const EXAMPLES: &str = "\
@@ -260,6 +260,7 @@ fn outlook(out: &mut String, array: &Array, members: &Members, description: &Arr
     }
     let bad_blocks = bad_blocks(description, members).into_iter();
     lines.extend(bad_blocks.map(|text| ("Bad Blocks".into(), text)));
+    lines.extend(description.maps.iter().map(|map| ("Rescue Map".into(), map.clone())));
     lines.extend(description.doubts.iter().map(|doubt| ("Doubt".into(), doubt.clone())));
     lines.push(("To run it".into(), verdict(&array.read_write)));
     lines.extend(repairs(&array.read_write).into_iter().map(|text| ("Then".into(), text)));
@@ -360,6 +361,7 @@ fn json(array: &Array, members: &Members) -> Value {
             "data_offset_sectors": candidate.metadata.data_offset,
             "data_sectors": candidate.metadata.data_sectors,
             "bad_blocks": log.map(|_| bad_blocks_json(listed)),
+            "rescue_map": map_json(members.all[members.given[member.candidate]].unread.as_ref()),
         })
     });
     let shape = array.shape.as_ref();

@@ -113,6 +113,9 @@ fn show(array: &Array, members: &Members) -> String {
         let _ = write!(out, " [{slots}/{active}] [{}]", letters(array));
     }
     out.push('\n');
+    for line in &description.maps {
+        let _ = writeln!(out, "      rescue map: {}", Shown(line));
+    }
     for line in bad_blocks(&description, members) {
         let _ = writeln!(out, "      bad blocks: {}", Shown(line));
     }

@@ -3,6 +3,7 @@
 //! Nothing here asserts a speed, but that a bus slows paced members down.
 
 mod compatibility;
+mod copies;
 mod corpus;
 mod create;
 mod detail;

@@ -16,7 +16,7 @@ use admin::{
 };
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{ArgMatches, Args};
-use device::Location;
+use device::{Location, MapChoice, MemberName};
 use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
@@ -343,7 +343,10 @@ fn new_array(arguments: &CreateArguments) -> Result<NewArray> {
         if is_missing(word) {
             return Ok(None);
         }
-        let location = Location::parse(word)?;
+        let MemberName { location, map } = MemberName::parse(word)?;
+        if let MapChoice::File(map) = map {
+            bail!("{location}: a new array takes no map ({})", map.display());
+        }
         let applies = |from: Option<usize>| from.is_some_and(|from| at >= from);
         let (write_mostly, failfast) =
             (applies(arguments.marks.write_mostly), applies(arguments.marks.failfast));

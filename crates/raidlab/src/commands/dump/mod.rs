@@ -34,6 +34,7 @@ Examples:
   raidlab dump disk0.img disk2.img --sha256         only the checksum of the contents
   raidlab dump disk*.img --check                    only compare the redundancy
   raidlab dump disk.img@2048s other.img@2048s -o -  members inside images of whole disks
+  raidlab dump a.img b.img:map=b.map --sha256       b.img is a copy that ddrescue made, with holes
   raidlab dump disk*.img --array data -o data.img   of several arrays, the one named data
   raidlab dump disk*.img --partial -o array.img     lost data cannot be recovered: dump the rest
   raidlab dump a.img missing c.img --level 5 --raid-devices 3 --chunk 64K --data-offset 1M \\
@@ -47,8 +48,9 @@ array cannot be read as requested; 130 if stopped by a signal.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DumpArguments {
-    /// Image files, partitions or disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; with
-    /// --level also 'missing'
+    /// Image files, partitions or disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one;
+    /// :map=FILE behind it for ddrescue's mapfile of a copy, :map=none for none; with --level also
+    /// 'missing'
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// Output: a new file, or - for stdout

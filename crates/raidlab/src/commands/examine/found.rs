@@ -7,8 +7,8 @@
 use admin::{Inside, Part, in_another_unit};
 use anyhow::{Error, Result, bail};
 use device::{
-    Access, Device, DeviceOptions, Disk, Location, Signature, TableKind, packed_as, read_area,
-    read_bad_blocks, signatures, superblocks,
+    Access, Device, DeviceOptions, Disk, MemberName, RescueMap, Signature, TableKind, Unread,
+    packed_as, read_area, read_bad_blocks, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::bad_blocks::BadBlocks;
@@ -47,6 +47,8 @@ pub struct Found {
     pub elsewhere: Option<String>,
     /// Its partition table; looked for only where there is no superblock.
     pub table: Option<Table>,
+    /// What it does not have, if it is a copy with a map.
+    pub unread: Option<Unread>,
 }
 
 /// A partition table.
@@ -97,9 +99,10 @@ impl FoundBitmap {
 impl Found {
     /// Reads all of it; a disk with a partition table is followed by the members in it, or by why
     /// one cannot be looked at.
-    pub fn read(location: &Location) -> Result<Vec<Result<Found>>> {
+    pub fn read(name: &MemberName) -> Result<Vec<Result<Found>>> {
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-        let device = Device::open(location, options)?;
+        let map = RescueMap::of(name)?;
+        let device = Device::open_copy(&name.location, map, options)?;
         let mut whole = Found::on(&device);
         let Some(inside) = Inside::of(&device) else { return Ok(vec![Ok(whole)]) };
         if whole.superblock().is_some() {
@@ -147,6 +150,7 @@ impl Found {
             packed_as: None,
             elsewhere: None,
             table: None,
+            unread: device.unread().cloned(),
             detection,
         };
         match found.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum)) {

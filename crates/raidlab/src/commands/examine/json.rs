@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use super::found::{Found, FoundBitmap, Row, Table};
 use crate::error::text_of;
 use crate::mdadm;
+use crate::members::map_json;
 
 /// One member.
 pub fn member(found: &Found) -> Value {
@@ -26,6 +27,7 @@ pub fn member(found: &Found) -> Value {
         "logical_block_bytes": found.logical_block,
         "candidates": found.detection.outcomes.iter().map(candidate).collect::<Vec<_>>(),
         "superblock": null,
+        "rescue_map": map_json(found.unread.as_ref()),
     });
     match found.superblock() {
         Some((superblock, checksum)) => {

@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use anyhow::{Error, Result};
 use clap::Args;
-use device::Location;
+use device::MemberName;
 use found::Row;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use report::shown::Shown;
@@ -65,8 +65,8 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     let (mut findings, mut non_members, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     for member in &arguments.members {
-        let found = Location::parse(member).map_err(Error::new);
-        let found = found.and_then(|location| Found::read(&location));
+        let found = MemberName::parse(member).map_err(Error::new);
+        let found = found.and_then(|name| Found::read(&name));
         for found in found.unwrap_or_else(|error| vec![Err(error)]) {
             match found {
                 Ok(found) => {
@@ -159,6 +159,9 @@ fn remarks(found: &Found) -> String {
     if let Some(Err(error)) = &found.bad_blocks {
         lines.push(format!(" Bad Blocks     : {}", text_of(error)));
     }
+    if let Some(unread) = &found.unread {
+        lines.push(format!("     Rescue Map : {}", unread.note(&found.name)));
+    }
     for (index, (place, outcome)) in found.detection.outcomes.iter().enumerate() {
         if Some(index) == found.detection.chosen || matches!(outcome, Outcome::NoMagic) {
             continue;
@@ -185,6 +188,9 @@ fn instead(found: &Found) -> String {
             let _ =
                 writeln!(out, "   sector {} (version {version}): {}", place.sector, Shown(outcome));
         }
+    }
+    if let Some(unread) = &found.unread {
+        let _ = writeln!(out, "   {}", Shown(unread.note(&found.name)));
     }
     for sign in &found.contents {
         let _ = writeln!(out, "   it holds: {} (at byte {})", Shown(sign), sign.at);

@@ -1,0 +1,266 @@
+//! Copies of failing disks: what GNU ddrescue could not read is recovered from the other members,
+//! or lost and named, and never taken for zeroes.
+
+use std::process::Command;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::support::{Dir, Ran, raidlab};
+
+/// Data begin at 1 MiB on members of 8 MiB.
+const DATA: u64 = 1 << 20;
+const MEMBER: u64 = 8 << 20;
+const KIB: u64 = 1 << 10;
+
+/// A range of bytes of a disk that cannot be read.
+type Hole = (u64, u64);
+
+struct Disks {
+    dir: Dir,
+    /// The disks of an array with random data in all of it.
+    members: Vec<String>,
+    /// The checksum of its contents.
+    sha256: String,
+}
+
+impl Disks {
+    fn new(options: &str, members: u64) -> Disks {
+        let dir = Dir::new();
+        let members: Vec<String> = (0..members).map(|at| dir.file(&format!("m{at}.img"))).collect();
+        for (seed, member) in members.iter().enumerate() {
+            let mut state = seed as u64 + 1;
+            let mut draw = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state
+            };
+            let bytes: Vec<u8> = (0..MEMBER / 8).flat_map(|_| draw().to_le_bytes()).collect();
+            std::fs::write(member, bytes).expect("an image");
+        }
+        let all = members.join(" ");
+        let count = members.len();
+        raidlab(&format!("create --force -e 1.2 --data-offset 1M -n {count} {options} {all}"))
+            .code(0);
+        let sha256 = hash(&raidlab(&format!("dump --sha256 {all}")).code(0));
+        Disks { dir, members, sha256 }
+    }
+
+    /// RAID 6 with chunks of 64 KiB: 16 of them are 1 MiB of a member.
+    fn raid6() -> Disks {
+        Disks::new("-l 6 -c 64K", 6)
+    }
+
+    /// Copies a disk as ddrescue does that cannot read these ranges; the name of the copy. Its map
+    /// is `c0.map` beside `c0.img`.
+    fn copy(&self, member: usize, holes: &[Hole]) -> String {
+        let bad = self.dir.file("bad");
+        std::fs::write(&bad, map_text(holes)).expect("a map");
+        let copy = self.dir.file(&format!("c{member}.img"));
+        let map = self.dir.file(&format!("c{member}.map"));
+        ddrescue(&["-q", "-H", &bad, &self.members[member], &copy, &map]);
+        copy
+    }
+
+    /// All members, with copies in place of some.
+    fn with(&self, copies: &[(usize, &str)]) -> String {
+        let name = |(at, member): (usize, &String)| {
+            let copy = copies.iter().find(|(of, _)| *of == at).map(|(_, copy)| copy.to_string());
+            copy.unwrap_or_else(|| member.clone())
+        };
+        self.members.iter().enumerate().map(name).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A mapfile of a member that lacks these ranges.
+fn map_text(holes: &[Hole]) -> String {
+    let (mut text, mut at) = ("0x0 + 1\n".to_string(), 0);
+    for (start, size) in holes {
+        if at < *start {
+            text += &format!("0x{at:X} 0x{:X} +\n", start - at);
+        }
+        text += &format!("0x{start:X} 0x{size:X} -\n");
+        at = start + size;
+    }
+    text + &format!("0x{at:X} 0x{:X} +\n", MEMBER - at)
+}
+
+fn ddrescue(arguments: &[&str]) {
+    let output = Command::new("ddrescue").args(arguments).output().expect("ddrescue starts");
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+}
+
+fn hash(ran: &Ran) -> String {
+    ran.stdout.split_whitespace().next().unwrap_or_default().to_string()
+}
+
+fn dump(arguments: &str) -> Ran {
+    raidlab(&format!("dump {arguments}"))
+}
+
+fn ranges(list: &Value) -> Vec<(u64, u64)> {
+    let number = |range: &Value, key: &str| range[key].as_u64().expect("a number");
+    let list = list.as_array().expect("a list").iter();
+    list.map(|range| (number(range, "sector"), number(range, "sectors"))).collect()
+}
+
+/// Three copies whose holes overlap pairwise.
+fn pairwise(disks: &Disks) -> [(usize, String); 3] {
+    let at = |chunk: u64| DATA + chunk * 64 * KIB;
+    [
+        (1, disks.copy(1, &[(at(3), 100 * KIB), (at(40) + 512, 64 * KIB)])),
+        (3, disks.copy(3, &[(at(4), 100 * KIB), (at(80), 3 * KIB)])),
+        (4, disks.copy(4, &[(at(40) + 10 * KIB, 64 * KIB), (at(80) + KIB, 128 * KIB)])),
+    ]
+}
+
+#[test]
+fn copies_whose_holes_overlap_pairwise_give_the_contents() {
+    let disks = Disks::raid6();
+    let copies = pairwise(&disks);
+    let named: Vec<(usize, String)> = copies
+        .iter()
+        .map(|(at, copy)| (*at, format!("{copy}:map={}", copy.replace(".img", ".map"))))
+        .collect();
+    let named: Vec<(usize, &str)> = named.iter().map(|(at, name)| (*at, name.as_str())).collect();
+    let ran = dump(&format!("--sha256 {}", disks.with(&named))).code(0);
+    assert_eq!(hash(&ran), disks.sha256, "{}", ran.stderr);
+    assert!(ran.stderr.contains("c1.map 2 ranges, 164"), "{}", ran.stderr);
+    // The maps lie beside them: found, and said so.
+    let beside: Vec<(usize, &str)> = copies.iter().map(|(at, it)| (*at, it.as_str())).collect();
+    for options in ["--sha256", "--sha256 --check", "--sha256 --no-check"] {
+        let ran = dump(&format!("{options} {}", disks.with(&beside))).code(0);
+        assert_eq!(hash(&ran), disks.sha256, "{}", ran.stderr);
+        assert!(ran.stderr.contains("found beside it"), "{}", ran.stderr);
+    }
+    // Without the maps nothing is said to be right.
+    let none = disks.with(&beside).replace("c1.img", "c1.img:map=none");
+    let none = none.replace("c3.img", "c3.img:map=none").replace("c4.img", "c4.img:map=none");
+    for options in ["--sha256", "--check", "--sha256 --check"] {
+        dump(&format!("{options} {none}")).code(1);
+    }
+}
+
+#[test]
+fn where_three_holes_meet_exactly_that_is_lost_and_named() {
+    let disks = Disks::raid6();
+    let whole = disks.dir.file("whole");
+    dump(&format!("-o {whole} {}", disks.members.join(" "))).code(0);
+    let at = |chunk: u64| DATA + chunk * 64 * KIB;
+    // Of chunk 5 of the members: 8 KiB that all three lack.
+    let copies = [
+        (0, disks.copy(0, &[(at(5), 24 * KIB)])),
+        (2, disks.copy(2, &[(at(5) + 8 * KIB, 32 * KIB)])),
+        (5, disks.copy(5, &[(at(5) + 4 * KIB, 12 * KIB)])),
+    ];
+    let copies: Vec<(usize, &str)> = copies.iter().map(|(at, it)| (*at, it.as_str())).collect();
+    let members = disks.with(&copies);
+    let ran = dump(&format!("--sha256 {members}")).code(2);
+    assert!(ran.stderr.contains("--partial"), "{}", ran.stderr);
+    let part = disks.dir.file("part");
+    let ran = dump(&format!("--partial --json -o {part} {members}")).code(1);
+    let json: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let lost = ranges(&json["lost"]);
+    let (whole, part) =
+        (std::fs::read(whole).expect("it"), std::fs::read(part).expect("the output"));
+    let mut expected = whole.clone();
+    for (sector, sectors) in &lost {
+        expected[*sector as usize * 512..][..*sectors as usize * 512].fill(0);
+    }
+    assert!(part == expected && part != whole);
+    // Row 5 of a left-symmetric layout over six members has P on slot 0 and Q on slot 1: two of
+    // the three blocks are data.
+    assert_eq!(lost.iter().map(|(_, sectors)| sectors).collect::<Vec<_>>(), [&16, &16]);
+    for (sector, _) in lost {
+        let line = format!("lost: array sectors {sector} to {}", sector + 16);
+        assert!(ran.stderr.contains(&line), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn maps_count_from_the_start_of_the_disk_and_make_a_short_copy_whole() {
+    let disks = Disks::new("-l 5 -c 64K", 3);
+    let dir = &disks.dir;
+    // The member is a part of a disk, and the copy ends before the disk does.
+    let disk = dir.file("disk.img");
+    let mut bytes = vec![0xee; 1 << 20];
+    bytes.extend(std::fs::read(&disks.members[1]).expect("an image"));
+    bytes.truncate(7 << 20);
+    bytes[(4 << 20) + 512..(5 << 20)].fill(0);
+    std::fs::write(&disk, &bytes).expect("a file");
+    let map = "0 ?\n0x0 0x400200 +\n0x400200 0xFFE00 *\n0x500000 0x200000 +\n0x700000 0x200000 ?\n";
+    std::fs::write(dir.file("m"), map).expect("a map");
+    let name = format!("{disk}@1M:map={}", dir.file("m"));
+    let ran = dump(&format!("--sha256 {}", disks.with(&[(1, &name)]))).code(0);
+    assert_eq!(hash(&ran), disks.sha256, "{}", ran.stderr);
+    // The same as a list.
+    std::fs::write(dir.file("list"), "# badblocks\nblock 512\n8193-10239\n14336-18431\n")
+        .expect("it");
+    bytes.resize(9 << 20, 0);
+    std::fs::write(&disk, &bytes).expect("a file");
+    let name = format!("{disk}@1M:map={}", dir.file("list"));
+    let ran = dump(&format!("--sha256 {}", disks.with(&[(1, &name)]))).code(0);
+    assert_eq!(hash(&ran), disks.sha256, "{}", ran.stderr);
+    let json = raidlab(&format!("detail --json {}", disks.with(&[(1, &name)]))).code(0).record();
+    let map = &json["arrays"][0]["members"][1]["rescue_map"];
+    assert_eq!(ranges(&map["unread"]), [(6145, 2047), (12288, 4096)], "{json}");
+    // A bad map is an error, never no map.
+    std::fs::write(dir.file("list"), "block 512\n8193 - 10239\n").expect("a list");
+    let ran = dump(&format!("--sha256 {}", disks.with(&[(1, &name)]))).code(2);
+    let what =
+        format!("list, the map of {disk}: line 2: range: '-': more than one range on a line");
+    assert!(ran.stderr.contains(&what), "{}", ran.stderr);
+}
+
+#[test]
+fn all_that_reads_members_sees_the_map_and_what_writes_refuses() {
+    let disks = Disks::raid6();
+    let copy = disks.copy(2, &[(4096, 4096), (DATA + 4096, 64 * KIB)]);
+    let members = disks.with(&[(2, &copy)]);
+    // The superblock was not read: it is not taken for absent.
+    let ran = raidlab(&format!("examine {copy}"));
+    assert!(ran.stdout.contains("are not in this copy, by its map"), "{}", ran.stdout);
+    let ran = raidlab(&format!("detail {members}"));
+    assert!(ran.stdout.contains("there may be one: sector 8"), "{}", ran.stdout);
+    let copy = disks.copy(3, &[(DATA + 4096, 64 * KIB)]);
+    let members = disks.with(&[(3, &copy)]);
+    let before = std::fs::read(&copy).expect("it");
+    for (verb, shown) in
+        [("detail", "Rescue Map : "), ("status", "rescue map: "), ("examine", "Rescue Map : ")]
+    {
+        let ran = raidlab(&format!("{verb} {members}")).code(0);
+        let line = ran.stdout.lines().find(|line| line.contains(shown)).unwrap_or_default();
+        assert!(line.contains("1 range, 64.00 KiB, was not read"), "{verb}: {}", ran.stdout);
+    }
+    for words in [
+        format!("scrub --repair {members}"),
+        format!("rebuild {members}"),
+        format!("zero-superblock {copy}"),
+        format!("zero-superblock --dry-run {copy}"),
+    ] {
+        let ran = raidlab(&words).code(2);
+        assert!(ran.stderr.contains("it is a copy with a map"), "{words}: {}", ran.stderr);
+    }
+    let map = disks.dir.file("c3.map");
+    let ran = dump(&format!("--overwrite -o {map} {members}")).code(2);
+    assert!(ran.stderr.contains("it is the map"), "{}", ran.stderr);
+    assert!(std::fs::read(&copy).expect("it") == before, "it was written to");
+    // Named as whole, it is.
+    raidlab(&format!("zero-superblock {copy}:map=none")).code(0);
+    let ran = raidlab(&format!("create -l 1 -n 2 {copy}:map={map} missing")).code(2);
+    assert!(ran.stderr.contains("a new array takes no map"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_contents_of_what_was_dumped_are_those_of_the_file() {
+    let disks = Disks::new("-l 1", 2);
+    let copies =
+        [(0, disks.copy(0, &[(DATA, 1 << 20)])), (1, disks.copy(1, &[(3 << 20, 1 << 20)]))];
+    let copies: Vec<(usize, &str)> = copies.iter().map(|(at, it)| (*at, it.as_str())).collect();
+    let out = disks.dir.file("out");
+    dump(&format!("-o {out} {}", disks.with(&copies))).code(0);
+    let digest = Sha256::digest(std::fs::read(out).expect("it"));
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, disks.sha256);
+}
