@@ -7,6 +7,7 @@ use crate::kind::Kind;
 use crate::prediction::{CrossChecks, Prediction, spread};
 use crate::scan::Scan;
 use crate::witness::{Block, Fact, Finds, Place, Witness, WitnessKind};
+use crate::xfs::{self, Xfs};
 
 /// A file system, table or volume manager that was found by its superblock.
 #[derive(Clone, Debug)]
@@ -32,6 +33,7 @@ pub struct FileSystem {
 #[derive(Clone, Debug)]
 enum Own {
     Ext(Box<Ext>),
+    Xfs(Box<Xfs>),
 }
 
 /// A part of what a table divides: a partition, a segment of a logical volume.
@@ -63,6 +65,8 @@ pub struct Sighting {
 /// A superblock of any format.
 enum Super {
     Ext(ext::Superblock),
+    /// With the group, which the next sector states.
+    Xfs(xfs::Superblock, Option<u32>),
 }
 
 impl Super {
@@ -70,6 +74,10 @@ impl Super {
     fn decode(rest: &[u8]) -> Option<Super> {
         let found = if rest.get(56..58) == Some(&[0x53, 0xef]) {
             Super::Ext(ext::Superblock::decode(rest)?)
+        } else if rest.starts_with(b"XFSB") {
+            let found = xfs::Superblock::decode(rest)?;
+            let group = found.group(rest);
+            Super::Xfs(found, group)
         } else {
             return None;
         };
@@ -81,18 +89,21 @@ impl Super {
     fn identified(&self) -> Identified {
         match self {
             Super::Ext(found) => found.identified(),
+            Super::Xfs(found, _) => found.identified(),
         }
     }
 
     fn address(&self) -> Option<u64> {
         match self {
             Super::Ext(found) => Some(found.address()),
+            Super::Xfs(found, group) => group.map(|group| u64::from(group) * found.group_bytes()),
         }
     }
 
     fn written(&self) -> Option<u64> {
         match self {
             Super::Ext(found) => found.written,
+            Super::Xfs(..) => None,
         }
     }
 
@@ -100,6 +111,8 @@ impl Super {
     fn is_of(&self, known: &FileSystem) -> bool {
         match (self, &known.own) {
             (Super::Ext(found), Own::Ext(own)) => own.is(found),
+            (Super::Xfs(found, _), Own::Xfs(own)) => own.is(found),
+            _ => false,
         }
     }
 
@@ -107,6 +120,7 @@ impl Super {
         let identified = self.identified();
         let (block, own) = match self {
             Super::Ext(ref found) => (found.block, Own::Ext(Box::new(Ext::new(found.clone())))),
+            Super::Xfs(ref found, _) => (found.block, Own::Xfs(Box::new(Xfs::new(found.clone())))),
         };
         FileSystem {
             kind: identified.kind,
@@ -188,7 +202,7 @@ impl FileSystems {
             for half in [0, 256] {
                 if rest.len() >= half + 256 && ext::may_be_inode(&rest[half..]) {
                     for (index, known) in self.list.iter().enumerate() {
-                        let Own::Ext(own) = &known.own;
+                        let Own::Ext(own) = &known.own else { continue };
                         own.scan_inode(&rest[half..], place + half as u64, index as u32, finds);
                     }
                 }
@@ -218,7 +232,7 @@ impl FileSystems {
     pub fn learn_through(&mut self, file_system: usize, through: &dyn Bytes) -> bool {
         match self.list.get_mut(file_system).map(|known| &mut known.own) {
             Some(Own::Ext(own)) => own.learn_through(through),
-            None => false,
+            Some(Own::Xfs(_)) | None => false,
         }
     }
 
@@ -245,6 +259,7 @@ impl FileSystems {
     pub fn predictions(&self, file_system: usize, limit: usize) -> Vec<Prediction> {
         let found = match self.list.get(file_system).map(|known| &known.own) {
             Some(Own::Ext(own)) => own.predictions(),
+            Some(Own::Xfs(own)) => own.predictions(),
             None => Vec::new(),
         };
         numbered(found, file_system, limit)
@@ -262,6 +277,7 @@ impl FileSystems {
     ) -> Vec<Prediction> {
         let found = match self.list.get(file_system).map(|known| &known.own) {
             Some(Own::Ext(own)) => own.predictions_through(through, limit),
+            Some(Own::Xfs(own)) => own.predictions_through(through, limit),
             None => Vec::new(),
         };
         numbered(found, file_system, limit)
@@ -277,6 +293,7 @@ impl FileSystems {
     ) -> CrossChecks {
         match self.list.get(file_system).map(|known| &known.own) {
             Some(Own::Ext(own)) => own.cross_checks(through, limit),
+            Some(Own::Xfs(own)) => own.cross_checks(through, limit),
             None => CrossChecks::default(),
         }
     }
@@ -294,6 +311,8 @@ impl FileSystem {
     fn renew(&mut self, newer: FileSystem) {
         match (&mut self.own, newer.own) {
             (Own::Ext(own), Own::Ext(newer)) => own.superblock = newer.superblock,
+            (Own::Xfs(own), Own::Xfs(newer)) => own.superblock = newer.superblock,
+            _ => {}
         }
         self.kind = newer.kind;
         (self.label, self.bytes, self.written) = (newer.label, newer.bytes, newer.written);
@@ -302,18 +321,21 @@ impl FileSystem {
     fn scan_sector(&self, rest: &[u8], at: u64, index: u32, finds: &mut Finds) {
         match &self.own {
             Own::Ext(own) => own.scan_sector(rest, at, index, finds),
+            Own::Xfs(own) => own.scan_sector(rest, at, index, finds),
         }
     }
 
     fn learn(&mut self, fact: &Fact) {
         match &mut self.own {
             Own::Ext(own) => own.learn(fact),
+            Own::Xfs(own) => own.learn(fact),
         }
     }
 
     fn place(&self, block: &Block) -> Option<Place> {
         match &self.own {
             Own::Ext(own) => own.place(block),
+            Own::Xfs(own) => own.place(block),
         }
     }
 }

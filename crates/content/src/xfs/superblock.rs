@@ -9,6 +9,7 @@ use crate::identified::{Checksum, Identified};
 use crate::kind::Kind;
 use crate::text;
 
+const INCOMPAT_SPARSE_INODES: u32 = 0x2;
 const INCOMPAT_META_UUID: u32 = 0x4;
 
 /// A superblock whose numbers fit together.
@@ -37,6 +38,8 @@ pub struct Superblock {
     pub free_inodes: u64,
     pub free_blocks: u64,
     pub root_inode: u64,
+    /// Whether chunks of inodes may have holes.
+    pub has_sparse_inodes: bool,
     pub checksum: Checksum,
 }
 
@@ -71,6 +74,7 @@ impl Superblock {
             free_inodes: be64(bytes, 136),
             free_blocks: be64(bytes, 144),
             root_inode: be64(bytes, 56),
+            has_sparse_inodes: version == 5 && be32(bytes, 216) & INCOMPAT_SPARSE_INODES != 0,
             checksum: Checksum::Absent,
         };
         let logs_fit = 1_u32.checked_shl(log2(120)) == Some(superblock.block)
@@ -115,6 +119,47 @@ impl Superblock {
     /// Bytes of an allocation group.
     pub fn group_bytes(&self) -> u64 {
         u64::from(self.group_blocks) * u64::from(self.block)
+    }
+
+    /// Bits of an inode's number inside its group.
+    pub fn inode_bits_in_group(&self) -> u32 {
+        self.group_block_bits + self.inode_in_block_bits
+    }
+
+    /// The number of an inode from its group and its number there.
+    pub fn inode_number(&self, group: u32, in_group: u32) -> u64 {
+        u64::from(group) << self.inode_bits_in_group() | u64::from(in_group)
+    }
+
+    /// The byte address of an inode; `None` outside of the file system.
+    pub fn inode_address(&self, number: u64) -> Option<u64> {
+        let group = u32::try_from(number >> self.inode_bits_in_group()).ok()?;
+        let block = number >> self.inode_in_block_bits & ((1 << self.group_block_bits) - 1);
+        let slot = number & ((1 << self.inode_in_block_bits) - 1);
+        let address = self.group_block_address(group, u32::try_from(block).ok()?)?;
+        Some(address + slot * u64::from(self.inode_bytes))
+    }
+
+    /// The byte address of a block of a group; `None` outside of the file system.
+    pub fn group_block_address(&self, group: u32, block: u32) -> Option<u64> {
+        if group >= self.groups || block >= self.group_blocks {
+            return None;
+        }
+        let number = u64::from(group) * u64::from(self.group_blocks) + u64::from(block);
+        (number < self.blocks).then(|| number * u64::from(self.block))
+    }
+
+    /// The byte address of a block by its number, whose high bits are its group.
+    pub fn block_address(&self, number: u64) -> Option<u64> {
+        let group = u32::try_from(number >> self.group_block_bits).ok()?;
+        let block = u32::try_from(number & ((1 << self.group_block_bits) - 1)).ok()?;
+        self.group_block_address(group, block)
+    }
+
+    /// The group of a block counted from the start of the file system, and its number there.
+    pub fn group_of(&self, block: u64) -> (u32, u32) {
+        let size = u64::from(self.group_blocks);
+        ((block / size) as u32, (block % size) as u32)
     }
 
     /// What blkid says of it.

@@ -96,3 +96,33 @@ pub fn ext(seed: u64, mib: u64, arguments: &[&str]) -> Option<Image> {
     let fixed = ["-q", "-F", "-U", &uuid, "-E", "nodiscard,lazy_itable_init=1", "-d", from];
     run("mke2fs", &[&fixed, arguments].concat(), &image.path).then_some(image)
 }
+
+/// An XFS with such a tree; `None` without mkfs.xfs.
+pub fn xfs(seed: u64, mib: u64, arguments: &[&str]) -> Option<Image> {
+    let (image, tree) = (Image::new(mib << 20), tree(seed, 300));
+    let mut prototype = String::from("x\n0 0\nd--755 0 0\n");
+    describe(tree.path(), &mut prototype);
+    prototype += "$\n";
+    let path = tree.path().join("prototype");
+    fs::write(&path, prototype).expect("a prototype");
+    let path = path.to_str().expect("a path in UTF-8");
+    let fixed = ["-q", "-f", "-K", "-d", "agcount=4", "-p", path];
+    run("mkfs.xfs", &[&fixed, arguments].concat(), &image.path).then_some(image)
+}
+
+/// The lines of a directory in a prototype of mkfs.xfs.
+fn describe(directory: &Path, prototype: &mut String) {
+    let entries = fs::read_dir(directory).expect("a directory");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
+        if path.is_dir() {
+            *prototype += &format!("{name} d--755 0 0\n");
+            describe(&path, prototype);
+            *prototype += "$\n";
+        } else {
+            *prototype += &format!("{name} ---644 0 0 {}\n", path.display());
+        }
+    }
+}

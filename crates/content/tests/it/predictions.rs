@@ -110,6 +110,20 @@ fn ext_with_and_without_checksums() {
     }
 }
 
+#[test]
+fn xfs_of_both_versions() {
+    use PredictionKind::{Directory, FileEnd, Inode};
+    let five = [(Directory, 3), (FileEnd, 200)];
+    for (arguments, least) in [
+        (&["-m", "crc=1"][..], &five[..]),
+        (&["-m", "crc=1", "-b", "size=1024"], &five),
+        (&["-m", "crc=0,finobt=0"], &[(Inode, 30)]),
+    ] {
+        let Some(image) = images::xfs(1, 64, arguments) else { return };
+        expect(&image, &format!("xfs {}", arguments.join(" ")), least);
+    }
+}
+
 /// Chunks of 16 KiB of two states in turn: a mirror whose reads alternate, of which one member is
 /// stale.
 fn alternating(one: &[u8], other: &[u8]) -> Vec<u8> {

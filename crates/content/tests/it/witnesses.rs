@@ -82,6 +82,22 @@ fn ext_without_checksums_has_superblocks_only() {
 }
 
 #[test]
+fn xfs_blocks_stand_where_they_say() {
+    use WitnessKind::{GroupHeader, Inode, Node, Superblock};
+    for (arguments, inodes) in [
+        (&["-m", "crc=1"][..], 330),
+        (&["-m", "crc=1", "-b", "size=1024", "-i", "sparse=0"], 330),
+        (&["-m", "crc=1", "-n", "size=8192"], 330),
+        (&["-m", "crc=0,finobt=0"], 0),
+    ] {
+        let Some(image) = images::xfs(1, 64, arguments) else { return };
+        let nodes = if inodes == 0 { 0 } else { 20 };
+        let least = [(Superblock, 4), (GroupHeader, 8), (Inode, inodes), (Node, nodes)];
+        expect(&image, &format!("xfs {}", arguments.join(" ")), &least);
+    }
+}
+
+#[test]
 fn inodes_are_placed_where_mke2fs_puts_them_when_descriptors_are_lost() {
     let Some(image) = images::ext(3, 24, &["-t", "ext4", "-b", "4096"]) else { return };
     let mut bytes = image.bytes();
