@@ -1,13 +1,14 @@
 //! The file systems and tables of which pieces were found.
 
 use crate::bytes::Bytes;
-use crate::ext::{self, Ext};
+use crate::ext;
+use crate::format::{Own, Super};
 use crate::identified::{Checksum, Identified};
 use crate::kind::Kind;
 use crate::prediction::{CrossChecks, Prediction, spread};
 use crate::scan::Scan;
-use crate::witness::{Block, Fact, Finds, Place, Witness, WitnessKind};
-use crate::xfs::{self, Xfs};
+use crate::tables::Region;
+use crate::witness::{Block, Finds, Witness};
 
 /// A file system, table or volume manager that was found by its superblock.
 #[derive(Clone, Debug)]
@@ -29,24 +30,6 @@ pub struct FileSystem {
     own: Own,
 }
 
-/// What each format has of its own.
-#[derive(Clone, Debug)]
-enum Own {
-    Ext(Box<Ext>),
-    Xfs(Box<Xfs>),
-}
-
-/// A part of what a table divides: a partition, a segment of a logical volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// Byte address from the start of what the table divides.
-    pub start: u64,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Its name: `p1`, `vg/lv`.
-    pub name: String,
-}
-
 /// A superblock or table at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
@@ -60,79 +43,6 @@ pub struct Sighting {
     pub checksum: Checksum,
     /// When it was written, in seconds since 1970, if it says so. Of mirrors, the older is stale.
     pub written: Option<u64>,
-}
-
-/// A superblock of any format.
-enum Super {
-    Ext(ext::Superblock),
-    /// With the group, which the next sector states.
-    Xfs(xfs::Superblock, Option<u32>),
-}
-
-impl Super {
-    /// Decodes the one that begins at the start of `rest`. `None` also if it is damaged.
-    fn decode(rest: &[u8]) -> Option<Super> {
-        let found = if rest.get(56..58) == Some(&[0x53, 0xef]) {
-            Super::Ext(ext::Superblock::decode(rest)?)
-        } else if rest.starts_with(b"XFSB") {
-            let found = xfs::Superblock::decode(rest)?;
-            let group = found.group(rest);
-            Super::Xfs(found, group)
-        } else {
-            return None;
-        };
-        let identified = found.identified();
-        let counts = identified.checksum != Checksum::Bad && identified.kind != Kind::ExtJournal;
-        counts.then_some(found)
-    }
-
-    fn identified(&self) -> Identified {
-        match self {
-            Super::Ext(found) => found.identified(),
-            Super::Xfs(found, _) => found.identified(),
-        }
-    }
-
-    fn address(&self) -> Option<u64> {
-        match self {
-            Super::Ext(found) => Some(found.address()),
-            Super::Xfs(found, group) => group.map(|group| u64::from(group) * found.group_bytes()),
-        }
-    }
-
-    fn written(&self) -> Option<u64> {
-        match self {
-            Super::Ext(found) => found.written,
-            Super::Xfs(..) => None,
-        }
-    }
-
-    /// Whether it is of a known file system.
-    fn is_of(&self, known: &FileSystem) -> bool {
-        match (self, &known.own) {
-            (Super::Ext(found), Own::Ext(own)) => own.is(found),
-            (Super::Xfs(found, _), Own::Xfs(own)) => own.is(found),
-            _ => false,
-        }
-    }
-
-    fn into_file_system(self) -> FileSystem {
-        let identified = self.identified();
-        let (block, own) = match self {
-            Super::Ext(ref found) => (found.block, Own::Ext(Box::new(Ext::new(found.clone())))),
-            Super::Xfs(ref found, _) => (found.block, Own::Xfs(Box::new(Xfs::new(found.clone())))),
-        };
-        FileSystem {
-            kind: identified.kind,
-            uuid: identified.uuid,
-            label: identified.label,
-            bytes: identified.bytes.unwrap_or(0),
-            block,
-            written: self.written(),
-            regions: Vec::new(),
-            own,
-        }
-    }
 }
 
 /// All file systems and tables found on a set of members. An index, once given, stays valid.
@@ -172,17 +82,16 @@ impl FileSystems {
 
     /// The index of the file system that a superblock is of; a new one while there is room.
     fn enter(&mut self, found: Super) -> Option<usize> {
-        let Some(index) = self.list.iter().position(|known| found.is_of(known)) else {
+        let Some(index) = self.list.iter().position(|known| found.is_of(&known.own)) else {
             if self.list.len() == FileSystems::MAX {
                 return None;
             }
-            self.list.push(found.into_file_system());
+            self.list.push(FileSystem::of(found));
             return Some(self.list.len() - 1);
         };
         let known = &mut self.list[index];
-        if found.written() > known.written {
-            let newer = found.into_file_system();
-            known.renew(newer);
+        if found.is_newer(&known.own) {
+            known.renew(found);
         }
         Some(index)
     }
@@ -196,15 +105,15 @@ impl FileSystems {
             let rest = &window[from..];
             let place = at + from as u64;
             self.scan_superblock(rest, place, finds);
-            for (index, known) in self.list.iter().enumerate() {
-                known.scan_sector(rest, place, index as u32, finds);
+            for (index, known) in (0..).zip(&self.list) {
+                known.own.scan_sector(rest, place, index, finds);
             }
             for half in [0, 256] {
-                if rest.len() >= half + 256 && ext::may_be_inode(&rest[half..]) {
-                    for (index, known) in self.list.iter().enumerate() {
-                        let Own::Ext(own) = &known.own else { continue };
-                        own.scan_inode(&rest[half..], place + half as u64, index as u32, finds);
-                    }
+                if rest.len() < half + 256 || !ext::may_be_inode(&rest[half..]) {
+                    continue;
+                }
+                for (index, known) in (0..).zip(&self.list) {
+                    known.own.scan_inode(&rest[half..], place + half as u64, index, finds);
                 }
             }
         }
@@ -212,9 +121,12 @@ impl FileSystems {
 
     fn scan_superblock(&self, rest: &[u8], at: u64, finds: &mut Finds) {
         let Some(found) = Super::decode(rest) else { return };
-        let Some(number) = found.address() else { return };
-        let Some(index) = self.list.iter().position(|known| found.is_of(known)) else { return };
-        let (file_system, kind) = (index as u32, WitnessKind::Superblock);
+        let index = self.list.iter().position(|known| found.is_of(&known.own));
+        let Some(index) = index else { return };
+        // NTFS's boot sector does not say which of two it is.
+        let is_either = matches!(found, Super::Ntfs(_));
+        let Some(number) = found.address().or(is_either.then_some(0)) else { return };
+        let (file_system, kind) = (index as u32, found.witness_kind());
         finds.block(Block { at, file_system, len: 512, kind, number });
     }
 
@@ -222,7 +134,7 @@ impl FileSystems {
     pub fn learn(&mut self, scan: &Scan) {
         for fact in &scan.finds.facts {
             if let Some(known) = self.list.get_mut(fact.file_system as usize) {
-                known.learn(fact);
+                known.own.learn(fact);
             }
         }
     }
@@ -230,17 +142,17 @@ impl FileSystems {
     /// Reads the same through a hypothesis: `through` is the file system from its start on. True if
     /// something became known that was not.
     pub fn learn_through(&mut self, file_system: usize, through: &dyn Bytes) -> bool {
-        match self.list.get_mut(file_system).map(|known| &mut known.own) {
-            Some(Own::Ext(own)) => own.learn_through(through),
-            Some(Own::Xfs(_)) | None => false,
-        }
+        let Some(known) = self.list.get_mut(file_system) else { return false };
+        let is_more = known.own.learn_through(through);
+        known.regions = known.own.regions().to_vec();
+        is_more
     }
 
     /// The blocks of a scan whose address is known by now. More may be after
     /// [`FileSystems::learn`].
     pub fn witnesses(&self, scan: &Scan) -> Vec<Witness> {
         let witness = |block: &Block| {
-            let place = self.list.get(block.file_system as usize)?.place(block)?;
+            let place = self.list.get(block.file_system as usize)?.own.place(block)?;
             Some(Witness {
                 at: block.at,
                 len: block.len,
@@ -257,11 +169,8 @@ impl FileSystems {
 
     /// At most `limit` predictions from what was learned, spread over the file system.
     pub fn predictions(&self, file_system: usize, limit: usize) -> Vec<Prediction> {
-        let found = match self.list.get(file_system).map(|known| &known.own) {
-            Some(Own::Ext(own)) => own.predictions(),
-            Some(Own::Xfs(own)) => own.predictions(),
-            None => Vec::new(),
-        };
+        let known = self.list.get(file_system);
+        let found = known.map(|known| known.own.predictions()).unwrap_or_default();
         numbered(found, file_system, limit)
     }
 
@@ -275,11 +184,9 @@ impl FileSystems {
         through: &dyn Bytes,
         limit: usize,
     ) -> Vec<Prediction> {
-        let found = match self.list.get(file_system).map(|known| &known.own) {
-            Some(Own::Ext(own)) => own.predictions_through(through, limit),
-            Some(Own::Xfs(own)) => own.predictions_through(through, limit),
-            None => Vec::new(),
-        };
+        let known = self.list.get(file_system);
+        let found = known.map(|known| known.own.predictions_through(through, limit));
+        let found = found.unwrap_or_default();
         numbered(found, file_system, limit)
     }
 
@@ -291,11 +198,8 @@ impl FileSystems {
         through: &dyn Bytes,
         limit: usize,
     ) -> CrossChecks {
-        match self.list.get(file_system).map(|known| &known.own) {
-            Some(Own::Ext(own)) => own.cross_checks(through, limit),
-            Some(Own::Xfs(own)) => own.cross_checks(through, limit),
-            None => CrossChecks::default(),
-        }
+        let known = self.list.get(file_system);
+        known.map(|known| known.own.cross_checks(through, limit)).unwrap_or_default()
     }
 }
 
@@ -307,35 +211,20 @@ fn numbered(found: Vec<Prediction>, file_system: usize, limit: usize) -> Vec<Pre
 }
 
 impl FileSystem {
+    fn of(found: Super) -> FileSystem {
+        let Identified { kind, label, uuid, bytes, .. } = found.identified();
+        let (block, written) = (found.block(), found.written());
+        let own = found.into_own();
+        let regions = own.regions().to_vec();
+        FileSystem { kind, uuid, label, bytes: bytes.unwrap_or(0), block, written, regions, own }
+    }
+
     /// Takes what a newer superblock says.
-    fn renew(&mut self, newer: FileSystem) {
-        match (&mut self.own, newer.own) {
-            (Own::Ext(own), Own::Ext(newer)) => own.superblock = newer.superblock,
-            (Own::Xfs(own), Own::Xfs(newer)) => own.superblock = newer.superblock,
-            _ => {}
-        }
-        self.kind = newer.kind;
-        (self.label, self.bytes, self.written) = (newer.label, newer.bytes, newer.written);
-    }
-
-    fn scan_sector(&self, rest: &[u8], at: u64, index: u32, finds: &mut Finds) {
-        match &self.own {
-            Own::Ext(own) => own.scan_sector(rest, at, index, finds),
-            Own::Xfs(own) => own.scan_sector(rest, at, index, finds),
-        }
-    }
-
-    fn learn(&mut self, fact: &Fact) {
-        match &mut self.own {
-            Own::Ext(own) => own.learn(fact),
-            Own::Xfs(own) => own.learn(fact),
-        }
-    }
-
-    fn place(&self, block: &Block) -> Option<Place> {
-        match &self.own {
-            Own::Ext(own) => own.place(block),
-            Own::Xfs(own) => own.place(block),
-        }
+    fn renew(&mut self, newer: Super) {
+        let Identified { kind, label, bytes, .. } = newer.identified();
+        (self.kind, self.label, self.bytes) = (kind, label, bytes.unwrap_or(0));
+        self.written = newer.written();
+        self.own.renew(newer);
+        self.regions = self.own.regions().to_vec();
     }
 }

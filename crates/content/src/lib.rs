@@ -31,8 +31,6 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// The public types come first; what fills them follows.
-#![allow(dead_code)]
 
 mod btrfs;
 mod bytes;
@@ -41,6 +39,7 @@ mod ext;
 mod field;
 mod file_systems;
 mod files;
+mod format;
 mod identified;
 mod identify;
 mod kind;
@@ -54,10 +53,11 @@ mod witness;
 mod xfs;
 
 pub use bytes::{Bytes, Part, Unreadable};
-pub use file_systems::{FileSystem, FileSystems, Region, Sighting};
+pub use file_systems::{FileSystem, FileSystems, Sighting};
 pub use identified::{Checksum, Identified};
 pub use identify::identify;
 pub use kind::Kind;
 pub use prediction::{CrossChecks, Disagreement, Prediction, PredictionKind};
 pub use scan::Scan;
+pub use tables::Region;
 pub use witness::{Witness, WitnessKind};

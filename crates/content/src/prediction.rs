@@ -129,6 +129,8 @@ pub enum PredictionKind {
     Node,
     /// NTFS: the first block of a directory's index.
     Index,
+    /// btrfs: a sector of data, by its checksum.
+    Data,
     /// The last block of a file: zeroes behind its end.
     FileEnd,
     /// The first block of a file: a magic number.

@@ -4,6 +4,10 @@ use crate::field::{le16, le32};
 
 /// Attribute types.
 pub const VOLUME_NAME: u32 = 0x60;
+/// The contents of a file.
+pub const DATA: u32 = 0x80;
+/// The index blocks of a directory.
+pub const INDEX_ALLOCATION: u32 = 0xa0;
 
 /// Undoes the fix-up of a record or index block in place: the last two bytes of each sector of 512
 /// stand in an array at its head. False if they do not match: the block is torn, or not one.

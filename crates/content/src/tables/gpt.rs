@@ -51,3 +51,12 @@ impl Header {
         crate::text::uuid(guid)
     }
 }
+
+/// Entries that are read at most; tools make 128.
+pub const ENTRIES_MAX: usize = 1024;
+
+/// Bytes of all entries; `None` if there are too many, or they are too large.
+pub fn entries_bytes(header: &Header) -> Option<usize> {
+    let sane = header.entries as usize <= ENTRIES_MAX && header.entry_bytes <= 4096;
+    sane.then_some(header.entries as usize * header.entry_bytes as usize)
+}

@@ -126,3 +126,36 @@ fn describe(directory: &Path, prototype: &mut String) {
         }
     }
 }
+
+/// A btrfs with such a tree; `None` without mkfs.btrfs.
+pub fn btrfs(seed: u64, mib: u64, arguments: &[&str]) -> Option<Image> {
+    let (image, tree) = (Image::new(mib << 20), tree(seed, 300));
+    let from = tree.path().to_str().expect("a path in UTF-8");
+    let fixed = ["-q", "-f", "--rootdir", from];
+    run("mkfs.btrfs", &[&fixed, arguments].concat(), &image.path).then_some(image)
+}
+
+/// An NTFS with files in its root; `None` without ntfs-3g's tools.
+pub fn ntfs(seed: u64, mib: u64, arguments: &[&str]) -> Option<Image> {
+    let image = Image::new(mib << 20);
+    let fixed = ["-F", "-Q", "-q"];
+    if !run("mkntfs", &[&fixed, arguments].concat(), &image.path) {
+        return None;
+    }
+    let (mut rng, source) = (Rng::new(seed), image.path.with_extension("source"));
+    for number in 0..60 {
+        let mut bytes = vec![0; rng.pick(&[700, 5_000, 60_000]) + rng.index(4096)];
+        rng.fill(&mut bytes);
+        bytes[..4].copy_from_slice(b"\x1f\x8b\x08\0");
+        fs::write(&source, bytes).expect("a file");
+        // runs: ntfscp
+        let copied = Command::new("ntfscp")
+            .args(["-q", "-f"])
+            .args([&image.path, &source])
+            .arg(format!("a file with number {number}"))
+            .env("PATH", path())
+            .output();
+        assert!(copied.expect("ntfscp is where mkntfs is").status.success());
+    }
+    Some(image)
+}

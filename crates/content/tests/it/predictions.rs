@@ -124,6 +124,28 @@ fn xfs_of_both_versions() {
     }
 }
 
+#[test]
+fn btrfs_with_checksums_of_data() {
+    use PredictionKind::{Data, Node};
+    for arguments in [&["-m", "dup", "-d", "single"][..], &["-n", "4096"]] {
+        let Some(image) = images::btrfs(1, 160, arguments) else { return };
+        expect(&image, &format!("btrfs {}", arguments.join(" ")), &[(Node, 2)]);
+        let (bytes, known) = (image.bytes(), scanned(&image.bytes()));
+        let counts = held(&known.predictions_through(0, &bytes, 160), &bytes);
+        assert!(counts[&Data].0 >= 40 && counts[&Node].0 >= 20, "{counts:?}");
+    }
+}
+
+#[test]
+fn ntfs_of_several_clusters() {
+    use PredictionKind::{FileEnd, FileStart, Index};
+    for arguments in [&[][..], &["-c", "512"], &["-c", "65536"]] {
+        let Some(image) = images::ntfs(1, 24, arguments) else { return };
+        let least = [(Index, 1), (FileStart, 40), (FileEnd, 20)];
+        expect(&image, &format!("ntfs {}", arguments.join(" ")), &least);
+    }
+}
+
 /// Chunks of 16 KiB of two states in turn: a mirror whose reads alternate, of which one member is
 /// stale.
 fn alternating(one: &[u8], other: &[u8]) -> Vec<u8> {

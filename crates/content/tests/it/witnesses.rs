@@ -98,6 +98,77 @@ fn xfs_blocks_stand_where_they_say() {
 }
 
 #[test]
+fn btrfs_nodes_stand_where_the_chunks_say() {
+    use WitnessKind::{Node, Superblock};
+    for (arguments, superblocks, nodes) in [
+        (&["-m", "dup", "-d", "single"][..], 2, 40),
+        (&["-m", "single", "-d", "single", "-n", "4096"], 2, 40),
+        (&["-M"], 2, 10),
+    ] {
+        let Some(image) = images::btrfs(1, 160, arguments) else { return };
+        let least = [(Superblock, superblocks), (Node, nodes)];
+        expect(&image, &format!("btrfs {}", arguments.join(" ")), &least);
+    }
+}
+
+#[test]
+fn ntfs_records_stand_where_the_first_says() {
+    use WitnessKind::{FileRecord, Index, Superblock};
+    for arguments in [&[][..], &["-c", "512"], &["-c", "65536"]] {
+        let Some(image) = images::ntfs(1, 24, arguments) else { return };
+        let least = [(Superblock, 2), (FileRecord, 64 + 8), (Index, 1)];
+        expect(&image, &format!("ntfs {}", arguments.join(" ")), &least);
+    }
+}
+
+/// A GUID table of 512-byte sectors with one partition from sector 2048 on.
+fn gpt(bytes: &mut [u8]) {
+    let sectors = bytes.len() / 512;
+    let mut entries = vec![0; 128 * 128];
+    entries[..16].fill(7);
+    entries[32..40].copy_from_slice(&2048_u64.to_le_bytes());
+    entries[40..48].copy_from_slice(&(sectors as u64 - 2049).to_le_bytes());
+    for (own, other, entries_at) in [(1, sectors - 1, 2), (sectors - 1, 1, sectors - 33)] {
+        let mut header = vec![0; 92];
+        header[..8].copy_from_slice(b"EFI PART");
+        header[8..16].copy_from_slice(&[0, 0, 1, 0, 92, 0, 0, 0]);
+        let fields = [own, other, 34, sectors - 34].map(|field| (field as u64).to_le_bytes());
+        header[24..56].copy_from_slice(&fields.concat());
+        header[56..72].copy_from_slice(b"a disk of tests.");
+        header[72..80].copy_from_slice(&(entries_at as u64).to_le_bytes());
+        header[80..88].copy_from_slice(&[128, 0, 0, 0, 128, 0, 0, 0]);
+        header[88..92].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
+        let crc = crc32fast::hash(&header);
+        header[16..20].copy_from_slice(&crc.to_le_bytes());
+        bytes[own * 512..own * 512 + 92].copy_from_slice(&header);
+        bytes[entries_at * 512..][..entries.len()].copy_from_slice(&entries);
+    }
+}
+
+#[test]
+fn tables_stand_where_they_say_and_name_what_begins_where() {
+    let Some(image) = images::ext(11, 24, &["-t", "ext4", "-b", "4096"]) else { return };
+    let mut bytes = vec![0; 26 << 20];
+    bytes[1 << 20..25 << 20].copy_from_slice(&image.bytes());
+    gpt(&mut bytes);
+    let (known, found) = witnesses(&bytes);
+    let kinds: Vec<&str> = known.list().iter().map(|known| known.kind.name()).collect();
+    assert_eq!(kinds, ["gpt", "ext4"]);
+    let table = &known.list()[0];
+    assert_eq!((table.bytes, table.regions.len()), (26 << 20, 1));
+    assert_eq!((table.regions[0].start, &table.regions[0].name[..]), (1 << 20, "p1"));
+    let start = |witness: &Witness| table.regions[0].start * u64::from(witness.file_system == 1);
+    assert!(found.iter().all(|witness| witness.at == witness.address + start(witness)));
+    let tables = found.iter().filter(|witness| witness.kind == WitnessKind::Table);
+    assert_eq!(tables.map(|witness| witness.at).collect::<Vec<_>>(), [512, (26 << 20) - 512]);
+
+    // One chunk of 4 KiB holds the header and the first entries.
+    let mut cut = FileSystems::new();
+    cut.find(&bytes[..4096], 0);
+    assert_eq!(cut.list()[0].regions, table.regions);
+}
+
+#[test]
 fn inodes_are_placed_where_mke2fs_puts_them_when_descriptors_are_lost() {
     let Some(image) = images::ext(3, 24, &["-t", "ext4", "-b", "4096"]) else { return };
     let mut bytes = image.bytes();
