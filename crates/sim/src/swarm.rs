@@ -3,13 +3,18 @@
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use sim::finding::{Finding, try_run};
 use sim::marks::Mark;
 use sim::mutant::Mutant;
 use sim::random;
+use sim::scenario::Scenario;
 use sim::tally::Tally;
+
+/// A scenario takes milliseconds. One that takes so long does not end.
+const LONGEST_SCENARIO: Duration = Duration::from_secs(120);
 
 /// What to run.
 pub struct Swarm {
@@ -61,9 +66,17 @@ impl Swarm {
         let begin = Instant::now();
         let next = AtomicU64::new(self.first);
         let total = Mutex::new((Tally::default(), Vec::new(), Duration::ZERO));
+        let running: Vec<Running> = (0..self.jobs).map(|_| Running::default()).collect();
         std::thread::scope(|scope| {
-            for _ in 0..self.jobs {
-                scope.spawn(|| {
+            let (ended, is_over) = channel::<()>();
+            let all = &running;
+            scope.spawn(move || watch(all, is_over));
+            for running in &running {
+                let ended = ended.clone();
+                let (begin, next, total, shapes, progress) =
+                    (&begin, &next, &total, &shapes, &progress);
+                scope.spawn(move || {
+                    let _ended = ended;
                     let mut tally = Tally::default();
                     while begin.elapsed() < self.time {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -72,14 +85,16 @@ impl Swarm {
                             next.fetch_sub(1, Ordering::Relaxed);
                             break;
                         }
-                        if let (Some(progress), 0) = (&progress, done % 64) {
+                        if let (Some(progress), 0) = (progress, done % 64) {
                             progress(begin.elapsed(), done);
                         }
-                        let scenario = random::scenario(&shapes, seed);
+                        let scenario = random::scenario(shapes, seed);
                         if !scenario.is_of(self.only.as_deref()) {
                             continue;
                         }
+                        running.begin(&scenario);
                         let result = try_run(&scenario, self.mutant, &mut tally);
+                        running.end();
                         let mut total = total.lock().expect("no thread panics while it has it");
                         let finding = result.err().map(|finding| *finding);
                         total.1.extend(finding.filter(|it| self.is_expected(it)));
@@ -92,11 +107,43 @@ impl Swarm {
                     total.2 += begin.elapsed();
                 });
             }
+            drop(ended);
         });
         let (tally, mut findings, busy) = total.into_inner().expect("no thread has panicked");
         findings.sort_by_key(|finding: &Finding| finding.scenario.actions.len());
         let seeds = next.into_inner() - self.first;
         Outcome { first: self.first, seeds, tally, busy, findings }
+    }
+}
+
+/// The scenario that a thread runs, and since when.
+#[derive(Default)]
+struct Running(Mutex<Option<(Scenario, Instant)>>);
+
+impl Running {
+    fn begin(&self, scenario: &Scenario) {
+        *self.0.lock().expect("no thread panics while it has it") =
+            Some((scenario.clone(), Instant::now()));
+    }
+
+    fn end(&self) {
+        *self.0.lock().expect("no thread panics while it has it") = None;
+    }
+}
+
+/// Ends the process when a scenario does not end: no thread can be ended that never returns.
+fn watch(running: &[Running], is_over: Receiver<()>) {
+    while is_over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+        for running in running {
+            let scenario = running.0.lock().expect("no thread panics while it has it");
+            let since = |(_, since): &&(Scenario, Instant)| since.elapsed() > LONGEST_SCENARIO;
+            if let Some((scenario, _)) = scenario.as_ref().filter(since) {
+                let limit = LONGEST_SCENARIO.as_secs();
+                println!("finding: a scenario does not end in {limit} s");
+                println!("  cargo xtask sim --replay '{scenario}'");
+                std::process::exit(1);
+            }
+        }
     }
 }
 

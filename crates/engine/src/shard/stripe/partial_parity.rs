@@ -426,7 +426,9 @@ impl Stripes {
         }
         let Some(log) = &mut self.log else { return };
         let is_busy = |log: &MemberLog| !log.waiting.is_empty() || log.is_running_out;
-        log.is_busy |= !log.unrecorded.is_empty() || log.members.iter().any(is_busy);
+        // A round that has ended at once is looked at in one more step, also if nothing waits.
+        log.is_busy |=
+            log.has_news || !log.unrecorded.is_empty() || log.members.iter().any(is_busy);
     }
 
     fn run_member_log(&mut self, cx: &mut Context<'_>, at: u16) {
