@@ -22,6 +22,12 @@ pub fn end(address: u64, block: u32, used: u32) -> Option<Prediction> {
     Some(Prediction::new(PredictionKind::FileEnd, address, block, holds).weak(0.4))
 }
 
+/// Whether only zeroes follow the end of a file in its last block; `None` if too little follows.
+pub fn ends(block: &[u8], used: usize) -> Option<bool> {
+    let behind = block.get(used..).filter(|behind| used > 0 && behind.len() >= BEHIND)?;
+    Some(behind.iter().all(|byte| *byte == 0))
+}
+
 /// The first block of a file: one of the magic numbers of common formats.
 pub fn start(address: u64, block: u32) -> Prediction {
     Prediction::new(PredictionKind::FileStart, address, block, has_magic).weak(0.25)

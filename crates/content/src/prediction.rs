@@ -131,9 +131,10 @@ pub enum PredictionKind {
     Index,
     /// btrfs: a sector of data, by its checksum.
     Data,
-    /// The last block of a file: zeroes behind its end.
+    /// The last block of a file: zeroes behind its end, something before it.
     FileEnd,
-    /// The first block of a file: a magic number.
+    /// The first block of a file: a magic number. Most files have none, so that only those that hold
+    /// say something.
     FileStart,
 }
 

@@ -11,6 +11,7 @@ use super::predict::{Bitmap, Said, is_set};
 use super::superblock::{self, Superblock};
 use crate::bytes::{Bytes, take};
 use crate::field::{le16, le32};
+use crate::files;
 use crate::prediction::{CrossChecks, thin};
 
 /// A file system while it is compared.
@@ -161,11 +162,30 @@ impl Checker<'_> {
         for &(_, block, _) in runs.runs.iter().take(2) {
             self.block_is_used(number, block);
         }
-        if inode::is_directory(&bytes)
-            && let Some(block) = runs.block(0)
-        {
-            self.directory(number, block);
+        if inode::is_directory(&bytes) {
+            if let Some(block) = runs.block(0) {
+                self.directory(number, block);
+            }
+        } else if inode::is_file(&bytes) {
+            self.file_end(number, inode::size(&bytes), &runs);
         }
+    }
+
+    /// Zeroes follow the end of a file: what is read wrongly is noise there.
+    fn file_end(&mut self, number: u32, size: u64, runs: &Runs) {
+        let len = u64::from(self.ext.superblock.block);
+        let Some(block) = size.checked_sub(1).and_then(|last| runs.block(last / len)) else {
+            return;
+        };
+        let (address, used) = (block * len, (size % len) as usize);
+        let Some(bytes) = take(self.through, address, len as usize) else {
+            self.checks.unreadable += 1;
+            return;
+        };
+        let Some(ends) = files::ends(&bytes, used) else { return };
+        self.checks.compare(ends, address, || {
+            format!("the file of inode {number} ends here, something follows it")
+        });
     }
 
     /// A block of a file is in use by the bitmap of its group.

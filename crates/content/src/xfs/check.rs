@@ -8,6 +8,7 @@ use super::predict::{header, is_directory};
 use super::tree::{Chunk, FREE, FREE_BY_SIZE, INODES};
 use crate::bytes::{Bytes, take};
 use crate::field::be32;
+use crate::files;
 use crate::prediction::{CrossChecks, thin};
 
 impl Xfs {
@@ -144,6 +145,9 @@ impl Xfs {
                 format!("block {block} of group {group} is free, and belongs to inode {number}")
             });
         }
+        if inode::is_file(&bytes) {
+            self.file_end(through, number, inode::size(&bytes), &runs, checks);
+        }
         if inode::is_directory(&bytes)
             && let Some(at) = inode::block(superblock, &runs, 0)
             && let Some(block) = take(through, at, superblock.block as usize)
@@ -152,5 +156,29 @@ impl Xfs {
                 format!("the block at which directory {number} begins does not name it")
             });
         }
+    }
+
+    /// Zeroes follow the end of a file: what is read wrongly is noise there.
+    fn file_end(
+        &self,
+        through: &dyn Bytes,
+        number: u64,
+        size: u64,
+        runs: &[(u64, u64, u64)],
+        checks: &mut CrossChecks,
+    ) {
+        let len = u64::from(self.superblock.block);
+        let last = size.checked_sub(1).map(|last| last / len);
+        let Some(at) = last.and_then(|last| inode::block(&self.superblock, runs, last)) else {
+            return;
+        };
+        let Some(bytes) = take(through, at, len as usize) else {
+            checks.unreadable += 1;
+            return;
+        };
+        let Some(ends) = files::ends(&bytes, (size % len) as usize) else { return };
+        checks.compare(ends, at, || {
+            format!("the file of inode {number} ends here, something follows it")
+        });
     }
 }
