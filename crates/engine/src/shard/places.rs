@@ -216,7 +216,8 @@ impl Places {
 /// failed later.
 pub(crate) fn of_former(error: IoError) -> Result<(), IoError> {
     match error.op {
-        MemberOp::Read => Err(IoError { kind: MemberError::Medium, ..error }),
+        // No medium error: it takes no failfast device out of service.
+        MemberOp::Read => Err(IoError { kind: MemberError::BadBlock, ..error }),
         _ => Ok(()),
     }
 }

@@ -195,3 +195,22 @@ fn a_position_that_goes_back_is_recorded_before_any_superblock_is_clean() {
         step317 cut1 step2 w16+3 step6 step44 join2 step61 step20 cut1";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// A read of the former device failed after its replacement had got the slot, which is failfast.
+#[test]
+fn a_failfast_device_does_not_leave_for_a_read_of_the_one_that_it_has_replaced() {
+    let scenario = "\
+        raid10 n2 x5 chunk=16 used=128 v=1.2 begins=in-sync shards=1 depth=24 \
+        seed=204794655838826 troubled : step400 step400 step400 step6 step2 step6 step6 \
+        step1 step400 flush step1 flush step6 step4 flush step4 flush step6 step4 step1 \
+        step2 step6 step400 step4 step400 step6 step4 step2 step2 flush step1 step6 flush \
+        step4 step6 step400 step400 step2 step4 step6 step6 flush step400 step6 flush \
+        step2 step4 step2 step2 step6 step4 step4 cut3 step6 step6 step4 flush step2 \
+        flush step6 step400 step6 step1 step4 step1 step6 step6 step4 step4 step6 step4 \
+        step1 flush step400 w65+1 step4 lose0@0 step33 join0 bad1@104+1 step23 cancel \
+        flush step400 step400 step6 step4 step400 step6 step2 step1 joinreplace1 step1 \
+        step4 step2 joinreplace0 step6 joinreplace4 step400 w13+4 full2@0+128/6 step1 \
+        flush step400 w11+1 step2 w42+1 begin w13+24 step6 cancelreplace4 w9+1 step1 \
+        flush step4 w3+46 step1 flush step400 step400 w170+3 lose4@0 step41";
+    life::run(&scenario.parse().expect("a scenario"));
+}
