@@ -133,8 +133,8 @@ pub enum PredictionKind {
     Data,
     /// The last block of a file: zeroes behind its end, something before it.
     FileEnd,
-    /// The first block of a file: a magic number. Most files have none, so that only those that hold
-    /// say something.
+    /// The first block of a file: a magic number. Most files have none, so that only those that
+    /// hold say something.
     FileStart,
 }
 
