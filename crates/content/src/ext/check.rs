@@ -36,6 +36,7 @@ impl Ext {
             checks: CrossChecks::default(),
             limit,
         };
+        checker.descriptors(limit / 8 + 1);
         checker.superblock(&groups);
         thin(&mut groups, limit / 4 + 1);
         for (number, group) in &groups {
@@ -54,6 +55,21 @@ impl Ext {
 impl Checker<'_> {
     fn is_done(&self) -> bool {
         self.checks.compared as usize >= self.limit
+    }
+
+    /// Descriptors prove their groups.
+    fn descriptors(&mut self, limit: usize) {
+        // With meta_bg they lie elsewhere.
+        if self.ext.superblock.has_meta_bg {
+            return;
+        }
+        for index in self.ext.descriptor_blocks(limit) {
+            let address = self.ext.descriptors_address(index);
+            let proves = self.ext.descriptors_through(self.through, index).is_some();
+            self.checks.compare(proves, address, || {
+                format!("block {index} of group descriptors does not prove their groups")
+            });
+        }
     }
 
     /// The sum of what all groups have free, on a file system that was unmounted.
@@ -87,15 +103,23 @@ impl Checker<'_> {
     fn free(&mut self, number: u64, group: &Group, which: Bitmap) {
         let Some(said) = Said::of(&self.ext.superblock, number, group, which) else { return };
         let address = said.block * u64::from(self.ext.superblock.block);
+        let seed = self.ext.superblock.seed;
         let Some(bitmap) = self.bitmap(number, which) else {
             self.checks.unreadable += 1;
             return;
         };
         let free = said.free_in(bitmap);
+        // The checksum stands in the descriptor, too.
+        let agrees = free == said.free && said.is(seed, bitmap);
         let what = if which == Bitmap::Blocks { "blocks" } else { "inodes" };
-        self.checks.compare(free == said.free, address, || {
+        self.checks.compare(agrees, address, || {
             let said = said.free;
-            format!("bitmap of group {number}: {free} {what} free, its descriptor says {said}")
+            match free == said {
+                true => format!("bitmap of group {number}, {what}: not the one that is recorded"),
+                false => format!(
+                    "bitmap of group {number}: {free} {what} free, its descriptor says {said}"
+                ),
+            }
         });
     }
 

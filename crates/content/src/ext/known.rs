@@ -78,7 +78,8 @@ impl Ext {
         self.descriptors.len() > before
     }
 
-    fn descriptors_through(&self, through: &dyn Bytes, index: u64) -> Option<Vec<u8>> {
+    /// A block of descriptors that proves its groups.
+    pub fn descriptors_through(&self, through: &dyn Bytes, index: u64) -> Option<Vec<u8>> {
         if self.superblock.has_meta_bg {
             return None;
         }
@@ -87,15 +88,20 @@ impl Ext {
         group::proves_block(&self.superblock, index, &block).then_some(block)
     }
 
+    /// The indices of at most `limit` blocks of descriptors, spread.
+    pub fn descriptor_blocks(&self, limit: usize) -> Vec<u64> {
+        let blocks = self.superblock.groups.div_ceil(group::per_block(&self.superblock));
+        let mut indices: Vec<u64> = (0..blocks.min(DESCRIPTOR_BLOCKS_MAX)).collect();
+        thin(&mut indices, limit.max(1));
+        indices
+    }
+
     /// At most about `limit` groups, spread: as they are read, else as they were seen.
     pub fn groups_through(&self, through: &dyn Bytes, limit: usize) -> Vec<(u64, Group)> {
         let superblock = &self.superblock;
         let per_block = group::per_block(superblock);
-        let blocks = superblock.groups.div_ceil(per_block).min(DESCRIPTOR_BLOCKS_MAX);
-        let mut indices: Vec<u64> = (0..blocks).collect();
-        thin(&mut indices, limit.max(1));
         let mut found = Vec::new();
-        for index in indices {
+        for index in self.descriptor_blocks(limit) {
             let numbers = index * per_block..((index + 1) * per_block).min(superblock.groups);
             match self.descriptors_through(through, index) {
                 Some(block) => {

@@ -60,7 +60,7 @@ impl Said {
     }
 
     /// Whether `bytes`, a block, are that bitmap. Without a checksum, by the number of free bits.
-    fn is(&self, seed: u32, bytes: &[u8]) -> bool {
+    pub fn is(&self, seed: u32, bytes: &[u8]) -> bool {
         match self.crc {
             Some((crc, len)) => bytes
                 .get(..len)
