@@ -77,10 +77,7 @@ fn ntfs_label(from: &dyn Bytes, boot: &ntfs::Boot) -> Option<String> {
 }
 
 fn lvm_label(from: &dyn Bytes) -> Option<Identified> {
-    let label = (0..4).find_map(|sector| {
-        let label = lvm::Label::decode(&take(from, sector * 512, lvm::BYTES)?)?;
-        (label.sector == sector).then_some(label)
-    })?;
+    let label = lvm::Label::find(from)?;
     Some(Identified {
         uuid: Some(label.uuid()),
         bytes: Some(label.bytes),

@@ -43,6 +43,7 @@ mod format;
 mod identified;
 mod identify;
 mod kind;
+pub mod lvm;
 mod ntfs;
 mod prediction;
 mod scan;

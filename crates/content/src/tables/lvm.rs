@@ -2,6 +2,7 @@
 //!
 //! Format: LVM2's `lib/format_text/layout.h` describes it; in own words in the comments below.
 
+use crate::bytes::{Bytes, take};
 use crate::crc;
 use crate::field::{le32, le64};
 
@@ -22,6 +23,14 @@ pub struct Label {
 }
 
 impl Label {
+    /// The label of a volume.
+    pub fn find(from: &dyn Bytes) -> Option<Label> {
+        (0..4).find_map(|sector| {
+            let label = Label::decode(&take(from, sector * BYTES as u64, BYTES)?)?;
+            (label.sector == sector).then_some(label)
+        })
+    }
+
     /// Decodes a sector; one whose checksum does not hold is none.
     pub fn decode(bytes: &[u8]) -> Option<Label> {
         let bytes = bytes.get(..BYTES)?;

@@ -3,5 +3,6 @@
 mod any_bytes;
 mod identify;
 mod images;
+mod lvm;
 mod predictions;
 mod witnesses;
