@@ -7,8 +7,9 @@ use crate::identified::{Checksum, Identified};
 use crate::kind::Kind;
 use crate::prediction::{CrossChecks, Prediction, spread};
 use crate::scan::Scan;
-use crate::tables::Region;
-use crate::witness::{Block, Finds, Witness};
+use crate::tables::{self, Region, Table};
+use crate::volume_groups;
+use crate::witness::{Block, Finds, Witness, WitnessKind};
 
 /// A file system, table or volume manager that was found by its superblock.
 #[derive(Clone, Debug)]
@@ -45,10 +46,15 @@ pub struct Sighting {
     pub written: Option<u64>,
 }
 
+/// Blocks with one claim that are counted: zeroes in place of a file system can be many.
+const SHARES_MAX: usize = 64;
+
 /// All file systems and tables found on a set of members. An index, once given, stays valid.
 #[derive(Clone, Debug, Default)]
 pub struct FileSystems {
     list: Vec<FileSystem>,
+    /// Physical volumes of groups of which no label was seen yet.
+    physical: Vec<Table>,
 }
 
 impl FileSystems {
@@ -70,6 +76,10 @@ impl FileSystems {
     pub fn find(&mut self, window: &[u8], at: u64) -> Vec<Sighting> {
         let mut sightings = Vec::new();
         for from in (0..window.len()).step_by(512) {
+            if let Some(area) = volume_groups::decode(&window[from..]) {
+                sightings.extend(self.enter_area(area, at + from as u64));
+                continue;
+            }
             let Some(found) = Super::decode(&window[from..]) else { continue };
             let (address, written) = (found.address(), found.written());
             let checksum = found.identified().checksum;
@@ -80,6 +90,34 @@ impl FileSystems {
         sightings
     }
 
+    /// Takes the volumes of a metadata area of LVM; a sighting if it is clear of which physical
+    /// volume it is.
+    fn enter_area(&mut self, area: volume_groups::Area, at: u64) -> Option<Sighting> {
+        let is_only = area.tables.len() == 1;
+        for table in area.tables.iter() {
+            let found = tables::Found { table: table.clone(), address: 0, checksum: true };
+            let found = Super::Table(found);
+            if is_only || self.list.iter().any(|known| found.is_of(&known.own)) {
+                self.enter(found);
+            } else if self.physical.len() < FileSystems::MAX {
+                self.physical.push(table.clone());
+            }
+        }
+        let (file_system, address) = (self.index_of_area(&area)?, Some(area.address));
+        Some(Sighting { at, file_system, address, checksum: Checksum::Good, written: None })
+    }
+
+    /// The one physical volume of a group that is known, which the area must be of.
+    fn index_of_area(&self, area: &volume_groups::Area) -> Option<usize> {
+        let is_of = |known: &FileSystem| match &known.own {
+            Own::Table(own) => area.tables.iter().any(|table| own.is(table)),
+            _ => false,
+        };
+        let mut known = self.list.iter().enumerate().filter(|(_, known)| is_of(known));
+        let (index, _) = known.next()?;
+        known.next().is_none().then_some(index)
+    }
+
     /// The index of the file system that a superblock is of; a new one while there is room.
     fn enter(&mut self, found: Super) -> Option<usize> {
         let Some(index) = self.list.iter().position(|known| found.is_of(&known.own)) else {
@@ -87,6 +125,7 @@ impl FileSystems {
                 return None;
             }
             self.list.push(FileSystem::of(found));
+            self.learn_area();
             return Some(self.list.len() - 1);
         };
         let known = &mut self.list[index];
@@ -94,6 +133,18 @@ impl FileSystems {
             known.renew(found);
         }
         Some(index)
+    }
+
+    /// Gives the last of the list what an area that was seen before it says of it.
+    fn learn_area(&mut self) {
+        let Some(FileSystem { own: Own::Table(own), regions, .. }) = self.list.last_mut() else {
+            return;
+        };
+        for table in self.physical.iter().filter(|table| own.is(table)).cloned().collect::<Vec<_>>()
+        {
+            own.renew(table);
+        }
+        *regions = own.regions.clone();
     }
 
     /// Looks for blocks of the known file systems in a window of a member that begins at byte `at`,
@@ -120,6 +171,13 @@ impl FileSystems {
     }
 
     fn scan_superblock(&self, rest: &[u8], at: u64, finds: &mut Finds) {
+        if let Some(area) = volume_groups::decode(rest) {
+            if let Some(index) = self.index_of_area(&area) {
+                let (file_system, kind) = (index as u32, WitnessKind::Table);
+                finds.block(Block { at, file_system, len: 512, kind, number: area.address });
+            }
+            return;
+        }
         let Some(found) = Super::decode(rest) else { return };
         let index = self.list.iter().position(|known| found.is_of(&known.own));
         let Some(index) = index else { return };
@@ -149,17 +207,30 @@ impl FileSystems {
     }
 
     /// The blocks of a scan whose address is known by now. More may be after
-    /// [`FileSystems::learn`].
+    /// [`FileSystems::learn`]. One that claims the same place as others of this scan shares its
+    /// weight with them: all but one are copies, as a journal has them.
     pub fn witnesses(&self, scan: &Scan) -> Vec<Witness> {
+        let claim = |block: &Block| (block.file_system, block.kind, block.number, block.at);
+        let mut claims: Vec<_> = scan.blocks().iter().map(claim).collect();
+        claims.sort_unstable();
+        claims.dedup();
+        let share = |block: &Block, places: usize| {
+            let (file_system, kind, number, _) = claim(block);
+            let from = claims.partition_point(|it| *it < (file_system, kind, number, 0));
+            let same = claims[from..].iter();
+            let same = same.take_while(|it| (it.0, it.1, it.2) == (file_system, kind, number));
+            places as f32 / same.take(SHARES_MAX).count().max(places) as f32
+        };
         let witness = |block: &Block| {
             let place = self.list.get(block.file_system as usize)?.own.place(block)?;
+            let share = share(block, 1 + usize::from(place.also.is_some()));
             Some(Witness {
                 at: block.at,
                 len: block.len,
                 file_system: block.file_system as usize,
                 address: place.address,
                 also: place.also,
-                weight: if place.strong { 1.0 } else { 0.5 },
+                weight: if place.strong { share } else { share / 2.0 },
                 strong: place.strong,
                 kind: block.kind,
             })
@@ -225,6 +296,9 @@ impl FileSystem {
         (self.kind, self.label, self.bytes) = (kind, label, bytes.unwrap_or(0));
         self.written = newer.written();
         self.own.renew(newer);
+        if let Own::Table(own) = &self.own {
+            self.bytes = own.bytes;
+        }
         self.regions = self.own.regions().to_vec();
     }
 }

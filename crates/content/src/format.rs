@@ -8,6 +8,7 @@ use crate::kind::Kind;
 use crate::ntfs::{self, Ntfs};
 use crate::prediction::{CrossChecks, Prediction};
 use crate::tables::{self, Region, Table};
+use crate::volume_groups;
 use crate::witness::{Block, Fact, Finds, Place, WitnessKind};
 use crate::xfs::{self, Xfs};
 
@@ -88,7 +89,7 @@ impl Super {
             (Super::Ext(found), Own::Ext(own)) => found.written > own.superblock.written,
             (Super::Btrfs(found), Own::Btrfs(own)) => found.generation > own.superblock.generation,
             // A copy of a table may say more than another one that was cut.
-            (Super::Table(found), Own::Table(own)) => found.table.regions.len() > own.regions.len(),
+            (Super::Table(found), Own::Table(own)) => own.lacks(&found.table),
             _ => false,
         }
     }
@@ -203,6 +204,9 @@ impl Own {
             Own::Xfs(_) => false,
             Own::Btrfs(own) => own.learn_through(through),
             Own::Ntfs(own) => own.learn_through(through),
+            Own::Table(own) if own.kind == Kind::LvmPhysicalVolume => {
+                volume_groups::learn_through(own, through)
+            }
             Own::Table(own) => own.learn_through(through),
         }
     }

@@ -50,6 +50,7 @@ mod scan;
 mod tables;
 mod text;
 mod undo;
+mod volume_groups;
 mod witness;
 mod xfs;
 

@@ -76,7 +76,7 @@ pub struct Witness {
     /// A second address at which such a block stands (btrfs DUP, the copy of NTFS's first records
     /// and of its boot sector): this one may be either.
     pub also: Option<u64>,
-    /// Its part in a vote: 1 for strong ones.
+    /// Its part in a vote: 1 for a strong one that is alone with its claim in the scan.
     pub weight: f32,
     /// Whether it is false with a probability of at most about 2^-32.
     pub strong: bool,

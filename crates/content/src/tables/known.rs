@@ -44,7 +44,8 @@ pub struct Table {
 enum Header {
     Gpt(gpt::Header),
     Mbr(mbr::Mbr),
-    Lvm(lvm::Label),
+    /// With the label, once it was seen.
+    Lvm(Option<lvm::Label>),
 }
 
 impl Table {
@@ -53,15 +54,48 @@ impl Table {
         match (&self.header, &other.header) {
             (Header::Gpt(one), Header::Gpt(two)) => one.guid == two.guid,
             (Header::Mbr(one), Header::Mbr(two)) => one == two,
-            (Header::Lvm(one), Header::Lvm(two)) => one.id == two.id,
+            (Header::Lvm(_), Header::Lvm(_)) => self.uuid == other.uuid,
             _ => false,
+        }
+    }
+
+    /// A physical volume of LVM by what the metadata of its group say of it.
+    pub fn physical_volume(uuid: &str, bytes: u64, regions: Vec<Region>) -> Table {
+        Table {
+            kind: Kind::LvmPhysicalVolume,
+            uuid: Some(uuid.to_string()),
+            bytes,
+            sector: 512,
+            regions,
+            header: Header::Lvm(None),
         }
     }
 
     /// Takes what a copy says more.
     pub fn renew(&mut self, other: Table) {
+        if let (Header::Lvm(label), Header::Lvm(other_label)) = (&mut self.header, other.header)
+            && other_label.is_some()
+        {
+            *label = other_label;
+            self.bytes = other.bytes;
+        }
         if other.regions.len() > self.regions.len() {
             self.regions = other.regions;
+        }
+    }
+
+    /// Whether another one says more.
+    pub fn lacks(&self, other: &Table) -> bool {
+        let has_no_label = matches!(self.header, Header::Lvm(None));
+        other.regions.len() > self.regions.len()
+            || has_no_label && matches!(other.header, Header::Lvm(Some(_)))
+    }
+
+    /// Of LVM, the byte addresses at which metadata areas begin.
+    pub fn metadata_areas(&self) -> Vec<u64> {
+        match &self.header {
+            Header::Lvm(Some(label)) => label.areas.iter().map(|area| area.0).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -83,7 +117,7 @@ impl Table {
         let places = match &self.header {
             Header::Gpt(header) => vec![header.block, header.other],
             Header::Mbr(_) => vec![0],
-            Header::Lvm(label) => vec![label.sector],
+            Header::Lvm(label) => label.iter().map(|label| label.sector).collect(),
         };
         let one = |block: u64| {
             let (own, sector) = (self.clone(), self.sector);
@@ -113,7 +147,7 @@ pub fn decode(rest: &[u8]) -> Option<Found> {
             bytes: label.bytes,
             sector: 512,
             regions: Vec::new(),
-            header: Header::Lvm(label),
+            header: Header::Lvm(Some(label)),
         };
         return Some(Found { table, address, checksum: true });
     }

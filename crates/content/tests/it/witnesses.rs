@@ -74,6 +74,25 @@ fn ext4_blocks_stand_where_they_say() {
 }
 
 #[test]
+fn copies_of_a_block_share_its_weight() {
+    let Some(image) = images::ext(13, 24, &["-t", "ext4", "-b", "4096"]) else { return };
+    let mut bytes = image.bytes();
+    let (_, found) = witnesses(&bytes);
+    assert!(found.iter().all(|witness| witness.weight == 1.0));
+    // As a journal would hold it, in blocks that nothing uses.
+    let inode = found.iter().find(|witness| witness.kind == WitnessKind::Inode).expect("inodes");
+    let table = (inode.at & !4095) as usize;
+    let end = bytes.len();
+    for copy in 1..=2 {
+        bytes.copy_within(table..table + 4096, end - copy * 4096);
+    }
+    let (_, found) = witnesses(&bytes);
+    let all = found.iter().filter(|witness| witness.address == inode.address);
+    let weights: Vec<f32> = all.map(|witness| witness.weight).collect();
+    assert_eq!(weights, [1.0 / 3.0; 3]);
+}
+
+#[test]
 fn ext_without_checksums_has_superblocks_only() {
     for arguments in [&["-t", "ext3", "-g", "1024", "-b", "4096"][..], &["-t", "ext2"]] {
         let Some(image) = images::ext(2, 24, arguments) else { return };
@@ -166,6 +185,79 @@ fn tables_stand_where_they_say_and_name_what_begins_where() {
     let mut cut = FileSystems::new();
     cut.find(&bytes[..4096], 0);
     assert_eq!(cut.list()[0].regions, table.regions);
+}
+
+/// A physical volume of LVM, its data from 1 MiB on in extents of 1 MiB, with two volumes.
+fn lvm(bytes: &mut [u8]) {
+    let dashed = "012345-6789-abcd-efgh-ijAB-CDEF-GHIJKL";
+    let volume = |name: &str, id: char, count: u32, at: u32| {
+        let id = id.to_string();
+        let id = [6, 4, 4, 4, 4, 4, 6].map(|len| id.repeat(len)).join("-");
+        format!(
+            "{name} {{\nid = \"{id}\"\nstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]\nflags = []\n\
+             segment_count = 1\nsegment1 {{\nstart_extent = 0\nextent_count = {count}\n\
+             type = \"striped\"\nstripe_count = 1\nstripes = [\"pv0\", {at}]\n}}\n}}\n"
+        )
+    };
+    let text = format!(
+        "vg0 {{\nid = \"{dashed}\"\nseqno = 3\nformat = \"lvm2\"\nstatus = [\"RESIZEABLE\"]\n\
+         flags = []\nextent_size = 2048\nmax_lv = 0\nmax_pv = 0\nphysical_volumes {{\npv0 {{\n\
+         id = \"{dashed}\"\ndevice = \"/dev/md0\"\nstatus = [\"ALLOCATABLE\"]\nflags = []\n\
+         dev_size = {}\npe_start = 2048\npe_count = {}\n}}\n}}\nlogical_volumes {{\n{}{}}}\n}}\n\
+         contents = \"Text Format Volume Group\"\nversion = 1\n\0",
+        bytes.len() / 512,
+        bytes.len() / (1 << 20) - 1,
+        volume("swap", 'a', 2, 0),
+        volume("data", 'b', 24, 2),
+    );
+    bytes[512..1024].copy_from_slice(include_bytes!("lvm-label.bin"));
+    let mut header = vec![0; 512];
+    header[4..20].copy_from_slice(b" LVM2 x[5A%r0N*>");
+    header[20] = 1;
+    let fields = [4096, (1 << 20) - 4096, 512, text.len() as u64].map(u64::to_le_bytes);
+    header[24..56].copy_from_slice(&fields.concat());
+    header[56..60].copy_from_slice(&lvm_crc(text.as_bytes()).to_le_bytes());
+    let crc = lvm_crc(&header[4..]);
+    header[..4].copy_from_slice(&crc.to_le_bytes());
+    bytes[4096..4608].copy_from_slice(&header);
+    bytes[4608..4608 + text.len()].copy_from_slice(text.as_bytes());
+}
+
+fn lvm_crc(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(!0xf597_a6cf);
+    hasher.update(bytes);
+    !hasher.finalize()
+}
+
+#[test]
+fn metadata_of_lvm_name_where_volumes_begin() {
+    let Some(image) = images::ext(12, 24, &["-t", "ext4", "-b", "4096"]) else { return };
+    let mut bytes = vec![0; 28 << 20];
+    bytes[3 << 20..27 << 20].copy_from_slice(&image.bytes());
+    lvm(&mut bytes);
+    let (known, found) = witnesses(&bytes);
+    let regions: Vec<(u64, u64, &str)> = known.list()[0]
+        .regions
+        .iter()
+        .map(|region| (region.start >> 20, region.bytes >> 20, &region.name[..]))
+        .collect();
+    assert_eq!(known.list()[0].kind.name(), "LVM2_member");
+    assert_eq!(regions, [(1, 2, "vg0/swap"), (3, 24, "vg0/data")]);
+    let start = |witness: &Witness| if witness.file_system == 1 { 3 << 20 } else { 0 };
+    assert!(found.iter().all(|witness| witness.at == witness.address + start(witness)));
+    let tables = found.iter().filter(|witness| witness.kind == WitnessKind::Table);
+    assert_eq!(tables.map(|witness| witness.at).collect::<Vec<_>>(), [512, 4096]);
+
+    // The area alone, as a member of an array with small chunks has it; then the label alone.
+    let mut parts = FileSystems::new();
+    assert_eq!(parts.find(&bytes[4096..12288], 4096).len(), 1);
+    assert_eq!(parts.find(&bytes[..4096], 0).len(), 1);
+    assert_eq!((parts.list().len(), parts.list()[0].regions.len()), (1, 2));
+    let mut label = FileSystems::new();
+    label.find(&bytes[..4096], 0);
+    assert_eq!(label.list()[0].regions, []);
+    assert!(label.learn_through(0, &bytes));
+    assert_eq!(label.list()[0].regions, parts.list()[0].regions);
 }
 
 #[test]
