@@ -23,10 +23,12 @@ use crate::mapfile::{Mapfile, MapfileError, is_list, parse_list};
 const MAX_BYTES: u64 = 256 << 20;
 
 /// The map of a copy.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct RescueMap {
     /// The file.
     pub path: PathBuf,
+    /// The copy.
+    pub copy: PathBuf,
     /// Whether it was found beside the copy; otherwise it was named.
     pub is_found: bool,
     /// The end of the disk, in bytes, if the map has it.
@@ -113,7 +115,8 @@ impl RescueMap {
             false => Mapfile::parse(&bytes).map(|map| (map.unread(), map.end())),
         };
         let (unread, end) = parsed.map_err(|error| fail(error.into()))?;
-        Ok(Arc::new(RescueMap { path: path.into(), is_found, end, unread }))
+        let (path, copy) = (path.into(), copy.into());
+        Ok(Arc::new(RescueMap { path, copy, is_found, end, unread }))
     }
 
     /// What is not read of the bytes `window` of the disk, of which the copy has those below
@@ -134,15 +137,20 @@ impl RescueMap {
                 None => ranges.push(beyond),
             }
         }
-        Unread { map: self.clone(), ranges: ranges.into() }
+        let (map, ranges) = (self.clone(), ranges.into());
+        Unread { map, first, device_sectors: end - first, ranges }
     }
 }
 
 /// What a member lacks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// The map that says so.
     pub map: Arc<RescueMap>,
+    /// First sector of the member on the disk.
+    pub first: u64,
+    /// Its size.
+    pub device_sectors: u64,
     /// Sectors of the member: sorted and disjoint.
     pub ranges: Arc<[Range<u64>]>,
 }

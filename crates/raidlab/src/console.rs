@@ -53,7 +53,7 @@ pub fn say_lines(text: &str) {
 }
 
 /// `--json`, the same for all verbs.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct JsonOut {
     /// Write JSON to stdout instead of text, or with =FILE to a file besides it
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,

@@ -38,6 +38,15 @@ impl Used {
         used.flatten().collect()
     }
 
+    /// Whether one of the members is a copy with a map.
+    pub fn has_map(names: &[OsString]) -> bool {
+        let map = |name: &OsString| {
+            let name = MemberName::parse(name).ok()?;
+            RescueMap::of(&name).ok().flatten()
+        };
+        names.iter().any(|name| map(name).is_some())
+    }
+
     /// Anything else that is used whole: `what` it is, where.
     pub fn file(what: &str, path: &Path) -> Option<Used> {
         let (name, identity) = (format!("{what} {}", path.display()), Identity::at(path)?);
@@ -72,7 +81,7 @@ pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
 }
 
 /// Ranges of a list that JSON holds at most.
-const LISTED: usize = 1000;
+pub const LISTED: usize = 1000;
 
 /// What a copy does not have, by its map; `null` without one.
 pub fn map_json(unread: Option<&Unread>) -> Value {

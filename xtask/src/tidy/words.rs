@@ -3,7 +3,8 @@
 //! Looked at are comments and string literals of `crates/*/src` and `benches`, the text of all
 //! Markdown files but the changelog, whose old entries stay as they were, and all lines of sweeps,
 //! scripts, the Makefile and what starts CI. A name in braces (`{word}`), in backticks or behind
-//! `$` passes, and the variable of a script where it is set: it stands for its value.
+//! `$` passes, an option (`--word`), and the variable of a script where it is set: it stands for
+//! its value.
 
 use crate::finding::Finding;
 use crate::tokens::{Sources, Tok};
@@ -92,6 +93,7 @@ fn stopped(text: &str) -> Option<(&'static str, &'static str)> {
             let is_name =
                 matches!((before, after), (Some('{'), Some('}')) | (Some('`'), Some('`')))
                     || before == Some('$')
+                    || text[..at].ends_with("--")
                     || (text[..at].trim().is_empty() && after == Some('='));
             !in_word(before) && !in_word(after) && !is_name
         })
@@ -127,7 +129,9 @@ mod tests {
         assert_eq!(check(&tree, &Sources::lex(&tree)), []);
         let name = concat!("wan", "ted");
         let script = format!("    {name}=$(sum)\necho \"${name}\"\n");
-        let names = format!("/// Except `{name}`.\nfn f() {{ g(\"{{{name}}} of them\") }}\n");
+        let names = format!(
+            "/// Except `{name}` and --{name} FILE.\nfn f() {{ g(\"{{{name}}} of them\") }}\n"
+        );
         let tree = Tree::of(&[("crates/a/src/b.rs", &names), ("scripts/a", &script)]);
         assert_eq!(check(&tree, &Sources::lex(&tree)), []);
     }

@@ -18,6 +18,7 @@
 //! data, and every range that differs is reported.
 
 mod compare;
+mod gaps;
 mod log_overlay;
 mod open;
 mod prepare;
@@ -28,7 +29,8 @@ mod rows;
 mod slot_reader;
 mod stream;
 
-pub use compare::Compared;
+pub use compare::{Blamed, BlockKind, Compared, ZeroRange};
+pub use gaps::{CopyGaps, DRAWN, Gaps, gaps};
 pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described};
 pub(crate) use prepare::{LogWrite, ppl_writes};
 pub use prepare::{NoGeometry, Prepared, prepare, prepare_explicit};

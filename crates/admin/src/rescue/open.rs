@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use device::{Disk, partition_tables};
+use device::{Disk, Unread, partition_tables};
 use md::assemble::{
     Array, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options, Override, Plan,
     Verdict, explicit,
@@ -31,6 +31,8 @@ pub struct Rescue {
     /// The redundancy is compared below this array sector (`u64::MAX`: everywhere); `None`: it is
     /// not compared.
     pub compares_below: Option<u64>,
+    /// Members that are copies with maps: the name of each, and what it lacks.
+    pub copies: Vec<(String, Unread)>,
 }
 
 /// How much of the redundancy is compared with the data.
@@ -55,6 +57,8 @@ pub struct RescueOptions {
     pub order: Option<Vec<Option<usize>>>,
     /// What is compared.
     pub check: Check,
+    /// Whether what is proven right is served in place of blocks that are proven wrong.
+    pub correct: bool,
 }
 
 /// An array without superblocks.
@@ -68,6 +72,8 @@ pub struct Description {
     pub partial: bool,
     /// What is compared.
     pub check: Check,
+    /// Whether what is proven right is served in place of blocks that are proven wrong.
+    pub correct: bool,
 }
 
 /// Why an array cannot be read.
@@ -118,6 +124,15 @@ pub enum RescueError {
     /// All redundancy was to be compared, and there is none.
     #[error("{name}: these members have no redundancy to compare")]
     NoRedundancy {
+        /// The array.
+        name: String,
+    },
+    /// Blocks that are proven wrong were to be corrected, and nothing can prove it.
+    #[error(
+        "{name}: only P and Q of a RAID 6 without a missing member, or three copies, prove which \
+         block is wrong"
+    )]
+    NothingProven {
         /// The array.
         name: String,
     },
@@ -208,8 +223,11 @@ pub(crate) fn rescue_array(
     notes.extend(prepared.notes);
     doubts.extend(prepared.doubts);
     let below = members.candidates[array.defining].metadata.resync_offset;
-    let it = Rescue { view: prepared.view, name, notes, doubts, compares_below: None };
-    compared(it, options.check, below)
+    let of_array = array.members.iter().map(|it| &members.all[members.given[it.candidate]]);
+    let copies = of_array.filter_map(copy).collect();
+    let view = prepared.view;
+    let it = Rescue { view, name, notes, doubts, compares_below: None, copies };
+    compared(it, options.check, options.correct, below)
 }
 
 /// Makes an array readable as the caller describes it; superblocks are ignored. `members` were
@@ -264,13 +282,27 @@ pub fn rescue_described(
         chosen.iter().map(|member| member.and_then(|member| member.disk.clone())).collect();
     let view = prepare_explicit(&described, &disks, kernels);
     let name = "array as described".to_string();
-    let it = Rescue { view, name, notes, doubts: Vec::new(), compares_below: None };
-    compared(it, description.check, None)
+    let copies = chosen.iter().flatten().filter_map(|member| copy(member)).collect();
+    let it = Rescue { view, name, notes, doubts: Vec::new(), compares_below: None, copies };
+    compared(it, description.check, description.correct, None)
+}
+
+/// The name of a copy with a map, and what it lacks.
+fn copy(member: &Member) -> Option<(String, Unread)> {
+    Some((member.name.clone(), member.unread.clone()?))
 }
 
 /// Enables the comparison of the redundancy during the read: where it is known to be in sync (array
 /// sectors below `below`), or everywhere.
-fn compared(it: Rescue, check: Check, below: Option<u64>) -> Result<Rescue, RescueError> {
+fn compared(
+    it: Rescue,
+    check: Check,
+    correct: bool,
+    below: Option<u64>,
+) -> Result<Rescue, RescueError> {
+    if correct && !it.view.can_prove() {
+        return Err(RescueError::NothingProven { name: it.name });
+    }
     if !it.view.has_redundancy() {
         return match check {
             Check::Everything => Err(RescueError::NoRedundancy { name: it.name }),
@@ -281,7 +313,9 @@ fn compared(it: Rescue, check: Check, below: Option<u64>) -> Result<Rescue, Resc
         return Ok(it);
     }
     let below = below.filter(|&below| below > 0 && check == Check::InSync).unwrap_or(u64::MAX);
-    Ok(Rescue { view: it.view.compared(below), compares_below: Some(below), ..it })
+    let view = it.view.compared(below);
+    let view = if correct { view.correcting() } else { view };
+    Ok(Rescue { view, compares_below: Some(below), ..it })
 }
 
 /// Notes about slots that are reconstructed from the other members: slots without a member, and the

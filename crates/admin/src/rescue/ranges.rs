@@ -20,6 +20,12 @@ impl Ranges {
         self.insert_below(range, MAX_RANGES);
     }
 
+    /// Inserts all of another list.
+    pub(super) fn add(&mut self, other: Ranges) {
+        self.more += other.more;
+        other.list.into_iter().for_each(|range| self.insert(range));
+    }
+
     /// Inserts a range if the list has fewer than `room` ranges.
     pub(super) fn insert_below(&mut self, range: Range<u64>, room: usize) {
         let first = self.list.partition_point(|old| old.end < range.start);
@@ -66,6 +72,25 @@ pub(super) fn union(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>>
     joined
 }
 
+/// What is in two sorted lists of disjoint ranges.
+pub(super) fn intersection(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut both, mut i, mut j) = (Vec::new(), 0, 0);
+    while let (Some(a), Some(b)) = (one.get(i), other.get(j)) {
+        add_range(&mut both, a.start.max(b.start)..a.end.min(b.end).max(a.start.max(b.start)));
+        if a.end < b.end {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    both
+}
+
+/// The ranges of a list minus those of another, both sorted.
+pub(super) fn without_all(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
+    ranges.iter().flat_map(|range| without(range.clone(), others.iter())).collect()
+}
+
 /// Appends a range to the list; merged with the last one if adjacent.
 pub(super) fn add_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
     if range.is_empty() {
@@ -80,6 +105,15 @@ pub(super) fn add_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_lists_have_a_union_and_an_intersection() {
+        let (one, other) = ([0..4, 6..9, 20..30], [2..7, 9..10, 22..24, 25..40]);
+        assert_eq!(union(&one, &other), [0..10, 20..40]);
+        assert_eq!(intersection(&one, &other), [2..4, 6..7, 22..24, 25..30]);
+        assert_eq!(without_all(&one, &other), [0..2, 7..9, 20..22, 24..25]);
+        assert_eq!((union(&[], &one), intersection(&one, &[])), (one.to_vec(), Vec::new()));
+    }
 
     #[test]
     fn ranges_in_any_order_are_joined_where_they_touch() {

@@ -6,9 +6,9 @@ use md::geometry::Copy;
 use md::{Geometry, Kind, SECTOR_BYTES, Sector};
 use parity::Kernels;
 
-use super::compare::{Compared, Comparison};
+use super::compare::{Compared, Comparison, Held};
 use super::log_overlay::Patches;
-use super::ranges::{add_range, without};
+use super::ranges::{add_range, intersection, without_all};
 use super::rows;
 use super::slot_reader::{self, Failure, Failures, Source};
 
@@ -65,6 +65,28 @@ impl ReadableArray {
         ReadableArray { comparison, ..self }
     }
 
+    /// Serves what is proven right in place of blocks that are proven wrong, where redundancy is
+    /// compared: by P and Q together, or by most of the copies.
+    pub fn correcting(mut self) -> ReadableArray {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.corrects = true;
+        }
+        self
+    }
+
+    /// Whether redundancy can prove which block is wrong: P and Q, or three copies.
+    pub fn can_prove(&self) -> bool {
+        self.parts.iter().filter(|part| !part.array.is_empty()).any(|part| {
+            match part.geometry.kind() {
+                Kind::Striped(_) => false,
+                Kind::Mirrored(mirrored) => mirrored.copies() > 2,
+                Kind::Parity(parity) => {
+                    parity.has_q() && part.slots.iter().all(|sources| !sources.is_empty())
+                }
+            }
+        })
+    }
+
     /// The result of the comparison so far; empty without [`ReadableArray::compared`].
     pub fn comparison(&self) -> Compared {
         self.comparison.as_ref().map(Comparison::get).unwrap_or_default()
@@ -80,6 +102,11 @@ impl ReadableArray {
                 Kind::Parity(_) => missing < part.geometry.tolerates(),
             }
         })
+    }
+
+    /// Its parts, in order.
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// Size of the array in sectors.
@@ -186,61 +213,76 @@ impl ReadableArray {
             let (copies, run) = locate(at);
             let run = run.min(rest.len() as u64 / SECTOR_BYTES);
             let (buf, behind) = rest.split_at_mut((run * SECTOR_BYTES) as usize);
-            let all = 0..run;
-            let mut wanted = Vec::from([all]);
-            for (number, copy) in copies.iter().enumerate() {
-                let sources = &part.slots[copy.member.index()];
-                if number > 0 {
-                    self.compare_copy(sources, copy.sector.0, at, buf, &wanted);
-                }
-                let mut left = Vec::new();
-                for range in wanted {
-                    let bytes =
-                        (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
-                    let mut failed = Vec::new();
-                    let sector = copy.sector.0 + range.start;
-                    slot_reader::read(
-                        sources,
-                        sector,
-                        &mut buf[bytes],
-                        &self.failures,
-                        &mut failed,
-                    );
-                    let failed = failed.into_iter();
-                    left.extend(failed.map(|f| f.start + range.start..f.end + range.start));
-                }
-                wanted = left;
-                if wanted.is_empty() && self.comparison.is_none() {
-                    break;
-                }
-            }
-            wanted.into_iter().for_each(|r| add_range(lost, r.start + at..r.end + at));
+            let there = copies.iter().filter(|copy| !part.slots[copy.member.index()].is_empty());
+            let comparison = self.comparison.as_ref().filter(|it| it.covered(at, run) > 0);
+            let left = match comparison.filter(|_| there.count() > 1) {
+                Some(comparison) => self.compare_copies(comparison, part, at, buf, &copies),
+                None => self.read_first_copy(part, buf, &copies),
+            };
+            left.into_iter().for_each(|r| add_range(lost, r.start + at..r.end + at));
             at += run;
             rest = behind;
         }
     }
 
-    /// Compares another copy with the data read from array sector `at` on, except for `wanted`.
-    fn compare_copy(
+    /// Reads a run from the first copy that has it; returns the sectors that none has.
+    fn read_first_copy(&self, part: &Part, buf: &mut [u8], copies: &[Copy]) -> Vec<Range<u64>> {
+        let all = 0..buf.len() as u64 / SECTOR_BYTES;
+        let mut wanted = Vec::from([all]);
+        for copy in copies {
+            let sources = &part.slots[copy.member.index()];
+            let mut left = Vec::new();
+            for range in wanted {
+                let sector = copy.sector.0 + range.start;
+                let mut failed = Vec::new();
+                let part = &mut buf[bytes(&range)];
+                slot_reader::read(sources, sector, part, &self.failures, &mut failed);
+                let failed = failed.into_iter();
+                left.extend(failed.map(|f| f.start + range.start..f.end + range.start));
+            }
+            wanted = left;
+            if wanted.is_empty() {
+                break;
+            }
+        }
+        wanted
+    }
+
+    /// Reads a run of all copies, compares them where they are known to agree, and serves the first
+    /// that has a sector, or what most of them hold. Returns the sectors that none has.
+    fn compare_copies(
         &self,
-        sources: &[Source],
-        sector: u64,
+        comparison: &Comparison,
+        part: &Part,
         at: u64,
-        buf: &[u8],
-        wanted: &[Range<u64>],
-    ) {
-        let Some(comparison) = &self.comparison else { return };
-        let sectors = comparison.covered(at, buf.len() as u64 / SECTOR_BYTES);
-        if sources.is_empty() || sectors == 0 {
-            return;
+        buf: &mut [u8],
+        copies: &[Copy],
+    ) -> Vec<Range<u64>> {
+        let run = buf.len() as u64 / SECTOR_BYTES;
+        let there = copies.iter().filter(|copy| !part.slots[copy.member.index()].is_empty());
+        let read = |copy: &Copy| {
+            let (mut held, mut lost) = (vec![0; buf.len()], Vec::new());
+            let sources = &part.slots[copy.member.index()];
+            slot_reader::read(sources, copy.sector.0, &mut held, &self.failures, &mut lost);
+            (held, lost)
+        };
+        let all: Vec<_> = there.map(|copy| (copy, read(copy))).collect();
+        let mut wanted = Vec::from([Range { start: 0, end: run }]);
+        for (_, (held, lost)) in &all {
+            for range in without_all(&wanted, lost) {
+                buf[bytes(&range)].copy_from_slice(&held[bytes(&range)]);
+            }
+            wanted = intersection(&wanted, lost);
         }
-        let mut copy = vec![0; (sectors * SECTOR_BYTES) as usize];
-        let mut lost = Vec::new();
-        slot_reader::read(sources, sector, &mut copy, &self.failures, &mut lost);
-        for range in without(0..sectors, wanted.iter().chain(&lost)) {
-            let bytes = (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
-            comparison.copies(at + range.start, &buf[bytes.clone()], &copy[bytes]);
+        let all = all.iter().map(|(copy, (bytes, lost))| {
+            let (sources, sector) = (&*part.slots[copy.member.index()], copy.sector.0);
+            (Held { bytes, is_read: true, sources, sector }, lost.clone())
+        });
+        let all: Vec<(Held<'_>, Vec<Range<u64>>)> = all.collect();
+        for right in comparison.copies(at, &all, comparison.covered(at, run)) {
+            buf[bytes(&(right.sector..right.sector + 1))].copy_from_slice(&right.bytes);
         }
+        wanted
     }
 
     /// The end of the hole at array sector `at`: up to there, all sectors that would be read are
@@ -261,6 +303,10 @@ impl ReadableArray {
         }
         here
     }
+}
+
+fn bytes(sectors: &Range<u64>) -> Range<usize> {
+    (sectors.start * SECTOR_BYTES) as usize..(sectors.end * SECTOR_BYTES) as usize
 }
 
 /// The end of the hole at `at`, and how far this check reaches: to the end of the run, or of

@@ -16,7 +16,7 @@ use std::ops::Range;
 use md::{MemberIdx, Parity, Row, SECTOR_BYTES, Sector, StripeNo};
 use parity::{Block, Kernels};
 
-use super::compare::Comparison;
+use super::compare::{Comparison, Correction, Held, RowRun};
 use super::ranges::add_range;
 use super::slot_reader::{self, Failures, Source};
 
@@ -97,9 +97,14 @@ impl Rows<'_> {
         let failed = || wanted.iter().flat_map(|want| &want.failed);
         let lo = failed().map(|range| range.start).min();
         let hi = failed().map(|range| range.end).max();
-        let (Some(lo), Some(hi)) = (lo, hi) else { return self.compare(stripe, row, wanted, &[]) };
-        let unserved = self.recover(stripe, row, lo..hi, wanted);
-        self.compare(stripe, row, wanted, &unserved);
+        let unserved = match (lo, hi) {
+            (Some(lo), Some(hi)) => self.recover(stripe, row, lo..hi, wanted),
+            _ => Vec::new(),
+        };
+        for (want, range, bytes) in self.compare(stripe, row, wanted, &unserved) {
+            let want = &mut wanted[want];
+            want.buf[self::bytes(want.range.start, &range)].copy_from_slice(&bytes);
+        }
         for (want, ranges) in wanted.iter().zip(unserved) {
             for range in ranges {
                 let index = want.index as u16;
@@ -110,15 +115,17 @@ impl Rows<'_> {
     }
 
     /// Compares the row's parity with its data where these are known: blocks that were read, and on
-    /// RAID 6 blocks that were recovered with one parity while the other is available.
+    /// RAID 6 blocks that were recovered with one parity while the other is available. Returns what
+    /// is to be served instead: the place among `wanted`, sectors of the row, and their bytes.
     fn compare(
         &self,
         stripe: StripeNo,
         row: &Row,
         wanted: &[Wanted<'_>],
         unserved: &[Vec<Range<u64>>],
-    ) {
-        let Some(comparison) = self.comparison else { return };
+    ) -> Vec<(usize, Range<u64>, Vec<u8>)> {
+        let mut instead = Vec::new();
+        let Some(comparison) = self.comparison else { return instead };
         let lo = wanted.iter().map(|want| want.range.start).min().unwrap_or(0);
         let hi = wanted.iter().map(|want| want.range.end).max().unwrap_or(0);
         let first = self.parity.member_sector(stripe, lo).0;
@@ -128,7 +135,7 @@ impl Rows<'_> {
         let parities = [Some(row.p), row.q].into_iter().flatten();
         let there = parities.filter(|member| is_there(member.index())).count();
         if span.is_empty() || there <= missing {
-            return;
+            return instead;
         }
         let (data, recovered) = self.known_row(stripe, row, &span, wanted, unserved);
         let p = self.column(stripe, row.p.index(), &span);
@@ -150,17 +157,44 @@ impl Rows<'_> {
             if !known || data.iter().any(|column| !column.has(&run)) {
                 continue;
             }
-            let of_run = wanted
-                .iter()
-                .filter(|want| want.range.start <= run.start && run.end <= want.range.end);
-            let starts: Vec<u64> = of_run
-                .map(|want| self.parity.array_sector(stripe, want.index as u16, run.start).0)
-                .collect();
-            let data: Vec<&[u8]> =
-                data.iter().map(|column| column.part(span.start, &run)).collect();
-            let p = has_p.then(|| p.part(span.start, &run));
-            comparison.row(row, &data, p, q.map(|q| q.part(span.start, &run)), &starts);
+            let covers =
+                |want: &&Wanted<'_>| want.range.start <= run.start && run.end <= want.range.end;
+            let array = |index: usize| self.parity.array_sector(stripe, index as u16, run.start).0;
+            let of_run = wanted.iter().filter(covers);
+            let served = of_run.map(|want| (want.index, array(want.index))).collect();
+            let at = self.parity.member_sector(stripe, run.start).0;
+            let part = |column| Column::part(column, span.start, &run);
+            let blocks = row.data.iter().zip(&data).zip(&recovered);
+            let blocks = blocks.map(|((member, column), recovered)| {
+                let is_read = clipped(recovered, &run).is_empty();
+                self.held(*member, at, column.part(span.start, &run), is_read)
+            });
+            let row_run = RowRun {
+                row,
+                data: blocks.collect(),
+                p: has_p.then(|| self.held(row.p, at, part(&p), true)),
+                q: q.zip(row.q).map(|(column, member)| self.held(member, at, part(column), true)),
+                served,
+                tolerates: 1 + usize::from(row.q.is_some()),
+            };
+            for Correction { index, sector, bytes } in comparison.row(&row_run) {
+                let want = wanted.iter().position(|want| want.index == index && covers(&want));
+                let at = run.start + sector;
+                instead.push((want.expect("it is served"), at..at + 1, bytes));
+            }
         }
+        instead
+    }
+
+    /// What a member holds from `sector` of its data on.
+    fn held<'h>(
+        &'h self,
+        member: MemberIdx,
+        sector: u64,
+        bytes: &'h [u8],
+        is_read: bool,
+    ) -> Held<'h> {
+        Held { bytes, is_read, sources: &self.slots[member.index()], sector }
     }
 
     /// The data blocks of a row's span, and which parts of each were recovered. Requested blocks of

@@ -140,6 +140,15 @@ fn read_source(
     add_range(left, end..range.end);
 }
 
+/// The source that a sector of a slot is read from.
+pub(super) fn serving(sources: &[Source], sector: u64) -> Option<&Source> {
+    let serves = |source: &&Source| {
+        let at = source.data_offset + sector;
+        sector < source.in_sync && bad_within(&source.bad, at..at + 1).is_empty()
+    };
+    sources.iter().find(serves).or(sources.first())
+}
+
 /// The bad ranges that touch `range`.
 fn bad_within(bad: &[Range<u64>], range: Range<u64>) -> &[Range<u64>] {
     let from = bad.partition_point(|bad| bad.end <= range.start);

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use admin::rescue::{Part, Piece, ReadableArray, Source, StreamError, StreamOptions, stream};
+use admin::rescue::{Part, Piece, ReadableArray, Source, StreamError, StreamOptions, gaps, stream};
 use array::{
     ArraySpec, DataPlaneConfig, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec,
 };
-use device::{Access, Device, DeviceOptions, Disk, Location};
+use device::{Access, Device, DeviceOptions, Disk, Location, MemberName, RescueMap, Unread};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};
 
 const MEMBER_SECTORS: u64 = 1024 + 40;
@@ -429,4 +429,95 @@ fn one_hole_of_a_member_is_one_range() {
         assert!(more == 0 && failures.len() <= expected, "{failures:?}");
         assert_eq!((failures[0].sectors.start, failures.last().unwrap().sectors.end), (101, 903));
     }
+}
+
+/// Opens each member as a copy that lacks these sectors.
+fn copies(array: &Filled, lacks: &[Vec<Range<u64>>]) -> (Vec<Vec<Source>>, Vec<(String, Unread)>) {
+    let mut known = Vec::new();
+    let sources = (0..array.members()).map(|slot| {
+        let (mut text, mut at) = ("0 +\n".to_string(), 0);
+        let mut block = |from: u64, to: u64, status: char| {
+            if from < to {
+                text += &format!("{} {} {status}\n", from * 512, (to - from) * 512);
+            }
+        };
+        for lack in &lacks[slot] {
+            block(at, lack.start, '+');
+            block(lack.start, lack.end, '-');
+            at = lack.end;
+        }
+        block(at, MEMBER_SECTORS, '+');
+        let (path, map) = (array.path(slot), array.dir.path().join(format!("map{slot}")));
+        std::fs::write(&map, text).unwrap();
+        let name = format!("{}:map={}", path.display(), map.display());
+        let name = MemberName::parse(name.as_ref()).unwrap();
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let map = RescueMap::of(&name).unwrap();
+        let device = Device::open_copy(&name.location, map, options).unwrap();
+        known.push((device.name(), device.unread().unwrap().clone()));
+        vec![Source::whole(Arc::new(device), 0)]
+    });
+    (sources.collect(), known)
+}
+
+#[test]
+fn what_the_maps_leave_is_what_is_read_and_what_is_wanted_brings_it_back() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |limit: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % limit
+    };
+    let (mut with_losses, mut recovered) = (0, 0);
+    for (level, layout, members) in shapes() {
+        let array = filled(level, layout, members);
+        for _ in 0..4 {
+            let draw = |_| {
+                let mut at = 0;
+                let ranges = (0..6).map(|_| {
+                    let start = at + 1 + below(200);
+                    at = (start + 1 + below(90)).min(MEMBER_SECTORS);
+                    start.min(at)..at
+                });
+                ranges.filter(|range| !range.is_empty()).collect::<Vec<_>>()
+            };
+            let mut lacks: Vec<Vec<Range<u64>>> = (0..members).map(draw).collect();
+            let (sources, known) = copies(&array, &lacks);
+            let view = array.view(sources).compared(u64::MAX);
+            let left = gaps(&view, &known);
+            let (bytes, lost) = array.read_all(&view);
+            assert_honest(&array, &bytes, &lost);
+            assert_eq!(view.comparison().differing, [], "{level} {layout}");
+            let sectors: u64 = lost.iter().map(|range| range.end - range.start).sum();
+            assert_eq!(left.lost_sectors, sectors, "{level} {layout} {lacks:?}");
+            assert_eq!(left.drawn.contains('!'), sectors > 0, "{left:?}");
+            with_losses += u32::from(sectors > 0);
+            recovered += left.recovered_sectors;
+            // What is wanted was not read; when it is read, everything is there.
+            for (slot, copy) in left.copies.iter().enumerate() {
+                for wanted in &copy.needed {
+                    let is_in =
+                        |lack: &Range<u64>| lack.start <= wanted.start && wanted.end <= lack.end;
+                    assert!(lacks[slot].iter().any(is_in), "{wanted:?} of {:?}", lacks[slot]);
+                }
+                let rest = lacks[slot].iter().flat_map(|lack| {
+                    copy.needed.iter().fold(vec![lack.clone()], |left, wanted| {
+                        let cut = |it: Range<u64>| {
+                            [it.start..it.end.min(wanted.start), it.start.max(wanted.end)..it.end]
+                        };
+                        left.into_iter().flat_map(cut).filter(|it| it.start < it.end).collect()
+                    })
+                });
+                lacks[slot] = rest.collect();
+            }
+            let (sources, known) = copies(&array, &lacks);
+            let view = array.view(sources);
+            let (bytes, lost) = array.read_all(&view);
+            assert!(lost.is_empty() && bytes == array.contents, "{level} {layout}: {lost:?}");
+            let left = gaps(&view, &known);
+            assert_eq!((left.lost_sectors, left.drawn.contains('!')), (0, false));
+        }
+    }
+    assert!(with_losses > 20 && recovered > 1000, "{with_losses} {recovered}");
 }

@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::{Corrected, Finding, ScrubError, ScrubEvent, ScrubOptions, ScrubReport};
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, bail};
 use array::{MismatchKind, ScrubMode};
 use clap::{Args, ValueEnum};
 use md::show_size;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
+use crate::commands::dump::{self, DumpArguments};
 use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
@@ -38,6 +39,8 @@ by --check, too.
 
 The array must not be running. It is started, resynced if it was not stopped clean (also by
 --check), scrubbed, and stopped. Ctrl-C ends a scrub in order; --from continues it.
+
+Copies with maps (:map=FILE) are only read, by --check.
 
 Ends with 1 when --check finds something (also blocks that could not be read), when --repair leaves
 something, when something could not be compared, and when a member fails.";
@@ -86,6 +89,9 @@ enum PolicyArgument {
 /// Runs the command.
 pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
+    if !arguments.repair && Used::has_map(&arguments.members) {
+        return check_copies(arguments);
+    }
     let stop = signal::watch()?;
     let options = options(arguments);
     let mode = options.mode;
@@ -133,6 +139,18 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
         && report.failed.is_empty()
         && report.unchecked_sectors == 0;
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
+}
+
+/// Copies with maps are only read.
+fn check_copies(arguments: &ScrubArguments) -> Result<Ending> {
+    if arguments.from > 0 {
+        bail!("--from: members are copies with maps, which are compared as a whole");
+    }
+    let (members, array) = (arguments.members.clone(), arguments.array.clone());
+    say(format_args!(
+        "raidlab: members are copies with maps: they are only read, as by dump --check"
+    ));
+    dump::run(&DumpArguments::check(members, array, arguments.json.clone()))
 }
 
 fn options(arguments: &ScrubArguments) -> ScrubOptions {

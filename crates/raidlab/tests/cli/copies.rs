@@ -134,12 +134,141 @@ fn copies_whose_holes_overlap_pairwise_give_the_contents() {
         assert_eq!(hash(&ran), disks.sha256, "{}", ran.stderr);
         assert!(ran.stderr.contains("found beside it"), "{}", ran.stderr);
     }
-    // Without the maps nothing is said to be right.
+    // Without the maps nothing is said to be right, and what is wrong is named.
     let none = disks.with(&beside).replace("c1.img", "c1.img:map=none");
     let none = none.replace("c3.img", "c3.img:map=none").replace("c4.img", "c4.img:map=none");
     for options in ["--sha256", "--check", "--sha256 --check"] {
-        dump(&format!("{options} {none}")).code(1);
+        let ran = dump(&format!("{options} --json {none}")).code(1);
+        let looks = ran.record()["looks_unread"].clone();
+        let at = |sector: u64| DATA / 512 + sector;
+        for (member, from, to) in [("c1", at(384), at(584)), ("c3", at(512), at(712))] {
+            let named = looks.as_array().expect("a list").iter().any(|it| {
+                let of_it =
+                    it["member"].as_str().expect("a name").ends_with(&format!("{member}.img"));
+                of_it && it["sector"] == from && it["sectors"] == to - from
+            });
+            assert!(named, "{member} {from}: {looks}");
+        }
+        assert!(ran.stderr.contains("look like an unread part of a copy"), "{}", ran.stderr);
     }
+}
+
+#[test]
+fn a_second_pass_over_what_is_wanted_makes_the_dump_whole() {
+    let disks = Disks::raid6();
+    let at = |chunk: u64| DATA + chunk * 64 * KIB;
+    let copies = [
+        (0, disks.copy(0, &[(at(5), 24 * KIB), (at(60), 4 * KIB)])),
+        (2, disks.copy(2, &[(at(5) + 8 * KIB, 32 * KIB), (at(90), 4 * KIB)])),
+        (5, disks.copy(5, &[(at(5) + 4 * KIB, 12 * KIB), (at(90), 4 * KIB)])),
+    ];
+    let copies: Vec<(usize, &str)> = copies.iter().map(|(at, it)| (*at, it.as_str())).collect();
+    let members = disks.with(&copies);
+    let again = disks.dir.file("again");
+    let ran = dump(&format!("--wanted {again} --json {members}")).code(1);
+    let maps = ran.record()["maps"].clone();
+    assert_eq!(maps["lost_sectors"], 32, "{maps}");
+    for copy in maps["copies"].as_array().expect("a list") {
+        assert_eq!(ranges(&copy["needed"]), [((at(5) + 8 * KIB) / 512, 16)], "{copy}");
+        assert_eq!(copy["gain_sectors"], 32, "{copy}");
+    }
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.contains('[')).collect();
+    assert!(lines.len() == 4 && lines.iter().all(|line| line.contains('!')), "{}", ran.stderr);
+    assert!(ran.stderr.contains("most is gained by another pass over "), "{}", ran.stderr);
+    // One copy is read again, and only what is wanted of it.
+    let (domain, map) = (format!("{again}/c2.img.domain"), disks.dir.file("c2.map"));
+    ddrescue(&["-q", "-r1", "-m", &domain, &disks.members[2], copies[1].1, &map]);
+    let ran = dump(&format!("--sha256 --json {members}")).code(0);
+    let json = ran.record();
+    assert_eq!(json["sha256"], disks.sha256.as_str(), "{}", ran.stderr);
+    assert_eq!(json["maps"]["lost_sectors"], 0);
+    let left = &json["maps"]["copies"][1]["map"]["unread_sectors"];
+    assert_eq!(*left, (32 - 8 + 4) * 2, "what was not wanted is unread");
+    let ran = dump(&format!("--wanted {again} {}", disks.members.join(" "))).code(2);
+    assert!(ran.stderr.contains("no member is a copy with a map"), "{}", ran.stderr);
+}
+
+/// Overwrites a part of a member.
+fn spoil(member: &str, at: u64, with: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(member).expect("an image");
+    file.write_all_at(with, at).expect("a write");
+}
+
+#[test]
+fn what_p_and_q_or_most_copies_prove_wrong_is_named_and_corrected() {
+    for (options, members) in [("-l 6 -c 64K", 6), ("-l 1", 3), ("-l 10 -p n3 -c 64K", 3)] {
+        let disks = Disks::new(options, members);
+        // One sector of each member, so that every kind of block is hit, and two in one row.
+        for (index, member) in disks.members.iter().enumerate() {
+            spoil(member, DATA + (3 + 16 * index as u64) * 512, &[0x55; 300]);
+        }
+        spoil(&disks.members[0], DATA + (1 << 20), &vec![0; 64 << 10]);
+        let all = disks.members.join(" ");
+        let found = dump(&format!("--sha256 --json {all}")).code(1);
+        let json = found.record();
+        assert_ne!(json["sha256"], disks.sha256.as_str());
+        for member in 0..members {
+            let names = |it: &Value| {
+                let name = it["member"].as_str().expect("a name");
+                name == disks.members[member as usize]
+                    && it["sector"] == DATA / 512 + 3 + 16 * member
+                    && it["sectors"] == 1
+            };
+            let wrong = json["wrong"].as_array().expect("a list");
+            assert!(wrong.iter().any(names), "{options} {member}: {json}");
+        }
+        let zeroes = ranges(&json["looks_unread"]);
+        assert_eq!(zeroes, [(DATA / 512 + 2048, 128)], "{options}");
+        assert!(found.stderr.contains("--correct dumps what is right"), "{}", found.stderr);
+        let out = disks.dir.file("out");
+        let ran = dump(&format!("--correct --sha256 -o {out} {all}")).code(1);
+        assert_eq!(hash(&ran), disks.sha256, "{options}: {}", ran.stderr);
+        assert!(ran.stderr.contains("corrected: dumped as proven right"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn nothing_is_corrected_where_nothing_is_proven() {
+    for (options, members) in [("-l 5 -c 64K", 3), ("-l 1", 2), ("-l 10 -c 64K", 4)] {
+        let disks = Disks::new(options, members);
+        spoil(&disks.members[1], DATA + (1 << 20), &vec![0; 8 << 10]);
+        let all = disks.members.join(" ");
+        let ran = dump(&format!("--correct --sha256 {all}")).code(2);
+        assert!(ran.stderr.contains("--correct: "), "{options}: {}", ran.stderr);
+        let json = dump(&format!("--check --json {all}")).code(1).record();
+        assert_eq!(json["wrong"], Value::Array(Vec::new()), "{options}");
+        assert_eq!(ranges(&json["looks_unread"]), [(DATA / 512 + 2048, 16)], "{options}");
+    }
+    // Two members of a RAID 6 are wrong in one row: as found, and never proven.
+    let disks = Disks::raid6();
+    for member in [1, 4] {
+        spoil(&disks.members[member], DATA + (1 << 20), &vec![0x77; 4 << 10]);
+    }
+    let all = disks.members.join(" ");
+    let json = dump(&format!("--correct --sha256 --json {all}")).code(1).record();
+    assert_eq!(
+        (&json["corrected_sectors"], &json["wrong"]),
+        (&0.into(), &Value::Array(Vec::new()))
+    );
+    assert!(!ranges(&json["differing"]).is_empty());
+    // Of one that lacks a member nothing can be proven.
+    let ran = dump(&format!("--correct --sha256 {}", disks.members[1..].join(" "))).code(2);
+    assert!(ran.stderr.contains("without a missing member"), "{}", ran.stderr);
+}
+
+#[test]
+fn scrub_only_reads_copies_with_maps() {
+    let disks = Disks::raid6();
+    let copy = disks.copy(3, &[(DATA + 4096, 64 * KIB)]);
+    let members = disks.with(&[(3, &copy)]);
+    let ran = raidlab(&format!("scrub --check {members}")).code(0);
+    assert!(ran.stderr.contains("they are only read"), "{}", ran.stderr);
+    spoil(&disks.members[2], DATA + (2 << 20), &[1; 512]);
+    let ran = raidlab(&format!("scrub --json {members}")).code(1);
+    let wrong = ran.record()["wrong"].clone();
+    assert_eq!(ranges(&wrong), [(DATA / 512 + 4096, 1)], "{wrong}");
+    assert!(ran.stderr.contains("m2.img: sectors 6144 to 6145: "), "{}", ran.stderr);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! code is also 1 if members contradict each other, or if the redundancy does not match the data.
 
 mod output;
+mod report;
 mod source;
 #[cfg(test)]
 mod sweep;
@@ -13,15 +14,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use admin::rescue::{Compared, Failure, Piece, Rescue, StreamError, StreamOptions, stream};
+use admin::rescue::{
+    Compared, Failure, Gaps, Piece, Rescue, StreamError, StreamOptions, gaps, stream,
+};
 use anyhow::{Result, bail};
 use clap::Args;
-use md::{Level, show_size};
+use md::Level;
 use output::{Output, Stop};
-use report::shown::Shown;
-use serde_json::{Value, json};
 
-use crate::console::{JsonOut, print_raw, say};
+use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, overlaps};
 use crate::meter::Meter;
@@ -36,6 +37,7 @@ Examples:
   raidlab dump disk.img@2048s other.img@2048s -o -  members inside images of whole disks
   raidlab dump a.img b.img:map=b.map --sha256       b.img is a copy that ddrescue made, with holes
   raidlab dump disk*.img --array data -o data.img   of several arrays, the one named data
+  raidlab dump a.img b.img c.img --wanted again     what to read again of copies with maps
   raidlab dump disk*.img --partial -o array.img     lost data cannot be recovered: dump the rest
   raidlab dump a.img missing c.img --level 5 --raid-devices 3 --chunk 64K --data-offset 1M \\
       -o array.img                                  the superblocks are lost
@@ -66,6 +68,14 @@ pub struct DumpArguments {
     /// --sha256
     #[arg(long)]
     check: bool,
+    /// Where P and Q of a RAID 6, or most of three or more copies, prove a block wrong: dump what
+    /// they prove right instead
+    #[arg(long, conflicts_with = "no_check")]
+    correct: bool,
+    /// Write, for each copy with a map, a mapfile of what of it would bring lost data back into
+    /// this directory, for ddrescue -m; can be used without -o
+    #[arg(long, value_name = "DIR")]
+    wanted: Option<PathBuf>,
     /// Do not compare the redundancy: read only what the contents need
     #[arg(long, conflicts_with = "check", help_heading = "Output")]
     no_check: bool,
@@ -124,6 +134,21 @@ pub struct DumpArguments {
     size: Option<u64>,
 }
 
+/// The arguments alone.
+#[derive(clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: DumpArguments,
+}
+
+impl DumpArguments {
+    /// Those of a dump that only compares the redundancy.
+    pub fn check(members: Vec<OsString>, array: Option<String>, json: JsonOut) -> DumpArguments {
+        let Line { arguments } = clap::Parser::parse_from(["dump", "--check", "member"]);
+        DumpArguments { members, array, json, ..arguments }
+    }
+}
+
 /// The range in which the redundancy is compared.
 fn range_text(below: u64) -> String {
     match below {
@@ -145,6 +170,8 @@ struct Outcome {
     /// The range in which the redundancy was compared, as text.
     compares: Option<String>,
     compared: Compared,
+    /// What copies with maps leave of the array.
+    gaps: Option<Gaps>,
     stop: Option<Stop>,
     failures: (Vec<Failure>, u64),
 }
@@ -153,15 +180,21 @@ impl Outcome {
     /// The exit status of a complete dump.
     fn ending(&self) -> Ending {
         let fine = self.lost.is_empty() && self.doubts.is_empty();
-        if fine && self.compared.differing.is_empty() { Ending::Fine } else { Ending::Finding }
+        let compared = &self.compared;
+        if fine && compared.differing.is_empty() && compared.more == 0 {
+            Ending::Fine
+        } else {
+            Ending::Finding
+        }
     }
 }
 
 /// Runs the command.
 pub fn run(arguments: &DumpArguments) -> Result<Ending> {
-    if arguments.output.is_none() && !arguments.sha256 && !arguments.check {
-        let what = "--output FILE (- for stdout), --sha256 for the checksum alone, or --check to \
-                    compare the redundancy alone";
+    let reads = arguments.output.is_some() || arguments.sha256 || arguments.check;
+    if !reads && arguments.wanted.is_none() {
+        let what = "--output FILE (- for stdout), --sha256 for the checksum alone, --check to \
+                    compare the redundancy alone, or --wanted DIR";
         bail!("no output selected: give {what}");
     }
     let to_stdout = arguments.output.as_deref().is_some_and(crate::console::is_stdout);
@@ -182,6 +215,14 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
     let source = source::open(arguments)?;
     source.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     source.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
+    let gaps = (!source.copies.is_empty()).then(|| gaps(&source.view, &source.copies));
+    gaps.iter().for_each(report::say_gaps);
+    if let Some(directory) = &arguments.wanted {
+        report::write_wanted(directory, gaps.as_ref())?;
+    }
+    if !reads {
+        return report::only_gaps(arguments, source.name, gaps);
+    }
     let mut output = Output::open(
         arguments.output.as_deref(),
         arguments.overwrite,
@@ -189,8 +230,8 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
         source.view.sectors(),
         &used,
     )?;
-    let outcome = copy(arguments, source, &mut output)?;
-    report(arguments, outcome, to_stdout)
+    let outcome = Outcome { gaps, ..copy(arguments, source, &mut output)? };
+    report::report(arguments, outcome, to_stdout)
 }
 
 fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Result<Outcome> {
@@ -208,6 +249,7 @@ fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Resul
         doubts: source.doubts,
         compares: source.compares_below.map(range_text),
         compared: Compared::default(),
+        gaps: None,
         stop: None,
         failures: Default::default(),
     };
@@ -262,126 +304,4 @@ fn note_lost(list: &mut Vec<(u64, u64)>, start: u64, end: u64) {
         Some((_, last)) => *last = end,
         None => list.push((start, end)),
     }
-}
-
-fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) -> Result<Ending> {
-    say_failures(&outcome);
-    say_differing(&outcome);
-    let done = show_size(outcome.done_sectors);
-    let all = show_size(outcome.sectors);
-    let partial = match &arguments.output {
-        Some(path) if !to_stdout => format!("; {} is partial", path.display()),
-        _ => String::new(),
-    };
-    match outcome.stop.take() {
-        None => {}
-        Some(Stop::Signal) => {
-            say(format_args!("raidlab: stopped after {done} of {all}{partial}"));
-            return Ok(Ending::Stopped);
-        }
-        Some(Stop::Output(error)) => {
-            return Err(reworded(error, |text| format!("{text} (after {done} of {all}){partial}")));
-        }
-        Some(Stop::Lost { sector, sectors }) => {
-            bail!(
-                "array sectors {sector} to {} cannot be read from the available members \
-                 (after {done} of {all}); --partial writes zeroes in their place{partial}",
-                sector + sectors
-            );
-        }
-    }
-    let lost: u64 = outcome.lost.iter().map(|(start, end)| end - start).sum();
-    for (start, end) in outcome.lost.iter().take(20) {
-        say(format_args!("raidlab: lost: array sectors {start} to {end}, zeroes in the output"));
-    }
-    if outcome.lost.len() > 20 {
-        say(format_args!(
-            "raidlab: lost: {} more ranges (all with --json)",
-            outcome.lost.len() - 20
-        ));
-    }
-    let mut text = String::new();
-    if let Some(sha256) = &outcome.sha256 {
-        let file = arguments.output.as_deref().unwrap_or("-".as_ref());
-        text = format!("{sha256}  {}\n", Shown(file.display()));
-    }
-    let lost_text = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
-    if arguments.output.is_some() {
-        say(format_args!("raidlab: {}: {all} written{lost_text}", outcome.name));
-    }
-    if to_stdout {
-        say(format_args!("{}", text.trim_end()));
-        arguments.json.put_aside(|| json(&outcome))?;
-    } else if arguments.json.is_stdout() {
-        print_raw(&format!("{:#}\n", json(&outcome)))?;
-    } else {
-        arguments.json.put(&text, || json(&outcome))?;
-    }
-    Ok(outcome.ending())
-}
-
-fn say_failures(outcome: &Outcome) {
-    let (failures, more) = &outcome.failures;
-    for failure in failures.iter().take(20) {
-        let Failure { name, sectors, error } = failure;
-        say(format_args!(
-            "raidlab: {name}: sectors {} to {} cannot be read: {error}",
-            sectors.start, sectors.end
-        ));
-    }
-    let rest = failures.len().saturating_sub(20) as u64 + more;
-    if rest > 0 {
-        say(format_args!("raidlab: {rest} more ranges of members cannot be read"));
-    }
-}
-
-/// Prints the ranges in which the redundancy does not match the data.
-fn say_differing(outcome: &Outcome) {
-    let Compared { sectors, differing, more } = &outcome.compared;
-    for range in differing.iter().take(20) {
-        say(format_args!(
-            "raidlab: array sectors {} to {} do not agree with their redundancy",
-            range.start, range.end
-        ));
-    }
-    let rest = differing.len().saturating_sub(20) as u64 + more;
-    if rest > 0 {
-        say(format_args!("raidlab: {rest} more ranges do not agree (the first 1000 with --json)"));
-    }
-    let compared = show_size(*sectors);
-    if !differing.is_empty() {
-        say(format_args!(
-            "raidlab: {}: mismatches in {compared} compared: either the data or the redundancy is \
-             wrong there; to find the wrong member, repeat the dump without one member at a time",
-            outcome.name
-        ));
-    } else if let Some(what) = outcome.compares.as_ref().filter(|_| outcome.stop.is_none()) {
-        let name = &outcome.name;
-        say(format_args!("raidlab: {name}: the redundancy agrees ({what}: {compared})"));
-    }
-}
-
-fn json(outcome: &Outcome) -> Value {
-    let lost = outcome.lost.iter();
-    let lost = lost.map(|(start, end)| json!({"sector": start, "sectors": end - start}));
-    let failures = outcome.failures.0.iter().map(|failure| {
-        json!({
-            "member": failure.name, "sector": failure.sectors.start,
-            "sectors": failure.sectors.end - failure.sectors.start, "error": failure.error,
-        })
-    });
-    let differing = outcome.compared.differing.iter();
-    let differing = differing.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
-    json!({
-        "array": outcome.name,
-        "array_sectors": outcome.sectors,
-        "sha256": outcome.sha256,
-        "lost": lost.collect::<Vec<_>>(),
-        "member_failures": failures.collect::<Vec<_>>(),
-        "notes": outcome.notes,
-        "doubts": outcome.doubts,
-        "compared_sectors": outcome.compared.sectors,
-        "differing": differing.collect::<Vec<_>>(),
-        "differing_more": outcome.compared.more,
-    })
 }

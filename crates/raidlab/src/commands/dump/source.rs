@@ -65,6 +65,7 @@ fn refusal(arguments: &DumpArguments, error: RescueError) -> Error {
         RescueError::NoRedundancy { name } => {
             anyhow!("{name}: --check: these members have no redundancy to compare")
         }
+        RescueError::NothingProven { .. } => reworded(error, |text| format!("--correct: {text}")),
         RescueError::Unread { .. } => {
             reworded(error, |text| format!("{text}; use 'missing' in its place"))
         }
@@ -102,6 +103,7 @@ fn options(arguments: &DumpArguments) -> Result<RescueOptions> {
         },
         order: order(arguments)?,
         check: check(arguments),
+        correct: arguments.correct,
     })
 }
 
@@ -132,6 +134,7 @@ fn description(arguments: &DumpArguments) -> Result<Description> {
         slots,
         partial: arguments.partial,
         check: check(arguments),
+        correct: arguments.correct,
     })
 }
 
