@@ -3,7 +3,7 @@
 //!
 //! Invariant: only data that members really hold are compared: no data recovered from the same
 //! redundancy, and no ranges where redundancy was never generated. The bytes that are served are
-//! unchanged, but for blocks that are proven wrong, if the caller asked for that. Called from
+//! unchanged, but for blocks that are proven wrong, if the caller requested that. Called from
 //! `readable_array` and `rows`.
 
 use std::collections::BTreeMap;
@@ -96,6 +96,8 @@ pub(super) struct Comparison {
     /// Whether blocks that are proven wrong are not served.
     pub(super) corrects: bool,
     found: Mutex<Found>,
+    /// Ranges that differ and were not taken; `None`: they are not kept.
+    fresh: Mutex<Option<Vec<Range<u64>>>>,
 }
 
 /// A block of a row as it is compared: what its slot holds from `sector` of the data area on.
@@ -137,7 +139,22 @@ pub(super) struct Correction {
 
 impl Comparison {
     pub(super) fn new(below: u64, kernels: Kernels) -> Comparison {
-        Comparison { below, kernels, corrects: false, found: Mutex::default() }
+        Comparison {
+            below,
+            kernels,
+            corrects: false,
+            found: Mutex::default(),
+            fresh: Mutex::default(),
+        }
+    }
+
+    pub(super) fn track(&mut self) {
+        *self.fresh.get_mut().expect("the list lock is not poisoned") = Some(Vec::new());
+    }
+
+    pub(super) fn take_differing(&self) -> Vec<Range<u64>> {
+        let mut fresh = self.fresh.lock().expect("the list lock is not poisoned");
+        fresh.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// How many of `sectors` from `sector` on have valid redundancy.
@@ -211,7 +228,7 @@ impl Comparison {
                     self.copies_of_sector(copies, sector, &there, &mut found, &mut corrections);
             }
             if differs {
-                found.differing.insert(at + granule..at + end);
+                found.differing.insert_all(at + granule..at + end);
             }
             granule = end;
         }
@@ -267,18 +284,22 @@ impl Comparison {
         if let Some(p) = run.p {
             let data: Vec<&[u8]> = run.data.iter().map(|block| block.bytes).collect();
             self.kernels.xor_gen(&mut made, &data);
-            self.differing(&made, p.bytes).into_iter().for_each(|range| differing.insert(range));
+            self.differing(&made, p.bytes)
+                .into_iter()
+                .for_each(|range| differing.insert_all(range));
         }
         if let Some(q) = run.q {
             self.kernels.q_gen(&mut made, &run.blocks(0..bytes));
-            self.differing(&made, q.bytes).into_iter().for_each(|range| differing.insert(range));
+            self.differing(&made, q.bytes)
+                .into_iter()
+                .for_each(|range| differing.insert_all(range));
         }
         let mut found = Found::default();
         let mut corrections = Vec::new();
         found.sectors = bytes as u64 / SECTOR_BYTES * run.served.len() as u64;
         for range in &differing.list {
             for (_, start) in &run.served {
-                found.differing.insert(start + range.start..start + range.end);
+                found.differing.insert_all(start + range.start..start + range.end);
             }
             for sector in range.clone() {
                 corrections.extend(self.sector_of_row(run, sector, &mut found));
@@ -390,6 +411,9 @@ impl Comparison {
     }
 
     fn note(&self, found: Found) {
+        if let Some(fresh) = &mut *self.fresh.lock().expect("the list lock is not poisoned") {
+            fresh.extend(found.differing.list.iter().cloned());
+        }
         let all = &mut *self.found.lock().expect("the list lock is not poisoned");
         all.sectors += found.sectors;
         all.corrected += found.corrected;

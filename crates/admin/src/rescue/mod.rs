@@ -18,6 +18,7 @@
 //! data, and every range that differs is reported.
 
 mod compare;
+mod dump_map;
 mod gaps;
 mod log_overlay;
 mod open;
@@ -30,6 +31,7 @@ mod slot_reader;
 mod stream;
 
 pub use compare::{Blamed, BlockKind, Compared, ZeroRange};
+pub use dump_map::{DumpMap, DumpMapError};
 pub use gaps::{CopyGaps, DRAWN, Gaps, gaps};
 pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described};
 pub(crate) use prepare::{LogWrite, ppl_writes};

@@ -23,6 +23,9 @@ pub struct Rescue {
     pub view: ReadableArray,
     /// Its name in messages.
     pub name: String,
+    /// What distinguishes its contents from those of others: the array and its last update, or the
+    /// description.
+    pub identity: String,
     /// Notes about the contents: degraded slots, members left out.
     pub notes: Vec<String>,
     /// Reasons why the contents may be wrong: members that contradict each other, logs that could
@@ -226,7 +229,9 @@ pub(crate) fn rescue_array(
     let of_array = array.members.iter().map(|it| &members.all[members.given[it.candidate]]);
     let copies = of_array.filter_map(copy).collect();
     let view = prepared.view;
-    let it = Rescue { view, name, notes, doubts, compares_below: None, copies };
+    let events = members.candidates[array.defining].metadata.events;
+    let identity = format!("{} events {events}", array.set_uuid);
+    let it = Rescue { view, name, identity, notes, doubts, compares_below: None, copies };
     compared(it, options.check, options.correct, below)
 }
 
@@ -283,7 +288,19 @@ pub fn rescue_described(
     let view = prepare_explicit(&described, &disks, kernels);
     let name = "array as described".to_string();
     let copies = chosen.iter().flatten().filter_map(|member| copy(member)).collect();
-    let it = Rescue { view, name, notes, doubts: Vec::new(), compares_below: None, copies };
+    let spec = &description.spec;
+    let identity = format!(
+        "{} layout {:?} chunk {} disks {} offset {} used {:?} slots {:?}",
+        spec.level,
+        spec.layout,
+        spec.chunk_sectors,
+        spec.raid_disks,
+        spec.data_offset,
+        spec.used_sectors,
+        description.slots
+    );
+    let doubts = Vec::new();
+    let it = Rescue { view, name, identity, notes, doubts, compares_below: None, copies };
     compared(it, description.check, description.correct, None)
 }
 

@@ -20,6 +20,11 @@ impl Ranges {
         self.insert_below(range, MAX_RANGES);
     }
 
+    /// Inserts a range, however many there are: for the ranges of one row.
+    pub(super) fn insert_all(&mut self, range: Range<u64>) {
+        self.insert_below(range, usize::MAX);
+    }
+
     /// Inserts all of another list.
     pub(super) fn add(&mut self, other: Ranges) {
         self.more += other.more;

@@ -74,6 +74,32 @@ impl ReadableArray {
         self
     }
 
+    /// Keeps every range that differs until [`ReadableArray::take_differing`] takes it, however
+    /// many there are.
+    pub fn tracking(mut self) -> ReadableArray {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.track();
+        }
+        self
+    }
+
+    /// The ranges that were found to differ since the last call: array sectors, in no order.
+    pub fn take_differing(&self) -> Vec<Range<u64>> {
+        self.comparison.as_ref().map(Comparison::take_differing).unwrap_or_default()
+    }
+
+    /// Begins or ends to read in haste: a read of a member that fails is not narrowed down to the
+    /// blocks that fail, and a member that fails much is not read. What cannot be recovered from
+    /// the others is lost, and is to be read again without haste.
+    pub fn set_hasty(&self, is_hasty: bool) {
+        self.failures.set_hasty(is_hasty);
+    }
+
+    /// Sectors of members that were left out in haste.
+    pub fn left_in_haste(&self) -> u64 {
+        self.failures.left()
+    }
+
     /// Whether redundancy can prove which block is wrong: P and Q, or three copies.
     pub fn can_prove(&self) -> bool {
         self.parts.iter().filter(|part| !part.array.is_empty()).any(|part| {

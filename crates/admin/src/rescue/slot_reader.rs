@@ -3,9 +3,10 @@
 //! Invariant: bytes are taken from a source only where it is in sync and has no bad block; a read
 //! error loses only the blocks that really fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use md::SECTOR_BYTES;
@@ -25,6 +26,23 @@ pub struct Source {
     /// Bad sectors of the device, which must not be read, and those that are known not to be there;
     /// sorted and disjoint.
     pub bad: Arc<[Range<u64>]>,
+}
+
+/// How the reads of a disk went in haste.
+#[derive(Clone, Copy, Debug, Default)]
+struct Health {
+    reads: u64,
+    failed: u64,
+}
+
+/// Failed reads after which a disk may be left to the others.
+const MANY_FAILED: u64 = 8;
+
+impl Health {
+    /// Whether it fails much: one read in eight.
+    fn is_failing(self) -> bool {
+        self.failed >= MANY_FAILED && self.failed * 8 >= self.reads
+    }
 }
 
 impl Source {
@@ -57,7 +75,16 @@ const MAX_FAILURES: usize = 1000;
 /// Read errors, by member and kind of error. Pieces are read concurrently; adjacent ranges are
 /// merged.
 #[derive(Default)]
-pub(super) struct Failures(Mutex<BTreeMap<(String, String), Failed>>);
+pub(super) struct Failures {
+    lists: Mutex<BTreeMap<(String, String), Failed>>,
+    /// Whether a range that cannot be read in one piece is left for later, and a source that fails
+    /// much, too.
+    is_hasty: AtomicBool,
+    /// Sectors of members that were left.
+    left: AtomicU64,
+    /// By the address of the disk, which lives as long as the sources.
+    health: Mutex<HashMap<usize, Health>>,
+}
 
 #[derive(Default)]
 struct Failed {
@@ -67,8 +94,36 @@ struct Failed {
 }
 
 impl Failures {
+    pub(super) fn set_hasty(&self, is_hasty: bool) {
+        self.is_hasty.store(is_hasty, Ordering::Relaxed);
+    }
+
+    fn is_hasty(&self) -> bool {
+        self.is_hasty.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// The health of a source's disk, with one more read that failed or did not.
+    fn health(&self, source: &Source, more: Option<bool>) -> Health {
+        let mut all = self.health.lock().expect("the list lock is not poisoned");
+        let key = Arc::as_ptr(&source.disk).cast::<()>() as usize;
+        let health = all.entry(key).or_default();
+        if let Some(has_failed) = more {
+            health.reads += 1;
+            health.failed += u64::from(has_failed);
+        }
+        *health
+    }
+
+    fn leave(&self, range: &Range<u64>) {
+        self.left.fetch_add(range.end - range.start, Ordering::Relaxed);
+    }
+
     fn note(&self, source: &Source, sectors: Range<u64>, error: &io::Error) {
-        let mut lists = self.0.lock().expect("the list lock is not poisoned");
+        let mut lists = self.lists.lock().expect("the list lock is not poisoned");
         let others: usize = lists.values().map(|failed| failed.ranges.list.len()).sum();
         let kind = format!("{:?} {:?}", error.kind(), error.raw_os_error());
         let failed = lists.entry((source.disk.name(), kind)).or_default();
@@ -81,7 +136,7 @@ impl Failures {
 
     /// The ranges, and the number of further ones that were not kept.
     pub(super) fn get(&self) -> (Vec<Failure>, u64) {
-        let lists = self.0.lock().expect("the list lock is not poisoned");
+        let lists = self.lists.lock().expect("the list lock is not poisoned");
         let mut failures = Vec::new();
         for ((name, _), Failed { error, ranges }) in lists.iter() {
             failures.extend(ranges.list.iter().map(|sectors| Failure {
@@ -168,12 +223,25 @@ fn read_good(
     if range.is_empty() {
         return;
     }
+    let is_hasty = failures.is_hasty();
+    if is_hasty && failures.health(source, None).is_failing() {
+        failures.leave(&range);
+        return add_range(left, range);
+    }
     let bytes = (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
-    let Err(error) = source.disk.read(first + range.start, &mut buf[bytes]) else { return };
+    let read = source.disk.read(first + range.start, &mut buf[bytes]);
+    if is_hasty {
+        failures.health(source, Some(read.is_err()));
+    }
+    let Err(error) = read else { return };
     let block = u64::from(source.disk.logical_block()) / SECTOR_BYTES;
     let sectors = range.end - range.start;
     if sectors <= block || is_for_good(&error) {
         failures.note(source, first + range.start..first + range.end, &error);
+        return add_range(left, range);
+    }
+    if is_hasty {
+        failures.leave(&range);
         return add_range(left, range);
     }
     // Aligned to the device's blocks, so that no block is read twice.

@@ -521,3 +521,50 @@ fn what_the_maps_leave_is_what_is_read_and_what_is_wanted_brings_it_back() {
     }
     assert!(with_losses > 20 && recovered > 1000, "{with_losses} {recovered}");
 }
+
+/// A disk of which every read of some ranges fails, and which counts the reads.
+struct Counted {
+    scarred: Scarred,
+    reads: std::sync::atomic::AtomicU64,
+}
+
+impl device::DiskLayer for Counted {
+    fn below(&self) -> &dyn Disk {
+        &self.scarred
+    }
+
+    fn read(&self, sector: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.scarred.read(sector, buf)
+    }
+}
+
+#[test]
+fn in_haste_a_member_that_fails_much_is_left_to_the_others() {
+    for (level, layout, members) in shapes().into_iter().filter(|it| it.0 != Level::Linear) {
+        let array = filled(level, layout, members);
+        let mut reads = Vec::new();
+        for is_hasty in [false, true] {
+            let mut slots = array.sources();
+            let scarred = Scarred { inner: slots[0][0].disk.clone(), hole: 32..MEMBER_SECTORS };
+            let counted = Arc::new(Counted { scarred, reads: Default::default() });
+            slots[0] = vec![Source::whole(counted.clone(), 0)];
+            let view = array.view(slots);
+            view.set_hasty(is_hasty);
+            let (bytes, lost) = array.read_all(&view);
+            assert_honest(&array, &bytes, &lost);
+            if level != Level::Raid0 {
+                assert!(lost.is_empty() && bytes == array.contents, "{level} {layout}");
+            }
+            // What was left is read without haste.
+            view.set_hasty(false);
+            let before = lost.len();
+            let (_, lost) = array.read_all(&view);
+            assert!(lost.len() <= before || level == Level::Raid0, "{level} {layout}");
+            reads.push(counted.reads.load(std::sync::atomic::Ordering::Relaxed));
+            if is_hasty {
+                assert!(view.left_in_haste() > 0, "{level} {layout}");
+            }
+        }
+    }
+}

@@ -9,23 +9,23 @@ use sha2::{Digest, Sha256};
 use crate::support::{Dir, Ran, raidlab};
 
 /// Data begin at 1 MiB on members of 8 MiB.
-const DATA: u64 = 1 << 20;
+pub const DATA: u64 = 1 << 20;
 const MEMBER: u64 = 8 << 20;
-const KIB: u64 = 1 << 10;
+pub const KIB: u64 = 1 << 10;
 
 /// A range of bytes of a disk that cannot be read.
 type Hole = (u64, u64);
 
-struct Disks {
-    dir: Dir,
+pub struct Disks {
+    pub dir: Dir,
     /// The disks of an array with random data in all of it.
-    members: Vec<String>,
+    pub members: Vec<String>,
     /// The checksum of its contents.
-    sha256: String,
+    pub sha256: String,
 }
 
 impl Disks {
-    fn new(options: &str, members: u64) -> Disks {
+    pub fn new(options: &str, members: u64) -> Disks {
         let dir = Dir::new();
         let members: Vec<String> = (0..members).map(|at| dir.file(&format!("m{at}.img"))).collect();
         for (seed, member) in members.iter().enumerate() {
@@ -48,13 +48,13 @@ impl Disks {
     }
 
     /// RAID 6 with chunks of 64 KiB: 16 of them are 1 MiB of a member.
-    fn raid6() -> Disks {
+    pub fn raid6() -> Disks {
         Disks::new("-l 6 -c 64K", 6)
     }
 
     /// Copies a disk as ddrescue does that cannot read these ranges; the name of the copy. Its map
     /// is `c0.map` beside `c0.img`.
-    fn copy(&self, member: usize, holes: &[Hole]) -> String {
+    pub fn copy(&self, member: usize, holes: &[Hole]) -> String {
         let bad = self.dir.file("bad");
         std::fs::write(&bad, map_text(holes)).expect("a map");
         let copy = self.dir.file(&format!("c{member}.img"));
@@ -64,7 +64,7 @@ impl Disks {
     }
 
     /// All members, with copies in place of some.
-    fn with(&self, copies: &[(usize, &str)]) -> String {
+    pub fn with(&self, copies: &[(usize, &str)]) -> String {
         let name = |(at, member): (usize, &String)| {
             let copy = copies.iter().find(|(of, _)| *of == at).map(|(_, copy)| copy.to_string());
             copy.unwrap_or_else(|| member.clone())
@@ -86,20 +86,20 @@ fn map_text(holes: &[Hole]) -> String {
     text + &format!("0x{at:X} 0x{:X} +\n", MEMBER - at)
 }
 
-fn ddrescue(arguments: &[&str]) {
+pub fn ddrescue(arguments: &[&str]) {
     let output = Command::new("ddrescue").args(arguments).output().expect("ddrescue starts");
     assert!(output.status.success(), "{arguments:?}: {output:?}");
 }
 
-fn hash(ran: &Ran) -> String {
+pub fn hash(ran: &Ran) -> String {
     ran.stdout.split_whitespace().next().unwrap_or_default().to_string()
 }
 
-fn dump(arguments: &str) -> Ran {
+pub fn dump(arguments: &str) -> Ran {
     raidlab(&format!("dump {arguments}"))
 }
 
-fn ranges(list: &Value) -> Vec<(u64, u64)> {
+pub fn ranges(list: &Value) -> Vec<(u64, u64)> {
     let number = |range: &Value, key: &str| range[key].as_u64().expect("a number");
     let list = list.as_array().expect("a list").iter();
     list.map(|range| (number(range, "sector"), number(range, "sectors"))).collect()
@@ -189,7 +189,7 @@ fn a_second_pass_over_what_is_wanted_makes_the_dump_whole() {
 }
 
 /// Overwrites a part of a member.
-fn spoil(member: &str, at: u64, with: &[u8]) {
+pub fn spoil(member: &str, at: u64, with: &[u8]) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::OpenOptions::new().write(true).open(member).expect("an image");
     file.write_all_at(with, at).expect("a write");

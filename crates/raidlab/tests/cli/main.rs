@@ -25,6 +25,7 @@ mod programs;
 mod rebuild;
 mod reference;
 mod results;
+mod resumed;
 mod safety;
 mod scrub;
 mod shown;

@@ -6,6 +6,7 @@
 
 mod output;
 mod report;
+mod resumable;
 mod source;
 #[cfg(test)]
 mod sweep;
@@ -22,7 +23,7 @@ use clap::Args;
 use md::Level;
 use output::{Output, Stop};
 
-use crate::console::{JsonOut, say};
+use crate::console::{JsonOut, is_stream, say};
 use crate::error::reworded;
 use crate::members::{Used, overlaps};
 use crate::meter::Meter;
@@ -38,6 +39,7 @@ Examples:
   raidlab dump a.img b.img:map=b.map --sha256       b.img is a copy that ddrescue made, with holes
   raidlab dump disk*.img --array data -o data.img   of several arrays, the one named data
   raidlab dump a.img b.img c.img --wanted again     what to read again of copies with maps
+  raidlab dump disk*.img -o a.img --map a.map       failing disks; the same again continues it
   raidlab dump disk*.img --partial -o array.img     lost data cannot be recovered: dump the rest
   raidlab dump a.img missing c.img --level 5 --raid-devices 3 --chunk 64K --data-offset 1M \\
       -o array.img                                  the superblocks are lost
@@ -58,6 +60,14 @@ pub struct DumpArguments {
     /// Output: a new file, or - for stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Keep a map of what was read in this file: a dump that was stopped continues, and reads only
+    /// what is missing; large reads first, small ones later
+    #[arg(long, value_name = "FILE", requires = "output")]
+    map: Option<PathBuf>,
+    /// Seconds between two times that the map is stored
+    #[arg(long, value_name = "SECONDS", default_value = "10", hide = true,
+          value_parser = parse_interval)]
+    map_interval: f64,
     /// Overwrite FILE if it exists, or a block device
     #[arg(long, requires = "output")]
     overwrite: bool,
@@ -174,9 +184,30 @@ struct Outcome {
     gaps: Option<Gaps>,
     stop: Option<Stop>,
     failures: (Vec<Failure>, u64),
+    /// Sectors of members that were left out in haste, and not needed later.
+    left_in_haste: u64,
 }
 
 impl Outcome {
+    /// That of a dump that has not begun.
+    fn of(source: &Rescue) -> Outcome {
+        Outcome {
+            name: source.name.clone(),
+            sectors: source.view.sectors(),
+            done_sectors: 0,
+            lost: Vec::new(),
+            sha256: None,
+            notes: source.notes.clone(),
+            doubts: source.doubts.clone(),
+            compares: source.compares_below.map(range_text),
+            compared: Compared::default(),
+            gaps: None,
+            stop: None,
+            failures: Default::default(),
+            left_in_haste: 0,
+        }
+    }
+
     /// The exit status of a complete dump.
     fn ending(&self) -> Ending {
         let fine = self.lost.is_empty() && self.doubts.is_empty();
@@ -223,6 +254,13 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
     if !reads {
         return report::only_gaps(arguments, source.name, gaps);
     }
+    if arguments.map.is_some() {
+        if arguments.output.as_deref().is_some_and(|it| to_stdout || is_stream(it)) {
+            bail!("--map: the output is a stream, which cannot be continued; name a file");
+        }
+        let outcome = Outcome { gaps, ..resumable::copy(arguments, source, &used)? };
+        return report::report(arguments, outcome, to_stdout);
+    }
     let mut output = Output::open(
         arguments.output.as_deref(),
         arguments.overwrite,
@@ -239,20 +277,7 @@ fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Resul
     let view = &source.view;
     let sectors = view.sectors();
     let mut meter = Meter::new("read", sectors);
-    let mut outcome = Outcome {
-        name: source.name,
-        sectors,
-        done_sectors: 0,
-        lost: Vec::new(),
-        sha256: None,
-        notes: source.notes,
-        doubts: source.doubts,
-        compares: source.compares_below.map(range_text),
-        compared: Compared::default(),
-        gaps: None,
-        stop: None,
-        failures: Default::default(),
-    };
+    let mut outcome = Outcome::of(&source);
     let options = StreamOptions { pieces: arguments.depth.into(), ..StreamOptions::default() };
     let result = stream(view, 0..sectors, options, |piece| {
         if stop.load(Ordering::Relaxed) {
@@ -286,17 +311,26 @@ fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Resul
     outcome.compared = view.comparison();
     match result {
         Ok(()) => outcome.sha256 = output.finish()?,
-        Err(StreamError::System { doing, source }) => {
-            return Err(reworded(source, |reason| {
-                format!(
-                    "cannot read the array: cannot {doing}: {reason}; a limit of memory or of \
-                     processes is reached (ulimit -v, ulimit -u, a cgroup)"
-                )
-            }));
-        }
+        Err(StreamError::System { doing, source }) => return Err(no_resources(&doing, source)),
         Err(StreamError::Consumer(stop)) => outcome.stop = Some(stop),
     }
     Ok(outcome)
+}
+
+/// The error of a limit of the system.
+fn no_resources(doing: &str, source: std::io::Error) -> anyhow::Error {
+    reworded(source, |reason| {
+        format!(
+            "cannot read the array: cannot {doing}: {reason}; a limit of memory or of processes is \
+             reached (ulimit -v, ulimit -u, a cgroup)"
+        )
+    })
+}
+
+/// Seconds, 0 too.
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    if (0.0..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("0 to 86400".into()) }
 }
 
 fn note_lost(list: &mut Vec<(u64, u64)>, start: u64, end: u64) {

@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -148,6 +149,151 @@ impl Output {
             _ => reworded(error, |text| format!("{name}: cannot write: {text}")),
         }
     }
+}
+
+/// An output that is written in any order.
+pub struct Placed {
+    file: File,
+    path: PathBuf,
+    /// A regular file; otherwise a block device.
+    is_file: bool,
+    /// A regular file with nothing in it: zeroes need not be written.
+    is_new: bool,
+}
+
+impl Placed {
+    /// Opens the output for `sectors` sectors, empty but of that length; with `again` the one that
+    /// an earlier run of the same dump has begun.
+    pub fn open(
+        path: &Path,
+        overwrite: bool,
+        again: bool,
+        sectors: u64,
+        used: &[Used],
+    ) -> Result<Placed> {
+        let failed = || format!("-o {}: cannot resize it", path.display());
+        let (file, is_file) = match again {
+            true => open_again(path, sectors, used)?,
+            false => match open_file(path, overwrite, sectors, used)? {
+                Sink::Sparse(file) => {
+                    file.set_len(sectors * SECTOR_BYTES).with_context(failed)?;
+                    (file, true)
+                }
+                Sink::Dense(file) => (file, false),
+                Sink::None | Sink::Stdout | Sink::Stream(_) => bail!("it is no file"),
+            },
+        };
+        Ok(Placed { file, path: path.to_owned(), is_file, is_new: is_file && !again })
+    }
+
+    /// What was written before may be there: zeroes are written from now on.
+    pub fn is_used(&mut self) {
+        self.is_new = false;
+    }
+
+    /// Writes bytes at an array sector.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Stop> {
+        let at = at * SECTOR_BYTES;
+        let written = match (self.is_file, self.is_new) {
+            (true, true) => write_sparse(&self.file, bytes, at),
+            (true, false) => {
+                let punched = self.punch(at, bytes.len() as u64);
+                punched.and_then(|()| write_sparse(&self.file, bytes, at))
+            }
+            (false, _) => self.file.write_all_at(bytes, at),
+        };
+        written.map_err(|error| Stop::Output(self.failed(error)))
+    }
+
+    /// Writes zeroes.
+    pub fn zeroes(&self, range: Range<u64>, stop: &AtomicBool) -> Result<(), Stop> {
+        if self.is_new {
+            return Ok(());
+        }
+        let (mut at, end) = (range.start * SECTOR_BYTES, range.end * SECTOR_BYTES);
+        if self.is_file {
+            let punched = self.punch(at, end - at);
+            return punched.map_err(|error| Stop::Output(self.failed(error)));
+        }
+        let zeroes = vec![0; ZEROES];
+        while at < end {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Stop::Signal);
+            }
+            let part = (end - at).min(ZEROES as u64);
+            let written = self.file.write_all_at(&zeroes[..part as usize], at);
+            written.map_err(|error| Stop::Output(self.failed(error)))?;
+            at += part;
+        }
+        Ok(())
+    }
+
+    /// Makes a range of the file zeroes.
+    fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(&self.file, flags, at, bytes).is_ok() {
+            return Ok(());
+        }
+        // The file system cannot.
+        let zeroes = vec![0; ZEROES];
+        let end = at + bytes;
+        let parts = (at..end).step_by(ZEROES);
+        parts
+            .map(|at| (at, (end - at).min(ZEROES as u64) as usize))
+            .try_for_each(|(at, length)| self.file.write_all_at(&zeroes[..length], at))
+    }
+
+    /// Makes what was written durable.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error| self.failed(error))
+    }
+
+    /// The checksum of what is there, up to the end of the array; `None`: stopped.
+    pub fn sha256(&self, sectors: u64, stop: &AtomicBool) -> Result<Option<String>> {
+        let mut hash = Sha256::new();
+        let mut bytes = vec![0; ZEROES];
+        let (mut at, end) = (0, sectors * SECTOR_BYTES);
+        while at < end {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let part = (end - at).min(ZEROES as u64) as usize;
+            let failed = || format!("{}: cannot read it for its checksum", self.path.display());
+            self.file.read_exact_at(&mut bytes[..part], at).with_context(failed)?;
+            hash.update(&bytes[..part]);
+            at += part as u64;
+        }
+        let digest = hash.finalize();
+        Ok(Some(digest.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        let name = self.path.display();
+        reworded(error, |text| format!("{name}: cannot write: {text}"))
+    }
+}
+
+/// Opens what an earlier run has begun to write.
+fn open_again(path: &Path, sectors: u64, used: &[Used]) -> Result<(File, bool)> {
+    let fail = |what: &str| Err(anyhow!("-o {}: {what}", path.display()));
+    if !path.exists() {
+        return fail("it is not there, but its map is; to begin anew, remove the map");
+    }
+    if let Some(how) = overlaps(used, path) {
+        return fail(&how);
+    }
+    let (output, _) = Device::open_output(path).map_err(of_option("-o"))?;
+    if let Some(how) = used.iter().find_map(|used| used.touches(output.identity())) {
+        return fail(&how);
+    }
+    let (bytes, all, is_file) = (output.bytes(), sectors * SECTOR_BYTES, !output.is_block_device());
+    if bytes < all || is_file && bytes != all {
+        return fail(&format!(
+            "it has {bytes} bytes, the array {all}: it is not what the map is about"
+        ));
+    }
+    Ok((output.into_file(), is_file))
 }
 
 /// Refuses a closed stdout. The standard library opens /dev/null read-write in its place before

@@ -22,10 +22,14 @@ use crate::members::{LISTED, map_json};
 /// Says what came of a dump.
 pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) -> Result<Ending> {
     say_failures(&outcome);
+    say_left(&outcome);
     say_differing(&outcome);
     let done = show_size(outcome.done_sectors);
     let all = show_size(outcome.sectors);
     let partial = match &arguments.output {
+        Some(path) if arguments.map.is_some() => {
+            format!("; {} is partial, the same command again continues it", path.display())
+        }
         Some(path) if !to_stdout => format!("; {} is partial", path.display()),
         _ => String::new(),
     };
@@ -54,6 +58,12 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
         say(format_args!(
             "raidlab: lost: {} more ranges (all with --json)",
             outcome.lost.len() - 20
+        ));
+    }
+    if let Some(map) = arguments.map.as_ref().filter(|_| lost > 0) {
+        let map = map.display();
+        say(format_args!(
+            "raidlab: {map} has what is lost; the same command with better copies reads only that"
         ));
     }
     let mut text = String::new();
@@ -88,6 +98,16 @@ fn say_failures(outcome: &Outcome) {
     let rest = failures.len().saturating_sub(20) as u64 + more;
     if rest > 0 {
         say(format_args!("raidlab: {rest} more ranges of members cannot be read"));
+    }
+}
+
+/// Prints how much of members was not read in haste.
+fn say_left(outcome: &Outcome) {
+    if outcome.left_in_haste > 0 {
+        say(format_args!(
+            "raidlab: large reads of members failed, {} in all, and were left to the other members",
+            show_size(outcome.left_in_haste)
+        ));
     }
 }
 
