@@ -40,13 +40,16 @@ impl Xfs {
         let free = |at: usize, tree: super::tree::Tree| {
             let walk = tree.walk(superblock, through, group, be32(&header, at));
             let runs = walk.records.iter().map(|record| (be32(record, 0), be32(record, 4)));
-            walk.whole.then(|| runs.collect::<Vec<_>>())
+            (runs.collect::<Vec<_>>(), walk.sound, walk.is_cut)
         };
-        let (by_block, by_size) = (free(16, FREE), free(20, FREE_BY_SIZE));
-        let (Some(mut by_block), Some(mut by_size)) = (by_block, by_size) else {
+        let (mut by_block, sound, is_cut) = free(16, FREE);
+        let (mut by_size, sound_too, is_cut_too) = free(20, FREE_BY_SIZE);
+        if !sound || !sound_too {
             checks.unreadable += 1;
-            return Vec::new();
-        };
+        }
+        if !sound || !sound_too || is_cut || is_cut_too {
+            return by_block;
+        }
         let (said, sum) =
             (be32(&header, 52), by_block.iter().map(|run| u64::from(run.1)).sum::<u64>());
         let address = u64::from(group) * superblock.group_bytes() + u64::from(superblock.sector);
@@ -77,7 +80,7 @@ impl Xfs {
         let walk = INODES.walk(superblock, through, group, be32(&header, 20));
         let chunks = walk.records.iter().map(|record| Chunk::decode(superblock, record));
         let chunks: Vec<Chunk> = chunks.collect();
-        if walk.whole {
+        if walk.is_whole() {
             let sum = |of: fn(&Chunk) -> u32| chunks.iter().map(|c| u64::from(of(c))).sum::<u64>();
             let found = (sum(|chunk| chunk.count), sum(|chunk| chunk.free_count));
             let said = (u64::from(be32(&header, 16)), u64::from(be32(&header, 28)));
@@ -90,7 +93,7 @@ impl Xfs {
                      of {all_said}"
                 )
             });
-        } else {
+        } else if !walk.sound {
             checks.unreadable += 1;
         }
         let bits = chunks.iter().flat_map(|chunk| {

@@ -6,7 +6,7 @@ use crate::bytes::{Bytes, take};
 use crate::field::{be16, be32, be64};
 
 /// Blocks of one tree that are read at most.
-const BLOCKS_MAX: usize = 256;
+const BLOCKS_MAX: usize = 64;
 
 /// A tree of short pointers: (magic of version 4, of version 5, bytes of a record).
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,20 @@ pub const FREE_BY_SIZE: Tree = Tree { magic: [b"ABTC", b"AB3C"], record: 8 };
 /// Inodes.
 pub const INODES: Tree = Tree { magic: [b"IABT", b"IAB3"], record: 16 };
 
-/// The records of all leaves that were read, and whether these are all.
+/// The records of all leaves that were read.
 pub struct Walk {
     pub records: Vec<Vec<u8>>,
-    pub whole: bool,
+    /// Whether all blocks were what they must be.
+    pub sound: bool,
+    /// Whether there are more blocks than are read.
+    pub is_cut: bool,
+}
+
+impl Walk {
+    /// Whether these are all records.
+    pub fn is_whole(&self) -> bool {
+        self.sound && !self.is_cut
+    }
 }
 
 impl Tree {
@@ -45,19 +55,19 @@ impl Tree {
 
     /// Walks the tree from its root in a group.
     pub fn walk(self, superblock: &Superblock, through: &dyn Bytes, group: u32, root: u32) -> Walk {
-        let mut walk = Walk { records: Vec::new(), whole: true };
+        let mut walk = Walk { records: Vec::new(), sound: true, is_cut: false };
         let mut blocks = vec![(root, None)];
         let mut read = 0;
         while let Some((block, level)) = blocks.pop() {
-            read += 1;
-            let Some(found) = self.node(superblock, through, group, block, level) else {
-                walk.whole = false;
-                continue;
-            };
             if read == BLOCKS_MAX {
-                walk.whole = false;
+                walk.is_cut = true;
                 break;
             }
+            read += 1;
+            let Some(found) = self.node(superblock, through, group, block, level) else {
+                walk.sound = false;
+                continue;
+            };
             let header = if superblock.version == 5 { 56 } else { 16 };
             let (level, count) = (be16(&found, 4), usize::from(be16(&found, 6)));
             let body = &found[header..];
