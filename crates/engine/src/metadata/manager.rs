@@ -777,20 +777,16 @@ fn is_passed_by(kept: &ManagedDevice, states: &[Option<DeviceState>]) -> bool {
 
 fn in_service(kept: ManagedDevice, rebuilt: Option<u64>) -> Device {
     let rebuilt = rebuilt.filter(|_| kept.slot.is_some());
-    let events = Some(kept.events);
-    let (failed, has_joined, recorded_too_far) = (false, false, false);
-    let (rebuilt_recorded, out_of_sync) = (rebuilt, Vec::new());
-    let place = kept.slot.unwrap_or_default();
     Device {
-        kept,
-        place,
-        failed,
-        events,
-        has_joined,
+        place: kept.slot.unwrap_or_default(),
+        failed: false,
+        events: Some(kept.events),
+        has_joined: false,
         rebuilt,
-        rebuilt_recorded,
-        recorded_too_far,
-        out_of_sync,
+        rebuilt_recorded: rebuilt,
+        recorded_too_far: false,
+        out_of_sync: Vec::new(),
+        kept,
     }
 }
 
