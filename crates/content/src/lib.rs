@@ -22,7 +22,9 @@
 //! 4. [`FileSystems::witnesses`] gives the blocks found with the address at which each must stand,
 //!    by what is known until then.
 //! 5. [`FileSystems::predictions`] says what must stand where, from what was found;
-//!    [`FileSystems::predictions_through`] from what is read through a hypothesis.
+//!    [`FileSystems::predictions_through`] from what is read through a hypothesis. Of file systems
+//!    without checksums (ext2, ext3, ext4 before `metadata_csum`, XFS 4) most witnesses come from
+//!    [`Prediction::then`]: an inode that names a block which names the inode proves both places.
 //! 6. [`FileSystems::cross_checks`] compares what a file system says twice, which differs when a
 //!    member is out of date.
 //!
