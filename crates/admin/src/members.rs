@@ -16,6 +16,7 @@ use device::{
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
+use md::ondisk::Uuid;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
 use md::ondisk::superblock::{Checksum, Outcome, Superblock};
@@ -64,6 +65,12 @@ pub enum ChooseError {
         /// The arrays that are there, as a list.
         there: String,
     },
+    /// It is written to, and is one of older superblocks.
+    #[error(
+        "its superblocks are older than others on the same members: it can be read, and is written \
+         to when the newer ones are gone (zero-superblock --array UUID)"
+    )]
+    Former,
     /// Several are there.
     #[error("{count} arrays among the members: {there}")]
     Several {
@@ -87,6 +94,10 @@ pub struct Member {
     pub instead: String,
     /// Other superblocks that it carries, each in words.
     pub others: Vec<String>,
+    /// Those of them that are whole and of another array.
+    former: Vec<Superblock>,
+    /// Whether one of them was made later than the one that is used, which was chosen by name.
+    is_chosen: bool,
     /// What it does not have, if it is a copy with a map.
     pub unread: Option<Unread>,
     /// Whether there is a superblock, or something that may have been one.
@@ -114,17 +125,35 @@ impl Member {
                 instead += &format!(", but {}", signs.join(", "));
             }
         }
-        let others = detection.others().map(|(place, other, checksum)| {
-            let metadata = other.metadata();
-            let (version, uuid) = (metadata.version, metadata.set_uuid);
-            let verdict = if checksum.is_correct() { "" } else { ", its checksum is wrong" };
-            let sector = place.sector;
-            format!("a superblock {version} at sector {sector}, of the array {uuid}{verdict}")
-        });
+        let others = detection.others().map(|(_, other, checksum)| in_words(other, checksum));
         let others = others.collect();
+        let own = superblock.as_ref().map(|(superblock, _)| superblock.metadata().set_uuid);
+        let former = detection.others().filter(|(_, other, checksum)| {
+            checksum.is_correct() && Some(other.metadata().set_uuid) != own
+        });
+        let former = former.map(|(_, other, _)| other.clone()).collect();
         let may_have_one = superblock.is_some() || !member_signs(&*disk).is_empty();
         let disk = Some(disk);
-        Member { name, disk, superblock, instead, others, unread: None, may_have_one }
+        let (unread, is_chosen) = (None, false);
+        Member { name, disk, superblock, instead, others, former, is_chosen, unread, may_have_one }
+    }
+
+    /// With the superblock of the array that is named in place of its own, if it carries one.
+    fn of_array(&self, wanted: &str) -> Option<Member> {
+        let (own, checksum) = self.superblock.as_ref()?;
+        if names(own, wanted) {
+            return None;
+        }
+        let at = self.former.iter().position(|superblock| names(superblock, wanted))?;
+        let mut former = self.former.clone();
+        let superblock = former.remove(at);
+        let mut others = self.others.clone();
+        let right = Checksum::Correct { stored: 0 };
+        others.retain(|other| *other != in_words(&superblock, right));
+        others.push(in_words(own, *checksum));
+        former.push(own.clone());
+        let superblock = Some((superblock, right));
+        Some(Member { superblock, others, former, is_chosen: true, ..self.clone() })
     }
 
     /// Looks at a device.
@@ -154,8 +183,17 @@ impl Member {
     /// A member that is not to be read, or cannot be.
     fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
         let others = Vec::new();
-        let unread = None;
-        Member { name, disk, superblock: None, instead, others, unread, may_have_one: false }
+        Member {
+            name,
+            disk,
+            superblock: None,
+            instead,
+            others,
+            former: Vec::new(),
+            is_chosen: false,
+            unread: None,
+            may_have_one: false,
+        }
     }
 }
 
@@ -345,6 +383,43 @@ impl Members {
         Members { all, candidates, given, named, devices: Vec::new(), unseen: Vec::new() }
     }
 
+    /// The same, with the superblocks of the array `wanted` (a UUID or name) where members carry
+    /// them beside newer ones of other arrays; `None`: none of them does.
+    pub fn of_array(&self, wanted: &str) -> Option<Members> {
+        let of: Vec<Option<Member>> = self.all.iter().map(|it| it.of_array(wanted)).collect();
+        if of.iter().all(Option::is_none) {
+            return None;
+        }
+        let members = self.all.iter().zip(of).map(|(own, of)| of.unwrap_or_else(|| own.clone()));
+        let members = members.collect::<Vec<_>>().into_iter();
+        let (devices, named) = (self.devices.clone(), self.named.clone());
+        Some(Members { devices, named, unseen: self.unseen.clone(), ..Members::of(members) })
+    }
+
+    /// Arrays of which members carry superblocks beside newer ones of other arrays: each with the
+    /// members as they are for it.
+    pub fn former_arrays(&self) -> Vec<(Members, Array)> {
+        let mut uuids: Vec<Uuid> = Vec::new();
+        for former in self.all.iter().flat_map(|member| &member.former) {
+            let uuid = former.metadata().set_uuid;
+            if !uuids.contains(&uuid) {
+                uuids.push(uuid);
+            }
+        }
+        let of = uuids.into_iter().filter_map(|uuid| {
+            let members = self.of_array(&uuid.to_string())?;
+            let found = members.assemble(&Options::default());
+            let array = found.arrays.into_iter().find(|array| array.set_uuid == uuid)?;
+            Some((members, array))
+        });
+        of.collect()
+    }
+
+    /// Whether the array is one of superblocks that are older than others on the same members.
+    pub fn is_former(&self, array: &Array) -> bool {
+        array.members.iter().any(|member| self.all[self.given[member.candidate]].is_chosen)
+    }
+
     /// The arrays among them.
     pub fn assemble(&self, options: &Options) -> Found {
         assemble(&self.candidates, options)
@@ -384,6 +459,12 @@ impl Members {
         let of = array.members.iter().map(|member| &self.all[self.given[member.candidate]]);
         let sentence = |member: &Member| {
             let (name, others) = (&member.name, member.others.join(", "));
+            if member.is_chosen {
+                return format!(
+                    "{name} also carries {others}: what that array wrote since may be in place of \
+                     the data."
+                );
+            }
             let used = member.superblock.as_ref().map(|(superblock, _)| superblock.version());
             let used = used.map_or(String::new(), |version| format!(" {version}"));
             format!(
@@ -474,6 +555,23 @@ fn cannot_be_read(problem: &DeviceProblem) -> bool {
         DeviceProblem::System { source, .. } => source.kind() != std::io::ErrorKind::NotFound,
         _ => false,
     }
+}
+
+/// A superblock in words.
+pub(crate) fn in_words(superblock: &Superblock, checksum: Checksum) -> String {
+    let (metadata, sector) = (superblock.metadata(), superblock.sector());
+    let (version, uuid) = (metadata.version, metadata.set_uuid);
+    let verdict = if checksum.is_correct() { "" } else { ", its checksum is wrong" };
+    format!("a superblock {version} at sector {sector}, of the array {uuid}{verdict}")
+}
+
+/// Whether `wanted` names the array of a superblock: its UUID, its name, or that without the host.
+pub(crate) fn names(superblock: &Superblock, wanted: &str) -> bool {
+    let metadata = superblock.metadata();
+    let name = metadata.name.as_str();
+    let short = name.split_once(':').map_or(name, |(_, name)| name);
+    wanted.parse() == Ok(metadata.set_uuid)
+        || !name.is_empty() && (name == wanted || short == wanted)
 }
 
 /// The name of an array in messages: its name without the host, or its UUID.

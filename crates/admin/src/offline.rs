@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
-use device::{Access, Device, DeviceError, DeviceOptions};
+use device::{Access, Device, DeviceError, DeviceOptions, superblocks};
 use md::Sector;
-use md::assemble::{Array, Source};
+use md::assemble::{Array, Found, Source};
 use md::ondisk::bitmap::sync_sectors;
 use thiserror::Error;
 
 use crate::Opened;
 use crate::copies::{CopyError, writable};
+use crate::members::{ChooseError, choose, in_words, names};
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// Polling interval of the progress.
@@ -75,6 +76,46 @@ impl OpenDevices {
         }
         Ok(members)
     }
+}
+
+/// The array that is to be written to; of members that carry several superblocks, the newest ones.
+///
+/// # Errors
+/// As [`choose`]; or the array that is named has older superblocks than another on the members.
+pub(crate) fn choose_to_write<'a>(
+    found: &'a Found,
+    wanted: Option<&str>,
+    members: &[Opened],
+) -> Result<&'a Array, ChooseError> {
+    let chosen = choose(found, wanted);
+    let is_former = |wanted: &str| {
+        let carries = |member: &Opened| {
+            let detection = superblocks(&*member.disk);
+            detection
+                .others()
+                .any(|(_, other, checksum)| checksum.is_correct() && names(other, wanted))
+        };
+        members.iter().any(carries)
+    };
+    match (chosen, wanted) {
+        (Err(ChooseError::NoSuch { .. }), Some(wanted)) if is_former(wanted) => {
+            Err(ChooseError::Former)
+        }
+        (chosen, _) => chosen,
+    }
+}
+
+/// Sentences about members that carry superblocks of other arrays, too.
+pub(crate) fn with_two(array: &Array, members: &[Opened]) -> Vec<String> {
+    let sentence = |member: &md::assemble::Member| {
+        let member = &members[member.candidate];
+        let detection = superblocks(&*member.disk);
+        let others = detection.others().map(|(_, other, checksum)| in_words(other, checksum));
+        let others = others.collect::<Vec<_>>().join(", ");
+        let name = member.disk.name();
+        (!others.is_empty()).then(|| format!("{name} also carries {others}, which is left alone"))
+    };
+    array.members.iter().filter_map(sentence).collect()
 }
 
 /// A resync that has not come to its end.

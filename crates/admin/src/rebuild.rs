@@ -21,8 +21,11 @@ use md::ondisk::superblock::DISKS_MAX;
 use thiserror::Error;
 
 use crate::Opened;
-use crate::members::{ChooseError, choose};
-use crate::offline::{NotInSync, OpenDevices, OpenError, PATIENCE, STEP, flush, places, resync};
+use crate::members::ChooseError;
+use crate::offline::{
+    NotInSync, OpenDevices, OpenError, PATIENCE, STEP, choose_to_write, flush, places, resync,
+    with_two,
+};
 use crate::start::RebuildingMember;
 use crate::{Corrected, NewDevices, StartError, StartOptions, start_replacing};
 
@@ -224,12 +227,13 @@ pub fn rebuild(
     let options_of_assembly = Options { force: options.force, ..Options::default() };
     let mut found = assemble(&candidates, &options_of_assembly);
     if let Some(slots) = options.raid_devices {
-        let array = choose(&found, options.array.as_deref())?;
+        let array = choose_to_write(&found, options.array.as_deref(), &members)?;
         grow(array, &mut members, slots, add.len())?;
         let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
         found = assemble(&candidates, &options_of_assembly);
     }
-    let array = choose(&found, options.array.as_deref())?;
+    let array = choose_to_write(&found, options.array.as_deref(), &members)?;
+    with_two(array, &members).into_iter().for_each(|note| observe(RebuildEvent::Note(note)));
     let RebuildOptions { flags, overwrite, .. } = *options;
     let new = NewDevices { add: &add, flags, replace: &replace, overwrite };
     let (mut shards, rebuilding) = start_replacing(array, &members, &new, &options.start)?;

@@ -11,8 +11,10 @@ use md::Level;
 use md::assemble::{Candidate, Options, assemble};
 use thiserror::Error;
 
-use crate::members::{ChooseError, choose};
-use crate::offline::{NotInSync, OpenDevices, OpenError, STEP, flush, places, resync};
+use crate::members::ChooseError;
+use crate::offline::{
+    NotInSync, OpenDevices, OpenError, STEP, choose_to_write, flush, places, resync, with_two,
+};
 use crate::{Opened, StartError, StartOptions, start};
 
 /// Findings that a report lists at most; all are counted.
@@ -204,7 +206,8 @@ pub fn scrub(
     let members = OpenDevices::default().members(names)?;
     let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
     let found = assemble(&candidates, &Options::default());
-    let array = choose(&found, options.array.as_deref())?;
+    let array = choose_to_write(&found, options.array.as_deref(), &members)?;
+    with_two(array, &members).into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
     let mut driver = start(array, &members, &options.start)?;
     let result = run(&mut driver, options, stop, observe);
     let is_clean = driver.stop();

@@ -45,6 +45,14 @@ pub enum ZeroError {
         /// Its name.
         name: String,
     },
+    /// A member has none of the array that is named.
+    #[error("{name}: no md superblock of the array {array}")]
+    NotOfArray {
+        /// Its name.
+        name: String,
+        /// The array.
+        array: Uuid,
+    },
     /// A member has only one that is damaged, or of another place.
     #[error("{name}: sector {sector}: {why}")]
     Odd {
@@ -84,13 +92,14 @@ pub struct FoundSuperblocks(Vec<(Arc<Device>, Erased)>);
 
 impl FoundSuperblocks {
     /// Opens the members and finds their superblocks. `odd`: damaged ones too, and those that
-    /// belong to another place.
+    /// belong to another place. `array`: only those of this array.
     ///
     /// # Errors
     /// See [`ZeroError`].
     pub fn of(
         names: &[OsString],
         odd: bool,
+        array: Option<Uuid>,
         access: Access,
     ) -> Result<FoundSuperblocks, ZeroError> {
         let mut devices: Vec<Arc<Device>> = Vec::new();
@@ -108,7 +117,7 @@ impl FoundSuperblocks {
             if let Some(shared) = shared(&device, &devices) {
                 return Err(shared.into());
             }
-            let here = places(&device, odd)?;
+            let here = places(&device, odd, array)?;
             found.extend(here.into_iter().map(|erased| (device.clone(), erased)));
             devices.push(device);
         }
@@ -141,7 +150,7 @@ impl FoundSuperblocks {
 }
 
 /// The superblocks of a device.
-fn places(device: &Device, odd: bool) -> Result<Vec<Erased>, ZeroError> {
+fn places(device: &Device, odd: bool, array: Option<Uuid>) -> Result<Vec<Erased>, ZeroError> {
     let name = device.name();
     let mut found = Vec::new();
     let mut refused = None;
@@ -156,6 +165,10 @@ fn places(device: &Device, odd: bool) -> Result<Vec<Erased>, ZeroError> {
             }
             Outcome::Invalid(error) => (None, Some(format!("a damaged superblock: {error}"))),
         };
+        let uuid = superblock.as_ref().map(|superblock| superblock.metadata().set_uuid);
+        if array.is_some() && uuid != array {
+            continue;
+        }
         if let Some(why) = why.filter(|_| !odd) {
             refused = Some(ZeroError::Odd { name: name.clone(), sector, why });
             continue;
@@ -165,6 +178,9 @@ fn places(device: &Device, odd: bool) -> Result<Vec<Erased>, ZeroError> {
             (metadata.version, metadata.set_uuid)
         });
         found.push(Erased { member: name.clone(), sector, superblock });
+    }
+    if let Some(array) = array.filter(|_| found.is_empty() && refused.is_none()) {
+        return Err(ZeroError::NotOfArray { name, array });
     }
     match (found.is_empty(), refused) {
         (true, Some(refused)) => Err(refused),

@@ -175,6 +175,8 @@ pub fn rescue(
     options: &RescueOptions,
     kernels: Kernels,
 ) -> Result<Rescue, RescueError> {
+    let of_array = options.array.as_deref().and_then(|wanted| members.of_array(wanted));
+    let members = of_array.as_ref().unwrap_or(members);
     let order = options.order.as_ref().map(|places| candidates_of(places, members)).transpose()?;
     let found = members.assemble(&Options { order, ..options.assemble.clone() });
     let array = choose(&found, options.array.as_deref()).map_err(|error| {
@@ -202,7 +204,7 @@ pub(crate) fn rescue_array(
     notes.extend(left_out(array, members));
     notes.extend(members.with_maps(array));
     let mut doubts = array.contradictions.clone();
-    if options.array.is_none() {
+    if options.array.is_none() || members.is_former(array) {
         doubts.extend(members.with_two(array));
     }
     let so_far = || notes.iter().chain(&doubts).cloned().collect();

@@ -51,20 +51,26 @@ pub struct DetailArguments {
 pub fn run(arguments: &DetailArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = Members::open(&arguments.members, None)?;
+    let of_array = arguments.array.as_deref().and_then(|wanted| members.of_array(wanted));
+    let members = of_array.unwrap_or(members);
     let found = members.assemble(&Options::default());
-    let arrays: Vec<&Array> = match arguments.array.as_deref() {
-        Some(wanted) => vec![choose(&found, Some(wanted))?],
-        None => found.arrays.iter().collect(),
+    let former = members.former_arrays();
+    let arrays: Vec<(&Array, &Members)> = match arguments.array.as_deref() {
+        Some(wanted) => vec![(choose(&found, Some(wanted))?, &members)],
+        None => {
+            let former = former.iter().map(|(members, array)| (array, members));
+            found.arrays.iter().map(|array| (array, &members)).chain(former).collect()
+        }
     };
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     let mut text = String::new();
     let mut finding = false;
-    for (index, array) in arrays.iter().enumerate() {
+    for (index, (array, members)) in arrays.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        text.push_str(&show(array, &members, &host));
-        finding |= describe(array, &members).needs_attention(array);
+        text.push_str(&show(array, members, &host));
+        finding |= describe(array, members).needs_attention(array);
     }
     if arguments.array.is_none() {
         for line in left_over(&found, &members) {
@@ -73,7 +79,7 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending> {
         }
     }
     arguments.json.put(&text, || {
-        let arrays = arrays.iter().map(|array| self::json(array, &members));
+        let arrays = arrays.iter().map(|(array, members)| self::json(array, members));
         json!({
             "arrays": arrays.collect::<Vec<_>>(),
             "left_over": left_over(&found, &members),
@@ -253,6 +259,11 @@ fn outlook(out: &mut String, array: &Array, members: &Members, description: &Arr
     for member in reasons {
         lines.push((members.candidates[member.candidate].label.clone(), member.why.clone()));
     }
+    if members.is_former(array) {
+        let former = "older superblocks of members that are in other arrays now; --array chooses \
+                      it where arrays are read";
+        lines.push(("Former".into(), former.into()));
+    }
     if array.split {
         let split = "split brain: members record each other as failed, so two halves of the array \
                      were run separately";
@@ -386,6 +397,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "consistency_policy": policy_name(description.policy),
         "missing_slots": array.missing.iter().map(|slot| slot.0).collect::<Vec<_>>(),
         "split": array.split,
+        "former": members.is_former(array),
         "doubts": description.doubts,
         "members": rows.collect::<Vec<_>>(),
         "to_run": plan_json(&array.read_write),

@@ -52,6 +52,12 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
     for array in &found.arrays {
         text.push_str(&show(array, &members));
     }
+    let former = members.former_arrays();
+    for (members, array) in &former {
+        text.push_str(show(array, members).trim_end());
+        let newer = "older superblocks of members that are in other arrays now; --array chooses it";
+        let _ = writeln!(text, "\n      {newer}\n");
+    }
     let unused = unused(&found, &members);
     let list = if unused.is_empty() { "<none>".into() } else { unused.join(" ") };
     let _ = writeln!(text, "unused devices: {}", Shown(list));
@@ -66,6 +72,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
     }
     arguments.json.put(&text, || {
         let arrays = found.arrays.iter().map(|array| self::json(array, &members));
+        let arrays = arrays.chain(former.iter().map(|(members, array)| self::json(array, members)));
         let unseen: Vec<String> = members.unseen.iter().cloned().chain(members.unread()).collect();
         json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": unseen})
     })?;
@@ -164,6 +171,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "level": mdadm::level(metadata.level),
         "state": description.words(),
         "slots": letters(array),
+        "former": members.is_former(array),
         "doubts": description.doubts,
         "array_sectors": array.shape.as_ref().ok().map(|shape| shape.array_sectors()),
         "members": array

@@ -9,6 +9,7 @@ use admin::{Erased, FoundSuperblocks, ZeroError};
 use anyhow::{Error, Result};
 use clap::Args;
 use device::Access;
+use md::ondisk::Uuid;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
@@ -21,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   raidlab zero-superblock --dry-run /dev/sdb1      what would be erased
   raidlab zero-superblock /dev/sdb1 /dev/sdc1
+  raidlab zero-superblock --array 3a2b1c00:11111111:22222222:33333333 /dev/sd[bc]1
 
 Only the superblocks are overwritten, 4 KiB each, at every place where one is; bitmaps, logs and
 data stay. Nothing is written unless every member has one. A member in use is refused. To undo it,
@@ -33,6 +35,9 @@ pub struct ZeroSuperblockArguments {
     /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of a device
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
+    /// Erase only the superblocks of this array; others on the same members stay
+    #[arg(long, value_name = "UUID")]
+    array: Option<Uuid>,
     /// Also erase damaged superblocks, and those that belong to another place
     #[arg(short, long)]
     force: bool,
@@ -47,8 +52,8 @@ pub struct ZeroSuperblockArguments {
 pub fn run(arguments: &ZeroSuperblockArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
-    let found =
-        FoundSuperblocks::of(&arguments.members, arguments.force, access).map_err(failed)?;
+    let found = FoundSuperblocks::of(&arguments.members, arguments.force, arguments.array, access)
+        .map_err(failed)?;
     let erased = match arguments.dry_run {
         true => found.list(),
         false => found.erase().map_err(failed)?,

@@ -32,5 +32,6 @@ mod shown;
 mod signals;
 mod support;
 mod traffic;
+mod two_arrays;
 mod watch;
 mod zero_superblock;

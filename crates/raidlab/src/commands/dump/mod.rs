@@ -65,9 +65,8 @@ pub struct DumpArguments {
     #[arg(long, value_name = "FILE", requires = "output")]
     map: Option<PathBuf>,
     /// Seconds between two times that the map is stored
-    #[arg(long, value_name = "SECONDS", default_value = "10", hide = true,
-          value_parser = parse_interval)]
-    map_interval: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "10", hide = true)]
+    map_interval: u64,
     /// Overwrite FILE if it exists, or a block device
     #[arg(long, requires = "output")]
     overwrite: bool,
@@ -325,12 +324,6 @@ fn no_resources(doing: &str, source: std::io::Error) -> anyhow::Error {
              reached (ulimit -v, ulimit -u, a cgroup)"
         )
     })
-}
-
-/// Seconds, 0 too.
-fn parse_interval(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (0.0..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("0 to 86400".into()) }
 }
 
 fn note_lost(list: &mut Vec<(u64, u64)>, start: u64, end: u64) {

@@ -51,7 +51,7 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
     }
     let mut outcome = Outcome { doubts: map.doubts.clone(), ..Outcome::of(&source) };
     let view = source.view.tracking();
-    let pause = Duration::from_secs_f64(arguments.map_interval);
+    let pause = Duration::from_secs(arguments.map_interval);
     let saved = Saved { path: path.to_owned(), last: Instant::now(), pause };
     let meter = Meter::new("read", sectors);
     let done = map.sectors(&[Finished]);
