@@ -19,6 +19,7 @@ pub mod layout;
 pub mod level;
 pub mod nested;
 pub mod ondisk;
+pub mod reshape;
 pub mod size;
 pub mod units;
 

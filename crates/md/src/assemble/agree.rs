@@ -107,7 +107,7 @@ pub(super) fn agree(
 
 /// What two fresh members say differently of the array although they cannot both be right. As fresh
 /// as each other, they say the same of everything that is not a member's own; one update apart,
-/// roles may have changed, and a reshape may have begun or ended.
+/// roles may have changed, and a reshape may have begun, ended or turned round.
 pub(super) fn difference(own: &MemberMetadata, other: &MemberMetadata) -> Option<Difference> {
     let mut found = Differences(Vec::new());
     found.compare("metadata version", &own.version, &other.version, true);
@@ -144,6 +144,12 @@ pub(super) fn same_places(own: &MemberMetadata, freshest: &MemberMetadata) -> bo
     geometries(own) == geometries(freshest) && position(own) == position(freshest)
 }
 
+/// Whether the reshapes of two members go in opposite directions: one of them has turned round.
+pub(super) fn has_turned(own: &MemberMetadata, other: &MemberMetadata) -> bool {
+    let pair = own.reshape.zip(other.reshape);
+    own.events != other.events && pair.is_some_and(|(own, other)| own.backwards != other.backwards)
+}
+
 struct Differences(Vec<Difference>);
 
 impl Differences {
@@ -156,7 +162,9 @@ impl Differences {
 
     fn geometry(&mut self, own: &MemberMetadata, other: &MemberMetadata) {
         let (mine, theirs) = (geometries(own), geometries(other));
-        // One update apart, the older one may not record yet that a reshape has begun or ended.
+        // One update apart, the older one may not record yet that a reshape has begun, ended or
+        // turned round.
+        let theirs = if has_turned(own, other) { [theirs[1], theirs[0]] } else { theirs };
         let pairs = match (own.reshape.is_some(), other.reshape.is_some()) {
             _ if own.events == other.events => [(mine[0], theirs[0]), (mine[1], theirs[1])],
             (true, false) if own.events < other.events => [(mine[1], theirs[1]); 2],

@@ -4,7 +4,7 @@
 //! one that does not run says what would help. Rules: docs/format/assembly.md, Read-write start,
 //! Force, Read-only use.
 
-use super::agree::same_places;
+use super::agree::{has_turned, same_places};
 use super::areas;
 use super::candidate::{Candidate, Slots, Source};
 use super::member_state::{MemberStates, cut_off, member_states, slots_of};
@@ -124,9 +124,13 @@ fn level_of(shape: &Shape) -> Level {
 
 /// Where a member's data starts in the old and in the new geometry of a reshape; twice the same
 /// without one. A reshape that is over for the superblock that defines the array is over, also
-/// where the member's own, one update behind, does not say so yet.
+/// where the member's own, one update behind, does not say so yet; one that has turned round has
+/// turned round everywhere.
 pub fn data_starts(own: &MemberMetadata, defining: &MemberMetadata) -> (u64, u64) {
     let new = own.reshape.map_or(own.data_offset, |reshape| reshape.new_data_offset);
+    if has_turned(own, defining) {
+        return (new, own.data_offset);
+    }
     let is_over = defining.reshape.is_none();
     (if is_over { new } else { own.data_offset }, new)
 }
@@ -271,7 +275,7 @@ impl Planner<'_> {
             Shape::Reshaping(reshaping) => {
                 return refused(format!(
                     "The array is in the middle of a reshape ({}), at array sector {}. It can be \
-                     read here; to write to it, let Linux finish the reshape first.",
+                     read here; to write to it, finish the reshape first.",
                     reshaping.change(),
                     reshaping.position()
                 ));

@@ -12,6 +12,7 @@ mod field;
 pub mod journal;
 mod metadata;
 pub mod ppl;
+pub mod reshape_backup;
 pub mod superblock;
 mod update;
 mod uuid;

@@ -18,7 +18,9 @@ use std::path::Path;
 use md::create::{BitmapOption, Device, Request, plan};
 use md::geometry::{Geometry, GeometrySpec, Kind, Parity};
 use md::ondisk::superblock::Policy;
-use md::ondisk::{Area, Field, Timestamp, Uuid, Version, bitmap, journal, ppl, superblock};
+use md::ondisk::{
+    Area, Field, Timestamp, Uuid, Version, bitmap, journal, ppl, reshape_backup, superblock,
+};
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, RowRole, Sector, StripeNo};
 
 struct Structure {
@@ -45,6 +47,11 @@ const STRUCTURES: &[Structure] = &[
         bytes: journal::BLOCK_BYTES,
     },
     Structure { id: "journal-payload", fields: journal::PAYLOAD_FIELDS, bytes: 16 },
+    Structure {
+        id: "reshape-backup",
+        fields: reshape_backup::BACKUP_FIELDS,
+        bytes: reshape_backup::BACKUP_HEADER_BYTES,
+    },
 ];
 
 /// Named numbers: feature bits, state bits, special roles.

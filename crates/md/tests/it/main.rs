@@ -10,6 +10,7 @@ mod mdadm;
 mod member_ranges;
 mod nested;
 mod refusals;
+mod reshape;
 mod small_spaces;
 mod superblock;
 mod vectors;

@@ -6,6 +6,7 @@ mod checksum;
 mod locate;
 mod position;
 mod refusal;
+mod reshaped;
 mod state;
 mod v0;
 mod v0_metadata;
@@ -19,6 +20,7 @@ pub use checksum::Checksum;
 pub use locate::{Candidate, Detection, Outcome, READ_BYTES, candidates, detect};
 pub use position::location;
 pub use refusal::{Kernels, Refusal};
+pub use reshaped::{Recovered, ReshapeStage, ReshapeUpdate};
 pub use state::{ArrayState, DeviceState, Policy, StateError};
 pub use v0::{
     ByteOrder, DISK_FIELDS as V0_DISK_FIELDS, DISK_STATES as V0_DISK_STATES, DISKS_MAX, DiskV0,

@@ -158,7 +158,7 @@ fn an_array_in_mid_reshape_is_read_but_not_run() {
     assert_eq!(
         why,
         "The array is in the middle of a reshape (3 to 4 members), at array sector 768. It can be \
-         read here; to write to it, let Linux finish the reshape first."
+         read here; to write to it, finish the reshape first."
     );
     let Ok(Shape::Reshaping(reshaping)) = &array.shape else { panic!("settled") };
     assert_eq!(reshaping.array_sectors(), USED * 2);

@@ -6,6 +6,7 @@ use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{BITMAP_FIELDS, Bitmap, BitmapHeader, Resync, StartState};
 use md::ondisk::journal::{Journal, MetaBlock, Replay};
 use md::ondisk::ppl::{MemberLog, PplHeader, PplRecovery, plan_recovery};
+use md::ondisk::reshape_backup::{BACKUP_FIELDS, ReshapeBackup};
 use md::ondisk::{DecodeError, Field, Uuid};
 use md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx};
 use std::convert::Infallible;
@@ -24,6 +25,14 @@ pub const BAD_BLOCKS: Target = Target {
     bytes_max: 4608,
     repair: |_| {},
     check: check_bad_blocks,
+};
+
+pub const RESHAPE_BACKUP: Target = Target {
+    name: "reshape-backup",
+    fields: BACKUP_FIELDS,
+    bytes_max: 1024,
+    repair: repair_reshape_backup,
+    check: check_reshape_backup,
 };
 
 pub const PPL: Target = Target {
@@ -352,4 +361,26 @@ fn check_replay(geometry: &Geometry, journal: &Journal<'_>, replay: &Replay) {
         let sectors = geometry.array_sectors();
         assert!(newest.at.0 % 8 == 0 && newest.at.0 < sectors && in_ring(newest.journal_sector));
     }
+}
+
+/// Its sums, of the first byte alone; the second one with two copies.
+fn repair_reshape_backup(bytes: &mut [u8]) {
+    let has_two = bytes.get(15) == Some(&b'2');
+    for at in [64, 96] {
+        if bytes.len() >= at + 4 && (at == 64 || has_two) {
+            let first = u32::from(bytes[0]);
+            let sum = (0..at).fold(0_u32, |sum, _| (sum << 3).wrapping_add(first));
+            bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+}
+
+fn check_reshape_backup(bytes: &[u8]) -> Verdict {
+    let Ok(backup) = ReshapeBackup::decode(bytes) else { return Verdict::Refused };
+    assert_eq!(ReshapeBackup::decode(&backup.encode()).as_ref(), Ok(&backup));
+    for copy in &backup.copies {
+        assert!(copy.array.start <= copy.array.end);
+        assert!(copy.at.checked_add(copy.array.end - copy.array.start).is_some());
+    }
+    Verdict::Decoded
 }

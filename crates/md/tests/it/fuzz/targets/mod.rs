@@ -36,8 +36,15 @@ pub enum Verdict {
 }
 
 /// All of them.
-pub const TARGETS: &[Target] =
-    &[superblock::V1, superblock::V0, logs::BITMAP, logs::BAD_BLOCKS, logs::PPL, logs::JOURNAL];
+pub const TARGETS: &[Target] = &[
+    superblock::V1,
+    superblock::V0,
+    logs::BITMAP,
+    logs::BAD_BLOCKS,
+    logs::PPL,
+    logs::JOURNAL,
+    logs::RESHAPE_BACKUP,
+];
 
 /// The starting points of a target, with their file names.
 pub fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
