@@ -23,6 +23,7 @@ mod partitioned;
 mod random;
 mod rebuild;
 pub mod rescue;
+pub mod reshape;
 mod resync;
 mod scrub;
 mod shared_storage;

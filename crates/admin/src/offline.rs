@@ -44,15 +44,23 @@ pub enum OpenError {
     },
 }
 
-/// Devices that are opened for writing, none of them twice.
+/// Devices that are opened, none of them twice.
 #[derive(Default)]
 pub(crate) struct OpenDevices(Vec<Arc<Device>>);
 
 impl OpenDevices {
     /// Opens one more.
     pub(crate) fn open(&mut self, name: &OsString) -> Result<Arc<Device>, OpenError> {
+        self.open_as(name, DeviceOptions { access: Access::ReadWrite, direct: true })
+    }
+
+    /// Opens one more, in this way: no copy with a map, of which parts are missing.
+    pub(crate) fn open_as(
+        &mut self,
+        name: &OsString,
+        options: DeviceOptions,
+    ) -> Result<Arc<Device>, OpenError> {
         let location = writable(name)?;
-        let options = DeviceOptions { access: Access::ReadWrite, direct: true };
         let device =
             Device::open(&location, options).map_err(|error| match shared_by(&error, &self.0) {
                 Some(shared) => OpenError::Shared(shared),

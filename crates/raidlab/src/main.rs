@@ -59,6 +59,7 @@ enum Command {
     /// Compare an array's redundancy with its data, repair what is proven wrong.
     Scrub(commands::scrub::ScrubArguments),
     Rebuild(commands::rebuild::RebuildArguments),
+    Reshape(commands::reshape::ReshapeArguments),
     /// Erase the superblocks of members.
     ZeroSuperblock(commands::zero_superblock::ZeroSuperblockArguments),
     /// Show live statistics of disks, members and CPUs, as iostat does.
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         Command::Dump(arguments) => commands::dump::run(&arguments),
         Command::Scrub(arguments) => commands::scrub::run(&arguments),
         Command::Rebuild(arguments) => commands::rebuild::run(&arguments),
+        Command::Reshape(arguments) => commands::reshape::run(&arguments),
         Command::ZeroSuperblock(arguments) => commands::zero_superblock::run(&arguments),
         Command::Watch(arguments) => commands::watch::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments, Arguments::command()),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use md::assemble::{Array, Candidate, Explicit, MemberState, Plan, Shape, ShapeError, data_starts};
 use md::geometry::Generation;
 use md::ondisk::{journal, ppl};
+use md::reshape::MovePlan;
 use md::{Geometry, MemberIdx, SECTOR_BYTES};
 use parity::Kernels;
 
@@ -64,6 +65,13 @@ pub fn prepare(
         Shape::Reshaping(reshaping) => {
             let end = reshaping.array_sectors();
             let position = reshaping.position().0.min(end);
+            if MovePlan::new(reshaping).is_some_and(|plan| plan.is_critical()) {
+                it.doubts.push(format!(
+                    "At array sector {position} the new rows of the reshape lie over old ones that \
+                     are not moved yet: what was under way there when it stopped may be half \
+                     written, and only the backup of the reshape has its contents."
+                ));
+            }
             let (first, second) = match reshaping.backwards() {
                 false => (Generation::New, Generation::Old),
                 true => (Generation::Old, Generation::New),

@@ -15,14 +15,15 @@ use md::ondisk::superblock::{READ_BYTES, detect};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-struct Case {
+pub struct Case {
     name: String,
-    json: Value,
-    disks: Vec<Arc<dyn Disk>>,
+    pub json: Value,
+    pub disks: Vec<Arc<dyn Disk>>,
     candidates: Vec<Candidate>,
 }
 
-fn load(directory: &Path) -> Case {
+/// Unpacks a golden array.
+pub fn load(directory: &Path) -> Case {
     let json = std::fs::read_to_string(directory.join("case.json")).unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();
     let name = json["case"].as_str().unwrap().to_string();

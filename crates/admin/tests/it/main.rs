@@ -6,3 +6,4 @@ mod golden;
 mod lasting;
 mod making;
 mod rescue;
+mod reshape;

@@ -13,6 +13,7 @@ pub mod generate;
 pub mod programs;
 pub mod rebuild;
 pub mod report;
+pub mod reshape;
 pub mod results;
 pub mod scrub;
 pub mod status;

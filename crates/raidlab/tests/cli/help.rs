@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "",
     "bench",
     "bench kernels",
@@ -21,6 +21,7 @@ const VERBS: [&str; 18] = [
     "dump",
     "scrub",
     "rebuild",
+    "reshape",
     "watch",
     "zero-superblock",
     "generate",

@@ -24,6 +24,7 @@ mod places;
 mod programs;
 mod rebuild;
 mod reference;
+mod reshape;
 mod results;
 mod resumed;
 mod safety;

@@ -1,0 +1,622 @@
+//! Carries out a reshape on disks: the steps of `md::reshape`, in their order.
+//!
+//! Invariant: superblocks are written member after member, each durable before the next, and only
+//! when all that was moved is durable. A crash on any line leaves members of which the freshest
+//! superblock is true, and the others are one update behind.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
+
+use device::{Disk, read_bad_blocks};
+use md::assemble::{Array, Candidate, MemberState, Options, Shape, assemble};
+use md::geometry::Generation;
+use md::ondisk::bitmap::{BitmapHeader, HEADER_BYTES};
+use md::ondisk::superblock::{Recovered, ReshapeStage, ReshapeUpdate, Superblock};
+use md::ondisk::{MemberMetadata, Timestamp};
+use md::reshape::{Goal, MovePlan, ReshapeRefusal, Step, Subject, subject};
+use md::{SECTOR_BYTES, show_size};
+use parity::Kernels;
+
+use super::backup::{self, BackupStore, Found, UnderWay};
+use super::rows;
+use super::types::{ReshapeError, ReshapeEvent, ReshapeReport, ReshapeState};
+use crate::members::{array_name, choose};
+use crate::opened::Opened;
+use crate::rescue::ReadableArray;
+
+/// How much of the old rows at the position is compared with its redundancy before the first move.
+const COMPARED: u64 = 2048;
+
+/// A reshape over members that are open.
+pub struct ReshapeJob<'a> {
+    /// Finish it, or go back.
+    pub goal: Goal,
+    /// Override what is refused with a risk.
+    pub force: bool,
+    /// The array, by name or UUID, where the members form several.
+    pub array: Option<&'a str>,
+    /// Backups that may be there, the most trusted first. They are only read.
+    pub backups: Vec<Arc<dyn BackupStore>>,
+    /// Where own copies go to; also one of `backups`.
+    pub own: Option<Arc<dyn BackupStore>>,
+    /// The parity functions.
+    pub kernels: Kernels,
+    /// Sectors of a move, between two records, and of a copy, if not the usual ones.
+    pub limits: Option<[u64; 3]>,
+}
+
+/// Carries out the reshape of an array until it is over or `stop` is set.
+///
+/// # Errors
+/// See [`ReshapeError`].
+pub fn reshape_members(
+    members: &[Opened],
+    job: &ReshapeJob<'_>,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(ReshapeEvent),
+) -> Result<ReshapeReport, ReshapeError> {
+    let began = Instant::now();
+    let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
+    let options = Options { force: job.force, ..Options::default() };
+    let found = assemble(&candidates, &options);
+    let array = choose(&found, job.array)?;
+    let mut superblocks: Vec<Superblock> =
+        members.iter().map(|member| member.superblock.clone()).collect();
+    let disks: Vec<Arc<dyn Disk>> = members.iter().map(|member| member.disk.clone()).collect();
+    if let Some(report) = settled(array, &candidates, &disks, &mut superblocks, began)? {
+        return Ok(report);
+    }
+    let run = |goal, superblocks, array: &Array, candidates: &[Candidate]| {
+        Run::new(job, goal, array, candidates, &disks, superblocks)
+    };
+    let mut it = run(job.goal, superblocks, array, &candidates)?;
+    let from = it.subject.position().0;
+    let change = it.change(job.goal);
+    let warnings = array.read_only.warnings.iter().cloned();
+    warnings.for_each(|warning| observe(ReshapeEvent::Note(warning)));
+    observe(ReshapeEvent::Begins { change: change.clone(), sectors: it.plan.left() });
+    it.begin()?;
+    let mut is_over = it.go(stop, observe)?;
+    let mut is_back = false;
+    if is_over && job.goal == Goal::Revert {
+        // What is behind the old end is still what it was, too, and not to be made zeroes.
+        let is_untouched = it.is_untouched();
+        it.turn()?;
+        let Run { superblocks, moved, restored, copied, .. } = it;
+        let now: Vec<Candidate> = candidates
+            .iter()
+            .zip(&superblocks)
+            .map(|(candidate, superblock)| Candidate {
+                metadata: superblock.metadata(),
+                ..candidate.clone()
+            })
+            .collect();
+        let found = assemble(&now, &options);
+        let array = choose(&found, job.array)?;
+        it = run(Goal::Continue, superblocks, array, &now)?;
+        (it.moved, it.restored, it.copied) = (moved, restored, copied);
+        is_back = true;
+        is_over = is_untouched || it.go(stop, observe)?;
+    }
+    if is_over {
+        it.finish()?;
+    }
+    let geometry = it.subject.reshaping.geometry(Generation::New);
+    let array_sectors =
+        if is_over { geometry.array_sectors() } else { it.subject.reshaping.array_sectors() };
+    Ok(ReshapeReport {
+        name: it.name.clone(),
+        change,
+        from,
+        position: it.plan.recorded(),
+        moved: it.moved,
+        restored: it.restored,
+        copied: it.copied,
+        array_sectors,
+        state: match (is_over, is_back) {
+            (true, _) => ReshapeState::Finished,
+            (false, true) => ReshapeState::StoppedReverting,
+            (false, false) => ReshapeState::Stopped,
+        },
+        missing: it.subject.missing.iter().map(|slot| slot.0).collect(),
+        elapsed: began.elapsed(),
+    })
+}
+
+/// An array whose reshape is over, but for members that do not record it yet.
+fn settled(
+    array: &Array,
+    candidates: &[Candidate],
+    disks: &[Arc<dyn Disk>],
+    superblocks: &mut [Superblock],
+    began: Instant,
+) -> Result<Option<ReshapeReport>, ReshapeError> {
+    let Ok(Shape::Settled(geometry)) = &array.shape else { return Ok(None) };
+    let used = |state: &MemberState| {
+        let spare = *state == MemberState::Spare;
+        spare || matches!(state, MemberState::Active(_) | MemberState::Recovering { .. })
+    };
+    let members: Vec<usize> = array
+        .members
+        .iter()
+        .filter(|member| used(&member.state))
+        .map(|member| member.candidate)
+        .collect();
+    let reshapes = |candidate: &usize| candidates[*candidate].metadata.reshape.is_some();
+    let name = array_name(array);
+    if !members.iter().any(reshapes) {
+        return Err(ReshapeError::Refused { name, why: ReshapeRefusal::None });
+    }
+    let defining = &candidates[array.defining].metadata;
+    let update = ReshapeUpdate {
+        events: defining.events,
+        updated: defining.updated,
+        stage: ReshapeStage::Finished,
+        resync_offset: Some(defining.resync_offset),
+        present: numbers(candidates, &members),
+    };
+    // Only those that lag, so that no two are ever further apart.
+    for candidate in members.into_iter().filter(reshapes) {
+        let metadata = &candidates[candidate].metadata;
+        let used = geometry.member_used_sectors(md::MemberIdx(0));
+        // Filled by the reshape as far as there is anything: it is in sync.
+        let recovered = match metadata.recovery_offset.is_some_and(|offset| offset >= used) {
+            true => Recovered::All,
+            false => Recovered::AsBefore,
+        };
+        superblocks[candidate] = superblocks[candidate].reshaped(&update, recovered);
+        write_superblock(&*disks[candidate], &superblocks[candidate])?;
+    }
+    Ok(Some(ReshapeReport {
+        name,
+        change: "recorded on all members".into(),
+        from: geometry.array_sectors(),
+        position: geometry.array_sectors(),
+        moved: 0,
+        restored: 0,
+        copied: 0,
+        array_sectors: geometry.array_sectors(),
+        state: ReshapeState::Finished,
+        missing: array.missing.iter().map(|slot| slot.0).collect(),
+        elapsed: began.elapsed(),
+    }))
+}
+
+fn numbers(candidates: &[Candidate], of: &[usize]) -> Vec<u32> {
+    of.iter().map(|&candidate| candidates[candidate].metadata.dev_number).collect()
+}
+
+/// Writes a superblock, durable when it returns.
+fn write_superblock(disk: &dyn Disk, superblock: &Superblock) -> Result<(), ReshapeError> {
+    let bytes = superblock.encode(disk.logical_block() as usize);
+    let written = disk.write(superblock.sector(), &bytes).and_then(|()| disk.sync());
+    written.map_err(|source| ReshapeError::System {
+        name: disk.name(),
+        doing: "write its superblock",
+        source,
+    })
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
+}
+
+/// A reshape in one direction.
+struct Run<'a> {
+    job: &'a ReshapeJob<'a>,
+    name: String,
+    subject: Subject,
+    plan: MovePlan,
+    disks: Vec<Arc<dyn Disk>>,
+    superblocks: Vec<Superblock>,
+    metadata: MemberMetadata,
+    old: ReadableArray,
+    saved: Option<Found>,
+    events: u64,
+    moved: u64,
+    restored: u64,
+    copied: u64,
+    /// `saved` is from before this run.
+    restores: bool,
+    /// Where it turns round, and the position that is recorded then.
+    turn_at: Option<u64>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        job: &'a ReshapeJob<'a>,
+        goal: Goal,
+        array: &Array,
+        candidates: &[Candidate],
+        disks: &[Arc<dyn Disk>],
+        superblocks: Vec<Superblock>,
+    ) -> Result<Run<'a>, ReshapeError> {
+        let name = array_name(array);
+        let refused = |why| ReshapeError::Refused { name: name.clone(), why };
+        let subject = subject(array, candidates, goal, job.force).map_err(refused)?;
+        let metadata = candidates[subject.defining].metadata.clone();
+        check_bad_blocks(&subject, candidates, disks)?;
+        let mut plan = subject.plan();
+        if let Some(limits) = job.limits {
+            plan = plan.with_limits(limits);
+        }
+        let backups = &job.backups;
+        let under_way = backup::find(&subject, &metadata, backups, disks, &mut plan, job.force)?;
+        let old = rows::old_array(&subject, disks, job.kernels);
+        let mut it = Run {
+            job,
+            events: subject.events,
+            subject,
+            plan,
+            disks: disks.to_vec(),
+            superblocks,
+            metadata,
+            old,
+            saved: None,
+            moved: 0,
+            restored: 0,
+            copied: 0,
+            restores: false,
+            turn_at: None,
+            name,
+        };
+        match under_way {
+            UnderWay::Saved(found) => {
+                it.saved = Some(found);
+                it.restores = true;
+            }
+            UnderWay::Unknown if it.plan.is_critical() && !job.force => {
+                return Err(it.refused(ReshapeRefusal::NeedsForce(format!(
+                    "at array sector {} the new rows lie over old ones that are not moved yet: \
+                     what was under way there may be half written, and only the backup that was \
+                     kept of it has the contents",
+                    it.plan.recorded()
+                ))));
+            }
+            UnderWay::Nothing | UnderWay::Unknown => {}
+        }
+        it.compare_old_side()?;
+        if goal == Goal::Revert {
+            it.turn_later();
+        }
+        Ok(it)
+    }
+
+    fn refused(&self, why: ReshapeRefusal) -> ReshapeError {
+        ReshapeError::Refused { name: self.name.clone(), why }
+    }
+
+    /// The change in words: in reverse for a reshape that goes back.
+    fn change(&self, goal: Goal) -> String {
+        let change = self.subject.reshaping.change();
+        match goal {
+            Goal::Continue => change,
+            Goal::Revert => format!("back from {change}"),
+        }
+    }
+
+    /// The reshape continues only to where it can turn round.
+    fn turn_later(&mut self) {
+        // What is half written has to be moved first.
+        let from = self.plan.saved_to().unwrap_or_else(|| self.plan.recorded());
+        let (at, recorded) = self.subject.turning_point(from);
+        self.plan = self.plan.clone().towards(at);
+        self.turn_at = Some(recorded);
+    }
+
+    /// Whether nothing has been moved yet.
+    fn is_untouched(&self) -> bool {
+        let reshaping = &self.subject.reshaping;
+        let start = if reshaping.backwards() { reshaping.array_sectors() } else { 0 };
+        self.moved == 0 && self.plan.recorded() == start
+    }
+
+    /// Members that are not there lose their slots, and are two updates behind: one that comes back
+    /// would have old rows. In two updates, as members that differ by one are as good as equal.
+    fn begin(&mut self) -> Result<(), ReshapeError> {
+        self.bring_level()?;
+        if let (Some(store), true) = (&self.job.own, self.saved.is_none()) {
+            let position = self.plan.recorded();
+            backup::note_nothing(store, &self.metadata, now().seconds, position)?;
+        }
+        if self.subject.missing.is_empty() {
+            return Ok(());
+        }
+        let position = self.plan.recorded();
+        self.update(ReshapeStage::At(position))?;
+        self.update(ReshapeStage::At(position))
+    }
+
+    /// Members that lag by one update, as after a crash between the superblocks, get the state of
+    /// the freshest before anything counts up: otherwise one of them could be two updates behind.
+    fn bring_level(&mut self) -> Result<(), ReshapeError> {
+        let Some(state) = self.metadata.reshape else { return Ok(()) };
+        for &candidate in &self.subject.recorded {
+            let own = self.superblocks[candidate].metadata();
+            if own.events >= self.events {
+                continue;
+            }
+            let turned = own.reshape.is_some_and(|own| own.backwards != state.backwards);
+            let stage = match turned {
+                true => ReshapeStage::Reversed(state.position),
+                false => ReshapeStage::At(state.position),
+            };
+            let numbers = self.subject.recorded.iter();
+            let numbers = numbers.map(|&it| self.superblocks[it].metadata().dev_number);
+            let update = ReshapeUpdate {
+                events: self.events,
+                updated: self.metadata.updated,
+                stage,
+                resync_offset: Some(self.metadata.resync_offset),
+                present: numbers.collect(),
+            };
+            let next =
+                self.superblocks[candidate].reshaped(&update, self.recovered(candidate, stage));
+            write_superblock(&*self.disks[candidate], &next)?;
+            self.superblocks[candidate] = next;
+        }
+        Ok(())
+    }
+
+    /// Old rows at the position, or where the backup ends, must agree with their redundancy: where
+    /// they do not, more was moved than was recorded, and they are gone. (Where parity has the same
+    /// place in both layouts, this cannot be seen.)
+    fn compare_old_side(&mut self) -> Result<(), ReshapeError> {
+        let position = self.plan.saved_to().unwrap_or_else(|| self.plan.recorded());
+        let position = position.min(self.old.sectors());
+        let visible = self.subject.reshaping.array_sectors();
+        let range = match self.subject.reshaping.backwards() {
+            false => position..position.saturating_add(COMPARED).min(visible),
+            true => position.saturating_sub(COMPARED)..position,
+        };
+        if self.job.force || range.is_empty() || !self.old.has_redundancy() {
+            return Ok(());
+        }
+        let compared =
+            rows::old_array(&self.subject, &self.disks, self.job.kernels).compared(u64::MAX);
+        let mut bytes = vec![0; ((range.end - range.start) * SECTOR_BYTES) as usize];
+        compared.read(range.start, &mut bytes);
+        let Some(first) = compared.comparison().differing.into_iter().next() else {
+            return Ok(());
+        };
+        Err(self.refused(ReshapeRefusal::NeedsForce(format!(
+            "from {position} on, array sectors {} to {} of the old geometry do not agree \
+             with their redundancy: either a write was in flight there, or more was moved than was \
+             recorded, and what is at the position is overwritten",
+            first.start, first.end
+        ))))
+    }
+
+    /// Moves until the target is recorded; `false`: stopped.
+    fn go(
+        &mut self,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(ReshapeEvent),
+    ) -> Result<bool, ReshapeError> {
+        let sectors = self.plan.left();
+        loop {
+            let is_stopped = stop.load(Ordering::Relaxed);
+            let step = match self.plan.record_early().filter(|_| is_stopped) {
+                Some(step) => step,
+                None => {
+                    let name = self.name.clone();
+                    self.plan.next().map_err(|why| ReshapeError::NoRoom { name, why })?
+                }
+            };
+            match step {
+                Step::Done => return Ok(true),
+                Step::Save(_) if is_stopped => return Ok(false),
+                Step::Move(_) if is_stopped && self.plan.is_at_record() => return Ok(false),
+                Step::Save(range) => self.save(range)?,
+                Step::Move(range) => {
+                    self.move_rows(&range)?;
+                    self.plan.moved(&range);
+                    observe(ReshapeEvent::Progress { done: sectors - self.plan.left(), sectors });
+                }
+                Step::Record(position) => {
+                    self.record(position)?;
+                    self.plan.recorded_moved();
+                    self.saved = None;
+                    self.restores = false;
+                }
+            }
+        }
+    }
+
+    fn save(&mut self, range: Range<u64>) -> Result<(), ReshapeError> {
+        let Some(store) = self.job.own.clone() else {
+            let (name, position) = (self.name.clone(), self.plan.recorded());
+            return Err(ReshapeError::NeedsBackup { name, position });
+        };
+        let bytes = self.read_old(&range)?;
+        let metadata = &self.metadata;
+        let now = now().seconds;
+        self.saved = Some(backup::save(&store, metadata, now, range.clone(), &bytes)?);
+        self.copied += range.end - range.start;
+        self.plan.saved(range);
+        Ok(())
+    }
+
+    fn move_rows(&mut self, range: &Range<u64>) -> Result<(), ReshapeError> {
+        let bytes = match &self.saved {
+            Some(saved) if self.plan.is_saved(range) => {
+                let mut bytes = buffer(range);
+                let there = range.start..range.end.min(saved.end_of(range));
+                let len = ((there.end - there.start) * SECTOR_BYTES) as usize;
+                saved.read(&there, &mut bytes[..len])?;
+                self.restored += if self.restores { range.end - range.start } else { 0 };
+                bytes
+            }
+            _ => self.read_old(range)?,
+        };
+        rows::write_new(&self.subject, &self.disks, self.job.kernels, range, &bytes)?;
+        self.moved += range.end - range.start;
+        Ok(())
+    }
+
+    /// The old contents; zeroes behind their end.
+    fn read_old(&self, range: &Range<u64>) -> Result<Vec<u8>, ReshapeError> {
+        let mut bytes = buffer(range);
+        let end = range.end.min(self.subject.reshaping.array_sectors());
+        if range.start < end {
+            let len = ((end - range.start) * SECTOR_BYTES) as usize;
+            if let Some(sectors) = self.old.read(range.start, &mut bytes[..len]).into_iter().next()
+            {
+                return Err(ReshapeError::Unreadable { name: self.name.clone(), sectors });
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn record(&mut self, position: u64) -> Result<(), ReshapeError> {
+        self.sync()?;
+        self.update(ReshapeStage::At(position))
+    }
+
+    fn sync(&self) -> Result<(), ReshapeError> {
+        for member in self.subject.slots.iter().flatten() {
+            let disk = &self.disks[member.candidate];
+            disk.sync().map_err(|source| ReshapeError::System {
+                name: disk.name(),
+                doing: "make its writes durable",
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// One update of all superblocks, one after the other.
+    fn update(&mut self, stage: ReshapeStage) -> Result<(), ReshapeError> {
+        self.events += 1;
+        let old = self.metadata.resync_offset;
+        let resync_offset = match stage {
+            // The copies behind the old end were never made the same.
+            ReshapeStage::Finished if self.leaves_unsynced() => {
+                Some(Some(old.unwrap_or(u64::MAX).min(self.subject.reshaping.array_sectors())))
+            }
+            // Rows that were not in sync are elsewhere now.
+            _ => old.map(|_| Some(0)),
+        };
+        let candidates = &self.subject.recorded;
+        let number = |&candidate: &usize| self.superblocks[candidate].metadata().dev_number;
+        let update = ReshapeUpdate {
+            events: self.events,
+            updated: now(),
+            stage,
+            resync_offset,
+            present: candidates.iter().map(number).collect(),
+        };
+        for &candidate in candidates {
+            let recovered = self.recovered(candidate, stage);
+            let next = self.superblocks[candidate].reshaped(&update, recovered);
+            write_superblock(&*self.disks[candidate], &next)?;
+            self.superblocks[candidate] = next;
+        }
+        Ok(())
+    }
+
+    /// RAID 10 that has grown: what is behind its old end is resynced when it runs.
+    fn leaves_unsynced(&self) -> bool {
+        let new = self.subject.reshaping.geometry(Generation::New);
+        !new.level().has_parity() && new.array_sectors() > self.subject.reshaping.array_sectors()
+    }
+
+    fn recovered(&self, candidate: usize, stage: ReshapeStage) -> Recovered {
+        let mut members = self.subject.slots.iter().flatten();
+        let member = members.find(|member| member.candidate == candidate);
+        let new = self.subject.reshaping.geometry(Generation::New);
+        match stage {
+            _ if member.is_none_or(|member| member.is_whole || !member.follows) => {
+                Recovered::AsBefore
+            }
+            ReshapeStage::Finished => Recovered::All,
+            ReshapeStage::At(position) if !self.subject.reshaping.backwards() => {
+                let row = new.chunk_sectors() * new.data_members().max(1) as u64;
+                Recovered::UpTo(position / row * new.chunk_sectors())
+            }
+            // What it has is of the geometry that is left.
+            ReshapeStage::Reversed(_) => Recovered::UpTo(0),
+            ReshapeStage::At(_) => Recovered::AsBefore,
+        }
+    }
+
+    /// The reshape turns round: everything that was moved is the old side now.
+    fn turn(&mut self) -> Result<(), ReshapeError> {
+        if let Some(store) = &self.job.own {
+            let now = now().seconds;
+            backup::note_nothing(store, &self.metadata, now, self.plan.recorded())?;
+        }
+        let position = self.turn_at.expect("it was to turn round");
+        self.update(ReshapeStage::Reversed(position))
+    }
+
+    /// The new geometry is that of the array. The backup goes last: until the superblocks say so,
+    /// it may be needed to know that nothing was under way.
+    fn finish(&mut self) -> Result<(), ReshapeError> {
+        self.sync()?;
+        self.update(ReshapeStage::Finished)?;
+        for &candidate in &self.subject.recorded {
+            self.touch_bitmap(candidate)?;
+        }
+        match &self.job.own {
+            Some(store) => store.clear().map_err(|source| ReshapeError::System {
+                name: store.name().to_string_lossy().into_owned(),
+                doing: "clear it",
+                source,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// A bitmap of an older event count would mean a resync of everything.
+    fn touch_bitmap(&self, candidate: usize) -> Result<(), ReshapeError> {
+        let Some(area) = self.superblocks[candidate].metadata().bitmap else { return Ok(()) };
+        let disk = &self.disks[candidate];
+        let failed =
+            |source| ReshapeError::System { name: disk.name(), doing: "update its bitmap", source };
+        let mut block = vec![0; disk.logical_block().max(SECTOR_BYTES as u32) as usize];
+        disk.read(area.sector, &mut block).map_err(failed)?;
+        // One that is of no use anyway, as its events say.
+        let Ok(mut header) = BitmapHeader::decode(&block) else { return Ok(()) };
+        if header.events < self.subject.events {
+            return Ok(());
+        }
+        header.events = self.events;
+        block[..HEADER_BYTES].copy_from_slice(&header.encode());
+        disk.write(area.sector, &block).and_then(|()| disk.sync()).map_err(failed)
+    }
+}
+
+fn buffer(range: &Range<u64>) -> Vec<u8> {
+    vec![0; ((range.end - range.start) * SECTOR_BYTES) as usize]
+}
+
+/// Members whose bad-block logs list sectors take no part: what is written would have to leave the
+/// lists at the same moment.
+fn check_bad_blocks(
+    subject: &Subject,
+    candidates: &[Candidate],
+    disks: &[Arc<dyn Disk>],
+) -> Result<(), ReshapeError> {
+    for member in subject.slots.iter().flatten() {
+        let disk = &disks[member.candidate];
+        let Some(log) = candidates[member.candidate].metadata.bad_blocks else { continue };
+        let why = match read_bad_blocks(&**disk, log) {
+            Ok(bad) if bad.ranges().is_empty() => continue,
+            Ok(bad) => {
+                let sectors: u64 = bad.ranges().iter().map(|it| it.end - it.start).sum();
+                let size = show_size(sectors);
+                format!(
+                    "its bad-block log lists {size}, and a reshape with such members is not \
+                     carried out here; a copy of the member with an empty log could be used"
+                )
+            }
+            Err(error) => format!("its bad-block log: {error}"),
+        };
+        return Err(ReshapeError::Member { name: disk.name(), why });
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Arrays that the kernel left in mid-reshape: finished and reverted from where they are, and from
+//! every position at which a run of ours can be stopped.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use admin::Opened;
+use admin::reshape::{ReshapeEvent, ReshapeJob, ReshapeReport, ReshapeState, reshape_members};
+use md::reshape::Goal;
+use parity::Kernels;
+use sha2::{Digest, Sha256};
+
+use super::arrays::dumped;
+use super::world::World;
+
+const CASES: [&str; 3] =
+    ["raid5-4d-reshape-3to4", "raid5-4d-reshape-shrink-4to3", "raid10-5d-reshape-4to5"];
+
+fn corpus() -> Option<PathBuf> {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let beside = beside.join("../../../shared/reference/md-corpus");
+    let path = std::env::var_os("RAIDLAB_MD_CORPUS").map_or(beside, PathBuf::from);
+    path.is_dir().then_some(path)
+}
+
+/// Runs until it is over, or until the first record after `moves` moves.
+fn run(world: &World, goal: Goal, moves: Option<u32>) -> ReshapeReport {
+    let disks = world.disks().into_iter();
+    let opened: Vec<Opened> = disks.map(|disk| Opened::disk(disk).expect("a superblock")).collect();
+    let job = ReshapeJob {
+        goal,
+        // The backup of the one that shrinks was not kept; it was stopped in order.
+        force: true,
+        array: None,
+        backups: vec![world.file()],
+        own: Some(world.file()),
+        kernels: Kernels::best(),
+        limits: Some([6144, 12288, 6144]),
+    };
+    let stop = AtomicBool::new(moves == Some(0));
+    let mut left = moves.unwrap_or(u32::MAX);
+    let mut observe = |event: ReshapeEvent| {
+        if matches!(event, ReshapeEvent::Progress { .. }) {
+            left = left.saturating_sub(1);
+            stop.fetch_or(left == 0, Ordering::Relaxed);
+        }
+    };
+    reshape_members(&opened, &job, &stop, &mut observe).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The array as it is dumped: its first bytes by their SHA-256, and all redundancy right.
+fn holds(world: &World, bytes: usize, wanted: &str, context: &str) {
+    let (found, differing) =
+        dumped(&world.disks()).unwrap_or_else(|why| panic!("{context}: {why}"));
+    assert_eq!(sha256(&found[..bytes]), wanted, "{context}");
+    assert_eq!(differing, [], "{context}");
+}
+
+fn finishes(world: &World, goal: Goal, (bytes, wanted): (usize, &str), context: &str) {
+    let report = run(world, goal, None);
+    assert_eq!(report.state, ReshapeState::Finished, "{context}");
+    assert!(report.array_sectors as usize * 512 >= bytes, "{context}");
+    holds(world, bytes, wanted, &format!("{context}, {goal:?}"));
+}
+
+#[test]
+fn the_kernels_reshapes_are_finished_and_reverted_from_every_position() {
+    let Some(corpus) = corpus() else {
+        println!("skipped: the whole corpus is not there, RAIDLAB_MD_CORPUS names none");
+        return;
+    };
+    for name in CASES {
+        let case = crate::golden::load(&corpus.join(name));
+        let wanted = case.json["sha256_of_array_contents"].as_str().expect("a hash").to_string();
+        let bytes = case.json["array_size_bytes"].as_u64().expect("a size") as usize;
+        let wanted = (bytes, wanted.as_str());
+        let images: Vec<Vec<u8>> = case
+            .disks
+            .iter()
+            .map(|disk| {
+                let mut bytes = vec![0; disk.sectors() as usize * 512];
+                disk.read(0, &mut bytes).expect("memory");
+                bytes
+            })
+            .collect();
+        let mut world = World::new(&images, 16 << 20);
+        let mut positions = 0;
+        let every = if testkit::runs_all() { 1 } else { 4 };
+        loop {
+            if positions % every == 0 {
+                for goal in [Goal::Continue, Goal::Revert] {
+                    let copy = world.copy();
+                    let context = format!("{name}, after {positions} steps");
+                    finishes(&copy, goal, wanted, &context);
+                }
+                world = world.copy();
+            }
+            let report = run(&world, Goal::Continue, Some(1));
+            positions += 1;
+            if positions % every == 0 {
+                holds(&world, bytes, wanted.1, &format!("{name} at {}", report.position));
+            }
+            if report.state == ReshapeState::Finished {
+                break;
+            }
+        }
+        testkit::print_sample("positions", positions / every + 1, positions);
+        assert!(positions > 3, "{name}: {positions} positions");
+    }
+}
