@@ -60,6 +60,12 @@ pub fn dumped_sha256(images: &[PathBuf]) -> String {
     said.split_whitespace().next().expect("a hash").into()
 }
 
+/// Writes the contents into a file.
+pub fn dump(images: &[PathBuf], to: &Path) {
+    let to = to.to_str().expect("UTF-8");
+    raidlab(&format!("dump -o {to}"), paths(images));
+}
+
 /// What `raidlab scrub --check` finds, which is something.
 pub fn scrub_finds(images: &[PathBuf]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));

@@ -15,6 +15,7 @@ mod made_there;
 mod rebuild_begun;
 mod rebuilt_here;
 mod replaced_here;
+mod reshaped_here;
 mod resynced_here;
 mod said;
 mod scrubbed_here;
