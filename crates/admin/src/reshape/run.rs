@@ -81,8 +81,6 @@ pub fn reshape_members(
     let mut is_over = it.go(stop, observe)?;
     let mut is_back = false;
     if is_over && job.goal == Goal::Revert {
-        // What is behind the old end is still what it was, too, and not to be made zeroes.
-        let is_untouched = it.is_untouched();
         it.turn()?;
         let Run { superblocks, moved, restored, copied, .. } = it;
         let now: Vec<Candidate> = candidates
@@ -98,7 +96,7 @@ pub fn reshape_members(
         it = run(Goal::Continue, superblocks, array, &now)?;
         (it.moved, it.restored, it.copied) = (moved, restored, copied);
         is_back = true;
-        is_over = is_untouched || it.go(stop, observe)?;
+        is_over = it.go(stop, observe)?;
     }
     if is_over {
         it.finish()?;
@@ -305,13 +303,6 @@ impl<'a> Run<'a> {
         let (at, recorded) = self.subject.turning_point(from);
         self.plan = self.plan.clone().towards(at);
         self.turn_at = Some(recorded);
-    }
-
-    /// Whether nothing has been moved yet.
-    fn is_untouched(&self) -> bool {
-        let reshaping = &self.subject.reshaping;
-        let start = if reshaping.backwards() { reshaping.array_sectors() } else { 0 };
-        self.moved == 0 && self.plan.recorded() == start
     }
 
     /// Members that are not there lose their slots, and are two updates behind: one that comes back
