@@ -28,6 +28,7 @@ mod resync;
 mod scrub;
 mod shared_storage;
 mod start;
+pub mod volumes;
 mod zero_superblock;
 
 pub use addition::{JoinError, NewDevices};

@@ -54,7 +54,10 @@ enum Command {
     Detail(commands::detail::DetailArguments),
     /// Show all arrays among members, as /proc/mdstat does.
     Status(commands::status::StatusArguments),
-    /// Write an array's contents to a file or to stdout; members are opened read-only.
+    /// List what lies on arrays: partitions, logical volumes of LVM, file systems.
+    Volumes(commands::volumes::VolumesArguments),
+    /// Write an array's contents, or a volume's, to a file or to stdout; members are opened
+    /// read-only.
     Dump(Box<commands::dump::DumpArguments>),
     /// Compare an array's redundancy with its data, repair what is proven wrong.
     Scrub(commands::scrub::ScrubArguments),
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Examine(arguments) => commands::examine::run(&arguments),
         Command::Detail(arguments) => commands::detail::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Volumes(arguments) => commands::volumes::run(&arguments),
         Command::Dump(arguments) => commands::dump::run(&arguments),
         Command::Scrub(arguments) => commands::scrub::run(&arguments),
         Command::Rebuild(arguments) => commands::rebuild::run(&arguments),

@@ -22,7 +22,7 @@ pub const TABLE: [(&str, &[&str]); 22] = [
     ("sys", &[]),
     ("device", &["sys", "md"]),
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
-    ("admin", &["sys", "device", "array", "engine", "md", "parity"]),
+    ("admin", &["sys", "device", "array", "engine", "md", "content", "parity"]),
     ("export", &["array", "nbd"]),
     ("spec", &["parity", "md", "drive"]),
     ("results", &["md", "spec"]),

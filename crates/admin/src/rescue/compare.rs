@@ -162,6 +162,12 @@ impl Comparison {
         self.below.saturating_sub(sector).min(sectors)
     }
 
+    /// Begins anew.
+    pub(super) fn forget(&self) {
+        *self.found.lock().expect("the list lock is not poisoned") = Default::default();
+        self.take_differing();
+    }
+
     /// The result so far.
     pub(super) fn get(&self) -> Compared {
         let found = self.found.lock().expect("the list lock is not poisoned");

@@ -34,6 +34,7 @@ pub use compare::{Blamed, BlockKind, Compared, ZeroRange};
 pub use dump_map::{DumpMap, DumpMapError};
 pub use gaps::{CopyGaps, DRAWN, Gaps, gaps};
 pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described};
+pub(crate) use open::{appended, left_out_members, rescue_array};
 pub(crate) use prepare::{LogWrite, ppl_writes};
 pub use prepare::{NoGeometry, Prepared, prepare, prepare_explicit};
 pub use readable::Readable;

@@ -162,7 +162,7 @@ pub enum RescueError {
 }
 
 /// Notes behind a message.
-pub(super) fn appended(notes: &[String]) -> String {
+pub(crate) fn appended(notes: &[String]) -> String {
     notes.iter().map(|note| format!("; {note}")).collect()
 }
 

@@ -118,6 +118,12 @@ impl ReadableArray {
         self.comparison.as_ref().map(Comparison::get).unwrap_or_default()
     }
 
+    /// Begins anew to collect read errors and what the comparison finds.
+    pub(crate) fn forget_findings(&self) {
+        self.failures.forget();
+        self.comparison.iter().for_each(Comparison::forget);
+    }
+
     /// Whether there is redundancy to compare: more copies, or more parity, than missing members.
     pub fn has_redundancy(&self) -> bool {
         self.parts.iter().filter(|part| !part.array.is_empty()).any(|part| {

@@ -147,6 +147,11 @@ impl Failures {
         }
         (failures, lists.values().map(|failed| failed.ranges.more).sum())
     }
+
+    /// Begins anew.
+    pub(super) fn forget(&self) {
+        self.lists.lock().expect("the list lock is not poisoned").clear();
+    }
 }
 
 /// Reads `buf` from `sector` of the data area on, from the first source that has it. Appends the

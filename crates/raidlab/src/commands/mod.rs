@@ -18,5 +18,6 @@ pub mod results;
 pub mod scrub;
 pub mod status;
 pub mod sweep;
+pub mod volumes;
 pub mod watch;
 pub mod zero_superblock;

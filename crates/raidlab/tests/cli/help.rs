@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 20] = [
     "",
     "bench",
     "bench kernels",
@@ -18,6 +18,7 @@ const VERBS: [&str; 19] = [
     "examine",
     "detail",
     "status",
+    "volumes",
     "dump",
     "scrub",
     "rebuild",

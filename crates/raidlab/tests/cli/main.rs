@@ -15,6 +15,8 @@ mod findings;
 mod help;
 mod kernels;
 mod latencies;
+#[path = "../shared/lvm.rs"]
+mod lvm;
 mod matrix;
 mod misuse;
 mod outputs;
@@ -32,7 +34,10 @@ mod scrub;
 mod shown;
 mod signals;
 mod support;
+#[path = "../shared/tables.rs"]
+mod tables;
 mod traffic;
 mod two_arrays;
+mod volumes;
 mod watch;
 mod zero_superblock;

@@ -1,4 +1,5 @@
-//! `raidlab dump`: an array's contents, read from the remaining members.
+//! `raidlab dump`: the contents of an array, or of a volume on arrays, read from the remaining
+//! members.
 //!
 //! Invariant: members are opened read-only and only the output is written. Zeroes in place of lost
 //! data are written only with `--partial`; they are then listed, and the exit code is 1. The exit
@@ -10,18 +11,20 @@ mod resumable;
 mod source;
 #[cfg(test)]
 mod sweep;
+mod volume;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use admin::rescue::{
-    Compared, Failure, Gaps, Piece, Rescue, StreamError, StreamOptions, gaps, stream,
+    Compared, Failure, Gaps, Piece, Readable, Rescue, StreamError, StreamOptions, gaps, stream,
 };
 use anyhow::{Result, bail};
 use clap::Args;
 use md::Level;
 use output::{Output, Stop};
+pub use source::refusal_text;
 
 use crate::console::{JsonOut, is_stream, say};
 use crate::error::reworded;
@@ -40,6 +43,7 @@ Examples:
   raidlab dump disk*.img --array data -o data.img   of several arrays, the one named data
   raidlab dump a.img b.img c.img --wanted again     what to read again of copies with maps
   raidlab dump disk*.img -o a.img --map a.map       failing disks; the same again continues it
+  raidlab dump disk*.img --volume vg1/lv -o lv.img  one of those that 'raidlab volumes' lists
   raidlab dump disk*.img --partial -o array.img     lost data cannot be recovered: dump the rest
   raidlab dump a.img missing c.img --level 5 --raid-devices 3 --chunk 64K --data-offset 1M \\
       -o array.img                                  the superblocks are lost
@@ -48,7 +52,8 @@ Sizes are KiB, or have a unit: 64K, 1M, 10G, 2T, 2048s (sectors). Exit code: 1 i
 (--partial), members contradict each other, or the redundancy does not match the data; 2 if the
 array cannot be read as requested; 130 if stopped by a signal.";
 
-/// Write the contents of an array to a file or to stdout. Members are opened read-only.
+/// Write the contents of an array, or of a volume on arrays, to a file or to stdout. Members are
+/// opened read-only.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DumpArguments {
@@ -62,7 +67,7 @@ pub struct DumpArguments {
     output: Option<PathBuf>,
     /// Keep a map of what was read in this file: a dump that was stopped continues, and reads only
     /// what is missing; large reads first, small ones later
-    #[arg(long, value_name = "FILE", requires = "output")]
+    #[arg(long, value_name = "FILE", requires = "output", conflicts_with = "volume")]
     map: Option<PathBuf>,
     /// Seconds between two times that the map is stored
     #[arg(long, value_name = "SECONDS", default_value = "10", hide = true)]
@@ -83,7 +88,7 @@ pub struct DumpArguments {
     correct: bool,
     /// Write, for each copy with a map, a mapfile of what of it would bring lost data back into
     /// this directory, for ddrescue -m; can be used without -o
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "volume")]
     wanted: Option<PathBuf>,
     /// Do not compare the redundancy: read only what the contents need
     #[arg(long, conflicts_with = "check", help_heading = "Output")]
@@ -98,6 +103,9 @@ pub struct DumpArguments {
     /// Select one of several arrays by its UUID or name
     #[arg(long, value_name = "UUID|NAME")]
     array: Option<String>,
+    /// Dump this volume only: a partition, a logical volume, an array; 'raidlab volumes' names them
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
     /// The member of each slot, as indexes into the list of members, from 0: 0,2,missing,1
     #[arg(long, value_delimiter = ',', value_name = "PLACES")]
     order: Vec<String>,
@@ -167,8 +175,11 @@ fn range_text(below: u64) -> String {
 }
 
 /// The result of a dump.
+#[derive(Default)]
 struct Outcome {
     name: String,
+    /// The arrays that a volume lies on; `None` for an array.
+    on: Option<Vec<String>>,
     sectors: u64,
     done_sectors: u64,
     /// Lost ranges: start and end, in array sectors.
@@ -192,6 +203,7 @@ impl Outcome {
     fn of(source: &Rescue) -> Outcome {
         Outcome {
             name: source.name.clone(),
+            on: None,
             sectors: source.view.sectors(),
             done_sectors: 0,
             lost: Vec::new(),
@@ -205,6 +217,11 @@ impl Outcome {
             failures: Default::default(),
             left_in_haste: 0,
         }
+    }
+
+    /// What sectors in messages are of.
+    fn unit(&self) -> &'static str {
+        if self.on.is_some() { "volume" } else { "array" }
     }
 
     /// The exit status of a complete dump.
@@ -242,7 +259,13 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
     }
     used.extend(arguments.overlay.as_deref().and_then(|path| Used::file("overlay", path)));
     arguments.json.refuse_overlap(&used)?;
-    let source = source::open(arguments)?;
+    let members = source::members(arguments)?;
+    if let Some(name) = &arguments.volume {
+        let volume = volume::open(arguments, &members, name)?;
+        let outcome = volume.dump(arguments, &used)?;
+        return report::report(arguments, outcome, to_stdout);
+    }
+    let source = source::read_from(arguments, &members)?;
     source.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     source.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
     let gaps = (!source.copies.is_empty()).then(|| gaps(&source.view, &source.copies));
@@ -272,11 +295,23 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
 }
 
 fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Result<Outcome> {
+    let mut outcome = Outcome::of(&source);
+    transfer(arguments, &source.view, output, &mut outcome)?;
+    outcome.failures = source.view.failures();
+    outcome.compared = source.view.comparison();
+    Ok(outcome)
+}
+
+/// Reads all of it into the output.
+fn transfer(
+    arguments: &DumpArguments,
+    view: &dyn Readable,
+    output: &mut Output,
+    outcome: &mut Outcome,
+) -> Result<()> {
     let stop = signal::watch()?;
-    let view = &source.view;
     let sectors = view.sectors();
     let mut meter = Meter::new("read", sectors);
-    let mut outcome = Outcome::of(&source);
     let options = StreamOptions { pieces: arguments.depth.into(), ..StreamOptions::default() };
     let result = stream(view, 0..sectors, options, |piece| {
         if stop.load(Ordering::Relaxed) {
@@ -306,14 +341,12 @@ fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Resul
         Ok(())
     });
     meter.finish();
-    outcome.failures = view.failures();
-    outcome.compared = view.comparison();
     match result {
         Ok(()) => outcome.sha256 = output.finish()?,
         Err(StreamError::System { doing, source }) => return Err(no_resources(&doing, source)),
         Err(StreamError::Consumer(stop)) => outcome.stop = Some(stop),
     }
-    Ok(outcome)
+    Ok(())
 }
 
 /// The error of a limit of the system.

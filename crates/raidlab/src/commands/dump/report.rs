@@ -24,6 +24,7 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
     say_failures(&outcome);
     say_left(&outcome);
     say_differing(&outcome);
+    let of = outcome.unit();
     let done = show_size(outcome.done_sectors);
     let all = show_size(outcome.sectors);
     let partial = match &arguments.output {
@@ -44,7 +45,7 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
         }
         Some(Stop::Lost { sector, sectors }) => {
             bail!(
-                "array sectors {sector} to {} cannot be read from the available members \
+                "{of} sectors {sector} to {} cannot be read from the available members \
                  (after {done} of {all}); --partial writes zeroes in their place{partial}",
                 sector + sectors
             );
@@ -52,7 +53,7 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
     }
     let lost: u64 = outcome.lost.iter().map(|(start, end)| end - start).sum();
     for (start, end) in outcome.lost.iter().take(20) {
-        say(format_args!("raidlab: lost: array sectors {start} to {end}, zeroes in the output"));
+        say(format_args!("raidlab: lost: {of} sectors {start} to {end}, zeroes in the output"));
     }
     if outcome.lost.len() > 20 {
         say(format_args!(
@@ -116,8 +117,10 @@ fn say_differing(outcome: &Outcome) {
     let Compared { sectors, differing, more, .. } = &outcome.compared;
     for range in differing.iter().take(20) {
         say(format_args!(
-            "raidlab: array sectors {} to {} do not agree with their redundancy",
-            range.start, range.end
+            "raidlab: {} sectors {} to {} do not agree with their redundancy",
+            outcome.unit(),
+            range.start,
+            range.end
         ));
     }
     let rest = differing.len().saturating_sub(20) as u64 + more;
@@ -334,9 +337,7 @@ fn json(outcome: &Outcome) -> Value {
     });
     let differing = outcome.compared.differing.iter();
     let differing = differing.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
-    json!({
-        "array": outcome.name,
-        "array_sectors": outcome.sectors,
+    let mut json = json!({
         "sha256": outcome.sha256,
         "lost": lost.collect::<Vec<_>>(),
         "member_failures": failures.collect::<Vec<_>>(),
@@ -350,5 +351,17 @@ fn json(outcome: &Outcome) -> Value {
         "looks_unread": compared.zeroes.iter().map(zeroes).collect::<Vec<_>>(),
         "corrected_sectors": compared.corrected_sectors,
         "maps": outcome.gaps.as_ref().map(gaps_json),
-    })
+    });
+    match &outcome.on {
+        None => {
+            json["array"] = json!(outcome.name);
+            json["array_sectors"] = json!(outcome.sectors);
+        }
+        Some(arrays) => {
+            json["volume"] = json!(outcome.name);
+            json["volume_sectors"] = json!(outcome.sectors);
+            json["arrays"] = json!(arrays);
+        }
+    }
+    json
 }

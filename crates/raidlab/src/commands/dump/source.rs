@@ -18,8 +18,8 @@ use crate::error::{of_option, reworded};
 use crate::members::{choice_text, is_missing};
 use crate::size_args::parse_layout;
 
-/// Opens the members and makes the array readable.
-pub fn open(arguments: &DumpArguments) -> Result<Rescue> {
+/// Opens the members.
+pub fn members(arguments: &DumpArguments) -> Result<Members> {
     let there: Vec<OsString> =
         arguments.members.iter().filter(|member| !is_missing(member)).cloned().collect();
     if there.len() < arguments.members.len() && arguments.level.is_none() {
@@ -33,7 +33,7 @@ pub fn open(arguments: &DumpArguments) -> Result<Rescue> {
         Some(_) => Members::open_as_named(&there, overlay),
         None => Members::open(&there, overlay),
     };
-    read_from(arguments, &members?)
+    Ok(members?)
 }
 
 /// Makes the array of opened members readable.
@@ -46,21 +46,16 @@ pub fn read_from(arguments: &DumpArguments, members: &Members) -> Result<Rescue>
 }
 
 /// A refusal, with the option that overrides it.
-fn refusal(arguments: &DumpArguments, error: RescueError) -> Error {
+pub fn refusal(arguments: &DumpArguments, error: RescueError) -> Error {
     match error {
         RescueError::Choose { error, non_members } => {
             let text = choice_text(&error, arguments.array.as_deref());
             Error::new(error).context(text + &appended(&non_members))
         }
         RescueError::Order { .. } => of_option("--order")(error),
-        RescueError::NeedsForce { with, ref notes, .. } => {
-            let option = match with {
-                Override::Force => "--force",
-                Override::IgnoreEvents => "--ignore-events",
-                Override::Partial => "--partial",
-            };
-            let notes = appended(notes);
-            reworded(error, |text| format!("{text} ({option} reads it nevertheless){notes}"))
+        RescueError::NeedsForce { .. } | RescueError::Partial { .. } => {
+            let text = refusal_text(&error);
+            Error::new(error).context(text)
         }
         RescueError::NoRedundancy { name } => {
             anyhow!("{name}: --check: these members have no redundancy to compare")
@@ -69,13 +64,26 @@ fn refusal(arguments: &DumpArguments, error: RescueError) -> Error {
         RescueError::Unread { .. } => {
             reworded(error, |text| format!("{text}; use 'missing' in its place"))
         }
-        RescueError::Partial { .. } => {
-            reworded(error, |text| format!("{text} (--partial writes zeroes in its place)"))
-        }
         RescueError::Refused { .. }
         | RescueError::Geometry(_)
         | RescueError::Shared(_)
         | RescueError::Described(_) => error.into(),
+    }
+}
+
+/// A refusal's text, with the option that overrides it where that is the same for all verbs.
+pub fn refusal_text(error: &RescueError) -> String {
+    match error {
+        RescueError::NeedsForce { with, notes, .. } => {
+            let option = match with {
+                Override::Force => "--force",
+                Override::IgnoreEvents => "--ignore-events",
+                Override::Partial => "--partial",
+            };
+            format!("{error} ({option} reads it nevertheless){}", appended(notes))
+        }
+        RescueError::Partial { .. } => format!("{error} (--partial writes zeroes in its place)"),
+        other => other.to_string(),
     }
 }
 
@@ -91,7 +99,7 @@ fn check(arguments: &DumpArguments) -> Check {
     }
 }
 
-fn options(arguments: &DumpArguments) -> Result<RescueOptions> {
+pub fn options(arguments: &DumpArguments) -> Result<RescueOptions> {
     Ok(RescueOptions {
         array: arguments.array.clone(),
         assemble: Options {
@@ -107,7 +115,7 @@ fn options(arguments: &DumpArguments) -> Result<RescueOptions> {
     })
 }
 
-fn description(arguments: &DumpArguments) -> Result<Description> {
+pub fn description(arguments: &DumpArguments) -> Result<Description> {
     let level = arguments.level.expect("only called with a level");
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let default_chunk = if level.has_chunks() { 1024 } else { 0 };
