@@ -14,6 +14,7 @@
 
 pub mod assemble;
 pub mod create;
+pub mod foreign;
 pub mod geometry;
 pub mod layout;
 pub mod level;

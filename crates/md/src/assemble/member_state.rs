@@ -189,7 +189,12 @@ impl Judge<'_> {
             }
             (false, false) => String::new(),
         };
+        let foreign = self.all[index].metadata.foreign.as_deref();
         match role {
+            Role::Spare if foreign.is_some_and(|it| it.unidentified.is_some()) => {
+                let why = format!("{label} cannot be told from the other disks of its container.");
+                (MemberState::Unusable, why)
+            }
             Role::Spare => {
                 let why = match metadata.role {
                     Role::Slot(slot) => format!(
@@ -249,7 +254,10 @@ impl Judge<'_> {
 
     /// Notes that the given order contradicts the superblocks.
     fn note_order(&mut self, index: usize, slot: usize, listed: Role) {
-        if listed != Role::Slot(slot as u16) {
+        let foreign = self.all[index].metadata.foreign.as_ref();
+        // Of a member that its metadata do not identify they say nothing else.
+        let is_known = foreign.is_none_or(|it| it.unidentified.is_none());
+        if is_known && listed != Role::Slot(slot as u16) {
             let (label, listed) = (&self.all[index].label, role_word(listed));
             self.contradictions.push(format!(
                 "The given order puts {label} into slot {slot}, but the superblocks say {listed}: \
@@ -433,6 +441,9 @@ impl Judge<'_> {
     /// Fields that mdadm compares, and the kernel does not for 1.x.
     fn compare_as_mdadm(&mut self, index: usize) {
         let freshest = &self.all[self.freshest].metadata;
+        if freshest.version.is_foreign() {
+            return;
+        }
         let own = &self.all[index].metadata;
         let fields = [
             ("the creation time", own.created.seconds, freshest.created.seconds),
@@ -514,10 +525,12 @@ fn broken(candidate: &Candidate, options: &Options) -> Option<String> {
         return Some(format!("its data would end beyond 2^64 sectors, from {start} on"));
     };
     match metadata.version {
-        Version::V0_90 | Version::V1_0 if end > metadata.super_sector => Some(format!(
-            "its data ends at sector {end}, behind its superblock at {}",
-            metadata.super_sector
-        )),
+        Version::V0_90 | Version::V1_0 | Version::Imsm | Version::Ddf
+            if end > metadata.super_sector =>
+        {
+            let at = metadata.super_sector;
+            Some(format!("its data ends at sector {end}, behind its superblock at {at}"))
+        }
         Version::V1_1 | Version::V1_2 => {
             let sectors = (256 + 2 * metadata.roles.len() as u64).div_ceil(512);
             let super_end = metadata.super_sector.saturating_add(sectors);

@@ -14,7 +14,7 @@ use super::shape::{Shape, ShapeError, shape};
 use super::types::{
     Array, Member, MemberState, Options, OtherVerdict, Override, Plan, Repairs, Software, Verdict,
 };
-use crate::geometry::{Generation, Geometry, MAX_MEMBERS};
+use crate::geometry::{Generation, Geometry, Kind, MAX_MEMBERS};
 use crate::level::Level;
 use crate::ondisk::superblock::Policy;
 use crate::ondisk::{MemberMetadata, Role};
@@ -38,7 +38,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
     };
     let slots = slots_of(metadata);
     let (shape, missing, read_only, read_write) = if !has_slot {
-        facts.nothing(ShapeError::NoSlots)
+        facts.nothing(facts.no_slots())
     } else if found.is_tied {
         facts.nothing(ShapeError::Tied(found.ties.clone()))
     } else if slots == 0 || slots > MAX_MEMBERS {
@@ -46,9 +46,12 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
     } else {
         facts.plans(slots)
     };
-    facts.compare_start(&shape, &missing);
+    if !metadata.version.is_foreign() {
+        facts.compare_start(&shape, &missing);
+    }
     let elsewhere = facts.other_verdicts;
     let mut contradictions = found.contradictions;
+    contradictions.extend(foreign_doubts(all, &members));
     if let Ok(shape) = &shape {
         contradictions.extend(areas::odd(all, shape, &read_only.slots));
     }
@@ -60,6 +63,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         members,
         missing,
         split,
+        array_sectors: array_sectors(metadata, &shape),
         shape,
         read_write,
         read_only,
@@ -67,6 +71,26 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         contradictions,
         forced: options.force,
     }
+}
+
+/// What members with metadata of other formats say against each other, each sentence once.
+fn foreign_doubts(all: &[Candidate], members: &[Member]) -> Vec<String> {
+    let mut doubts: Vec<String> = Vec::new();
+    for member in members.iter().filter(|member| member.state != MemberState::Unusable) {
+        let foreign = all[member.candidate].metadata.foreign.iter();
+        for doubt in foreign.flat_map(|foreign| &foreign.doubts) {
+            if !doubts.contains(doubt) {
+                doubts.push(doubt.clone());
+            }
+        }
+    }
+    doubts
+}
+
+/// What the array offers: in other formats than md's not always all that its geometry has.
+fn array_sectors(metadata: &MemberMetadata, shape: &Result<Shape, ShapeError>) -> u64 {
+    let all = shape.as_ref().map_or(0, Shape::array_sectors);
+    metadata.foreign.as_ref().map_or(all, |foreign| foreign.array_sectors.min(all))
 }
 
 const NO_JOURNAL: &str = "The array has a journal, and the journal device is missing or out of \
@@ -141,6 +165,14 @@ impl Planner<'_> {
         let plan = || self.plan(Verdict::Refused { why: why.to_string() }, Vec::new(), Vec::new());
         let (read_only, read_write) = (plan(), plan());
         (Err(why), Vec::new(), read_only, read_write)
+    }
+
+    /// Why no member has a slot.
+    fn no_slots(&self) -> ShapeError {
+        let foreign = |member: &Member| self.all[member.candidate].metadata.foreign.as_ref();
+        let mut unidentified = self.members.iter().filter_map(foreign);
+        let why = unidentified.find_map(|foreign| foreign.unidentified.clone());
+        why.map_or(ShapeError::NoSlots, ShapeError::Foreign)
     }
 
     fn plan(&self, verdict: Verdict, slots: Slots, warnings: Vec<String>) -> Plan {
@@ -270,6 +302,10 @@ impl Planner<'_> {
 
     fn read_write(&self, shape: &Shape, fresh: &Slots) -> Plan {
         let refused = |why: String| self.plan(Verdict::Refused { why }, fresh.clone(), Vec::new());
+        if self.metadata.version.is_foreign() {
+            let version = self.metadata.version;
+            return refused(format!("Arrays with {version} metadata are read here, not run."));
+        }
         let geometry = match shape {
             Shape::Settled(geometry) => geometry,
             Shape::Reshaping(reshaping) => {
@@ -403,6 +439,13 @@ impl Planner<'_> {
             return self.plan(Verdict::Run, fresh.clone(), warnings);
         }
         if enough(shape, fresh) {
+            if let Some(risk) = self.unproven(shape, &missing) {
+                if !self.options.force {
+                    let verdict = Verdict::NeedsForce { with: Override::Force, risk };
+                    return self.plan(verdict, fresh.clone(), warnings);
+                }
+                warnings.push(risk);
+            }
             return self.plan(Verdict::RunDegraded { missing }, fresh.clone(), warnings);
         }
         let why = self.too_few(shape, fresh);
@@ -435,9 +478,43 @@ impl Planner<'_> {
         self.plan(verdict, fresh.clone(), warnings)
     }
 
+    /// The risk of recovering data from redundancy that never agreed with it everywhere; md's own
+    /// superblocks record how far it did.
+    fn unproven(&self, shape: &Shape, missing: &[MemberIdx]) -> Option<String> {
+        self.metadata.foreign.as_ref().filter(|foreign| foreign.never_synced)?;
+        let Shape::Settled(geometry) = shape else { return None };
+        let copies = match geometry.kind() {
+            Kind::Striped(_) => return None,
+            Kind::Mirrored(mirrored) => mirrored.copies(),
+            // A missing block of parity is no loss, but it is in another place in each row.
+            Kind::Parity(_) => 1,
+        };
+        // The first copies are the data.
+        let first_is_lost = missing.iter().any(|slot| slot.index().is_multiple_of(copies));
+        let slots = messages::slots(missing);
+        first_is_lost.then(|| {
+            format!(
+                "The initial synchronisation of this volume has not ended, and data of \
+                 {slots} can only be taken from redundancy: where it was not written yet, they \
+                 are wrong."
+            )
+        })
+    }
+
     fn reading_warnings(&self, shape: &Shape, slots: &Slots) -> Vec<String> {
         let mut warnings = Vec::new();
         let missing = slots_where(slots, not_whole);
+        let unidentified = |source: &Source| {
+            let foreign = self.all[source.candidate].metadata.foreign.as_ref();
+            foreign.is_some_and(|foreign| foreign.unidentified.is_some())
+        };
+        if slots.iter().flatten().any(unidentified) {
+            warnings.push(
+                "The metadata do not say which member is which: their order is as given, check \
+                 whether the contents make sense."
+                    .to_string(),
+            );
+        }
         if self.split {
             warnings.push(
                 "Split brain: two sets of members were run separately; the one with the highest \

@@ -73,6 +73,8 @@ pub enum ShapeError {
     },
     /// A member is missing whose size is not that of all others.
     MissingSize(Level),
+    /// Metadata of another format than md's give no geometry: sentences.
+    Foreign(String),
 }
 
 impl fmt::Display for ShapeError {
@@ -104,6 +106,7 @@ impl fmt::Display for ShapeError {
             ShapeError::ReshapeSlots { slots, added } => {
                 write!(f, "The superblock says: {slots} slots, {added} more than before.")
             }
+            ShapeError::Foreign(why) => f.write_str(why),
             ShapeError::MissingSize(level) => write!(
                 f,
                 "A member of this {level} is missing, and as the others have different sizes, the \
@@ -129,6 +132,9 @@ pub(super) fn shape(
     all: &[Candidate],
     slots: &[Option<Source>],
 ) -> Result<Shape, ShapeError> {
+    if let Some(why) = metadata.foreign.as_ref().and_then(|it| it.refused.clone()) {
+        return Err(ShapeError::Foreign(why));
+    }
     let level = level(metadata.level)?;
     let chunk = u64::from(metadata.chunk_sectors);
     let Some(reshape) = metadata.reshape else {

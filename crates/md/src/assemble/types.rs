@@ -175,6 +175,8 @@ pub struct Array {
     pub missing: Vec<MemberIdx>,
     /// Members each say that the others have failed: the array was run in two halves.
     pub split: bool,
+    /// Sectors that it offers; 0 without a geometry.
+    pub array_sectors: u64,
     /// The geometry, or why there is none.
     pub shape: Result<Shape, ShapeError>,
     /// Plan of a read-write start.

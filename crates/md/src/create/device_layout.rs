@@ -54,6 +54,7 @@ pub(super) fn free_sectors(
             whole.checked_sub(behind)?.checked_sub(data_offset)
         }
         Version::V1_1 | Version::V1_2 => device_sectors.checked_sub(data_offset),
+        Version::Imsm | Version::Ddf => None,
     }
 }
 
@@ -76,6 +77,7 @@ pub(super) fn data_sectors(
             Some(before - kept)
         }
         Version::V1_1 | Version::V1_2 => device_sectors.checked_sub(data_offset),
+        Version::Imsm | Version::Ddf => None,
     }
 }
 
@@ -91,7 +93,7 @@ pub(super) fn bad_blocks(
     log_is_there: bool,
 ) -> Option<i64> {
     match version {
-        Version::V0_90 => None,
+        Version::V0_90 | Version::Imsm | Version::Ddf => None,
         Version::V1_0 => Some(-(BAD_BLOCK_SECTORS as i64)),
         Version::V1_1 | Version::V1_2 => {
             let behind_log = SUPER_SECTORS + log_sectors;

@@ -178,7 +178,7 @@ impl<'a> ResolvedRequest<'a> {
         let behind = match self.request.version {
             Version::V0_90 => 256,
             Version::V1_0 => 32 + device_layout::log_room(device.sectors, self.ppl),
-            Version::V1_1 | Version::V1_2 => 0,
+            Version::V1_1 | Version::V1_2 | Version::Imsm | Version::Ddf => 0,
         };
         let (label, sectors) = (device.label.clone(), device.sectors);
         CreateError::DeviceTooSmall { label, sectors, least: offset + unit + behind }
@@ -448,7 +448,7 @@ fn check_apart(place: &DeviceLayout, version: Version) -> Result<(), CreateError
                 return Err(CreateError::DataOffsetTooSmall { data_offset, least });
             }
         }
-        Version::V0_90 | Version::V1_0 => {
+        Version::V0_90 | Version::V1_0 | Version::Imsm | Version::Ddf => {
             let end = place.data_offset + place.data_sectors;
             let first = areas().map(|area| area.sector).min().unwrap_or(u64::MAX);
             let room = first.min(place.super_sector);

@@ -22,10 +22,14 @@ pub enum Version {
     V1_1,
     /// 1.2: 4 KiB from the start.
     V1_2,
+    /// Not md's: Intel's metadata of BIOS RAID, at the end.
+    Imsm,
+    /// Not md's: SNIA's DDF, at the end.
+    Ddf,
 }
 
 impl Version {
-    /// All of them.
+    /// All of md's own.
     pub const ALL: [Version; 4] = [Version::V0_90, Version::V1_0, Version::V1_1, Version::V1_2];
 
     /// As mdadm prints it.
@@ -35,7 +39,14 @@ impl Version {
             Version::V1_0 => "1.0",
             Version::V1_1 => "1.1",
             Version::V1_2 => "1.2",
+            Version::Imsm => "imsm",
+            Version::Ddf => "ddf",
         }
+    }
+
+    /// Whether it is another format than md's own: its arrays are read, not run.
+    pub const fn is_foreign(self) -> bool {
+        matches!(self, Version::Imsm | Version::Ddf)
     }
 }
 
@@ -115,6 +126,23 @@ pub struct ReshapeState {
     pub new_data_offset: u64,
 }
 
+/// What the metadata of another format than md's say of a volume in addition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignVolume {
+    /// Sectors that the volume offers: at most what its geometry has, which ends with whole chunks.
+    pub array_sectors: u64,
+    /// The member as the metadata name it: a serial number, a reference.
+    pub disk: String,
+    /// Why the volume has no geometry here: a sentence.
+    pub refused: Option<String>,
+    /// Its redundancy has never been made to agree with the data everywhere.
+    pub never_synced: bool,
+    /// Why it is not known which of the volume's members this is: a sentence.
+    pub unidentified: Option<String>,
+    /// Contradictions: sentences.
+    pub doubts: Vec<String>,
+}
+
 /// The contents of one member's superblock. Sectors are 512 bytes; positions are of the whole
 /// device unless the field's description differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,4 +209,6 @@ pub struct MemberMetadata {
     pub journal_tail: Option<u64>,
     /// The reshape in progress.
     pub reshape: Option<ReshapeState>,
+    /// More of a volume in another format than md's.
+    pub foreign: Option<Box<ForeignVolume>>,
 }

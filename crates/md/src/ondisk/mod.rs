@@ -21,7 +21,8 @@ pub use error::DecodeError;
 pub use field::Field;
 pub(crate) use field::fields;
 pub use metadata::{
-    Area, BadBlockArea, MemberMetadata, PplArea, ReshapeState, Role, Timestamp, Version,
+    Area, BadBlockArea, ForeignVolume, MemberMetadata, PplArea, ReshapeState, Role, Timestamp,
+    Version,
 };
 pub use update::{MetadataEncoder, UpdateError, Write};
 pub use uuid::Uuid;

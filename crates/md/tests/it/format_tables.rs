@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use md::create::{BitmapOption, Device, Request, plan};
+use md::foreign::{ddf, imsm};
 use md::geometry::{Geometry, GeometrySpec, Kind, Parity};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{
@@ -52,6 +53,16 @@ const STRUCTURES: &[Structure] = &[
         fields: reshape_backup::BACKUP_FIELDS,
         bytes: reshape_backup::BACKUP_HEADER_BYTES,
     },
+    Structure { id: "imsm", fields: imsm::FIELDS, bytes: imsm::HEADER_BYTES },
+    Structure { id: "imsm-disk", fields: imsm::DISK_FIELDS, bytes: 48 },
+    Structure { id: "imsm-volume", fields: imsm::VOLUME_FIELDS, bytes: 112 },
+    Structure { id: "imsm-map", fields: imsm::MAP_FIELDS, bytes: 48 },
+    Structure { id: "ddf-header", fields: ddf::HEADER_FIELDS, bytes: ddf::HEADER_BYTES },
+    Structure { id: "ddf-section", fields: ddf::SECTION_FIELDS, bytes: 64 },
+    Structure { id: "ddf-disk", fields: ddf::DISK_FIELDS, bytes: 64 },
+    Structure { id: "ddf-virtual", fields: ddf::VIRTUAL_FIELDS, bytes: 64 },
+    Structure { id: "ddf-config", fields: ddf::CONFIG_FIELDS, bytes: ddf::CONFIG_BYTES },
+    Structure { id: "ddf-own", fields: ddf::OWN_FIELDS, bytes: 512 },
 ];
 
 /// Named numbers: feature bits, state bits, special roles.
@@ -63,6 +74,12 @@ const VALUES: &[(&str, &[(&str, u64)])] = &[
     ("bitmap-versions", bitmap::BITMAP_VERSIONS),
     ("bitmap-states", bitmap::BITMAP_STATES),
     ("journal-payload-types", journal::PAYLOAD_TYPES),
+    ("imsm-disk-states", imsm::DISK_STATES),
+    ("imsm-map-states", imsm::MAP_STATES),
+    ("imsm-migrations", imsm::MIGRATIONS),
+    ("ddf-magics", ddf::MAGICS),
+    ("ddf-disk-states", ddf::DISK_STATES),
+    ("ddf-virtual-states", ddf::VIRTUAL_STATES),
 ];
 
 /// Worked examples: a row is its cells, with ` | ` between them.

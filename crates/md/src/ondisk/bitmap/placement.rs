@@ -119,7 +119,7 @@ impl BitmapPlacement {
         let page_sectors = (shape.file_bytes().next_multiple_of(4096) / SECTOR_BYTES) as i64;
         let offset = match version {
             Version::V1_0 => -page_sectors - BAD_BLOCK_LOG,
-            Version::V0_90 | Version::V1_1 | Version::V1_2 => BEHIND_SUPERBLOCK,
+            _ => BEHIND_SUPERBLOCK,
         };
         Ok(BitmapPlacement { offset, room_sectors, chunk_bytes })
     }

@@ -9,6 +9,7 @@ const DEVICE_SECTORS_MIN: u64 = 24;
 pub fn location(version: Version, device_sectors: u64) -> Option<u64> {
     match version {
         Version::V0_90 => (device_sectors / 128 * 128).checked_sub(128),
+        Version::Imsm | Version::Ddf => None,
         _ if device_sectors < DEVICE_SECTORS_MIN => None,
         Version::V1_0 => Some((device_sectors - 16) / 8 * 8),
         Version::V1_1 => Some(0),

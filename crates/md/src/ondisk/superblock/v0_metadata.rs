@@ -58,6 +58,7 @@ impl SuperblockV0 {
             has_journal: false,
             journal_tail: None,
             reshape: self.reshape(),
+            foreign: None,
         }
     }
 

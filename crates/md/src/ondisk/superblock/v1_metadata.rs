@@ -50,6 +50,7 @@ impl SuperblockV1 {
             has_journal: self.has(feature::JOURNAL),
             journal_tail: (role == Role::Journal).then_some(self.recovery_offset),
             reshape: self.reshape(),
+            foreign: None,
         }
     }
 

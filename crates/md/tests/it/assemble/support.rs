@@ -40,6 +40,7 @@ pub fn member(level: i32, layout: u32, slots: u16, slot: u16) -> Candidate {
         has_journal: false,
         journal_tail: None,
         reshape: None,
+        foreign: None,
     };
     Candidate {
         label: format!("disk{slot}"),

@@ -3,6 +3,7 @@
 //! To add a codec: a file here with a `TARGET`, its line in `TARGETS`, and a directory of starting
 //! points in `tests/it/fuzz/corpus` named after it.
 
+mod foreign;
 mod logs;
 mod mutate;
 mod run;
@@ -44,6 +45,8 @@ pub const TARGETS: &[Target] = &[
     logs::PPL,
     logs::JOURNAL,
     logs::RESHAPE_BACKUP,
+    foreign::IMSM,
+    foreign::DDF,
 ];
 
 /// The starting points of a target, with their file names.
