@@ -144,7 +144,9 @@ impl ArrayDescription<'_> {
     /// Whether an administrator should look at the array: it is degraded, was not stopped, cannot
     /// be started, or its members contradict each other.
     pub fn needs_attention(&self, array: &Array) -> bool {
-        array.read_write.verdict != Verdict::Run || self.dirty || !self.doubts.is_empty()
+        // Arrays of other formats are never run here: what can be read is what counts.
+        let plan = if array.version.is_foreign() { &array.read_only } else { &array.read_write };
+        plan.verdict != Verdict::Run || self.dirty || !self.doubts.is_empty()
     }
 }
 

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use device::{
     Access, AreaError, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location,
     LocationError, MapChoice, MapError, MemberName, Overlap, OverlayError, RescueMap, Unread,
-    member_signs, open_overlay, packed_as, read_bad_blocks, signatures, superblocks,
+    member_signs, open_overlay, packed_as, read_bad_blocks, serial, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
+use md::foreign::{ForeignMember, Metadata};
 use md::ondisk::Uuid;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
@@ -92,12 +93,18 @@ pub struct Member {
     pub superblock: Option<(Superblock, Checksum)>,
     /// Without a superblock: its contents, as text.
     pub instead: String,
+    /// Metadata of another format than md's; looked for only without a superblock.
+    pub foreign: Option<Metadata>,
+    /// The serial number of its drive, where the system has it.
+    pub serial: Option<String>,
     /// Other superblocks that it carries, each in words.
     pub others: Vec<String>,
     /// Those of them that are whole and of another array.
     former: Vec<Superblock>,
     /// Whether one of them was made later than the one that is used, which was chosen by name.
     is_chosen: bool,
+    /// Metadata of another format that it carries beside its superblock.
+    beside: Option<&'static str>,
     /// What it does not have, if it is a copy with a map.
     pub unread: Option<Unread>,
     /// Whether there is a superblock, or something that may have been one.
@@ -110,12 +117,16 @@ impl Member {
         let detection = superblocks(&*disk);
         let superblock =
             detection.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum));
+        let foreign = device::foreign(&*disk);
+        let is_other = superblock.is_none() && foreign.metadata.is_some();
         let mut instead = String::new();
-        if superblock.is_none() {
+        if superblock.is_none() && !is_other {
             instead = "no md superblock".into();
             let odd = detection.outcomes.iter().find(|(_, it)| !matches!(it, Outcome::NoMagic));
             let signs: Vec<String> = signatures(&*disk).iter().map(ToString::to_string).collect();
-            if let Some((place, outcome)) = odd {
+            if let Some(problem) = &foreign.problem {
+                instead += &format!(", but there may be metadata of BIOS RAID: {problem}");
+            } else if let Some((place, outcome)) = odd {
                 let sector = place.sector;
                 instead += &format!(" that can be used, but there may be one: sector {sector}: ");
                 instead += &outcome.to_string();
@@ -132,10 +143,26 @@ impl Member {
             checksum.is_correct() && Some(other.metadata().set_uuid) != own
         });
         let former = former.map(|(_, other, _)| other.clone()).collect();
+        let beside = foreign.metadata.as_ref().filter(|_| superblock.is_some());
+        let beside = beside.map(|metadata| metadata.name());
         let may_have_one = superblock.is_some() || !member_signs(&*disk).is_empty();
+        let foreign = foreign.metadata.filter(|_| is_other);
         let disk = Some(disk);
-        let (unread, is_chosen) = (None, false);
-        Member { name, disk, superblock, instead, others, former, is_chosen, unread, may_have_one }
+        let (serial, unread, is_chosen) = (None, None, false);
+        Member {
+            name,
+            disk,
+            superblock,
+            foreign,
+            serial,
+            instead,
+            others,
+            former,
+            is_chosen,
+            beside,
+            unread,
+            may_have_one,
+        }
     }
 
     /// With the superblock of the array that is named in place of its own, if it carries one.
@@ -164,7 +191,8 @@ impl Member {
     /// Looks at a device through what lies over it.
     fn over(device: &Device, disk: Arc<dyn Disk>) -> Member {
         let read = Member::read(device.location().to_string(), disk);
-        Member { unread: device.unread().cloned(), ..read }
+        let serial = read.foreign.as_ref().and_then(|_| serial(device));
+        Member { unread: device.unread().cloned(), serial, ..read }
     }
 
     /// What its map says, if it is a copy with one.
@@ -172,9 +200,14 @@ impl Member {
         self.unread.as_ref().map(|unread| unread.note(&self.name))
     }
 
+    /// Whether it has metadata that make it a member of an array.
+    pub fn has_metadata(&self) -> bool {
+        self.superblock.is_some() || self.foreign.is_some()
+    }
+
     /// Says more of one without a superblock.
     fn because(mut self, why: &str) -> Member {
-        if self.superblock.is_none() {
+        if !self.has_metadata() {
             self.instead += &format!("; {why}");
         }
         self
@@ -182,15 +215,17 @@ impl Member {
 
     /// A member that is not to be read, or cannot be.
     fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
-        let others = Vec::new();
         Member {
             name,
             disk,
             superblock: None,
+            foreign: None,
+            serial: None,
             instead,
-            others,
+            others: Vec::new(),
             former: Vec::new(),
             is_chosen: false,
+            beside: None,
             unread: None,
             may_have_one: false,
         }
@@ -379,6 +414,10 @@ impl Members {
             candidates.push(Candidate::new(name, sectors, block, superblock, *checksum));
             given.push(index);
         }
+        for (index, candidate) in foreign_candidates(&all) {
+            candidates.push(candidate);
+            given.push(index);
+        }
         let named = (0..all.len()).collect();
         Members { all, candidates, given, named, devices: Vec::new(), unseen: Vec::new() }
     }
@@ -472,7 +511,12 @@ impl Members {
                  is used."
             )
         };
-        of.filter(|member| !member.others.is_empty()).map(sentence).collect()
+        let beside = |member: &Member| {
+            let (name, beside) = (&member.name, member.beside?);
+            Some(format!("{name} also carries {beside}; its md superblock is used."))
+        };
+        let with_others = of.clone().filter(|member| !member.others.is_empty()).map(sentence);
+        with_others.chain(of.filter_map(beside)).collect()
     }
 
     /// `name: why` of those that are there and cannot be read.
@@ -483,14 +527,34 @@ impl Members {
 
     /// Whether one of them can be read and has no superblock.
     pub fn has_non_members(&self) -> bool {
-        self.all.iter().any(|member| member.superblock.is_none() && member.disk.is_some())
+        self.all.iter().any(|member| !member.has_metadata() && member.disk.is_some())
     }
 
     /// `name: why` of those without a superblock.
     pub fn non_members(&self) -> Vec<String> {
-        let others = self.all.iter().filter(|member| member.superblock.is_none());
+        let others = self.all.iter().filter(|member| !member.has_metadata());
         others.map(|member| format!("{}: {}", member.name, member.instead)).collect()
     }
+}
+
+/// The candidates of members with metadata of other formats, each with the member's place.
+fn foreign_candidates(all: &[Member]) -> Vec<(usize, Candidate)> {
+    let with = all.iter().enumerate().filter_map(|(index, member)| {
+        let (metadata, disk) = (member.foreign.as_ref()?, member.disk.as_ref()?);
+        let file = member.name.rsplit('/').next().unwrap_or(&member.name);
+        let file = file.rsplit_once('@').map_or(file, |(file, _)| file);
+        let foreign = ForeignMember {
+            label: &member.name,
+            device_sectors: disk.sectors(),
+            metadata,
+            serial: member.serial.as_deref(),
+            file_name: Some(file).filter(|_| !disk.is_block_device()),
+        };
+        Some((index, foreign))
+    });
+    let (places, foreign): (Vec<usize>, Vec<ForeignMember<'_>>) = with.unzip();
+    let found = md::foreign::candidates(&foreign).into_iter();
+    found.map(|(at, candidate)| (places[at], candidate)).collect()
 }
 
 /// The result of opening a named member.
@@ -582,9 +646,13 @@ pub fn array_name(array: &Array) -> String {
 
 /// Whether `wanted` names this array: its uuid, its name, or its name without the host.
 pub fn is_named(array: &Array, wanted: &str) -> bool {
-    let is_uuid = wanted.parse() == Ok(array.set_uuid);
-    let name = &array.name;
-    is_uuid || !name.is_empty() && (name == wanted || array_name(array) == wanted)
+    is_called(array.set_uuid, &array.name, wanted)
+}
+
+/// The same of a member's own metadata.
+pub(crate) fn is_called(uuid: Uuid, name: &str, wanted: &str) -> bool {
+    let short = name.split_once(':').map_or(name, |(_, name)| name);
+    wanted.parse() == Ok(uuid) || !name.is_empty() && (name == wanted || short == wanted)
 }
 
 /// The selected array: the only one, or the one that `wanted` names.

@@ -8,7 +8,8 @@
 //! Called from `members`, and by programs that show disks.
 
 use device::{
-    Device, DeviceError, Location, PartitionTable, partition_tables, signatures, superblocks,
+    Device, DeviceError, Location, PartitionTable, foreign, partition_tables, signatures,
+    superblocks,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::Version;
@@ -43,6 +44,10 @@ impl Inside {
         let detection = superblocks(device);
         let own = detection.superblock().map(|(it, _)| (it.version(), it.sector()));
         if own.is_some_and(|(version, _)| version != Version::V0_90) {
+            return None;
+        }
+        // The table is that of the first volume, which begins where the disk does.
+        if own.is_none() && foreign(device).metadata.is_some() {
             return None;
         }
         let tables = partition_tables(device).into_iter().map(|table| {
@@ -103,8 +108,10 @@ fn part(disk: &Device, number: u32, sectors: &std::ops::Range<u64>) -> Part {
     };
     let device = disk.open_part(&location);
     let detection = device.as_ref().ok().map(|device| superblocks(device));
+    let other = device.as_ref().is_ok_and(|device| foreign(device).metadata.is_some());
     let may_be_member = detection.as_ref().is_none_or(|detection| {
-        detection.outcomes.iter().any(|(_, outcome)| !matches!(outcome, Outcome::NoMagic))
+        let mut outcomes = detection.outcomes.iter();
+        other || outcomes.any(|(_, outcome)| !matches!(outcome, Outcome::NoMagic))
     });
     let superblock = detection.as_ref().and_then(Detection::superblock);
     let superblock = superblock.map(|(it, _)| (it.version(), sectors.start + it.sector()));

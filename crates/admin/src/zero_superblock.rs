@@ -6,8 +6,8 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use device::superblocks;
 use device::{Access, Device, DeviceError, DeviceOptions, Disk};
+use device::{foreign, superblocks};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Outcome, READ_BYTES};
 use md::ondisk::{Uuid, Version};
@@ -40,10 +40,12 @@ pub enum ZeroError {
     #[error(transparent)]
     Shared(#[from] SharedStorage),
     /// A member has no superblock.
-    #[error("{name}: no md superblock")]
+    #[error("{name}: no md superblock{}", other_metadata(*.other))]
     NoSuperblock {
         /// Its name.
         name: String,
+        /// Metadata of another format that it has.
+        other: Option<&'static str>,
     },
     /// A member has none of the array that is named.
     #[error("{name}: no md superblock of the array {array}")]
@@ -85,6 +87,11 @@ pub enum ZeroError {
         /// What was erased before.
         done: Vec<Erased>,
     },
+}
+
+fn other_metadata(other: Option<&str>) -> String {
+    let text = |name| format!(", but {name}, which are not erased here: it may be in use");
+    other.map(text).unwrap_or_default()
 }
 
 /// The superblocks of members, found and not yet erased.
@@ -184,7 +191,10 @@ fn places(device: &Device, odd: bool, array: Option<Uuid>) -> Result<Vec<Erased>
     }
     match (found.is_empty(), refused) {
         (true, Some(refused)) => Err(refused),
-        (true, None) => Err(ZeroError::NoSuperblock { name }),
+        (true, None) => {
+            let other = foreign(device).metadata.map(|metadata| metadata.name());
+            Err(ZeroError::NoSuperblock { name, other })
+        }
         _ => Ok(found),
     }
 }

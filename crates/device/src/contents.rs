@@ -3,6 +3,7 @@
 //! Invariant: nothing is written; a place that cannot be read counts as holding something, since
 //! its contents are unknown. Called before members are assembled, and before disks are overwritten.
 
+use md::foreign::Detected;
 use md::ondisk::superblock::{Detection, Outcome, READ_BYTES, detect};
 
 use crate::{Disk, packed_as, signatures};
@@ -13,6 +14,11 @@ pub fn superblocks(disk: &dyn Disk) -> Detection {
         let mut bytes = vec![0; READ_BYTES];
         disk.read(candidate.sector, &mut bytes).map(|()| bytes)
     })
+}
+
+/// Reads all places of a disk where metadata of other formats than md's can be.
+pub fn foreign(disk: &dyn Disk) -> Detected {
+    md::foreign::detect(disk.sectors(), |sector, bytes| disk.read(sector, bytes))
 }
 
 /// Signs that a disk may be a member of an array: a clause for each superblock, or what looks like
@@ -32,6 +38,13 @@ pub fn member_signs(disk: &dyn Disk) -> Vec<String> {
                 seen.push(format!("may be a member of an md array: sector {sector}: {other}"));
             }
         }
+    }
+    let foreign = foreign(disk);
+    if let Some(metadata) = foreign.metadata {
+        seen.push(format!("is a member of an array with {}", metadata.name()));
+    }
+    if let Some(problem) = foreign.problem {
+        seen.push(format!("may be a member of a BIOS RAID array: {problem}"));
     }
     seen
 }

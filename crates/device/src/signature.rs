@@ -60,7 +60,7 @@ const fn labelled(what: &'static str, at: u64, magic: &'static [u8], label: Rang
     Sign { what, at: At::Start(at), magic, label: Some(label) }
 }
 
-const SIGNS: [Sign; 29] = [
+const SIGNS: [Sign; 31] = [
     labelled("XFS", 0, b"XFSB", 108..120),
     labelled("Btrfs", 0x1_0040, b"_BHRfS_M", 0x1_012b..0x1_022b),
     labelled("swap", 4086, b"SWAPSPACE2", 1052..1068),
@@ -104,6 +104,13 @@ const SIGNS: [Sign; 29] = [
         magic: b"Intel Raid ISM Cfg Sig. ",
         label: None,
     },
+    Sign {
+        what: "BIOS RAID (Intel)",
+        at: At::End(8192),
+        magic: b"Intel Raid ISM Cfg Sig. ",
+        label: None,
+    },
+    sign("metadata of an LVM RAID volume (dm-raid)", 0, b"DmRd"),
 ];
 
 /// All signatures on a device, in the order of the table; md superblocks are left to `md::ondisk`.

@@ -15,6 +15,7 @@ use parity::Kernels;
 use thiserror::Error;
 
 use super::{NoGeometry, ReadableArray, prepare, prepare_explicit};
+use crate::members::is_called;
 use crate::{ChooseError, Member, Members, SharedStorage, array_name, choose};
 
 /// An array that is ready to be read, with notes about its state.
@@ -177,7 +178,9 @@ pub fn rescue(
 ) -> Result<Rescue, RescueError> {
     let of_array = options.array.as_deref().and_then(|wanted| members.of_array(wanted));
     let members = of_array.as_ref().unwrap_or(members);
-    let order = options.order.as_ref().map(|places| candidates_of(places, members)).transpose()?;
+    let wanted = options.array.as_deref();
+    let order = options.order.as_ref();
+    let order = order.map(|places| candidates_of(places, members, wanted)).transpose()?;
     let found = members.assemble(&Options { order, ..options.assemble.clone() });
     let array = choose(&found, options.array.as_deref()).map_err(|error| {
         let non_members = members.non_members();
@@ -227,14 +230,20 @@ pub(crate) fn rescue_array(
     let prepared = prepare(array, plan, &members.candidates, &disks, kernels)?;
     notes.extend(prepared.notes);
     doubts.extend(prepared.doubts);
-    let below = members.candidates[array.defining].metadata.resync_offset;
+    let metadata = &members.candidates[array.defining].metadata;
+    let below = metadata.resync_offset;
+    let never_synced = metadata.foreign.as_ref().is_some_and(|foreign| foreign.never_synced);
+    let check = match options.check {
+        // Nothing says how far redundancy agrees.
+        Check::InSync if never_synced => Check::Nothing,
+        check => check,
+    };
     let of_array = array.members.iter().map(|it| &members.all[members.given[it.candidate]]);
     let copies = of_array.filter_map(copy).collect();
     let view = prepared.view;
-    let events = members.candidates[array.defining].metadata.events;
-    let identity = format!("{} events {events}", array.set_uuid);
+    let identity = format!("{} events {}", array.set_uuid, metadata.events);
     let it = Rescue { view, name, identity, notes, doubts, compares_below: None, copies };
-    compared(it, options.check, options.correct, below)
+    compared(it, check, options.correct, below)
 }
 
 /// Makes an array readable as the caller describes it; superblocks are ignored. `members` were
@@ -373,11 +382,19 @@ fn degraded(missing: &[MemberIdx], plan: &Plan, members: &Members) -> Vec<String
 fn candidates_of(
     places: &[Option<usize>],
     members: &Members,
+    wanted: Option<&str>,
 ) -> Result<Vec<Option<usize>>, RescueError> {
     let candidate = |place: &Option<usize>| {
         let Some(place) = *place else { return Ok(None) };
         let is_there = |&candidate: &usize| members.named[members.given[candidate]] == place;
-        let there: Vec<usize> = (0..members.given.len()).filter(is_there).collect();
+        let mut there: Vec<usize> = (0..members.given.len()).filter(is_there).collect();
+        // A disk can be a member of several volumes, of which one was chosen.
+        if let Some(wanted) = wanted.filter(|_| there.len() > 1) {
+            there.retain(|&candidate| {
+                let metadata = &members.candidates[candidate].metadata;
+                is_called(metadata.set_uuid, &metadata.name, wanted)
+            });
+        }
         let problem = match there.as_slice() {
             [only] => return Ok(Some(*only)),
             [] => non_member(members, place),

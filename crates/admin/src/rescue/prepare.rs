@@ -60,7 +60,8 @@ pub fn prepare(
     let parts = match shape {
         Shape::Settled(geometry) => {
             let slots = it.slots(geometry.members(), Generation::Old);
-            vec![Part { array: 0..geometry.array_sectors(), geometry: geometry.clone(), slots }]
+            let end = array.array_sectors.min(geometry.array_sectors());
+            vec![Part { array: 0..end, geometry: geometry.clone(), slots }]
         }
         Shape::Reshaping(reshaping) => {
             let end = reshaping.array_sectors();

@@ -132,7 +132,7 @@ fn sizes(out: &mut String, array: &Array, metadata: &MemberMetadata) {
     line(out, "Creation Time", mdadm::time(metadata.created));
     line(out, "Raid Level", mdadm::level(metadata.level));
     match &array.shape {
-        Ok(shape) => line(out, "Array Size", mdadm::kib(shape.array_sectors().into())),
+        Ok(_) => line(out, "Array Size", mdadm::kib(array.array_sectors.into())),
         Err(why) => line(out, "Array Size", format_args!("unknown: {why}")),
     }
     if metadata.level > 0 {
@@ -160,7 +160,10 @@ fn bitmap(out: &mut String, array: &Array, members: &Members) {
 
 fn state(out: &mut String, array: &Array, description: &ArrayDescription<'_>) {
     let (metadata, counts) = (description.metadata, description.counts);
-    line(out, "Update Time", mdadm::time(metadata.updated));
+    // Intel's metadata do not record it.
+    if metadata.updated.seconds > 0 || !metadata.version.is_foreign() {
+        line(out, "Update Time", mdadm::time(metadata.updated));
+    }
     line(out, "State", description.words().join(", "));
     line(out, "Active Devices", counts.active);
     line(out, "Working Devices", counts.active + counts.spare + counts.journal);
@@ -386,7 +389,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "layout": mdadm::layout(metadata.level, metadata.layout),
         "chunk_sectors": metadata.chunk_sectors,
         "raid_disks": metadata.raid_disks,
-        "array_sectors": shape.ok().map(Shape::array_sectors),
+        "array_sectors": shape.ok().map(|_| array.array_sectors),
         "no_geometry": shape.err().map(ToString::to_string),
         "used_sectors": metadata.used_sectors,
         "created_unix_s": metadata.created.seconds,

@@ -90,7 +90,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
 fn unused(found: &Found, members: &Members) -> Vec<String> {
     let spares = found.floating_spares.iter();
     let spares = spares.map(|&candidate| members.candidates[candidate].label.clone());
-    let without = members.all.iter().filter(|member| member.superblock.is_none());
+    let without = members.all.iter().filter(|member| !member.has_metadata());
     let without = without.filter(|member| member.disk.is_some());
     spares.chain(without.map(|member| member.name.clone())).collect()
 }
@@ -109,7 +109,7 @@ fn show(array: &Array, members: &Members) -> String {
         let number = candidate.metadata.dev_number;
         let _ = write!(out, " {}[{number}]{write_mostly}{flag}", Shown(&candidate.label));
     }
-    let size = array.shape.as_ref().map_or(0, |shape| shape.array_sectors()) / 2;
+    let size = array.array_sectors / 2;
     let version = match array.version {
         Version::V0_90 => String::new(),
         version => format!(" super {version}"),
@@ -173,7 +173,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "slots": letters(array),
         "former": members.is_former(array),
         "doubts": description.doubts,
-        "array_sectors": array.shape.as_ref().ok().map(|shape| shape.array_sectors()),
+        "array_sectors": array.shape.as_ref().ok().map(|_| array.array_sectors),
         "members": array
             .members
             .iter()

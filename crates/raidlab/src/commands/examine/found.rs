@@ -11,6 +11,7 @@ use device::{
     packed_as, read_area, read_bad_blocks, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
+use md::foreign::Detected;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{
     Bitmap, BitmapHeader, BitmapKind, BitmapProblem, BitmapShape, LocklessStates, uuid_on_disk,
@@ -39,6 +40,8 @@ pub struct Found {
     pub bitmap: Option<Result<FoundBitmap>>,
     /// The log of bad blocks, if the superblock has one.
     pub bad_blocks: Option<Result<BadBlocks>>,
+    /// Metadata of other formats than md's.
+    pub foreign: Detected,
     /// Other signatures on it; searched only without a superblock.
     pub contents: Vec<Signature>,
     /// The compression or image format that its first bytes announce.
@@ -128,7 +131,7 @@ impl Found {
 
     /// Whether nothing here is a member.
     pub fn is_no_member(&self) -> bool {
-        self.superblock().is_none() && !self.has_members()
+        self.superblock().is_none() && self.foreign.metadata.is_none() && !self.has_members()
     }
 
     /// Whether members are among its partitions.
@@ -146,6 +149,7 @@ impl Found {
             refusals: Vec::new(),
             bitmap: None,
             bad_blocks: None,
+            foreign: device::foreign(device),
             contents: Vec::new(),
             packed_as: None,
             elsewhere: None,

@@ -14,6 +14,7 @@ use md::ondisk::superblock::{
 use md::ondisk::{Area, MemberMetadata, Role};
 use serde_json::{Map, Value, json};
 
+use super::foreign;
 use super::found::{Found, FoundBitmap, Row, Table};
 use crate::error::text_of;
 use crate::mdadm;
@@ -43,6 +44,7 @@ pub fn member(found: &Found) -> Value {
             value["packed_as"] = found.packed_as.into();
         }
     }
+    value["foreign"] = foreign::json(&found.foreign);
     if let Some(table) = &found.table {
         value["partition_table"] = partition_table(table);
     }

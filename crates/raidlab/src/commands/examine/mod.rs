@@ -4,6 +4,7 @@
 //! from being shown; the worst result determines the exit code.
 
 mod areas;
+mod foreign;
 mod found;
 mod json;
 mod v0;
@@ -110,15 +111,21 @@ fn has_findings(found: &Found) -> bool {
         None => false,
     };
     let bad_blocks = matches!(found.bad_blocks, Some(Err(_)));
-    refused || bitmap || bad_blocks
+    refused || bitmap || bad_blocks || foreign::has_findings(&found.foreign)
 }
 
 fn text(found: &Found, host: &str) -> String {
     let mut out = String::new();
     match found.superblock() {
         None => {
-            let _ = writeln!(out, "{}: no md superblock", Shown(&found.name));
-            out.push_str(&instead(found));
+            let other = foreign::text(&found.foreign);
+            let is_member = found.foreign.metadata.is_some();
+            let what = if is_member { "" } else { " no md superblock" };
+            let _ = writeln!(out, "{}:{what}", Shown(&found.name));
+            out.push_str(&other);
+            if other.is_empty() {
+                out.push_str(&instead(found));
+            }
             return out;
         }
         Some((superblock, checksum)) => {
@@ -161,6 +168,9 @@ fn remarks(found: &Found) -> String {
     }
     if let Some(unread) = &found.unread {
         lines.push(format!("     Rescue Map : {}", unread.note(&found.name)));
+    }
+    if let Some(metadata) = &found.foreign.metadata {
+        lines.push(format!("     Also There : {}", metadata.name()));
     }
     for (index, (place, outcome)) in found.detection.outcomes.iter().enumerate() {
         if Some(index) == found.detection.chosen || matches!(outcome, Outcome::NoMagic) {
