@@ -56,6 +56,15 @@ pub fn slice() -> &'static [Case] {
     })
 }
 
+/// Arrays with metadata of other formats than md's. Images are named after the serial numbers of
+/// their disks.
+pub fn foreign() -> &'static [Case] {
+    static FOREIGN: OnceLock<Vec<Case>> = OnceLock::new();
+    FOREIGN.get_or_init(|| {
+        unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../md/tests/foreign"), "foreign")
+    })
+}
+
 /// The whole corpus, where it is.
 pub fn whole() -> Option<&'static [Case]> {
     static WHOLE: OnceLock<Option<Vec<Case>>> = OnceLock::new();

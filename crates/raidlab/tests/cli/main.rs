@@ -12,6 +12,7 @@ mod documents;
 mod dump;
 mod examine;
 mod findings;
+mod foreign;
 mod help;
 mod kernels;
 mod latencies;

@@ -5,6 +5,8 @@
 //! data are written only with `--partial`; they are then listed, and the exit code is 1. The exit
 //! code is also 1 if members contradict each other, or if the redundancy does not match the data.
 
+#[cfg(test)]
+mod foreign_sweep;
 mod output;
 mod report;
 mod resumable;

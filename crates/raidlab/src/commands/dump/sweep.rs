@@ -31,10 +31,10 @@ struct Line {
     dump: DumpArguments,
 }
 
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -53,7 +53,7 @@ struct Poke {
 
 /// The outcome of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// Exit code 1 or 2.
     Said,
     /// Exit code 0, with the right contents.
@@ -222,7 +222,7 @@ fn places(members: &Members) -> String {
     format!("{:?} {slots:?} {used:?} {resync:?} {ppl}", array.shape)
 }
 
-fn unpack(path: &Path) -> Vec<u8> {
+pub(super) fn unpack(path: &Path) -> Vec<u8> {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut decoder = ruzstd::decoding::StreamingDecoder::new(file.as_slice()).expect("zstd");
     let mut image = Vec::new();
@@ -230,7 +230,7 @@ fn unpack(path: &Path) -> Vec<u8> {
     image
 }
 
-fn cases(corpus: &Path) -> Vec<PathBuf> {
+pub(super) fn cases(corpus: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(corpus).expect("the corpus");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let mut cases: Vec<PathBuf> = paths.filter(|path| path.join("case.json").is_file()).collect();
