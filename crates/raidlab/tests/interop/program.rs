@@ -66,6 +66,18 @@ pub fn dump(images: &[PathBuf], to: &Path) {
     raidlab(&format!("dump -o {to}"), paths(images));
 }
 
+/// SHA-256 of one of the volumes of these members, or what is said instead.
+pub fn volume(name: &str, images: &[&PathBuf]) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(["dump", "--sha256", "--array", name]).args(images);
+    let output = command.output().expect("the program starts");
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.split_whitespace().next().expect("a hash").into())
+}
+
 /// What `raidlab scrub --check` finds, which is something.
 pub fn scrub_finds(images: &[PathBuf]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));

@@ -165,7 +165,10 @@ impl Guest {
                     comma(path)
                 ),
                 "-device",
-                &format!("scsi-hd,bus=scsi.0,drive=disk{target},scsi-id={target},lun=0"),
+                &format!(
+                    "scsi-hd,bus=scsi.0,drive=disk{target},scsi-id={target},lun=0,\
+                     serial=RAIDLAB-{target:03}"
+                ),
             ]);
         }
         let complaints = File::create(&files.complaints).map_err(|error| error.to_string())?;

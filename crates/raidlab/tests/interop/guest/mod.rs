@@ -14,6 +14,6 @@ mod overlay;
 mod report;
 
 pub use boot::{Guest, PATTERN_BYTES, pattern};
-pub use job::{ArrayJob, End, Job, Step};
+pub use job::{ArrayJob, End, FIRST_TARGET, Job, Step};
 pub use overlay::Overlay;
 pub use report::{ArrayReport, Facts, Report};

@@ -7,6 +7,7 @@
 mod bad_blocks;
 mod crashed_here;
 mod file_systems;
+mod foreign;
 mod grown;
 mod harness;
 mod laboratory;
