@@ -15,6 +15,7 @@ mod bitmap;
 mod copies;
 mod create;
 mod describe;
+mod guessed;
 mod members;
 mod new_array;
 mod offline;
@@ -35,6 +36,10 @@ pub use addition::{JoinError, NewDevices};
 pub use bitmap::BitmapFailed;
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 pub use describe::{ArrayDescription, Counts, Health, ListedBad, Pending, describe, left_over};
+pub use guessed::{
+    GuessError, GuessOptions, GuessReport, MAX_MEMBERS as MAX_GUESSED_MEMBERS, described,
+    guess_geometry,
+};
 pub use members::{ChooseError, Member, Members, MembersError, array_name, choose, is_named};
 pub use new_array::{
     CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember, PreparedArray,

@@ -59,6 +59,8 @@ enum Command {
     /// Write an array's contents, or a volume's, to a file or to stdout; members are opened
     /// read-only.
     Dump(Box<commands::dump::DumpArguments>),
+    /// Find the geometry of an array from the contents of its members.
+    Guess(Box<commands::guess::GuessArguments>),
     /// Compare an array's redundancy with its data, repair what is proven wrong.
     Scrub(commands::scrub::ScrubArguments),
     Rebuild(commands::rebuild::RebuildArguments),
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Volumes(arguments) => commands::volumes::run(&arguments),
         Command::Dump(arguments) => commands::dump::run(&arguments),
+        Command::Guess(arguments) => commands::guess::run(&arguments),
         Command::Scrub(arguments) => commands::scrub::run(&arguments),
         Command::Rebuild(arguments) => commands::rebuild::run(&arguments),
         Command::Reshape(arguments) => commands::reshape::run(&arguments),

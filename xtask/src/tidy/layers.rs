@@ -10,11 +10,12 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 22] = [
+pub const TABLE: [(&str, &[&str]); 23] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
     ("content", &[]),
+    ("guess", &["parity", "md", "content"]),
     ("drive", &[]),
     ("nbd", &[]),
     ("engine", &["md"]),
@@ -22,7 +23,7 @@ pub const TABLE: [(&str, &[&str]); 22] = [
     ("sys", &[]),
     ("device", &["sys", "md"]),
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
-    ("admin", &["sys", "device", "array", "engine", "md", "content", "parity"]),
+    ("admin", &["sys", "device", "array", "engine", "md", "content", "parity", "guess"]),
     ("export", &["array", "nbd"]),
     ("spec", &["parity", "md", "drive"]),
     ("results", &["md", "spec"]),
@@ -43,6 +44,7 @@ pub const TABLE: [(&str, &[&str]); 22] = [
             "parity",
             "md",
             "content",
+            "guess",
             "drive",
             "nbd",
             "engine",

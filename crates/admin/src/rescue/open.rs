@@ -72,6 +72,9 @@ pub struct Description {
     pub spec: ExplicitSpec,
     /// By slot, the place of the member among those that were opened.
     pub slots: Vec<Option<usize>>,
+    /// By slot, where the data area begins and how long it is, in sectors, where that is known of
+    /// each; empty: as the specification says.
+    pub areas: Vec<(u64, Option<u64>)>,
     /// Accept that a part of the data is lost.
     pub partial: bool,
     /// What is compared.
@@ -267,14 +270,17 @@ pub fn rescue_described(
     let slots = description.slots.iter();
     let chosen: Vec<Option<&Member>> =
         slots.map(|place| place.map(|place| &members.all[place])).collect();
-    let explicit_member = |member: &Member| ExplicitMember {
-        label: member.name.clone(),
-        device_sectors: member.disk.as_ref().map_or(0, |disk| disk.sectors()),
-        data_offset: None,
-        data_sectors: None,
+    let explicit_member = |(slot, member): (usize, &Option<&Member>)| {
+        let area = description.areas.get(slot);
+        member.map(|member| ExplicitMember {
+            label: member.name.clone(),
+            device_sectors: member.disk.as_ref().map_or(0, |disk| disk.sectors()),
+            data_offset: area.map(|it| it.0),
+            data_sectors: area.and_then(|it| it.1),
+        })
     };
     let described = explicit(&ExplicitSpec {
-        members: chosen.iter().map(|member| member.map(explicit_member)).collect(),
+        members: chosen.iter().enumerate().map(explicit_member).collect(),
         ..description.spec.clone()
     })?;
     let mut notes = described.read_only.warnings.clone();

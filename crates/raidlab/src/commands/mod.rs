@@ -10,6 +10,7 @@ pub mod detail;
 pub mod dump;
 pub mod examine;
 pub mod generate;
+pub mod guess;
 pub mod programs;
 pub mod rebuild;
 pub mod report;

@@ -20,6 +20,7 @@ const VERBS: [&str; 20] = [
     "status",
     "volumes",
     "dump",
+    "guess",
     "scrub",
     "rebuild",
     "reshape",

@@ -13,6 +13,7 @@ mod dump;
 mod examine;
 mod findings;
 mod foreign;
+mod guess;
 mod help;
 mod kernels;
 mod latencies;

@@ -27,8 +27,9 @@ use clap::Args;
 use md::Level;
 use output::{Output, Stop};
 pub use source::refusal_text;
+use source::Opened;
 
-use crate::console::{JsonOut, is_stream, say};
+use crate::console::{JsonOut, is_stream, say, say_lines};
 use crate::error::reworded;
 use crate::members::{Used, overlaps};
 use crate::meter::Meter;
@@ -49,6 +50,7 @@ Examples:
   raidlab dump disk*.img --partial -o array.img     lost data cannot be recovered: dump the rest
   raidlab dump a.img missing c.img --level 5 --raid-devices 3 --chunk 64K --data-offset 1M \\
       -o array.img                                  the superblocks are lost
+  raidlab dump disk*.img --guess -o array.img       the same, and the geometry is not known
 
 Sizes are KiB, or have a unit: 64K, 1M, 10G, 2T, 2048s (sectors). Exit code: 1 if data was lost
 (--partial), members contradict each other, or the redundancy does not match the data; 2 if the
@@ -127,6 +129,14 @@ pub struct DumpArguments {
     #[arg(long, value_name = "FILE", help_heading = "Member selection")]
     overlay: Option<PathBuf>,
 
+    /// Find the geometry in the contents, as 'guess' does; without N only an exact one is used,
+    /// with N the Nth of the list
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+          default_missing_value = "0",
+          conflicts_with_all = ["level", "array", "order", "ignore_events", "ignore_checksums",
+                                "force"],
+          help_heading = "Without superblocks")]
+    guess: Option<u16>,
     /// RAID level, if superblocks are lost or wrong: they are ignored, and members are given in
     /// slot order
     #[arg(long, value_parser = parse_level, requires = "raid_devices",
@@ -267,7 +277,13 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
         let outcome = volume.dump(arguments, &used)?;
         return report::report(arguments, outcome, to_stdout);
     }
-    let source = source::read_from(arguments, &members)?;
+    let source = match source::open(arguments, &members)? {
+        Opened::Array(source) => *source,
+        Opened::NotExact(text) => {
+            say_lines(&text);
+            return Ok(Ending::Finding);
+        }
+    };
     source.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     source.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
     let gaps = (!source.copies.is_empty()).then(|| gaps(&source.view, &source.copies));

@@ -5,15 +5,17 @@
 
 use std::ffi::OsString;
 
-use admin::Members;
+use ::guess::{Guessed, Judgement, Known};
 use admin::rescue::{
     Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described,
 };
+use admin::{Members, described};
 use anyhow::{Error, Result, anyhow, bail};
 use md::assemble::{ExplicitSpec, Options, Override};
 use parity::Kernels;
 
 use super::DumpArguments;
+use crate::commands::guess::{self, Effort};
 use crate::error::{of_option, reworded};
 use crate::members::{choice_text, is_missing};
 use crate::size_args::parse_layout;
@@ -29,11 +31,59 @@ pub fn members(arguments: &DumpArguments) -> Result<Members> {
         );
     }
     let overlay = arguments.overlay.as_deref();
-    let members = match arguments.level {
-        Some(_) => Members::open_as_named(&there, overlay),
-        None => Members::open(&there, overlay),
+    let named = arguments.level.is_some() || arguments.guess.is_some();
+    let members = match named {
+        true => Members::open_as_named(&there, overlay),
+        false => Members::open(&there, overlay),
     };
     Ok(members?)
+}
+
+/// What the options give.
+pub enum Opened {
+    /// An array that can be read.
+    Array(Box<Rescue>),
+    /// A guess that is not exact: what was found.
+    NotExact(String),
+}
+
+/// Makes the array of the members readable.
+pub fn open(arguments: &DumpArguments, members: &Members) -> Result<Opened> {
+    match arguments.guess {
+        Some(number) => guessed(arguments, members, number),
+        None => Ok(Opened::Array(Box::new(read_from(arguments, members)?))),
+    }
+}
+
+/// The array of a guess: an exact one, or the one of the list that is chosen by its number.
+fn guessed(arguments: &DumpArguments, members: &Members, number: u16) -> Result<Opened> {
+    let effort = Effort { thorough: false, budget: None };
+    let searched = guess::search(members, &effort, Known::default())?;
+    let answer = &searched.report.answer;
+    let list: Vec<&Guessed> = answer.best.iter().chain(&answer.alternatives).collect();
+    let chosen = match number {
+        0 if answer.verdict == Judgement::Exact => list.first(),
+        0 => None,
+        number => match list.get(usize::from(number) - 1) {
+            Some(chosen) => Some(chosen),
+            None => bail!("--guess={number}: the list has {} geometries", list.len()),
+        },
+    };
+    let Some(chosen) = chosen else {
+        let text = guess::text(&searched);
+        return Ok(Opened::NotExact(
+            text + "raidlab: not exact; --guess=N dumps the Nth of the list\n",
+        ));
+    };
+    let description = described(chosen, arguments.partial, check(arguments));
+    let mut rescue = rescue_described(members, &description, Kernels::best())
+        .map_err(|error| refusal(arguments, error))?;
+    rescue.notes.insert(0, format!("guessed: {}", guess::summary(chosen, &searched.report)));
+    if answer.verdict != Judgement::Exact {
+        rescue.doubts.push("the geometry was chosen from several that are possible".into());
+    }
+    rescue.name = "array as guessed".into();
+    Ok(Opened::Array(Box::new(rescue)))
 }
 
 /// Makes the array of opened members readable.
@@ -140,6 +190,7 @@ pub fn description(arguments: &DumpArguments) -> Result<Description> {
             members: Vec::new(),
         },
         slots,
+        areas: Vec::new(),
         partial: arguments.partial,
         check: check(arguments),
         correct: arguments.correct,

@@ -1,0 +1,279 @@
+//! `guess`: arrays of a real file system without superblocks, or with wrong ones, found again.
+
+use std::path::Path;
+use std::process::Command;
+
+use md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx, SECTOR_BYTES, Sector, StripeNo};
+use parity::{Block, Kernels};
+use serde_json::Value;
+
+use crate::support::{Dir, Ran, raidlab};
+
+const MIB: u64 = 1 << 20;
+
+/// Whether the tools that make a file system are missing.
+fn cannot() -> bool {
+    let places = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+    let there = places.iter().any(|place| Path::new(place).join("mke2fs").exists());
+    if !there {
+        println!("skipped: no mke2fs");
+    }
+    !there
+}
+
+/// Bytes that look like nothing.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// An ext4 file system of this size with some hundred files in it.
+fn file_system(dir: &Dir, bytes: u64, seed: u64) -> Vec<u8> {
+    let tree = dir.file("tree");
+    for folder in 0..12 {
+        let folder_path = Path::new(&tree).join(format!("folder-{folder}"));
+        std::fs::create_dir_all(&folder_path).expect("a folder");
+        for file in 0..25 {
+            let at = seed * 1000 + folder * 25 + file;
+            let len = 700 + (at * 7919 % 70_000) as usize;
+            std::fs::write(folder_path.join(format!("file-{file}")), noise(at, len))
+                .expect("a file");
+        }
+    }
+    let image = dir.file("image");
+    std::fs::write(&image, []).expect("an image");
+    let file = std::fs::OpenOptions::new().write(true).open(&image).expect("an image");
+    file.set_len(bytes).expect("an image");
+    // runs: mke2fs
+    let mut mke2fs = Command::new("mke2fs");
+    let path = format!("/usr/sbin:/sbin:{}", std::env::var("PATH").unwrap_or_default());
+    mke2fs.env("PATH", path).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-J", "size=4", "-d"]);
+    let made = mke2fs.arg(&tree).arg(&image).output().expect("mke2fs starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    std::fs::read(&image).expect("an image")
+}
+
+/// The members of an array with these contents, by slot: `offset` bytes of noise, then the data.
+fn members(spec: &GeometrySpec, contents: &[u8], offset: u64) -> Vec<Vec<u8>> {
+    let geometry = Geometry::new(spec).expect("an array");
+    let count = spec.member_sectors.len();
+    let size = (offset + spec.member_sectors[0] * SECTOR_BYTES) as usize;
+    let mut members: Vec<Vec<u8>> = (0..count).map(|_| vec![0; size]).collect();
+    let block = 4096_usize;
+    let place = |sector: Sector| (offset + sector.0 * SECTOR_BYTES) as usize;
+    for (number, bytes) in contents.chunks(block).enumerate() {
+        let sector = Sector(number as u64 * 8);
+        let mut put = |member: MemberIdx, at: Sector| {
+            let at = place(at);
+            members[member.index()][at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        match geometry.kind() {
+            Kind::Striped(striped) => {
+                let extent = striped.locate(sector);
+                put(extent.member, extent.sector);
+            }
+            Kind::Mirrored(mirrored) => {
+                let mut copies = vec![md::geometry::Copy::default(); mirrored.copies()];
+                mirrored.locate(sector, &mut copies);
+                copies.iter().for_each(|copy| put(copy.member, copy.sector));
+            }
+            Kind::Parity(parity) => {
+                let found = parity.locate(sector);
+                let row = parity.row(found.stripe);
+                let at = parity.member_sector(found.stripe, found.offset);
+                put(row.data[usize::from(found.index)], at);
+            }
+        }
+    }
+    if let Kind::Parity(parity) = geometry.kind() {
+        let chunk = (parity.chunk_sectors() * SECTOR_BYTES) as usize;
+        for stripe in 0..parity.stripes() {
+            let row = parity.row(StripeNo(stripe));
+            let at = place(parity.member_sector(StripeNo(stripe), 0));
+            let blocks: Vec<Block> = row
+                .by_exponent
+                .iter()
+                .map(|&index| Block {
+                    exponent: row.exponent[usize::from(index)],
+                    bytes: &members[row.data[usize::from(index)].index()][at..at + chunk],
+                })
+                .collect();
+            let (mut p, mut q) = (vec![0; chunk], vec![0; chunk]);
+            Kernels::best().pq_gen(&mut p, &mut q, &blocks);
+            members[row.p.index()][at..at + chunk].copy_from_slice(&p);
+            if let Some(slot) = row.q {
+                members[slot.index()][at..at + chunk].copy_from_slice(&q);
+            }
+        }
+    }
+    members
+}
+
+/// An array of a file system, and the names of its members by slot. The names say nothing.
+struct Array {
+    dir: Dir,
+    contents: Vec<u8>,
+    names: Vec<String>,
+}
+
+impl Array {
+    fn new(level: Level, layout: Layout, slots: usize, chunk: u64, data: u64) -> Array {
+        let dir = Dir::new();
+        let chunk_sectors = chunk / SECTOR_BYTES;
+        let member_sectors = vec![8 * MIB / SECTOR_BYTES; slots];
+        let spec = GeometrySpec { level, layout, chunk_sectors, member_sectors };
+        let contents = file_system(&dir, data * 8 * MIB, slots as u64);
+        let mut names = vec![String::new(); slots];
+        for (slot, bytes) in members(&spec, &contents, MIB).into_iter().enumerate() {
+            // Slots 0, 1, 2, 3 become m3, m0, m1, m2.
+            names[slot] = dir.file(&format!("m{}", (slot + slots - 1) % slots));
+            std::fs::write(&names[slot], bytes).expect("a member");
+        }
+        Array { dir, contents, names }
+    }
+
+    /// All members in the order of their names, those of some slots left out.
+    fn given(&self, without: &[usize]) -> String {
+        let there = self.names.iter().enumerate().filter(|(slot, _)| !without.contains(slot));
+        let mut names: Vec<&str> = there.map(|(_, name)| name.as_str()).collect();
+        names.sort_unstable();
+        names.join(" ")
+    }
+
+    fn guess(&self, without: &[usize]) -> Ran {
+        raidlab(&format!("guess --json {}", self.given(without)))
+    }
+
+    /// The contents are what a dump of the guess gives.
+    fn assert_dumped(&self, without: &[usize]) {
+        let output = self.dir.file("dumped");
+        let _ = std::fs::remove_file(&output);
+        raidlab(&format!("dump --guess -o {output} {}", self.given(without))).code(0);
+        let dumped = std::fs::read(&output).expect("a dump");
+        assert!(dumped.starts_with(&self.contents), "the contents differ");
+    }
+
+    fn bytes(&self) -> Vec<Vec<u8>> {
+        self.names.iter().map(|name| std::fs::read(name).expect("a member")).collect()
+    }
+}
+
+fn parsed(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout)
+        .unwrap_or_else(|e| panic!("{e}\n{}\n{}", ran.stdout, ran.stderr))
+}
+
+fn raid5() -> Array {
+    Array::new(Level::Raid5, Layout::default_for(Level::Raid5), 4, 64 << 10, 3)
+}
+
+#[test]
+fn a_raid_5_is_found_with_all_members_and_without_one_and_nothing_is_written() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    let before = array.bytes();
+    for without in [&[][..], &[1]] {
+        let ran = array.guess(without).code(0);
+        let answer = parsed(&ran);
+        assert_eq!(answer["schema"], "raidlab-guess/1");
+        assert_eq!(answer["verdict"], "exact", "{answer:#}");
+        let best = &answer["best"];
+        assert_eq!((&best["level"], &best["layout"]), (&Value::from(5), &Value::from(2)));
+        assert_eq!(
+            (&best["chunk"], &best["data_offset"]),
+            (&Value::from(65536), &Value::from(MIB))
+        );
+        let order = best["order"].as_array().expect("an order");
+        for (slot, name) in array.names.iter().enumerate() {
+            let expected = if without.contains(&slot) { Value::Null } else { name.as_str().into() };
+            assert_eq!(order[slot], expected, "slot {slot}");
+        }
+        assert_eq!(answer["file_systems"][0]["type"], "ext4");
+        array.assert_dumped(without);
+    }
+    assert_eq!(array.bytes(), before, "a member was written");
+    // The text ends with the command that reads it, and that command gives the contents.
+    let text = raidlab(&format!("guess {}", array.given(&[1]))).code(0).stdout;
+    let line = text.lines().last().expect("a line").trim().replace("-o array.img", "--sha256");
+    let words = line.strip_prefix("raidlab ").expect("a command");
+    let by_line = raidlab(words).code(0).stdout;
+    let by_guess = raidlab(&format!("dump --guess --sha256 {}", array.given(&[1]))).code(0).stdout;
+    assert_eq!(by_line, by_guess, "{text}");
+}
+
+#[test]
+fn superblocks_of_a_wrong_create_are_refuted() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    // In the order of the names, with another chunk.
+    let options = "-l 5 -n 4 -c 512K --assume-clean --force --data-offset 1M -b none";
+    raidlab(&format!("create {options} {}", array.given(&[]))).code(0);
+    let ran = array.guess(&[]).code(0);
+    let answer = parsed(&ran);
+    assert_eq!(answer["members"][0]["superblock"]["refuted"], true, "{answer:#}");
+    assert_eq!(answer["best"]["chunk"], 65536);
+    array.assert_dumped(&[]);
+}
+
+#[test]
+fn a_member_that_missed_writes_is_never_read_as_if_it_were_current() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    let stale = &array.names[2];
+    let mut bytes = std::fs::read(stale).expect("a member");
+    // It holds other files where data were written later: rows in which parity disagrees.
+    for row in [20_usize, 21, 40, 60] {
+        let at = MIB as usize + row * (64 << 10);
+        bytes[at..at + 4096].copy_from_slice(&noise(row as u64, 4096));
+    }
+    std::fs::write(stale, bytes).expect("a member");
+    let answer = parsed(&array.guess(&[]));
+    let best = &answer["best"];
+    let excluded = best["exclude"].as_array().is_some_and(|it| it.contains(&stale.as_str().into()));
+    assert!(answer["verdict"] != "exact" || excluded, "{answer:#}");
+}
+
+#[test]
+fn members_of_no_array_and_of_encrypted_ones_are_never_exact() {
+    let dir = Dir::new();
+    let names: Vec<String> = (0..3).map(|at| dir.file(&format!("r{at}"))).collect();
+    let mut data: Vec<Vec<u8>> = (0..2).map(|seed| noise(seed + 7, 4 << 20)).collect();
+    let parity = data[0].iter().zip(&data[1]).map(|(one, other)| one ^ other).collect();
+    data.push(parity);
+    for (name, bytes) in names.iter().zip(&data) {
+        std::fs::write(name, bytes).expect("a member");
+    }
+    let all = names.join(" ");
+    let ran = raidlab(&format!("guess {all}")).code(1);
+    assert!(ran.stdout.starts_with("none: "), "{}", ran.stdout);
+    let output = dir.file("out");
+    raidlab(&format!("dump --guess -o {output} {all}")).code(1);
+    assert!(!Path::new(&output).exists(), "something was dumped");
+    raidlab(&format!("dump --guess=1 -o {output} {all}")).code(2);
+}
+
+#[test]
+fn levels_with_copies_and_without_redundancy_are_found() {
+    if cannot() {
+        return;
+    }
+    let all = [(Level::Raid0, 3, 3), (Level::Raid6, 5, 3), (Level::Raid10, 4, 2)];
+    for (level, slots, data) in all {
+        let array = Array::new(level, Layout::default_for(level), slots, 32 << 10, data);
+        let answer = parsed(&array.guess(&[]).code(0));
+        assert_eq!(answer["verdict"], "exact", "{level}: {answer:#}");
+        array.assert_dumped(&[]);
+    }
+}
