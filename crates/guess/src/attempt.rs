@@ -3,7 +3,7 @@
 //! Invariant: every file system is tried at every place that a table names, and at the array's
 //! start; the one that most witnesses agree on decides, another of weight must agree.
 
-use content::FileSystems;
+use content::{FileSystems, Prediction};
 
 use crate::answer::Judgement;
 use crate::candidate::Candidate;
@@ -262,20 +262,58 @@ fn predict(pages: &Pages, file_systems: &FileSystems, placed: &mut Placed, membe
     for (index, member, at, address) in asked {
         let prediction = &predictions[index];
         let Some(bytes) = pages.take(member, at, prediction.len as usize) else { continue };
-        if prediction.holds(&bytes) {
-            new.push(Point {
-                member,
-                at,
-                address,
-                weight: f64::from(prediction.weight),
-                strong: prediction.strong,
-                // What only one contents satisfies is as good as an address; but it may be a copy.
-                either: true,
-            });
+        if !prediction.holds(&bytes) {
+            continue;
+        }
+        let point = Point {
+            member,
+            at,
+            address,
+            weight: f64::from(prediction.weight),
+            strong: prediction.strong,
+            // What only one contents satisfies is as good as an address; but it may be a copy.
+            either: true,
+        };
+        // What follows from it proves both: the inode of a directory, and its first block.
+        let then = prediction.then(&bytes);
+        let found = then.map(|then| pairs(pages, placed, &then, members)).unwrap_or_default();
+        if found.is_empty() {
+            new.extend((point.weight > 0.0).then_some(point));
+        } else {
+            new.push(Point { weight: 1.0, strong: true, ..point });
+            new.extend(found);
         }
     }
     placed.set.add(new);
 }
+
+/// Where what follows from a prediction that holds is found, by all classes.
+fn pairs(pages: &Pages, placed: &Placed, then: &Prediction, members: usize) -> Vec<Point> {
+    let address = placed.set.base + then.address;
+    let mut found = Vec::new();
+    for class in placed.classes.iter().take(PAIR_CLASSES) {
+        for row in rows_of(class, address) {
+            for member in 0..members {
+                let at = class.offsets[member] + row;
+                let Some(bytes) = pages.take(member, at, then.len as usize) else { continue };
+                if then.holds(&bytes) {
+                    found.push(Point {
+                        member,
+                        at,
+                        address,
+                        weight: f64::from(then.weight),
+                        strong: then.strong,
+                        either: true,
+                    });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Classes in which what follows is looked for.
+const PAIR_CLASSES: usize = 48;
 
 /// The offsets in data areas at which a class puts an address.
 fn rows_of(class: &Class, address: u64) -> Vec<u64> {
