@@ -150,6 +150,20 @@ fn fewest(tried: &[(usize, Candidate, CrossChecks)]) -> Option<(usize, String)> 
     let (least, second) = (failures(best), failures(next));
     // One failure more may be chance: two, or no failure at all against some.
     let clear = second >= least + 2 && least * 3 <= second;
+    // Only what is read without the stale member has the newest superblock, if it had a part of it.
+    let written = |at: usize| tried[at].2.written;
+    let is_newest = order.iter().skip(1).all(|&other| {
+        let failed = failures(other);
+        failed >= least + 2 && least * 3 <= failed || written(best) > written(other)
+    });
+    if !clear && is_newest {
+        let compared = tried[best].2.compared;
+        let why = format!(
+            "without it {least} of {compared} cross-checks of the file system fail, without others \
+             more, or the superblock is older"
+        );
+        return Some((best, why));
+    }
     let compared = tried[best].2.compared;
     let why = format!(
         "without it {least} of {compared} cross-checks of the file system fail, without any other \
