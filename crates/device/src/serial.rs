@@ -1,6 +1,6 @@
 //! The serial number of the drive behind a device: Intel's metadata know their disks by it.
 //!
-//! Invariant: only what the system has read already is asked for; an image has none.
+//! Invariant: only what the system has read already is used; an image has none.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

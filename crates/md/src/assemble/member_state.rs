@@ -192,7 +192,7 @@ impl Judge<'_> {
         let foreign = self.all[index].metadata.foreign.as_deref();
         match role {
             Role::Spare if foreign.is_some_and(|it| it.unidentified.is_some()) => {
-                let why = format!("{label} cannot be told from the other disks of its container.");
+                let why = format!("{label} is not identified among the disks of its container.");
                 (MemberState::Unusable, why)
             }
             Role::Spare => {

@@ -47,7 +47,7 @@ pub fn detect<E: Display>(
     let ddf = || ddf::read(device_sectors, &mut read).map(|it| it.map(Metadata::Ddf));
     match imsm.or_else(ddf) {
         Some(Ok(metadata)) => found.metadata = Some(metadata),
-        Some(Err(problem)) => found.problem = Some(problem),
+        Some(Err(problem)) => found.problem = Some(problem.to_string()),
         None => {}
     }
     let mut start = vec![0; dm_raid::READ_BYTES];

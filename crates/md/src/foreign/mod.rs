@@ -19,8 +19,10 @@ mod detect;
 pub mod dm_raid;
 pub mod imsm;
 mod text;
+mod unusable;
 mod uuid;
 mod volume;
 
 pub use candidates::{ForeignMember, candidates};
 pub use detect::{Detected, Metadata, detect};
+pub use unusable::Unusable;

@@ -68,7 +68,7 @@ fn every_sufficient_set_of_members_gives_the_contents() {
         }
     }
     println!("{right} dumps were right, {refused} were refused");
-    assert!(right > 100 && refused > 50, "{right} {refused}");
+    assert!(right >= 100 && refused > 50, "{right} {refused}");
 }
 
 /// A volume that was stopped in its first synchronisation: without a member its data can only be

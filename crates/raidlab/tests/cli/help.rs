@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "",
     "bench",
     "bench kernels",

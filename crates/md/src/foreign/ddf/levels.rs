@@ -3,6 +3,7 @@
 //! Invariant: a level is mapped only where md's mapping of it is the same; all others are named.
 
 use super::sections::Config;
+use crate::foreign::Unusable;
 use crate::foreign::volume::Shape;
 use crate::level::Level;
 
@@ -47,11 +48,13 @@ pub fn level_name(config: &Config) -> String {
 }
 
 /// A virtual disk's geometry, or a sentence why it has none here.
-pub(super) fn shape(config: &Config, name: &str) -> Result<Shape, String> {
+pub(super) fn shape(config: &Config, name: &str) -> Result<Shape, Unusable> {
     let members = config.elements.len() as u64;
     let joined = config.secondary_elements.max(1);
-    let refuse =
-        |why: &str| Err(format!("Volume '{name}' is {}, which {why}.", level_name(config)));
+    let refuse = |why: &str| {
+        let sentence = format!("Volume '{name}' is {}, which {why}.", level_name(config));
+        Err(Unusable::Volume(sentence))
+    };
     if !matches!(config.block_size, 0 | 512 | 0xffff) {
         return refuse("has blocks of another size than 512 bytes");
     }
@@ -95,10 +98,10 @@ pub(super) fn shape(config: &Config, name: &str) -> Result<Shape, String> {
         data => each.saturating_mul(data),
     };
     if config.array_blocks > holds {
-        return Err(format!(
+        return Err(Unusable::Volume(format!(
             "Volume '{name}' has {} sectors, more than the {each} on each of its disks hold.",
             config.array_blocks
-        ));
+        )));
     }
     Ok(Shape { level, layout, chunk_sectors: chunk, component_sectors: each })
 }
@@ -143,6 +146,7 @@ mod tests {
             (0x99, 3, None, "level 0x99, qualifier 3"),
         ] {
             let error = shape(&config(level, qualifier, secondary), "data").expect_err(name);
+            let error = error.to_string();
             assert_eq!(error, format!("Volume 'data' is {name}, which is not mapped here."));
         }
     }
@@ -153,12 +157,13 @@ mod tests {
             |level, array_blocks| shape(&Config { array_blocks, ..config(level, 0, None) }, "data");
         let raid0 = shape_of(0, 4 * 4096).expect("it fits");
         assert_eq!((raid0.chunk_sectors, raid0.component_sectors), (128, 4096));
-        let error = shape_of(0, 4 * 4096 + 1).expect_err("it does not");
+        let error = shape_of(0, 4 * 4096 + 1).expect_err("it does not").to_string();
         assert!(error.contains("more than the 4096"), "{error}");
         assert_eq!(shape_of(1, 4100).expect("it fits").component_sectors, 4100);
         let large = Config { strip_shift: 40, ..config(0, 0, None) };
         assert!(shape(&large, "data").is_err());
         let blocks = Config { block_size: 4096, ..config(0, 0, None) };
-        assert!(shape(&blocks, "data").expect_err("blocks").contains("another size than 512"));
+        let error = shape(&blocks, "data").expect_err("blocks").to_string();
+        assert!(error.contains("another size than 512"));
     }
 }

@@ -11,6 +11,7 @@ use super::levels::shape;
 use super::sections::{Config, Copy, Guid, VirtualDisk};
 use super::tables::Tables;
 use crate::assemble::Candidate;
+use crate::foreign::Unusable;
 use crate::foreign::uuid::derived;
 use crate::foreign::volume::{About, Shape, blank};
 use crate::ondisk::{ForeignVolume, MemberMetadata, Role, Timestamp, Uuid, Version};
@@ -86,7 +87,7 @@ impl All<'_> {
             Ok(shape) => shape.apply(&mut it, shape.component_sectors),
             Err(why) => {
                 (it.level, it.data_sectors) = (-1000, config.blocks);
-                more.refused = Some(why);
+                more.refused = Some(why.to_string());
             }
         }
         let is_dirty = entry.is_some_and(|entry| entry.state & NOT_CONSISTENT != 0);
@@ -206,16 +207,16 @@ impl All<'_> {
 }
 
 /// The geometry of a volume whose state allows one.
-fn shape_of(config: &Config, entry: Option<&VirtualDisk>, name: &str) -> Result<Shape, String> {
+fn shape_of(config: &Config, entry: Option<&VirtualDisk>, name: &str) -> Result<Shape, Unusable> {
     let state = entry.map_or(0, |entry| entry.state);
     if state & MORPHING != 0 {
-        return Err(format!(
+        return Err(Unusable::Volume(format!(
             "Volume '{name}' is being changed (morphing): which of its data have been moved is not \
              known here, so nothing of it is read."
-        ));
+        )));
     }
     if state & STATE_MASK == DELETED {
-        return Err(format!("Volume '{name}' has been deleted."));
+        return Err(Unusable::Volume(format!("Volume '{name}' has been deleted.")));
     }
     shape(config, name)
 }

@@ -9,6 +9,7 @@
 
 use super::format::HEADER_BYTES;
 use super::sections::{Copy, Header};
+use crate::foreign::Unusable;
 use crate::units::SECTOR_BYTES;
 
 /// Longest section that is read: 8 MiB; mdadm's and controllers' have some hundred sectors.
@@ -42,7 +43,7 @@ pub struct Tables {
 pub fn read<E: std::fmt::Display>(
     device_sectors: u64,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
-) -> Option<Result<Tables, String>> {
+) -> Option<Result<Tables, Unusable>> {
     let mut found = None;
     for before in ANCHORS {
         let Some(sector) = device_sectors.checked_sub(before) else { continue };
@@ -65,7 +66,7 @@ pub fn read<E: std::fmt::Display>(
     let large = device_sectors.checked_sub(8)?;
     let mut bytes = vec![0; HEADER_BYTES];
     let there = read(large, &mut bytes).is_ok() && Header::decode(&bytes).is_ok();
-    there.then(|| Err("DDF on a disk with blocks of 4096 bytes is not read here".to_string()))
+    there.then_some(Err(Unusable::LargeBlocks))
 }
 
 /// Reads both copies and chooses one.
@@ -75,7 +76,7 @@ fn copies<E: std::fmt::Display>(
     anchor: &Header,
     problem: Option<String>,
     read: &mut impl FnMut(u64, &mut [u8]) -> Result<(), E>,
-) -> Result<Tables, String> {
+) -> Result<Tables, Unusable> {
     let mut problems: Vec<String> = problem.into_iter().collect();
     let mut there: Vec<(u64, Copy)> = Vec::new();
     for (name, kind, at) in [("primary", 1, anchor.primary), ("secondary", 2, anchor.secondary)] {
@@ -115,7 +116,7 @@ fn copies<E: std::fmt::Display>(
         let is_closed = matches!(header.open, 0 | 0xff);
         (copy.wrong.is_empty(), is_closed, header.sequence, std::cmp::Reverse(*place))
     });
-    let Some((place, _)) = best else { return Err(problems.join("; ")) };
+    let Some((place, _)) = best else { return Err(Unusable::NoCopy(problems)) };
     let first_sector = there.iter().map(|(at, _)| *at).chain([anchor.workspace, sector]);
     let first_sector = first_sector.min().unwrap_or(sector);
     let (copy_sector, copy) = there.swap_remove(place);
@@ -128,22 +129,23 @@ fn copy<E: std::fmt::Display>(
     device_sectors: u64,
     at: u64,
     read: &mut impl FnMut(u64, &mut [u8]) -> Result<(), E>,
-) -> Result<Copy, String> {
+) -> Result<Copy, Unusable> {
     let mut sectors = |from: u64, count: u64| {
         let end = from.checked_add(count).filter(|&end| end <= device_sectors);
         if count == 0 || count > SECTION_SECTORS_MAX || end.is_none() {
-            return Err(format!("{count} sectors from {from} are not on the disk"));
+            return Err(Unusable::Outside { from, sectors: count });
         }
         let mut bytes = vec![0; (count * SECTOR_BYTES) as usize];
-        read(from, &mut bytes).map_err(|error| format!("sector {from}: {error}"))?;
+        let failed = |error: E| Unusable::Read { sector: from, error: error.to_string() };
+        read(from, &mut bytes).map_err(failed)?;
         Ok(bytes)
     };
-    let (header, crc) = Header::decode(&sectors(at, 1)?).map_err(|error| error.to_string())?;
+    let (header, crc) = Header::decode(&sectors(at, 1)?)?;
     // Nothing can be found by a header that is damaged.
-    crc.map_err(|error| error.to_string())?;
+    crc?;
     let mut section =
         |(offset, count): (u32, u32)| sectors(at.saturating_add(offset.into()), count.into());
     let (disks, virtuals) = (section(header.disks)?, section(header.virtuals)?);
     let (configs, own) = (section(header.configs)?, section(header.own)?);
-    Copy::decode(header, [&disks, &virtuals, &configs, &own]).map_err(|error| error.to_string())
+    Ok(Copy::decode(header, [&disks, &virtuals, &configs, &own])?)
 }

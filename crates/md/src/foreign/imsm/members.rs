@@ -4,12 +4,13 @@
 //! serial numbers. An image has none: it is known by its file's name, by a length that no other
 //! disk of the table has, or not at all.
 //!
-//! Invariant: a disk that cannot be told from the others of its container is never put into a slot,
+//! Invariant: a disk that is not identified among those of its container is never put into a slot,
 //! unless all slots hold the same.
 
 use super::format::*;
 use super::table::{Map, SlotEntry, Table, Volume};
 use crate::assemble::Candidate;
+use crate::foreign::Unusable;
 use crate::foreign::uuid::derived;
 use crate::foreign::volume::{About, Shape, blank, component};
 use crate::level::Level;
@@ -51,7 +52,7 @@ pub fn same_serial(one: &str, other: &str) -> bool {
 
 /// Whether a file's name has this serial number in it, as a word of its own.
 fn is_named_after(file: &str, serial: &str) -> bool {
-    // mdadm can be told to use the names of devices instead.
+    // mdadm can use the names of devices instead.
     let serial = serial.rsplit('/').next().unwrap_or(serial);
     let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     serial.len() >= 3
@@ -74,7 +75,7 @@ fn own_index(member: &About<'_>, table: &Table) -> Option<usize> {
     }
     let serial = |index: usize| table.disks[index].serial.as_str();
     if let Some(own) = member.serial {
-        // What the system says decides; a file's name is not asked then.
+        // The system's serial number decides, not the file's name.
         return only(table, |index| same_serial(own, serial(index)));
     }
     let by_name =
@@ -142,7 +143,7 @@ impl<'a> Container<'a> {
             Ok(shape) => shape.apply(&mut metadata, volume.map.member_sectors),
             Err(why) => {
                 (metadata.level, metadata.data_sectors) = (-1000, volume.map.member_sectors);
-                more.refused = Some(why);
+                more.refused = Some(why.to_string());
             }
         }
         more.never_synced = metadata.level > 0 && never_synced(volume);
@@ -190,7 +191,7 @@ impl<'a> Container<'a> {
     }
 
     /// Of a volume whose slots all hold the same: a slot for each member of the newest generation
-    /// that cannot be told from the others.
+    /// that is not identified.
     fn any_slot(&self, number: usize, index: usize) -> Option<usize> {
         let (.., table) = self.members[number];
         let map = &table.volumes[index].map;
@@ -297,17 +298,17 @@ fn level(map: &Map) -> Option<Level> {
 }
 
 /// The volume's geometry, or a sentence why it has none here.
-fn shape(volume: &Volume) -> Result<Shape, String> {
+fn shape(volume: &Volume) -> Result<Shape, Unusable> {
     let map = &volume.map;
     let name = &volume.name;
     let known = [MIGRATION_INIT, MIGRATION_REBUILD, MIGRATION_VERIFY, MIGRATION_REPAIR];
     if volume.migrating && !known.contains(&volume.migration) {
         let kind = MIGRATIONS.iter().find(|(_, number)| *number == volume.migration.into());
         let kind = kind.map_or("migration of an unknown kind", |(name, _)| name);
-        return Err(format!(
+        return Err(Unusable::Volume(format!(
             "Volume '{name}' is in the middle of a {kind}: which of its data have been moved is \
              not known here, so nothing of it is read."
-        ));
+        )));
     }
     let same = |before: &Map| {
         let geometry =
@@ -315,13 +316,15 @@ fn shape(volume: &Volume) -> Result<Shape, String> {
         geometry(before) == geometry(map)
     };
     if volume.before.as_ref().is_some_and(|before| !same(before)) {
-        return Err(format!(
+        return Err(Unusable::Volume(format!(
             "Volume '{name}' is being changed: its two maps have different geometries."
-        ));
+        )));
     }
     let Some(level) = level(map) else {
         let level = map.level;
-        return Err(format!("Volume '{name}' is of level {level}, which is not mapped here."));
+        return Err(Unusable::Volume(format!(
+            "Volume '{name}' is of level {level}, which is not mapped here."
+        )));
     };
     let (members, copies) = (map.slots.len() as u64, u64::from(map.domains));
     let (layout, data) = match level {
@@ -330,9 +333,9 @@ fn shape(volume: &Volume) -> Result<Shape, String> {
             (0x100 | map.domains as u32, members / copies)
         }
         Level::Raid10 => {
-            return Err(format!(
+            return Err(Unusable::Volume(format!(
                 "Volume '{name}' has {copies} copies on {members} disks, which is not mapped here."
-            ));
+            )));
         }
         Level::Raid5 => (0, members.saturating_sub(1)),
         _ => (0, members),
@@ -341,10 +344,10 @@ fn shape(volume: &Volume) -> Result<Shape, String> {
     let component_sectors = component(volume.sectors, data, chunk);
     let fits = |&component: &u64| component <= map.member_sectors;
     let Some(component_sectors) = component_sectors.filter(fits) else {
-        return Err(format!(
+        return Err(Unusable::Volume(format!(
             "Volume '{name}' has {} sectors, more than the {} on each of its {members} disks hold.",
             volume.sectors, map.member_sectors
-        ));
+        )));
     };
     let chunk_sectors = u32::try_from(chunk).unwrap_or(u32::MAX);
     Ok(Shape { level: level.number(), layout, chunk_sectors, component_sectors })
@@ -422,12 +425,13 @@ mod tests {
         for (migration, word) in [(3, "general migration"), (4, "state change"), (99, "unknown")] {
             let before = Some(map(5, 3, 1));
             let moving = Volume { migrating: true, migration, before, ..volume(map(5, 3, 1)) };
-            let why = shape(&moving).expect_err("it is moving");
+            let why = shape(&moving).expect_err("it is moving").to_string();
             assert!(why.contains(word), "{why}");
         }
         let before = Some(map(5, 4, 1));
         let moving = Volume { migrating: true, migration: 1, before, ..volume(map(5, 3, 1)) };
-        assert!(shape(&moving).expect_err("two geometries").contains("different geometries"));
+        let why = shape(&moving).expect_err("two geometries").to_string();
+        assert!(why.contains("different geometries"));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 
 use super::format::*;
+use crate::foreign::Unusable;
 use crate::foreign::text::{part, text};
 use crate::ondisk::superblock::Checksum;
 use crate::ondisk::{DecodeError, Field};
@@ -149,7 +150,7 @@ pub fn anchor_sectors(device_sectors: u64) -> impl Iterator<Item = (u64, u32)> {
 pub fn read<E: std::fmt::Display>(
     device_sectors: u64,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
-) -> Option<Result<Table, String>> {
+) -> Option<Result<Table, Unusable>> {
     for (sector, block) in anchor_sectors(device_sectors) {
         let mut bytes = vec![0; 512];
         if read(sector, &mut bytes).is_err() || !bytes.starts_with(SIGNATURE) {
@@ -166,26 +167,26 @@ fn rest<E: std::fmt::Display>(
     block: u32,
     anchor: Vec<u8>,
     read: &mut impl FnMut(u64, &mut [u8]) -> Result<(), E>,
-) -> Result<Table, String> {
-    let size = size(&anchor).map_err(|error| error.to_string())?;
+) -> Result<Table, Unusable> {
+    let size = size(&anchor)?;
+    let failed = |sector: u64| move |error: E| Unusable::Read { sector, error: error.to_string() };
     // The first block has 512 bytes of the metadata where blocks have 512 bytes, else 4096.
     let mut bytes = anchor;
     if block > 512 {
         bytes.resize(block as usize, 0);
-        read(sector, &mut bytes).map_err(|error| format!("sector {sector}: {error}"))?;
+        read(sector, &mut bytes).map_err(failed(sector))?;
     }
     let behind = size.saturating_sub(block as usize);
     let sectors = behind.div_ceil(block as usize) as u64 * u64::from(block) / SECTOR_BYTES;
     let first = sector.checked_sub(sectors);
-    let first =
-        first.ok_or_else(|| format!("{size} bytes of metadata are longer than the disk"))?;
+    let first = first.ok_or(Unusable::Long { bytes: size })?;
     let mut more = vec![0; (sectors * SECTOR_BYTES) as usize];
     if sectors > 0 {
-        read(first, &mut more).map_err(|error| format!("sector {first}: {error}"))?;
+        read(first, &mut more).map_err(failed(first))?;
     }
     bytes.extend(more);
     bytes.truncate(size);
-    decode(&bytes, block, sector).map_err(|error| error.to_string())
+    Ok(decode(&bytes, block, sector)?)
 }
 
 fn error(field: Field, base: usize, problem: impl Into<Cow<'static, str>>) -> DecodeError {

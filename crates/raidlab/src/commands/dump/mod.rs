@@ -26,8 +26,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use md::Level;
 use output::{Output, Stop};
-pub use source::refusal_text;
 use source::Opened;
+pub use source::refusal_text;
 
 use crate::console::{JsonOut, is_stream, say, say_lines};
 use crate::error::reworded;
@@ -92,7 +92,7 @@ pub struct DumpArguments {
     correct: bool,
     /// Write, for each copy with a map, a mapfile of what of it would bring lost data back into
     /// this directory, for ddrescue -m; can be used without -o
-    #[arg(long, value_name = "DIR", conflicts_with = "volume")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["volume", "guess"])]
     wanted: Option<PathBuf>,
     /// Do not compare the redundancy: read only what the contents need
     #[arg(long, conflicts_with = "check", help_heading = "Output")]
@@ -134,7 +134,7 @@ pub struct DumpArguments {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
           default_missing_value = "0",
           conflicts_with_all = ["level", "array", "order", "ignore_events", "ignore_checksums",
-                                "force"],
+                                "force", "volume", "map"],
           help_heading = "Without superblocks")]
     guess: Option<u16>,
     /// RAID level, if superblocks are lost or wrong: they are ignored, and members are given in
