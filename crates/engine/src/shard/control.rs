@@ -65,6 +65,18 @@ impl Shard {
         }
     }
 
+    /// Flushes what complete FUA writes depend on.
+    pub(super) fn flush_for_fua(&mut self, out: &mut Effects) {
+        if self.requests.to_flush.is_empty() {
+            return;
+        }
+        let failed = self.health.failed();
+        for request in std::mem::take(&mut self.requests.to_flush) {
+            self.flushes.request(request, failed, out, &mut self.flushed);
+        }
+        self.end_flushes(out);
+    }
+
     pub(super) fn end_flushes(&mut self, out: &mut Effects) {
         for (request, error) in self.flushed.drain(..) {
             if let Some(error) = error {
@@ -87,18 +99,18 @@ impl Shard {
                 }
                 self.health.record(epoch);
                 if self.health.is_recorded() {
-                    self.requests.release_held_back(None, out);
+                    self.requests.release_held_back(None, &self.health, out);
                 }
             }
             Control::NotRecorded { .. } => {
                 self.health.give_up_recording();
-                self.requests.release_held_back(Some(RequestError::Io), out);
+                self.requests.release_held_back(Some(RequestError::Io), &self.health, out);
             }
             Control::NoSpaceToRecord => {
                 if let (Personality::Parity(stripes), mut cx) = self.split(now, out) {
                     stripes.fail_waiting(&mut cx, RequestError::NoSpace);
                 }
-                self.requests.release_held_back(Some(RequestError::NoSpace), out);
+                self.requests.release_held_back(Some(RequestError::NoSpace), &self.health, out);
             }
             Control::Granted { first_bit, bits } => self.granted(now, first_bit, bits, out),
             Control::NotGranted { first_bit, bits } => {

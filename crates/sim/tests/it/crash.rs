@@ -196,6 +196,16 @@ fn a_position_that_goes_back_is_recorded_before_any_superblock_is_clean() {
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// A block of a lost member was acknowledged as durable when parity was. The data beside it, which
+/// define it together with parity, were not, and the log lets the array start without the member.
+#[test]
+fn a_fua_write_of_a_lost_block_waits_for_the_data_that_define_it() {
+    let scenario = "\
+        raid5 left-symmetric x3 chunk=8 used=128 v=1.2 log=536 begins=in-sync shards=1 \
+        depth=1 seed=162992332148316 : writeerror1 w3+61 fua6+10 step2 step4";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 /// A read of the former device failed after its replacement had got the slot, which is failfast.
 #[test]
 fn a_failfast_device_does_not_leave_for_a_read_of_the_one_that_it_has_replaced() {
