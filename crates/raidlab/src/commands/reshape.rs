@@ -33,8 +33,8 @@ Examples:
 The array must not be running. Its number of members, chunk, layout or data offset is moved from
 where the superblocks say that it is, as the kernel does it: RAID 4, 5, 6 and 10, metadata 0.90 and
 1.x, also with as many members missing as both geometries can do without. At the end the array is as
-after a reshape of the kernel's, which can run it; the kernel or mdadm can also take over at any
-position. A grown file system is not part of it.
+after a reshape of the kernel's, which can run it; the kernel can also take over at any position
+where no backup file is in use. A grown file system is not part of it.
 
 Where the new rows lie over old ones that are not moved yet, their contents are copied first to
 --backup-file, in mdadm's format; name the file that mdadm was given, if there was one: what was
