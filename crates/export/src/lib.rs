@@ -1,8 +1,14 @@
-//! Frontends that make an array accessible to other processes. So far: [`fuse`].
+//! Frontends that make an array, or what can be read of one, accessible to other processes. So far:
+//! [`fuse`].
 //!
-//! *Invariant*: a frontend decides nothing about the array; it submits requests to [`array::Array`]
-//! without waiting for earlier ones, and replies from their completions. Every queue is bounded:
-//! clients that exceed a limit wait.
+//! *Invariant*: a frontend decides nothing about the array; it submits requests to a
+//! [`store::Store`] without waiting for earlier ones, and replies from their completions. Every
+//! queue is bounded: clients that exceed a limit wait.
 #![deny(unsafe_code)]
 
+mod access;
 pub mod fuse;
+mod gate;
+pub mod store;
+
+pub use access::{Access, Data};

@@ -24,7 +24,7 @@ pub const TABLE: [(&str, &[&str]); 23] = [
     ("device", &["sys", "md"]),
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
     ("admin", &["sys", "device", "array", "engine", "md", "content", "parity", "guess"]),
-    ("export", &["array", "nbd"]),
+    ("export", &["admin", "array", "md", "nbd"]),
     ("spec", &["parity", "md", "drive"]),
     ("results", &["md", "spec"]),
     ("model", &["spec", "md", "drive"]),

@@ -28,9 +28,10 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
-use super::files::{Background, Files, MAX_TRANSFER};
+use super::files::{Files, MAX_TRANSFER};
 use super::protect::{MountHolder, Protection};
 use super::sys;
+use crate::access::Access;
 
 /// Another process (udev) may have the file open for a moment when it is to be unmounted.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
@@ -274,7 +275,7 @@ struct FrontThread {
     options: FrontOptions,
     array: Arc<Array>,
     session: Option<BackgroundSession>,
-    background: Background,
+    ended: mpsc::Receiver<()>,
     _protection: Protection,
     _holder: Option<MountHolder>,
 }
@@ -302,7 +303,8 @@ impl FrontThread {
         let protection = Protection::take(missing);
         let array = Arc::new(make().map_err(FrontError::Make)?);
         let threads = system("start a thread");
-        let (files, background) = Files::new(&array, options.name.clone()).map_err(threads)?;
+        let access = Access::new(array.clone()).map_err(threads)?;
+        let (files, ended) = Files::new(access, options.name.clone());
         let mut config = Config::default();
         let longest = array.max_request_bytes().min(MAX_TRANSFER);
         config.mount_options = vec![
@@ -322,7 +324,7 @@ impl FrontThread {
         tracing::info!(directory = %options.directory.display(), "array mounted");
         let session = Some(session);
         let (_protection, _holder) = (protection, holder.ok());
-        Ok(FrontThread { options, array, session, background, _protection, _holder })
+        Ok(FrontThread { options, array, session, ended, _protection, _holder })
     }
 
     fn run(mut self, calls: &mpsc::Receiver<Call>) {
@@ -373,9 +375,9 @@ impl FrontThread {
     }
 
     fn finish(self, force: bool) -> Result<(), FrontError> {
-        let FrontThread { array, session, background, options, .. } = self;
+        let FrontThread { array, session, ended, options, .. } = self;
         tracing::info!(directory = %options.directory.display(), force, "array unmounted");
-        match background.ended.recv_timeout(END_PATIENCE) {
+        match ended.recv_timeout(END_PATIENCE) {
             Err(RecvTimeoutError::Disconnected) => {}
             _ => {
                 // The array must outlive the session that serves it.
@@ -386,8 +388,6 @@ impl FrontThread {
         }
         // Its threads have ended; the session has registered that the mount is gone.
         drop(session);
-        // A thread that panicked has printed the reason.
-        let _ = background.slow.join();
         let Some(array) = Arc::into_inner(array) else {
             return Err(FrontError::Shared);
         };

@@ -8,7 +8,6 @@
 
 mod files;
 mod front;
-mod gate;
 mod protect;
 #[allow(unsafe_code)]
 mod sys;

@@ -1,0 +1,157 @@
+//! What a front serves: sectors that are read and written in whole blocks. An array is a store;
+//! what can be read of a damaged one is another ([`Rescued`]).
+//!
+//! Invariant: a read that succeeds returns the store's bytes, all of them; a range that cannot be
+//! read is an error, never zeroes.
+
+mod of_array;
+mod rescued;
+
+use array::{ArrayError, Lease, RequestError};
+use thiserror::Error;
+
+pub use rescued::Rescued;
+
+use rescued::Counted;
+
+/// Size, block and abilities of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Offsets and lengths are multiples of it; in bytes.
+    pub block: u32,
+    /// Longest read or write in bytes.
+    pub request_bytes: usize,
+    /// Nothing can be written.
+    pub read_only: bool,
+    /// A discarded range reads as zeroes.
+    pub discard_zeroes: bool,
+}
+
+/// Why a request of a store failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// The array refused or failed it.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// No member can serve a part of the range.
+    #[error("sectors {first} to {last} can be read from no member")]
+    Lost {
+        /// The first sector that is lost.
+        first: u64,
+        /// The last sector of that part.
+        last: u64,
+    },
+    /// Nothing can be written.
+    #[error("it is served read-only")]
+    ReadOnly,
+    /// The range is not inside, or not in whole blocks.
+    #[error("{bytes} bytes at {offset} are not whole blocks inside of it")]
+    Range {
+        /// First byte.
+        offset: u64,
+        /// Length in bytes.
+        bytes: u64,
+    },
+    /// The front or the store has been stopped.
+    #[error("it has been stopped")]
+    Stopped,
+}
+
+impl StoreError {
+    /// The errno that fits it.
+    pub fn errno(&self) -> rustix::io::Errno {
+        use rustix::io::Errno;
+        match self {
+            StoreError::Array(ArrayError::Request(error)) => match error {
+                RequestError::NoSpace => Errno::NOSPC,
+                RequestError::NoMemory => Errno::NOMEM,
+                RequestError::ReadOnly => Errno::ROFS,
+                RequestError::Invalid => Errno::INVAL,
+                RequestError::Io => Errno::IO,
+            },
+            StoreError::Array(ArrayError::Range { .. }) | StoreError::Range { .. } => Errno::INVAL,
+            StoreError::Array(ArrayError::Unclean) | StoreError::Lost { .. } => Errno::IO,
+            StoreError::Array(ArrayError::Stopped) | StoreError::Stopped => Errno::SHUTDOWN,
+            StoreError::ReadOnly => Errno::ROFS,
+        }
+    }
+}
+
+/// The bytes of a read or a write. Dropping it returns it to its store.
+pub struct Buffer(Memory);
+
+enum Memory {
+    Lease(Lease),
+    Counted(Counted),
+}
+
+impl Buffer {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Lease(lease) => lease.bytes(),
+            Memory::Counted(counted) => counted.bytes(),
+        }
+    }
+
+    /// Its bytes, to fill.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Memory::Lease(lease) => lease.bytes_mut(),
+            Memory::Counted(counted) => counted.bytes_mut(),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Whether its length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+}
+
+/// How a request ended; reads and writes return their buffer.
+pub type Outcome = Result<Option<Buffer>, StoreError>;
+
+/// What is done with the outcome. It runs on a thread of the store: it must not block, and must not
+/// drop the store.
+pub type Then = Box<dyn FnOnce(Outcome) + Send>;
+
+/// What a front serves; see the module documentation. All methods may be called concurrently.
+pub trait Store: Send + Sync {
+    /// Its size, block and abilities, which do not change.
+    fn limits(&self) -> Limits;
+
+    /// A buffer of this length, at most [`Limits::request_bytes`]; blocks while all are in use.
+    fn buffer(&self, bytes: usize) -> Buffer;
+
+    /// A buffer of this length, or `None` while all are in use.
+    fn try_buffer(&self, bytes: usize) -> Option<Buffer>;
+
+    /// Fills the buffer, whole blocks, from byte `offset` on. Does not wait.
+    fn read(&self, buffer: Buffer, offset: u64, then: Then);
+
+    /// Writes the buffer, whole blocks, at byte `offset`; durable at its end if `fua`. Does not
+    /// wait.
+    fn write(&self, buffer: Buffer, offset: u64, fua: bool, then: Then);
+
+    /// Makes all writes that have ended durable. Does not wait.
+    fn flush(&self, then: Then);
+
+    /// Discards whole blocks; blocks.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError>;
+
+    /// Makes whole blocks read as zeroes; blocks.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError>;
+}

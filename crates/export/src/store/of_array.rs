@@ -1,0 +1,63 @@
+//! An array as a store.
+
+use array::{Array, ArrayError, HostOp, Lease};
+
+use super::{Buffer, Limits, Memory, Store, StoreError, Then};
+
+fn outcome(then: Then) -> impl FnOnce(Result<Option<Lease>, ArrayError>) + Send + 'static {
+    move |outcome| {
+        let buffer = outcome.map(|lease| lease.map(|lease| Buffer(Memory::Lease(lease))));
+        then(buffer.map_err(StoreError::Array));
+    }
+}
+
+/// The lease of a buffer, which is of this array: its own methods gave it.
+fn lease(buffer: Buffer) -> Lease {
+    match buffer.0 {
+        Memory::Lease(lease) => lease,
+        Memory::Counted(_) => panic!("the buffer is of another store"),
+    }
+}
+
+impl Store for Array {
+    fn limits(&self) -> Limits {
+        Limits {
+            bytes: self.len_bytes(),
+            block: self.logical_block(),
+            request_bytes: self.max_request_bytes(),
+            read_only: false,
+            discard_zeroes: self.discard_zeroes(),
+        }
+    }
+
+    fn buffer(&self, bytes: usize) -> Buffer {
+        Buffer(Memory::Lease(self.lease(bytes)))
+    }
+
+    fn try_buffer(&self, bytes: usize) -> Option<Buffer> {
+        Some(Buffer(Memory::Lease(self.try_lease(bytes)?)))
+    }
+
+    fn read(&self, buffer: Buffer, offset: u64, then: Then) {
+        let bytes = buffer.len() as u64;
+        self.request(HostOp::Read, offset, bytes, Some(lease(buffer)), outcome(then));
+    }
+
+    fn write(&self, buffer: Buffer, offset: u64, fua: bool, then: Then) {
+        let bytes = buffer.len() as u64;
+        let op = HostOp::Write { fua };
+        self.request(op, offset, bytes, Some(lease(buffer)), outcome(then));
+    }
+
+    fn flush(&self, then: Then) {
+        self.request(HostOp::Flush, 0, 0, None, outcome(then));
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        Ok(Array::discard(self, offset, bytes)?)
+    }
+
+    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        Ok(Array::write_zeroes(self, offset, bytes)?)
+    }
+}
