@@ -1,0 +1,52 @@
+//! One execution after the other, each a function of (target, seed, number).
+//!
+//! Invariant: the input of an execution depends on nothing else, so that any of them can be run
+//! again alone.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use testkit::{Rng, mix};
+
+use super::mutate::mutate;
+use super::{Outcome, Target};
+
+/// What was run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub executions: u64,
+    pub completed: u64,
+    pub violations: u64,
+}
+
+/// Runs executions from number `first` on until `enough` says so (it is asked now and then).
+/// Panics with the command that runs a failing one again.
+pub fn run(
+    target: &Target,
+    seed: u64,
+    first: u64,
+    mut enough: impl FnMut(&Tally) -> bool,
+) -> Tally {
+    let seeds = (target.seeds)();
+    let mut tally = Tally::default();
+    while !enough(&tally) {
+        let number = first + tally.executions;
+        let mut rng = Rng::new(seed ^ mix(number));
+        let input = mutate(&seeds, &mut rng);
+        let pieces = rng.draw();
+        match catch_unwind(AssertUnwindSafe(|| (target.check)(&input, pieces))) {
+            Ok(Outcome::Completed) => tally.completed += 1,
+            Ok(Outcome::Violation) => tally.violations += 1,
+            Ok(Outcome::Unfinished) => {}
+            Err(panic) => {
+                eprintln!(
+                    "again: cargo run -p nbd --example fuzz -- {} --seed {seed} --first {number} \
+                     --executions 1",
+                    target.name
+                );
+                std::panic::resume_unwind(panic);
+            }
+        }
+        tally.executions += 1;
+    }
+    tally
+}
