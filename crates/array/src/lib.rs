@@ -57,8 +57,9 @@ pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec, PartialParit
 pub use driver::{AddError, Completion, Driver, DriverOptions, Full, ScrubStatus};
 pub use engine::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork,
-    DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, MemberFlags, Mismatch, MismatchKind,
-    Pace, RateMeter, ReplaceRefusal, RequestError, ScrubMode, ShardPart, Sharding,
+    DEFAULT_STRIPE_CACHE_BYTES, DeviceCondition, DeviceNumber, DeviceStatus, HostOp, IoError,
+    MemberError, MemberFlags, Mismatch, MismatchKind, Pace, RateMeter, ReplaceRefusal,
+    RequestError, ScrubMode, ShardPart, Sharding,
 };
 pub use executor::Event;
 pub use managed::ArrayMetadata;
@@ -68,3 +69,4 @@ pub use member::{
     NullMember, Op, OpKind, OpenError, PaceControl, PacedMember, io_error_text,
 };
 pub use metadata_threads::MetadataDevice;
+pub use metadata_writer::ArrayDevice;

@@ -11,10 +11,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use engine::{
-    BackgroundProgress, BackgroundState, Control, ControlEvent, DeviceNumber, IoError, MemberError,
-    MetaToken, MetadataEffect, MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS,
-    RebuildEffect, RebuildLoop, RebuildRange, Record, ReplaceRefusal, RequestError, ResyncEffect,
-    ResyncLoop,
+    BackgroundProgress, BackgroundState, Control, ControlEvent, DeviceNumber, DeviceStatus,
+    IoError, JoinRefusal, MemberError, MetaToken, MetadataEffect, MetadataInput, MetadataManager,
+    MetadataStatus, RESYNC_PARTS, RebuildEffect, RebuildLoop, RebuildRange, Record, ReplaceRefusal,
+    RequestError, ResyncEffect, ResyncLoop,
 };
 use md::ondisk::superblock::Superblock;
 use md::{Geometry, MemberIdx, Sector};
@@ -50,6 +50,15 @@ pub(crate) struct ChosenDevice {
     pub(crate) place: MemberIdx,
     /// It is to replace the slot's member.
     pub(crate) replaces: bool,
+}
+
+/// A device that has the metadata of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayDevice {
+    /// Its name.
+    pub name: String,
+    /// Its number, its slot, and what it does for the array.
+    pub status: DeviceStatus,
 }
 
 /// Executes the metadata manager's effects; see the module documentation.
@@ -122,6 +131,15 @@ impl MetadataWriter {
         self.manager.status()
     }
 
+    /// The devices of the array.
+    pub(crate) fn devices(&self) -> Vec<ArrayDevice> {
+        let named = |status: DeviceStatus| {
+            let name = self.threads.name(status.number).0.to_string();
+            ArrayDevice { name, status }
+        };
+        self.manager.devices().into_iter().map(named).collect()
+    }
+
     /// Problems with the metadata since the last call, one sentence each.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         self.notes.0.drain(..).collect()
@@ -139,7 +157,7 @@ impl MetadataWriter {
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        !self.inputs.is_empty()
+        !self.inputs.is_empty() || !self.effects.is_empty()
     }
 
     /// Readable when a metadata write has completed; `None` while none is in flight.
@@ -198,7 +216,7 @@ impl MetadataWriter {
         }
         self.resync.tick(now);
         self.rebuild.tick(now);
-        while !self.inputs.is_empty() {
+        while self.has_work() {
             let mut effects = std::mem::take(&mut self.effects);
             self.manager.handle(now, &mut self.inputs, &mut effects);
             for effect in effects.drain(..) {
@@ -404,8 +422,11 @@ impl MetadataWriter {
         self.threads.add(device.into())
     }
 
-    pub(crate) fn input(&mut self, input: MetadataInput) {
-        self.inputs.push(input);
+    /// Has the metadata manager follow an order at once: what it decides is known afterwards. Its
+    /// effects are performed in the next turn.
+    pub(crate) fn order(&mut self, order: MetadataInput) {
+        self.inputs.push(order);
+        self.manager.handle(self.now, &mut self.inputs, &mut self.effects);
     }
 
     /// Devices that the metadata manager has chosen for slots since the last call.
@@ -416,6 +437,15 @@ impl MetadataWriter {
     /// Devices that are out of service since the last call.
     pub(crate) fn take_retired(&mut self) -> Vec<DeviceNumber> {
         std::mem::take(&mut self.retired)
+    }
+
+    /// Whether a device with this number can be put into a slot.
+    pub(crate) fn may_join(
+        &self,
+        number: DeviceNumber,
+        slot: MemberIdx,
+    ) -> Result<(), JoinRefusal> {
+        self.manager.may_join(number, slot)
     }
 
     /// Whether a device can replace the member of a slot; `None`: metadata 0.90 cannot record it.

@@ -54,9 +54,9 @@ pub use intent_map::{IntentMap, MAX_INTENT_BITS};
 pub use lengths::{GRANULE_SECTORS, MAX_DISCARD_SECTORS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS};
 pub use metadata::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_BITS_AHEAD_NANOS,
-    DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice, MetaToken,
-    MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, MetadataMode, MetadataStatus,
-    ReadOnlyReason, Record, ReplaceRefusal,
+    DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, DeviceStatus, JoinRefusal,
+    ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
+    MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record, ReplaceRefusal,
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use pacer::{Pace, Pacer, SLICE_NANOS};

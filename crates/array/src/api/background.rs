@@ -1,7 +1,8 @@
 //! Background work of an array in its own threads: how fast it runs, how far it has come; pause,
-//! resume, cancel; scrubs.
+//! resume, cancel; scrubs. And devices that join: they are rebuilt in the background.
 //!
-//! Invariant: shard 0 has all background work; what it finds, every shard reports. Part of `api`.
+//! Invariant: shard 0 has all background work and the metadata; what it finds, every shard reports.
+//! Part of `api`.
 
 use engine::{
     BackgroundStatus, BackgroundWork, DeviceNumber, MemberFlags, Mismatch, Pace, ScrubMode,
@@ -12,6 +13,7 @@ use super::Array;
 use crate::driver::{AddError, Driver, ScrubStatus};
 use crate::member::Member;
 use crate::metadata_threads::MetadataDevice;
+use crate::metadata_writer::ArrayDevice;
 
 impl Array {
     /// All background work that has not ended, in the order in which it runs.
@@ -90,6 +92,21 @@ impl Array {
         flags: MemberFlags,
     ) -> Option<Result<(), AddError>> {
         self.call(0, move |driver| driver.add_member_as(slot, member, flags))
+    }
+
+    /// See [`Driver::devices`].
+    pub fn devices(&self) -> Vec<ArrayDevice> {
+        self.call(0, |driver| driver.devices()).unwrap_or_default()
+    }
+
+    /// See [`Driver::add_device`]. `None`: the array has been stopped.
+    pub fn add_device(
+        &self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.add_device(slot, member, device))
     }
 
     /// See [`Driver::replace_device`]. `None`: the array has been stopped.

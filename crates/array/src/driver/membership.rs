@@ -11,8 +11,8 @@
 
 use engine::{
     BackgroundProgress, BackgroundState, Control, DeviceNumber, FailureCoordinator, IntentMap,
-    MemberFlags, MetadataInput, RebuildEffect, RebuildLoop, RebuildRange, ReplaceRefusal,
-    RequestError,
+    JoinRefusal, MemberFlags, MetadataInput, RebuildEffect, RebuildLoop, RebuildRange,
+    ReplaceRefusal, RequestError,
 };
 use md::ondisk::MemberMetadata;
 use md::{Kind, MemberIdx};
@@ -23,7 +23,7 @@ use crate::build::{BuildError, refuse_shared_files};
 use crate::executor::{Event, JoiningMember};
 use crate::member::{Member, Ring};
 use crate::metadata_threads::MetadataDevice;
-use crate::metadata_writer::ChosenDevice;
+use crate::metadata_writer::{ArrayDevice, ChosenDevice, MetadataWriter};
 use crate::shard_channels::ShardChannels;
 
 /// Why a member cannot be put into a slot.
@@ -43,6 +43,12 @@ pub enum AddError {
         /// What the array uses of each member.
         used: u64,
     },
+    /// A device of the array has its number.
+    #[error("the array has a device {} already", .0.0)]
+    Number(DeviceNumber),
+    /// The array is read-only, is being stopped, or cannot make its data durable.
+    #[error("the array takes no writes any more")]
+    NotRunning,
     /// Its logical block is larger than that of the array.
     #[error("the member's logical block of {has} bytes is larger than the array's, {used}")]
     Block {
@@ -63,8 +69,8 @@ pub enum AddError {
     /// The array has metadata: it takes devices with superblocks.
     #[error("the array has metadata, and the member has none")]
     Metadata,
-    /// Of an array without metadata, no member is replaced.
-    #[error("the array has no metadata, which would record the replacement")]
+    /// The array has no metadata, which would record the device.
+    #[error("the array has no metadata, which would record the device")]
     NoMetadata,
     /// The metadata have no place for a replacement.
     #[error(
@@ -150,6 +156,12 @@ impl LocalRebuilds {
 }
 
 impl Driver {
+    /// The devices that have the array's metadata, those that have failed included: by number.
+    /// Empty for an array without metadata. In shard 0.
+    pub fn devices(&self) -> Vec<ArrayDevice> {
+        self.metadata_writer.as_ref().map_or_else(Vec::new, MetadataWriter::devices)
+    }
+
     /// Puts a member into a slot whose member is out of service, on an array without metadata: it
     /// is rebuilt while the array runs. [`Event::MemberInSync`] reports the end.
     ///
@@ -200,9 +212,16 @@ impl Driver {
         device: MetadataDevice,
     ) -> Result<(), AddError> {
         self.check_joining(slot, &*member)?;
+        let writer = self.metadata_writer.as_ref().ok_or(AddError::NoMetadata)?;
+        writer.may_join(device.number, slot).map_err(|why| match why {
+            JoinRefusal::NotEmpty => AddError::NotEmpty(slot),
+            JoinRefusal::Number => AddError::Number(device.number),
+            JoinRefusal::NoRedundancy => AddError::NoRedundancy,
+            JoinRefusal::NotRunning => AddError::NotRunning,
+        })?;
         let (number, flags) = self.keep_metadata(device)?;
         self.spares.push((number, member));
-        self.metadata_input(MetadataInput::Join { number, member: slot, flags });
+        self.metadata_order(MetadataInput::Join { number, member: slot, flags });
         Ok(())
     }
 
@@ -224,7 +243,7 @@ impl Driver {
         self.check_replacement(slot, &*member)?;
         let (number, flags) = self.keep_metadata(device)?;
         self.spares.push((number, member));
-        self.metadata_input(MetadataInput::Replace { number, member: slot, flags });
+        self.metadata_order(MetadataInput::Replace { number, member: slot, flags });
         Ok(())
     }
 
@@ -242,7 +261,7 @@ impl Driver {
         self.check_replacement(slot, &**member)?;
         // It has its own.
         let flags = MemberFlags::default();
-        self.metadata_input(MetadataInput::Replace { number, member: slot, flags });
+        self.metadata_order(MetadataInput::Replace { number, member: slot, flags });
         Ok(())
     }
 
@@ -250,7 +269,7 @@ impl Driver {
     /// device that has taken the slot by then keeps it. In shard 0.
     pub fn cancel_replacement(&mut self, slot: MemberIdx) {
         if self.metadata_writer.is_some() {
-            self.metadata_input(MetadataInput::CancelReplacement { member: slot });
+            self.metadata_order(MetadataInput::CancelReplacement { member: slot });
         }
     }
 
@@ -272,14 +291,14 @@ impl Driver {
         let number = device.number;
         let MemberMetadata { write_mostly, failfast, .. } = device.superblock.metadata();
         let flags = MemberFlags { write_mostly, failfast };
-        let writer = self.metadata_writer.as_mut().ok_or(AddError::Metadata)?;
+        let writer = self.metadata_writer.as_mut().ok_or(AddError::NoMetadata)?;
         let doing = "start a metadata thread";
         writer.add(device).map_err(|source| AddError::System { doing, source })?;
         Ok((number, flags))
     }
 
-    fn metadata_input(&mut self, input: MetadataInput) {
-        self.metadata_writer.as_mut().expect("it has metadata").input(input);
+    fn metadata_order(&mut self, order: MetadataInput) {
+        self.metadata_writer.as_mut().expect("it has metadata").order(order);
     }
 
     /// Binds what replaces a slot's member in all shards, before they run.
@@ -403,7 +422,7 @@ impl Driver {
                 Some(Err(error)) => tracing::error!(number = device.0, "not bound: {error}"),
                 None => tracing::error!(number = device.0, "not bound: it is no spare"),
             }
-            self.metadata_input(MetadataInput::JoinFailed { place });
+            self.metadata_order(MetadataInput::JoinFailed { place });
         }
     }
 

@@ -8,6 +8,7 @@
 //! `Recorded`, `Stopped`) is sent only when the metadata that it promises are durable. Called by an
 //! executor, with batches of inputs; performs no I/O itself.
 
+mod devices;
 mod lacking;
 mod rebuilds;
 mod replacements;

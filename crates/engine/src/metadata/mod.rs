@@ -17,7 +17,7 @@ mod types;
 pub use manager::MetadataManager;
 pub use types::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_BITS_AHEAD_NANOS,
-    DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice, MetaToken,
-    MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus, ReadOnlyReason,
-    Record, ReplaceRefusal,
+    DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, DeviceStatus, JoinRefusal,
+    ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
+    MetadataMode, MetadataStatus, ReadOnlyReason, Record, ReplaceRefusal,
 };

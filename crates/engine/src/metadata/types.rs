@@ -168,8 +168,8 @@ pub enum MetadataInput {
     /// Superblocks of a dirty array have no position of a resync; then it is the next clean ones
     /// that have it.
     Checkpoint,
-    /// A device for an empty slot, which no superblock lists: it is rebuilt. Ignored if the slot is
-    /// not empty, or the array does not run.
+    /// A device for an empty slot, which no superblock lists: it is rebuilt. Ignored where
+    /// [`crate::MetadataManager::may_join`] refuses it.
     Join {
         /// Its number, which no other device in service has.
         number: DeviceNumber,
@@ -373,6 +373,19 @@ impl std::fmt::Display for ReplaceRefusal {
 
 impl std::error::Error for ReplaceRefusal {}
 
+/// Why no device can be put into a slot, or become a spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinRefusal {
+    /// The slot has a member, or one is being put into it.
+    NotEmpty,
+    /// A device of the array has the number.
+    Number,
+    /// The level has no redundancy, and its superblocks are never written.
+    NoRedundancy,
+    /// The array is read-only, is being stopped, or cannot make its data durable.
+    NotRunning,
+}
+
 /// Status of the metadata manager, for monitoring and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataStatus {
@@ -403,4 +416,40 @@ pub struct MetadataStatus {
     pub held: u64,
     /// Number of bits that may be set in the bitmap.
     pub bits_set: u64,
+}
+
+/// A device of the array, for monitoring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceStatus {
+    /// Its permanent number.
+    pub number: DeviceNumber,
+    /// The slot that it serves or is to get; of a failed one, the slot that it had.
+    pub slot: Option<MemberIdx>,
+    /// It replaces the slot's member, or is to do so.
+    pub replaces: bool,
+    /// What it does for the array.
+    pub condition: DeviceCondition,
+}
+
+/// What a device does for its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceCondition {
+    /// It serves its slot, and the superblocks record that all of it is in sync.
+    InSync,
+    /// It is being rebuilt, or filled as a replacement.
+    Rebuilding {
+        /// All below this sector of its data area is in sync.
+        position: u64,
+        /// Sectors of its data area that the array uses.
+        sectors: u64,
+    },
+    /// It is being put into its slot.
+    Joining,
+    /// It waits for a slot.
+    Spare,
+    /// The superblocks give it a slot that it does not serve: it is not in sync, and gets no
+    /// writes.
+    PassedBy,
+    /// It is out of service.
+    Failed,
 }

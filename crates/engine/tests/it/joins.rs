@@ -2,8 +2,9 @@
 //! failures in between, and what it writes to them first.
 
 use engine::{
-    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice,
-    MemberFlags, MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, JoinRefusal,
+    ManagedBitmap, ManagedDevice, MemberFlags, MetaToken, MetadataConfig, MetadataEffect,
+    MetadataInput, MetadataManager, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
@@ -260,4 +261,40 @@ fn no_superblock_records_a_range_as_in_sync_without_the_entry_in_it() {
         let is_behind = own.recovery_offset.is_some_and(|position| position <= 512);
         assert!(is_behind || own.bad_blocks_in_use, "{own:?}");
     }
+}
+
+#[test]
+fn devices_are_listed_with_what_they_do_for_the_array() {
+    use DeviceCondition::{Failed, InSync, Joining, Rebuilding, Spare};
+    let check = |array: &Driven, expected: &[(u32, Option<u16>, DeviceCondition)]| {
+        let all = array.manager.devices().into_iter();
+        let all = all.map(|it| (it.number.0, it.slot.map(|slot| slot.0), it.condition));
+        assert_eq!(all.collect::<Vec<_>>(), expected);
+    };
+    let mut array = Driven::new(1024, false, 1);
+    check(&array, &[(0, Some(0), InSync), (1, Some(1), InSync), (2, None, Spare)]);
+    array.lose();
+    check(&array, &[(0, Some(0), InSync), (1, Some(1), Failed), (2, Some(1), Joining)]);
+    (0..2).for_each(|shard| array.binds(shard));
+    array.settle();
+    for run in 0..9 {
+        let (member, stalled) = (None, None);
+        array.input(MetadataInput::RebuildAt { run, member, position: 512, stalled });
+    }
+    let half = Rebuilding { position: 512, sectors: 1024 };
+    check(&array, &[(0, Some(0), InSync), (1, Some(1), Failed), (2, Some(1), half)]);
+    array.settle();
+    array.rebuilt();
+    check(&array, &[(0, Some(0), InSync), (1, Some(1), Failed), (2, Some(1), InSync)]);
+    // The number of a failed device is another one's.
+    array.fails(0, 2);
+    array.fails(1, 2);
+    array.settle();
+    let (number, member) = (DeviceNumber(2), MemberIdx(1));
+    assert_eq!(array.manager.may_join(number, member), Ok(()));
+    array.input(MetadataInput::Join { number, member, flags: MemberFlags::default() });
+    check(&array, &[(0, Some(0), InSync), (1, Some(1), Failed), (2, Some(1), Joining)]);
+    let again = array.manager.may_join(DeviceNumber(3), member);
+    assert_eq!(again, Err(JoinRefusal::NotEmpty));
+    assert_eq!(array.manager.may_join(number, member), Err(JoinRefusal::Number));
 }

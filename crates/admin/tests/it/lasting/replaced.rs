@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use admin::{Opened, StartOptions, start_rebuilding};
 use array::{
-    AddError, Array, BackgroundWork, Driver, DriverOptions, Event, Fault, FaultControl,
-    FaultMember, FileMember, Member, MetadataDevice, Pace, ReplaceRefusal,
+    AddError, Array, BackgroundWork, DeviceCondition, Driver, DriverOptions, Event, Fault,
+    FaultControl, FaultMember, FileMember, Member, MetadataDevice, Pace, ReplaceRefusal,
 };
 use device::{Access, Disk};
 use engine::DeviceNumber;
@@ -140,6 +140,12 @@ impl Replaceable {
     ) -> Result<(), AddError> {
         let (member, device) = self.device(at, faults.into());
         array.replace_device(MemberIdx(slot), member, device).expect("the array runs")
+    }
+
+    /// Puts a device into an empty slot.
+    fn add(&self, array: &Array, slot: u16, at: usize) -> Result<(), AddError> {
+        let (member, device) = self.device(at, Vec::new().into());
+        array.add_device(MemberIdx(slot), member, device).expect("the array runs")
     }
 
     /// The state of a device by the superblocks of these.
@@ -292,6 +298,48 @@ fn a_replacement_takes_the_slot_beside_a_load_and_so_does_its_own() {
             let state = it.state(&everything, former);
             assert!(!matches!(state, MemberState::Active(_)), "{context}: {state:?}");
         }
+    }
+}
+
+#[test]
+fn a_new_device_gets_the_slot_of_a_failed_member_beside_a_load() {
+    let of = |array: &Array| {
+        let all = array.devices().into_iter().map(|device| device.status);
+        all.map(|it| (it.number.0, it.slot.map(|slot| slot.0), it.condition)).collect::<Vec<_>>()
+    };
+    for (level, _, slots) in levels().into_iter().step_by(2) {
+        let it = Replaceable::new(level, slots, 2, BitmapOption::None);
+        let array = it.run();
+        let mut load = Load::of(&array);
+        let number = slots as u32;
+        load.beside(&array, || {
+            let early = it.add(&array, 1, slots);
+            assert!(matches!(early, Err(AddError::NotEmpty(MemberIdx(1)))), "{early:?}");
+            array.fail_member(MemberIdx(1));
+            wait_for(&array, "it is out", |status| status.degraded == 1);
+            assert_eq!(of(&array)[1], (1, Some(1), DeviceCondition::Failed));
+            it.add(&array, 1, slots).expect("the slot is empty");
+            let again = it.add(&array, 1, slots + 1);
+            assert!(matches!(again, Err(AddError::NotEmpty(MemberIdx(1)))), "{again:?}");
+            wait_for(&array, "it is rebuilt", |status| status.rebuild_sectors.1 > 0);
+            let (_, slot, condition) = of(&array)[slots];
+            let is_rebuilt = matches!(condition, DeviceCondition::Rebuilding { sectors, .. }
+                if sectors > 0);
+            assert!(slot == Some(1) && is_rebuilt, "{condition:?}");
+            wait_has_slot(&array, 1);
+        });
+        let devices = array.devices();
+        assert!(devices[slots].name.ends_with(&format!("m{slots}")), "{devices:?}");
+        let mut expected: Vec<_> =
+            (0..number).map(|at| (at, Some(at as u16), DeviceCondition::InSync)).collect();
+        expected[1].2 = DeviceCondition::Failed;
+        expected.push((number, Some(1), DeviceCondition::InSync));
+        assert_eq!(of(&array), expected, "{level}");
+        let expected = load.contents(array.len_bytes() as usize);
+        array.stop().expect("stopped clean");
+        let all: Vec<usize> = (2..=slots).collect();
+        assert!(it.contents(&all) == expected, "{level}");
+        assert_eq!(it.state(&all, slots), MemberState::Active(MemberIdx(1)), "{level}");
     }
 }
 
@@ -473,6 +521,7 @@ fn a_replacement_that_hangs_is_out_and_so_is_a_member_whose_replacement_serves_o
 
 testkit::repeat_in_shards! {
     a_replacement_takes_the_slot_beside_a_load_and_so_does_its_own,
+    a_new_device_gets_the_slot_of_a_failed_member_beside_a_load,
     a_replacement_that_fails_leaves_the_member_and_a_member_that_fails_leaves_the_replacement,
     a_stop_in_the_middle_is_continued_by_the_next_start,
     a_replacement_that_is_cancelled_is_out_and_its_member_serves_on,

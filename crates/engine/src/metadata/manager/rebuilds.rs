@@ -14,7 +14,9 @@ use super::work::CHECKPOINT_PARTS;
 use super::{Device, Lost, MetadataManager, in_service};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::Update;
-use crate::metadata::types::{DeviceNumber, ManagedDevice, MetadataEffect, MetadataMode};
+use crate::metadata::types::{
+    DeviceNumber, JoinRefusal, ManagedDevice, MetadataEffect, MetadataMode,
+};
 use crate::{Control, IoError, MemberFlags, Rebuild};
 
 /// A device that the executor binds to a place of a slot.
@@ -157,11 +159,32 @@ impl MetadataManager {
         kept.is_spare && kept.slot.is_none() && !failed && joining.all(|it| it.device != at)
     }
 
-    pub(super) fn join(&mut self, number: DeviceNumber, member: MemberIdx, flags: MemberFlags) {
+    /// Whether a device with this number can be put into a slot now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_join(&self, number: DeviceNumber, slot: MemberIdx) -> Result<(), JoinRefusal> {
+        self.takes_devices(number)?;
+        if self.is_empty(slot) { Ok(()) } else { Err(JoinRefusal::NotEmpty) }
+    }
+
+    /// Whether the running array takes a new device with this number.
+    fn takes_devices(&self, number: DeviceNumber) -> Result<(), JoinRefusal> {
+        if !self.updates() {
+            return Err(JoinRefusal::NoRedundancy);
+        }
+        if self.mode != MetadataMode::Running || self.not_durable {
+            return Err(JoinRefusal::NotRunning);
+        }
         let mut devices = self.devices.iter();
-        let is_known = devices.any(|device| device.kept.number == number && !device.failed);
-        let may = self.mode == MetadataMode::Running && self.updates() && !self.not_durable;
-        if is_known || !may || !self.is_empty(member) {
+        match devices.any(|device| device.kept.number == number && !device.failed) {
+            true => Err(JoinRefusal::Number),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn join(&mut self, number: DeviceNumber, member: MemberIdx, flags: MemberFlags) {
+        if self.may_join(number, member).is_err() {
             return;
         }
         let device = self.add_device(number);
