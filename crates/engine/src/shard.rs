@@ -49,6 +49,8 @@ pub struct Status {
     pub failed: MemberSet,
     /// Members that are not in sync everywhere: those out of service, and those being rebuilt.
     pub lacking: MemberSet,
+    /// Everything is in sync below this position of a resync; `u64::MAX`: everywhere.
+    pub in_sync_below: u64,
     /// Members that are being replaced.
     pub replacing: MemberSet,
     /// Configuration epoch: the number of member failures since the start.
@@ -211,6 +213,7 @@ impl Shard {
         Status {
             failed: self.health.failed(),
             lacking: self.health.lacking(),
+            in_sync_below: self.health.in_sync_below(),
             replacing: self.health.replacing(),
             epoch: self.health.epoch(),
             requests: self.requests.live(),

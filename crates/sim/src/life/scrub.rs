@@ -76,10 +76,10 @@ impl Life {
                 && members.len() == life.world.geometry().members()
                 && (0..life.world.geometry().members() as u16).all(|at| !life.world.is_failed(at))
                 && !life.is_resyncing()
-                && life
-                    .world
-                    .numbers()
-                    .all(|shard| life.world.shard_of(shard).status().lacking.is_empty())
+                // Their messages about it have arrived.
+                && life.world.numbers().map(|shard| life.world.shard_of(shard).status()).all(
+                    |status| status.lacking.is_empty() && status.in_sync_below == u64::MAX,
+                )
         };
         if !is_whole(self) {
             return false;

@@ -224,3 +224,24 @@ fn a_failfast_device_does_not_leave_for_a_read_of_the_one_that_it_has_replaced()
         flush step4 w3+46 step1 flush step400 step400 w170+3 lose4@0 step41";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// An array was found dirty and without its parity member, so that nothing was left to resync. The
+/// update that recorded the loss said clean, one event ahead of the lost member: kernels before 6.8
+/// would have taken it.
+#[test]
+fn a_loss_is_recorded_on_an_array_that_is_still_as_dirty_as_it_was_found() {
+    let scenario = "\
+        raid4 x3 chunk=8 used=128 v=1.2 block=4096 bitmap=4096 begins=in-sync shards=2 \
+        depth=24 seed=511491635118 : replace0 w214+1 w2+15 w4+38 step35 cut1@4 step3";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
+/// The metadata manager had ended the resync, and the shard had not got the message yet: a scrub of
+/// copies was refused.
+#[test]
+fn a_scrub_begins_when_the_shards_have_the_end_of_the_resync() {
+    let scenario = "\
+        raid10 f2 x3 chunk=8 used=128 v=1.2 begins=out-of-sync shards=1 depth=1 \
+        seed=261198558102937 : discard8+1 corrupt2@12+20";
+    life::run(&scenario.parse().expect("a scenario"));
+}

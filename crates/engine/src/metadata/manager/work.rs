@@ -468,6 +468,14 @@ impl MetadataManager {
         self.on_disk.dirty && self.on_disk.policy != self.promise(true).0
     }
 
+    /// The resync position that records a loss. The first update after a start leaves the array as
+    /// dirty as it was found, also where nothing is left to resync: the lost member is one event
+    /// behind then, and kernels before 6.8 would take it, of an array that is clean.
+    fn position_beside_a_loss(&self) -> Option<u64> {
+        let before = self.on_disk.written.is_none().then_some(self.found.resync_offset);
+        self.on_disk.resync_offset.or(before.flatten())
+    }
+
     fn update(&mut self, why: Why) -> Job {
         let dirty = match why {
             Why::Dirty => true,
@@ -489,7 +497,7 @@ impl MetadataManager {
         let (policy, resync_offset) = match why {
             _ if dirty => self.promise(flushes),
             // The resync's progress since then may not be durable.
-            Why::Loss => (self.on_disk.policy, self.on_disk.resync_offset),
+            Why::Loss => (self.on_disk.policy, self.position_beside_a_loss()),
             _ if why == Why::Stop => (self.policy, self.resync),
             _ => (self.promise(flushes).0, self.resync),
         };
