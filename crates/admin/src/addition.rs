@@ -11,8 +11,8 @@ use array::{BadBlockList, MemberFlags};
 use device::{Device, Disk, superblocks};
 use md::assemble::{Array, Member, MemberState, StartBitmap, StartPlan, StartRefusal};
 use md::create::{Addition, AdditionError, addition};
-use md::ondisk::superblock::{Outcome, READ_BYTES};
-use md::ondisk::{MemberMetadata, Write};
+use md::ondisk::superblock::{Outcome, READ_BYTES, Superblock};
+use md::ondisk::{MemberMetadata, Uuid, Write};
 use md::{MemberIdx, SECTOR_BYTES};
 use thiserror::Error;
 
@@ -156,48 +156,20 @@ impl NewDevice {
             whole.push((slot, Some(&metadata[*candidate]), device));
         }
         for (slot, replaced, device) in whole {
-            let like = md::create::Device {
-                label: device.name(),
-                sectors: device.sectors(),
-                logical_block: device.logical_block(),
-                uuid: random_uuid().map_err(JoinError::Random)?,
-                data_offset: None,
-                write_mostly: replaced.map_or(flags.write_mostly, |old| old.write_mostly),
-                failfast: replaced.map_or(flags.failfast, |old| old.failfast),
-            };
+            let flags = replaced.map_or(flags, |old| MemberFlags {
+                write_mostly: old.write_mostly,
+                failfast: old.failfast,
+            });
             let number = plan.free_number(&numbers);
-            let Addition { superblock, preparations } =
-                addition(defining, number, &like).map_err(JoinError::Unfit)?;
-            let opened = Opened::new_device(device, superblock);
-            let replaces = replaced.is_some();
-            let it = NewDevice { slot, replaces, opened, how: How::Whole(preparations) };
-            if !overwrite && !was_member(&**device, plan.defining()) {
-                it.refuse_what_is_there()?;
+            let (opened, preparations) = blank(defining, number, device, flags)?;
+            if !overwrite && !was_member(&**device, plan.defining().set_uuid) {
+                refuse_what_is_there(&opened)?;
             }
-            new.push(it);
+            let replaces = replaced.is_some();
+            new.push(NewDevice { slot, replaces, opened, how: How::Whole(preparations) });
             numbers.push(number);
         }
         Ok(new)
-    }
-
-    fn refuse_what_is_there(&self) -> Result<(), JoinError> {
-        let Opened { disk, superblock, .. } = &self.opened;
-        let metadata = superblock.metadata();
-        let superblock =
-            superblock.sector()..superblock.sector() + READ_BYTES as u64 / SECTOR_BYTES;
-        let ppl = metadata.ppl.map(|ppl| ppl.area);
-        let bad_blocks = metadata.bad_blocks.map(|place| place.area);
-        let areas = [metadata.bitmap, bad_blocks, ppl].into_iter().flatten();
-        let areas = areas.map(|area| area.sector..area.sector + area.sectors);
-        let areas: Vec<_> = [superblock].into_iter().chain(areas).collect();
-        let name = disk.name();
-        let holds = what_it_holds(&**disk, &areas);
-        match holds.is_empty() {
-            true => Ok(()),
-            false => {
-                Err(JoinError::Holds(holds.iter().map(|what| format!("{name} {what}.")).collect()))
-            }
-        }
     }
 
     /// Whether it was the slot's member, and lacks only what the bitmap's set bits cover.
@@ -216,32 +188,83 @@ impl NewDevice {
             tracing::info!(device = disk.name(), slot = self.slot.0, "former member put back");
             return Ok(());
         };
-        let erase = || {
-            for (candidate, outcome) in superblocks(&**disk).outcomes {
-                if !matches!(outcome, Outcome::NoMagic) {
-                    let end = candidate.sector + READ_BYTES as u64 / SECTOR_BYTES;
-                    disk.write_zeroes(candidate.sector..end.min(disk.sectors()))?;
-                }
-            }
-            disk.sync()
-        };
-        erase().map_err(|error| ("erase its old superblock", error))?;
-        let prepare = || {
-            for write in preparations {
-                match write {
-                    Write::Zeroes(area) => {
-                        disk.write_zeroes(area.sector..area.sector + area.sectors)
-                    }
-                    Write::Bytes { sector, bytes } => disk.write(*sector, bytes),
-                }?;
-            }
-            disk.sync()
-        };
-        prepare().map_err(|error| ("write its logs", error))?;
+        write_preparations(&**disk, preparations)?;
         let (device, slot, replaces) = (disk.name(), self.slot.0, self.replaces);
         tracing::info!(device, slot, replaces, "device joins");
         Ok(())
     }
+}
+
+/// A device as one that joins the array whose superblock this is, as `number`: with its superblock,
+/// which is not on it yet, and what must be written before that is.
+pub(crate) fn blank(
+    defining: &Superblock,
+    number: u32,
+    device: &Arc<Device>,
+    flags: MemberFlags,
+) -> Result<(Opened, Vec<Write>), JoinError> {
+    let like = md::create::Device {
+        label: device.name(),
+        sectors: device.sectors(),
+        logical_block: device.logical_block(),
+        uuid: random_uuid().map_err(JoinError::Random)?,
+        data_offset: None,
+        write_mostly: flags.write_mostly,
+        failfast: flags.failfast,
+    };
+    let Addition { superblock, preparations } =
+        addition(defining, number, &like).map_err(JoinError::Unfit)?;
+    Ok((Opened::new_device(device, superblock), preparations))
+}
+
+/// Refuses a device that holds data.
+pub(crate) fn refuse_what_is_there(new: &Opened) -> Result<(), JoinError> {
+    let Opened { disk, superblock, .. } = new;
+    let metadata = superblock.metadata();
+    let superblock = superblock.sector()..superblock.sector() + READ_BYTES as u64 / SECTOR_BYTES;
+    let ppl = metadata.ppl.map(|ppl| ppl.area);
+    let bad_blocks = metadata.bad_blocks.map(|place| place.area);
+    let areas = [metadata.bitmap, bad_blocks, ppl].into_iter().flatten();
+    let areas = areas.map(|area| area.sector..area.sector + area.sectors);
+    let areas: Vec<_> = [superblock].into_iter().chain(areas).collect();
+    let name = disk.name();
+    let holds = what_it_holds(&**disk, &areas);
+    match holds.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(JoinError::Holds(holds.iter().map(|what| format!("{name} {what}.")).collect()))
+        }
+    }
+}
+
+/// Erases old superblocks durably, and then writes empty logs, on a device that is filled whole.
+///
+/// # Errors
+/// What could not be done, and why.
+pub(crate) fn write_preparations(
+    disk: &dyn Disk,
+    preparations: &[Write],
+) -> Result<(), (&'static str, std::io::Error)> {
+    let erase = || {
+        for (candidate, outcome) in superblocks(disk).outcomes {
+            if !matches!(outcome, Outcome::NoMagic) {
+                let end = candidate.sector + READ_BYTES as u64 / SECTOR_BYTES;
+                disk.write_zeroes(candidate.sector..end.min(disk.sectors()))?;
+            }
+        }
+        disk.sync()
+    };
+    erase().map_err(|error| ("erase its old superblock", error))?;
+    let prepare = || {
+        for write in preparations {
+            match write {
+                Write::Zeroes(area) => disk.write_zeroes(area.sector..area.sector + area.sectors),
+                Write::Bytes { sector, bytes } => disk.write(*sector, bytes),
+            }?;
+        }
+        disk.sync()
+    };
+    prepare().map_err(|error| ("write its logs", error))
 }
 
 /// Refuses a member of the array that missed nothing.
@@ -290,8 +313,8 @@ fn former_member(
 }
 
 /// Whether a device was a member of the same array: what it holds is that array's.
-fn was_member(disk: &dyn Disk, defining: &MemberMetadata) -> bool {
+pub(crate) fn was_member(disk: &dyn Disk, array: Uuid) -> bool {
     let detection = superblocks(disk);
     let superblock = detection.superblock().map(|(superblock, _)| superblock.metadata());
-    superblock.is_some_and(|own| own.set_uuid == defining.set_uuid)
+    superblock.is_some_and(|own| own.set_uuid == array)
 }

@@ -16,6 +16,7 @@ mod copies;
 mod create;
 mod describe;
 mod guessed;
+mod live;
 mod members;
 mod new_array;
 mod offline;
@@ -40,6 +41,7 @@ pub use guessed::{
     GuessError, GuessOptions, GuessReport, MAX_MEMBERS as MAX_GUESSED_MEMBERS, described,
     guess_geometry,
 };
+pub use live::{LiveAddition, LiveError, LiveJoined, add_live};
 pub use members::{ChooseError, Member, Members, MembersError, array_name, choose, is_named};
 pub use new_array::{
     CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember, PreparedArray,

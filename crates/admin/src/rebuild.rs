@@ -305,7 +305,7 @@ pub fn rebuild(
             }
             Event::MemberFailed { member, .. } => failed.extend(name(member.index())),
             // Reported as notes.
-            Event::MemberLate { .. } | Event::MemberBack { .. } => {}
+            Event::MemberLate { .. } | Event::MemberBack { .. } | Event::DeviceRemoved { .. } => {}
             Event::ReplacementFailed { member, .. } => failed.extend(name(member.index() + slots)),
             Event::BadBlocksAdded { member, replaces, sector, sectors } => {
                 let place = member.index() + if replaces { slots } else { 0 };

@@ -227,7 +227,8 @@ pub fn scrub(
             | Event::ReplacementFailed { .. }
             | Event::BadBlocksAdded { .. }
             | Event::MemberLate { .. }
-            | Event::MemberBack { .. } => {}
+            | Event::MemberBack { .. }
+            | Event::DeviceRemoved { .. } => {}
             Event::Corrected { member, sector, sectors } => {
                 let Some((name, offset)) = &places[member.index()] else { continue };
                 let (member, member_sector) = (name.clone(), offset + sector.0);

@@ -42,7 +42,7 @@ use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::{Message, ShardChannels};
 use crate::table::Table;
 
-pub use membership::AddError;
+pub use membership::{AddError, JoinAs, RemoveError};
 pub use scrub::ScrubStatus;
 
 /// Retry delay when the kernel had no room for an operation.
@@ -502,6 +502,7 @@ impl Driver {
             Message::Control(Control::FailMember(member)) if number == 0 => executor.fail(member),
             Message::Control(control) if number == 0 => executor.control(control),
             Message::Control(control) => executor.command(control),
+            Message::Unbind { place } => executor.unbind(place),
             // `bind_sent` takes them.
             Message::Members => {}
         });

@@ -139,6 +139,8 @@ pub(crate) struct Executor {
     log: Option<(u32, u16)>,
     /// New devices for places where operations on the former ones are in flight.
     joining: Vec<JoiningMember>,
+    /// Places whose devices have left the array, and may have operations in flight.
+    unbinding: Vec<u16>,
     late: late::Late,
 }
 
@@ -182,6 +184,7 @@ impl Executor {
             drop_commanded: MemberSet::EMPTY,
             log: None,
             joining: Vec::new(),
+            unbinding: Vec::new(),
             late: late::Late::default(),
         }
     }
@@ -248,6 +251,7 @@ impl Executor {
             || !self.done.is_empty()
             || self.has_late_reports()
             || !self.coming.is_empty()
+            || self.unbinding.iter().any(|place| self.may_unbind(*place))
             || self.shard.has_more()
     }
 
@@ -288,6 +292,9 @@ impl Executor {
     /// Repeats steps until there is nothing to do now, or requests have completed after a step's
     /// work; appends the completions.
     pub(crate) fn turn(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
+        if !self.unbinding.is_empty() {
+            self.unbind_left(io);
+        }
         if !self.joining.is_empty() {
             self.bind_joining(io);
         }

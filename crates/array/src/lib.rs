@@ -54,12 +54,14 @@ mod table;
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec, PartialParityArea};
-pub use driver::{AddError, Completion, Driver, DriverOptions, Full, ScrubStatus};
+pub use driver::{
+    AddError, Completion, Driver, DriverOptions, Full, JoinAs, RemoveError, ScrubStatus,
+};
 pub use engine::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork,
     DEFAULT_STRIPE_CACHE_BYTES, DeviceCondition, DeviceNumber, DeviceStatus, HostOp, IoError,
-    MemberError, MemberFlags, Mismatch, MismatchKind, Pace, RateMeter, ReplaceRefusal,
-    RequestError, ScrubMode, ShardPart, Sharding,
+    MemberError, MemberFlags, Mismatch, MismatchKind, Pace, RateMeter, RemoveRefusal,
+    ReplaceRefusal, RequestError, ScrubMode, ShardPart, Sharding,
 };
 pub use executor::Event;
 pub use managed::ArrayMetadata;
@@ -69,4 +71,4 @@ pub use member::{
     NullMember, Op, OpKind, OpenError, PaceControl, PacedMember, io_error_text,
 };
 pub use metadata_threads::MetadataDevice;
-pub use metadata_writer::ArrayDevice;
+pub use metadata_writer::{ArrayDevice, MetadataTemplate};

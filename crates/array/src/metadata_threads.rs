@@ -99,6 +99,10 @@ struct DeviceThread {
     /// Operations that have not begun are discarded.
     discards: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// It has left the array: the thread ends, with its device, when its operation does.
+    has_left: bool,
+    /// Of the devices of the array, in the order in which they came.
+    serial: u64,
 }
 
 impl DeviceThread {
@@ -122,6 +126,8 @@ pub(crate) struct MetadataThreads {
     completions: Sender<MetadataCompletion>,
     wake: Arc<OwnedFd>,
     at_work: usize,
+    /// Devices that have come so far.
+    serials: u64,
     /// How long an operation may take.
     limit: Option<Duration>,
 }
@@ -146,6 +152,7 @@ impl MetadataThreads {
             completions,
             wake,
             at_work: 0,
+            serials: 0,
             limit,
         };
         devices.into_iter().try_for_each(|device| it.add(device))?;
@@ -164,9 +171,14 @@ impl MetadataThreads {
         let data_offset = device.encoder.superblock.metadata().data_offset;
         let (ops, operations) = sync_channel(DEVICE_QUEUE);
         let discards = Arc::new(AtomicBool::new(false));
+        // The place of a device that has left is used again when nothing can come of it.
+        let is_over = |it: &DeviceThread| {
+            it.has_left && it.at_work == 0 && it.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        };
+        let index = self.devices.iter().position(is_over).unwrap_or(self.devices.len());
         let worker = DeviceWorker {
             device,
-            index: self.devices.len(),
+            index,
             ops: operations,
             completed: self.completions.clone(),
             wake: self.wake.clone(),
@@ -175,7 +187,7 @@ impl MetadataThreads {
         let thread = std::thread::Builder::new()
             .name(format!("raidlab-meta-{}", number.0))
             .spawn(move || worker.run())?;
-        self.devices.push(DeviceThread {
+        let device = DeviceThread {
             number,
             name,
             data_offset,
@@ -185,18 +197,31 @@ impl MetadataThreads {
             ops: Some(ops),
             discards,
             thread: Some(thread),
-        });
+            has_left: false,
+            serial: self.serials,
+        };
+        self.serials += 1;
+        match self.devices.get_mut(index) {
+            Some(place) => *place = device,
+            None => self.devices.push(device),
+        }
         Ok(())
     }
 
+    /// The last one that has got a number: one that has failed may have had it before.
+    fn index_of(&self, number: DeviceNumber) -> Option<usize> {
+        let of = |device: &DeviceThread| device.number == number && !device.has_left;
+        let all = (0..self.devices.len()).filter(|at| of(&self.devices[*at]));
+        all.max_by_key(|at| self.devices[*at].serial)
+    }
+
     fn device(&mut self, number: DeviceNumber) -> Option<&mut DeviceThread> {
-        // A device that has failed may have had the number before.
-        self.devices.iter_mut().rfind(|device| device.number == number)
+        self.index_of(number).map(|at| &mut self.devices[at])
     }
 
     /// A device's name, and the start of its data area; empty if there is no such device.
     pub(crate) fn name(&self, number: DeviceNumber) -> (&str, u64) {
-        let device = self.devices.iter().rfind(|device| device.number == number);
+        let device = self.index_of(number).map(|at| &self.devices[at]);
         device.map_or(("", 0), |device| (&device.name, device.data_offset))
     }
 
@@ -221,6 +246,21 @@ impl MetadataThreads {
     pub(crate) fn retire(&mut self, number: DeviceNumber) {
         if let Some(device) = self.device(number) {
             device.discards.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The device has left the array: its thread ends with it, at once or when the operation that
+    /// it performs has ended.
+    pub(crate) fn remove(&mut self, number: DeviceNumber) {
+        let of = |device: &&mut DeviceThread| device.number == number && !device.has_left;
+        for device in self.devices.iter_mut().filter(of) {
+            device.discards.store(true, Ordering::Relaxed);
+            device.ops = None;
+            self.at_work -= device.waiting.len();
+            device.waiting.clear();
+            // The metadata manager waits for none of them.
+            device.pending.clear();
+            device.has_left = true;
         }
     }
 

@@ -13,9 +13,10 @@ use std::time::Duration;
 use engine::{
     BackgroundProgress, BackgroundState, Control, ControlEvent, DeviceNumber, DeviceStatus,
     IoError, JoinRefusal, MemberError, MetaToken, MetadataEffect, MetadataInput, MetadataManager,
-    MetadataStatus, RESYNC_PARTS, RebuildEffect, RebuildLoop, RebuildRange, Record, ReplaceRefusal,
-    RequestError, ResyncEffect, ResyncLoop,
+    MetadataStatus, RESYNC_PARTS, RebuildEffect, RebuildLoop, RebuildRange, Record, RemoveRefusal,
+    ReplaceRefusal, RequestError, ResyncEffect, ResyncLoop,
 };
+use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
 use md::{Geometry, MemberIdx, Sector};
 
@@ -61,6 +62,16 @@ pub struct ArrayDevice {
     pub status: DeviceStatus,
 }
 
+/// What the superblocks of devices that join a running array are made from.
+#[derive(Clone, Debug)]
+pub struct MetadataTemplate {
+    /// The freshest superblock at the start. Its event count, roles and resync position are those
+    /// of then.
+    pub superblock: Superblock,
+    /// The header of its bitmap, if the array has one.
+    pub bitmap: Option<BitmapHeader>,
+}
+
 /// Executes the metadata manager's effects; see the module documentation.
 pub(crate) struct MetadataWriter {
     manager: MetadataManager,
@@ -80,6 +91,10 @@ pub(crate) struct MetadataWriter {
     joins: Vec<ChosenDevice>,
     /// Devices that are out of service since the last call.
     retired: Vec<DeviceNumber>,
+    /// Places of devices that have left the array since the last call.
+    unbound: Vec<MemberIdx>,
+    /// What superblocks of new devices are made from.
+    template: Option<MetadataTemplate>,
     /// The metadata can record a replacement.
     records_replacements: bool,
     stopped: Option<bool>,
@@ -106,7 +121,13 @@ impl MetadataWriter {
         notes.into_iter().for_each(|note| all.push(note));
         let mut superblocks = kept.iter().map(|device| &device.encoder.superblock);
         let records_replacements = superblocks.all(|it| matches!(it, Superblock::V1(_)));
+        let freshest = kept.iter().max_by_key(|it| it.encoder.superblock.metadata().events);
+        let template = freshest.map(|device| MetadataTemplate {
+            superblock: device.encoder.superblock.clone(),
+            bitmap: device.encoder.bitmap.as_ref().map(|(_, header)| header.clone()),
+        });
         Ok(MetadataWriter {
+            template,
             manager,
             threads: MetadataThreads::start(kept, limit)?,
             limit,
@@ -120,6 +141,7 @@ impl MetadataWriter {
             rebuild_effects: Vec::new(),
             joins: Vec::new(),
             retired: Vec::new(),
+            unbound: Vec::new(),
             records_replacements,
             stopped: None,
             notes: all,
@@ -252,6 +274,14 @@ impl MetadataWriter {
                 let why = error.map(|error| format!(": {}", text(error)));
                 let why = why.unwrap_or_default();
                 self.notes.push(format!("{name} (device {}) is out of service{why}.", device.0));
+            }
+            MetadataEffect::Removed { device, place } => {
+                let (name, _) = self.threads.name(device);
+                tracing::info!(number = device.0, device = name, "device removed");
+                self.threads.remove(device);
+                self.retired.push(device);
+                self.unbound.extend(place);
+                self.events.push(Event::DeviceRemoved { device });
             }
             MetadataEffect::ResyncNeeded => self.resync.needed(),
             MetadataEffect::RebuildNeeded => self.rebuild.needed(),
@@ -437,6 +467,31 @@ impl MetadataWriter {
     /// Devices that are out of service since the last call.
     pub(crate) fn take_retired(&mut self) -> Vec<DeviceNumber> {
         std::mem::take(&mut self.retired)
+    }
+
+    /// Places of devices that have left the array since the last call.
+    pub(crate) fn take_unbound(&mut self) -> Vec<MemberIdx> {
+        std::mem::take(&mut self.unbound)
+    }
+
+    /// What superblocks of new devices are made from.
+    pub(crate) fn template(&self) -> Option<&MetadataTemplate> {
+        self.template.as_ref()
+    }
+
+    /// See [`MetadataManager::free_number`].
+    pub(crate) fn free_number(&self) -> DeviceNumber {
+        self.manager.free_number()
+    }
+
+    /// Whether a device can leave the array.
+    pub(crate) fn may_remove(&self, number: DeviceNumber) -> Result<(), RemoveRefusal> {
+        self.manager.may_remove(number)
+    }
+
+    /// Whether a device with this number can be a spare.
+    pub(crate) fn may_add_spare(&self, number: DeviceNumber) -> Result<(), JoinRefusal> {
+        self.manager.may_add_spare(number)
     }
 
     /// Whether a device with this number can be put into a slot.

@@ -55,6 +55,8 @@ pub(crate) enum Message {
     Event(ControlEvent),
     /// A command of the control plane.
     Control(Control),
+    /// The device that was at a place has left the array: its handle is dropped.
+    Unbind { place: u16 },
     /// Members for slots have come: see [`ShardChannels::take_members`].
     Members,
 }

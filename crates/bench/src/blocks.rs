@@ -666,7 +666,8 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
             Event::MemberInSync { .. }
             | Event::ReplacementFailed { .. }
             | Event::BadBlocksAdded { .. }
-            | Event::MemberBack { .. } => {}
+            | Event::MemberBack { .. }
+            | Event::DeviceRemoved { .. } => {}
             Event::MemberLate { member, error } => {
                 let (member, what) = (member.0, io_error_text(error, 0));
                 warnings.push(format!(

@@ -56,7 +56,8 @@ pub use metadata::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_BITS_AHEAD_NANOS,
     DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, DeviceStatus, JoinRefusal,
     ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
-    MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record, ReplaceRefusal,
+    MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record, RemoveRefusal,
+    ReplaceRefusal,
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use pacer::{Pace, Pacer, SLICE_NANOS};

@@ -10,10 +10,10 @@ use engine::{
 use md::MemberIdx;
 
 use super::Array;
-use crate::driver::{AddError, Driver, ScrubStatus};
-use crate::member::Member;
+use crate::driver::{AddError, Driver, JoinAs, RemoveError, ScrubStatus};
+use crate::member::{Member, MemberInfo};
 use crate::metadata_threads::MetadataDevice;
-use crate::metadata_writer::ArrayDevice;
+use crate::metadata_writer::{ArrayDevice, MetadataTemplate};
 
 impl Array {
     /// All background work that has not ended, in the order in which it runs.
@@ -107,6 +107,40 @@ impl Array {
         device: MetadataDevice,
     ) -> Option<Result<(), AddError>> {
         self.call(0, move |driver| driver.add_device(slot, member, device))
+    }
+
+    /// See [`Driver::add_spare`]. `None`: the array has been stopped.
+    pub fn add_spare(
+        &self,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.add_spare(member, device))
+    }
+
+    /// See [`Driver::remove_device`]. `None`: the array has been stopped.
+    pub fn remove_device(&self, number: DeviceNumber) -> Option<Result<(), RemoveError>> {
+        self.call(0, move |driver| driver.remove_device(number))
+    }
+
+    /// See [`Driver::may_take`]. `None`: the array has been stopped.
+    pub fn may_take(
+        &self,
+        joins: JoinAs,
+        number: DeviceNumber,
+        has: MemberInfo,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.may_take(joins, number, has))
+    }
+
+    /// See [`Driver::metadata_template`].
+    pub fn metadata_template(&self) -> Option<MetadataTemplate> {
+        self.call(0, |driver| driver.metadata_template().cloned()).flatten()
+    }
+
+    /// See [`Driver::free_number`].
+    pub fn free_number(&self) -> Option<DeviceNumber> {
+        self.call(0, |driver| driver.free_number()).flatten()
     }
 
     /// See [`Driver::replace_device`]. `None`: the array has been stopped.

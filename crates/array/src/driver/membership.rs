@@ -12,7 +12,7 @@
 use engine::{
     BackgroundProgress, BackgroundState, Control, DeviceNumber, FailureCoordinator, IntentMap,
     JoinRefusal, MemberFlags, MetadataInput, RebuildEffect, RebuildLoop, RebuildRange,
-    ReplaceRefusal, RequestError,
+    RemoveRefusal, ReplaceRefusal, RequestError,
 };
 use md::ondisk::MemberMetadata;
 use md::{Kind, MemberIdx};
@@ -21,10 +21,10 @@ use thiserror::Error;
 use super::Driver;
 use crate::build::{BuildError, refuse_shared_files};
 use crate::executor::{Event, JoiningMember};
-use crate::member::{Member, Ring};
+use crate::member::{Member, MemberInfo, Ring};
 use crate::metadata_threads::MetadataDevice;
-use crate::metadata_writer::{ArrayDevice, ChosenDevice, MetadataWriter};
-use crate::shard_channels::ShardChannels;
+use crate::metadata_writer::{ArrayDevice, ChosenDevice, MetadataTemplate, MetadataWriter};
+use crate::shard_channels::{Message, ShardChannels};
 
 /// Why a member cannot be put into a slot.
 #[derive(Debug, Error)]
@@ -92,6 +92,44 @@ pub enum AddError {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+impl AddError {
+    fn of(why: JoinRefusal, slot: MemberIdx, number: DeviceNumber) -> AddError {
+        match why {
+            JoinRefusal::NotEmpty => AddError::NotEmpty(slot),
+            JoinRefusal::Number => AddError::Number(number),
+            JoinRefusal::NoRedundancy => AddError::NoRedundancy,
+            JoinRefusal::NotRunning => AddError::NotRunning,
+        }
+    }
+}
+
+/// Why a device cannot leave the array.
+#[derive(Debug, Error)]
+pub enum RemoveError {
+    /// The array has no metadata, which would list it.
+    #[error("the array has no metadata, which would list the device")]
+    NoMetadata,
+    /// Not now, or not at all.
+    #[error("device {}: {why}", number.0)]
+    Refused {
+        /// Its number.
+        number: DeviceNumber,
+        /// Why.
+        why: RemoveRefusal,
+    },
+}
+
+/// What a device is for an array that it joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinAs {
+    /// The member of an empty slot.
+    Member(MemberIdx),
+    /// It replaces the member of a slot.
+    Replacement(MemberIdx),
+    /// A spare.
+    Spare,
 }
 
 /// The rebuilds of an array without metadata.
@@ -184,7 +222,7 @@ impl Driver {
         if self.metadata_writer.is_some() {
             return Err(AddError::Metadata);
         }
-        self.check_joining(slot, &*member)?;
+        self.check_joining(slot, member.info())?;
         let handles = self.handles(member)?;
         if self.failures.is_none() {
             let (geometry, missing) = (self.geometry().clone(), self.failed());
@@ -211,18 +249,49 @@ impl Driver {
         member: Box<dyn Member>,
         device: MetadataDevice,
     ) -> Result<(), AddError> {
-        self.check_joining(slot, &*member)?;
-        let writer = self.metadata_writer.as_ref().ok_or(AddError::NoMetadata)?;
-        writer.may_join(device.number, slot).map_err(|why| match why {
-            JoinRefusal::NotEmpty => AddError::NotEmpty(slot),
-            JoinRefusal::Number => AddError::Number(device.number),
-            JoinRefusal::NoRedundancy => AddError::NoRedundancy,
-            JoinRefusal::NotRunning => AddError::NotRunning,
-        })?;
+        self.may_take(JoinAs::Member(slot), device.number, member.info())?;
         let (number, flags) = self.keep_metadata(device)?;
         self.spares.push((number, member));
         self.metadata_order(MetadataInput::Join { number, member: slot, flags });
         Ok(())
+    }
+
+    /// Makes a device that no superblock lists a spare of an array with metadata, which it is when
+    /// the superblocks record it: then [`Driver::devices`] calls it a spare. It takes the slot of a
+    /// member that fails, or of one that is missing, at once. Its superblocks are made from
+    /// `device.superblock`. The caller has erased old ones and written empty logs. In shard 0.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn add_spare(
+        &mut self,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+    ) -> Result<(), AddError> {
+        self.may_take(JoinAs::Spare, device.number, member.info())?;
+        let (number, flags) = self.keep_metadata(device)?;
+        self.spares.push((number, member));
+        self.metadata_order(MetadataInput::AddSpare { number, flags });
+        Ok(())
+    }
+
+    /// Has a failed device or a spare leave the array. It is closed, with its lock, when the
+    /// superblocks of the others do not list it any more ([`Event::DeviceRemoved`]) and the
+    /// operations that it has in flight have ended. In shard 0.
+    ///
+    /// # Errors
+    /// See [`RemoveError`].
+    pub fn remove_device(&mut self, number: DeviceNumber) -> Result<(), RemoveError> {
+        let writer = self.metadata_writer.as_ref().ok_or(RemoveError::NoMetadata)?;
+        writer.may_remove(number).map_err(|why| RemoveError::Refused { number, why })?;
+        self.metadata_order(MetadataInput::Remove { number });
+        Ok(())
+    }
+
+    /// A number for a new device: the first one behind the slots that is free. `None`: the array
+    /// has no metadata. In shard 0.
+    pub fn free_number(&self) -> Option<DeviceNumber> {
+        self.metadata_writer.as_ref().map(MetadataWriter::free_number)
     }
 
     /// Has a device that no superblock lists replace the member of a slot of an array with
@@ -240,7 +309,7 @@ impl Driver {
         member: Box<dyn Member>,
         device: MetadataDevice,
     ) -> Result<(), AddError> {
-        self.check_replacement(slot, &*member)?;
+        self.may_take(JoinAs::Replacement(slot), device.number, member.info())?;
         let (number, flags) = self.keep_metadata(device)?;
         self.spares.push((number, member));
         self.metadata_order(MetadataInput::Replace { number, member: slot, flags });
@@ -258,7 +327,7 @@ impl Driver {
     ) -> Result<(), AddError> {
         let spare = self.spares.iter().find(|(spare, _)| *spare == number);
         let (_, member) = spare.ok_or(AddError::NoSpare(number))?;
-        self.check_replacement(slot, &**member)?;
+        self.check_replacement(slot, member.info())?;
         // It has its own.
         let flags = MemberFlags::default();
         self.metadata_order(MetadataInput::Replace { number, member: slot, flags });
@@ -273,14 +342,51 @@ impl Driver {
         }
     }
 
-    fn check_replacement(&self, slot: MemberIdx, member: &dyn Member) -> Result<(), AddError> {
+    /// Whether a member of this kind, with a device of this number, is taken. Nothing is changed: a
+    /// device can be prepared when it is. In shard 0, of an array with metadata.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn may_take(
+        &self,
+        joins: JoinAs,
+        number: DeviceNumber,
+        has: MemberInfo,
+    ) -> Result<(), AddError> {
+        let writer = self.metadata_writer.as_ref().ok_or(AddError::NoMetadata)?;
+        let (may, slot) = match joins {
+            JoinAs::Member(slot) => {
+                self.check_joining(slot, has)?;
+                (writer.may_join(number, slot), slot)
+            }
+            JoinAs::Replacement(slot) => {
+                self.check_replacement(slot, has)?;
+                (writer.may_add_spare(number), slot)
+            }
+            JoinAs::Spare => {
+                // It may get any slot.
+                let mut slots = (0..self.geometry().members() as u16).map(MemberIdx);
+                slots.try_for_each(|slot| self.check_fit(slot, has))?;
+                (writer.may_add_spare(number), MemberIdx::default())
+            }
+        };
+        may.map_err(|why| AddError::of(why, slot, number))
+    }
+
+    /// What the superblocks of new devices are made from; `None`: the array has no metadata. In
+    /// shard 0.
+    pub fn metadata_template(&self) -> Option<&MetadataTemplate> {
+        self.metadata_writer.as_ref().and_then(MetadataWriter::template)
+    }
+
+    fn check_replacement(&self, slot: MemberIdx, has: MemberInfo) -> Result<(), AddError> {
         let writer = self.metadata_writer.as_ref().ok_or(AddError::NoMetadata)?;
         if slot.index() >= self.geometry().members() {
             return Err(AddError::NotReplaceable(slot, ReplaceRefusal::NoMember));
         }
         let may = writer.may_replace(slot).ok_or(AddError::Version)?;
         may.map_err(|why| AddError::NotReplaceable(slot, why))?;
-        self.check_fit(slot, member)
+        self.check_fit(slot, has)
     }
 
     /// Starts to keep the metadata of one more device; returns its number and its flags.
@@ -326,7 +432,7 @@ impl Driver {
         self.spares = spares;
     }
 
-    fn check_joining(&self, slot: MemberIdx, member: &dyn Member) -> Result<(), AddError> {
+    fn check_joining(&self, slot: MemberIdx, has: MemberInfo) -> Result<(), AddError> {
         let geometry = self.geometry();
         if self.channels.as_ref().is_some_and(|channels| channels.number() > 0) {
             return Err(AddError::Shard);
@@ -337,12 +443,12 @@ impl Driver {
         if slot.index() >= geometry.members() || !self.failed().contains(slot.0) {
             return Err(AddError::NotEmpty(slot));
         }
-        self.check_fit(slot, member)
+        self.check_fit(slot, has)
     }
 
     /// Whether a device can take what the member of a slot gets.
-    fn check_fit(&self, slot: MemberIdx, member: &dyn Member) -> Result<(), AddError> {
-        let (geometry, info, has) = (self.geometry(), self.info(), member.info());
+    fn check_fit(&self, slot: MemberIdx, has: MemberInfo) -> Result<(), AddError> {
+        let (geometry, info) = (self.geometry(), self.info());
         let used = geometry.member_used_sectors(slot);
         if has.sectors < used {
             return Err(AddError::TooSmall { has: has.sectors, used });
@@ -410,6 +516,15 @@ impl Driver {
         let Some(writer) = &mut self.metadata_writer else { return };
         let retired = writer.take_retired();
         self.spares.retain(|(number, _)| !retired.contains(number));
+        for MemberIdx(place) in writer.take_unbound() {
+            if let Some(channels) = &mut self.channels {
+                let others: Vec<u16> = channels.others().collect();
+                others
+                    .into_iter()
+                    .for_each(|shard| channels.send(shard, Message::Unbind { place }));
+            }
+            self.executor.unbind(place);
+        }
         for ChosenDevice { number: device, place, replaces } in writer.take_joins() {
             let at = self.spares.iter().position(|(number, _)| *number == device);
             let member = at.map(|at| self.spares.swap_remove(at).1);

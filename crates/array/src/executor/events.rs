@@ -32,6 +32,12 @@ pub enum Event {
         /// Its number in the superblocks; `None` on an array without metadata.
         device: Option<DeviceNumber>,
     },
+    /// A device has left the array: no superblock of the others lists it. It is closed when its
+    /// operations have ended.
+    DeviceRemoved {
+        /// The number that it had.
+        device: DeviceNumber,
+    },
     /// The array cannot run without a member that has not completed an operation in time: until it
     /// does, requests that need the member fail.
     MemberLate {

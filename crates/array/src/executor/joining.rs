@@ -44,11 +44,10 @@ impl Executor {
                 continue;
             }
             let JoiningMember { place, replaces, mut member } = self.joining.swap_remove(at);
+            self.drop_member(place, io);
+            self.unbinding.retain(|other| *other != place);
             self.number_more(place, &mut *member, io);
             let slot = &mut self.slots[usize::from(place)];
-            let mut counted = Vec::new();
-            slot.leaf_counters(&mut counted);
-            slot.former = counted.pop().filter(|_| counted.is_empty());
             slot.gathers = member.gathers();
             slot.member = Some(member);
             slot.in_flight.restart();
@@ -62,6 +61,44 @@ impl Executor {
                 true => Control::BeginReplacement(place),
                 false => Control::BeginRebuild(place),
             });
+        }
+    }
+
+    /// The device at a place has left the array: it is dropped when none of its operations is in
+    /// flight any more.
+    pub(crate) fn unbind(&mut self, place: u16) {
+        self.unbinding.push(place);
+    }
+
+    pub(super) fn unbind_left(&mut self, io: &mut Io) {
+        for place in std::mem::take(&mut self.unbinding) {
+            match self.may_unbind(place) {
+                true => self.drop_member(place, io),
+                false => self.unbinding.push(place),
+            }
+        }
+    }
+
+    /// Whether nothing of a place's device is in flight.
+    pub(super) fn may_unbind(&self, place: u16) -> bool {
+        let Some(slot) = self.slots.get(usize::from(place)) else { return true };
+        let is_quiet = slot.member.as_ref().is_none_or(|member| member.is_quiet());
+        let is_busy = slot.in_flight.count() > 0 || !slot.queued.is_empty() || !is_quiet;
+        !is_busy && !self.shard.is_in_service(MemberIdx(place))
+    }
+
+    /// Drops the handle at a place, and what the ring has of its files. Its counters stay.
+    fn drop_member(&mut self, place: u16, io: &mut Io) {
+        let Some(slot) = self.slots.get_mut(usize::from(place)) else { return };
+        let mut counted = Vec::new();
+        slot.leaf_counters(&mut counted);
+        slot.former = counted.pop().filter(|_| counted.is_empty());
+        slot.gathers = false;
+        slot.member = None;
+        let leaves = (self.first_leaf..).zip(&self.slot_of_leaf);
+        let leaves = leaves.filter(|(_, at)| **at == place).map(|(leaf, _)| leaf);
+        if let Some(ring) = &mut io.ring {
+            leaves.for_each(|leaf| ring.forget(leaf));
         }
     }
 }

@@ -145,6 +145,20 @@ impl Ring {
         (types::Fd(descriptor), squeue::Flags::empty())
     }
 
+    /// A leaf gets no more operations, and none is in flight: the kernel's table is not to keep its
+    /// file open, and with it the file's lock.
+    pub(crate) fn forget(&mut self, leaf: u32) {
+        let Some(known) = self.files.as_mut().and_then(|files| files.get_mut(leaf as usize)) else {
+            return;
+        };
+        if std::mem::take(known) {
+            let none = [-1];
+            if let Err(error) = self.ring.submitter().register_files_update(leaf, &none) {
+                tracing::warn!(leaf, "a file stays open until the array ends: {error}");
+            }
+        }
+    }
+
     /// The registered buffer that contains the whole span.
     fn buffer_of(&self, span: Span) -> Option<u16> {
         let at = self.buffers.iter().position(|buffer| buffer.contains(span))?;

@@ -54,6 +54,8 @@ pub(super) enum Why {
     Clean,
     /// Members are lost.
     Loss,
+    /// Devices have come or left.
+    Table,
     /// A resync has made progress.
     Checkpoint,
     /// The array is stopped.
@@ -68,6 +70,8 @@ pub(super) struct Update {
     pub(super) state: Arc<ArrayState>,
     /// Number of failures that it records.
     pub(super) failures: u64,
+    /// Number of changes of the table of devices that it records.
+    pub(super) changes: u64,
     /// Only the clean/dirty state changes, on a complete array: spares need not be updated.
     pub(super) pure: bool,
     /// How often redundancy had been lost when it was made.

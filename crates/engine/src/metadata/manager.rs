@@ -11,6 +11,7 @@
 mod devices;
 mod lacking;
 mod rebuilds;
+mod removals;
 mod replacements;
 mod work;
 
@@ -21,7 +22,9 @@ use md::ondisk::Role;
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::{Geometry, Kind, Level, MemberIdx, StripeNo};
 
+use self::devices::{Device, in_service, is_passed_by};
 use self::rebuilds::Joining;
+use self::removals::Leaving;
 use super::bits::Bits;
 use super::job::{Goal, Job, Phase, Update};
 use super::types::{
@@ -29,25 +32,6 @@ use super::types::{
     ReadOnlyReason,
 };
 use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Resync};
-
-struct Device {
-    kept: ManagedDevice,
-    /// Where shards have it, if it has a slot: see [`crate::Effect`].
-    place: MemberIdx,
-    failed: bool,
-    /// Event count of its durable superblock; `None`: a write of it failed.
-    events: Option<u64>,
-    /// It has joined the running array: no older superblock concerns it.
-    has_joined: bool,
-    /// Of a device that is being rebuilt: all below this sector is in sync; `None`: everything is.
-    rebuilt: Option<u64>,
-    /// What the superblocks record of that.
-    rebuilt_recorded: Option<u64>,
-    /// Its own superblock has a position further than that until an update.
-    recorded_too_far: bool,
-    /// Ascending ranges of its data area that were out of sync when its rebuild began.
-    out_of_sync: Vec<Range<u64>>,
-}
 
 /// Contents of the members' superblocks.
 struct OnDisk {
@@ -95,6 +79,12 @@ pub struct MetadataManager {
     /// Number of lost members, and how many of them the superblocks record.
     failures: u64,
     losses_recorded: u64,
+    /// How often a device has come or left otherwise, and how many of these changes of the table
+    /// of devices the superblocks record.
+    changes: u64,
+    changes_recorded: u64,
+    /// Devices that are to leave the array.
+    leaving: Vec<Leaving>,
     /// A shard relies on the superblocks: before that, a start leaves no trace.
     touched: bool,
     resync: Option<u64>,
@@ -232,6 +222,9 @@ impl MetadataManager {
             reach,
             failures,
             losses_recorded: 0,
+            changes: 0,
+            changes_recorded: 0,
+            leaving: Vec::new(),
             touched: replayed,
             resync: resync_offset,
             resync_run: 0,
@@ -378,6 +371,8 @@ impl MetadataManager {
                 }
                 MetadataInput::Checkpoint => self.checkpoints += 1,
                 MetadataInput::Join { number, member, flags } => self.join(number, member, flags),
+                MetadataInput::AddSpare { number, flags } => self.add_spare(number, flags),
+                MetadataInput::Remove { number } => self.remove(number, out),
                 MetadataInput::Replace { number, member, flags } => {
                     self.replace(number, member, flags);
                 }
@@ -767,34 +762,5 @@ impl Lost {
             Lost::ByShard(shard) => Some(shard),
             Lost::Metadata => None,
         }
-    }
-}
-
-/// Whether a device has a slot that it does not serve.
-fn is_passed_by(kept: &ManagedDevice, states: &[Option<DeviceState>]) -> bool {
-    let state = states.get(kept.number.0 as usize).and_then(Option::as_ref);
-    kept.slot.is_none() && state.is_some_and(|state| matches!(state.role, Role::Slot(_)))
-}
-
-fn in_service(kept: ManagedDevice, rebuilt: Option<u64>) -> Device {
-    let rebuilt = rebuilt.filter(|_| kept.slot.is_some());
-    Device {
-        place: kept.slot.unwrap_or_default(),
-        failed: false,
-        events: Some(kept.events),
-        has_joined: false,
-        rebuilt,
-        rebuilt_recorded: rebuilt,
-        recorded_too_far: false,
-        out_of_sync: Vec::new(),
-        kept,
-    }
-}
-
-impl Device {
-    /// Whether it serves its slot and is recorded as in sync.
-    fn is_in_sync(&self) -> bool {
-        let serves = self.kept.slot.is_some() && !self.kept.replaces;
-        !self.failed && serves && self.rebuilt_recorded.is_none()
     }
 }

@@ -19,5 +19,5 @@ pub use types::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_BITS_AHEAD_NANOS,
     DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, DeviceStatus, JoinRefusal,
     ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
-    MetadataMode, MetadataStatus, ReadOnlyReason, Record, ReplaceRefusal,
+    MetadataMode, MetadataStatus, ReadOnlyReason, Record, RemoveRefusal, ReplaceRefusal,
 };

@@ -178,6 +178,21 @@ pub enum MetadataInput {
         /// Its flags, which its superblock is to have.
         flags: MemberFlags,
     },
+    /// A device that no superblock lists becomes a spare of the array, which the superblocks
+    /// record. Ignored where [`crate::MetadataManager::may_add_spare`] refuses it.
+    AddSpare {
+        /// Its number, which no other device in service has.
+        number: DeviceNumber,
+        /// Its flags, which its superblock is to have.
+        flags: MemberFlags,
+    },
+    /// A failed device or a spare leaves the array: answered by [`MetadataEffect::Removed`] when
+    /// the superblocks of the others do not list it any more. Ignored where
+    /// [`crate::MetadataManager::may_remove`] refuses it.
+    Remove {
+        /// Its number.
+        number: DeviceNumber,
+    },
     /// A device that is to replace the member of a slot: a spare, or one that no superblock lists.
     /// Ignored where [`crate::MetadataManager::may_replace`] refuses it.
     Replace {
@@ -264,6 +279,14 @@ pub enum MetadataEffect {
         place: MemberIdx,
         /// It is to replace the slot's member.
         replaces: bool,
+    },
+    /// A device has left the array: no superblock lists it, nothing is written to it any more, and
+    /// its number may be given to another one.
+    Removed {
+        /// The device.
+        device: DeviceNumber,
+        /// The place where shards have had it, if no other device has been put there since.
+        place: Option<MemberIdx>,
     },
     /// Other members are to be rebuilt than before: new [`crate::MetadataManager::rebuilds`] should
     /// replace the running ones.
@@ -386,6 +409,46 @@ pub enum JoinRefusal {
     NotRunning,
 }
 
+/// Why a device cannot leave the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoveRefusal {
+    /// The array has no device with this number.
+    Unknown,
+    /// It is in sync in this slot.
+    InSync(MemberIdx),
+    /// It is being rebuilt for this slot, or is being put into it.
+    Rebuilding(MemberIdx),
+    /// It is to replace the member of this slot.
+    Replaces(MemberIdx),
+    /// The level has no redundancy, and its superblocks are never written.
+    NoRedundancy,
+    /// The array is read-only, is being stopped, or cannot make its data durable.
+    NotRunning,
+}
+
+impl std::fmt::Display for RemoveRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RemoveRefusal::Unknown => write!(f, "the array has no such device"),
+            RemoveRefusal::InSync(slot) => {
+                write!(f, "is in sync in slot {}: fail it first", slot.0)
+            }
+            RemoveRefusal::Rebuilding(slot) => {
+                write!(f, "is being rebuilt for slot {}: fail it first", slot.0)
+            }
+            RemoveRefusal::Replaces(slot) => write!(
+                f,
+                "is to replace the member of slot {}: cancel the replacement first",
+                slot.0
+            ),
+            RemoveRefusal::NoRedundancy => write!(f, "no member of this level can be missing"),
+            RemoveRefusal::NotRunning => write!(f, "the array takes no writes any more"),
+        }
+    }
+}
+
+impl std::error::Error for RemoveRefusal {}
+
 /// Status of the metadata manager, for monitoring and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataStatus {
@@ -443,7 +506,7 @@ pub enum DeviceCondition {
         /// Sectors of its data area that the array uses.
         sectors: u64,
     },
-    /// It is being put into its slot.
+    /// It is being put into its slot, or is to be a spare and is not recorded yet.
     Joining,
     /// It waits for a slot.
     Spare,

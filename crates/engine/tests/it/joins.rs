@@ -4,7 +4,7 @@
 use engine::{
     Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, JoinRefusal,
     ManagedBitmap, ManagedDevice, MemberFlags, MetaToken, MetadataConfig, MetadataEffect,
-    MetadataInput, MetadataManager, Record,
+    MetadataInput, MetadataManager, Record, RemoveRefusal,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
@@ -17,6 +17,8 @@ struct Driven {
     /// Device and page of every bitmap page that was written.
     pages: Vec<(u32, u32)>,
     joins: Vec<DeviceNumber>,
+    /// Device and place.
+    removed: Vec<(u32, Option<MemberIdx>)>,
     /// Shard and slot of all flags that shards got.
     flags: Vec<(u16, MemberIdx, MemberFlags)>,
     /// What the last superblock says.
@@ -79,6 +81,7 @@ impl Driven {
             writes: Vec::new(),
             pages: Vec::new(),
             joins: Vec::new(),
+            removed: Vec::new(),
             flags: Vec::new(),
             written: Vec::new(),
             own: Vec::new(),
@@ -104,6 +107,7 @@ impl Driven {
                 }
                 MetadataEffect::Flush { token, .. } => self.writes.push(token),
                 MetadataEffect::Join { device, .. } => self.joins.push(device),
+                MetadataEffect::Removed { device, place } => self.removed.push((device.0, place)),
                 MetadataEffect::ToShard { shard, control: Control::SetFlags { member, flags } } => {
                     self.flags.push((shard, member, flags));
                 }
@@ -297,4 +301,109 @@ fn devices_are_listed_with_what_they_do_for_the_array() {
     let again = array.manager.may_join(DeviceNumber(3), member);
     assert_eq!(again, Err(JoinRefusal::NotEmpty));
     assert_eq!(array.manager.may_join(number, member), Err(JoinRefusal::Number));
+}
+
+/// Roles by device number, as the last superblock has them.
+fn roles(array: &Driven) -> Vec<Option<Role>> {
+    array.written.iter().map(|device| device.as_ref().map(|device| device.role)).collect()
+}
+
+#[test]
+fn a_spare_that_comes_is_on_record_and_takes_the_slot_of_the_next_member_that_fails() {
+    let mut array = Driven::new(1024, true, 0);
+    assert_eq!(array.manager.free_number(), DeviceNumber(2));
+    let (number, flags) = (DeviceNumber(2), MemberFlags::default());
+    array.input(MetadataInput::AddSpare { number, flags });
+    let condition = |array: &Driven| array.manager.devices()[2].condition;
+    assert_eq!(condition(&array), DeviceCondition::Joining, "no superblock lists it yet");
+    array.settle();
+    assert_eq!(condition(&array), DeviceCondition::Spare);
+    assert_eq!(roles(&array)[2], Some(Role::Spare));
+    assert_eq!(array.own.len(), 1, "its own superblock");
+    assert_eq!(array.manager.may_add_spare(number), Err(JoinRefusal::Number));
+    assert_eq!(array.manager.free_number(), DeviceNumber(3));
+    array.lose();
+    (0..2).for_each(|shard| array.binds(shard));
+    array.settle();
+    array.rebuilt();
+    assert_eq!(roles(&array), [Some(Role::Slot(0)), Some(Role::Faulty), Some(Role::Slot(1))]);
+    // One that comes while a slot is empty takes it at once.
+    for shard in 0..2 {
+        array.fails(shard, 2);
+        array.settle();
+    }
+    let number = DeviceNumber(3);
+    array.input(MetadataInput::AddSpare { number, flags });
+    array.settle();
+    assert_eq!(array.joins, [DeviceNumber(2), DeviceNumber(3)]);
+}
+
+#[test]
+fn no_update_that_was_made_before_a_spare_came_is_written_to_it() {
+    let mut array = Driven::new(1024, false, 0);
+    array.event(0, ControlEvent::Intent { first_bit: 0, bits: 1 });
+    let (number, flags) = (DeviceNumber(2), MemberFlags::default());
+    array.input(MetadataInput::AddSpare { number, flags });
+    assert!(array.own.is_empty());
+    array.settle();
+    let [own] = &array.own[..] else { panic!("one superblock: {:?}", array.own) };
+    assert_eq!(own.role, Role::Spare);
+}
+
+#[test]
+fn a_failed_device_leaves_when_its_loss_is_on_record_and_its_number_is_free_when_it_has_left() {
+    let mut array = Driven::new(1024, false, 0);
+    let number = DeviceNumber(1);
+    assert_eq!(array.manager.may_remove(number), Err(RemoveRefusal::InSync(MemberIdx(1))));
+    assert_eq!(array.manager.may_remove(DeviceNumber(7)), Err(RemoveRefusal::Unknown));
+    (0..2).for_each(|shard| array.fails(shard, 1));
+    array.input(MetadataInput::Remove { number });
+    let was_listed = |array: &Driven| array.written.get(1).is_some_and(Option::is_some);
+    assert!(was_listed(&array), "the loss comes first: {:?}", array.written);
+    assert_eq!(array.manager.may_join(number, MemberIdx(1)), Err(JoinRefusal::Number));
+    while let Some(token) = array.writes.pop() {
+        assert!(array.removed.is_empty());
+        array.input(MetadataInput::MetaDone { token, result: Ok(()) });
+    }
+    assert_eq!(array.removed, [(1, Some(MemberIdx(1)))]);
+    assert!(!was_listed(&array));
+    assert_eq!(array.manager.devices().len(), 1);
+    assert_eq!(array.manager.may_remove(number), Err(RemoveRefusal::Unknown));
+    // The same number, in the same slot.
+    let (member, flags) = (MemberIdx(1), MemberFlags::default());
+    assert_eq!(array.manager.may_join(number, member), Ok(()));
+    array.input(MetadataInput::Join { number, member, flags });
+    array.settle();
+    let joining = array.manager.may_remove(number);
+    assert_eq!(joining, Err(RemoveRefusal::Rebuilding(member)));
+    (0..2).for_each(|shard| array.binds(shard));
+    array.settle();
+    array.rebuilt();
+    assert_eq!(roles(&array), [Some(Role::Slot(0)), Some(Role::Slot(1))]);
+}
+
+#[test]
+fn a_spare_that_leaves_gets_no_slot_and_no_superblock() {
+    let mut array = Driven::new(1024, false, 2);
+    array.input(MetadataInput::Remove { number: DeviceNumber(2) });
+    assert!(array.own.is_empty());
+    array.fails(0, 1);
+    array.fails(1, 1);
+    array.settle();
+    assert_eq!(array.joins, [DeviceNumber(3)]);
+    assert_eq!(array.removed, [(2, None)]);
+    assert!(array.own.is_empty() && roles(&array)[2].is_none());
+}
+
+#[test]
+fn a_failed_device_whose_slot_has_another_one_leaves_that_one_alone() {
+    let mut array = Driven::new(1024, false, 1);
+    array.lose();
+    (0..2).for_each(|shard| array.binds(shard));
+    array.settle();
+    array.input(MetadataInput::Remove { number: DeviceNumber(1) });
+    array.settle();
+    assert_eq!(array.removed, [(1, None)]);
+    array.rebuilt();
+    assert_eq!(roles(&array), [Some(Role::Slot(0)), None, Some(Role::Slot(1))]);
 }

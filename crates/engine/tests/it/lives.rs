@@ -208,6 +208,7 @@ impl Life {
             MetadataEffect::ResyncNeeded
             | MetadataEffect::RebuildNeeded
             | MetadataEffect::Join { .. }
+            | MetadataEffect::Removed { .. }
             | MetadataEffect::MemberInSync { .. }
             | MetadataEffect::BecameReadOnly { .. } => {}
         }

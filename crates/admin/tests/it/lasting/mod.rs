@@ -5,6 +5,7 @@ mod cancelled;
 mod devices_gone;
 mod flawed;
 mod life;
+mod live;
 mod readded;
 mod replaced;
 mod slow_metadata;

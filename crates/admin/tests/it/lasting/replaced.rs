@@ -1,6 +1,7 @@
 //! Members that are replaced while the array runs, below a load whose every read is compared: what
 //! the devices hold afterwards, what is recorded, and what a failure in between leaves.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use array::{
     AddError, Array, BackgroundWork, DeviceCondition, Driver, DriverOptions, Event, Fault,
     FaultControl, FaultMember, FileMember, Member, MetadataDevice, Pace, ReplaceRefusal,
 };
-use device::{Access, Disk};
+use device::{Access, Device, DeviceOptions, Disk, Location};
 use engine::DeviceNumber;
 use md::assemble::{MemberState, Options};
 use md::create::{Addition, BitmapOption, Device as NewDevice, addition};
@@ -35,8 +36,8 @@ impl From<Vec<Fault>> for Faults {
 }
 
 /// The array of the first devices; those behind them are new, or its spares.
-struct Replaceable {
-    members: Members,
+pub struct Replaceable {
+    pub members: Members,
     slots: usize,
     /// Of its first device when it was created.
     superblock: Superblock,
@@ -44,7 +45,7 @@ struct Replaceable {
 }
 
 impl Replaceable {
-    fn new(level: Level, slots: usize, new: usize, bitmap: BitmapOption) -> Replaceable {
+    pub fn new(level: Level, slots: usize, new: usize, bitmap: BitmapOption) -> Replaceable {
         Replaceable::created(level, slots, new, |request| request.bitmap = bitmap)
     }
 
@@ -68,7 +69,7 @@ impl Replaceable {
         Replaceable { members, slots, superblock: first.superblock, bitmap }
     }
 
-    fn opened(&self, which: &[usize]) -> Vec<Opened> {
+    pub fn opened(&self, which: &[usize]) -> Vec<Opened> {
         let device = |at: &usize| self.members.device(*at, Access::ReadWrite);
         which.iter().map(|at| Opened::device(device(at)).expect("a superblock")).collect()
     }
@@ -91,7 +92,7 @@ impl Replaceable {
     }
 
     /// The array of its members.
-    fn run(&self) -> Array {
+    pub fn run(&self) -> Array {
         let all: Vec<usize> = (0..self.slots).collect();
         Array::run_shards(self.shards(&all, DriverOptions::default().member_timeout)).unwrap()
     }
@@ -149,7 +150,7 @@ impl Replaceable {
     }
 
     /// The state of a device by the superblocks of these.
-    fn state(&self, which: &[usize], at: usize) -> MemberState {
+    pub fn state(&self, which: &[usize], at: usize) -> MemberState {
         let opened = self.opened(which);
         let found = decide(&opened, &Options::default());
         let mut all = found.members.iter();
@@ -157,8 +158,18 @@ impl Replaceable {
         it.state.clone()
     }
 
+    /// What the superblock of a device says while the array runs: read without its lock.
+    pub fn state_now(&self, at: usize) -> md::ondisk::MemberMetadata {
+        let copy = self.members.dir.path().join("copy");
+        std::fs::copy(self.members.path(at), &copy).unwrap();
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let device = Device::open(&Location::whole(&copy), options).unwrap();
+        let opened = Opened::device(Arc::new(device)).expect("a superblock");
+        opened.superblock.metadata()
+    }
+
     /// What the array of these devices has.
-    fn contents(&self, which: &[usize]) -> Vec<u8> {
+    pub fn contents(&self, which: &[usize]) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let members = Members { dir, count: which.len() };
         for (number, at) in which.iter().enumerate() {
@@ -169,14 +180,14 @@ impl Replaceable {
 }
 
 /// Random writes and reads beside what the test does; every read is compared.
-struct Load {
+pub struct Load {
     written: Vec<u64>,
     rng: Rng,
 }
 
 impl Load {
     /// All of the array is written once.
-    fn of(array: &Array) -> Load {
+    pub fn of(array: &Array) -> Load {
         let mut load =
             Load { written: vec![0; (array.len_bytes() / BLOCK) as usize], rng: Rng::new(7) };
         (0..load.written.len()).for_each(|at| load.write(array, at));
@@ -211,7 +222,7 @@ impl Load {
     }
 
     /// Runs beside this.
-    fn beside<R>(&mut self, array: &Array, what: impl FnOnce() -> R) -> R {
+    pub fn beside<R>(&mut self, array: &Array, what: impl FnOnce() -> R) -> R {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| self.run(array, &is_over));
@@ -221,7 +232,7 @@ impl Load {
         })
     }
 
-    fn contents(&self, array_bytes: usize) -> Vec<u8> {
+    pub fn contents(&self, array_bytes: usize) -> Vec<u8> {
         let all = self.written.iter().flat_map(|seed| pattern(*seed, BLOCK as usize));
         let mut all: Vec<u8> = all.collect();
         all.resize(array_bytes, 0);
@@ -237,7 +248,7 @@ fn wait_event(array: &Array, what: &str, is_it: impl Fn(&Event) -> bool) {
     }
 }
 
-fn wait_has_slot(array: &Array, slot: u16) {
+pub fn wait_has_slot(array: &Array, slot: u16) {
     wait_event(
         array,
         "it has the slot",
@@ -245,7 +256,7 @@ fn wait_has_slot(array: &Array, slot: u16) {
     );
 }
 
-fn levels() -> [(Level, Option<Layout>, usize); 5] {
+pub fn levels() -> [(Level, Option<Layout>, usize); 5] {
     let far = Layout::Raid10(Raid10Layout::far(2));
     [
         (Level::Raid1, None, 2),

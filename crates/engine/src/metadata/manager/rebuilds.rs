@@ -169,7 +169,7 @@ impl MetadataManager {
     }
 
     /// Whether the running array takes a new device with this number.
-    fn takes_devices(&self, number: DeviceNumber) -> Result<(), JoinRefusal> {
+    pub(super) fn takes_devices(&self, number: DeviceNumber) -> Result<(), JoinRefusal> {
         if !self.updates() {
             return Err(JoinRefusal::NoRedundancy);
         }
@@ -177,7 +177,8 @@ impl MetadataManager {
             return Err(JoinRefusal::NotRunning);
         }
         let mut devices = self.devices.iter();
-        match devices.any(|device| device.kept.number == number && !device.failed) {
+        let has_number = devices.any(|device| device.kept.number == number && !device.failed);
+        match has_number || self.is_leaving(number) {
             true => Err(JoinRefusal::Number),
             false => Ok(()),
         }

@@ -208,6 +208,14 @@ impl MetadataManager {
         own.is_some_and(|own| own.role == Role::Faulty)
     }
 
+    /// Whether this state lists a device, as one that is not faulty. It does not if the device came
+    /// since.
+    pub(super) fn is_known_in(&self, at: usize, state: &ArrayState) -> bool {
+        let number = self.devices[at].kept.number.0 as usize;
+        let own = state.devices.get(number).and_then(Option::as_ref);
+        own.is_some_and(|own| own.role != Role::Faulty)
+    }
+
     /// Whether a device has its slot by this state: one that has joined since has not.
     pub(super) fn is_listed(&self, at: usize, state: &ArrayState) -> bool {
         let Device { kept, has_joined, .. } = &self.devices[at];

@@ -70,6 +70,8 @@ impl MetadataManager {
                 self.phase_done(out);
                 continue;
             }
+            self.take_out();
+            self.forget();
             match self.choose(out) {
                 Some(job) => self.job = Some(job),
                 None => return,
@@ -146,6 +148,7 @@ impl MetadataManager {
             may_go_back: update.why == Why::Dirty && update.pure,
         };
         self.losses_recorded = update.failures;
+        self.changes_recorded = self.changes_recorded.max(update.changes);
         self.logs_emptied |= update.dirty && update.why != Why::CatchUp;
         self.checkpoint_at = self.now;
         if update.flushes {
@@ -163,6 +166,7 @@ impl MetadataManager {
             self.rebuilt_recorded(update, out);
             self.put_back(update);
         }
+        self.have_left(out);
     }
 
     /// Collects the writes of a phase.
@@ -203,7 +207,8 @@ impl MetadataManager {
                     // A device with a slot is failed when it falls behind.
                     let is_updated =
                         !pure || !catches_up && is_passed_by(&device.kept, &self.states);
-                    !device.failed && device.kept.slot.is_none() && is_updated && !self.is_new(*at)
+                    let is_listed = !self.is_new(*at) && self.is_known_in(*at, &state);
+                    !device.failed && device.kept.slot.is_none() && is_updated && is_listed
                 };
                 // A member with this event count has the same contents: see `choose`.
                 let lacks = |at: &usize| {
@@ -291,6 +296,9 @@ impl MetadataManager {
         if self.touched && !self.is_recorded() && may_try {
             return Some(self.update(Why::Loss));
         }
+        if self.changes != self.changes_recorded && may_try {
+            return Some(self.update(Why::Table));
+        }
         if !self.asked.is_empty() {
             // Not granted by `answer`: the bits are not durable.
             self.set_bits_ahead();
@@ -359,8 +367,9 @@ impl MetadataManager {
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
         let (why, dirty, failures) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
-        let (pure, doubts, checkpoints, flushes) = (true, 0, 0, false);
-        let update = Update { why, dirty, state, failures, pure, doubts, checkpoints, flushes };
+        let (pure, changes, doubts, checkpoints, flushes) = (true, 0, 0, 0, false);
+        let update =
+            Update { why, dirty, state, failures, changes, pure, doubts, checkpoints, flushes };
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
@@ -371,8 +380,9 @@ impl MetadataManager {
         let (why, dirty, failures) = (Why::Dirty, true, self.losses_recorded);
         let mut phases = self.bitmap_phases();
         phases.push(Phase::Superblocks);
-        let (pure, doubts, checkpoints, flushes) = (false, 0, 0, false);
-        let update = Update { why, dirty, state, failures, pure, doubts, checkpoints, flushes };
+        let (pure, changes, doubts, checkpoints, flushes) = (false, 0, 0, 0, false);
+        let update =
+            Update { why, dirty, state, failures, changes, pure, doubts, checkpoints, flushes };
         Job::new(Goal::Update(update), &phases)
     }
 
@@ -480,10 +490,11 @@ impl MetadataManager {
         let dirty = match why {
             Why::Dirty => true,
             Why::Clean | Why::Stop => false,
-            Why::CatchUp | Why::Loss | Why::Checkpoint => self.on_disk.dirty,
+            Why::CatchUp | Why::Loss | Why::Table | Why::Checkpoint => self.on_disk.dirty,
         };
         let complete = self.degraded() == 0
             && self.failures == self.losses_recorded
+            && self.changes == self.changes_recorded
             && self.replaced().is_empty();
         let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
         // As in md: clean and dirty alternate between two event counts, so that spares, which are
@@ -497,7 +508,7 @@ impl MetadataManager {
         let (policy, resync_offset) = match why {
             _ if dirty => self.promise(flushes),
             // The resync's progress since then may not be durable.
-            Why::Loss => (self.on_disk.policy, self.position_beside_a_loss()),
+            Why::Loss | Why::Table => (self.on_disk.policy, self.position_beside_a_loss()),
             _ if why == Why::Stop => (self.policy, self.resync),
             _ => (self.promise(flushes).0, self.resync),
         };
@@ -545,8 +556,9 @@ impl MetadataManager {
         phases.extend(takes_over.or(recorded_too_far.then_some(Phase::First)));
         phases.push(Phase::Superblocks);
         let (state, failures, doubts) = (Arc::new(state), self.failures, self.doubts);
-        let checkpoints = self.checkpoints;
-        let update = Update { why, dirty, state, failures, pure, doubts, checkpoints, flushes };
+        let (changes, checkpoints) = (self.changes, self.checkpoints);
+        let update =
+            Update { why, dirty, state, failures, changes, pure, doubts, checkpoints, flushes };
         Job::new(Goal::Update(update), &phases)
     }
 }
