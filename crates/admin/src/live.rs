@@ -1,6 +1,6 @@
 //! Devices that join an array while it runs: checked, prepared, and given to the array.
 //!
-//! Invariant: nothing is written to a device before everything that can refuse it has been asked;
+//! Invariant: nothing is written to a device before all that can refuse it has been checked;
 //! then old superblocks are erased durably before anything else is written. It is filled whole,
 //! also one that was a member: that it lacks only what the bitmap marks can be used by a start
 //! ([`crate::start_replacing`]), not by an array that runs.

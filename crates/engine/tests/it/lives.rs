@@ -1,5 +1,6 @@
 //! Several lives of one array's metadata: power cuts between any two superblocks, members that are
-//! missing at one start and back at the next, failing members, no space for metadata.
+//! missing at one start and back at the next, failing members, no space for metadata; spares that
+//! come, and devices that leave.
 //!
 //! Invariant, after every life, under md's rules of both ages (`Rule`): a member that has missed a
 //! write is stale, and a member that has missed none keeps its place. What is simulated is the
@@ -8,8 +9,9 @@
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
 use engine::{
-    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, IoError, ManagedDevice,
-    MemberError, MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, IoError,
+    ManagedDevice, MemberError, MemberFlags, MetaToken, MetadataConfig, MetadataEffect,
+    MetadataInput, MetadataManager, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
@@ -25,11 +27,16 @@ enum Rule {
     CountAndRoles,
 }
 
+/// Spares that an array has at most.
+const SPARES: usize = 3;
+
 /// An array between two lives.
 struct Array {
     geometry: Geometry,
     /// By member.
     superblocks: Vec<ArrayState>,
+    /// Of spares, by the number behind those of the members.
+    spares: [Option<ArrayState>; SPARES],
     /// Members that a write was made without.
     missed_writes: Vec<bool>,
     /// Members that were absent, or failed, while the array was written to: they may be out.
@@ -56,6 +63,7 @@ impl Array {
         Array {
             geometry: Geometry::new(&spec).expect("sound"),
             superblocks: vec![state; members],
+            spares: [const { None }; SPARES],
             missed_writes: vec![false; members],
             may_be_out: vec![false; members],
         }
@@ -63,6 +71,22 @@ impl Array {
 
     fn all(&self) -> Vec<usize> {
         (0..self.superblocks.len()).collect()
+    }
+
+    /// A superblock is on a device.
+    fn write(&mut self, device: usize, state: ArrayState) {
+        let own = state.devices.get(device).and_then(Option::as_ref);
+        assert!(own.is_some(), "device {device} gets a superblock that does not list it");
+        match device.checked_sub(self.superblocks.len()) {
+            None => self.superblocks[device] = state,
+            Some(spare) => self.spares[spare] = Some(state),
+        }
+    }
+
+    /// Role of a device by the superblock of a member.
+    fn role(&self, by: usize, device: usize) -> Option<Role> {
+        let listed = self.superblocks[by].devices.get(device).and_then(Option::as_ref);
+        listed.map(|device| device.role)
     }
 
     fn counts(&self) -> Vec<u64> {
@@ -146,11 +170,23 @@ impl Life {
             is_spare: false,
             replaces: false,
         };
+        let mut devices: Vec<ManagedDevice> = serving.iter().map(device).collect();
+        let mut state = array.freshest(present).clone();
+        for (at, spare) in array.spares.iter().enumerate() {
+            let (Some(spare), number) = (spare, array.superblocks.len() + at) else { continue };
+            state.devices.resize(state.devices.len().max(number + 1), None);
+            let listed = state.devices[number].get_or_insert(DeviceState::new(Role::Spare));
+            if listed.role == Role::Spare {
+                let (slot, number) = (None, DeviceNumber(number as u32));
+                let (events, is_spare) = (spare.events, true);
+                devices.push(ManagedDevice { number, slot, replaces: false, events, is_spare });
+            }
+        }
         let manager = MetadataManager::new(MetadataConfig {
             geometry: array.geometry.clone(),
             shards: 1,
-            devices: serving.iter().map(device).collect(),
-            state: array.freshest(present).clone(),
+            devices,
+            state,
             found: array.freshest(present).clone(),
             bitmap: None,
             superblocks_in_turn: false,
@@ -194,6 +230,16 @@ impl Life {
             MetadataEffect::DeviceFailed { device, .. } => {
                 self.serving.retain(|at| *at != device.0 as usize);
             }
+            MetadataEffect::Removed { device, .. } => {
+                let number = device.0 as usize;
+                assert!(!self.serving.contains(&number), "a member has left that serves");
+                for by in &self.serving {
+                    assert_eq!(self.array.role(*by, number), None, "by member {by}");
+                }
+                if let Some(spare) = number.checked_sub(self.array.superblocks.len()) {
+                    self.array.spares[spare] = None;
+                }
+            }
             MetadataEffect::Stopped { clean } => self.stopped = Some(clean),
             MetadataEffect::ToShard { control, .. } => match control {
                 Control::Granted { bits, .. } => {
@@ -208,7 +254,6 @@ impl Life {
             MetadataEffect::ResyncNeeded
             | MetadataEffect::RebuildNeeded
             | MetadataEffect::Join { .. }
-            | MetadataEffect::Removed { .. }
             | MetadataEffect::MemberInSync { .. }
             | MetadataEffect::BecameReadOnly { .. } => {}
         }
@@ -224,10 +269,7 @@ impl Life {
     }
 
     fn ask(&mut self) {
-        self.touched = true;
-        for at in self.array.all() {
-            self.array.may_be_out[at] |= !self.serving.contains(&at);
-        }
+        self.touch();
         let event = ControlEvent::Intent { first_bit: 0, bits: 1 };
         self.tell(MetadataInput::FromShard { shard: 0, event });
     }
@@ -262,10 +304,47 @@ impl Life {
     fn finish(&mut self, at: usize, result: Result<(), MemberError>) {
         let Pending { token, device, state } = self.pending.swap_remove(at);
         if let Some(state) = state.filter(|_| result.is_ok()) {
-            self.array.superblocks[device] = state;
+            self.array.write(device, state);
         }
         let result = result.map_err(|kind| IoError::of_metadata(kind, None));
         self.tell(MetadataInput::MetaDone { token, result });
+    }
+
+    /// A new spare, if there is room for one.
+    fn add_spare(&mut self) {
+        let (number, flags) = (self.manager.free_number(), MemberFlags::default());
+        if (number.0 as usize) < self.array.superblocks.len() + SPARES {
+            self.touch();
+            self.tell(MetadataInput::AddSpare { number, flags });
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        self.touch();
+        self.tell(MetadataInput::Remove { number: DeviceNumber(number) });
+    }
+
+    /// What is a spare is one by the superblocks of all.
+    fn check_spares(&self) {
+        let is_spare = |it: &engine::DeviceStatus| it.condition == DeviceCondition::Spare;
+        for spare in self.manager.devices().into_iter().filter(is_spare) {
+            let (number, first) = (spare.number.0 as usize, self.array.superblocks.len());
+            let own = self.array.spares[number - first].as_ref();
+            let own = own.and_then(|own| own.devices[number].as_ref());
+            assert_eq!(own.map(|own| own.role), Some(Role::Spare), "{spare:?}");
+            for by in self.serving.iter().filter(|_| self.touched) {
+                let role = self.array.role(*by, number);
+                assert!(matches!(role, None | Some(Role::Spare)), "{spare:?} by {by}: {role:?}");
+            }
+        }
+    }
+
+    /// Superblocks may be written from now on.
+    fn touch(&mut self) {
+        self.touched = true;
+        for at in self.array.all() {
+            self.array.may_be_out[at] |= !self.serving.contains(&at);
+        }
     }
 
     /// Everything in flight succeeds, in the order of the members; `full` has no space.
@@ -284,7 +363,7 @@ impl Life {
     fn cut(mut self, mut lands: impl FnMut(usize) -> bool) -> Array {
         for Pending { device, state, .. } in self.pending.drain(..) {
             if let Some(state) = state.filter(|_| lands(device)) {
-                self.array.superblocks[device] = state;
+                self.array.write(device, state);
             }
         }
         self.array
@@ -431,6 +510,7 @@ fn several_lives(rng: &mut Rng) {
 fn one_life(array: Array, present: &[usize], rng: &mut Rng) -> Array {
     let mut life = Life::new(array, present);
     let full = rng.one_in(4).then(|| rng.pick(present));
+    let members = life.array.superblocks.len();
     for _ in 0..rng.below(80) {
         match rng.below(16) {
             0..=2 if life.held == 0 => life.ask(),
@@ -451,6 +531,8 @@ fn one_life(array: Array, present: &[usize], rng: &mut Rng) -> Array {
                 }
                 life.tell(MetadataInput::Stop);
             }
+            8 if rng.one_in(8) => life.add_spare(),
+            9 if rng.one_in(4) => life.remove(rng.below((members + SPARES) as u64) as u32),
             _ if !life.pending.is_empty() => {
                 let at = rng.below(life.pending.len() as u64) as usize;
                 let device = life.pending[at].device;
@@ -461,7 +543,7 @@ fn one_life(array: Array, present: &[usize], rng: &mut Rng) -> Array {
                         if let Some(state) =
                             life.pending[at].state.clone().filter(|_| rng.one_in(2))
                         {
-                            life.array.superblocks[device] = state;
+                            life.array.write(device, state);
                         }
                         Err(MemberError::Gone)
                     }
@@ -471,6 +553,7 @@ fn one_life(array: Array, present: &[usize], rng: &mut Rng) -> Array {
             }
             _ => {}
         }
+        life.check_spares();
     }
     let kept = rng.below(4);
     life.cut(|_| rng.below(4) < kept)
