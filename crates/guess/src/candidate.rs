@@ -28,7 +28,7 @@ pub(crate) struct Candidate {
     pub parity_copies: usize,
     /// Strong witnesses in the right row on another data member.
     pub contradictions: usize,
-    /// Witnesses in all.
+    /// Strong witnesses in all; of those that have two addresses, only what is explained.
     pub witnesses: usize,
 }
 

@@ -55,9 +55,13 @@ pub(crate) fn classes(set: &Set, members: usize, known: &Known) -> Vec<Class> {
     let points: Vec<(usize, i64, u64)> =
         all.iter().step_by(step).map(|it| (it.member, it.at as i64, it.address)).collect();
     let mut found = Vec::new();
+    // A class with the most that any offset of its width and chunk has: far copies whose first has
+    // fewer witnesses than the second must not be lost behind classes that are nearly right.
     let mut keep = |rows, chunk, differences: Vec<(usize, i64)>| {
-        for (count, offset) in modes(differences, known) {
-            found.push(Class { rows, chunk, offsets: vec![offset; members], count });
+        let modes = modes(differences, known);
+        let most = modes.first().map_or(0, |it| it.0);
+        for (count, offset) in modes {
+            found.push((most, Class { rows, chunk, offsets: vec![offset; members], count }));
         }
     };
     keep(Rows::Data(1), 0, points.iter().map(|it| (it.0, it.1 - it.2 as i64)).collect());
@@ -83,7 +87,8 @@ pub(crate) fn classes(set: &Set, members: usize, known: &Known) -> Vec<Class> {
             keep(Rows::Copies(layout, slots), chunk, differences);
         }
     }
-    found.sort_by_key(|class| std::cmp::Reverse(class.count));
+    found.sort_by_key(|(most, class)| std::cmp::Reverse((*most, class.count)));
+    let mut found: Vec<Class> = found.into_iter().map(|it| it.1).collect();
     let best = found.first().map_or(0, |class| class.count);
     found.retain(|class| class.count * 2 >= best && class.count >= 2);
     found.truncate(KEPT);

@@ -131,6 +131,10 @@ impl Fit {
             }
             orders.push(order);
         }
+        if weak.len() > 1 {
+            let there = |slot: usize| full.order[slot].filter(|_| !weak.contains(&slot));
+            orders.push((0..slots).map(there).collect());
+        }
         let missing = |order: &[Option<usize>]| order.iter().filter(|it| it.is_none()).count();
         orders.retain(|order| missing(order) <= self.shape.tolerates());
         let weight = full.weight - 0.1;
@@ -192,6 +196,8 @@ pub(crate) fn explain(set: &Set, candidate: &mut Candidate) {
             if is_data(point) {
                 weight += point.weight;
                 direct += usize::from(point.strong);
+                // Of two addresses one is right: what stands at neither is of another time.
+                witnesses += usize::from(point.strong && point.either);
                 continue;
             }
             let Some(&slot) = slot_of.get(&point.member) else { continue };

@@ -4,7 +4,7 @@ use md::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 use testkit::{Rng, runs_all};
 
 use crate::candidate::{Candidate, samples};
-use crate::classes::classes;
+use crate::classes::{Rows, classes};
 use crate::fit::{Fit, linear, shapes};
 use crate::known::Known;
 use crate::points::{Point, Set};
@@ -211,4 +211,59 @@ fn raid_0_is_no_raid_5_with_a_missing_member() {
     let parity = candidates.iter().find(rotating).map(|it| it.weight);
     let lead = candidates[0].weight;
     assert!(parity.unwrap_or(0.0) < lead * 0.8, "{parity:?} of {lead}");
+}
+
+/// Of far copies the second may have more witnesses, where a member is out of date. With few rows
+/// many classes are nearly right for the second: more than are kept.
+#[test]
+fn the_first_of_far_copies_is_kept_behind_the_second() {
+    const SLOTS: usize = 8;
+    let mut random = Rng::new(11);
+    let far = Layout::Raid10(Raid10Layout::far(2));
+    let shape = Shape::new(Level::Raid10, far, SLOTS, MIB, 14 * MIB).expect("an array");
+    let truth = Candidate { shape, ..array(&mut random, Level::Raid10, far, SLOTS, 0) };
+    let second = truth.shape.stride.expect("far") + truth.offsets[0];
+    // Most of the metadata are in the first row.
+    let address = |block: u64| if block % 12 == 0 { block } else { block % 900 } * 4096;
+    let mut points = Vec::new();
+    let mut places = Vec::new();
+    for block in 0..2000 {
+        truth.shape.places(address(block), &mut places);
+        for place in &places {
+            let member = truth.order[place.slot].expect("it is there");
+            let at = truth.offsets[place.slot] + place.at;
+            if at >= second || block % 9 < 5 {
+                points.push(point(member, at, address(block)));
+            }
+        }
+    }
+    let set = Set::new(0, 0, truth.shape.bytes(), points);
+    let kept = classes(&set, SLOTS, &Known::default());
+    let wanted = kept.into_iter().find(|class| {
+        class.rows == Rows::Data(SLOTS as u64)
+            && class.chunk == MIB
+            && class.offsets == truth.offsets
+    });
+    let wanted = wanted.expect("the class of the first copies");
+    let shapes = shapes(&wanted, SLOTS, &Known::default()).into_iter();
+    let mut fits = shapes
+        .filter(|it| it.layout == far)
+        .filter_map(|shape| Fit::new(&set, shape, &wanted.offsets, SLOTS)?.best(&set, &[]));
+    assert_eq!(fits.next().map(|it| it.order), Some(truth.order));
+}
+
+/// Two members that hold nothing are left out together.
+#[test]
+fn two_empty_members_of_raid_6_are_left_out() {
+    let mut random = Rng::new(12);
+    let layout = Layout::Raid6(Raid6Layout::LeftSymmetric);
+    let truth = array(&mut random, Level::Raid6, layout, 6, 0);
+    let empty = [truth.order[1], truth.order[4]];
+    let all = witnesses(&mut random, &truth, 400);
+    let left = all.points().iter().filter(|it| !empty.contains(&Some(it.member))).copied();
+    let set = Set::new(0, 0, truth.shape.bytes(), left.collect());
+    let order = truth.order.iter().map(|it| it.filter(|_| !empty.contains(it)));
+    let order: Vec<Option<usize>> = order.collect();
+    let right = |it: &Candidate| it.shape.layout == layout && it.order == order;
+    assert!(found(&set, 6).iter().any(right), "{order:?}");
 }
