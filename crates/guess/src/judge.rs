@@ -8,17 +8,23 @@ use md::Level;
 
 use crate::answer::{Evidence, Judgement};
 use crate::candidate::{Candidate, samples};
-use crate::fit::Fit;
+use crate::contest::{Contest, Outcome};
+use crate::fit::{Fit, explain};
+use crate::gates::{gates, stays, the_last_belongs, unproven};
 use crate::points::Set;
 use crate::redundancy::{self, Masks, Redundancy, Support, compare, dense, few};
 use crate::source::Pages;
 use crate::stale::{Asked, Settled, settle};
-use crate::through::{Through, ask, questions, undamaged};
+use crate::through::{ask, questions, undamaged};
 
 /// Alternatives that are read through.
 const READ_THROUGH: usize = 100;
 /// Near candidates of which other orders are tried.
 const NEAR: usize = 30;
+/// Members of which each two are tried in each other's places.
+const MOST_SWAPPED: usize = 12;
+/// Percent of what is predicted that must be found through the array, by weight.
+const LEAST_THROUGH: usize = 85;
 
 /// All that a judgement rests on.
 pub(crate) struct Case<'a> {
@@ -31,6 +37,13 @@ pub(crate) struct Case<'a> {
     pub thorough: bool,
     /// Members that were given.
     pub members: usize,
+}
+
+impl Case<'_> {
+    /// Bytes of the file system.
+    pub fn bytes(&self) -> u64 {
+        self.file_systems.list()[self.set.file_system].bytes
+    }
 }
 
 /// A judgement on one file system's geometry.
@@ -56,53 +69,37 @@ struct Ranked {
 /// Judges all fits, and candidates of other origin.
 pub(crate) fn judge(case: &Case, fits: &[Fit], others: Vec<Candidate>) -> Option<Judged> {
     let mut pool = ranked(case, fits, others);
-    let lead = leader(case, &mut pool)?;
-    let bytes = case.file_systems.list()[case.set.file_system].bytes;
-    let samples = samples(bytes.max(1));
+    let lead = match by_q(case, &mut pool) {
+        Some(lead) => lead,
+        None => leader(case, &mut pool)?,
+    };
+    let samples = samples(case.bytes().max(1));
     let best = pool.remove(lead);
     let (equal, rest): (Vec<Ranked>, Vec<Ranked>) =
         pool.into_iter().partition(|it| it.candidate.same(&best.candidate, &samples));
     let (best, equivalent) = plainest(case, best, equal);
-    let mut open = possible(case, &best, rest, fits, &samples);
-    let mut best = best;
-    let asked_of = |it: &Candidate| questions(case.file_systems, case.set, it, case.pages);
-    let mut questions = asked_of(&best.candidate);
-    let mut through = ask(&questions, bytes, &best.candidate, case.pages);
-    // What is read through the array decides between those that explain as much; of a new leader
-    // the questions are made anew.
-    let mut lead = reading(case, &questions, bytes, &best.candidate);
-    for _ in 0..3 {
-        let better = open
-            .iter()
-            .take(READ_THROUGH)
-            .position(|other| reading(case, &questions, bytes, other).refutes(&lead, &questions));
-        let Some(better) = better else { break };
-        let leads = Ranked { candidate: open.swap_remove(better), fit: None, support: None };
-        open.push(std::mem::replace(&mut best, leads).candidate);
-        questions = asked_of(&best.candidate);
-        through = ask(&questions, bytes, &best.candidate, case.pages);
-        lead = reading(case, &questions, bytes, &best.candidate);
-    }
+    let open = possible(case, &best, rest, fits, &samples);
+    let Contended { mut best, contest, mut open } = contend(case, best, open);
     support(case, &mut best);
     let mut margin = f64::INFINITY;
     let mut alternatives: Vec<Candidate> = Vec::new();
-    open.retain(|other| !part_of(other, &best.candidate) && !other.same(&best.candidate, &samples));
-    for (count, other) in open.into_iter().enumerate() {
-        if count >= READ_THROUGH {
+    open.retain(|(other, _)| {
+        !part_of(other, &best.candidate) && !other.same(&best.candidate, &samples)
+    });
+    for (other, outcome) in open {
+        let Some(outcome) = outcome else {
             alternatives.push(other);
             continue;
-        }
-        let theirs = reading(case, &questions, bytes, &other);
+        };
         let ahead = best.candidate.weight - other.weight;
-        let (own, others, differ) = lead.compare(&theirs, &questions);
         let fewer =
             best.support == Some(Support::Supported) && other.missing() > best.candidate.missing();
-        if lead.refutes(&theirs, &questions) {
+        if let Some(lead) = contest.refutes(&outcome, &other) {
             // What was predicted and read there weighs more than what voted.
-            margin = margin.min(ahead.max(0.0) + 3.0 * (own - others));
-        } else if differ == 0.0 && fewer {
+            margin = margin.min(ahead.max(0.0) + 3.0 * lead);
+        } else if outcome.differ == 0.0 && fewer {
             // The same array with less of it.
-        } else if questions.len() < 8 && ahead >= 8.0 {
+        } else if contest.questions.asked.len() < 8 && ahead >= 8.0 {
             // A better explanation; there is nothing else to ask.
             margin = margin.min(ahead);
         } else {
@@ -120,8 +117,59 @@ pub(crate) fn judge(case: &Case, fits: &[Fit], others: Vec<Candidate>) -> Option
         stale: Vec::new(),
         damaged: Vec::new(),
     };
-    finish(case, &mut judged, &questions, through, margin, best.support);
+    finish(case, &mut judged, &contest, margin, best.support);
     Some(judged)
+}
+
+/// A leader after what is read through the array was asked, and what the others gave against it.
+struct Contended<'a> {
+    best: Ranked,
+    contest: Contest<'a>,
+    /// Each with its outcome, as far as they are read through.
+    open: Vec<(Candidate, Option<Outcome>)>,
+}
+
+/// The one that what is read through the array speaks for. Of a new leader the questions are made
+/// anew.
+fn contend<'a>(case: &'a Case, mut best: Ranked, mut open: Vec<Candidate>) -> Contended<'a> {
+    let mut contest = Contest::of(case, &best.candidate);
+    let mut outcomes = Vec::new();
+    for _ in 0..4 {
+        outcomes.clear();
+        outcomes.extend(open.iter().take(READ_THROUGH).map(|other| contest.against(other)));
+        let better = match outcomes.iter().position(Outcome::is_refuted) {
+            Some(better) => open.swap_remove(better),
+            None => match better_swap(case, &best.candidate, &contest) {
+                Some(better) => better,
+                None => break,
+            },
+        };
+        let leads = Ranked { candidate: better, fit: None, support: None };
+        open.push(std::mem::replace(&mut best, leads).candidate);
+        contest = Contest::of(case, &best.candidate);
+        outcomes.clear();
+    }
+    let mut outcomes = outcomes.into_iter();
+    let open = open.into_iter().enumerate().map(|(count, other)| {
+        let read = |other: &Candidate| (count < READ_THROUGH).then(|| contest.against(other));
+        let outcome = outcomes.next().or_else(|| read(&other));
+        (other, outcome)
+    });
+    let open = open.collect();
+    Contended { best, contest, open }
+}
+
+/// Where much is not found, two members may have changed places: false witnesses voted, or few.
+fn better_swap(case: &Case, best: &Candidate, contest: &Contest) -> Option<Candidate> {
+    if !(LEAST_THROUGH / 2..LEAST_THROUGH).contains(&contest.through.percent()) {
+        return None;
+    }
+    let gain = |it: &Candidate| {
+        let outcome = contest.against(it);
+        outcome.is_refuted().then_some(outcome.theirs - outcome.own)
+    };
+    let better = swaps(case, best).into_iter().filter_map(|it| Some((gain(&it)?, it)));
+    better.max_by(|one, two| one.0.total_cmp(&two.0)).map(|it| it.1)
 }
 
 /// All candidates that can hold the file system, by weight.
@@ -173,6 +221,45 @@ fn support(case: &Case, ranked: &mut Ranked) -> Support {
     })
 }
 
+/// The same with two members in each other's places.
+fn swaps(case: &Case, candidate: &Candidate) -> Vec<Candidate> {
+    let slots = candidate.order.len();
+    if slots > MOST_SWAPPED {
+        return Vec::new();
+    }
+    let pairs = (0..slots).flat_map(|one| (one + 1..slots).map(move |two| (one, two)));
+    let swapped = pairs.filter_map(|(one, two)| {
+        let mut other = candidate.clone();
+        other.order.swap(one, two);
+        other.offsets.swap(one, two);
+        explain(case.set, &mut other);
+        (other.order != candidate.order).then(|| holding(case, other)).flatten()
+    });
+    swapped.collect()
+}
+
+/// An order beside the best, refuted one of RAID 6 with which P and Q agree: false witnesses voted,
+/// or a resync of a wrong create wrote over the right ones. No other order has the same P and Q.
+fn by_q(case: &Case, pool: &mut Vec<Ranked>) -> Option<usize> {
+    let mut found = None;
+    for ranked in pool.iter_mut().take(4) {
+        if ranked.candidate.shape.level != Level::Raid6 || support(case, ranked) != Support::Refuted
+        {
+            continue;
+        }
+        let orders = swaps(case, &ranked.candidate).into_iter();
+        let mut orders = orders.map(|candidate| Ranked { candidate, fit: None, support: None });
+        found = orders.find(|it| it.candidate.direct >= 6 && agrees(case, &it.candidate));
+        if found.is_some() {
+            break;
+        }
+    }
+    let mut found = found?;
+    support(case, &mut found);
+    pool.insert(0, found);
+    Some(0)
+}
+
 /// The best that is not refuted by its redundancy, of near ones one that is supported.
 fn leader(case: &Case, pool: &mut [Ranked]) -> Option<usize> {
     let first = (0..pool.len()).find(|&at| support(case, &mut pool[at]) != Support::Refuted)?;
@@ -180,7 +267,31 @@ fn leader(case: &Case, pool: &mut [Ranked]) -> Option<usize> {
     let near = (first..pool.len()).take_while(|&at| pool[at].candidate.weight >= least);
     let near: Vec<usize> = near.take(40).collect();
     let supported = near.into_iter().find(|&at| support(case, &mut pool[at]) == Support::Supported);
-    Some(supported.unwrap_or(first))
+    let apart = || belong_together(case, pool, first);
+    Some(supported.or_else(apart).unwrap_or(first))
+}
+
+/// Where the best has no redundancy to ask, one whose redundancy agrees throughout, on as many
+/// members: they belong together, whatever explains more without it. Parity looks like inodes of
+/// other numbers, and the second of far copies like an array of its own.
+fn belong_together(case: &Case, pool: &mut [Ranked], first: usize) -> Option<usize> {
+    let members = |it: &Candidate| it.order.iter().flatten().count();
+    let (given, weight) = (members(&pool[first].candidate), pool[first].candidate.weight);
+    (first..pool.len().min(first + 200)).find(|&at| {
+        let it = &pool[at].candidate;
+        let enough = it.weight * 2.0 >= weight && members(it) >= given && it.shape.redundant();
+        if !enough || support(case, &mut pool[at]) != Support::Supported {
+            return false;
+        }
+        agrees(case, &pool[at].candidate)
+    })
+}
+
+/// Whether the redundancy agrees in most places of a grid.
+fn agrees(case: &Case, candidate: &Candidate) -> bool {
+    let (grid, _) = few(candidate, case.set);
+    let found = compare(candidate, case.pages, &grid, case.masks);
+    found.compared >= 24 && found.agree() * 4 >= found.compared * 3
 }
 
 /// Of equal candidates the one with the plainest name.
@@ -249,29 +360,6 @@ fn possible(
     left
 }
 
-/// What a candidate reads at best: a member that is out of date may be in it.
-fn reading(
-    case: &Case,
-    questions: &[content::Prediction],
-    bytes: u64,
-    candidate: &Candidate,
-) -> Through {
-    let mut best = ask(questions, bytes, candidate, case.pages);
-    if best.holds == best.of || !candidate.shape.redundant() {
-        return best;
-    }
-    for member in candidate.order.iter().flatten() {
-        let without = candidate.without(*member);
-        if without.is_whole() {
-            let other = ask(questions, bytes, &without, case.pages);
-            if other.score() > best.score() + 1.5 {
-                best = other;
-            }
-        }
-    }
-    best
-}
-
 /// Whether a candidate is the best one without some of its members.
 fn part_of(candidate: &Candidate, best: &Candidate) -> bool {
     let shape = &candidate.shape;
@@ -287,8 +375,7 @@ fn part_of(candidate: &Candidate, best: &Candidate) -> bool {
 fn finish(
     case: &Case,
     judged: &mut Judged,
-    questions: &[content::Prediction],
-    through: Through,
+    contest: &Contest,
     margin: f64,
     support: Option<Support>,
 ) {
@@ -298,26 +385,39 @@ fn finish(
         let others = judged.alternatives.len();
         doubts.push(format!("{others} other geometries explain as much"));
     }
-    let mut through = through;
-    let mut intact = questions.to_vec();
+    let mut through = contest.through.clone();
+    let mut intact = contest.questions.asked.clone();
+    let mut filled = Vec::new();
     if judged.alternatives.is_empty() {
         let positions = dense(&judged.best, case.set, case.thorough);
         let found = compare(&judged.best, case.pages, &positions, case.masks);
         settle_stale(case, judged, &positions, &found, &mut doubts);
+        filled = found.filled;
         if !judged.stale.is_empty() || !judged.damaged.is_empty() {
-            let bytes = case.file_systems.list()[case.set.file_system].bytes;
-            intact = undamaged(questions, &judged.best, &judged.damaged);
-            through = ask(&intact, bytes, &judged.best, case.pages);
+            // What an old member said of others does not count any more.
+            let anew = questions(case.file_systems, case.set, &judged.best, case.pages);
+            intact = undamaged(&anew.asked, &judged.best, &judged.damaged);
+            through = ask(&intact, case.bytes(), &judged.best, case.pages);
         }
     }
     // By the order alone; redundancy says the same of every order.
     let proven = through.proven(&intact, &judged.best);
-    if let Some(slot) = unproven(case.set, &judged.best, &proven) {
+    let unproven = unproven(case, &judged.best, &proven);
+    if let Some(slot) = unproven.first()
+        && !(unproven.len() == 1 && the_last_belongs(case, &judged.best))
+    {
         doubts.push(format!("hardly any block says which member belongs into slot {slot}"));
+    }
+    let held: Vec<u64> = through.held(&intact).collect();
+    if let Some((unknown, of)) = stays(case.set, &judged.best, &held, &filled) {
+        doubts.push(format!(
+            "{unknown} of {of} blocks that hold something lie behind the last one of a known place: \
+             a controller that moves parity there would look the same"
+        ));
     }
     if through.of < 4 {
         doubts.push(format!("only {} contents can be predicted", through.of));
-    } else if through.percent() < 85 || through.least_eighth < 70 {
+    } else if through.percent() < LEAST_THROUGH || through.least_eighth < 70 {
         doubts.push(format!(
             "only {} of {} predicted contents are found through the array",
             through.holds, through.of
@@ -346,81 +446,6 @@ fn finish(
         judged.confidence = confidence.min(0.89);
         judged.why = Some(doubts.join("; "));
     }
-}
-
-/// Gates that need no more reading.
-fn gates(case: &Case, best: &Candidate, support: Option<Support>, doubts: &mut Vec<String>) {
-    if best.direct < 6 {
-        doubts.push(format!("only {} blocks state their own address", best.direct));
-    }
-    let mut regions: Vec<(usize, u64)> = case
-        .set
-        .points()
-        .iter()
-        .filter(|it| it.strong)
-        .map(|it| (it.member, it.at >> 16))
-        .collect();
-    regions.sort_unstable();
-    regions.dedup();
-    if regions.len() < 2 {
-        doubts.push("all of them lie in one place".into());
-    }
-    if best.contradictions >= 2 && best.contradictions * 100 > best.direct * 3 {
-        doubts.push(format!(
-            "{} blocks contradict the layout: it may be one that is not known here",
-            best.contradictions
-        ));
-    }
-    if let Some(member) = left_over(case, best) {
-        doubts.push(format!("member {member} holds blocks of the array, but has no place in it"));
-    }
-    if support == Some(Support::Refuted) {
-        doubts.push("the redundancy does not agree".into());
-    }
-    if !best.is_whole() {
-        doubts.push("too many members are missing to read all of it".into());
-    }
-    let proven = best.order.iter().flatten().count();
-    if best.shape.level == Level::Raid1 && proven < 2 && case.members > 1 {
-        doubts.push("all of it lies on one member".into());
-    }
-}
-
-/// A member without a slot that holds blocks of the array in the right rows.
-fn left_over(case: &Case, best: &Candidate) -> Option<usize> {
-    let mut places = Vec::new();
-    (0..case.members).filter(|member| !best.order.contains(&Some(*member))).find(|&member| {
-        let own = case.set.points().iter().filter(|it| it.member == member && it.strong);
-        let in_row = own.filter(|point| {
-            best.shape.places(point.address, &mut places);
-            let usual = best.offsets.first().copied().unwrap_or(0);
-            places.iter().any(|place| point.at == usual + place.at)
-        });
-        in_row.count() >= 3
-    })
-}
-
-/// A slot whose member neither witnesses nor what was read puts there. Of copies, and with parity
-/// always in one place, some members hold nothing of their own.
-fn unproven(set: &Set, best: &Candidate, read: &[f64]) -> Option<usize> {
-    let mut places = Vec::new();
-    let mut proven = read.to_vec();
-    for point in set.points() {
-        best.shape.places(point.address, &mut places);
-        for place in places.iter() {
-            let here = best.member(place.slot) == Some(point.member);
-            if here && point.at == best.offsets[place.slot] + place.at {
-                proven[place.slot] += point.weight;
-            }
-        }
-    }
-    let holds_data = |slot: usize| match best.shape.geometry().kind() {
-        md::Kind::Parity(parity) => (0..parity.rotation() as u64)
-            .any(|row| matches!(parity.row(md::StripeNo(row)).role[slot], md::RowRole::Data(_))),
-        _ => true,
-    };
-    let there = (0..proven.len()).filter(|&slot| best.member(slot).is_some() && holds_data(slot));
-    there.into_iter().find(|&slot| proven[slot] < 1.5)
 }
 
 fn settle_stale(

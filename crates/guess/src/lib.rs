@@ -8,7 +8,7 @@
 //! search     reads the members in stages, finds witnesses       (content)
 //! classes    width, chunk, data offset: what most agree on
 //! fit        who is where: the assignment of greatest weight    (assign)
-//! judge      alternatives, redundancy, reading through, verdict (redundancy, through, stale)
+//! judge      alternatives, redundancy, reading through, verdict (redundancy, contest, gates, stale)
 //! conclude   names, roles, what superblocks say
 //! ```
 //!
@@ -26,7 +26,9 @@ mod attempt;
 mod candidate;
 mod classes;
 mod conclude;
+mod contest;
 mod fit;
+mod gates;
 mod hypotheses;
 mod judge;
 mod known;

@@ -32,7 +32,9 @@ pub(crate) type Masks = Vec<(usize, Range<u64>)>;
 pub(crate) struct Redundancy {
     /// Blocks that hold something and were compared.
     pub compared: usize,
-    /// Where they could be compared.
+    /// Where they are; positions.
+    pub filled: Vec<u64>,
+    /// Those that disagree.
     pub bad: Vec<Bad>,
 }
 
@@ -145,13 +147,11 @@ pub(crate) fn compare(
     for batch in positions.chunks(2048) {
         compare.prefetch(batch);
         for &at in batch {
-            match compare.block(at) {
-                None => {}
-                Some(Agreement::Yes) => found.compared += 1,
-                Some(Agreement::No(blame)) => {
-                    found.compared += 1;
-                    found.bad.push(Bad { at, blame });
-                }
+            let Some(agreement) = compare.block(at) else { continue };
+            found.compared += 1;
+            found.filled.push(at);
+            if let Agreement::No(blame) = agreement {
+                found.bad.push(Bad { at, blame });
             }
         }
     }

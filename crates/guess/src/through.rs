@@ -64,11 +64,10 @@ impl Through {
         sums
     }
 
-    /// Whether what was read refutes another: where the two read different bytes, this one
-    /// finds what must be there, and the other does not.
-    pub fn refutes(&self, other: &Through, questions: &[Prediction]) -> bool {
-        let (own, theirs, _) = self.compare(other, questions);
-        own >= 2.0 && theirs <= own * 0.4
+    /// The addresses of questions that hold.
+    pub fn held<'a>(&'a self, questions: &'a [Prediction]) -> impl Iterator<Item = u64> + 'a {
+        let answers = questions.iter().zip(&self.answers);
+        answers.filter(|(_, answer)| answer.0).map(|(question, _)| question.address)
     }
 
     /// The weight of questions that hold on each slot.
@@ -86,13 +85,21 @@ impl Through {
     }
 }
 
+/// What must stand where.
+pub(crate) struct Questions {
+    /// What every candidate is asked.
+    pub asked: Vec<Prediction>,
+    /// More of the same kinds, and hints, for two candidates that read different bytes there.
+    pub spare: Vec<Prediction>,
+}
+
 /// What must stand where, by what was learned and by what the candidate reads.
 pub(crate) fn questions(
     file_systems: &FileSystems,
     set: &Set,
     candidate: &Candidate,
     pages: &Pages,
-) -> Vec<Prediction> {
+) -> Questions {
     let bytes = file_systems.list()[set.file_system].bytes;
     let view = View::new(candidate, pages);
     let part = Part::new(&view, candidate.base, bytes);
@@ -101,16 +108,22 @@ pub(crate) fn questions(
     if all.iter().filter(|it| it.kind != PredictionKind::Inode).count() < 12 {
         all.extend(file_systems.predictions(set.file_system, WANTED));
     }
-    // What says nothing is left out: most files begin with no magic number.
-    all.retain(|it| it.weight > 0.0 && it.kind != PredictionKind::FileStart);
+    all.retain(|it| it.weight > 0.0);
     all.sort_by_key(|it| (it.kind, it.address));
     all.dedup_by_key(|it| (it.kind, it.address));
-    let mut asked = Vec::new();
+    let mut found = Questions { asked: Vec::new(), spare: Vec::new() };
     for kind in all.chunk_by(|one, other| one.kind == other.kind) {
-        let count = kind.len().min(OF_A_KIND);
-        asked.extend((0..count).map(|step| kind[step * kind.len() / count].clone()));
+        // Most files begin with no magic number: only one that is there says something.
+        let most = if kind[0].kind == PredictionKind::FileStart { 0 } else { OF_A_KIND };
+        let count = kind.len().min(most);
+        for (index, question) in kind.iter().enumerate() {
+            // One of them falls into each step of len / count.
+            let is_asked = index * count / kind.len() != (index + 1) * count / kind.len();
+            let to = if is_asked { &mut found.asked } else { &mut found.spare };
+            to.push(question.clone());
+        }
     }
-    asked
+    found
 }
 
 /// Questions whose answers were not written over.
