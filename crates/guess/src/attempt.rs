@@ -74,8 +74,12 @@ pub(crate) fn attempt(
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.retain(|&at| !file_systems.list()[at].kind.is_table() && points[at].len() >= 3);
     order.sort_by_key(|&at| std::cmp::Reverse(points[at].len()));
+    // The largest always: the others may be images in its files, with more blocks than its own.
+    let largest = order.iter().copied().skip(TRIED).max_by_key(|&at| file_systems.list()[at].bytes);
+    order.truncate(TRIED);
+    order.extend(largest);
     let mut best_of_each: Vec<Vec<Placed>> = Vec::new();
-    for &file_system in order.iter().take(TRIED) {
+    for &file_system in &order {
         let mut place = |(base, tables)| {
             place(pages, options, file_systems, points, members, file_system, base, tables)
         };
@@ -349,7 +353,9 @@ fn rivals(
         let members: std::collections::BTreeSet<usize> =
             other.set.points().iter().map(|it| it.member).collect();
         let large = list[other.set.file_system].bytes * 2 >= list[set.file_system].bytes;
-        let many = other.score() * 4.0 >= best.direct as f64;
+        // One that is no smaller may hold this one as a file, however few blocks it has.
+        let holds = list[other.set.file_system].bytes >= list[set.file_system].bytes;
+        let many = other.score() * 4.0 >= best.direct as f64 || holds && other.score() >= 3.0;
         let consistent = other.score() * 2.0 >= other.set.points().len() as f64;
         if members.is_empty() || !large || !many || !consistent {
             continue;

@@ -46,6 +46,11 @@ fn file_system(dir: &Dir, bytes: u64, seed: u64) -> Vec<u8> {
                 .expect("a file");
         }
     }
+    made(dir, bytes, &tree)
+}
+
+/// An ext4 file system of this size with these files.
+fn made(dir: &Dir, bytes: u64, tree: &str) -> Vec<u8> {
     let image = dir.file("image");
     std::fs::write(&image, []).expect("an image");
     let file = std::fs::OpenOptions::new().write(true).open(&image).expect("an image");
@@ -54,7 +59,7 @@ fn file_system(dir: &Dir, bytes: u64, seed: u64) -> Vec<u8> {
     let mut mke2fs = Command::new("mke2fs");
     let path = format!("/usr/sbin:/sbin:{}", std::env::var("PATH").unwrap_or_default());
     mke2fs.env("PATH", path).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-J", "size=4", "-d"]);
-    let made = mke2fs.arg(&tree).arg(&image).output().expect("mke2fs starts");
+    let made = mke2fs.arg(tree).arg(&image).output().expect("mke2fs starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     std::fs::read(&image).expect("an image")
 }
@@ -125,10 +130,21 @@ struct Array {
 impl Array {
     fn new(level: Level, layout: Layout, slots: usize, chunk: u64, data: u64) -> Array {
         let dir = Dir::new();
+        let contents = file_system(&dir, data * 8 * MIB, slots as u64);
+        Array::of(dir, contents, level, layout, slots, chunk)
+    }
+
+    fn of(
+        dir: Dir,
+        contents: Vec<u8>,
+        level: Level,
+        layout: Layout,
+        slots: usize,
+        chunk: u64,
+    ) -> Array {
         let chunk_sectors = chunk / SECTOR_BYTES;
         let member_sectors = vec![8 * MIB / SECTOR_BYTES; slots];
         let spec = GeometrySpec { level, layout, chunk_sectors, member_sectors };
-        let contents = file_system(&dir, data * 8 * MIB, slots as u64);
         let mut names = vec![String::new(); slots];
         for (slot, bytes) in members(&spec, &contents, MIB).into_iter().enumerate() {
             // Slots 0, 1, 2, 3 become m3, m0, m1, m2.
@@ -276,4 +292,40 @@ fn levels_with_copies_and_without_redundancy_are_found() {
         assert_eq!(answer["verdict"], "exact", "{level}: {answer:#}");
         array.assert_dumped(&[]);
     }
+}
+
+/// The image of a virtual machine in a file has more blocks that state their address than the file
+/// system around it, and fits a geometry of its own.
+#[test]
+fn a_file_system_in_a_file_is_not_taken_for_the_array() {
+    if cannot() {
+        return;
+    }
+    let dir = Dir::new();
+    let inner = file_system(&dir, 18 * MIB, 1);
+    let folder = dir.file("outer");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(Path::new(&folder).join("disk.raw"), &inner).expect("a file");
+    let contents = made(&dir, 32 * MIB, &folder);
+    let layout = Layout::default_for(Level::Raid0);
+    let array = Array::of(dir, contents, Level::Raid0, layout, 4, 1 << 20);
+    let answer = parsed(&array.guess(&[]));
+    let is_outer = answer["file_systems"][0]["size"] == 32 * MIB;
+    assert!(answer["verdict"] != "exact" || is_outer, "{answer:#}");
+}
+
+/// Two disks that were replaced by empty ones hold nothing that says where they belong.
+#[test]
+fn members_that_are_zeroes_are_not_read() {
+    if cannot() {
+        return;
+    }
+    let layout = Layout::default_for(Level::Raid6);
+    let array = Array::new(Level::Raid6, layout, 6, 32 << 10, 4);
+    for slot in [1, 4] {
+        std::fs::write(&array.names[slot], vec![0; 9 << 20]).expect("a member");
+    }
+    let answer = parsed(&array.guess(&[]).code(0));
+    assert_eq!(answer["verdict"], "exact", "{answer:#}");
+    array.assert_dumped(&[]);
 }
