@@ -285,7 +285,9 @@ fn unequal(set: &Set, equal: &Candidate, sizes: &[u64]) -> Option<Candidate> {
     let mut best: Option<(Candidate, u64)> = None;
     for tail in TAILS {
         let area = |(slot, member): (usize, &Option<usize>)| {
-            Some(sizes[(*member)?].checked_sub(equal.offsets[slot] + tail)? / chunk * chunk)
+            // The sum of all members has no size of its own.
+            let size = sizes.get((*member)?)?;
+            Some(size.checked_sub(equal.offsets[slot] + tail)? / chunk * chunk)
         };
         let areas: Option<Vec<u64>> = equal.order.iter().enumerate().map(area).collect();
         let Some(areas) = areas.filter(|areas| areas.iter().all(|&area| area > 0)) else {

@@ -224,7 +224,7 @@ fn the_first_of_far_copies_is_kept_behind_the_second() {
     let truth = Candidate { shape, ..array(&mut random, Level::Raid10, far, SLOTS, 0) };
     let second = truth.shape.stride.expect("far") + truth.offsets[0];
     // Most of the metadata are in the first row.
-    let address = |block: u64| if block % 12 == 0 { block } else { block % 900 } * 4096;
+    let address = |block: u64| if block.is_multiple_of(12) { block } else { block % 900 } * 4096;
     let mut points = Vec::new();
     let mut places = Vec::new();
     for block in 0..2000 {

@@ -313,19 +313,3 @@ fn a_file_system_in_a_file_is_not_taken_for_the_array() {
     let is_outer = answer["file_systems"][0]["size"] == 32 * MIB;
     assert!(answer["verdict"] != "exact" || is_outer, "{answer:#}");
 }
-
-/// Two disks that were replaced by empty ones hold nothing that says where they belong.
-#[test]
-fn members_that_are_zeroes_are_not_read() {
-    if cannot() {
-        return;
-    }
-    let layout = Layout::default_for(Level::Raid6);
-    let array = Array::new(Level::Raid6, layout, 6, 32 << 10, 4);
-    for slot in [1, 4] {
-        std::fs::write(&array.names[slot], vec![0; 9 << 20]).expect("a member");
-    }
-    let answer = parsed(&array.guess(&[]).code(0));
-    assert_eq!(answer["verdict"], "exact", "{answer:#}");
-    array.assert_dumped(&[]);
-}
