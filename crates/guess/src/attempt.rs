@@ -7,10 +7,11 @@ use content::{FileSystems, Prediction};
 
 use crate::answer::Judgement;
 use crate::candidate::Candidate;
+use crate::case::Case;
 use crate::classes::{Class, Rows, classes};
 use crate::fit::{Fit, explain, linear, shapes};
 use crate::hypotheses::{Hypothesis, hypotheses};
-use crate::judge::{Case, Judged, judge};
+use crate::judge::{Judged, judge};
 use crate::known::Options;
 use crate::points::{Point, Set};
 use crate::redundancy::Masks;

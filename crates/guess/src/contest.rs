@@ -8,7 +8,7 @@
 use content::Prediction;
 
 use crate::candidate::Candidate;
-use crate::judge::Case;
+use crate::case::Case;
 use crate::shape::Role;
 use crate::through::{Questions, Through, ask, questions};
 use crate::view::View;
@@ -101,7 +101,7 @@ impl<'a> Contest<'a> {
         may.then(|| outcome.with(self.witnesses(other)))?
     }
 
-    /// Questions that were not asked, at places that the two read from different members.
+    /// Spare questions at places that the two read from different members.
     fn spare(&self, other: &Candidate) -> Vec<Prediction> {
         let differ = self.questions.spare.iter().filter(|question| {
             source(&self.best.0, question.address) != source(other, question.address)

@@ -5,7 +5,7 @@
 use md::Level;
 
 use crate::candidate::Candidate;
-use crate::judge::Case;
+use crate::case::Case;
 use crate::points::Set;
 use crate::redundancy::{Support, compare, dense};
 use crate::shape::Place;

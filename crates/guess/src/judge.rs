@@ -3,17 +3,15 @@
 //! Invariant: *exact* only if every gate holds and nothing that is possible is left; when in doubt
 //! the verdict is ambiguous.
 
-use content::FileSystems;
 use md::Level;
 
 use crate::answer::{Evidence, Judgement};
 use crate::candidate::{Candidate, samples};
+use crate::case::Case;
 use crate::contest::{Contest, Outcome};
 use crate::fit::{Fit, explain};
 use crate::gates::{gates, stays, the_last_belongs, unproven};
-use crate::points::Set;
-use crate::redundancy::{self, Masks, Redundancy, Support, compare, dense, few};
-use crate::source::Pages;
+use crate::redundancy::{self, Redundancy, Support, compare, dense, few};
 use crate::stale::{Asked, Settled, settle};
 use crate::through::{ask, questions, undamaged};
 
@@ -25,26 +23,6 @@ const NEAR: usize = 30;
 const MOST_SWAPPED: usize = 12;
 /// Percent of what is predicted that must be found through the array, by weight.
 const LEAST_THROUGH: usize = 85;
-
-/// All that a judgement rests on.
-pub(crate) struct Case<'a> {
-    pub pages: &'a Pages<'a>,
-    pub set: &'a Set,
-    pub file_systems: &'a FileSystems,
-    pub masks: &'a Masks,
-    pub recreated: bool,
-    /// Compare all of the redundancy.
-    pub thorough: bool,
-    /// Members that were given.
-    pub members: usize,
-}
-
-impl Case<'_> {
-    /// Bytes of the file system.
-    pub fn bytes(&self) -> u64 {
-        self.file_systems.list()[self.set.file_system].bytes
-    }
-}
 
 /// A judgement on one file system's geometry.
 pub(crate) struct Judged {
@@ -121,7 +99,7 @@ pub(crate) fn judge(case: &Case, fits: &[Fit], others: Vec<Candidate>) -> Option
     Some(judged)
 }
 
-/// A leader after what is read through the array was asked, and what the others gave against it.
+/// A leader after reading through the array, and what the others gave against it.
 struct Contended<'a> {
     best: Ranked,
     contest: Contest<'a>,
@@ -411,8 +389,8 @@ fn finish(
     let held: Vec<u64> = through.held(&intact).collect();
     if let Some((unknown, of)) = stays(case.set, &judged.best, &held, &filled) {
         doubts.push(format!(
-            "{unknown} of {of} blocks that hold something lie behind the last one of a known place: \
-             a controller that moves parity there would look the same"
+            "{unknown} of {of} blocks that hold something lie behind the last one of a known \
+             place: a controller that moves parity there would look the same"
         ));
     }
     if through.of < 4 {

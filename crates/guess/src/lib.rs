@@ -8,7 +8,7 @@
 //! search     reads the members in stages, finds witnesses       (content)
 //! classes    width, chunk, data offset: what most agree on
 //! fit        who is where: the assignment of greatest weight    (assign)
-//! judge      alternatives, redundancy, reading through, verdict (redundancy, contest, gates, stale)
+//! judge      alternatives, redundancy, reading, verdict  (redundancy, contest, gates, stale)
 //! conclude   names, roles, what superblocks say
 //! ```
 //!
@@ -24,6 +24,7 @@ mod answer;
 mod assign;
 mod attempt;
 mod candidate;
+mod case;
 mod classes;
 mod conclude;
 mod contest;

@@ -87,7 +87,7 @@ impl Through {
 
 /// What must stand where.
 pub(crate) struct Questions {
-    /// What every candidate is asked.
+    /// For every candidate.
     pub asked: Vec<Prediction>,
     /// More of the same kinds, and hints, for two candidates that read different bytes there.
     pub spare: Vec<Prediction>,
