@@ -25,9 +25,10 @@ pub(crate) fn conclude(
         return nothing(pages, options, file_systems);
     };
     let members = pages.members();
+    judged.alternatives.extend(rivals);
     by_sum(&mut judged.best, members);
     judged.alternatives.iter_mut().for_each(|it| by_sum(it, members));
-    judged.alternatives.extend(rivals);
+    judged.stale.retain(|&it| it < members);
     let file_system = &file_systems.list()[set.file_system];
     let addresses = samples(file_system.bytes);
     let found = FoundFileSystem {
@@ -100,6 +101,7 @@ fn by_sum(candidate: &mut Candidate, members: usize) {
     for member in &mut candidate.order {
         *member = member.filter(|&it| it < members);
     }
+    candidate.exclude.retain(|&it| it < members);
 }
 
 /// A candidate for people and programs.
