@@ -378,6 +378,11 @@ impl Array {
         self.part_bytes()
     }
 
+    /// Number of buffers, in use or not; see [`DriverOptions::leases`].
+    pub fn lease_count(&self) -> usize {
+        self.leases.count()
+    }
+
     /// Whether a discarded range is guaranteed to read as zeroes.
     pub fn discard_zeroes(&self) -> bool {
         self.info.discard_zeroes

@@ -91,8 +91,8 @@ impl Access {
         self.store.try_buffer(bytes)
     }
 
-    /// Reads `len` bytes at `offset` through a buffer of [`Access::span`] bytes. With a shorter one,
-    /// what fits into it is read.
+    /// Reads `len` bytes at `offset` through a buffer of [`Access::span`] bytes. With a shorter
+    /// one, what fits into it is read.
     pub fn read(
         &self,
         buffer: Buffer,

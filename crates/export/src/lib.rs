@@ -1,5 +1,5 @@
-//! Frontends that make an array, or what can be read of one, accessible to other processes. So far:
-//! [`fuse`].
+//! Frontends that make an array, or what can be read of one, accessible to other processes:
+//! [`fuse`], [`nbd`].
 //!
 //! *Invariant*: a frontend decides nothing about the array; it submits requests to a
 //! [`store::Store`] without waiting for earlier ones, and replies from their completions. Every
@@ -9,6 +9,7 @@
 mod access;
 pub mod fuse;
 mod gate;
+pub mod nbd;
 pub mod store;
 
 pub use access::{Access, Data};

@@ -23,6 +23,8 @@ pub struct Limits {
     pub block: u32,
     /// Longest read or write in bytes.
     pub request_bytes: usize,
+    /// Number of buffers of that length that can be in use at a time.
+    pub buffers: usize,
     /// Nothing can be written.
     pub read_only: bool,
     /// A discarded range reads as zeroes.

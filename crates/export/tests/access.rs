@@ -123,7 +123,8 @@ impl Readable for Source {
             bytes.fill(if (10..13).contains(&sector) { 0 } else { sector as u8 });
         }
         let (from, to) = (at.max(10), (at + buf.len() as u64 / 512).min(13));
-        if from < to { vec![from..to] } else { Vec::new() }
+        let lost = from..to;
+        if lost.is_empty() { Vec::new() } else { vec![lost] }
     }
 
     fn hole_end(&self, at: u64, _limit: u64) -> u64 {

@@ -5,11 +5,12 @@
 
 /// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
 /// without a test is a failure.
-const TESTS: [(&str, &str); 5] = [
+const TESTS: [(&str, &str); 6] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
     ("own_disks::", "block workloads on all targets, and on block devices that hold something"),
     ("mounted::", "arrays mounted with FUSE"),
+    ("real_clients::", "NBD exports and the clients that people use"),
     ("tool_tables::bonnie_plus_plus::tests::debians_", "bonnie++'s own reader of its CSV"),
 ];
 
@@ -44,8 +45,8 @@ mod tests {
         let reader = "tool_tables::bonnie_plus_plus::tests::debians_reader";
         let kernel = ["with_the_kernel::x", "with_the_kernel::y"];
         let disks = "own_disks::v";
-        let ran =
-            names(&["a", "in_a_browser::w", disks, "mounted::z", kernel[0], kernel[1], reader]);
+        let (fuse, nbd) = ("mounted::z", "real_clients::z");
+        let ran = names(&["a", "in_a_browser::w", disks, fuse, nbd, kernel[0], kernel[1], reader]);
         assert!(missing(&ran, &[], &[]).is_empty());
         assert!(missing(&ran, &names(&["a"]), &[]).is_empty());
         assert_eq!(missing(&ran, &[], &names(&["a: fio skipped: it is not installed"])).len(), 1);

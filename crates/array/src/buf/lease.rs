@@ -10,6 +10,7 @@ struct Pool {
     region: Arc<Region>,
     number: u16,
     lease_bytes: usize,
+    count: u32,
     free: Mutex<Free>,
     returned: Condvar,
 }
@@ -48,7 +49,8 @@ impl LeasePool {
         assert!(2 * count as usize * lease_bytes <= region.len());
         let (slots, reserve) = ((0..count).rev().collect(), (count..2 * count).rev().collect());
         let free = Mutex::new(Free { slots, reserve, waiting: 0 });
-        LeasePool(Arc::new(Pool { region, number, lease_bytes, free, returned: Condvar::new() }))
+        let returned = Condvar::new();
+        LeasePool(Arc::new(Pool { region, number, lease_bytes, count, free, returned }))
     }
 
     /// A lease of `len` bytes, or `None` while all are in use.
@@ -86,6 +88,11 @@ impl LeasePool {
 
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.0.region
+    }
+
+    /// Number of leases, in use or not.
+    pub fn count(&self) -> usize {
+        self.0.count as usize
     }
 
     /// Maximum length of a lease in bytes.

@@ -25,6 +25,7 @@ impl Store for Array {
             bytes: self.len_bytes(),
             block: self.logical_block(),
             request_bytes: self.max_request_bytes(),
+            buffers: self.lease_count(),
             read_only: false,
             discard_zeroes: self.discard_zeroes(),
         }

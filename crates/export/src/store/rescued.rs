@@ -124,6 +124,7 @@ impl Store for Rescued {
             bytes: self.source.sectors() * SECTOR_BYTES,
             block: SECTOR_BYTES as u32,
             request_bytes: REQUEST_BYTES,
+            buffers: BUFFERED_BYTES / REQUEST_BYTES,
             read_only: true,
             discard_zeroes: false,
         }

@@ -1,0 +1,120 @@
+//! What the store's threads tell a connection's thread: a queue, and an eventfd to wake it.
+//!
+//! *Invariant*: no wakeup is lost. The connection's thread sets `asleep` under the lock, with the
+//! queue empty, before it sleeps; a thread that puts something in and finds it set writes to the
+//! eventfd.
+//! The queue is bounded by the requests that the connection has in flight.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard};
+
+use rustix::event::EventfdFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::access::Data;
+use crate::store::StoreError;
+
+/// The end of a part of a request.
+pub(super) struct Completion {
+    /// The request's place in the connection's table.
+    pub(super) slot: u32,
+    /// First byte of the part.
+    pub(super) offset: u64,
+    /// With data if it was a read.
+    pub(super) result: Result<Option<Data>, StoreError>,
+}
+
+/// How a connection is to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ending {
+    /// Not at all.
+    #[default]
+    None,
+    /// When the requests in flight have been answered.
+    Drain,
+    /// At once.
+    Now,
+}
+
+#[derive(Default)]
+struct Queue {
+    done: Vec<Completion>,
+    asleep: bool,
+    /// Something else has changed: a share was returned, or the ending.
+    nudged: bool,
+    ending: Ending,
+}
+
+/// The queue of a connection; see the module documentation.
+pub(super) struct Completions {
+    queue: Mutex<Queue>,
+    event: OwnedFd,
+}
+
+impl Completions {
+    pub(super) fn new() -> io::Result<Completions> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Completions { queue: Mutex::default(), event: rustix::event::eventfd(0, flags)? })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("the queue lock is not poisoned")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Queue)) {
+        let mut queue = self.lock();
+        change(&mut queue);
+        let ring = std::mem::take(&mut queue.asleep);
+        drop(queue);
+        if ring {
+            // A write fails only when the counter is full, and then the eventfd is readable.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Adds a completion.
+    pub(super) fn put(&self, completion: Completion) {
+        self.change(|queue| queue.done.push(completion));
+    }
+
+    /// Wakes the connection's thread, to look at shares again.
+    pub(super) fn nudge(&self) {
+        self.change(|queue| queue.nudged = true);
+    }
+
+    /// Makes the connection end; an earlier order to end sooner stays.
+    pub(super) fn end(&self, ending: Ending) {
+        self.change(|queue| {
+            queue.nudged = true;
+            queue.ending = queue.ending.max(ending);
+        });
+    }
+
+    /// Moves all completions to `into`, and says how the connection is to end.
+    pub(super) fn take(&self, into: &mut Vec<Completion>) -> Ending {
+        let mut queue = self.lock();
+        queue.nudged = false;
+        into.append(&mut queue.done);
+        queue.ending
+    }
+
+    /// Whether the caller may sleep until the eventfd is readable; it must call
+    /// [`Completions::awake`] afterwards.
+    pub(super) fn fall_asleep(&self) -> bool {
+        let mut queue = self.lock();
+        queue.asleep = queue.done.is_empty() && !queue.nudged;
+        queue.asleep
+    }
+
+    pub(super) fn awake(&self) {
+        let rung = !std::mem::take(&mut self.lock().asleep);
+        if rung {
+            // Resets the eventfd.
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+    }
+
+    pub(super) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

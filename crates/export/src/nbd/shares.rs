@@ -1,0 +1,141 @@
+//! How connections share something of which there is a fixed amount: buffers, memory.
+//!
+//! *Invariant*: a reserve, one for each connection that there can be, is given only to connections
+//! that hold nothing; of the rest, a connection gets more only while at least as much as it will
+//! hold is free. So one alone gets half of the rest, several get less the more they are, and who
+//! never returns what it holds stops no other. (The second rule is that of switches with shared
+//! memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+//! switches", 1998.)
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::completions::Completions;
+
+/// The fixed amount; see the module documentation.
+pub(super) struct Shares {
+    free: AtomicUsize,
+    reserve: usize,
+    /// `waiting` is not empty.
+    any_waiting: AtomicBool,
+    waiting: Mutex<Vec<Arc<Completions>>>,
+}
+
+/// What a connection holds; only its thread changes it.
+pub(super) struct Share {
+    shares: Arc<Shares>,
+    held: usize,
+    connection: Arc<Completions>,
+}
+
+impl Shares {
+    /// Shares of an amount, with a reserve in it; at most half of the amount is reserve.
+    pub(super) fn new(amount: usize, reserve: usize) -> Arc<Shares> {
+        Arc::new(Shares {
+            free: AtomicUsize::new(amount),
+            reserve: reserve.min(amount / 2),
+            any_waiting: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        })
+    }
+
+    fn take(&self, amount: usize, held: usize) -> bool {
+        let permitted = |free: usize| {
+            let fair = held == 0 || held + amount + self.reserve <= free;
+            if fair { free.checked_sub(amount) } else { None }
+        };
+        self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, permitted).is_ok()
+    }
+
+    fn put(&self, amount: usize) {
+        self.free.fetch_add(amount, Ordering::SeqCst);
+        if self.any_waiting.swap(false, Ordering::SeqCst) {
+            let waiting = std::mem::take(&mut *self.lock());
+            waiting.iter().for_each(|connection| connection.nudge());
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Completions>>> {
+        self.waiting.lock().expect("the list lock is not poisoned")
+    }
+}
+
+impl Share {
+    pub(super) fn new(shares: &Arc<Shares>, connection: &Arc<Completions>) -> Share {
+        Share { shares: shares.clone(), held: 0, connection: connection.clone() }
+    }
+
+    /// Takes an amount. When that is not possible, the connection is nudged when it may be.
+    pub(super) fn take(&mut self, amount: usize) -> bool {
+        if self.shares.take(amount, self.held) {
+            self.held += amount;
+            return true;
+        }
+        let mut waiting = self.shares.lock();
+        if !waiting.iter().any(|other| Arc::ptr_eq(other, &self.connection)) {
+            waiting.push(self.connection.clone());
+        }
+        self.shares.any_waiting.store(true, Ordering::SeqCst);
+        drop(waiting);
+        // What was returned before the flag was set has nudged none.
+        let taken = self.shares.take(amount, self.held);
+        self.held += if taken { amount } else { 0 };
+        taken
+    }
+
+    /// Returns an amount that was taken.
+    pub(super) fn put(&mut self, amount: usize) {
+        if amount > 0 {
+            self.held -= amount;
+            self.shares.put(amount);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.put(self.held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(shares: &Arc<Shares>) -> Share {
+        Share::new(shares, &Arc::new(Completions::new().unwrap()))
+    }
+
+    fn all_it_can(share: &mut Share) -> usize {
+        (0..).take_while(|_| share.take(1)).count()
+    }
+
+    #[test]
+    fn who_keeps_all_it_can_stops_no_other() {
+        let shares = Shares::new(256, 64);
+        let mut hogs: Vec<Share> = Vec::new();
+        let mut held = Vec::new();
+        for _ in 0..64 {
+            let mut hog = share(&shares);
+            held.push(all_it_can(&mut hog));
+            hogs.push(hog);
+        }
+        assert_eq!(held[..3], [96, 48, 24]);
+        assert!(held.iter().all(|held| *held > 0), "{held:?}");
+        drop(hogs);
+        assert_eq!(all_it_can(&mut share(&shares)), 96);
+    }
+
+    #[test]
+    fn who_waits_is_nudged() {
+        let shares = Shares::new(1, 0);
+        let mut first = share(&shares);
+        assert!(first.take(1));
+        let mut second = share(&shares);
+        assert!(!second.take(1));
+        assert!(second.connection.fall_asleep());
+        first.put(1);
+        assert!(!second.connection.fall_asleep(), "it was nudged");
+        assert!(second.take(1));
+    }
+}
