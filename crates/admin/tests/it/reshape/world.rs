@@ -18,6 +18,7 @@ const SECTOR: usize = 512;
 const SUPERBLOCK: usize = 4096;
 
 struct Medium {
+    /// Empty in a world that is not to be cut.
     durable: Vec<u8>,
     /// What is read: with all pending writes.
     seen: Vec<u8>,
@@ -71,11 +72,11 @@ impl World {
         })))
     }
 
-    /// Another machine with the same disks, all of it durable.
+    /// Another machine with the same disks, which is not to be cut: it costs no second copy.
     pub fn copy(&self) -> World {
         let state = self.state();
         let medium = |of: &Medium| Medium {
-            durable: of.seen.clone(),
+            durable: Vec::new(),
             seen: of.seen.clone(),
             pending: Vec::new(),
             len: of.len,
@@ -86,6 +87,13 @@ impl World {
             cut_at: None,
             flushes_lie: false,
         })))
+    }
+
+    /// What is read of each disk.
+    pub fn images(&self) -> Vec<Vec<u8>> {
+        let state = self.state();
+        let disks = state.media.len() - 1;
+        state.media[..disks].iter().map(|medium| medium.seen.clone()).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -123,6 +131,7 @@ impl World {
     pub fn restart(&self, rng: &mut Rng) {
         let mut state = self.state();
         state.cut_at = None;
+        assert!(state.media.iter().all(|medium| !medium.durable.is_empty()), "it can be cut");
         // A disk keeps nothing, everything, or a part of it, also of a single write.
         for medium in &mut state.media {
             let keeps = rng.below(4);
@@ -141,7 +150,7 @@ impl World {
                     }
                 }
             }
-            medium.seen = medium.durable.clone();
+            medium.seen.copy_from_slice(&medium.durable);
         }
     }
 }
@@ -167,7 +176,9 @@ impl State {
         let medium = &mut self.media[index];
         let place = medium.seen.get_mut(at..at + buf.len());
         place.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(buf);
-        medium.pending.push((at, buf.len()));
+        if !medium.durable.is_empty() {
+            medium.pending.push((at, buf.len()));
+        }
         medium.len = medium.len.max(at + buf.len());
         // The write that the cut meets may reach the disk.
         if is_cut { Err(cut()) } else { Ok(()) }
@@ -186,8 +197,10 @@ impl State {
             medium.pending = data;
             return Ok(());
         }
-        medium.pending.clear();
-        medium.durable.copy_from_slice(&medium.seen);
+        // Not all of the medium: a reshape flushes thousands of times.
+        for (at, len) in medium.pending.drain(..) {
+            medium.durable[at..at + len].copy_from_slice(&medium.seen[at..at + len]);
+        }
         Ok(())
     }
 }
