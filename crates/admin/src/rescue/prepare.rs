@@ -8,15 +8,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use md::assemble::{Array, Candidate, Explicit, MemberState, Plan, Shape, ShapeError, data_starts};
-use md::geometry::Generation;
+use md::geometry::{Generation, Reshaping};
 use md::ondisk::{journal, ppl};
-use md::reshape::MovePlan;
+use md::reshape::{MovePlan, is_of_linux};
 use md::{Geometry, MemberIdx, SECTOR_BYTES};
 use parity::Kernels;
 
 use super::log_overlay::{LogOverlay, Patch, Patches};
 use super::slot_reader;
 use super::{Part, ReadableArray, Source};
+use crate::reshape::old_rows_stand;
 use device::{AreaError, Disk, read_bad_blocks};
 
 /// An array that is ready to be read.
@@ -66,13 +67,8 @@ pub fn prepare(
         Shape::Reshaping(reshaping) => {
             let end = reshaping.array_sectors();
             let position = reshaping.position().0.min(end);
-            if MovePlan::new(reshaping).is_some_and(|plan| plan.is_critical()) {
-                it.doubts.push(format!(
-                    "At array sector {position} the new rows of the reshape lie over old ones that \
-                     are not moved yet: what was under way there when it stopped may be half \
-                     written, and only the backup of the reshape has its contents."
-                ));
-            }
+            let doubt = it.doubt_of_position(reshaping, kernels);
+            it.doubts.extend(doubt);
             let (first, second) = match reshaping.backwards() {
                 false => (Generation::New, Generation::Old),
                 true => (Generation::Old, Generation::New),
@@ -183,6 +179,38 @@ impl<'a> Preparing<'a> {
     ) -> Preparing<'a> {
         let disks = disks.to_vec();
         Preparing { array, plan, candidates, disks, notes: Vec::new(), doubts: Vec::new() }
+    }
+
+    /// Why what is read at the position of a reshape may be wrong.
+    fn doubt_of_position(&self, reshaping: &Reshaping, kernels: Kernels) -> Option<String> {
+        let plan = MovePlan::new(reshaping)?;
+        let position = plan.recorded();
+        if plan.is_critical() {
+            return Some(format!(
+                "At array sector {position} the new rows of the reshape lie over old ones that are \
+                 not moved yet: what was under way there when it stopped may be half written, and \
+                 only the backup of the reshape has its contents."
+            ));
+        }
+        let metadata = &self.candidates[self.array.defining].metadata;
+        if !is_of_linux(metadata) || plan.linux_keeps(position) {
+            return None;
+        }
+        // With notes of its own, which are made again.
+        let mut it = Preparing::new(self.array, self.plan, self.candidates, &self.disks);
+        let [old, new] = [Generation::Old, Generation::New].map(|generation| {
+            let geometry = reshaping.geometry(generation).clone();
+            let slots = it.slots(geometry.members(), generation);
+            let array = 0..geometry.array_sectors();
+            ReadableArray::new(vec![Part { array, geometry, slots }], kernels)
+        });
+        let side = if reshaping.backwards() { "below" } else { "behind" };
+        (!old_rows_stand(&plan, &old, &new)).then(|| {
+            format!(
+                "Linux may have moved more of the array than it recorded: then what is read {side} \
+                 array sector {position} is wrong, and nothing on the members shows it."
+            )
+        })
     }
 
     /// The sources of each slot: the plan's choice, then other members with a part of it.

@@ -176,15 +176,17 @@ impl BackupStore for OnMember {
 pub(super) struct Found {
     store: Arc<dyn BackupStore>,
     copies: Vec<BackupCopy>,
+    /// A run of raidlab's made it, and Linux has not written to the members since.
+    pub(super) is_ours: bool,
 }
 
 /// What was under way when the reshape stopped.
 pub(super) enum UnderWay {
     /// A copy of it is there.
     Saved(Found),
-    /// Nothing: a backup of this array ends at the position.
-    Nothing,
-    /// It is not known: there is no backup.
+    /// Nothing that a backup of this array has: it ends at the position.
+    Nothing(Found),
+    /// It is not known: there is no backup, or it is of another moment.
     Unknown,
 }
 
@@ -207,9 +209,10 @@ pub(super) fn find(
     plan: &mut MovePlan,
     force: bool,
 ) -> Result<UnderWay, ReshapeError> {
-    let mut is_known = false;
+    let mut nothing = None;
     let mut places: Vec<(Arc<dyn BackupStore>, u64, bool)> =
         files.iter().map(|file| (file.clone(), 0, true)).collect();
+    let backwards = subject.reshaping.backwards();
     let old = subject.reshaping.geometry(md::geometry::Generation::Old).members();
     for member in subject.slots.iter().skip(old).flatten() {
         // mdadm looks here, where only a member that joins has nothing else.
@@ -243,18 +246,33 @@ pub(super) fn find(
             Err(BackupProblem::Time { .. }) if force => {}
             Err(why) => return Err(error(why)),
         }
-        let copies: Vec<BackupCopy> =
-            backup.copies.into_iter().filter(|copy| !copy.array.is_empty()).collect();
+        let is_ours =
+            backup.events.is_some_and(|events| !subject.is_of_linux() || events == metadata.events);
+        let mut copies = backup.copies;
+        if !is_ours {
+            // mdadm's of no length only say that it has forgotten one.
+            copies.retain(|copy| !copy.array.is_empty());
+        }
         let ranges: Vec<Range<u64>> = copies.iter().map(|copy| copy.array.clone()).collect();
+        let found = Found { store: store.clone(), copies, is_ours };
         if plan.use_saved(&ranges) {
-            return Ok(UnderWay::Saved(Found { store, copies }));
+            return Ok(UnderWay::Saved(found));
         }
         if let Some(why) = misplaced(subject, &ranges) {
             return Err(error(why));
         }
-        is_known = true;
+        let mut ends = ranges.iter().map(|range| if backwards { range.start } else { range.end });
+        let position = subject.position().0;
+        let is_here = match is_ours {
+            true => ends.any(|end| end == position),
+            false if backwards => ends.min() == Some(position),
+            false => ends.max() == Some(position),
+        };
+        if is_here && (nothing.is_none() || is_ours) {
+            nothing = Some(found);
+        }
     }
-    Ok(if is_known { UnderWay::Nothing } else { UnderWay::Unknown })
+    Ok(nothing.map_or(UnderWay::Unknown, UnderWay::Nothing))
 }
 
 fn belongs(backup: &ReshapeBackup, metadata: &MemberMetadata) -> Result<(), BackupProblem> {
@@ -281,6 +299,9 @@ fn misplaced(subject: &Subject, ranges: &[Range<u64>]) -> Option<BackupProblem> 
     let backwards = subject.reshaping.backwards();
     let of = |range: &Range<u64>| {
         let (start, end) = (range.start, range.end);
+        if range.is_empty() {
+            return None;
+        }
         let covers = if backwards {
             start < position && position <= end
         } else {
@@ -299,6 +320,11 @@ fn misplaced(subject: &Subject, ranges: &[Range<u64>]) -> Option<BackupProblem> 
 }
 
 impl Found {
+    /// The array sectors that it has.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.copies.iter().map(|copy| &copy.array)
+    }
+
     /// Where the copies end that reach into a range.
     pub(super) fn end_of(&self, range: &Range<u64>) -> u64 {
         let mut at = range.start;
@@ -328,32 +354,55 @@ impl Found {
     }
 }
 
+/// When a header is written.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    /// Seconds since 1970.
+    pub(super) seconds: u64,
+    /// The event count of the superblocks.
+    pub(super) events: u64,
+}
+
 /// Keeps a copy: durable first itself, then its header.
 pub(super) fn save(
     store: &Arc<dyn BackupStore>,
     metadata: &MemberMetadata,
-    now: u64,
+    moment: Moment,
     array: Range<u64>,
     bytes: &[u8],
 ) -> Result<Found, ReshapeError> {
-    let copies = vec![BackupCopy { array, at: BACKUP_DATA_SECTOR }];
-    let header = ReshapeBackup { set_uuid: uuid(metadata), written: now, copies: copies.clone() };
     let failed = |source| self::failed(&**store, "write the copy")(source);
     // The header that is there is of rows that are recorded as moved: what it covers may go.
     store.write(BACKUP_DATA_SECTOR * SECTOR_BYTES, bytes).map_err(failed)?;
     store.sync().map_err(failed)?;
-    store.write(0, &header.encode()).map_err(failed)?;
-    store.sync().map_err(failed)?;
-    Ok(Found { store: store.clone(), copies })
+    let copies = vec![BackupCopy { array, at: BACKUP_DATA_SECTOR }];
+    write_header(store, metadata, moment, copies.clone())?;
+    Ok(Found { store: store.clone(), copies, is_ours: true })
 }
 
-/// Notes that nothing is under way at this position: what the backup covered before may have
-/// changed by the next time, and its absence would prove nothing.
+/// Notes that nothing is under way, wherever of one or two positions the reshape is: what the
+/// backup covered before may have changed by the next time, and its absence would prove nothing.
 pub(super) fn note_nothing(
     store: &Arc<dyn BackupStore>,
     metadata: &MemberMetadata,
-    now: u64,
-    position: u64,
+    moment: Moment,
+    positions: &[u64],
 ) -> Result<(), ReshapeError> {
-    save(store, metadata, now, position..position, &[]).map(drop)
+    let none = |&at: &u64| BackupCopy { array: at..at, at: BACKUP_DATA_SECTOR };
+    write_header(store, metadata, moment, positions.iter().map(none).collect())
+}
+
+/// Durable when it returns.
+fn write_header(
+    store: &Arc<dyn BackupStore>,
+    metadata: &MemberMetadata,
+    moment: Moment,
+    copies: Vec<BackupCopy>,
+) -> Result<(), ReshapeError> {
+    let failed = |source| self::failed(&**store, "write its header")(source);
+    let Moment { seconds, events } = moment;
+    let set_uuid = uuid(metadata);
+    let header = ReshapeBackup { set_uuid, written: seconds, copies, events: Some(events) };
+    store.write(0, &header.encode()).map_err(failed)?;
+    store.sync().map_err(failed)
 }

@@ -13,9 +13,11 @@ mod backup;
 mod open;
 mod rows;
 mod run;
+mod standing;
 mod types;
 
 pub use backup::BackupStore;
 pub use open::reshape;
 pub use run::{ReshapeJob, reshape_members};
+pub(crate) use standing::old_rows_stand;
 pub use types::{ReshapeError, ReshapeEvent, ReshapeOptions, ReshapeReport, ReshapeState, Where};

@@ -8,23 +8,43 @@ use std::sync::Arc;
 
 use device::Disk;
 use md::geometry::{Copy, Generation};
-use md::reshape::Subject;
+use md::reshape::{Participant, Subject};
 use md::{Geometry, Kind, Parity, SECTOR_BYTES, Sector, StripeNo};
 use parity::{Block, Kernels};
 
 use super::types::ReshapeError;
 use crate::rescue::{Part, ReadableArray, Source};
 
-/// The old geometry, readable.
+/// The old geometry, readable, of the members that are in sync in it.
 pub(super) fn old_array(
     subject: &Subject,
     disks: &[Arc<dyn Disk>],
     kernels: Kernels,
 ) -> ReadableArray {
-    let geometry = subject.reshaping.geometry(Generation::Old).clone();
+    readable(subject, Generation::Old, disks, kernels)
+}
+
+/// The new geometry, readable as far as it was moved.
+pub(super) fn new_array(
+    subject: &Subject,
+    disks: &[Arc<dyn Disk>],
+    kernels: Kernels,
+) -> ReadableArray {
+    readable(subject, Generation::New, disks, kernels)
+}
+
+fn readable(
+    subject: &Subject,
+    generation: Generation,
+    disks: &[Arc<dyn Disk>],
+    kernels: Kernels,
+) -> ReadableArray {
+    let geometry = subject.reshaping.geometry(generation).clone();
+    let is_new = generation == Generation::New;
     let slots = subject.slots.iter().take(geometry.members()).map(|member| {
-        let whole = member.iter().filter(|member| member.is_whole);
-        whole.map(|it| Source::whole(disks[it.candidate].clone(), it.starts.old)).collect()
+        let there = member.iter().filter(|member| member.is_whole || is_new && member.follows);
+        let start = |it: &Participant| if is_new { it.starts.new } else { it.starts.old };
+        there.map(|it| Source::whole(disks[it.candidate].clone(), start(it))).collect()
     });
     let slots = slots.collect();
     let array = 0..geometry.array_sectors();

@@ -19,8 +19,9 @@ use md::reshape::{Goal, MovePlan, ReshapeRefusal, Step, Subject, subject};
 use md::{SECTOR_BYTES, show_size};
 use parity::Kernels;
 
-use super::backup::{self, BackupStore, Found, UnderWay};
+use super::backup::{self, BackupStore, Found, Moment, UnderWay};
 use super::rows;
+use super::standing::{self, Shown};
 use super::types::{ReshapeError, ReshapeEvent, ReshapeReport, ReshapeState};
 use crate::members::{array_name, choose};
 use crate::opened::Opened;
@@ -197,9 +198,10 @@ fn write_superblock(disk: &dyn Disk, superblock: &Superblock) -> Result<(), Resh
     })
 }
 
+/// Never a whole second: the microseconds say that the superblock is not of Linux.
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: since.as_secs(), micros: since.subsec_micros().max(1) }
 }
 
 /// A reshape in one direction.
@@ -261,26 +263,22 @@ impl<'a> Run<'a> {
             turn_at: None,
             name,
         };
-        match under_way {
-            UnderWay::Saved(found) => {
-                it.saved = Some(found);
-                it.restores = true;
-            }
-            UnderWay::Unknown if it.plan.is_critical() && !job.force => {
-                return Err(it.refused(ReshapeRefusal::NeedsForce(format!(
-                    "at array sector {} the new rows lie over old ones that are not moved yet: \
-                     what was under way there may be half written, and only the backup that was \
-                     kept of it has the contents",
-                    it.plan.recorded()
-                ))));
-            }
-            UnderWay::Nothing | UnderWay::Unknown => {}
+        if !job.force {
+            it.check_position(&under_way)?;
+            it.compare_old_side()?;
         }
-        it.compare_old_side()?;
+        if let UnderWay::Saved(found) = under_way {
+            it.saved = Some(found);
+            it.restores = true;
+        }
         if goal == Goal::Revert {
             it.turn_later();
         }
         Ok(it)
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { seconds: now().seconds, events: self.events }
     }
 
     fn refused(&self, why: ReshapeRefusal) -> ReshapeError {
@@ -305,20 +303,26 @@ impl<'a> Run<'a> {
         self.turn_at = Some(recorded);
     }
 
-    /// Members that are not there lose their slots, and are two updates behind: one that comes back
-    /// would have old rows. In two updates, as members that differ by one are as good as equal.
+    /// Before the first move the superblocks are updated once where they are of Linux: they say
+    /// then that what follows is true. Members that are not there lose their slots, and are two
+    /// updates behind: one that comes back would have old rows. In two updates, as members that
+    /// differ by one are as good as equal.
     fn begin(&mut self) -> Result<(), ReshapeError> {
+        // What ends before it begins leaves the members as they are.
+        if let Step::Save(_) = self.next()? {
+            self.own_backup()?;
+        }
         self.bring_level()?;
         if let (Some(store), true) = (&self.job.own, self.saved.is_none()) {
             let position = self.plan.recorded();
-            backup::note_nothing(store, &self.metadata, now().seconds, position)?;
+            backup::note_nothing(store, &self.metadata, self.moment(), &[position])?;
         }
-        if self.subject.missing.is_empty() {
-            return Ok(());
-        }
+        let updates = match (self.subject.missing.is_empty(), self.subject.is_of_linux()) {
+            (false, _) => 2,
+            (true, is_of_linux) => usize::from(is_of_linux),
+        };
         let position = self.plan.recorded();
-        self.update(ReshapeStage::At(position))?;
-        self.update(ReshapeStage::At(position))
+        (0..updates).try_for_each(|_| self.update(ReshapeStage::At(position)))
     }
 
     /// Members that lag by one update, as after a crash between the superblocks, get the state of
@@ -352,10 +356,73 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Old rows from the position on, or from where the backup ends, must stand: something has to
+    /// show that not more was moved.
+    fn check_position(&self, under_way: &UnderWay) -> Result<(), ReshapeError> {
+        let position = self.plan.recorded();
+        let is_critical = || {
+            self.needs_force(format!(
+                "at array sector {position} the new rows lie over old ones that are not moved yet: \
+                 what was under way there may be half written, and only the backup that was kept \
+                 of it has the contents"
+            ))
+        };
+        let kept = self.plan.saved_to().unwrap_or(position);
+        let is_of_linux = self.subject.is_of_linux();
+        match under_way {
+            UnderWay::Saved(found) | UnderWay::Nothing(found) if found.is_ours || !is_of_linux => {
+                return Ok(());
+            }
+            UnderWay::Saved(found) => {
+                let new = rows::new_array(&self.subject, &self.disks, self.job.kernels);
+                let backwards = self.subject.reshaping.backwards();
+                match standing::shown(&self.plan, backwards, &new, found)? {
+                    Shown::Stands => return Ok(()),
+                    Shown::OtherMoment => {
+                        return Err(self.needs_force(format!(
+                            "what the backup has of rows that were moved before {position} is not \
+                             what is in their new place: it is of another moment"
+                        )));
+                    }
+                    Shown::AllMoved | Shown::Nothing => {}
+                }
+            }
+            UnderWay::Unknown if is_of_linux => {}
+            UnderWay::Unknown if self.plan.is_critical() => return Err(is_critical()),
+            UnderWay::Nothing(_) | UnderWay::Unknown => {}
+        }
+        if !is_of_linux || self.plan.linux_keeps(kept) {
+            return Ok(());
+        }
+        if let UnderWay::Unknown = under_way {
+            if self.plan.is_critical() {
+                return Err(is_critical());
+            }
+            let (disks, kernels) = (&self.disks, self.job.kernels);
+            let new = rows::new_array(&self.subject, disks, kernels);
+            if standing::old_rows_stand(&self.plan, &self.old, &new) {
+                return Ok(());
+            }
+        }
+        // If they do not agree, more is known.
+        self.compare_old_side()?;
+        Err(self.needs_force(format!(
+            "Linux may have moved more than it recorded: it records such a reshape every ten \
+             seconds, and not when it is stopped. Then old rows from array sector {kept} on are \
+             written over, and what is read there is wrong; nothing on the members shows it. A \
+             rehearsal over an overlay, and a look at the contents then (a check of the file \
+             system, checksums of files), would"
+        )))
+    }
+
+    fn needs_force(&self, why: String) -> ReshapeError {
+        self.refused(ReshapeRefusal::NeedsForce(why))
+    }
+
     /// Old rows at the position, or where the backup ends, must agree with their redundancy: where
-    /// they do not, more was moved than was recorded, and they are gone. (Where parity has the same
-    /// place in both layouts, this cannot be seen.)
-    fn compare_old_side(&mut self) -> Result<(), ReshapeError> {
+    /// they do not, a write was in flight, or more was moved than was recorded. That they agree
+    /// shows nothing, as new rows of as many members do, too.
+    fn compare_old_side(&self) -> Result<(), ReshapeError> {
         let position = self.plan.saved_to().unwrap_or_else(|| self.plan.recorded());
         let position = position.min(self.old.sectors());
         let visible = self.subject.reshaping.array_sectors();
@@ -363,7 +430,7 @@ impl<'a> Run<'a> {
             false => position..position.saturating_add(COMPARED).min(visible),
             true => position.saturating_sub(COMPARED)..position,
         };
-        if self.job.force || range.is_empty() || !self.old.has_redundancy() {
+        if range.is_empty() || !self.old.has_redundancy() {
             return Ok(());
         }
         let compared =
@@ -373,12 +440,12 @@ impl<'a> Run<'a> {
         let Some(first) = compared.comparison().differing.into_iter().next() else {
             return Ok(());
         };
-        Err(self.refused(ReshapeRefusal::NeedsForce(format!(
+        Err(self.needs_force(format!(
             "from {position} on, array sectors {} to {} of the old geometry do not agree \
              with their redundancy: either a write was in flight there, or more was moved than was \
              recorded, and what is at the position is overwritten",
             first.start, first.end
-        ))))
+        )))
     }
 
     /// Moves until the target is recorded; `false`: stopped.
@@ -392,10 +459,7 @@ impl<'a> Run<'a> {
             let is_stopped = stop.load(Ordering::Relaxed);
             let step = match self.plan.record_early().filter(|_| is_stopped) {
                 Some(step) => step,
-                None => {
-                    let name = self.name.clone();
-                    self.plan.next().map_err(|why| ReshapeError::NoRoom { name, why })?
-                }
+                None => self.next()?,
             };
             match step {
                 Step::Done => return Ok(true),
@@ -408,6 +472,7 @@ impl<'a> Run<'a> {
                     observe(ReshapeEvent::Progress { done: sectors - self.plan.left(), sectors });
                 }
                 Step::Record(position) => {
+                    self.note_before_critical(position)?;
                     self.record(position)?;
                     self.plan.recorded_moved();
                     self.saved = None;
@@ -417,15 +482,21 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn next(&self) -> Result<Step, ReshapeError> {
+        let name = || self.name.clone();
+        self.plan.next().map_err(|why| ReshapeError::NoRoom { name: name(), why })
+    }
+
+    fn own_backup(&self) -> Result<Arc<dyn BackupStore>, ReshapeError> {
+        let (name, position) = (self.name.clone(), self.plan.recorded());
+        self.job.own.clone().ok_or(ReshapeError::NeedsBackup { name, position })
+    }
+
     fn save(&mut self, range: Range<u64>) -> Result<(), ReshapeError> {
-        let Some(store) = self.job.own.clone() else {
-            let (name, position) = (self.name.clone(), self.plan.recorded());
-            return Err(ReshapeError::NeedsBackup { name, position });
-        };
+        let store = self.own_backup()?;
         let bytes = self.read_old(&range)?;
-        let metadata = &self.metadata;
-        let now = now().seconds;
-        self.saved = Some(backup::save(&store, metadata, now, range.clone(), &bytes)?);
+        let moment = self.moment();
+        self.saved = Some(backup::save(&store, &self.metadata, moment, range.clone(), &bytes)?);
         self.copied += range.end - range.start;
         self.plan.saved(range);
         Ok(())
@@ -462,6 +533,20 @@ impl<'a> Run<'a> {
         Ok(bytes)
     }
 
+    /// From the next position on nothing can be moved without a copy: the backup says, wherever it
+    /// stops, that none is in use yet.
+    fn note_before_critical(&self, position: u64) -> Result<(), ReshapeError> {
+        let mut next = self.plan.clone();
+        next.recorded_moved();
+        match &self.job.own {
+            Some(store) if self.saved.is_none() && next.is_critical() => {
+                let both = [self.plan.recorded(), position];
+                backup::note_nothing(store, &self.metadata, self.moment(), &both)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn record(&mut self, position: u64) -> Result<(), ReshapeError> {
         self.sync()?;
         self.update(ReshapeStage::At(position))
@@ -495,7 +580,10 @@ impl<'a> Run<'a> {
         let number = |&candidate: &usize| self.superblocks[candidate].metadata().dev_number;
         let update = ReshapeUpdate {
             events: self.events,
-            updated: now(),
+            updated: match stage {
+                ReshapeStage::Finished => Timestamp { micros: 0, ..now() },
+                _ => now(),
+            },
             stage,
             resync_offset,
             present: candidates.iter().map(number).collect(),
@@ -536,11 +624,12 @@ impl<'a> Run<'a> {
 
     /// The reshape turns round: everything that was moved is the old side now.
     fn turn(&mut self) -> Result<(), ReshapeError> {
-        if let Some(store) = &self.job.own {
-            let now = now().seconds;
-            backup::note_nothing(store, &self.metadata, now, self.plan.recorded())?;
-        }
         let position = self.turn_at.expect("it was to turn round");
+        if let Some(store) = &self.job.own {
+            // Right whether the superblocks that follow are written or not.
+            let both = [self.plan.recorded(), position];
+            backup::note_nothing(store, &self.metadata, self.moment(), &both)?;
+        }
         self.update(ReshapeStage::Reversed(position))
     }
 

@@ -32,12 +32,17 @@ fields! {
         ARRAYSTART2: "arraystart2" at 80, 8;
         LENGTH2: "length2" at 88, 8;
         SB_CSUM2: "sb_csum2" at 96, 4;
-        PAD2: "pad2" at 100, 412;
+        MARK: "mark" at 100, 12;
+        EVENTS: "events" at 112, 8;
+        PAD2: "pad2" at 120, 392;
     }
 }
 
 const MAGIC_1: &[u8; 16] = b"md_backup_data-1";
 const MAGIC_2: &[u8; 16] = b"md_backup_data-2";
+
+/// What raidlab writes where mdadm has padding.
+const RAIDLAB: &[u8; 12] = b"raidlab-made";
 
 /// One copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +62,8 @@ pub struct ReshapeBackup {
     pub written: u64,
     /// One copy, or two.
     pub copies: Vec<BackupCopy>,
+    /// raidlab wrote it, when the array had this event count. `None`: mdadm.
+    pub events: Option<u64>,
 }
 
 /// The UUID of an array as a backup stores it: 1.x as it is; 0.90 has words, which are stored in
@@ -120,7 +127,9 @@ impl ReshapeBackup {
             copies.push(copy(ARRAYSTART2, LENGTH2, second)?);
         }
         let (set_uuid, written) = (SET_UUID.array(bytes), MTIME.u64(bytes));
-        Ok(ReshapeBackup { set_uuid, written, copies })
+        let is_ours = &MARK.array(bytes) == RAIDLAB;
+        let events = is_ours.then(|| EVENTS.u64(bytes));
+        Ok(ReshapeBackup { set_uuid, written, copies, events })
     }
 
     /// The bytes of a header.
@@ -146,6 +155,10 @@ impl ReshapeBackup {
             put(ARRAYSTART2, second.array.start);
             put(LENGTH2, second.array.end - second.array.start);
         }
+        if let Some(events) = self.events {
+            MARK.put(&mut bytes, RAIDLAB);
+            EVENTS.put(&mut bytes, &events.to_le_bytes());
+        }
         let sum = checksum(bytes[0], SB_CSUM.offset);
         SB_CSUM.put(&mut bytes, &sum.to_le_bytes());
         if self.copies.len() == 2 {
@@ -170,13 +183,15 @@ mod tests {
             BackupCopy { array: 3072..6144, at: 8 },
             BackupCopy { array: 6144..9216, at: 8 + 3072 },
         ];
-        ReshapeBackup { set_uuid: *b"0123456789abcdef", written: 1_700_000_000, copies }
+        let set_uuid = *b"0123456789abcdef";
+        ReshapeBackup { set_uuid, written: 1_700_000_000, copies, events: None }
     }
 
     #[test]
     fn a_header_reads_back_with_one_copy_and_with_two() {
         let one = ReshapeBackup { copies: two().copies[..1].to_vec(), ..two() };
-        for backup in [one, two()] {
+        let ours = ReshapeBackup { events: Some(1 << 40), ..one.clone() };
+        for backup in [one, two(), ours] {
             assert_eq!(ReshapeBackup::decode(&backup.encode()).unwrap(), backup);
         }
     }

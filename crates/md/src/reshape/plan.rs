@@ -66,17 +66,19 @@ impl std::error::Error for NoRoom {}
 /// The moves of a reshape from its position to a target.
 #[derive(Clone, Debug)]
 pub struct MovePlan {
-    old: Rows,
-    new: Rows,
+    pub(super) old: Rows,
+    pub(super) new: Rows,
     /// Of the members that have a slot in both geometries.
-    starts: Vec<DataStarts>,
+    pub(super) starts: Vec<DataStarts>,
     /// Positions are multiples of it, or the ends.
-    step: u64,
-    backwards: bool,
+    pub(super) step: u64,
+    pub(super) backwards: bool,
+    /// With parity; else RAID 10.
+    pub(super) has_parity: bool,
     /// Array sectors that have old contents.
-    visible: u64,
-    target: u64,
-    recorded: u64,
+    pub(super) visible: u64,
+    pub(super) target: u64,
+    pub(super) recorded: u64,
     moved: u64,
     /// Array sectors of which a durable copy is kept.
     saved: Option<Range<u64>>,
@@ -103,6 +105,7 @@ impl MovePlan {
             starts: starts.collect(),
             step: step(reshaping)?,
             backwards,
+            has_parity: reshaping.geometry(Generation::New).level().has_parity(),
             visible: reshaping.array_sectors(),
             target: if backwards { 0 } else { end(reshaping) },
             recorded: position,
@@ -280,7 +283,7 @@ impl MovePlan {
     }
 
     /// Whether everything up to `edge` can be written while all from `kept` on is kept.
-    fn fits(&self, edge: u64, kept: u64) -> bool {
+    pub(super) fn fits(&self, edge: u64, kept: u64) -> bool {
         let room = self.room(kept);
         if self.backwards { room <= edge } else { room >= edge }
     }
@@ -288,6 +291,18 @@ impl MovePlan {
     /// How far can be written while all old rows with sectors from `kept` on are kept. Not before
     /// the recorded position.
     fn room(&self, kept: u64) -> u64 {
+        let edge = self.edge(kept);
+        if self.backwards {
+            edge.clamp(self.target.min(self.recorded), self.recorded)
+        } else if edge >= self.target {
+            self.target
+        } else {
+            edge.max(self.recorded)
+        }
+    }
+
+    /// The same wherever the position is; beyond the target, if there is nothing to keep.
+    pub(super) fn edge(&self, kept: u64) -> u64 {
         match self.backwards {
             false => {
                 let free = |starts: &DataStarts| {
@@ -296,10 +311,7 @@ impl MovePlan {
                 };
                 let free = self.starts.iter().map(free).min().filter(|_| kept < self.visible);
                 let edge = free.map_or(u64::MAX, |free| self.new.within(free));
-                if edge >= self.target {
-                    return self.target;
-                }
-                (edge / self.step * self.step).max(self.recorded)
+                if edge >= self.target { edge } else { edge / self.step * self.step }
             }
             true => {
                 let taken = |starts: &DataStarts| {
@@ -308,8 +320,7 @@ impl MovePlan {
                 };
                 let taken = self.starts.iter().map(taken).max().filter(|_| kept > 0);
                 let edge = taken.map_or(0, |taken| self.new.behind(taken));
-                let edge = edge.checked_next_multiple_of(self.step).unwrap_or(u64::MAX);
-                edge.clamp(self.target.min(self.recorded), self.recorded)
+                edge.checked_next_multiple_of(self.step).unwrap_or(u64::MAX)
             }
         }
     }

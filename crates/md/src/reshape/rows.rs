@@ -16,7 +16,7 @@ pub(super) struct Rows {
     /// Near copies of a chunk; 1 with parity.
     copies: u64,
     /// Chunks of a row: data members; RAID 10: members.
-    width: u64,
+    pub(super) width: u64,
     /// Sectors of a row on a member.
     depth: u64,
     /// Rows of the whole geometry end here.

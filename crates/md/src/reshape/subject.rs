@@ -89,6 +89,8 @@ pub struct Subject {
     pub missing: Vec<MemberIdx>,
     /// The candidate whose superblock defines the array.
     pub defining: usize,
+    /// Linux wrote the freshest superblock, and not raidlab.
+    of_linux: bool,
 }
 
 /// What is reshaped, of an assembled array.
@@ -144,7 +146,14 @@ pub fn subject(
         events: metadata.events,
         missing,
         defining: array.defining,
+        of_linux: is_of_linux(metadata),
     })
+}
+
+/// Whether Linux or mdadm wrote this superblock last. A reshape of raidlab's records microseconds
+/// that are not 0 ([`ReshapeUpdate`](crate::ondisk::superblock::ReshapeUpdate)).
+pub fn is_of_linux(metadata: &MemberMetadata) -> bool {
+    metadata.updated.micros == 0
 }
 
 fn field<T>(field: &'static str, problem: impl Into<String>) -> Result<T, ReshapeRefusal> {
@@ -404,6 +413,11 @@ impl Subject {
         let end = end(&self.reshaping);
         let at = visible.max(from).next_multiple_of(step).min(end);
         (at, visible)
+    }
+
+    /// Whether Linux wrote the freshest superblock: it may have moved more than it recorded.
+    pub fn is_of_linux(&self) -> bool {
+        self.of_linux
     }
 
     /// The position that is known to be in the superblocks.

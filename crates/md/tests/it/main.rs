@@ -11,6 +11,7 @@ mod member_ranges;
 mod nested;
 mod refusals;
 mod reshape;
+mod reshape_of_linux;
 mod small_spaces;
 mod superblock;
 mod vectors;

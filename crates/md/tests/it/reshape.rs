@@ -20,14 +20,14 @@ fn spec(level: Level, layout: i32, chunk: u64, members: usize) -> GeometrySpec {
 }
 
 /// A reshape: both geometries, direction, and how far the data move down (forwards) or up.
-struct Kindred {
-    old: GeometrySpec,
-    new: GeometrySpec,
-    backwards: bool,
-    shift: u64,
+pub(crate) struct Kindred {
+    pub(crate) old: GeometrySpec,
+    pub(crate) new: GeometrySpec,
+    pub(crate) backwards: bool,
+    pub(crate) shift: u64,
 }
 
-fn kinds() -> Vec<Kindred> {
+pub(crate) fn kinds() -> Vec<Kindred> {
     use Level::{Raid4, Raid5, Raid6, Raid10};
     let mut all = Vec::new();
     // Devices, chunk, layout, level by layout (5 and 6, 4 and 5); both ways, with room and without.
@@ -77,12 +77,12 @@ fn kinds() -> Vec<Kindred> {
     all
 }
 
-fn data(at: u64) -> u64 {
+pub(crate) fn data(at: u64) -> u64 {
     at << 8
 }
 
 /// Tokens of all places of array sectors, whole rows with their parity: (member, sector, token).
-fn places(geometry: &Geometry, range: Range<u64>) -> Vec<(MemberIdx, u64, u64)> {
+pub(crate) fn places(geometry: &Geometry, range: Range<u64>) -> Vec<(MemberIdx, u64, u64)> {
     let mut all = Vec::new();
     match geometry.kind() {
         Kind::Mirrored(mirrored) => {
@@ -113,17 +113,17 @@ fn places(geometry: &Geometry, range: Range<u64>) -> Vec<(MemberIdx, u64, u64)> 
     all
 }
 
-struct World {
-    kind: Kindred,
-    geometries: [Geometry; 2],
-    devices: Vec<Vec<u64>>,
-    position: u64,
+pub(crate) struct World {
+    pub(crate) kind: Kindred,
+    pub(crate) geometries: [Geometry; 2],
+    pub(crate) devices: Vec<Vec<u64>>,
+    pub(crate) position: u64,
     /// What the backup holds: array sectors with their tokens.
     backup: Option<(Range<u64>, Vec<u64>)>,
 }
 
 impl World {
-    fn new(kind: Kindred) -> World {
+    pub(crate) fn new(kind: Kindred) -> World {
         let geometries = [&kind.old, &kind.new].map(|spec| Geometry::new(spec).expect("sound"));
         let slots = geometries[0].members().max(geometries[1].members());
         let length = (BASE + 64 + SECTORS + 64) as usize;
@@ -144,14 +144,14 @@ impl World {
         world
     }
 
-    fn start(&self, generation: Generation) -> u64 {
+    pub(crate) fn start(&self, generation: Generation) -> u64 {
         match (generation, self.kind.backwards) {
             (Generation::Old, false) | (Generation::New, true) => BASE + self.kind.shift,
             _ => BASE,
         }
     }
 
-    fn reshaping(&self) -> Reshaping {
+    pub(crate) fn reshaping(&self) -> Reshaping {
         let (old, new) = (self.start(Generation::Old), self.start(Generation::New));
         Reshaping::new(&ReshapeSpec {
             old: self.kind.old.clone(),
@@ -163,7 +163,7 @@ impl World {
         .expect("sound")
     }
 
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let Kindred { backwards, shift, .. } = self.kind;
         let change = self.reshaping().change();
         let level = self.kind.new.level;
@@ -222,7 +222,7 @@ impl World {
     }
 
     /// The writes of a move, in an order.
-    fn writes(&self, range: &Range<u64>, from_backup: bool) -> Vec<(usize, usize, u64)> {
+    pub(crate) fn writes(&self, range: &Range<u64>, from_backup: bool) -> Vec<(usize, usize, u64)> {
         let start = self.start(Generation::New);
         for at in range.clone() {
             assert_eq!(self.read(at, from_backup), data(at), "{}: read {at}", self.name());
@@ -234,7 +234,7 @@ impl World {
             .collect()
     }
 
-    fn plan(&self, limits: [u64; 3]) -> MovePlan {
+    pub(crate) fn plan(&self, limits: [u64; 3]) -> MovePlan {
         MovePlan::new(&self.reshaping()).expect("a reshape of md's").with_limits(limits)
     }
 

@@ -20,7 +20,7 @@ struct Images {
 
 impl Images {
     /// A RAID 5 in sync whose superblocks say that its chunks are about to become smaller, and its
-    /// data to move down by 512 KiB. `moves`: whether they move.
+    /// data to move down by 512 KiB. `moves`: whether they move; then raidlab wrote them.
     fn new(moves: bool) -> Images {
         let dir = Dir::new();
         let members: Vec<String> = (0..4).map(|at| dir.file(&format!("m{at}"))).collect();
@@ -41,6 +41,7 @@ impl Images {
             if moves {
                 superblock.feature_map |= feature::NEW_OFFSET;
                 superblock.new_offset = -1024;
+                superblock.utime.micros = 1;
             }
             superblock.new_level = superblock.level;
             superblock.new_layout = superblock.layout;
@@ -54,6 +55,20 @@ impl Images {
         let mut images = Images { dir, members, sha256: String::new() };
         images.sha256 = images.dumped("", if moves { 0 } else { 1 });
         images
+    }
+
+    /// The superblocks are as Linux writes them.
+    fn written_by_linux(&self) {
+        for member in &self.members {
+            let mut image = fs::read(member).expect("an image");
+            let read = &image[SUPERBLOCK..][..4096];
+            let (mut superblock, _) =
+                SuperblockV1::decode(read, Version::V1_2).expect("a superblock");
+            superblock.utime.micros = 0;
+            let bytes = superblock.encode(512);
+            image[SUPERBLOCK..][..bytes.len()].copy_from_slice(&bytes);
+            fs::write(member, image).expect("an image");
+        }
     }
 
     fn all(&self) -> String {
@@ -99,6 +114,21 @@ fn a_rehearsal_leaves_the_members_and_the_real_thing_does_not() {
     raidlab(&format!("scrub --check {all}")).code(0);
     let ran = raidlab(&format!("reshape --continue --in-place {all}")).code(2);
     assert!(ran.stderr.contains("no reshape is in progress"), "{ran:?}");
+}
+
+#[test]
+fn a_position_that_linux_may_have_left_behind_needs_force() {
+    let images = Images::new(true);
+    images.written_by_linux();
+    let (all, before) = (images.all(), images.bytes());
+    let ran = raidlab(&format!("dump --sha256 {all}")).code(1);
+    assert!(ran.stderr.contains("Linux may have moved more of the array"), "{ran:?}");
+    let ran = raidlab(&format!("reshape --continue --in-place {all}")).code(2);
+    assert!(ran.stderr.contains("Linux may have moved more than it recorded"), "{ran:?}");
+    assert!(ran.stderr.contains("rehearsal over an overlay"), "{ran:?}");
+    assert!(images.bytes() == before, "a refusal wrote to members");
+    raidlab(&format!("reshape --continue --in-place --force {all}")).code(0);
+    assert_eq!(images.dumped("", 0), images.sha256);
 }
 
 #[test]

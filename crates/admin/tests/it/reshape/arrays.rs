@@ -1,6 +1,6 @@
 //! Arrays at the beginning of a reshape, as images with superblocks 1.2 or 0.91.
 
-use admin::rescue::{Check, RescueOptions, rescue};
+use admin::rescue::{Check, Rescue, RescueOptions, rescue};
 use admin::{Member, Members};
 use device::Disk;
 use md::assemble::Options;
@@ -293,8 +293,7 @@ fn fill(geometry: &Geometry, start: u64, contents: &[u8], images: &mut [Vec<u8>]
     }
 }
 
-/// What `dump` reads of these disks, and the array sectors that do not agree with their redundancy.
-pub fn dumped(disks: &[Arc<dyn Disk>]) -> Result<(Vec<u8>, Vec<std::ops::Range<u64>>), String> {
+fn rescued(disks: &[Arc<dyn Disk>]) -> Result<Rescue, String> {
     let members = disks.iter().map(|disk| Member::read(disk.name(), disk.clone()));
     let members = Members::of(members.collect::<Vec<_>>().into_iter());
     let options = RescueOptions {
@@ -304,7 +303,17 @@ pub fn dumped(disks: &[Arc<dyn Disk>]) -> Result<(Vec<u8>, Vec<std::ops::Range<u
         check: Check::InSync,
         correct: false,
     };
-    let rescue = rescue(&members, &options, Kernels::best()).map_err(|error| error.to_string())?;
+    rescue(&members, &options, Kernels::best()).map_err(|error| error.to_string())
+}
+
+/// Whether `dump` says of these disks that what it reads may be wrong.
+pub fn doubted(disks: &[Arc<dyn Disk>]) -> bool {
+    !rescued(disks).expect("an array").doubts.is_empty()
+}
+
+/// What `dump` reads of these disks, and the array sectors that do not agree with their redundancy.
+pub fn dumped(disks: &[Arc<dyn Disk>]) -> Result<(Vec<u8>, Vec<std::ops::Range<u64>>), String> {
+    let rescue = rescued(disks)?;
     let mut bytes = vec![0; rescue.view.sectors() as usize * SECTOR];
     let lost = rescue.view.read(0, &mut bytes);
     if !lost.is_empty() {

@@ -156,7 +156,7 @@ fn half_way_back(kind: &Kind2, part: u64) {
     is_over(&world, kind, &made.contents, Goal::Revert, kind.name);
 }
 
-fn can_revert(kind: &Kind2) -> bool {
+pub(super) fn can_revert(kind: &Kind2) -> bool {
     !(kind.is_v0 && kind.old.2 == kind.new.2) && kind.empty.is_empty()
 }
 

@@ -3,5 +3,6 @@
 mod arrays;
 mod cuts;
 mod golden;
+mod lagging;
 mod refused;
 mod world;

@@ -109,6 +109,15 @@ fn old_rows_that_are_overwritten_already_are_noticed() {
 }
 
 #[test]
+fn a_position_that_linux_may_have_left_behind_is_refused() {
+    let kind = named("raid5 smaller chunk, moved");
+    let made = kind.make(384);
+    let error = message(&made.images, Goal::Continue, None);
+    assert!(error.contains("Linux may have moved more than it recorded"), "{error}");
+    assert!(error.contains("old rows from array sector 0 on"), "{error}");
+}
+
+#[test]
 fn too_few_members_are_refused() {
     let kind = named("raid5 grows, moved");
     let made = kind.make(384);

@@ -6,7 +6,7 @@
 //! Reshape.
 
 use super::v0::{DISK_ACTIVE, DISK_FAULTY, DISK_REMOVED, DISK_SYNC, STATE_CLEAN};
-use super::v0_metadata::MINOR_RESHAPE;
+use super::v0_metadata::{MINOR_RESHAPE, UTIME_MICROS};
 use super::v1::{ROLE_SPARE, ROLES_MAX, feature};
 use super::{DiskV0, Superblock, SuperblockV0, SuperblockV1};
 use crate::ondisk::Timestamp;
@@ -41,7 +41,8 @@ pub enum Recovered {
 pub struct ReshapeUpdate {
     /// Event count.
     pub events: u64,
-    /// Time of the update.
+    /// Time of the update. While the reshape is not over, its microseconds are not 0: they say that
+    /// Linux, which writes 0, has not updated the superblock since.
     pub updated: Timestamp,
     /// The stage.
     pub stage: ReshapeStage,
@@ -147,6 +148,7 @@ impl SuperblockV0 {
         next.events = update.events;
         next.cp_events = update.events;
         next.utime = u32::try_from(update.updated.seconds).unwrap_or(u32::MAX);
+        next.state_reserved[UTIME_MICROS] = update.updated.micros;
         match update.resync_offset {
             None => {}
             Some(None) => {

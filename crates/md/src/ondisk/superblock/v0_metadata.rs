@@ -19,6 +19,9 @@ const DATA_SECTORS_MAX: u64 = 1 << 33;
 /// The minor version of a reshape.
 pub(super) const MINOR_RESHAPE: u32 = 91;
 
+/// The reserved word in which a reshape of raidlab's has the microseconds of the update.
+pub(super) const UTIME_MICROS: usize = 0;
+
 impl SuperblockV0 {
     /// In units and terms that do not depend on the version.
     pub fn metadata(&self) -> MemberMetadata {
@@ -30,7 +33,7 @@ impl SuperblockV0 {
             device_uuid: None,
             name: String::new(),
             created: Timestamp { seconds: u64::from(self.ctime), micros: 0 },
-            updated: Timestamp { seconds: u64::from(self.utime), micros: 0 },
+            updated: Timestamp { seconds: u64::from(self.utime), micros: self.updated_micros() },
             level: self.level,
             layout: if self.level == 0 { 0 } else { self.layout },
             chunk_sectors: self.chunk_size / 512,
@@ -60,6 +63,11 @@ impl SuperblockV0 {
             reshape: self.reshape(),
             foreign: None,
         }
+    }
+
+    /// In a reshape only; no other version has the word.
+    fn updated_micros(&self) -> u32 {
+        if self.minor_version < MINOR_RESHAPE { 0 } else { self.state_reserved[UTIME_MICROS] }
     }
 
     /// The descriptor of this device, if its number is one.
