@@ -12,6 +12,10 @@ use crate::level::Level;
 use crate::units::MemberIdx;
 use std::fmt;
 
+/// What every description leaves open.
+pub const AS_GIVEN: &str =
+    "The geometry is as given and cannot be verified: check whether the contents make sense.";
+
 /// A member as described by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplicitMember {
@@ -153,10 +157,7 @@ pub fn explicit(spec: &ExplicitSpec) -> Result<Explicit, ExplicitError> {
     };
     let slots: Vec<Option<Source>> = spec.members.iter().enumerate().map(source).collect();
     let verdict = verdict(&geometry, &slots);
-    let warnings = vec![
-        "The geometry is as given and cannot be verified: check whether the contents make sense."
-            .to_string(),
-    ];
+    let warnings = vec![AS_GIVEN.to_string()];
     let repairs = Repairs::default();
     let read_only = Plan { verdict, slots, journal: None, warnings, repairs };
     Ok(Explicit { shape: Shape::Settled(geometry), read_only })

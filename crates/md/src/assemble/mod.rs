@@ -28,7 +28,7 @@ mod start_bitmap;
 mod types;
 
 pub use candidate::{Candidate, Source};
-pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
+pub use explicit::{AS_GIVEN, Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
 pub use readable::Readable;
 pub use shape::{Shape, ShapeError};

@@ -583,9 +583,10 @@ impl Planner<'_> {
             .collect();
         if !expected.is_empty() {
             let slots = messages::slots(&expected);
+            let verb = if expected.len() == 1 { "was" } else { "were" };
             say(
                 Software::Mdadm,
-                format!("does not start the array without --run: {slots} was there last time."),
+                format!("does not start the array without --run: {slots} {verb} there last time."),
             );
         }
         if metadata.has_journal && self.journal.is_none() {
