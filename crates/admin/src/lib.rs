@@ -28,6 +28,7 @@ pub mod rescue;
 pub mod reshape;
 mod resync;
 mod scrub;
+pub mod serving;
 mod shared_storage;
 mod start;
 pub mod volumes;

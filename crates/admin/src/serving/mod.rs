@@ -1,0 +1,208 @@
+//! An array that runs for other programs until it is stopped: started from its members, managed
+//! while it runs, described, watched.
+//!
+//! ```text
+//!  orders: fail, scrub, pace ---> Serving ---> Array
+//!  status <---------------------/     ^
+//!  events <--- monitor's thread: what the array reports
+//! ```
+//! Invariant: an order that is carried out is an order to the array, which decides; what it refuses
+//! is an error with the reason. Fronts use the same [`Array`].
+
+mod monitor;
+mod orders;
+mod status;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use array::{Array, ArrayError, BuildError, Mismatch};
+use device::{Access, DeviceOptions, Disk, OverlayError, open_overlay};
+use md::Geometry;
+use md::assemble::{Candidate, Options, assemble};
+use md::ondisk::Uuid;
+use thiserror::Error;
+
+use crate::Opened;
+use crate::members::{ChooseError, array_name};
+use crate::offline::{OpenDevices, OpenError, choose_to_write, with_two};
+use crate::start::{StartError, StartOptions, start_rebuilding};
+
+pub use monitor::{Event, EventKind, Watched};
+pub use orders::{ManageError, ScrubOrder};
+pub use status::{DeviceState, MemberStatus, ServedState, ServedStatus, SyncStatus};
+
+use monitor::Monitor;
+
+/// How an array is started to be served.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    /// The array, by name or UUID, if the members form several.
+    pub array: Option<String>,
+    /// Start an array that is dirty and degraded.
+    pub force: bool,
+    /// A copy-on-write overlay that all writes go to: the members are only read.
+    pub overlay: Option<PathBuf>,
+    /// Options of the engine.
+    pub start: StartOptions,
+}
+
+/// Why an array is not served.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// A member cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The overlay cannot be used.
+    #[error(transparent)]
+    Overlay(#[from] OverlayError),
+    /// No array, or several.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+    /// It is not started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Its threads cannot be started.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The monitor's thread cannot be started.
+    #[error("cannot start the monitor's thread: {}", sys::reason(.0))]
+    Monitor(#[source] std::io::Error),
+}
+
+/// What an array is; does not change while it is served.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Its name without the host, or its UUID.
+    pub name: String,
+    /// `None`: it has no metadata.
+    pub uuid: Option<Uuid>,
+    /// The version of its metadata.
+    pub metadata: Option<md::ondisk::Version>,
+    /// Level, layout, chunk, slots.
+    pub geometry: Geometry,
+}
+
+/// What the orders and the monitor share.
+struct Shared {
+    array: Arc<Array>,
+    served: Served,
+    /// Names of the members of an array without metadata.
+    members: Vec<String>,
+    findings: Mutex<Findings>,
+}
+
+/// What scrubs have found.
+#[derive(Default)]
+struct Findings {
+    /// Of the last scrub, the first [`crate::MAX_FINDINGS`].
+    list: Vec<Mismatch>,
+    sectors: u64,
+}
+
+/// An array that is served; see the module documentation.
+pub struct Serving {
+    shared: Arc<Shared>,
+    monitor: Monitor,
+    /// Sentences about the start.
+    pub notes: Vec<String>,
+}
+
+impl Serving {
+    /// Starts the array of these members.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn start(names: &[OsString], options: &ServeOptions) -> Result<Serving, ServeError> {
+        let members = opened(names, options)?;
+        let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
+        let found = assemble(&candidates, &Options { force: options.force, ..Options::default() });
+        let array = choose_to_write(&found, options.array.as_deref(), &members)?;
+        let mut notes = with_two(array, &members);
+        let start = &options.start;
+        let (mut shards, _) = start_rebuilding(array, &members, &[], false, start)?;
+        notes.extend(shards.iter_mut().flat_map(array::Driver::take_notes));
+        let served = Served {
+            name: array_name(array),
+            uuid: Some(array.set_uuid),
+            metadata: Some(array.version),
+            geometry: shards[0].geometry().clone(),
+        };
+        Serving::with(Array::run_shards(shards)?, served, Vec::new(), notes)
+    }
+
+    /// Serves an array without metadata, whose members have these names.
+    ///
+    /// # Errors
+    /// When the system cannot start a thread.
+    pub fn of(array: Array, name: String, members: Vec<String>) -> Result<Serving, ServeError> {
+        let geometry = array.geometry().clone();
+        let served = Served { name, uuid: None, metadata: None, geometry };
+        Serving::with(array, served, members, Vec::new())
+    }
+
+    fn with(
+        array: Array,
+        served: Served,
+        members: Vec<String>,
+        notes: Vec<String>,
+    ) -> Result<Serving, ServeError> {
+        let shared = Arc::new(Shared {
+            array: Arc::new(array),
+            served,
+            members,
+            findings: Mutex::default(),
+        });
+        let monitor = Monitor::start(shared.clone()).map_err(ServeError::Monitor)?;
+        Ok(Serving { shared, monitor, notes })
+    }
+
+    /// The array: what fronts serve.
+    pub fn array(&self) -> &Arc<Array> {
+        &self.shared.array
+    }
+
+    /// What it is.
+    pub fn served(&self) -> &Served {
+        &self.shared.served
+    }
+
+    /// Waits up to `patience` for events behind number `seen`; see [`Watched`].
+    pub fn watch(&self, seen: u64, patience: std::time::Duration) -> Watched {
+        self.monitor.watch(seen, patience)
+    }
+
+    /// Completes requests in flight, flushes, marks the metadata clean. All fronts have been
+    /// stopped before.
+    ///
+    /// # Errors
+    /// When the flush fails, or the metadata cannot be marked clean.
+    ///
+    /// # Panics
+    /// When a front still holds the array.
+    pub fn stop(self) -> Result<(), ArrayError> {
+        let Serving { shared, monitor, .. } = self;
+        monitor.stop();
+        let shared = Arc::into_inner(shared).expect("the monitor's thread has ended");
+        let array = Arc::into_inner(shared.array).expect("the fronts have been stopped");
+        array.stop()
+    }
+}
+
+/// Opens the members for writing, or the overlay over members that are only read.
+fn opened(names: &[OsString], options: &ServeOptions) -> Result<Vec<Opened>, ServeError> {
+    let mut devices = OpenDevices::default();
+    let Some(overlay) = &options.overlay else { return Ok(devices.members(names)?) };
+    let read_only = DeviceOptions { access: Access::ReadOnly, direct: false };
+    let mut bases: Vec<Arc<dyn Disk>> = Vec::new();
+    for name in names {
+        bases.push(devices.open_as(name, read_only)?);
+    }
+    let disks = open_overlay(overlay, &bases, Access::ReadWrite)?;
+    let opened = disks.into_iter().map(|disk| {
+        let name = disk.name();
+        Opened::disk(Arc::new(disk)).ok_or(OpenError::NoSuperblock { name })
+    });
+    Ok(opened.collect::<Result<Vec<_>, _>>()?)
+}

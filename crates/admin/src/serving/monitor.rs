@@ -1,0 +1,323 @@
+//! What happens to a served array: events in the words of `mdadm --monitor`, numbered.
+//!
+//! Invariant: every event has a number of its own, in the order in which they were observed; the
+//! last [`KEPT`] are kept, and a reader that is further behind gets the number that it missed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use array::{
+    BackgroundState, BackgroundStatus, BackgroundWork, Event as ArrayEvent, io_error_text,
+};
+use md::MemberIdx;
+
+use super::Shared;
+
+/// Events that are kept.
+const KEPT: usize = 1000;
+/// How often the array's reports are collected.
+const STEP: Duration = Duration::from_millis(200);
+
+/// Kinds of events; the names are those of `mdadm --monitor` where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The array is served now.
+    NewArray,
+    /// A member was taken out of service.
+    Fail,
+    /// A spare, or what was to replace a member, was taken out of service.
+    FailSpare,
+    /// A member that was rebuilt, or has replaced another, is in service.
+    SpareActive,
+    /// A device has left the array.
+    Removed,
+    /// The array lacks members.
+    DegradedArray,
+    /// A resync, a rebuild or a scrub has begun.
+    RebuildStarted,
+    /// It has come past 20, 40, 60 or 80 %.
+    RebuildNN(u8),
+    /// It has ended.
+    RebuildFinished,
+    /// A scrub has found redundancy that differs.
+    MismatchFound,
+    /// A range that a member could not read was recovered and written back.
+    ReadErrorCorrected,
+    /// A range was lost: nothing can be read that it could be computed from.
+    BadBlocks,
+    /// A member does not complete an operation, and the array cannot run without it.
+    MemberLate,
+    /// It has completed it.
+    MemberBack,
+    /// Anything else, as a sentence.
+    Note,
+}
+
+impl EventKind {
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            EventKind::RebuildNN(percent) => format!("Rebuild{percent}"),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// When it was observed.
+    pub at: SystemTime,
+    /// What.
+    pub kind: EventKind,
+    /// The device that it concerns, as it was named.
+    pub device: Option<String>,
+    /// The same as a sentence.
+    pub text: String,
+}
+
+/// What a reader gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Events, in order.
+    pub events: Vec<Event>,
+    /// Number of events before them that are not kept any more.
+    pub missed: u64,
+    /// No more will come: the array is being stopped.
+    pub ended: bool,
+}
+
+#[derive(Default)]
+struct Kept {
+    events: VecDeque<Event>,
+    last: u64,
+    stopping: bool,
+}
+
+#[derive(Default)]
+struct Log {
+    kept: Mutex<Kept>,
+    changed: Condvar,
+}
+
+impl Log {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("the log's lock is not poisoned")
+    }
+
+    fn put(&self, kind: EventKind, device: Option<String>, text: String) {
+        let mut kept = self.kept();
+        kept.last += 1;
+        let number = kept.last;
+        kept.events.push_back(Event { number, at: SystemTime::now(), kind, device, text });
+        if kept.events.len() > KEPT {
+            kept.events.pop_front();
+        }
+        drop(kept);
+        self.changed.notify_all();
+    }
+}
+
+/// The thread that collects what the array reports.
+pub(super) struct Monitor {
+    log: Arc<Log>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Monitor {
+    pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Monitor> {
+        let log = Arc::new(Log::default());
+        let observer = Observer { shared, log: log.clone(), syncs: BTreeMap::new(), lacking: 0 };
+        let thread = std::thread::Builder::new()
+            .name("raidlab-monitor".into())
+            .spawn(move || observer.run())?;
+        Ok(Monitor { log, thread: Some(thread) })
+    }
+
+    pub(super) fn watch(&self, seen: u64, patience: Duration) -> Watched {
+        let until = Instant::now() + patience;
+        let mut kept = self.log.kept();
+        while kept.last <= seen && !kept.stopping {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let woken = self.log.changed.wait_timeout(kept, left);
+            kept = woken.expect("the log's lock is not poisoned").0;
+        }
+        let first = kept.events.front().map_or(kept.last + 1, |event| event.number);
+        let events = kept.events.iter().filter(|event| event.number > seen).cloned().collect();
+        Watched { events, missed: first.saturating_sub(seen + 1), ended: kept.stopping }
+    }
+
+    /// Ends the thread, and everything that waits for events.
+    pub(super) fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.log.kept().stopping = true;
+        self.log.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has printed the reason.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// State of the monitor's thread.
+struct Observer {
+    shared: Arc<Shared>,
+    log: Arc<Log>,
+    /// Background work that runs: the last 20 % that were reported.
+    syncs: BTreeMap<BackgroundWork, u8>,
+    /// Number of slots without a member in service.
+    lacking: usize,
+}
+
+impl Observer {
+    fn run(mut self) {
+        let text = format!("{} is served", self.shared.served.name);
+        self.log.put(EventKind::NewArray, None, text);
+        loop {
+            self.collect();
+            let kept = self.log.kept();
+            if kept.stopping {
+                return;
+            }
+            let waits = |kept: &mut Kept| !kept.stopping;
+            let woken = self.log.changed.wait_timeout_while(kept, STEP, waits);
+            if woken.expect("the log's lock is not poisoned").0.stopping {
+                return;
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        let array = self.shared.array.clone();
+        let mut has_failed = false;
+        for event in array.take_events() {
+            has_failed |= matches!(event, ArrayEvent::MemberFailed { .. });
+            self.of_array(event);
+        }
+        for note in array.take_notes() {
+            self.log.put(EventKind::Note, None, note);
+        }
+        self.mismatches();
+        let background = array.background();
+        self.background(&background);
+        let lacking = array.failed().len();
+        // A small array may be rebuilt already.
+        if lacking > self.lacking || has_failed {
+            let slots = self.shared.served.geometry.members();
+            let text = format!("{} of {slots} members are in service", slots - lacking);
+            self.log.put(EventKind::DegradedArray, None, text);
+        }
+        self.lacking = lacking;
+    }
+
+    fn of_array(&self, event: ArrayEvent) {
+        let name = |member: MemberIdx, replaces: bool| self.shared.name_in(member, replaces);
+        let why = |error: Option<array::IoError>| match error {
+            Some(error) => format!("in its data area: {}", io_error_text(&error, 0)),
+            None => "on request".into(),
+        };
+        let (kind, device, text) = match event {
+            ArrayEvent::MemberFailed { member, error } => {
+                (EventKind::Fail, name(member, false), format!("slot {member}: {}", why(error)))
+            }
+            ArrayEvent::ReplacementFailed { member, error } => {
+                let text = format!("replacement of slot {member}: {}", why(error));
+                (EventKind::FailSpare, name(member, true), text)
+            }
+            ArrayEvent::MemberInSync { member, device } => {
+                let there = self.shared.devices();
+                let device = there.into_iter().find(|it| device.is_some() && it.number == device);
+                let device = device.map(|it| it.name).or_else(|| name(member, false));
+                (EventKind::SpareActive, device, format!("slot {member}: in sync"))
+            }
+            ArrayEvent::MemberLate { member, error } => {
+                let text = format!("slot {member}: in its data area: {}", io_error_text(&error, 0));
+                (EventKind::MemberLate, name(member, false), text)
+            }
+            ArrayEvent::MemberBack { member } => {
+                let text = format!("slot {member}: late operations have completed");
+                (EventKind::MemberBack, name(member, false), text)
+            }
+            ArrayEvent::Corrected { member, sector, sectors } => {
+                let text = format!(
+                    "slot {member}: {sectors} sectors at {} of its data were recovered and written \
+                     back",
+                    sector.0
+                );
+                (EventKind::ReadErrorCorrected, name(member, false), text)
+            }
+            ArrayEvent::DeviceRemoved { device } => {
+                (EventKind::Removed, None, format!("device {} has left the array", device.0))
+            }
+            ArrayEvent::BadBlocksAdded { member, replaces, sector, sectors } => {
+                let text = format!(
+                    "slot {member}: {sectors} sectors at {} of its data are lost: listed as bad \
+                     blocks",
+                    sector.0
+                );
+                (EventKind::BadBlocks, name(member, replaces), text)
+            }
+        };
+        self.log.put(kind, device, text);
+    }
+
+    fn mismatches(&self) {
+        let found = self.shared.array.take_mismatches();
+        let (Some(first), sectors) =
+            (found.first(), found.iter().map(|it| it.sectors).sum::<u64>())
+        else {
+            return;
+        };
+        let device = first.member.and_then(|member| self.shared.name_in(member, false));
+        let text = format!("{sectors} sectors differ, the first at {}", first.array_sector.0);
+        let mut findings = self.shared.findings.lock().expect("the list lock is not poisoned");
+        findings.sectors += sectors;
+        let room = crate::MAX_FINDINGS.saturating_sub(findings.list.len());
+        findings.list.extend(found.into_iter().take(room));
+        drop(findings);
+        self.log.put(EventKind::MismatchFound, device, text);
+    }
+
+    fn background(&mut self, now: &[BackgroundStatus]) {
+        for status in now.iter().filter(|it| it.state == BackgroundState::Running) {
+            let done = status.progress.position * 100 / status.progress.total.max(1);
+            let fifth = (done / 20 * 20).min(80) as u8;
+            let action = status.work.name();
+            match self.syncs.get(&status.work) {
+                None => {
+                    let text = format!("{action} has begun");
+                    self.log.put(EventKind::RebuildStarted, None, text);
+                }
+                Some(last) if *last < fifth => {
+                    let text = format!("{action} is past {fifth} %");
+                    self.log.put(EventKind::RebuildNN(fifth), None, text);
+                }
+                Some(_) => continue,
+            }
+            self.syncs.insert(status.work, fifth);
+        }
+        let is_there = |work: &BackgroundWork| now.iter().any(|it| it.work == *work);
+        let ended: Vec<_> = self.syncs.keys().copied().filter(|work| !is_there(work)).collect();
+        for work in ended {
+            self.syncs.remove(&work);
+            let text = format!("{} has ended", work.name());
+            self.log.put(EventKind::RebuildFinished, None, text);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Orders to a served array, in mdadm's words.
+
+use array::{
+    AddError, BackgroundWork, JoinAs, MemberFlags, Mismatch, Pace, RemoveError, ScrubMode,
+};
+use device::Disk;
+use md::MemberIdx;
+use thiserror::Error;
+
+use super::status::{Device, DeviceState};
+use super::{Findings, Serving};
+use crate::live::{LiveAddition, LiveError, LiveJoined, add_live};
+use crate::offline::{OpenDevices, OpenError};
+
+/// Why an order was not carried out.
+#[derive(Debug, Error)]
+pub enum ManageError {
+    /// No device of the array is named so.
+    #[error("{device}: no device of {array} is named so; it has {}", .there.join(", "))]
+    NoSuch {
+        /// What was named.
+        device: String,
+        /// The array's name.
+        array: String,
+        /// The devices that it has.
+        there: Vec<String>,
+    },
+    /// It is in no slot.
+    #[error("{device}: is {state}, and serves no slot")]
+    NotServing {
+        /// The device.
+        device: String,
+        /// Its state, in md's word.
+        state: &'static str,
+    },
+    /// The array cannot serve its data without it.
+    #[error("{device}: slot {slot} has data that no other member has: it is not failed")]
+    LastCopy {
+        /// The device.
+        device: String,
+        /// Its slot.
+        slot: u16,
+    },
+    /// Another device of the array has the name, or a name is none of a device.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A device does not join.
+    #[error(transparent)]
+    Join(#[from] LiveError),
+    /// A device does not leave.
+    #[error("{device}: {source}")]
+    Remove {
+        /// The device.
+        device: String,
+        /// The reason.
+        source: RemoveError,
+    },
+    /// A spare does not replace a member.
+    #[error("{device}: {source}")]
+    Replace {
+        /// The member.
+        device: String,
+        /// The reason.
+        source: AddError,
+    },
+    /// Without metadata nothing would record it.
+    #[error("{0}: the array has no metadata, which would record the change")]
+    NoMetadata(String),
+    /// The array has no spare.
+    #[error("{0}: no spare is there to replace it; name a new device")]
+    NoSpare(String),
+    /// The array has been stopped.
+    #[error("the array has been stopped")]
+    Stopped,
+    /// There is nothing to scrub, or a scrub runs.
+    #[error("no scrub was begun: the array has no redundancy, or a scrub is running")]
+    NoScrub,
+    /// No background work of this kind is there.
+    #[error("no {0} is there")]
+    NoWork(&'static str),
+}
+
+/// What a scrub is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubOrder {
+    /// Begin one.
+    Begin(ScrubMode),
+    /// Hold all background work.
+    Pause,
+    /// Resume it.
+    Resume,
+    /// End the one that runs.
+    Stop,
+}
+
+impl Serving {
+    /// The device that is named by its path, or by its slot's number.
+    fn named(&self, device: &str, prefers: fn(&&Device) -> bool) -> Result<Device, ManageError> {
+        let shared = &self.shared;
+        let there = shared.devices();
+        let serves = |it: &&Device| it.state != DeviceState::Faulty && it.slot.is_some();
+        let path = std::fs::canonicalize(device).ok();
+        let is_path = |name: &str| path.is_some() && std::fs::canonicalize(name).ok() == path;
+        let by_name = there.iter().filter(|it| it.name == device || is_path(&it.name));
+        let by_slot = || {
+            let slot = device.parse().ok().map(MemberIdx)?;
+            there.iter().filter(serves).find(|it| it.slot == Some(slot) && !it.replaces)
+        };
+        // A device that failed and joined again has two entries.
+        let found = by_name.clone().find(prefers).or(by_name.clone().next()).or_else(by_slot);
+        let Some(found) = found else {
+            let there = there.iter().map(|it| it.name.clone()).collect();
+            let (device, array) = (device.to_owned(), shared.served.name.clone());
+            return Err(ManageError::NoSuch { device, array, there });
+        };
+        Ok(found.clone())
+    }
+
+    /// The slot of a device that serves.
+    fn slot_of(&self, device: &str) -> Result<(MemberIdx, String), ManageError> {
+        let serves = |it: &&Device| it.state != DeviceState::Faulty && it.slot.is_some();
+        let found = self.named(device, serves)?;
+        match found.slot {
+            Some(slot) if serves(&&found) => Ok((slot, found.name)),
+            _ => {
+                let (device, state) = (found.name, found.state.word());
+                Err(ManageError::NotServing { device, state })
+            }
+        }
+    }
+
+    /// Has a device that is out of service, or a spare, leave the array, as `mdadm --remove` does.
+    /// Returns its name.
+    ///
+    /// # Errors
+    /// See [`ManageError`].
+    pub fn remove(&self, device: &str) -> Result<String, ManageError> {
+        let is_out = |it: &&Device| matches!(it.state, DeviceState::Faulty | DeviceState::Spare);
+        let Device { name, number, .. } = self.named(device, is_out)?;
+        let number = number.ok_or_else(|| ManageError::NoMetadata(name.clone()))?;
+        let removed = self.shared.array.remove_device(number).ok_or(ManageError::Stopped)?;
+        match removed {
+            Ok(()) => Ok(name),
+            Err(source) => Err(ManageError::Remove { device: name, source }),
+        }
+    }
+
+    /// Has a device join the array, as `mdadm --add` does: into an empty slot, else as a spare.
+    /// Returns what it has become, as a sentence.
+    ///
+    /// # Errors
+    /// See [`ManageError`].
+    pub fn add(
+        &self,
+        device: &str,
+        flags: MemberFlags,
+        overwrite: bool,
+    ) -> Result<String, ManageError> {
+        let how = LiveAddition { replaces: None, flags, overwrite };
+        self.join(device, &how)
+    }
+
+    /// Has a device, or a spare of the array, replace a member that serves. Returns what was begun,
+    /// as a sentence.
+    ///
+    /// # Errors
+    /// See [`ManageError`].
+    pub fn replace(
+        &self,
+        member: &str,
+        with: Option<&str>,
+        overwrite: bool,
+    ) -> Result<String, ManageError> {
+        let (slot, name) = self.slot_of(member)?;
+        if let Some(device) = with {
+            let how = LiveAddition { replaces: Some(slot), overwrite, ..LiveAddition::default() };
+            return self.join(device, &how);
+        }
+        let there = self.shared.devices();
+        let spare = there.iter().find(|it| it.state == DeviceState::Spare);
+        let Some((spare, number)) = spare.and_then(|it| Some((&it.name, it.number?))) else {
+            return Err(ManageError::NoSpare(name));
+        };
+        let begun = self.shared.array.replace_by_spare(slot, number).ok_or(ManageError::Stopped)?;
+        begun.map_err(|source| ManageError::Replace { device: name, source })?;
+        Ok(format!("{spare}: replaces slot {slot}"))
+    }
+
+    fn join(&self, device: &str, how: &LiveAddition) -> Result<String, ManageError> {
+        if self.shared.served.metadata.is_none() {
+            return Err(ManageError::NoMetadata(device.into()));
+        }
+        let opened = OpenDevices::default().open(&device.into())?;
+        let name = opened.name();
+        let LiveJoined { joins, .. } = add_live(&self.shared.array, &opened, how)?;
+        Ok(match joins {
+            JoinAs::Member(slot) => format!("{name}: added to slot {slot}, it is being rebuilt"),
+            JoinAs::Replacement(slot) => format!("{name}: replaces slot {slot}"),
+            JoinAs::Spare => format!("{name}: added as a spare"),
+        })
+    }
+
+    /// Takes a member out of service, as `mdadm --fail` does. Returns its name.
+    ///
+    /// # Errors
+    /// See [`ManageError`].
+    pub fn fail(&self, device: &str) -> Result<String, ManageError> {
+        let (slot, name) = self.slot_of(device)?;
+        let array = &self.shared.array;
+        array.fail_member(slot);
+        match array.failed().contains(slot.0) {
+            true => Ok(name),
+            false => Err(ManageError::LastCopy { device: name, slot: slot.0 }),
+        }
+    }
+
+    /// Begins, holds or ends scrubs.
+    ///
+    /// # Errors
+    /// See [`ManageError`].
+    pub fn scrub(&self, order: ScrubOrder) -> Result<(), ManageError> {
+        let array = &self.shared.array;
+        match order {
+            ScrubOrder::Begin(mode) => {
+                let mut findings = self.shared.findings.lock().expect("not poisoned");
+                let begun = array.start_scrub(mode, 0);
+                if !begun {
+                    return Err(ManageError::NoScrub);
+                }
+                *findings = Findings::default();
+            }
+            ScrubOrder::Pause | ScrubOrder::Resume => {
+                let paused = order == ScrubOrder::Pause;
+                BackgroundWork::ALL
+                    .into_iter()
+                    .for_each(|work| array.pause_background(work, paused));
+            }
+            ScrubOrder::Stop => {
+                let scrubs = [BackgroundWork::Check, BackgroundWork::Repair];
+                if !array.background().iter().any(|it| scrubs.contains(&it.work)) {
+                    return Err(ManageError::NoWork("scrub"));
+                }
+                array.stop_scrub();
+            }
+        }
+        Ok(())
+    }
+
+    /// What the last scrub has found, the first [`crate::MAX_FINDINGS`].
+    pub fn findings(&self) -> Vec<Mismatch> {
+        self.shared.findings.lock().expect("not poisoned").list.clone()
+    }
+
+    /// How fast background work runs.
+    pub fn pace(&self) -> Pace {
+        self.shared.array.pace()
+    }
+
+    /// Sets how fast background work runs.
+    pub fn set_pace(&self, pace: Pace) {
+        self.shared.array.set_pace(pace);
+    }
+}
