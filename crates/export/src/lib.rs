@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+pub mod control;
 pub mod fuse;
 mod gate;
 pub mod nbd;

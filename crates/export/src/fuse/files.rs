@@ -1,4 +1,5 @@
-//! Answers the kernel's FUSE requests: a directory with one file, which is the array.
+//! Answers the kernel's FUSE requests: a directory with one file, which is the array; or the file
+//! alone.
 //!
 //! Invariant: a session thread never waits for the array's I/O (see [`crate::access`]). Replies are
 //! sent by the store's threads.
@@ -13,8 +14,9 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    WriteFlags,
 };
 
 use crate::access::Access;
@@ -27,12 +29,14 @@ const MAX_BACKGROUND: u16 = 256;
 /// Attributes can be cached for ever: only this frontend changes them.
 const FOREVER: Duration = Duration::from_secs(86_400);
 
+/// The file in a directory.
 const FILE: INodeNo = INodeNo(2);
 
 /// Serves the FUSE requests of a mount; see the module documentation.
 pub struct Files {
     access: Access,
-    name: OsString,
+    /// `None`: no directory, the root is the file.
+    name: Option<OsString>,
     size: u64,
     longest: usize,
     owner: (u32, u32),
@@ -42,8 +46,9 @@ pub struct Files {
 }
 
 impl Files {
-    /// Serves a store under `name`. The receiver is disconnected when the session has ended.
-    pub fn new(access: Access, name: OsString) -> (Files, Receiver<()>) {
+    /// Serves a store as the file `name` of a directory, or as a file that is mounted itself. The
+    /// receiver is disconnected when the session has ended.
+    pub fn new(access: Access, name: Option<OsString>) -> (Files, Receiver<()>) {
         let (ended_with, ended) = mpsc::channel();
         let files = Files {
             size: access.limits().bytes,
@@ -57,12 +62,16 @@ impl Files {
         (files, ended)
     }
 
+    fn is_file(&self, inode: INodeNo) -> Option<bool> {
+        match inode {
+            INodeNo::ROOT => Some(self.name.is_none()),
+            FILE if self.name.is_some() => Some(true),
+            _ => None,
+        }
+    }
+
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
-        let file = match inode {
-            INodeNo::ROOT => false,
-            FILE => true,
-            _ => return None,
-        };
+        let file = self.is_file(inode)?;
         let size = if file { self.size } else { 0 };
         Some(FileAttr {
             ino: inode,
@@ -73,7 +82,11 @@ impl Files {
             ctime: self.made,
             crtime: self.made,
             kind: if file { FileType::RegularFile } else { FileType::Directory },
-            perm: if file { 0o600 } else { 0o700 },
+            perm: match (file, self.access.limits().read_only) {
+                (false, _) => 0o700,
+                (true, false) => 0o600,
+                (true, true) => 0o400,
+            },
             nlink: if file { 1 } else { 2 },
             uid: self.owner.0,
             gid: self.owner.1,
@@ -119,7 +132,8 @@ impl Filesystem for Files {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.attributes(FILE).filter(|_| parent == INodeNo::ROOT && name == self.name) {
+        let is_named = parent == INodeNo::ROOT && self.name.as_deref() == Some(name);
+        match self.attributes(FILE).filter(|_| is_named) {
             Some(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
@@ -167,14 +181,16 @@ impl Filesystem for Files {
         }
     }
 
-    fn open(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match inode {
-            FILE => {
+    fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        match self.is_file(inode) {
+            Some(true) if writes && self.access.limits().read_only => reply.error(Errno::EROFS),
+            Some(true) => {
                 let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 reply.opened(FileHandle(0), direct);
             }
-            INodeNo::ROOT => reply.error(Errno::EISDIR),
-            _ => reply.error(Errno::ENOENT),
+            Some(false) => reply.error(Errno::EISDIR),
+            None => reply.error(Errno::ENOENT),
         }
     }
 
@@ -294,13 +310,13 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        if inode != INodeNo::ROOT {
+        let Some(name) = self.name.as_deref().filter(|_| inode == INodeNo::ROOT) else {
             return reply.error(Errno::ENOTDIR);
-        }
+        };
         let entries = [
             (INodeNo::ROOT, FileType::Directory, OsStr::new(".")),
             (INodeNo::ROOT, FileType::Directory, OsStr::new("..")),
-            (FILE, FileType::RegularFile, &self.name),
+            (FILE, FileType::RegularFile, name),
         ];
         for (next, (inode, kind, name)) in (1..).zip(entries).skip(offset as usize) {
             if reply.add(inode, next, kind, name) {

@@ -36,7 +36,7 @@ use crate::access::Access;
 /// Another process (udev) may have the file open for a moment when it is to be unmounted.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the kernel may take to end a session after the unmount.
-const END_PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const END_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How an array is mounted.
 #[derive(Clone, Debug)]
@@ -304,7 +304,7 @@ impl FrontThread {
         let array = Arc::new(make().map_err(FrontError::Make)?);
         let threads = system("start a thread");
         let access = Access::new(array.clone()).map_err(threads)?;
-        let (files, ended) = Files::new(access, options.name.clone());
+        let (files, ended) = Files::new(access, Some(options.name.clone()));
         let mut config = Config::default();
         let longest = array.max_request_bytes().min(MAX_TRANSFER);
         config.mount_options = vec![

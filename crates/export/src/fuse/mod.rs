@@ -6,11 +6,13 @@
 //!                     (direct I/O)                            \<- completions answer
 //! ```
 
+mod file_mount;
 mod files;
 mod front;
 mod protect;
 #[allow(unsafe_code)]
 mod sys;
 
+pub use file_mount::{FileMount, FileMountError, FileMountProblem};
 pub use front::{DirectoryProblem, Front, FrontError, FrontOptions, MakeError};
-pub use protect::private_mounts;
+pub use protect::{Protection, private_mounts};

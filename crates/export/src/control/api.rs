@@ -1,0 +1,210 @@
+//! What goes over the control socket: requests and answers, as `openapi.json` describes them.
+
+use serde::{Deserialize, Serialize};
+
+/// A device of the array, or a slot without one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// As it was named; null: the slot has no device.
+    pub path: Option<String>,
+    /// Its slot; null: spare, or out of service.
+    pub slot: Option<u16>,
+    /// `in_sync`, `rebuilding`, `spare`, `faulty`, `missing`.
+    pub state: String,
+    /// Its number in the superblocks.
+    pub number: Option<u32>,
+    /// It replaces the slot's member when it is in sync.
+    pub replaces: bool,
+}
+
+/// Background work that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sync {
+    /// `resync`, `recover`, `check`, `repair`.
+    pub action: String,
+    /// `running`, `paused`, `waiting`, `cancelled`, `stalled`.
+    pub state: String,
+    /// Why it is stalled.
+    pub error: Option<String>,
+    /// Sectors that are done: of a member for rebuilds and on levels with parity, else of the
+    /// array.
+    pub done_sectors: u64,
+    /// All of them.
+    pub of_sectors: u64,
+    /// KiB per second over the last seconds; null: nothing was done in them.
+    pub speed_kib_s: Option<u64>,
+    /// Seconds that it takes at this rate.
+    pub eta_s: Option<u64>,
+}
+
+/// A way in which the array is accessible.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// `nbd`, `fuse`.
+    pub kind: String,
+    /// Where: a socket or a file.
+    pub address: String,
+}
+
+/// How fast background work runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// The foreground's share of the time while hosts use the array, in percent.
+    pub foreground_share: f64,
+    /// md's `speed_limit_min`, in KiB per second.
+    pub speed_limit_min_kib_s: u64,
+    /// md's `speed_limit_max`, in KiB per second; null: no limit.
+    pub speed_limit_max_kib_s: Option<u64>,
+}
+
+/// The state of a served array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// Its UUID; null: it has no metadata.
+    pub uuid: Option<String>,
+    /// The version of its metadata; null: none.
+    pub metadata: Option<String>,
+    /// The level, in md's word: `raid5`.
+    pub level: String,
+    /// The layout, in md's word.
+    pub layout: Option<String>,
+    /// The chunk in KiB; null: the level has none.
+    pub chunk_kib: Option<u64>,
+    /// Size of the array in sectors.
+    pub array_sectors: u64,
+    /// Number of slots.
+    pub raid_devices: u16,
+    /// In mdadm's words: `clean`, `active`, `degraded`, `read-only`, `broken`.
+    pub state: String,
+    /// Number of slots without a member in sync.
+    pub degraded: u16,
+    /// Why nothing is written; null: writes are permitted.
+    pub read_only: Option<String>,
+    /// By slot, then spares, then devices out of service.
+    pub members: Vec<Member>,
+    /// Background work that runs, or is first in line; null: none.
+    pub sync: Option<Sync>,
+    /// Background work behind it.
+    pub waiting: Vec<Sync>,
+    /// Sectors that the last scrub found to differ.
+    pub mismatch_cnt: u64,
+    /// Event count of the superblocks.
+    pub events: Option<u64>,
+    /// Bits of the write-intent bitmap that may be set.
+    pub bitmap_bits_set: Option<u64>,
+    /// How fast background work runs; null where there is none.
+    pub pace: Option<Pace>,
+    /// How it is accessible.
+    pub exports: Vec<Export>,
+    /// What else is to be known of it, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// When it was observed, in seconds since 1970.
+    pub time: u64,
+    /// The name of `mdadm --monitor`: `Fail`, `SpareActive`, `RebuildFinished`.
+    pub event: String,
+    /// The device that it concerns.
+    pub device: Option<String>,
+    /// The same as a sentence.
+    pub text: String,
+}
+
+/// An order that concerns a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfDevice {
+    /// As it was named, or the number of its slot.
+    pub device: String,
+}
+
+/// A device that is to join.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// An absolute path.
+    pub device: String,
+    /// Also if it holds data.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Read only where no other copy can serve.
+    #[serde(default)]
+    pub write_mostly: bool,
+    /// Taken out of service by a bad block.
+    #[serde(default)]
+    pub failfast: bool,
+}
+
+/// A member that is to be replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replace {
+    /// The member, or the number of its slot.
+    pub device: String,
+    /// An absolute path; null: a spare of the array.
+    #[serde(default)]
+    pub with: Option<String>,
+    /// Also if the new device holds data.
+    #[serde(default)]
+    pub overwrite: bool,
+}
+
+/// What a scrub is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScrubAction {
+    /// Compare.
+    Check,
+    /// Compare, and repair what is proven wrong.
+    Repair,
+    /// Hold background work.
+    Pause,
+    /// Resume it.
+    Resume,
+    /// End the scrub.
+    Stop,
+}
+
+/// An order about scrubs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scrub {
+    /// What to do.
+    pub action: ScrubAction,
+}
+
+/// Settings to change; what is left out stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Set {
+    /// Percent, 0 to 99.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreground_share: Option<f64>,
+    /// KiB per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_limit_min_kib_s: Option<u64>,
+    /// KiB per second; 0: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_limit_max_kib_s: Option<u64>,
+}
+
+/// An order was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// What was done, as a sentence.
+    pub done: String,
+}
+
+/// An order was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Why.
+    pub error: String,
+}

@@ -1,0 +1,246 @@
+//! What a control socket manages, and a served array as that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use admin::serving::{ManageError, ScrubOrder, Serving, SyncStatus, Watched};
+use array::ScrubMode;
+use md::Kind;
+use thiserror::Error;
+
+use super::api::{
+    Add, Done, Event, Export, Member, OfDevice, Pace, Replace, Scrub, ScrubAction, Set, Status,
+    Sync,
+};
+use super::metrics;
+
+/// Why an order was not carried out, a sentence.
+#[derive(Debug, Error)]
+pub enum Refused {
+    /// The array refuses it.
+    #[error(transparent)]
+    Managed(#[from] ManageError),
+    /// It is not possible on what is served.
+    #[error("{0}")]
+    NotPossible(String),
+    /// A value is not permitted.
+    #[error("{field}: {problem}")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// What a control socket manages.
+pub trait Managed: Send + std::marker::Sync + 'static {
+    /// Its state.
+    fn status(&self) -> Status;
+
+    /// Its metrics, in Prometheus' text format.
+    fn metrics(&self) -> String {
+        metrics::of_status(&self.status())
+    }
+
+    /// Waits for events behind number `seen`. `true`: no more will come.
+    fn events(&self, seen: u64, patience: Duration) -> (Vec<Event>, bool);
+
+    /// Takes a member out of service.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn fail(&self, order: &OfDevice) -> Result<Done, Refused>;
+
+    /// Has a device leave the array.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn remove(&self, order: &OfDevice) -> Result<Done, Refused>;
+
+    /// Has a device join the array.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn add(&self, order: &Add) -> Result<Done, Refused>;
+
+    /// Has a device replace a member.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn replace(&self, order: &Replace) -> Result<Done, Refused>;
+
+    /// Begins, holds or ends scrubs.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn scrub(&self, order: &Scrub) -> Result<Done, Refused>;
+
+    /// Changes settings.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn set(&self, order: &Set) -> Result<Done, Refused>;
+
+    /// Has the server stop.
+    fn stop(&self) -> Done;
+}
+
+/// A served array.
+pub struct ManagedArray {
+    /// The server's name.
+    name: String,
+    serving: Arc<Serving>,
+    exports: Vec<Export>,
+    stop: Arc<AtomicBool>,
+}
+
+impl ManagedArray {
+    /// `stop` is set when a client has the server stop.
+    pub fn new(
+        name: &str,
+        serving: Arc<Serving>,
+        exports: Vec<Export>,
+        stop: Arc<AtomicBool>,
+    ) -> ManagedArray {
+        ManagedArray { name: name.into(), serving, exports, stop }
+    }
+}
+
+fn sync(status: SyncStatus) -> Sync {
+    Sync {
+        action: status.action.into(),
+        state: status.state.into(),
+        error: status.error,
+        done_sectors: status.done_sectors,
+        of_sectors: status.of_sectors,
+        speed_kib_s: status.speed_kib_s,
+        eta_s: status.eta.map(|eta| eta.as_secs()),
+    }
+}
+
+/// An event as it goes over the socket.
+pub(super) fn event(event: admin::serving::Event) -> Event {
+    let time = event.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (number, device, text) = (event.number, event.device, event.text);
+    Event { number, time, event: event.kind.name(), device, text }
+}
+
+fn done(done: String) -> Result<Done, Refused> {
+    Ok(Done { done })
+}
+
+impl Managed for ManagedArray {
+    fn status(&self) -> Status {
+        let (served, status) = (self.serving.served(), self.serving.status());
+        let geometry = &served.geometry;
+        let member = |member: admin::serving::MemberStatus| Member {
+            path: member.path,
+            slot: member.slot,
+            state: member.state.word().into(),
+            number: member.number,
+            replaces: member.replaces,
+        };
+        let mut work = status.sync.into_iter().map(sync);
+        let (has_chunks, has_layout) = (
+            geometry.level().has_chunks(),
+            !matches!(geometry.kind(), Kind::Striped(_)) && geometry.level().has_chunks(),
+        );
+        let pace = self.serving.pace();
+        Status {
+            name: self.name.clone(),
+            uuid: served.uuid.map(|uuid| uuid.to_string()),
+            metadata: served.metadata.map(|version| version.to_string()),
+            level: geometry.level().to_string(),
+            layout: has_layout.then(|| geometry.layout().to_string()),
+            chunk_kib: has_chunks.then(|| geometry.chunk_sectors() / 2),
+            array_sectors: geometry.array_sectors(),
+            raid_devices: geometry.members() as u16,
+            state: status.state.words(),
+            degraded: status.state.degraded as u16,
+            read_only: status.state.read_only,
+            members: status.members.into_iter().map(member).collect(),
+            sync: work.next(),
+            waiting: work.collect(),
+            mismatch_cnt: status.mismatch_sectors,
+            events: status.events,
+            bitmap_bits_set: status.bits_set,
+            pace: Some(Pace {
+                foreground_share: f64::from(pace.foreground_share) / 10.0,
+                speed_limit_min_kib_s: pace.least_kib_per_s,
+                speed_limit_max_kib_s: pace.most_kib_per_s,
+            }),
+            exports: self.exports.clone(),
+            notes: self.serving.notes.clone(),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = metrics::of_status(&self.status());
+        metrics::of_members(&self.serving, &mut text);
+        text
+    }
+
+    fn events(&self, seen: u64, patience: Duration) -> (Vec<Event>, bool) {
+        let Watched { events, ended, .. } = self.serving.watch(seen, patience);
+        (events.into_iter().map(event).collect(), ended)
+    }
+
+    fn fail(&self, order: &OfDevice) -> Result<Done, Refused> {
+        let name = self.serving.fail(&order.device)?;
+        done(format!("{name}: set faulty"))
+    }
+
+    fn remove(&self, order: &OfDevice) -> Result<Done, Refused> {
+        let name = self.serving.remove(&order.device)?;
+        done(format!("{name}: removed"))
+    }
+
+    fn add(&self, order: &Add) -> Result<Done, Refused> {
+        let Add { write_mostly, failfast, overwrite, .. } = *order;
+        let flags = array::MemberFlags { write_mostly, failfast };
+        done(self.serving.add(&order.device, flags, overwrite)?)
+    }
+
+    fn replace(&self, order: &Replace) -> Result<Done, Refused> {
+        let with = order.with.as_deref();
+        done(self.serving.replace(&order.device, with, order.overwrite)?)
+    }
+
+    fn scrub(&self, order: &Scrub) -> Result<Done, Refused> {
+        let (order, text) = match order.action {
+            ScrubAction::Check => (ScrubOrder::Begin(ScrubMode::Check), "check has begun"),
+            ScrubAction::Repair => (ScrubOrder::Begin(ScrubMode::Repair), "repair has begun"),
+            ScrubAction::Pause => (ScrubOrder::Pause, "background work is paused"),
+            ScrubAction::Resume => (ScrubOrder::Resume, "background work is resumed"),
+            ScrubAction::Stop => (ScrubOrder::Stop, "the scrub was stopped"),
+        };
+        self.serving.scrub(order)?;
+        done(text.into())
+    }
+
+    fn set(&self, order: &Set) -> Result<Done, Refused> {
+        let mut pace = self.serving.pace();
+        if let Some(share) = order.foreground_share {
+            if !(0.0..=99.0).contains(&share) {
+                let problem = format!("{share} is not a percentage from 0 to 99");
+                return Err(Refused::Value { field: "foreground_share", problem });
+            }
+            pace.foreground_share = (share * 10.0).round() as u16;
+        }
+        if let Some(least) = order.speed_limit_min_kib_s {
+            pace.least_kib_per_s = least;
+        }
+        if let Some(most) = order.speed_limit_max_kib_s {
+            pace.most_kib_per_s = (most > 0).then_some(most);
+        }
+        self.serving.set_pace(pace);
+        done("settings are changed".into())
+    }
+
+    fn stop(&self) -> Done {
+        self.stop.store(true, Ordering::Relaxed);
+        Done { done: "the server stops".into() }
+    }
+}

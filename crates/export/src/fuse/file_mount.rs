@@ -1,0 +1,226 @@
+//! Mounts a store over a regular file: the file's path is the block device's contents, for
+//! `losetup`, QEMU and any other program.
+//!
+//! ```text
+//!  losetup --direct-io=on /run/array  -->  FUSE  -->  Files -> Store
+//! ```
+//! Invariant: no thread of this process may use the mount, which its own threads serve. When the
+//! process dies for any reason, the kernel aborts the connection: programs that use the file get an
+//! error; the next server replaces what is left of the mount.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+use fuser::{BackgroundSession, Config, MountOption, Session};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use thiserror::Error;
+
+use super::files::{Files, MAX_TRANSFER};
+use super::front::END_PATIENCE;
+use crate::access::Access;
+use crate::store::Store;
+
+/// Why a file is not mounted over, or not released.
+#[derive(Debug, Error)]
+#[error("{}: {problem}", path.display())]
+pub struct FileMountError {
+    /// The file.
+    pub path: PathBuf,
+    /// The reason.
+    #[source]
+    pub problem: FileMountProblem,
+}
+
+/// What is wrong with a file that is to be mounted over.
+#[derive(Debug, Error)]
+pub enum FileMountProblem {
+    /// It is something else.
+    #[error("is no regular file")]
+    NotAFile,
+    /// It holds something that the mount would hide.
+    #[error("is a file that is not empty; name an empty one, or one that does not exist")]
+    NotEmpty,
+    /// Another server's mount, which works.
+    #[error("something is mounted there already")]
+    Mounted,
+    /// A file system on it, or a program, uses it.
+    #[error("still in use")]
+    Busy,
+    /// The kernel, or fusermount3, refuses the mount.
+    #[error("cannot mount with FUSE: {0}{hint}", hint = hint(.0))]
+    Mount(#[source] io::Error),
+    /// A system call failed.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Unmounted, but still in use.
+    #[error("unmounted, but the FUSE session has not ended: another mount namespace may hold it")]
+    SessionRemains,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => " (no /dev/fuse, or no fusermount3 and not root)",
+        io::ErrorKind::PermissionDenied => " (not root, and no fusermount3)",
+        _ => "",
+    }
+}
+
+/// A store that is mounted as a file. Dropping it unmounts the file even if it is in use.
+pub struct FileMount {
+    path: PathBuf,
+    session: Option<BackgroundSession>,
+    ended: Receiver<()>,
+    /// The file was made for the mount, and goes with it.
+    made: bool,
+}
+
+impl FileMount {
+    /// Mounts a store over the file at `path`, which is made if it is missing.
+    ///
+    /// # Errors
+    /// See [`FileMountError`].
+    pub fn start(
+        store: Arc<dyn Store>,
+        path: &Path,
+        threads: usize,
+    ) -> Result<FileMount, FileMountError> {
+        let fail = |problem| FileMountError { path: path.to_owned(), problem };
+        let system = |doing| move |source| fail(FileMountProblem::System { doing, source });
+        let made = prepare(path).map_err(fail)?;
+        let longest = store.limits().request_bytes.min(MAX_TRANSFER);
+        let read_only = store.limits().read_only;
+        let access = Access::new(store).map_err(system("start a thread"))?;
+        let (files, ended) = Files::new(access, None);
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName("raidlab".into()),
+            MountOption::Subtype("raidlab".into()),
+            MountOption::NoAtime,
+            MountOption::NoExec,
+            MountOption::CUSTOM(format!("max_read={longest}")),
+        ];
+        if read_only {
+            config.mount_options.push(MountOption::RO);
+        }
+        config.n_threads = Some(threads.max(1));
+        config.clone_fd = threads > 1;
+        let session = Session::new(files, path, &config).and_then(Session::spawn);
+        let session = session.map_err(|error| {
+            discard(path, made);
+            fail(FileMountProblem::Mount(error))
+        })?;
+        tracing::info!(file = %path.display(), read_only, "array mounted");
+        Ok(FileMount { path: path.to_owned(), session: Some(session), ended, made })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unmounts the file, and waits for requests in flight.
+    ///
+    /// # Errors
+    /// After [`FileMountProblem::Busy`] it serves on.
+    pub fn stop(&mut self) -> Result<(), FileMountError> {
+        self.end(false).map_err(|problem| FileMountError { path: self.path.clone(), problem })
+    }
+
+    fn end(&mut self, force: bool) -> Result<(), FileMountProblem> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        let flags = match force {
+            true => UnmountFlags::FORCE | UnmountFlags::DETACH,
+            false => UnmountFlags::empty(),
+        };
+        match rustix::mount::unmount(&self.path, flags) {
+            // Already unmounted by another process.
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
+            Err(Errno::BUSY) => {
+                self.session = Some(session);
+                return Err(FileMountProblem::Busy);
+            }
+            // Not root: fusermount3 is allowed to, and unmounts it even if it is in use.
+            Err(Errno::PERM) => {
+                let ended = session.umount_and_join();
+                discard(&self.path, self.made);
+                return ended
+                    .map_err(|source| FileMountProblem::System { doing: "unmount it", source });
+            }
+            Err(error) => {
+                self.session = Some(session);
+                let source = error.into();
+                return Err(FileMountProblem::System { doing: "unmount it", source });
+            }
+        }
+        tracing::info!(file = %self.path.display(), force, "array unmounted");
+        match self.ended.recv_timeout(END_PATIENCE) {
+            Err(RecvTimeoutError::Disconnected) => {}
+            _ => {
+                std::mem::forget(session);
+                return Err(FileMountProblem::SessionRemains);
+            }
+        }
+        drop(session);
+        discard(&self.path, self.made);
+        Ok(())
+    }
+}
+
+impl Drop for FileMount {
+    fn drop(&mut self) {
+        // The result has no receiver.
+        let _ = self.end(true);
+    }
+}
+
+/// Makes the file, or accepts an empty one. `true`: it was made.
+fn prepare(path: &Path) -> Result<bool, FileMountProblem> {
+    let system = |doing| move |source| FileMountProblem::System { doing, source };
+    // What a killed server has left has no server any more. Its attributes are still cached: only
+    // an open reaches the connection.
+    let not_connected = Some(Errno::NOTCONN.raw_os_error());
+    if File::open(path).is_err_and(|error| error.raw_os_error() == not_connected) {
+        let left = rustix::mount::unmount(path, UnmountFlags::DETACH);
+        left.map_err(|error| system("unmount what a killed server has left")(error.into()))?;
+    }
+    let metadata = std::fs::symlink_metadata(path);
+    match metadata {
+        Ok(metadata) if !metadata.is_file() => Err(FileMountProblem::NotAFile),
+        Ok(_) if is_mount_point(path).map_err(system("examine it"))? => {
+            Err(FileMountProblem::Mounted)
+        }
+        Ok(metadata) if metadata.len() > 0 => Err(FileMountProblem::NotEmpty),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let made: io::Result<File> =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            made.map(|_| true).map_err(system("make it"))
+        }
+        Err(error) => Err(system("examine it")(error)),
+    }
+}
+
+/// Whether a file is on another file system than its directory: something is mounted over it.
+fn is_mount_point(path: &Path) -> io::Result<bool> {
+    let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
+    Ok(std::fs::metadata(path)?.dev() != std::fs::metadata(parent)?.dev())
+}
+
+/// Removes the file that was made for the mount.
+fn discard(path: &Path, made: bool) {
+    let is_empty = std::fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.len() == 0);
+    if made && is_empty {
+        // What is left is an empty file, which the next server accepts.
+        let _ = std::fs::remove_file(path);
+    }
+}
