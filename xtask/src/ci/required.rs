@@ -5,12 +5,13 @@
 
 /// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
 /// without a test is a failure.
-const TESTS: [(&str, &str); 6] = [
+const TESTS: [(&str, &str); 7] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
     ("own_disks::", "block workloads on all targets, and on block devices that hold something"),
     ("mounted::", "arrays mounted with FUSE"),
     ("real_clients::", "NBD exports and the clients that people use"),
+    ("serve::", "arrays that are served, and managed"),
     ("tool_tables::bonnie_plus_plus::tests::debians_", "bonnie++'s own reader of its CSV"),
 ];
 
@@ -45,8 +46,10 @@ mod tests {
         let reader = "tool_tables::bonnie_plus_plus::tests::debians_reader";
         let kernel = ["with_the_kernel::x", "with_the_kernel::y"];
         let disks = "own_disks::v";
-        let (fuse, nbd) = ("mounted::z", "real_clients::z");
-        let ran = names(&["a", "in_a_browser::w", disks, fuse, nbd, kernel[0], kernel[1], reader]);
+        let (fuse, nbd, serve) = ("mounted::z", "real_clients::z", "serve::z");
+        let kernel = (kernel[0], kernel[1]);
+        let ran = ["a", "in_a_browser::w", disks, fuse, nbd, serve, kernel.0, kernel.1, reader];
+        let ran = names(&ran);
         assert!(missing(&ran, &[], &[]).is_empty());
         assert!(missing(&ran, &names(&["a"]), &[]).is_empty());
         assert_eq!(missing(&ran, &[], &names(&["a: fio skipped: it is not installed"])).len(), 1);

@@ -18,6 +18,7 @@ use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::commands::examine::LOCKLESS;
+use crate::commands::served;
 use crate::console::JsonOut;
 use crate::members::{Used, choose, map_json};
 use crate::{Ending, mdadm};
@@ -27,6 +28,7 @@ Examples:
   raidlab detail disk*.img                what the arrays are, and what a start would do
   raidlab detail disk*.img --array data   one of several
   raidlab detail disk*.img --json         for programs
+  raidlab detail data                     the array that the server named data runs
 
 Ends with 1 when an array is degraded, was not stopped, or cannot be started.";
 
@@ -34,8 +36,9 @@ Ends with 1 when an array is degraded, was not stopped, or cannot be started.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DetailArguments {
-    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one
-    #[arg(required = true, value_name = "MEMBER")]
+    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; or the
+    /// name of a server
+    #[arg(required = true, value_name = "MEMBER|NAME")]
     members: Vec<OsString>,
     /// Select one of several arrays by its UUID or name
     #[arg(long, value_name = "UUID|NAME")]
@@ -49,6 +52,9 @@ pub struct DetailArguments {
 
 /// Runs the command.
 pub fn run(arguments: &DetailArguments) -> Result<Ending> {
+    if let Some(server) = served::server_of(&arguments.members) {
+        return served::status(server, true, &arguments.json);
+    }
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = Members::open(&arguments.members, None)?;
     let of_array = arguments.array.as_deref().and_then(|wanted| members.of_array(wanted));

@@ -5,7 +5,7 @@
 //! `--repair` nothing that P and Q or most copies do not name, unless `--policy` says which side
 //! wins.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,11 +14,13 @@ use admin::{Corrected, Finding, ScrubError, ScrubEvent, ScrubOptions, ScrubRepor
 use anyhow::{Error, Result, bail};
 use array::{MismatchKind, ScrubMode};
 use clap::{Args, ValueEnum};
+use export::control::api::ScrubAction;
 use md::show_size;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::commands::dump::{self, DumpArguments};
+use crate::commands::served;
 use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
@@ -31,14 +33,17 @@ Examples:
   raidlab scrub --check disk*.img          compare and report
   raidlab scrub --repair disk*.img         repair the blocks that are named
   raidlab scrub --repair --policy parity /dev/sd[b-e]1
+  raidlab scrub --check data               the array that the server named data runs
+  raidlab scrub --running stop data        end that scrub
 
 On RAID 6, P and Q show which block of a row is wrong, for each 512 bytes; of three or more copies,
 most of them do. RAID 4, 5 and two copies only show that something differs: --repair leaves that as
 it is, and --policy says which side wins. Blocks that cannot be read are recovered and written back
 by --check, too.
 
-The array must not be running. It is started, resynced if it was not stopped clean (also by
---check), scrubbed, and stopped. Ctrl-C ends a scrub in order; --from continues it.
+Unless a server is named, the array must not be running. It is started, resynced if it was not
+stopped clean (also by --check), scrubbed, and stopped. Ctrl-C ends a scrub in order; --from
+continues it.
 
 Copies with maps (:map=FILE) are only read, by --check.
 
@@ -49,8 +54,9 @@ something, when something could not be compared, and when a member fails.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScrubArguments {
-    /// All members of the array: image files, partitions, disks; PATH@OFFSET for a part of a device
-    #[arg(required = true, value_name = "MEMBER")]
+    /// All members of the array: image files, partitions, disks; PATH@OFFSET for a part of a
+    /// device; or the name of a server
+    #[arg(required = true, value_name = "MEMBER|NAME")]
     members: Vec<OsString>,
     /// Report mismatches (the default)
     #[arg(long, conflicts_with = "repair")]
@@ -58,6 +64,9 @@ pub struct ScrubArguments {
     /// Repair mismatches whose wrong block is known
     #[arg(long)]
     repair: bool,
+    /// Of a server: hold background work, resume it, or end the scrub
+    #[arg(long, value_enum, value_name = "ACTION", conflicts_with_all = ["check", "repair"])]
+    running: Option<RunningAction>,
     /// What wins where the wrong block is not known, as in md's repair
     #[arg(long, value_enum, requires = "repair")]
     policy: Option<PolicyArgument>,
@@ -79,6 +88,16 @@ pub struct ScrubArguments {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RunningAction {
+    /// Hold resync, rebuild and scrub
+    Pause,
+    /// Resume them
+    Resume,
+    /// End the scrub
+    Stop,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PolicyArgument {
     /// RAID 4, 5 and 6: parity is computed from the data
     Parity,
@@ -86,8 +105,31 @@ enum PolicyArgument {
     First,
 }
 
+/// Gives the order to a server.
+fn of_server(arguments: &ScrubArguments, server: &OsStr) -> Result<Ending> {
+    if arguments.policy.is_some() || arguments.from != 0 || arguments.speed_limit_max.is_some() {
+        bail!(
+            "--policy, --from, --speed-limit-max: not for an array that a server runs; see 'set'"
+        );
+    }
+    let action = match (arguments.running, arguments.repair) {
+        (Some(RunningAction::Pause), _) => ScrubAction::Pause,
+        (Some(RunningAction::Resume), _) => ScrubAction::Resume,
+        (Some(RunningAction::Stop), _) => ScrubAction::Stop,
+        (None, true) => ScrubAction::Repair,
+        (None, false) => ScrubAction::Check,
+    };
+    served::scrub(server, action, &arguments.json)
+}
+
 /// Runs the command.
 pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
+    if let Some(server) = served::server_of(&arguments.members) {
+        return of_server(arguments, server);
+    }
+    if arguments.running.is_some() {
+        bail!("--running: only for an array that a server runs");
+    }
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     if !arguments.repair && Used::has_map(&arguments.members) {
         return check_copies(arguments);

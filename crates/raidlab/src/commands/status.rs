@@ -6,9 +6,10 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use admin::{Members, array_name, describe};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use md::assemble::{Array, Found, MemberState, Options};
 use md::ondisk::Version;
@@ -16,6 +17,7 @@ use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::commands::detail::{bad_blocks, mdstat_level};
+use crate::commands::served;
 use crate::console::JsonOut;
 use crate::members::Used;
 use crate::{Ending, mdadm};
@@ -24,6 +26,8 @@ const EXAMPLES: &str = "\
 Examples:
   raidlab status .              the arrays among the files of this directory
   raidlab status disk*.img      the arrays among these members
+  raidlab status data           the array that the server named data runs; --watch keeps it live
+  raidlab status data --events  what happens to it, as 'mdadm --monitor' reports it
 
 Ends with 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
 of the directory cannot be looked at.";
@@ -32,15 +36,41 @@ of the directory cannot be looked at.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArguments {
-    /// Image files, partitions or disks; or a directory, whose files are examined
-    #[arg(required = true, value_name = "MEMBER|DIR")]
+    /// Image files, partitions or disks; or a directory, whose files are examined; or the name of a
+    /// server
+    #[arg(required = true, value_name = "MEMBER|DIR|NAME")]
     members: Vec<OsString>,
+    /// Of a server: show the state again, at this interval
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "1", value_parser = parse_interval, conflicts_with = "json")]
+    watch: Option<Duration>,
+    /// Of a server: print its events as they happen, with --json one document a line
+    #[arg(long, conflicts_with = "watch")]
+    events: bool,
     #[command(flatten)]
     json: JsonOut,
 }
 
+fn parse_interval(text: &str) -> Result<Duration> {
+    let seconds = spec::units::parse_seconds(text)?;
+    match (0.05..=3600.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => bail!("an interval is from 50ms to 3600s"),
+    }
+}
+
 /// Runs the command.
 pub fn run(arguments: &StatusArguments) -> Result<Ending> {
+    if let Some(server) = served::server_of(&arguments.members) {
+        return match arguments.watch {
+            Some(every) => served::watch(server, every),
+            None if arguments.events => served::events(server, &arguments.json),
+            None => served::status(server, false, &arguments.json),
+        };
+    }
+    if arguments.watch.is_some() || arguments.events {
+        bail!("--watch, --events: only for an array that a server runs");
+    }
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = match arguments.members.as_slice() {
         [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only)),

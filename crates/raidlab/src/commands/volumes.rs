@@ -19,7 +19,7 @@ use parity::Kernels;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
-use crate::commands::dump::refusal_text;
+use crate::commands::source::refusal_text;
 use crate::console::{JsonOut, columns};
 use crate::members::{Used, choice_text};
 use crate::{Ending, mdadm};

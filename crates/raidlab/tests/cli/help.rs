@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 28] = [
     "",
     "bench",
     "bench kernels",
@@ -22,6 +22,13 @@ const VERBS: [&str; 21] = [
     "dump",
     "guess",
     "scrub",
+    "serve",
+    "fail",
+    "remove",
+    "add",
+    "replace",
+    "set",
+    "stop",
     "rebuild",
     "reshape",
     "watch",

@@ -33,6 +33,7 @@ mod results;
 mod resumed;
 mod safety;
 mod scrub;
+mod serve;
 mod shown;
 mod signals;
 mod support;

@@ -14,7 +14,6 @@ use md::foreign::Metadata;
 use sha2::{Digest, Sha256};
 
 use super::DumpArguments;
-use super::source::read_from;
 use super::sweep::{End, Random, cases, unpack};
 use admin::{Member, Members};
 
@@ -155,7 +154,7 @@ impl Golden {
     fn end(&self, members: Vec<Member>) -> End {
         let members = Members::of(members.into_iter());
         let ends = self.volumes.iter().map(|(arguments, hash)| {
-            let Ok(source) = read_from(arguments, &members) else { return End::Said };
+            let Ok(source) = arguments.rescue(&members) else { return End::Said };
             if !source.doubts.is_empty() {
                 return End::Said;
             }

@@ -10,30 +10,27 @@ mod foreign_sweep;
 mod output;
 mod report;
 mod resumable;
-mod source;
 #[cfg(test)]
 mod sweep;
-mod volume;
+pub(in crate::commands) mod volume;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use admin::rescue::{
-    Compared, Failure, Gaps, Piece, Readable, Rescue, StreamError, StreamOptions, gaps, stream,
+    Check, Compared, Failure, Gaps, Piece, Readable, Rescue, StreamError, StreamOptions, gaps,
+    stream,
 };
 use anyhow::{Result, bail};
 use clap::Args;
-use md::Level;
 use output::{Output, Stop};
-use source::Opened;
-pub use source::refusal_text;
 
+use super::source::{self, Opened, ReadOptions, SourceArguments};
 use crate::console::{JsonOut, is_stream, say, say_lines};
 use crate::error::reworded;
 use crate::members::{Used, overlaps};
 use crate::meter::Meter;
-use crate::size_args::{parse_level, parse_sectors};
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -61,17 +58,14 @@ array cannot be read as requested; 130 if stopped by a signal.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DumpArguments {
-    /// Image files, partitions or disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one;
-    /// :map=FILE behind it for ddrescue's mapfile of a copy, :map=none for none; with --level also
-    /// 'missing'
-    #[arg(required = true, value_name = "MEMBER")]
-    members: Vec<OsString>,
+    #[command(flatten)]
+    source: SourceArguments,
     /// Output: a new file, or - for stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Keep a map of what was read in this file: a dump that was stopped continues, and reads only
     /// what is missing; large reads first, small ones later
-    #[arg(long, value_name = "FILE", requires = "output", conflicts_with = "volume")]
+    #[arg(long, value_name = "FILE", requires = "output", conflicts_with_all = ["volume", "guess"])]
     map: Option<PathBuf>,
     /// Seconds between two times that the map is stored
     #[arg(long, value_name = "SECONDS", default_value = "10", hide = true)]
@@ -103,64 +97,12 @@ pub struct DumpArguments {
     #[arg(long, value_name = "N", default_value = "8", help_heading = "Output",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     depth: u16,
-
-    /// Select one of several arrays by its UUID or name
-    #[arg(long, value_name = "UUID|NAME")]
-    array: Option<String>,
-    /// Dump this volume only: a partition, a logical volume, an array; 'raidlab volumes' names them
-    #[arg(long, value_name = "NAME")]
-    volume: Option<String>,
-    /// The member of each slot, as indexes into the list of members, from 0: 0,2,missing,1
-    #[arg(long, value_delimiter = ',', value_name = "PLACES")]
-    order: Vec<String>,
-    /// Use members with older event counts where no other is left: their data may be stale
-    #[arg(long, help_heading = "Member selection")]
-    ignore_events: bool,
-    /// Accept superblocks with a wrong checksum
-    #[arg(long, help_heading = "Member selection")]
-    ignore_checksums: bool,
-    /// Read an array that is refused as too risky, and print the risk; implies --ignore-events
-    #[arg(long)]
-    force: bool,
     /// Dump what can be read; lost ranges are written as zeroes and listed
     #[arg(long)]
     partial: bool,
-    /// Read through an overlay written by an earlier run
-    #[arg(long, value_name = "FILE", help_heading = "Member selection")]
-    overlay: Option<PathBuf>,
-
-    /// Find the geometry in the contents, as 'guess' does; without N only an exact one is used,
-    /// with N the Nth of the list
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-          default_missing_value = "0",
-          conflicts_with_all = ["level", "array", "order", "ignore_events", "ignore_checksums",
-                                "force", "volume", "map"],
-          help_heading = "Without superblocks")]
-    guess: Option<u16>,
-    /// RAID level, if superblocks are lost or wrong: they are ignored, and members are given in
-    /// slot order
-    #[arg(long, value_parser = parse_level, requires = "raid_devices",
-          conflicts_with_all = ["array", "ignore_events", "ignore_checksums", "force"],
-          help_heading = "Without superblocks")]
-    level: Option<Level>,
-    /// Layout, by md's name or number [default: md's default]
-    #[arg(long, requires = "level", help_heading = "Without superblocks")]
-    layout: Option<String>,
-    /// Chunk size [default: 512K]
-    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
-          help_heading = "Without superblocks")]
-    chunk: Option<u64>,
-    /// Number of slots
-    #[arg(long, value_name = "N", requires = "level", help_heading = "Without superblocks")]
-    raid_devices: Option<u16>,
-    /// Data offset of each member [default: 0]
-    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
-          help_heading = "Without superblocks")]
-    data_offset: Option<u64>,
-    /// Space used on each member [default: that of the smallest member]
-    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
-          help_heading = "Without superblocks")]
-    size: Option<u64>,
+    /// Dump this volume only: a partition, a logical volume, an array; 'raidlab volumes' names them
+    #[arg(long, value_name = "NAME", conflicts_with = "guess")]
+    volume: Option<String>,
 }
 
 /// The arguments alone.
@@ -174,7 +116,24 @@ impl DumpArguments {
     /// Those of a dump that only compares the redundancy.
     pub fn check(members: Vec<OsString>, array: Option<String>, json: JsonOut) -> DumpArguments {
         let Line { arguments } = clap::Parser::parse_from(["dump", "--check", "member"]);
-        DumpArguments { members, array, json, ..arguments }
+        let source = SourceArguments { members, array, ..arguments.source };
+        DumpArguments { source, json, ..arguments }
+    }
+
+    /// Makes the array of opened members readable.
+    #[cfg(test)]
+    fn rescue(&self, members: &admin::Members) -> Result<Rescue> {
+        source::read_from(&self.source, &self.read_options(), members)
+    }
+
+    /// How the source is read.
+    fn read_options(&self) -> ReadOptions {
+        let check = match (self.check, self.no_check) {
+            (true, _) => Check::Everything,
+            (false, true) => Check::Nothing,
+            (false, false) => Check::InSync,
+        };
+        ReadOptions { check, correct: self.correct, partial: self.partial }
     }
 }
 
@@ -263,21 +222,21 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
     if arguments.output.as_deref().is_some_and(|path| arguments.json.is(path)) {
         bail!("--json and -o name the same file");
     }
-    let mut used = Used::members(&arguments.members);
-    if let Some(path) = arguments.overlay.as_deref()
+    let mut used = Used::members(&arguments.source.members);
+    if let Some(path) = arguments.source.overlay.as_deref()
         && let Some(how) = overlaps(&used, path)
     {
         bail!("--overlay {}: {how}; name another file", path.display());
     }
-    used.extend(arguments.overlay.as_deref().and_then(|path| Used::file("overlay", path)));
+    used.extend(arguments.source.overlay.as_deref().and_then(|path| Used::file("overlay", path)));
     arguments.json.refuse_overlap(&used)?;
-    let members = source::members(arguments)?;
+    let members = source::members(&arguments.source)?;
     if let Some(name) = &arguments.volume {
-        let volume = volume::open(arguments, &members, name)?;
+        let volume = volume::open(&arguments.source, &arguments.read_options(), &members, name)?;
         let outcome = volume.dump(arguments, &used)?;
         return report::report(arguments, outcome, to_stdout);
     }
-    let source = match source::open(arguments, &members)? {
+    let source = match source::open(&arguments.source, &arguments.read_options(), &members)? {
         Opened::Array(source) => *source,
         Opened::NotExact(text) => {
             say_lines(&text);

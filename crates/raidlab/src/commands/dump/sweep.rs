@@ -21,7 +21,6 @@ use md::ondisk::{Role, Version};
 use sha2::{Digest, Sha256};
 
 use super::DumpArguments;
-use super::source::read_from;
 use admin::rescue::Rescue;
 use admin::{Member, Members};
 
@@ -107,7 +106,7 @@ impl Golden {
     }
 
     fn source(&self, members: Vec<Member>) -> Result<Rescue> {
-        read_from(&self.arguments, &Members::of(members.into_iter()))
+        self.arguments.rescue(&Members::of(members.into_iter()))
     }
 
     /// The superblock's place and bytes.
@@ -151,7 +150,7 @@ impl Golden {
         members.remove(poke.member);
         members.insert(place, changed.clone());
         let members = Members::of(members.into_iter());
-        let Ok(source) = read_from(&self.arguments, &members) else { return End::Said };
+        let Ok(source) = self.arguments.rescue(&members) else { return End::Said };
         if !source.doubts.is_empty() {
             return End::Said;
         }

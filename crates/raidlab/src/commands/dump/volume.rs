@@ -3,32 +3,37 @@
 //! Invariant: notes and doubts are those of the arrays that it lies on. Called from `dump`.
 
 use admin::Members;
-use admin::rescue::Readable;
+use admin::rescue::{Check, Readable};
 use admin::volumes::{Access, ArrayBelow, VolumeError, VolumeView, Volumes};
 use anyhow::{Result, bail};
 use parity::Kernels;
 
 use super::output::Output;
-use super::{DumpArguments, Outcome, source, transfer};
+use super::{DumpArguments, Outcome, transfer};
+use crate::commands::source::{self, ReadOptions, SourceArguments};
 use crate::console::say;
 use crate::error::reworded;
 use crate::members::Used;
 
 /// A volume that is ready to be read.
 pub struct Source {
-    name: String,
-    view: VolumeView,
+    pub name: String,
+    pub view: VolumeView,
     /// The names of the arrays that it lies on.
     on: Vec<String>,
-    notes: Vec<String>,
-    doubts: Vec<String>,
+    pub notes: Vec<String>,
+    pub doubts: Vec<String>,
     /// The ranges in which the redundancy is compared, as text; `None`: it is not compared.
     compares: Option<String>,
 }
 
 impl Source {
     /// Dumps it.
-    pub(super) fn dump(self, arguments: &DumpArguments, used: &[Used]) -> Result<Outcome> {
+    pub(in crate::commands::dump) fn dump(
+        self,
+        arguments: &DumpArguments,
+        used: &[Used],
+    ) -> Result<Outcome> {
         self.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
         self.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
         let (file, sectors) = (arguments.output.as_deref(), self.view.sectors());
@@ -50,14 +55,19 @@ impl Source {
 }
 
 /// Makes a volume readable.
-pub fn open(arguments: &DumpArguments, members: &Members, name: &str) -> Result<Source> {
+pub fn open(
+    arguments: &SourceArguments,
+    read: &ReadOptions,
+    members: &Members,
+    name: &str,
+) -> Result<Source> {
     let kernels = Kernels::best();
     let volumes = match arguments.level {
-        Some(_) => Volumes::on_described(members, &source::description(arguments)?, kernels),
-        None => Volumes::on_arrays(members, &source::options(arguments)?, kernels),
+        Some(_) => Volumes::on_described(members, &source::description(arguments, read)?, kernels),
+        None => Volumes::on_arrays(members, &source::options(arguments, read)?, kernels),
     };
     let mut volumes = volumes.map_err(|error| source::refusal(arguments, error))?;
-    let (volume, view) = match volumes.open(name, arguments.partial) {
+    let (volume, view) = match volumes.open(name, read.partial) {
         Ok((volume, view)) => (volume, view),
         Err(VolumeError::Array(error)) => return Err(source::refusal(arguments, error)),
         Err(error @ VolumeError::NoSuch { .. }) => {
@@ -82,10 +92,11 @@ pub fn open(arguments: &DumpArguments, members: &Members, name: &str) -> Result<
     let mut doubts = of_each(|array| &array.doubts);
     doubts.extend(volume.doubts.iter().map(|doubt| format!("{}: {doubt}", volume.name)));
     let compares = compares(&on);
-    if arguments.check && compares.is_none() {
+    let everything = read.check == Check::Everything;
+    if everything && compares.is_none() {
         bail!("{name}: --check: these members have no redundancy to compare");
     }
-    if arguments.check {
+    if everything {
         let without = on.iter().filter(|array| array.compares_below.is_none());
         notes.extend(without.map(|array| format!("{}: it has no redundancy left", array.name)));
     }

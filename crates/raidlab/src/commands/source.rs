@@ -1,9 +1,10 @@
-//! The array of a dump: the options of the command line for `admin`, and the options that override
-//! a refusal.
+//! What is read of members that nothing is written to: the options of the command line for `admin`,
+//! and the options that override a refusal.
 //!
-//! Called from `dump`.
+//! Called from `dump` and `serve`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use ::guess::{Guessed, Judgement, Known};
 use admin::rescue::{
@@ -11,17 +12,90 @@ use admin::rescue::{
 };
 use admin::{Members, described};
 use anyhow::{Error, Result, anyhow, bail};
-use md::assemble::{ExplicitSpec, Options, Override};
+use clap::Args;
+use md::Level;
+use md::assemble::{AS_GIVEN, ExplicitSpec, Options, Override};
 use parity::Kernels;
 
-use super::DumpArguments;
 use crate::commands::guess::{self, Effort};
 use crate::error::{of_option, reworded};
 use crate::members::{choice_text, is_missing};
-use crate::size_args::parse_layout;
+use crate::size_args::{parse_layout, parse_level, parse_sectors};
+
+/// The members, and what is read of them.
+#[derive(Clone, Args)]
+pub struct SourceArguments {
+    /// Image files, partitions or disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one;
+    /// :map=FILE behind it for ddrescue's mapfile of a copy, :map=none for none; with --level also
+    /// 'missing'
+    #[arg(required = true, value_name = "MEMBER")]
+    pub members: Vec<OsString>,
+    /// Select one of several arrays by its UUID or name
+    #[arg(long, value_name = "UUID|NAME")]
+    pub array: Option<String>,
+    /// The member of each slot, as indexes into the list of members, from 0: 0,2,missing,1
+    #[arg(long, value_delimiter = ',', value_name = "PLACES")]
+    pub order: Vec<String>,
+    /// Use members with older event counts where no other is left: their data may be stale
+    #[arg(long, help_heading = "Member selection")]
+    pub ignore_events: bool,
+    /// Accept superblocks with a wrong checksum
+    #[arg(long, help_heading = "Member selection")]
+    pub ignore_checksums: bool,
+    /// Read an array that is refused as too risky, and print the risk; implies --ignore-events
+    #[arg(long)]
+    pub force: bool,
+    /// Read through an overlay written by an earlier run
+    #[arg(long, value_name = "FILE", help_heading = "Member selection")]
+    pub overlay: Option<PathBuf>,
+
+    /// Find the geometry in the contents, as 'guess' does; without N only an exact one is used,
+    /// with N the Nth of the list
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+          default_missing_value = "0",
+          conflicts_with_all = ["level", "array", "order", "ignore_events", "ignore_checksums",
+                                "force"],
+          help_heading = "Without superblocks")]
+    pub guess: Option<u16>,
+    /// RAID level, if superblocks are lost or wrong: they are ignored, and members are given in
+    /// slot order
+    #[arg(long, value_parser = parse_level,
+          conflicts_with_all = ["array", "ignore_events", "ignore_checksums", "force"],
+          help_heading = "Without superblocks")]
+    pub level: Option<Level>,
+    /// Layout, by md's name or number [default: md's default]
+    #[arg(long, requires = "level", help_heading = "Without superblocks")]
+    pub layout: Option<String>,
+    /// Chunk size [default: 512K]
+    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
+          help_heading = "Without superblocks")]
+    pub chunk: Option<u64>,
+    /// Number of slots
+    #[arg(long, value_name = "N", requires = "level", help_heading = "Without superblocks")]
+    pub raid_devices: Option<u16>,
+    /// Data offset of each member [default: 0]
+    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
+          help_heading = "Without superblocks")]
+    pub data_offset: Option<u64>,
+    /// Space used on each member [default: that of the smallest member]
+    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
+          help_heading = "Without superblocks")]
+    pub size: Option<u64>,
+}
+
+/// How it is read.
+#[derive(Clone, Copy)]
+pub struct ReadOptions {
+    /// What is compared with the redundancy.
+    pub check: Check,
+    /// What is proven right is served in place of what is proven wrong.
+    pub correct: bool,
+    /// Lost ranges are permitted.
+    pub partial: bool,
+}
 
 /// Opens the members.
-pub fn members(arguments: &DumpArguments) -> Result<Members> {
+pub fn members(arguments: &SourceArguments) -> Result<Members> {
     let there: Vec<OsString> =
         arguments.members.iter().filter(|member| !is_missing(member)).cloned().collect();
     if there.len() < arguments.members.len() && arguments.level.is_none() {
@@ -48,15 +122,20 @@ pub enum Opened {
 }
 
 /// Makes the array of the members readable.
-pub fn open(arguments: &DumpArguments, members: &Members) -> Result<Opened> {
+pub fn open(arguments: &SourceArguments, read: &ReadOptions, members: &Members) -> Result<Opened> {
     match arguments.guess {
-        Some(number) => guessed(arguments, members, number),
-        None => Ok(Opened::Array(Box::new(read_from(arguments, members)?))),
+        Some(number) => guessed(arguments, read, members, number),
+        None => Ok(Opened::Array(Box::new(read_from(arguments, read, members)?))),
     }
 }
 
 /// The array of a guess: an exact one, or the one of the list that is chosen by its number.
-fn guessed(arguments: &DumpArguments, members: &Members, number: u16) -> Result<Opened> {
+fn guessed(
+    arguments: &SourceArguments,
+    read: &ReadOptions,
+    members: &Members,
+    number: u16,
+) -> Result<Opened> {
     let effort = Effort { thorough: false, budget: None };
     let searched = guess::search(members, &effort, Known::default())?;
     let answer = &searched.report.answer;
@@ -75,11 +154,13 @@ fn guessed(arguments: &DumpArguments, members: &Members, number: u16) -> Result<
             text + "raidlab: not exact; --guess=N dumps the Nth of the list\n",
         ));
     };
-    let description = described(chosen, arguments.partial, check(arguments));
+    let description = described(chosen, read.partial, read.check);
     let mut rescue = rescue_described(members, &description, Kernels::best())
         .map_err(|error| refusal(arguments, error))?;
     rescue.notes.insert(0, format!("guessed: {}", guess::summary(chosen, &searched.report)));
-    if answer.verdict != Judgement::Exact {
+    if answer.verdict == Judgement::Exact {
+        rescue.notes.retain(|note| note != AS_GIVEN);
+    } else {
         rescue.doubts.push("the geometry was chosen from several that are possible".into());
     }
     rescue.name = "array as guessed".into();
@@ -87,16 +168,20 @@ fn guessed(arguments: &DumpArguments, members: &Members, number: u16) -> Result<
 }
 
 /// Makes the array of opened members readable.
-pub fn read_from(arguments: &DumpArguments, members: &Members) -> Result<Rescue> {
+pub fn read_from(
+    arguments: &SourceArguments,
+    read: &ReadOptions,
+    members: &Members,
+) -> Result<Rescue> {
     let opened = match arguments.level {
-        Some(_) => rescue_described(members, &description(arguments)?, Kernels::best()),
-        None => rescue(members, &options(arguments)?, Kernels::best()),
+        Some(_) => rescue_described(members, &description(arguments, read)?, Kernels::best()),
+        None => rescue(members, &options(arguments, read)?, Kernels::best()),
     };
     opened.map_err(|error| refusal(arguments, error))
 }
 
 /// A refusal, with the option that overrides it.
-pub fn refusal(arguments: &DumpArguments, error: RescueError) -> Error {
+pub fn refusal(arguments: &SourceArguments, error: RescueError) -> Error {
     match error {
         RescueError::Choose { error, non_members } => {
             let text = choice_text(&error, arguments.array.as_deref());
@@ -141,32 +226,27 @@ fn appended(notes: &[String]) -> String {
     notes.iter().map(|note| format!("; {note}")).collect()
 }
 
-fn check(arguments: &DumpArguments) -> Check {
-    match (arguments.check, arguments.no_check) {
-        (true, _) => Check::Everything,
-        (false, true) => Check::Nothing,
-        (false, false) => Check::InSync,
-    }
-}
-
-pub fn options(arguments: &DumpArguments) -> Result<RescueOptions> {
+pub fn options(arguments: &SourceArguments, read: &ReadOptions) -> Result<RescueOptions> {
     Ok(RescueOptions {
         array: arguments.array.clone(),
         assemble: Options {
             ignore_events: arguments.ignore_events,
             force: arguments.force,
             ignore_checksums: arguments.ignore_checksums,
-            partial: arguments.partial,
+            partial: read.partial,
             order: None,
         },
         order: order(arguments)?,
-        check: check(arguments),
-        correct: arguments.correct,
+        check: read.check,
+        correct: read.correct,
     })
 }
 
-pub fn description(arguments: &DumpArguments) -> Result<Description> {
+pub fn description(arguments: &SourceArguments, read: &ReadOptions) -> Result<Description> {
     let level = arguments.level.expect("only called with a level");
+    let Some(raid_devices) = arguments.raid_devices else {
+        bail!("--level {level}: --raid-devices N is needed, too: the number of slots");
+    };
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let default_chunk = if level.has_chunks() { 1024 } else { 0 };
     // Places among the names count 'missing', those among the opened members do not.
@@ -184,21 +264,21 @@ pub fn description(arguments: &DumpArguments) -> Result<Description> {
             level,
             layout,
             chunk_sectors: arguments.chunk.unwrap_or(default_chunk),
-            raid_disks: arguments.raid_devices.unwrap_or(0).into(),
+            raid_disks: raid_devices.into(),
             data_offset: arguments.data_offset.unwrap_or(0),
             used_sectors: arguments.size,
             members: Vec::new(),
         },
         slots,
         areas: Vec::new(),
-        partial: arguments.partial,
-        check: check(arguments),
-        correct: arguments.correct,
+        partial: read.partial,
+        check: read.check,
+        correct: read.correct,
     })
 }
 
 /// The member indexes of `--order`; `None` for a slot without a member.
-fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>> {
+fn order(arguments: &SourceArguments) -> Result<Option<Vec<Option<usize>>>> {
     if arguments.order.is_empty() {
         return Ok(None);
     }

@@ -1,0 +1,356 @@
+//! `raidlab serve`: an array, or what can be read of one, as a block device for other programs.
+//!
+//! Invariant: whatever is served read-only or over an overlay, nothing is written to the members. A
+//! stop ends the fronts first, then the array: what was acknowledged and flushed is on the members,
+//! and they are marked clean.
+
+mod hook;
+mod notify;
+mod stores;
+
+use std::ffi::OsString;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use admin::serving::Serving;
+use anyhow::{Result, bail};
+use clap::Args;
+use export::control::api::Export;
+use export::control::{ControlServer, Managed, ManagedArray, ManagedRescue, control_path};
+use export::fuse::{FileMount, FileMountProblem, Protection};
+use export::nbd::{Listener, NbdExport, Server, ServerLimits};
+use export::store::Store;
+use spec::members::MemberSet;
+
+use super::source::SourceArguments;
+use crate::console::{JsonOut, say};
+use crate::error::reworded;
+use crate::members::Used;
+use crate::size_args::{parse_member_timeout, parse_speed_limit};
+use crate::{Ending, signal};
+use stores::{Kind, Opened};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab serve disk*.img --nbd unix:/run/array.nbd
+                                                   the array as an NBD export: qemu, nbd-client
+  raidlab serve disk*.img --fuse /run/array        the array as the file /run/array
+  losetup --direct-io=on -f --show /run/array      ... of which a loop device makes a block device
+  raidlab serve /dev/sd[b-e]1 --name data --fuse /run/data
+  raidlab status data                              the array as it runs; also fail, add, stop
+  raidlab serve disk*.img --read-only --fuse /run/array
+                                                   what can be read; lost ranges give EIO
+  raidlab serve disk*.img --overlay try.ovl --fuse /run/array
+                                                   writes go to try.ovl: rehearse fsck
+  raidlab serve disk*.img --read-only --volume vg1/lv --fuse /run/lv
+  raidlab serve disk*.img --read-only --all-volumes --nbd tcp:127.0.0.1:10809
+                                                   everything of a NAS, an export for each volume
+  raidlab serve --level raid5 --members mem*4 --size 1G --fuse /run/array
+                                                   an array in memory
+
+The server runs in the foreground. Ctrl-C, SIGTERM or 'raidlab stop NAME' end it in order: requests
+in flight complete, the array is flushed and marked clean. If it is killed, the next start finds the
+array as after a crash. Members are locked: two servers cannot run one array.
+
+Its control socket is $XDG_RUNTIME_DIR/raidlab/NAME.sock, or /run/raidlab/NAME.sock.
+
+Ends with 1 if the array could not be marked clean.";
+
+/// Run an array, or what can be read of one, and make it a block device for other programs.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[command(mut_arg("members", |it| it.required(false).required_unless_present("set")))]
+#[command(mut_arg("force", |it| it.help(
+    "Start an array that is dirty and degraded, or read one that is refused as too risky: the \
+     message without it says what may be lost")))]
+#[command(mut_arg("overlay", |it| it.help(
+    "A copy-on-write overlay: all writes go to this file, the members are only read; with \
+     --read-only it is only read, too").conflicts_with("set")))]
+#[command(mut_arg("array", |it| it.help("Select one of several arrays by its UUID or name")))]
+pub struct ServeArguments {
+    #[command(flatten)]
+    source: SourceArguments,
+    /// Name of the server, for status, fail, add, stop [default: the array's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Serve only reads, of whatever can be read: members may be missing, stale or damaged, as for
+    /// 'dump'; nothing is written to the members
+    #[arg(long)]
+    read_only: bool,
+    /// Serve this volume only, read-only: a partition, a logical volume; 'raidlab volumes' names
+    /// them
+    #[arg(long, value_name = "NAME", requires = "read_only", conflicts_with = "guess")]
+    volume: Option<String>,
+    /// Serve all volumes that can be read, each as an NBD export of its name, as 'raidlab volumes'
+    /// lists them
+    #[arg(long, requires_all = ["read_only", "nbd"],
+          conflicts_with_all = ["volume", "guess", "fuse"])]
+    all_volumes: bool,
+    /// As an NBD export: unix:PATH or tcp:HOST:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_parser = NbdAddress::parse,
+          help_heading = "Fronts")]
+    nbd: Vec<NbdAddress>,
+    /// Accept TCP connections from other hosts, without encryption or passwords
+    #[arg(long, requires = "nbd", help_heading = "Fronts")]
+    insecure: bool,
+    /// The array as this file, which is made if it is missing; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Fronts")]
+    fuse: Vec<PathBuf>,
+    /// Path of the control socket, or 'none' [default: NAME.sock in the user's runtime directory]
+    #[arg(long, value_name = "SOCKET", help_heading = "Fronts")]
+    control: Option<PathBuf>,
+    /// Run this program for each event, as 'mdadm --monitor --program' does: its arguments are the
+    /// event, the array, and the device if there is one
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "read_only", help_heading = "Management")]
+    program: Option<PathBuf>,
+    /// Threads that run the array
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Management",
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    shards: u16,
+    /// Limit of the rate of resync, rebuild and scrub, as in 50MB/s; no limit without it
+    #[arg(long, value_name = "RATE", value_parser = parse_speed_limit, help_heading = "Management")]
+    speed_limit_max: Option<u64>,
+    /// How long an operation of a member may take, in seconds: a member that takes longer fails
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_member_timeout,
+          help_heading = "Management")]
+    member_timeout: Duration,
+    /// An array in memory, which ends with the server: mem*4; with --level and --size
+    #[arg(id = "set", long = "members", value_name = "SET", requires_all = ["level", "size"],
+          conflicts_with_all = ["members", "read_only", "overlay", "raid_devices", "data_offset"],
+          help_heading = "Arrays in memory")]
+    set: Option<MemberSet>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// How long a stop waits for programs that use a file.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+/// How often signals are looked for.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Where NBD clients connect.
+#[derive(Clone, Debug)]
+enum NbdAddress {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl NbdAddress {
+    fn parse(text: &str) -> Result<NbdAddress> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(NbdAddress::Unix(path.into())),
+            Some(("tcp", address)) => {
+                let found = address.to_socket_addrs().ok().and_then(|mut all| all.next());
+                let Some(address) = found else { bail!("{address}: no HOST:PORT that is known") };
+                Ok(NbdAddress::Tcp(address))
+            }
+            _ => bail!("{text}: unix:PATH or tcp:HOST:PORT"),
+        }
+    }
+
+    fn listen(&self, insecure: bool) -> Result<Listener> {
+        Ok(match self {
+            NbdAddress::Unix(path) => Listener::unix(path)?,
+            NbdAddress::Tcp(address) => Listener::tcp(*address, insecure)
+                .map_err(|error| reworded(error, |text| format!("--nbd: {text} (--insecure)")))?,
+        })
+    }
+}
+
+/// Everything that runs until the stop, in the order in which it ends.
+struct Running {
+    nbd: Option<Server>,
+    /// NBD URIs.
+    uris: Vec<String>,
+    mounts: Vec<FileMount>,
+    control: Option<ControlServer>,
+    hook: Option<hook::Hook>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ServeArguments) -> Result<Ending> {
+    let used = Used::members(&arguments.source.members);
+    arguments.json.refuse_overlap(&used)?;
+    if arguments.fuse.is_empty() && arguments.nbd.is_empty() {
+        bail!("no front selected: give --nbd unix:PATH or --fuse FILE");
+    }
+    let stop = signal::watch()?;
+    // Before any other thread is started: they inherit it.
+    let mut missing = Vec::new();
+    let protection = Protection::take(&mut missing);
+    missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
+    let Some(opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
+    opened.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
+    opened.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
+    let running = start(arguments, &opened, &stop)?;
+    report(arguments, &opened, &running)?;
+    notify::ready(&opened.name);
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(STEP);
+    }
+    notify::stopping();
+    end(running, &opened.name)?;
+    let ending = stop_array(opened);
+    drop(protection);
+    ending
+}
+
+/// Starts the fronts and the control socket.
+fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) -> Result<Running> {
+    let name = arguments.name.as_deref().unwrap_or(&opened.name);
+    let mut running =
+        Running { nbd: None, uris: Vec::new(), mounts: Vec::new(), control: None, hook: None };
+    let socket = match &arguments.control {
+        Some(path) if path.as_os_str() == "none" => None,
+        Some(path) => Some(path.clone()),
+        None => Some(control_path(name)?),
+    };
+    serve_nbd(arguments, opened, name, &mut running)?;
+    for path in &arguments.fuse {
+        running.mounts.push(FileMount::start(opened.store.clone(), path, 2)?);
+    }
+    let address = |mount: &FileMount| mount.path().display().to_string();
+    let export = |mount| Export { kind: "fuse".into(), address: address(mount) };
+    let mut exports: Vec<Export> = running.mounts.iter().map(export).collect();
+    let uris = running.uris.iter();
+    exports.extend(uris.map(|uri| Export { kind: "nbd".into(), address: uri.clone() }));
+    if let Some(socket) = socket {
+        let managed: Arc<dyn Managed> = match &opened.kind {
+            Kind::Array(serving) => {
+                Arc::new(ManagedArray::new(name, serving.clone(), exports, stop.clone()))
+            }
+            Kind::Rescued(status) => {
+                let status = status.named(name, exports);
+                Arc::new(ManagedRescue::new(status, stop.clone()))
+            }
+        };
+        running.control = Some(ControlServer::start(&socket, managed)?);
+    }
+    if let (Some(program), Kind::Array(serving)) = (&arguments.program, &opened.kind) {
+        running.hook = Some(hook::Hook::start(program, name, serving.clone())?);
+    }
+    Ok(running)
+}
+
+/// Starts the NBD server.
+fn serve_nbd(
+    arguments: &ServeArguments,
+    opened: &Opened,
+    name: &str,
+    running: &mut Running,
+) -> Result<()> {
+    if arguments.nbd.is_empty() {
+        return Ok(());
+    }
+    let mut listeners = Vec::new();
+    for address in &arguments.nbd {
+        listeners.push(address.listen(arguments.insecure)?);
+    }
+    let only = [(name.to_owned(), opened.store.clone())];
+    let stores = if opened.volumes.is_empty() { &only[..] } else { &opened.volumes };
+    let export = |(name, store): &(String, Arc<dyn Store>)| NbdExport {
+        name: name.clone(),
+        description: String::new(),
+        store: store.clone(),
+        read_only: store.limits().read_only,
+    };
+    for (listener, address) in listeners.iter().zip(&arguments.nbd) {
+        running.uris.extend(stores.iter().map(|(name, _)| match address {
+            NbdAddress::Unix(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                format!("nbd+unix:///{name}?socket={}", path.display())
+            }
+            NbdAddress::Tcp(given) => {
+                format!("nbd://{}/{name}", listener.address().unwrap_or(*given))
+            }
+        }));
+    }
+    let exports = stores.iter().map(export).collect();
+    running.nbd = Some(Server::start(listeners, exports, ServerLimits::default())?);
+    Ok(())
+}
+
+/// Says what is served, and where.
+fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Result<()> {
+    let name = arguments.name.as_deref().unwrap_or(&opened.name);
+    let limits = opened.store.limits();
+    let fuse: Vec<String> =
+        running.mounts.iter().map(|mount| mount.path().display().to_string()).collect();
+    let control = running.control.as_ref().map(|control| control.path().display().to_string());
+    let mut text = format!(
+        "{name}: {} is served{}\n",
+        md::show_size(limits.bytes / md::SECTOR_BYTES),
+        if limits.read_only { " read-only" } else { "" },
+    );
+    running.uris.iter().for_each(|uri| text += &format!("  nbd     {uri}\n"));
+    fuse.iter().for_each(|file| text += &format!("  file    {file}\n"));
+    control.iter().for_each(|socket| text += &format!("  control {socket}\n"));
+    arguments.json.put(&text, || {
+        serde_json::json!({
+            "name": name,
+            "bytes": limits.bytes,
+            "read_only": limits.read_only,
+            "nbd": running.uris,
+            "fuse": fuse,
+            "control": control,
+            "notes": opened.notes,
+            "doubts": opened.doubts,
+        })
+    })
+}
+
+/// Ends the fronts: files that are in use are waited for, and then unmounted all the same.
+fn end(running: Running, name: &str) -> Result<()> {
+    let Running { nbd, mut mounts, control, hook, .. } = running;
+    drop(nbd);
+    let until = Instant::now() + BUSY_PATIENCE;
+    for mount in &mut mounts {
+        loop {
+            match mount.stop() {
+                Ok(()) => break,
+                Err(error) if !matches!(error.problem, FileMountProblem::Busy) => {
+                    say(format_args!("raidlab: {error}"));
+                    break;
+                }
+                Err(_) if Instant::now() < until => std::thread::sleep(STEP),
+                Err(error) => {
+                    say(format_args!("raidlab: {error}; unmounted by force"));
+                    break;
+                }
+            }
+        }
+    }
+    drop(mounts);
+    drop(control);
+    drop(hook);
+    tracing::info!(name, "fronts ended");
+    Ok(())
+}
+
+fn stop_array(opened: Opened) -> Result<Ending> {
+    let Opened { store, volumes, kind, name, .. } = opened;
+    drop((store, volumes));
+    let Kind::Array(serving) = kind else { return Ok(Ending::Fine) };
+    let serving = Arc::into_inner(serving);
+    let serving: Serving = match serving {
+        Some(serving) => serving,
+        None => bail!("{name}: a front has not ended; the array is left as after a crash"),
+    };
+    match serving.stop() {
+        Ok(()) => Ok(Ending::Fine),
+        Err(error) => {
+            say(format_args!("raidlab: {name}: {error}"));
+            Ok(Ending::Finding)
+        }
+    }
+}
+
+/// The members, as they were named.
+impl ServeArguments {
+    fn names(&self) -> &[OsString] {
+        &self.source.members
+    }
+}
