@@ -81,8 +81,37 @@ pub fn control_path(name: &str) -> Result<PathBuf, ControlError> {
     Ok(runtime_directory().join(format!("{name}.sock")))
 }
 
+/// The file of a control socket; removed on drop, if it is still the one that was made: a new
+/// server may have taken the place.
+pub struct SocketFile {
+    path: PathBuf,
+    device_inode: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), device_inode: device_inode(path)? })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if device_inode(&self.path).is_ok_and(|it| it == self.device_inode) {
+            // What is left is a socket without a server, which the next one replaces.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn device_inode(path: &Path) -> io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
 /// A control socket that is served. Dropping it ends it.
 pub struct ControlServer {
+    file: Option<SocketFile>,
     path: PathBuf,
     ending: Arc<AtomicBool>,
     end: Option<oneshot::Sender<()>>,
@@ -98,6 +127,7 @@ impl ControlServer {
         let system =
             |doing| move |source| ControlError::System { path: path.to_owned(), doing, source };
         let listener = listen(path)?;
+        let file = Some(SocketFile::of(path).map_err(system("examine it"))?);
         listener.set_nonblocking(true).map_err(system("prepare it"))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -130,7 +160,24 @@ impl ControlServer {
         };
         let thread = std::thread::Builder::new().name("raidlab-control".into()).spawn(work);
         let thread = Some(thread.map_err(system("start its thread"))?);
-        Ok(ControlServer { path: path.to_owned(), ending, end: Some(end), thread })
+        Ok(ControlServer { file, path: path.to_owned(), ending, end: Some(end), thread })
+    }
+
+    /// Ends the server. Its file stays until the caller drops it, as a sign that something else is
+    /// still to end; nothing answers there any more.
+    pub fn end(mut self) -> Option<SocketFile> {
+        let file = self.file.take();
+        self.end_thread();
+        file
+    }
+
+    fn end_thread(&mut self) {
+        self.ending.store(true, Ordering::Relaxed);
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has printed the reason.
+            let _ = thread.join();
+        }
     }
 
     /// The socket.
@@ -141,14 +188,7 @@ impl ControlServer {
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        self.ending.store(true, Ordering::Relaxed);
-        // A new server may be about to take the name: it finds no socket.
-        let _ = std::fs::remove_file(&self.path);
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has printed the reason.
-            let _ = thread.join();
-        }
+        self.end_thread();
     }
 }
 

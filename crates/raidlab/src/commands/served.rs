@@ -433,7 +433,7 @@ pub fn stop(arguments: &StopArguments) -> Result<Ending> {
     let socket = socket_of(&arguments.server.server)?;
     let client = Client::new(&socket)?;
     let _: Done = client.post("/stop", &json!({}))?;
-    // The socket goes when the fronts have ended; then the array is stopped.
+    // The socket's file goes when the array has been stopped.
     let until = std::time::Instant::now() + STOP_PATIENCE;
     while socket.exists() && std::time::Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));

@@ -156,6 +156,8 @@ fn an_array_is_a_file_until_it_is_stopped_and_then_clean() {
     // Killed: what is left of the mount is replaced.
     let server = Server::start(&dir, &format!("{all} --fuse {file} --read-only"));
     assert_eq!(order(&dir, "stop data").code(0).stdout, "stopped\n");
+    // It is: the members can be used at once.
+    raidlab(&format!("scrub --check {all}")).code(0);
     drop(server);
     assert_eq!(sha256_of(&dir, &all), hash);
 }

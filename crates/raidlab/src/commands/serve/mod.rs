@@ -19,7 +19,9 @@ use admin::serving::Serving;
 use anyhow::{Result, bail};
 use clap::Args;
 use export::control::api::Export;
-use export::control::{ControlServer, Managed, ManagedArray, ManagedRescue, control_path};
+use export::control::{
+    ControlServer, Managed, ManagedArray, ManagedRescue, SocketFile, control_path,
+};
 use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use export::store::Store;
@@ -192,8 +194,10 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
         std::thread::sleep(STEP);
     }
     notify::stopping();
-    end(running, &opened.name)?;
+    let socket = end(running, &opened.name);
     let ending = stop_array(opened);
+    // 'stop' waits until it is gone.
+    drop(socket);
     drop(protection);
     ending
 }
@@ -302,8 +306,9 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
     })
 }
 
-/// Ends the fronts: files that are in use are waited for, and then unmounted all the same.
-fn end(running: Running, name: &str) -> Result<()> {
+/// Ends the fronts: files that are in use are waited for, and then unmounted all the same. What is
+/// left is the file of the control socket.
+fn end(running: Running, name: &str) -> Option<SocketFile> {
     let Running { nbd, mut mounts, control, hook, .. } = running;
     drop(nbd);
     let until = Instant::now() + BUSY_PATIENCE;
@@ -324,10 +329,10 @@ fn end(running: Running, name: &str) -> Result<()> {
         }
     }
     drop(mounts);
-    drop(control);
+    let socket = control.and_then(ControlServer::end);
     drop(hook);
     tracing::info!(name, "fronts ended");
-    Ok(())
+    socket
 }
 
 fn stop_array(opened: Opened) -> Result<Ending> {
