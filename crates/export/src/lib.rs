@@ -11,6 +11,7 @@ pub mod control;
 pub mod fuse;
 mod gate;
 pub mod nbd;
+pub mod socket;
 pub mod store;
 
 pub use access::{Access, Data};

@@ -1,9 +1,10 @@
 //! The control socket's server: one thread that runs HTTP; orders run on threads of their own,
 //! because they wait for the array.
 
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::OPENAPI;
 use super::api::{Done, Problem};
 use super::managed::{Managed, Refused};
+use crate::socket::{self, SocketError, SocketFile};
 
 /// Connections at a time; more wait.
 const MAX_CONNECTIONS: usize = 64;
@@ -81,34 +83,6 @@ pub fn control_path(name: &str) -> Result<PathBuf, ControlError> {
     Ok(runtime_directory().join(format!("{name}.sock")))
 }
 
-/// The file of a control socket; removed on drop, if it is still the one that was made: a new
-/// server may have taken the place.
-pub struct SocketFile {
-    path: PathBuf,
-    device_inode: (u64, u64),
-}
-
-impl SocketFile {
-    fn of(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), device_inode: device_inode(path)? })
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if device_inode(&self.path).is_ok_and(|it| it == self.device_inode) {
-            // What is left is a socket without a server, which the next one replaces.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn device_inode(path: &Path) -> io::Result<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
 /// A control socket that is served. Dropping it ends it.
 pub struct ControlServer {
     file: Option<SocketFile>,
@@ -126,9 +100,8 @@ impl ControlServer {
     pub fn start(path: &Path, managed: Arc<dyn Managed>) -> Result<ControlServer, ControlError> {
         let system =
             |doing| move |source| ControlError::System { path: path.to_owned(), doing, source };
-        let listener = listen(path)?;
-        let file = Some(SocketFile::of(path).map_err(system("examine it"))?);
-        listener.set_nonblocking(true).map_err(system("prepare it"))?;
+        let (listener, file) = listen(path)?;
+        let file = Some(file);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -192,47 +165,25 @@ impl Drop for ControlServer {
     }
 }
 
-/// Makes a socket that only its user can connect to: bound under another name, given its mode, and
-/// renamed, so that there is no moment with another.
-fn listen(path: &Path) -> Result<UnixListener, ControlError> {
-    let system =
-        |doing| move |source| ControlError::System { path: path.to_owned(), doing, source };
+/// Makes the socket, and its directory, which only its user can enter.
+fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ControlError> {
     if let Some(directory) = path.parent().filter(|it| *it != "" && !it.exists()) {
-        use std::os::unix::fs::DirBuilderExt;
-        let mut builder = std::fs::DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(system("make its directory"))?;
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(directory);
+        made.map_err(|source| ControlError::System {
+            path: path.to_owned(),
+            doing: "make its directory",
+            source,
+        })?;
     }
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(system("examine it")(error)),
-        Ok(metadata) => {
-            use std::os::unix::fs::FileTypeExt;
-            if !metadata.file_type().is_socket() {
-                return Err(ControlError::NoSocket(path.to_owned()));
-            }
-            // What a killed server has left refuses connections.
-            match UnixStream::connect(path) {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                _ => return Err(ControlError::InUse(path.to_owned())),
-            }
+    match socket::listen(path) {
+        Ok((listener, file)) => Ok((listener.into(), file)),
+        Err(SocketError::Live(path)) => Err(ControlError::InUse(path)),
+        Err(SocketError::NotASocket(path)) => Err(ControlError::NoSocket(path)),
+        Err(SocketError::Path { path, doing, source }) => {
+            Err(ControlError::System { path, doing, source })
         }
     }
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".{}", std::process::id()));
-    let new = PathBuf::from(new);
-    let listener = UnixListener::bind(&new).map_err(system("make it"))?;
-    let placed = std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))
-        .and_then(|()| std::fs::rename(&new, path));
-    placed.map_err(|error| {
-        // What is left is a socket without a server.
-        let _ = std::fs::remove_file(&new);
-        system("make it")(error)
-    })?;
-    Ok(listener)
 }
 
 /// A listener that accepts a bounded number of connections.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
 use export::nbd::{ListenError, Listener, Server, ServerError, ServerLimits};
+use export::socket::SocketError;
 use nbd::Style;
 
 use super::client::Client;
@@ -25,7 +26,7 @@ fn a_unix_socket_is_private_and_goes_with_its_server() {
 fn the_socket_of_a_dead_server_is_replaced_and_that_of_a_live_one_is_not() {
     let served = Served::one(array(4));
     let live = Listener::unix(served.path()).unwrap_err();
-    assert!(matches!(live, ListenError::Live(_)), "{live}");
+    assert!(matches!(live, ListenError::Unix(SocketError::Live(_))), "{live}");
     assert!(live.to_string().ends_with("a server listens on this socket already"));
     Client::connect(served.path(), "", Style::Simple).read(0, 512).unwrap();
 
@@ -71,12 +72,12 @@ fn what_is_no_socket_is_left_alone() {
     let path = directory.path().join("file");
     std::fs::write(&path, "contents").unwrap();
     let error = Listener::unix(&path).unwrap_err();
-    assert!(matches!(error, ListenError::NotASocket(_)), "{error}");
+    assert!(matches!(error, ListenError::Unix(SocketError::NotASocket(_))), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), b"contents");
     let long = directory.path().join("x".repeat(120));
-    assert!(matches!(Listener::unix(&long), Err(ListenError::Path { .. })));
+    assert!(matches!(Listener::unix(&long), Err(ListenError::Unix(SocketError::Path { .. }))));
     let missing = directory.path().join("no/directory");
-    assert!(matches!(Listener::unix(&missing), Err(ListenError::Path { .. })));
+    assert!(matches!(Listener::unix(&missing), Err(ListenError::Unix(SocketError::Path { .. }))));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn what_is_in_flight_is_answered_and_what_is_late_is_refused() {
     let write = client.send(Operation::Write { offset: 0, length: 512, fua: false }, &[1; 512]);
     assert_eq!(client.receive().0, write);
     let stopped = std::thread::spawn(move || served.stop());
-    // The server is told to stop at some moment: from then on, requests are refused.
+    // The server begins to stop at some moment: from then on, requests are refused.
     let deadline = Instant::now() + Duration::from_secs(4);
     let refused = loop {
         let late = client.send(Operation::Flush, &[]);

@@ -207,7 +207,7 @@ impl Load {
         assert!(bytes == pattern(self.written[at], BLOCK as usize), "block {at}");
     }
 
-    /// Runs until it is told to end.
+    /// Runs until `is_over` is set.
     fn run(&mut self, array: &Array, is_over: &AtomicBool) {
         while !is_over.load(Ordering::SeqCst) {
             let at = self.rng.below(self.written.len() as u64) as usize;

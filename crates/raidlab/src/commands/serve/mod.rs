@@ -19,11 +19,10 @@ use admin::serving::Serving;
 use anyhow::{Result, bail};
 use clap::Args;
 use export::control::api::Export;
-use export::control::{
-    ControlServer, Managed, ManagedArray, ManagedRescue, SocketFile, control_path,
-};
+use export::control::{ControlServer, Managed, ManagedArray, ManagedRescue, control_path};
 use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
+use export::socket::SocketFile;
 use export::store::Store;
 use spec::members::MemberSet;
 
