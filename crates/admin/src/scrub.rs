@@ -251,14 +251,14 @@ pub fn scrub(
         error: status.error,
         mismatch_sectors: counts.sectors,
         repaired_sectors: counts.repaired,
-        mismatch_cnt: geometry.level().has_parity().then_some(counts.pages * PAGE_SECTORS),
+        mismatch_cnt: counts.mismatch_cnt(geometry.level()),
         omitted: counts.findings - findings.len() as u64,
         findings,
         corrected,
         failed,
         is_durable,
         position: status.position,
-        span: counts.span,
+        span: status.span,
         is_clean,
     }))
 }
@@ -278,15 +278,31 @@ struct Run {
     is_durable: bool,
 }
 
+/// What a scrub has found so far.
 #[derive(Default)]
-struct Counts {
+pub(crate) struct Counts {
     findings: u64,
-    sectors: u64,
+    pub(crate) sectors: u64,
     repaired: u64,
     /// Pages of rows, and the last one; what is found in one comes together.
     pages: u64,
     last_page: Option<u64>,
-    span: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, found: &Mismatch) {
+        self.findings += 1;
+        self.sectors += found.sectors;
+        self.repaired += if found.repaired { found.sectors } else { 0 };
+        let page = Some(found.member_sector.0 / PAGE_SECTORS);
+        self.pages += u64::from(page != self.last_page);
+        self.last_page = page;
+    }
+
+    /// See [`ScrubReport::mismatch_cnt`].
+    pub(crate) fn mismatch_cnt(&self, level: Level) -> Option<u64> {
+        level.has_parity().then_some(self.pages * PAGE_SECTORS)
+    }
 }
 
 /// `None`: stopped before it began.
@@ -323,20 +339,15 @@ fn run(
     let mut mismatches = Vec::new();
     let mut completions = Vec::new();
     let mut status = driver.scrub().expect("it has redundancy, and no other scrub runs");
-    counts.span = status.span;
-    if options.from > counts.span {
-        return Err(ScrubError::Behind { from: options.from, span: counts.span });
+    let span = status.span;
+    if options.from > span {
+        return Err(ScrubError::Behind { from: options.from, span });
     }
     while !status.is_done {
         driver.poll(&mut completions);
         pass_notes(driver, observe);
         for mismatch in driver.take_mismatches() {
-            counts.findings += 1;
-            counts.sectors += mismatch.sectors;
-            counts.repaired += if mismatch.repaired { mismatch.sectors } else { 0 };
-            let page = Some(mismatch.member_sector.0 / PAGE_SECTORS);
-            counts.pages += u64::from(page != counts.last_page);
-            counts.last_page = page;
+            counts.add(&mismatch);
             if mismatches.len() < MAX_FINDINGS {
                 mismatches.push(mismatch);
             }
@@ -346,7 +357,7 @@ fn run(
         if stop.load(Ordering::Relaxed) || !driver.lacking().is_empty() {
             driver.stop_scrub();
         }
-        observe(ScrubEvent::Progress { done: status.position, sectors: counts.span });
+        observe(ScrubEvent::Progress { done: status.position, sectors: span });
         if !status.is_done {
             driver.wait(STEP, None);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use admin::serving::Serving;
 use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, Member, MemberSpec};
-use export::control::api::{Add, Done, OfDevice, Scrub, ScrubAction, Set, Status};
+use export::control::api::{Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status};
 use export::control::{Client, ClientError, ControlError, ControlServer, ManagedArray, OPENAPI};
 use md::{Layout, Level};
 use serde_json::{Value, json};
@@ -174,6 +174,11 @@ fn answers_are_what_the_document_describes() {
     // Refusals have their reason, and the form of a problem.
     let refused = client.post::<Done>("/fail", &device("mem2")).expect_err("it is needed");
     assert!(refused.to_string().contains("not failed"), "{refused}");
+    let refused = client.post::<Done>("/remove", &device("mem1")).expect_err("no metadata");
+    assert!(refused.to_string().contains("no metadata"), "{refused}");
+    let replace = Replace { device: "0".into(), ..Replace::default() };
+    let refused = client.post::<Done>("/replace", &replace).expect_err("no spare");
+    assert!(refused.to_string().contains("no spare"), "{refused}");
     let add = Add { device: "/x".into(), ..Add::default() };
     let refused = client.post::<Done>("/add", &add).expect_err("no metadata");
     assert!(refused.to_string().contains("no metadata"), "{refused}");

@@ -27,6 +27,7 @@ use thiserror::Error;
 use crate::Opened;
 use crate::members::{ChooseError, array_name};
 use crate::offline::{OpenDevices, OpenError, choose_to_write, with_two};
+use crate::scrub::Counts;
 use crate::start::{StartError, StartOptions, start_rebuilding};
 
 pub use monitor::{Event, EventKind, Watched};
@@ -93,12 +94,14 @@ struct Shared {
     findings: Mutex<Findings>,
 }
 
-/// What scrubs have found.
+/// What the last scrub has found.
 #[derive(Default)]
 struct Findings {
-    /// Of the last scrub, the first [`crate::MAX_FINDINGS`].
+    /// The first [`crate::MAX_FINDINGS`].
     list: Vec<Mismatch>,
-    sectors: u64,
+    counts: Counts,
+    /// There was one.
+    is_any: bool,
 }
 
 /// An array that is served; see the module documentation.

@@ -287,7 +287,7 @@ impl Observer {
         let device = first.member.and_then(|member| self.shared.name_in(member, false));
         let text = format!("{sectors} sectors differ, the first at {}", first.array_sector.0);
         let mut findings = self.shared.findings.lock().expect("the list lock is not poisoned");
-        findings.sectors += sectors;
+        found.iter().for_each(|it| findings.counts.add(it));
         let room = crate::MAX_FINDINGS.saturating_sub(findings.list.len());
         findings.list.extend(found.into_iter().take(room));
         drop(findings);

@@ -227,7 +227,7 @@ impl Serving {
                 if !begun {
                     return Err(ManageError::NoScrub);
                 }
-                *findings = Findings::default();
+                *findings = Findings { is_any: true, ..Findings::default() };
             }
             ScrubOrder::Pause | ScrubOrder::Resume => {
                 let paused = order == ScrubOrder::Pause;

@@ -112,8 +112,10 @@ pub struct ServedStatus {
     pub members: Vec<MemberStatus>,
     /// Background work, that which runs first.
     pub sync: Vec<SyncStatus>,
-    /// Sectors that the last scrub found to differ.
-    pub mismatch_sectors: u64,
+    /// Sectors that the last scrub found to differ; `None`: there was none.
+    pub mismatch_sectors: Option<u64>,
+    /// md's `mismatch_cnt` of it; see [`crate::ScrubReport::mismatch_cnt`].
+    pub mismatch_cnt: Option<u64>,
     /// Event count of the superblocks.
     pub events: Option<u64>,
     /// Bits of the write-intent bitmap that may be set.
@@ -227,6 +229,8 @@ impl Serving {
         let lacking = lacking.filter(|it| it.state != DeviceState::InSync).count();
         let gone = array.failed();
         let background = array.background();
+        let findings = shared.findings.lock().expect("the list lock is not poisoned");
+        let scrubbed = Some(&*findings).filter(|it| it.is_any);
         ServedStatus {
             state: ServedState {
                 dirty: metadata.is_some_and(|status| status.dirty),
@@ -239,7 +243,8 @@ impl Serving {
             },
             members,
             sync: background.iter().map(sync).collect(),
-            mismatch_sectors: shared.findings.lock().expect("not poisoned").sectors,
+            mismatch_sectors: scrubbed.map(|it| it.counts.sectors),
+            mismatch_cnt: scrubbed.and_then(|it| it.counts.mismatch_cnt(served.geometry.level())),
             events: metadata.map(|status| status.events),
             bits_set: metadata.map(|status| status.bits_set),
         }

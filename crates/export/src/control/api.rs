@@ -9,7 +9,7 @@ pub struct Member {
     pub path: Option<String>,
     /// Its slot; null: spare, or out of service.
     pub slot: Option<u16>,
-    /// `in_sync`, `rebuilding`, `spare`, `faulty`, `missing`.
+    /// `in_sync`, `rebuilding`, `spare`, `faulty`, `missing`; `unknown`: no superblock says it.
     pub state: String,
     /// Its number in the superblocks.
     pub number: Option<u32>,
@@ -88,8 +88,11 @@ pub struct Status {
     pub sync: Option<Sync>,
     /// Background work behind it.
     pub waiting: Vec<Sync>,
-    /// Sectors that the last scrub found to differ.
-    pub mismatch_cnt: u64,
+    /// md's `mismatch_cnt`: 8 sectors for each page of a row that the last scrub found to differ;
+    /// null: RAID 1 and 10, or nothing was scrubbed.
+    pub mismatch_cnt: Option<u64>,
+    /// Sectors that the last scrub found to differ; null: nothing was scrubbed.
+    pub mismatch_sectors: Option<u64>,
     /// Event count of the superblocks.
     pub events: Option<u64>,
     /// Bits of the write-intent bitmap that may be set.

@@ -163,7 +163,8 @@ impl Managed for ManagedArray {
             members: status.members.into_iter().map(member).collect(),
             sync: work.next(),
             waiting: work.collect(),
-            mismatch_cnt: status.mismatch_sectors,
+            mismatch_cnt: status.mismatch_cnt,
+            mismatch_sectors: status.mismatch_sectors,
             events: status.events,
             bitmap_bits_set: status.bits_set,
             pace: Some(Pace {

@@ -42,7 +42,8 @@ pub fn of_status(status: &Status) -> String {
         &[
             (state("active"), count(&["in_sync"])),
             (state("failed"), count(&["faulty"])),
-            (state("spare"), count(&["spare", "rebuilding"])),
+            (state("spare"), count(&["spare"])),
+            (state("down"), status.degraded.into()),
         ],
     );
     let plain = |value: u64| vec![(String::new(), value)];
@@ -62,16 +63,19 @@ pub fn of_status(status: &Status) -> String {
             (state("check"), is(&["check", "repair"])),
         ],
     );
-    let blocks = status.sync.as_ref().map_or(status.array_sectors, |sync| sync.of_sectors) / 2;
+    let blocks = status.array_sectors / 2;
+    gauge("raidlab_md_blocks", "Blocks of 1 KiB of the array.", &plain(blocks));
     let synced = status.sync.as_ref().map_or(blocks, |sync| sync.done_sectors / 2);
-    gauge("raidlab_md_blocks", "Blocks of 1 KiB of the background work.", &plain(blocks));
-    gauge("raidlab_md_blocks_synced", "Blocks of 1 KiB that are in sync.", &plain(synced));
+    let help = "Blocks of 1 KiB that resync, rebuild or scrub have done; all if none runs.";
+    gauge("raidlab_md_blocks_synced", help, &plain(synced));
+    let to_sync = status.sync.as_ref().map_or(blocks, |sync| sync.of_sectors / 2);
+    let help = "Blocks of 1 KiB that these have in all: of a member in rebuilds.";
+    gauge("raidlab_md_blocks_to_be_synced", help, &plain(to_sync));
     gauge("raidlab_md_degraded", "Slots without a member in sync.", &plain(status.degraded.into()));
-    gauge(
-        "raidlab_md_mismatch_sectors",
-        "Sectors that the last scrub found to differ.",
-        &plain(status.mismatch_cnt),
-    );
+    if let Some(sectors) = status.mismatch_sectors {
+        let help = "Sectors that the last scrub found to differ.";
+        gauge("raidlab_md_mismatch_sectors", help, &plain(sectors));
+    }
     let speed = status.sync.as_ref().and_then(|sync| sync.speed_kib_s);
     if let Some(speed) = speed {
         gauge("raidlab_md_sync_speed_bytes", "Bytes per second.", &plain(speed * 1024));

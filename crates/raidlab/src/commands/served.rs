@@ -113,7 +113,11 @@ pub fn watch(server: &OsStr, every: Duration) -> Result<Ending> {
 
 fn ending(status: &Status) -> Ending {
     let is_fine = status.degraded == 0 && !status.state.contains("broken");
-    if is_fine && status.mismatch_cnt == 0 { Ending::Fine } else { Ending::Finding }
+    if is_fine && status.mismatch_sectors.unwrap_or(0) == 0 {
+        Ending::Fine
+    } else {
+        Ending::Finding
+    }
 }
 
 /// As /proc/mdstat shows an array.
@@ -153,8 +157,8 @@ fn text(status: &Status) -> String {
     if let Some(why) = &status.read_only {
         let _ = writeln!(out, "      read-only: {}", Shown(why));
     }
-    if status.mismatch_cnt > 0 {
-        let _ = writeln!(out, "      mismatches: {} sectors", status.mismatch_cnt);
+    if let Some(sectors) = status.mismatch_sectors.filter(|sectors| *sectors > 0) {
+        let _ = writeln!(out, "      mismatches: {sectors} sectors");
     }
     out
 }

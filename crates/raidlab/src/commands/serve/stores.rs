@@ -76,7 +76,8 @@ impl RescuedStatus {
             members: self.members.clone(),
             sync: None,
             waiting: Vec::new(),
-            mismatch_cnt: 0,
+            mismatch_cnt: None,
+            mismatch_sectors: None,
             events: None,
             bitmap_bits_set: None,
             pace: None,
@@ -283,7 +284,7 @@ fn listed(arguments: &ServeArguments, members: &Members) -> (String, u16, Vec<Me
         let member = |member: &admin::Member| MemberOf {
             path: Some(member.name.clone()),
             slot: None,
-            state: "in_sync".into(),
+            state: "unknown".into(),
             number: None,
             replaces: false,
         };
