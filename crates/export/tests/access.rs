@@ -1,30 +1,22 @@
 //! Access to a store by bytes, whatever the blocks: against a plain copy of the contents.
 
+#[path = "support/array.rs"]
+mod support_array;
+#[path = "support/damaged.rs"]
+mod support_damaged;
+
 use std::ops::Range;
 use std::sync::{Arc, Barrier, mpsc};
 
-use admin::rescue::Readable;
-use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, Member, MemberSpec};
+use array::Array;
 use export::Access;
 use export::store::{Rescued, Store, StoreError};
-use md::{Layout, Level};
 
-const MEMBER_SECTORS: u64 = 2 << 11;
+use support_array::raid5;
+use support_damaged::Damaged;
 
 fn array() -> Arc<Array> {
-    let member = |_| {
-        let member: Box<dyn Member> = Box::new(MemMember::new(MEMBER_SECTORS).expect("memory"));
-        MemberSpec::Ready(member)
-    };
-    let spec = ArraySpec {
-        level: Level::Raid5,
-        layout: Layout::default_for(Level::Raid5),
-        chunk_sectors: 16,
-        members: (0..3).map(member).collect(),
-        data_plane: DataPlaneConfig { stripe_cache_bytes: 8 << 20, ..DataPlaneConfig::default() },
-    };
-    let options = DriverOptions { leases: 8, ..DriverOptions::default() };
-    Arc::new(Array::start(spec, &options).expect("it starts"))
+    Arc::new(raid5(2 << 11, 16, 8))
 }
 
 /// Waits for the end of a request.
@@ -111,38 +103,13 @@ fn writes_to_parts_of_one_block_from_many_threads_are_all_kept() {
 }
 
 /// Sectors whose bytes are their number; 10 to 12 are lost.
-struct Source;
-
-impl Readable for Source {
-    fn sectors(&self) -> u64 {
-        100
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Vec<Range<u64>> {
-        for (sector, bytes) in (at..).zip(buf.chunks_mut(512)) {
-            bytes.fill(if (10..13).contains(&sector) { 0 } else { sector as u8 });
-        }
-        let (from, to) = (at.max(10), (at + buf.len() as u64 / 512).min(13));
-        let lost = from..to;
-        if lost.is_empty() { Vec::new() } else { vec![lost] }
-    }
-
-    fn hole_end(&self, at: u64, _limit: u64) -> u64 {
-        at
-    }
-
-    fn stripe_sectors(&self) -> Option<u64> {
-        None
-    }
-
-    fn piece_end(&self, at: u64, sectors: u64) -> u64 {
-        at + sectors
-    }
+fn source() -> Arc<Damaged> {
+    Arc::new(Damaged { sectors: 100, lost: 10..13 })
 }
 
 #[test]
 fn what_is_rescued_is_read_lost_ranges_are_errors_and_nothing_is_written() {
-    let store = Rescued::new(Arc::new(Source), 2).expect("threads");
+    let store = Rescued::new(source(), 2).expect("threads");
     let access = Access::new(Arc::new(store)).expect("a thread");
     assert!(access.limits().read_only);
     assert_eq!(read(&access, 5000..5200), Err(StoreError::Lost { first: 10, last: 10 }));
@@ -157,7 +124,7 @@ fn what_is_rescued_is_read_lost_ranges_are_errors_and_nothing_is_written() {
     assert_eq!(ended(|then| access.discard(0..512, then)), Err(StoreError::ReadOnly));
     assert_eq!(ended(|then| access.flush(then)), Ok(()));
     // Outside, and buffers that are all in use.
-    let store = Rescued::new(Arc::new(Source), 1).expect("threads");
+    let store = Rescued::new(source(), 1).expect("threads");
     let outside = ended(|then| store.read(store.buffer(1024), 99 * 512, Box::new(then)));
     assert_eq!(outside.map(|_| ()), Err(StoreError::Range { offset: 99 * 512, bytes: 1024 }));
     let held: Vec<_> = std::iter::from_fn(|| store.try_buffer(4 << 20)).collect();

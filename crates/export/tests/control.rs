@@ -1,6 +1,9 @@
 //! The control socket: its answers are what `openapi.json` describes, and bad clients change
 //! nothing.
 
+#[path = "support/array.rs"]
+mod support_array;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,25 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use admin::serving::Serving;
-use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, Member, MemberSpec};
+use array::Array;
 use export::control::api::{Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status};
 use export::control::{Client, ClientError, ControlError, ControlServer, ManagedArray, OPENAPI};
-use md::{Layout, Level};
 use serde_json::{Value, json};
 
+use support_array::raid5;
+
 fn array() -> Array {
-    let member = |_| {
-        let member: Box<dyn Member> = Box::new(MemMember::new(4 << 11).expect("memory"));
-        MemberSpec::Ready(member)
-    };
-    let spec = ArraySpec {
-        level: Level::Raid5,
-        layout: Layout::default_for(Level::Raid5),
-        chunk_sectors: 128,
-        members: (0..3).map(member).collect(),
-        data_plane: DataPlaneConfig { stripe_cache_bytes: 8 << 20, ..DataPlaneConfig::default() },
-    };
-    Array::start(spec, &DriverOptions { leases: 8, ..DriverOptions::default() }).expect("it starts")
+    raid5(4 << 11, 128, 8)
 }
 
 struct Rig {

@@ -1,6 +1,11 @@
 //! The NBD server: with the project's own client, hostile ones, and those that people use. `cargo
 //! xtask ci` requires `real_clients` to run.
 
+#[path = "../support/array.rs"]
+mod support_array;
+#[path = "../support/damaged.rs"]
+mod support_damaged;
+
 mod client;
 mod hostile;
 mod real_clients;

@@ -1,63 +1,17 @@
 //! Servers that the tests talk to.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use admin::rescue::Readable;
-use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, Member, MemberSpec};
+use array::Array;
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use export::store::{Buffer, Limits, Store, StoreError, Then};
-use md::{Layout, Level};
+
+use crate::support_array::raid5;
 
 /// A RAID 5 in memory, of 64 MiB, with this many buffers.
 pub fn array(leases: usize) -> Arc<Array> {
-    let member = |_| {
-        let member: Box<dyn Member> = Box::new(MemMember::new(32 << 11).expect("memory"));
-        MemberSpec::Ready(member)
-    };
-    let spec = ArraySpec {
-        level: Level::Raid5,
-        layout: Layout::default_for(Level::Raid5),
-        chunk_sectors: 128,
-        members: (0..3).map(member).collect(),
-        data_plane: DataPlaneConfig { stripe_cache_bytes: 8 << 20, ..DataPlaneConfig::default() },
-    };
-    let options = DriverOptions { leases, ..DriverOptions::default() };
-    Arc::new(Array::start(spec, &options).expect("it starts"))
-}
-
-/// Sectors whose bytes are their number; those of a range are lost.
-pub struct Damaged {
-    pub sectors: u64,
-    pub lost: Range<u64>,
-}
-
-impl Readable for Damaged {
-    fn sectors(&self) -> u64 {
-        self.sectors
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Vec<Range<u64>> {
-        for (sector, bytes) in (at..).zip(buf.chunks_mut(512)) {
-            bytes.fill(if self.lost.contains(&sector) { 0 } else { sector as u8 });
-        }
-        let end = at + buf.len() as u64 / 512;
-        let lost = at.max(self.lost.start)..end.min(self.lost.end);
-        if lost.is_empty() { Vec::new() } else { vec![lost] }
-    }
-
-    fn hole_end(&self, at: u64, _limit: u64) -> u64 {
-        at
-    }
-
-    fn stripe_sectors(&self) -> Option<u64> {
-        None
-    }
-
-    fn piece_end(&self, at: u64, sectors: u64) -> u64 {
-        at + sectors
-    }
+    Arc::new(raid5(32 << 11, 128, leases))
 }
 
 /// A store whose reads end when they may.

@@ -7,7 +7,8 @@ use export::store::{Rescued, Store};
 use nbd::{Errno, Extent, Operation, Style};
 
 use super::client::Client;
-use super::serve::{Damaged, Served, array, export};
+use super::serve::{Served, array, export};
+use super::support_damaged::Damaged;
 
 const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Extended];
 
