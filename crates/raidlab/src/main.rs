@@ -64,8 +64,10 @@ enum Command {
     /// Compare an array's redundancy with its data, repair what is proven wrong.
     Scrub(commands::scrub::ScrubArguments),
     Serve(Box<commands::serve::ServeArguments>),
-    Fail(commands::served::FailArguments),
-    Remove(commands::served::RemoveArguments),
+    /// Take a member of a served array out of service, as mdadm --fail does.
+    Fail(commands::served::DeviceArguments),
+    /// Have a failed device, or a spare, leave a served array, as mdadm --remove does.
+    Remove(commands::served::DeviceArguments),
     Add(commands::served::AddArguments),
     Replace(commands::served::ReplaceArguments),
     Set(commands::served::SetArguments),

@@ -278,38 +278,29 @@ fn order(
     Ok(Ending::Fine)
 }
 
-/// Take a member of a served array out of service, as mdadm --fail does.
+/// A server, and a device of its array.
 #[derive(Args)]
-pub struct FailArguments {
+pub struct DeviceArguments {
     #[command(flatten)]
     server: ServerArgument,
-    /// The member: its path as it was named, or the number of its slot
+    /// The device: its path as it was named, or the number of its slot
     #[arg(value_name = "DEVICE")]
     device: String,
     #[command(flatten)]
     json: JsonOut,
 }
 
-pub fn fail(arguments: &FailArguments) -> Result<Ending> {
-    let device = named(&arguments.device)?;
-    order(&arguments.server, "/fail", &OfDevice { device }, &arguments.json)
+pub fn fail(arguments: &DeviceArguments) -> Result<Ending> {
+    of_device("/fail", arguments)
 }
 
-/// Have a failed device, or a spare, leave a served array, as mdadm --remove does.
-#[derive(Args)]
-pub struct RemoveArguments {
-    #[command(flatten)]
-    server: ServerArgument,
-    /// The device: its path as it was named
-    #[arg(value_name = "DEVICE")]
-    device: String,
-    #[command(flatten)]
-    json: JsonOut,
+pub fn remove(arguments: &DeviceArguments) -> Result<Ending> {
+    of_device("/remove", arguments)
 }
 
-pub fn remove(arguments: &RemoveArguments) -> Result<Ending> {
+fn of_device(route: &str, arguments: &DeviceArguments) -> Result<Ending> {
     let device = named(&arguments.device)?;
-    order(&arguments.server, "/remove", &OfDevice { device }, &arguments.json)
+    order(&arguments.server, route, &OfDevice { device }, &arguments.json)
 }
 
 /// Have a device join a served array, as mdadm --add does: into an empty slot, else as a spare.
