@@ -58,7 +58,7 @@ array as after a crash. Members are locked: two servers cannot run one array.
 
 Its control socket is $XDG_RUNTIME_DIR/raidlab/NAME.sock, or /run/raidlab/NAME.sock.
 
-Ends with 1 if the array could not be marked clean.";
+Ends with 1 if the array could not be marked clean, or what was served read-only is in doubt.";
 
 /// Run an array, or what can be read of one, and make it a block device for other programs.
 #[derive(Args)]
@@ -335,9 +335,11 @@ fn end(running: Running, name: &str) -> Option<SocketFile> {
 }
 
 fn stop_array(opened: Opened) -> Result<Ending> {
-    let Opened { store, volumes, kind, name, .. } = opened;
+    let Opened { store, volumes, kind, name, doubts, .. } = opened;
     drop((store, volumes));
-    let Kind::Array(serving) = kind else { return Ok(Ending::Fine) };
+    let Kind::Array(serving) = kind else {
+        return Ok(if doubts.is_empty() { Ending::Fine } else { Ending::Finding });
+    };
     let serving = Arc::into_inner(serving);
     let serving: Serving = match serving {
         Some(serving) => serving,

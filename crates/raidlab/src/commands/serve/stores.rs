@@ -220,7 +220,7 @@ fn rescued(arguments: &ServeArguments) -> Result<Option<Opened>> {
             }
         },
     };
-    let status = status(&*view, &notes);
+    let status = status(&*view, &with_doubts(&notes, &doubts));
     let store = Rescued::new(view, READERS).context("cannot start a thread")?;
     // A name of a volume has slashes, which a server's name cannot have.
     let name = name.replace('/', "-");
@@ -250,7 +250,7 @@ fn all_volumes(
         .arrays
         .iter()
         .flat_map(|array| array.doubts.iter().map(|doubt| format!("{}: {doubt}", array.name)));
-    let doubts = doubts.collect();
+    let doubts: Vec<String> = doubts.collect();
     let names: Vec<String> = found.all().map(|volume| volume.name.clone()).collect();
     let (mut volumes, mut sectors) = (Vec::<(String, Arc<dyn Store>)>::new(), 0);
     for name in names {
@@ -266,9 +266,16 @@ fn all_volumes(
     let Some((_, store)) = volumes.first() else { bail!("no volume can be read") };
     let store = store.clone();
     let (level, slots, members) = listed(arguments, members);
-    let status = RescuedStatus { sectors, members, level, slots, notes: notes.clone() };
+    let of_status = with_doubts(&notes, &doubts);
+    let status = RescuedStatus { sectors, members, level, slots, notes: of_status };
     let kind = Kind::Rescued(Box::new(status));
     Ok(Opened { name: "volumes".into(), store, volumes, kind, notes, doubts })
+}
+
+/// What the control socket says of what is read.
+fn with_doubts(notes: &[String], doubts: &[String]) -> Vec<String> {
+    let doubts = doubts.iter().map(|doubt| format!("doubt: {doubt}"));
+    notes.iter().cloned().chain(doubts).collect()
 }
 
 /// The level, the slots and the members of what is read, as far as superblocks say.
