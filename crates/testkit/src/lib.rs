@@ -1,10 +1,11 @@
 //! What the tests of several crates share: seeded random numbers, families of seeds with the
-//! command that replays one, and tests that are repeated with several shards.
+//! command that replays one, fuzzing, and tests that are repeated with several shards.
 //!
 //! *Invariant*: the same seed gives the same numbers on every machine. Only tests and the simulator
 //! use it.
 #![forbid(unsafe_code)]
 
+pub mod fuzz;
 mod shards;
 
 use std::ops::Range;

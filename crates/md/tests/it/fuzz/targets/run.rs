@@ -3,11 +3,10 @@
 //! Invariant: the input of an execution depends on nothing else, so that any of them can be run
 //! again alone.
 
-use testkit::{Rng, mix};
+use testkit::fuzz::execute;
 
 use super::mutate::mutate;
 use super::{Target, Verdict, corpus};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What was run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,20 +27,10 @@ pub fn run(
     let mut tally = Tally::default();
     while !enough(&tally) {
         let number = first + tally.executions;
-        let mut rng = Rng::new(seed ^ mix(number));
-        let input = mutate(target, &seeds, &mut rng);
-        match catch_unwind(AssertUnwindSafe(|| (target.check)(&input))) {
-            Ok(Verdict::Refused) => {}
-            Ok(Verdict::Decoded) => tally.decoded += 1,
-            Err(panic) => {
-                eprintln!(
-                    "again: cargo run -p md --example fuzz -- {} --seed {seed} --first {number} \
-                     --executions 1",
-                    target.name
-                );
-                std::panic::resume_unwind(panic);
-            }
-        }
+        let outcome = execute("md", target.name, seed, number, |rng| {
+            (target.check)(&mutate(target, &seeds, rng))
+        });
+        tally.decoded += u64::from(outcome == Verdict::Decoded);
         tally.executions += 1;
     }
     tally

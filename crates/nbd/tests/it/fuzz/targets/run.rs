@@ -3,9 +3,7 @@
 //! Invariant: the input of an execution depends on nothing else, so that any of them can be run
 //! again alone.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use testkit::{Rng, mix};
+use testkit::fuzz::execute;
 
 use super::mutate::mutate;
 use super::{Outcome, Target};
@@ -30,21 +28,14 @@ pub fn run(
     let mut tally = Tally::default();
     while !enough(&tally) {
         let number = first + tally.executions;
-        let mut rng = Rng::new(seed ^ mix(number));
-        let input = mutate(&seeds, &mut rng);
-        let pieces = rng.draw();
-        match catch_unwind(AssertUnwindSafe(|| (target.check)(&input, pieces))) {
-            Ok(Outcome::Completed) => tally.completed += 1,
-            Ok(Outcome::Violation) => tally.violations += 1,
-            Ok(Outcome::Unfinished) => {}
-            Err(panic) => {
-                eprintln!(
-                    "again: cargo run -p nbd --example fuzz -- {} --seed {seed} --first {number} \
-                     --executions 1",
-                    target.name
-                );
-                std::panic::resume_unwind(panic);
-            }
+        let outcome = execute("nbd", target.name, seed, number, |rng| {
+            let input = mutate(&seeds, rng);
+            (target.check)(&input, rng.draw())
+        });
+        match outcome {
+            Outcome::Completed => tally.completed += 1,
+            Outcome::Violation => tally.violations += 1,
+            Outcome::Unfinished => {}
         }
         tally.executions += 1;
     }
