@@ -2,12 +2,15 @@
 //! members, and letting the resync of a start come to its end.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
-use device::{Access, Device, DeviceError, DeviceOptions, superblocks};
+use device::{
+    Access, Device, DeviceError, DeviceOptions, Disk, OverlayError, open_overlay, superblocks,
+};
 use md::Sector;
 use md::assemble::{Array, Found, Source};
 use md::ondisk::bitmap::sync_sectors;
@@ -72,6 +75,25 @@ impl OpenDevices {
         }
         self.0.push(device.clone());
         Ok(device)
+    }
+
+    /// Opens members, which are only read, below the overlay at `path`, which all writes go to.
+    pub(crate) fn overlaid<E: From<OpenError> + From<OverlayError>>(
+        &mut self,
+        names: &[OsString],
+        path: &Path,
+    ) -> Result<Vec<Opened>, E> {
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let mut bases: Vec<Arc<dyn Disk>> = Vec::new();
+        for name in names {
+            bases.push(self.open_as(name, options)?);
+        }
+        let over = open_overlay(path, &bases, Access::ReadWrite)?;
+        let opened = over.into_iter().map(|disk| {
+            let name = disk.name();
+            Opened::disk(Arc::new(disk)).ok_or_else(|| OpenError::NoSuperblock { name }.into())
+        });
+        opened.collect()
     }
 
     /// Opens members, which have superblocks.

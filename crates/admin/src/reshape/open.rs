@@ -3,18 +3,15 @@
 //! Invariant: with an overlay, neither a member nor the backup that is named is opened for writing.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use device::{Access, DeviceOptions, Disk, open_overlay};
 use parity::Kernels;
 
 use super::backup::{BackupFile, BackupStore};
 use super::run::{ReshapeJob, reshape_members};
 use super::types::{ReshapeError, ReshapeEvent, ReshapeOptions, ReshapeReport, Where};
-use crate::offline::{OpenDevices, OpenError};
-use crate::opened::Opened;
+use crate::offline::OpenDevices;
 
 /// Finishes or reverts a reshape that stopped, until it is over or `stop` is set.
 ///
@@ -34,7 +31,7 @@ pub fn reshape(
             (members, own.iter().cloned().collect(), own)
         }
         Where::Overlay(path) => {
-            let members = overlaid(&mut devices, names, path)?;
+            let members = devices.overlaid::<ReshapeError>(names, path)?;
             let mut beside = path.as_os_str().to_os_string();
             beside.push(".backup");
             let own = file(BackupFile::new(beside.into(), true));
@@ -57,23 +54,4 @@ pub fn reshape(
 
 fn file(file: BackupFile) -> Arc<dyn BackupStore> {
     Arc::new(file)
-}
-
-fn overlaid(
-    devices: &mut OpenDevices,
-    names: &[OsString],
-    path: &Path,
-) -> Result<Vec<Opened>, ReshapeError> {
-    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-    let mut bases: Vec<Arc<dyn Disk>> = Vec::new();
-    for name in names {
-        bases.push(devices.open_as(name, options)?);
-    }
-    let over = open_overlay(path, &bases, Access::ReadWrite)?;
-    let opened = over.into_iter().map(|disk| {
-        let disk: Arc<dyn Disk> = Arc::new(disk);
-        let name = disk.name();
-        Opened::disk(disk).ok_or_else(|| OpenError::NoSuperblock { name }.into())
-    });
-    opened.collect()
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use array::{Array, ArrayError, BuildError, Mismatch};
-use device::{Access, DeviceOptions, Disk, OverlayError, open_overlay};
+use device::OverlayError;
 use md::Geometry;
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::Uuid;
@@ -196,16 +196,8 @@ impl Serving {
 /// Opens the members for writing, or the overlay over members that are only read.
 fn opened(names: &[OsString], options: &ServeOptions) -> Result<Vec<Opened>, ServeError> {
     let mut devices = OpenDevices::default();
-    let Some(overlay) = &options.overlay else { return Ok(devices.members(names)?) };
-    let read_only = DeviceOptions { access: Access::ReadOnly, direct: false };
-    let mut bases: Vec<Arc<dyn Disk>> = Vec::new();
-    for name in names {
-        bases.push(devices.open_as(name, read_only)?);
+    match &options.overlay {
+        Some(overlay) => devices.overlaid(names, overlay),
+        None => Ok(devices.members(names)?),
     }
-    let disks = open_overlay(overlay, &bases, Access::ReadWrite)?;
-    let opened = disks.into_iter().map(|disk| {
-        let name = disk.name();
-        Opened::disk(Arc::new(disk)).ok_or(OpenError::NoSuperblock { name })
-    });
-    Ok(opened.collect::<Result<Vec<_>, _>>()?)
 }
