@@ -15,13 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-use fuser::{BackgroundSession, Config, MountOption, Session};
+use fuser::BackgroundSession;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
-use super::files::{Files, MAX_TRANSFER};
+use super::files::Files;
 use super::front::END_PATIENCE;
+use super::session;
 use crate::access::Access;
 use crate::store::Store;
 
@@ -97,29 +98,15 @@ impl FileMount {
         let fail = |problem| FileMountError { path: path.to_owned(), problem };
         let system = |doing| move |source| fail(FileMountProblem::System { doing, source });
         let made = prepare(path).map_err(fail)?;
-        let longest = store.limits().request_bytes.min(MAX_TRANSFER);
-        let read_only = store.limits().read_only;
+        let limits = store.limits();
         let access = Access::new(store).map_err(system("start a thread"))?;
         let (files, ended) = Files::new(access, None);
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName("raidlab".into()),
-            MountOption::Subtype("raidlab".into()),
-            MountOption::NoAtime,
-            MountOption::NoExec,
-            MountOption::CUSTOM(format!("max_read={longest}")),
-        ];
-        if read_only {
-            config.mount_options.push(MountOption::RO);
-        }
-        config.n_threads = Some(threads.max(1));
-        config.clone_fd = threads > 1;
-        let session = Session::new(files, path, &config).and_then(Session::spawn);
+        let session = session::start(files, path, &limits, threads);
         let session = session.map_err(|error| {
             discard(path, made);
             fail(FileMountProblem::Mount(error))
         })?;
-        tracing::info!(file = %path.display(), read_only, "array mounted");
+        tracing::info!(file = %path.display(), read_only = limits.read_only, "array mounted");
         Ok(FileMount { path: path.to_owned(), session: Some(session), ended, made })
     }
 

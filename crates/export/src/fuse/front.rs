@@ -23,15 +23,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use array::{Array, ArrayError};
-use fuser::{BackgroundSession, Config, MountOption, Session};
+use fuser::BackgroundSession;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
-use super::files::{Files, MAX_TRANSFER};
+use super::files::Files;
 use super::protect::{MountHolder, Protection};
-use super::sys;
+use super::{session, sys};
 use crate::access::Access;
+use crate::store::Store;
 
 /// Another process (udev) may have the file open for a moment when it is to be unmounted.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
@@ -305,18 +306,8 @@ impl FrontThread {
         let threads = system("start a thread");
         let access = Access::new(array.clone()).map_err(threads)?;
         let (files, ended) = Files::new(access, Some(options.name.clone()));
-        let mut config = Config::default();
-        let longest = array.max_request_bytes().min(MAX_TRANSFER);
-        config.mount_options = vec![
-            MountOption::FSName("raidlab".into()),
-            MountOption::Subtype("raidlab".into()),
-            MountOption::NoAtime,
-            MountOption::NoExec,
-            MountOption::CUSTOM(format!("max_read={longest}")),
-        ];
-        config.n_threads = Some(options.threads.max(1));
-        config.clone_fd = options.threads > 1;
-        let session = Session::new(files, &options.directory, &config).and_then(Session::spawn);
+        let limits = array.limits();
+        let session = session::start(files, &options.directory, &limits, options.threads);
         let session = session.map_err(|error| FrontError::Directory {
             path: options.directory.clone(),
             problem: DirectoryProblem::Mount { source: error },
