@@ -496,7 +496,9 @@ impl MetadataManager {
             && self.failures == self.losses_recorded
             && self.changes == self.changes_recorded
             && self.replaced().is_empty();
-        let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
+        // A clean array that needs a resync is not as it was before it became dirty.
+        let is_turn = why == Why::Dirty || why == Why::Clean && self.resync.is_none();
+        let pure = is_turn && complete;
         // As in md: clean and dirty alternate between two event counts, so that spares, which are
         // not updated, do not fall behind.
         let back = why == Why::Clean && pure && self.on_disk.may_go_back;

@@ -121,6 +121,20 @@ fn clean_and_dirty_take_turns_between_two_counts_so_that_spares_may_sleep() {
 }
 
 #[test]
+fn a_count_is_not_taken_back_while_a_resync_is_needed() {
+    // As md: a spare has the count of the clean array, and says that no resync is needed.
+    let mut harness = Harness::new(config(Level::Raid5, 3, 1));
+    harness.ask(0, 1);
+    harness.run();
+    assert_eq!(harness.events(), [11; 3]);
+    harness.event(ControlEvent::OutOfSync { first_bit: 0, bits: 1 });
+    harness.release(0, 1);
+    harness.run();
+    assert_eq!(harness.events(), [12; 4], "spares, too: they would be two behind");
+    assert!(harness.superblocks.values().all(|state| state.resync_offset == Some(0)));
+}
+
+#[test]
 fn superblocks_of_levels_without_redundancy_are_never_written() {
     let mut harness = Harness::new(config(Level::Raid0, 2, 0));
     assert_eq!(harness.manager.intent_map(), None);
