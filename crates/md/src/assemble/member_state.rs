@@ -385,6 +385,7 @@ impl Judge<'_> {
     /// Whether a member that is behind was left by an array that went on to be the chosen one: it
     /// gives a slot to a member that is fresh, or to one that came further and did so. A device
     /// that it does not list may have joined the array later, in place of one that it calls failed.
+    /// A member that is not there counts, too, if the chosen one gives it that slot still.
     fn has_shared_history(&self, one: usize) -> bool {
         let events = |index: usize| self.all[index].metadata.events;
         let is_fresh = |other: usize| {
@@ -395,6 +396,9 @@ impl Judge<'_> {
         let mut next = 0;
         while let Some(from) = reached.get(next).copied() {
             next += 1;
+            if self.shares_an_absent_member(from) {
+                return true;
+            }
             for other in self.group.iter().copied() {
                 let is_later = events(other) > events(from)
                     && matches!(self.all[other].metadata.role, Role::Slot(_))
@@ -408,6 +412,20 @@ impl Judge<'_> {
             }
         }
         false
+    }
+
+    /// Whether a member that is not there has the same slot by this superblock and by the chosen
+    /// one. Numbers of the first members only: others may be given again, here and in Linux.
+    fn shares_an_absent_member(&self, one: usize) -> bool {
+        let chosen = &self.all[self.freshest].metadata;
+        let mut first = self.all[one].metadata.roles.iter().zip(&chosen.roles).enumerate();
+        first.any(|(number, (own, theirs))| {
+            let is_there = |other: &usize| self.all[*other].metadata.dev_number as usize == number;
+            number < slots_of(chosen)
+                && matches!(own, Role::Slot(_))
+                && own == theirs
+                && !self.group.iter().any(is_there)
+        })
     }
 
     /// Detects a split: the event counts are equal, and each records the other as failed.

@@ -205,6 +205,35 @@ fn halves_that_ran_apart_are_not_joined_in_silence() {
     }
 }
 
+#[test]
+fn a_member_that_was_left_behind_is_no_half_when_the_one_that_it_knows_is_missing() {
+    // Disk 1 failed first. Device 3 has its slot since, and device 4 that of disk 2.
+    let mut all = raid5(3);
+    all[1].metadata.events -= 5;
+    let later = [Role::Slot(0), Role::Faulty, Role::Faulty, Role::Slot(1), Role::Slot(2)];
+    for (at, slot) in [(0, 0), (2, 2)] {
+        all[at].metadata.roles = later.to_vec();
+        all[at].metadata.role = Role::Slot(slot);
+    }
+    let mut new = all[0].clone();
+    (new.label, new.metadata.dev_number, new.metadata.role) = ("new1".into(), 3, Role::Slot(1));
+    new.metadata.device_uuid = Some(Uuid([0x31; 16]));
+    (all[2].label, all[2].metadata.dev_number) = ("new2".into(), 4);
+    all[2].metadata.device_uuid = Some(Uuid([0x32; 16]));
+    all.push(new);
+    assert_eq!(both(&one(&all)), ["run", "run"]);
+    // Without disk 0 nothing that is there is on its list.
+    let without = &all[1..];
+    let array = one(without);
+    assert_eq!((array.split, both(&array)[0].as_str()), (false, "degraded 0"));
+    // It has run alone with disk 0: that is another half.
+    let mut all = all.clone();
+    all[1].metadata.roles[2] = Role::Faulty;
+    all[2].metadata.roles[0] = Role::Faulty;
+    all[3].metadata.roles[0] = Role::Faulty;
+    assert!(one(&all[1..]).split);
+}
+
 /// Every place for the odd one out: `all` in each rotation.
 fn rotations(all: &[md::assemble::Candidate]) -> Vec<Vec<md::assemble::Candidate>> {
     let turned = |by| {
