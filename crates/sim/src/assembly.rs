@@ -198,7 +198,7 @@ pub(crate) fn apply(image: &mut [u8], write: Write) {
 
 /// A device with a superblock.
 pub struct Found {
-    /// Index of the device.
+    /// Index of its image: its place.
     pub device: usize,
     /// Its superblock.
     pub superblock: Superblock,
@@ -239,7 +239,7 @@ pub fn describe(images: &[Vec<u8>], block: u32) -> String {
     let found = examine(&all, block);
     let line = |at: usize| {
         let Some(found) = found.iter().find(|found| found.device == at) else {
-            return format!("  device {at}: no superblock\n");
+            return format!("  place {at}: no superblock\n");
         };
         let MemberMetadata { events, resync_offset, roles, .. } = &found.metadata;
         let torn = if found.is_whole { "" } else { ", torn" };
@@ -248,12 +248,18 @@ pub fn describe(images: &[Vec<u8>], block: u32) -> String {
             Role::Faulty => "F".into(),
             _ => "-".into(),
         };
-        let roles: Vec<String> = roles.iter().take(images.len()).map(role).collect();
+        let last = roles.iter().rposition(|role| *role != Role::Spare);
+        let roles = roles[..last.map_or(0, |last| last + 1)].iter().map(role);
+        let (roles, number) = (roles.collect::<Vec<String>>(), found.metadata.dev_number);
         let dirty = resync_offset.map_or("clean".into(), |from| format!("dirty from {from}"));
         let log = found.metadata.ppl.map_or("", |_| ", log");
-        format!("  device {at}: events {events}, {dirty}{log}, roles {}{torn}\n", roles.join(" "))
+        let roles = roles.join(" ");
+        format!(
+            "  place {at}: device {number}, events {events}, {dirty}{log}, roles {roles}{torn}\n"
+        )
     };
-    (0..images.len()).map(line).collect()
+    let is_there = |at: &usize| !images[*at].is_empty();
+    (0..images.len()).filter(is_there).map(line).collect()
 }
 
 /// The bitmap on an image of this device: its header and its bits. `covered`: sectors that it
@@ -307,7 +313,11 @@ pub struct Start {
     pub geometry: Geometry,
     /// Slots that nothing serves.
     pub missing: MemberSet,
-    /// By device; `None`: without metadata to keep.
+    /// Number and place of each device that keeps metadata.
+    pub numbers: Vec<(u32, usize)>,
+    /// Spares that have got slots: slot, and place as a spare.
+    pub taken: Vec<(usize, usize)>,
+    /// By place; `None`: without metadata to keep.
     pub encoders: Vec<Option<MetadataEncoder>>,
     /// By slot, the data area of its member in sectors of the device; `None`: missing.
     pub data_areas: Vec<Option<Range<u64>>>,
@@ -315,7 +325,7 @@ pub struct Start {
     pub rebuilding: Vec<(usize, u64)>,
     /// Those of them that follow the bitmap.
     pub by_bitmap: Vec<usize>,
-    /// Slots whose members are being replaced, by the devices behind the slots' own.
+    /// Slots whose members are being replaced, by the devices in the slots' second places.
     pub replacing: Vec<usize>,
     /// Sectors that the member of a slot without one would have.
     pub missing_sectors: u64,
@@ -325,7 +335,7 @@ pub struct Start {
     pub replayed: Vec<DeviceWrite>,
     /// Size of the areas of partial parity logs, if it has any.
     pub log: Option<u64>,
-    /// By device: its bad-block log, if there is room for one.
+    /// By place: its bad-block log, if there is room for one.
     pub bad_block_logs: Vec<Option<BadBlockLog>>,
 }
 
@@ -438,17 +448,19 @@ impl Found {
     }
 }
 
-/// The devices of a bit mask, as they join the array.
+/// The devices of a bit mask, as they join the array. `given`: numbers that others have got.
 fn additions(
     plan: &StartPlan<'_>,
     found: &[Found],
     images: &[Option<&[u8]>],
     add: u16,
+    given: &mut Vec<u32>,
 ) -> Vec<Found> {
     let defining = &found[plan.defining_candidate()].superblock;
     let empty = plan.empty_slots();
     let asked = empty.iter().map(|slot| slot.index()).filter(|slot| add >> slot & 1 == 1);
-    asked.filter_map(|device| new_device(defining, images, device)).collect()
+    let new = |slot| new_device(defining, images, slot, next_number(plan, given));
+    asked.filter_map(new).collect()
 }
 
 /// The devices that are to replace the members of these slots.
@@ -457,58 +469,54 @@ fn replacements(
     found: &[Found],
     images: &[Option<&[u8]>],
     replace: u16,
+    given: &mut Vec<u32>,
 ) -> Vec<Found> {
     let defining = &found[plan.defining_candidate()].superblock;
     let slots = plan.geometry().members();
     let asked = (0..slots).filter(|slot| replace >> slot & 1 == 1);
     let asked = asked.filter(|slot| plan.may_be_replaced(MemberIdx(*slot as u16)));
-    asked.filter_map(|slot| new_device(defining, images, slots + slot)).collect()
+    let new = |slot| new_device(defining, images, slots + slot, next_number(plan, given));
+    asked.filter_map(new).collect()
 }
 
-fn new_device(defining: &Superblock, images: &[Option<&[u8]>], device: usize) -> Option<Found> {
-    let sectors = (images[device]?.len() / SECTOR) as u64;
+fn next_number(plan: &StartPlan<'_>, given: &mut Vec<u32>) -> u32 {
+    let number = plan.free_number(given);
+    given.push(number);
+    number
+}
+
+fn new_device(
+    defining: &Superblock,
+    images: &[Option<&[u8]>],
+    device: usize,
+    number: u32,
+) -> Option<Found> {
+    let image = images[device]?;
+    let sectors = (image.len() / SECTOR) as u64;
     let label = format!("device {device}");
-    let superblock = joining(defining, device, sectors);
+    // What it is filled with tells it from others.
+    let superblock = joining(defining, number, sectors, u64::from(image[image.len() - 1]));
     let checksum = Checksum::Correct { stored: 0 };
     let candidate = Candidate::new(&label, sectors, 512, &superblock, checksum);
     let metadata = superblock.metadata();
     Some(Found { device, superblock, metadata, is_whole: true, label, candidate })
 }
 
-/// Gives two devices each other's number, on an image of any device of the array. Nothing else of
-/// an array depends on the numbers.
-pub(crate) fn swap_numbers(image: &mut [u8], one: usize, other: usize, block: u32) {
-    let all = [Some(&image[..])];
-    let found = examine(&all, block);
-    let Some(Superblock::V1(v1)) = found.first().map(|found| &found.superblock) else { return };
-    let mut v1 = v1.clone();
-    v1.dev_number = match v1.dev_number as usize {
-        number if number == one => other as u32,
-        number if number == other => one as u32,
-        _ => v1.dev_number,
-    };
-    let last = one.max(other);
-    if v1.dev_roles.len() <= last {
-        v1.dev_roles.resize(last + 1, u16::MAX);
-    }
-    v1.dev_roles.swap(one, other);
-    let superblock = Superblock::V1(v1);
-    let bytes = superblock.encode(block as usize);
-    apply(image, Write::Bytes { sector: superblock.sector(), bytes });
-}
-
-/// What the superblocks of a new device are made from, that gets this number.
-pub(crate) fn joining(defining: &Superblock, device: usize, sectors: u64) -> Superblock {
+/// What the superblocks of a new device are made from, that gets this number. `id`: another one for
+/// each device.
+pub(crate) fn joining(defining: &Superblock, number: u32, sectors: u64, id: u64) -> Superblock {
+    let mut uuid = [number as u8 + 0x81; 16];
+    uuid[8..].copy_from_slice(&id.to_le_bytes());
     let new = Device {
-        label: format!("device {device}"),
+        label: format!("device {number}"),
         sectors,
         logical_block: 512,
-        uuid: Uuid([device as u8 + 0x81; 16]),
+        uuid: Uuid(uuid),
         data_offset: None,
-        write_mostly: device % 3 == 1,
-        failfast: device.is_multiple_of(2),
+        write_mostly: number % 3 == 1,
+        failfast: number.is_multiple_of(2),
     };
-    let added = addition(defining, device as u32, &new);
+    let added = addition(defining, number, &new);
     let Addition { superblock, .. } = added.expect("a device of the same size");
     superblock
 }
@@ -540,7 +548,7 @@ pub fn may_be_readded(images: &[Option<&[u8]>], device: usize, block: u32) -> bo
 /// The array is refused.
 ///
 /// # Panics
-/// If a device serves a slot that is not its own: nothing moves devices yet.
+/// If a device serves a slot whose place it does not have.
 pub fn start(
     images: &[Option<&[u8]>],
     block: u32,
@@ -553,17 +561,18 @@ pub fn start(
     let members = found.iter().map(|found| found.as_member(block)).collect();
     let mut plan = StartPlan::new(&array, members).map_err(Refusal::Start)?;
     plan = plan.with_rebuilds().map_err(Refusal::Start)?;
-    let additions = additions(&plan, &found, images, add);
+    let former = examine(&split(images, |at| at < 16 && readd >> at & 1 == 1), block);
+    let mut given: Vec<u32> = former.iter().map(|found| found.metadata.dev_number).collect();
+    let additions = additions(&plan, &found, images, add, &mut given);
     for (at, found) in additions.iter().enumerate() {
         let slot = MemberIdx(found.device as u16);
         plan = plan.with_addition(additions[at].as_member(block), slot).map_err(Refusal::Start)?;
     }
-    let former = examine(&split(images, |at| at < 16 && readd >> at & 1 == 1), block);
     for found in &former {
         let slot = MemberIdx(found.device as u16);
         plan = plan.with_readdition(found.as_member(block), slot).map_err(Refusal::Start)?;
     }
-    let seconds = replacements(&plan, &found, images, replace);
+    let seconds = replacements(&plan, &found, images, replace, &mut given);
     for second in &seconds {
         let slot = MemberIdx((second.device % plan.geometry().members()) as u16);
         plan = plan.with_replacement(second.as_member(block), slot).map_err(Refusal::Start)?;
@@ -571,6 +580,16 @@ pub fn start(
     let found: Vec<&Found> =
         found.iter().chain(&additions).chain(&former).chain(&seconds).collect();
     let image = |candidate: usize| images[found[candidate].device].expect("it was examined");
+    let slots = plan.geometry().members();
+    // A spare that has got a slot has its place.
+    let mut places: Vec<usize> = found.iter().map(|found| found.device).collect();
+    let mut taken = Vec::new();
+    for it in plan.rebuilding() {
+        let place = &mut places[it.source.candidate];
+        if *place >= 2 * slots {
+            taken.push((it.slot.index(), std::mem::replace(place, it.slot.index())));
+        }
+    }
     let mut bitmap: Option<(StartBitmap, Vec<u8>)> = None;
     if let Some((candidate, area)) = plan.bitmap() {
         let bytes = &image(candidate)[area.sector as usize * SECTOR..];
@@ -597,16 +616,18 @@ pub fn start(
             with_bad_blocks.push(candidate);
         }
         let log = BadBlockLog::new(bad, place, it.metadata.data_offset);
-        bad_block_logs[it.device] = Some(log);
+        // A spare comes after what had its slot.
+        bad_block_logs[places[candidate]] = Some(log);
     }
     let listed = &with_bad_blocks;
     let config = MetadataConfig::of_start(&plan, resync_offset, listed, with_bits, shards);
     let header = bitmap.as_ref().map(|(bitmap, _)| &bitmap.header);
     let mut encoders: Vec<Option<MetadataEncoder>> = images.iter().map(|_| None).collect();
+    let mut numbers = Vec::new();
     for device in plan.devices() {
-        let it = &found[device.candidate];
-        assert_eq!(device.number as usize, it.device, "the device's number");
-        encoders[it.device] = Some(MetadataEncoder {
+        let (it, place) = (&found[device.candidate], places[device.candidate]);
+        numbers.push((device.number, place));
+        encoders[place] = Some(MetadataEncoder {
             superblock: it.superblock.clone(),
             number: device.number,
             logical_block: block,
@@ -621,7 +642,7 @@ pub fn start(
     let rebuilt = plan.rebuilding().iter().map(|it| (&it.slot, &it.source));
     for (slot, source) in plan.serving().iter().map(|(slot, source)| (slot, source)).chain(rebuilt)
     {
-        assert_eq!(slot.index(), found[source.candidate].device, "the device of a slot");
+        assert_eq!(slot.index(), places[source.candidate], "the device of a slot");
         data_areas[slot.index()] = Some(plan.data_area(source));
     }
     rebuilding.extend(plan.rebuilding().iter().map(|it| (it.slot.index(), it.from)));
@@ -642,6 +663,8 @@ pub fn start(
         manager,
         geometry,
         missing,
+        numbers,
+        taken,
         encoders,
         data_areas,
         rebuilding,

@@ -11,18 +11,19 @@ mod scrub;
 
 use std::collections::BTreeMap;
 
-use engine::{BadBlockLog, HostOp, MetadataInput, RequestError};
+use engine::{BadBlockLog, DeviceNumber, HostOp, MemberFlags, MetadataInput, RequestError};
 use md::MemberIdx;
 use md::ondisk::MemberMetadata;
 use md::ondisk::bad_blocks::BadBlocks;
 use testkit::{Rng, mix};
 
 use crate::assembly::{self, StartOptions};
+use crate::marks::Mark;
 use crate::member::{Member, SECTOR};
 use crate::mutant::Mutant;
 use crate::scenario::{Action, Extent, Scenario};
 use crate::tally::Tally;
-use crate::world::{ControlPlane, World};
+use crate::world::{Bought, ControlPlane, World};
 use crate::wreck::{Context, View, Wreck};
 use remains::Remains;
 
@@ -163,6 +164,8 @@ impl Life {
             }
             Action::Join(member) => self.join(member, rng),
             Action::JoinReplace(member) => self.join_replacement(member, rng),
+            Action::AddSpare => self.add_spare(rng),
+            Action::Remove(index) => self.remove(index),
             Action::CancelReplace(member) => {
                 let slot = usize::from(member) % self.world.geometry().members();
                 let member = MemberIdx(slot as u16);
@@ -207,26 +210,30 @@ impl Life {
     fn join(&mut self, member: u16, rng: &mut Rng) {
         self.note_replaced();
         let at = usize::from(member) % self.world.geometry().members();
-        let is_bought = self.world.bought.iter().any(|(device, ..)| *device == at);
+        let is_awaited = self.world.is_awaited(at);
         let is_lost = self.rest.lost.contains(&at) && !self.rebuilding.contains(&at);
-        if !is_lost || is_bought || self.is_destroyed || !self.rest.numbers_stay {
+        if !is_lost || is_awaited || self.is_destroyed || !self.rest.numbers_stay {
             return;
         }
-        let flags = self.buy(at, rng);
-        let (number, member) = (engine::DeviceNumber(at as u32), MemberIdx(at as u16));
+        let (number, member) = (self.next_number(), MemberIdx(at as u16));
+        if self.control_plane().manager.may_join(number, member).is_err() {
+            return;
+        }
+        let (bought, flags) = self.buy(number, at, rng);
+        self.world.bought.push(bought);
         self.world.control_plane().input(MetadataInput::Join { number, member, flags });
-        self.world.hand_over();
+        self.hand_over(number);
     }
 
-    /// Buys a device that is to replace a member which serves.
+    /// Buys a device that is to replace a member which serves, or takes a spare.
     fn join_replacement(&mut self, member: u16, rng: &mut Rng) {
         self.note_replaced();
         let slots = self.world.geometry().members();
         let slot = usize::from(member) % slots;
         let member = MemberIdx(slot as u16);
-        let is_bought = self.world.bought.iter().any(|(device, ..)| device % slots == slot);
         let may = self.control_plane().manager.may_replace(member).is_ok();
-        if !may || is_bought || self.is_destroyed || !self.rest.numbers_stay {
+        let is_awaited = self.world.is_awaited(slot);
+        if !may || is_awaited || self.is_destroyed || !self.rest.numbers_stay {
             return;
         }
         let Some(place) = self.world.free_place(slot) else { return };
@@ -239,38 +246,112 @@ impl Life {
             }
             self.lose(slot);
         }
-        let flags = self.buy(place, rng);
-        let number = engine::DeviceNumber(place as u32);
+        let flags = match self.world.free_spare() {
+            Some(number) => {
+                self.world.coming.push((number, place));
+                (DeviceNumber(number), MemberFlags::default())
+            }
+            None => {
+                let number = self.next_number();
+                let (bought, flags) = self.buy(number, place, rng);
+                self.world.bought.push(bought);
+                (number, flags)
+            }
+        };
+        let (number, flags) = flags;
         self.world.control_plane().input(MetadataInput::Replace { number, member, flags });
+        self.hand_over(number);
+    }
+
+    /// Buys a device that is to be a spare; now and then it is gone at once.
+    fn add_spare(&mut self, rng: &mut Rng) {
+        self.note_replaced();
+        let number = self.next_number();
+        let may = self.control_plane().manager.may_add_spare(number).is_ok();
+        let is_kept = |at: usize| self.rest.spares[at].is_some();
+        let place = self.world.place_for_spare(is_kept);
+        let Some(place) = place.filter(|_| may && !self.is_destroyed && self.rest.numbers_stay)
+        else {
+            return;
+        };
+        let (mut bought, flags) = self.buy(number, place, rng);
+        if rng.one_in(12) {
+            bought.device.gone_at = Some(self.world.now);
+        }
+        self.rest.spares[place - 2 * self.world.geometry().members()] = None;
+        self.world.put_spare(bought);
+        self.world.control_plane().input(MetadataInput::AddSpare { number, flags });
         self.world.hand_over();
     }
 
-    /// A blank device with the number of its place; returns its flags.
-    fn buy(&mut self, place: usize, rng: &mut Rng) -> engine::MemberFlags {
-        let at = place % self.world.geometry().members();
+    /// Has a failed device or a spare leave the array.
+    fn remove(&mut self, index: u16) {
+        let manager = &self.control_plane().manager;
+        let devices = manager.devices().into_iter().map(|device| device.number);
+        let may = devices.filter(|number| manager.may_remove(*number).is_ok());
+        let may: Vec<DeviceNumber> = may.collect();
+        if may.is_empty() {
+            return;
+        }
+        let number = may[usize::from(index) % may.len()];
+        self.world.control_plane().input(MetadataInput::Remove { number });
+        self.world.hand_over();
+    }
+
+    /// The number of the next device.
+    fn next_number(&mut self) -> DeviceNumber {
+        self.control_plane().manager.free_number()
+    }
+
+    /// Hands over what a device was bought for. One that the metadata manager has not taken goes
+    /// back.
+    fn hand_over(&mut self, number: DeviceNumber) {
+        self.world.hand_over();
+        let devices = self.control_plane().manager.devices();
+        let is_taken = |it: &engine::DeviceStatus| {
+            it.number == number && it.condition != engine::DeviceCondition::Failed
+        };
+        if !devices.iter().any(is_taken) {
+            self.world.bought.retain(|it| it.number != number.0);
+            self.world.coming.retain(|(other, _)| *other != number.0);
+        }
+    }
+
+    /// A blank device for a place; with its flags.
+    fn buy(
+        &mut self,
+        number: DeviceNumber,
+        place: usize,
+        rng: &mut Rng,
+    ) -> (Bought, engine::MemberFlags) {
+        if self.world.has_left.contains(&number.0) {
+            self.world.marks.reach(Mark::NumberGivenAgain);
+        }
+        let slots = self.world.geometry().members();
+        let at = place % slots;
         let (bytes, offset) = (self.rest.sizes[at], self.rest.data_offsets[at]);
         let used = self.world.members[at].data_sectors();
         let mut blank = vec![rng.below(256) as u8 | 1; bytes];
         self.rest.prepare_log(&mut blank);
         let mut device = Member::of_device(blank, offset, used);
         device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
-        let encoder = self.world.control_plane().joining(place, (bytes / SECTOR) as u64);
+        // From a generator of its own, so that what else a seed decides stays as it was.
+        let id = rng.clone().draw();
+        let encoder = self.control_plane().joining(number.0, (bytes / SECTOR) as u64, id);
         let log = encoder.superblock.metadata().bad_blocks;
         device.log = log.map(|log| BadBlockLog::new(BadBlocks::new(), log, offset));
         let MemberMetadata { write_mostly, failfast, .. } = encoder.superblock.metadata();
         let flags = engine::MemberFlags { write_mostly, failfast };
-        if failfast {
+        if failfast && place < 2 * slots {
             self.world.failfast.insert(at as u16);
         }
-        self.world.bought.push((place, device, encoder));
-        flags
+        (Bought { number: number.0, place, device, encoder }, flags)
     }
 
     /// Takes account of devices that were put into slots.
     pub(crate) fn note_replaced(&mut self) {
         for (at, replaces) in std::mem::take(&mut self.world.replaced) {
             self.rest.recorded.retain(|other| *other != at);
-            self.rest.has_added = true;
             if replaces {
                 continue;
             }
@@ -337,7 +418,7 @@ impl Life {
         self.drain();
     }
 
-    /// The devices in service, by place.
+    /// The members in service, by place.
     fn serving(&self) -> impl Iterator<Item = (usize, &Member)> {
         let shard = &self.world.shard;
         let members = self.world.members.iter().enumerate();
@@ -366,6 +447,18 @@ impl Life {
             status.replacing,
             status.rebuild_sectors
         );
+        let devices = self.control_plane().manager.devices();
+        let serves = |slot: usize| {
+            let slot = Some(MemberIdx(slot as u16));
+            devices.iter().any(|it| {
+                it.slot == slot && !it.replaces && it.condition != engine::DeviceCondition::Failed
+            })
+        };
+        let empty = (0..self.world.geometry().members()).find(|slot| !serves(*slot));
+        if let Some(slot) = empty.filter(|_| status.mode == engine::MetadataMode::Running) {
+            let spare = self.world.free_spare();
+            assert_eq!(spare, None, "slot {slot} is empty, and a spare waits");
+        }
         self.stop();
         self.world.quiesce();
         assert_eq!(self.world.control_plane().stopped(), Some(true), "the array stops clean");
@@ -384,8 +477,13 @@ impl Life {
             self.drain();
             let images = self.world.images_after_cut(rng);
             let slots = self.rest.images.len();
-            let images = images[..slots].iter().map(|image| Some(&image[..]));
-            let images: Vec<Option<&[u8]>> = images.collect();
+            // Spares, too. A replacement is none of the slots' devices any more.
+            let is_there = |at: usize| !(slots..2 * slots).contains(&at) && !images[at].is_empty();
+            let there = (0..images.len()).map(|at| is_there(at).then_some(&images[at][..]));
+            let mut images: Vec<Option<&[u8]>> = there.collect();
+            for at in remains::spares_among(&images[..slots], self.rest.block) {
+                images[at] = None;
+            }
             // Whatever is there: a start, or a refusal.
             let (shards, checkpoint_nanos, force) = (1, 1, true);
             let options = StartOptions {
@@ -446,10 +544,21 @@ impl Life {
             return None;
         }
         wreck.check();
+        self.check_former(&wreck);
         let (events, before) = (wreck.events(), self.rest.events);
         // An array that becomes clean takes the last step back, as md does.
         assert!(events + 1 >= before, "events go back from {before} to {events}");
         Some(events)
+    }
+
+    /// Devices that are not in the array any more are stale by any rule: those that were taken out,
+    /// and those that have left and are still there.
+    fn check_former(&self, wreck: &Wreck<'_>) {
+        let (events, taken_out) = (wreck.events(), self.world.taken_out.max(self.rest.taken_out));
+        assert!(
+            taken_out == 0 || taken_out + 1 < events,
+            "a device that was taken out has event count {taken_out}, and the array {events}"
+        );
     }
 
     fn context<'a>(&'a self, recorded: &'a [usize]) -> Context<'a> {
@@ -488,9 +597,19 @@ impl Life {
     }
 
     /// The images of members that were missing in this life are as the last one left them.
-    fn add_missing(&self, images: &mut [Vec<u8>]) {
+    fn add_missing(&self, images: &mut Vec<Vec<u8>>) {
         for at in &self.missing {
             images[*at].clone_from(&self.rest.images[*at]);
+        }
+        let first = 2 * self.rest.images.len();
+        for (at, image) in self.rest.spares.iter().enumerate() {
+            let Some(image) = image.as_ref().filter(|_| self.world.spares[at].is_none()) else {
+                continue;
+            };
+            if images.len() <= first + at {
+                images.resize(first + at + 1, Vec::new());
+            }
+            images[first + at].clone_from(image);
         }
     }
 
@@ -505,11 +624,10 @@ impl Life {
             in_doubt.extend(legal.unsettled());
         }
         self.wreck_of(&images, &self.recorded()).narrow(&mut legal);
-        let seconds = images.split_off(self.rest.images.len());
-        let mut replacements = vec![None; images.len()];
-        for (at, image) in seconds.into_iter().enumerate().filter(|(_, image)| !image.is_empty()) {
-            replacements[at] = Some(image);
-        }
+        let mut others = images.split_off(self.rest.images.len()).into_iter();
+        let there = |image: Option<Vec<u8>>| image.filter(|image| !image.is_empty());
+        let mut next = || images.iter().map(|_| there(others.next())).collect();
+        let (replacements, spares) = (next(), next());
         let mut remains = Remains {
             geometry: self.rest.geometry.clone(),
             has_bitmap: self.rest.has_bitmap,
@@ -528,24 +646,17 @@ impl Life {
             next_tag: self.world.next_tag,
             mutant: self.rest.mutant,
             add: self.rest.add,
-            has_added: self.rest.has_added,
             numbers_stay: self.rest.numbers_stay,
             sizes: self.rest.sizes.clone(),
             rebuilding: self.rebuilding.clone(),
             replace: self.rest.replace,
             replacements,
+            spares,
+            taken_out: self.world.taken_out.max(self.rest.taken_out),
         };
-        if !self.is_unsettled(&remains) {
-            remains.settle_replacements();
-            return Some(remains);
-        }
-        None
-    }
-
-    /// Whether superblocks are torn that would have to be rewritten for a replacement.
-    fn is_unsettled(&self, remains: &Remains) -> bool {
-        let has_any = remains.replacements.iter().any(Option::is_some);
-        has_any && remains.wreck().torn().iter().any(|at| !self.missing.contains(at))
+        remains.settle_spares();
+        remains.settle_replacements();
+        Some(remains)
     }
 }
 
@@ -563,8 +674,13 @@ impl World {
     fn images_after_cut(&mut self, rng: &mut Rng) -> Vec<Vec<u8>> {
         let mut images: Vec<Vec<u8>> =
             self.members.iter_mut().map(|member| member.cut(rng)).collect();
+        if self.spares.iter().any(Option::is_some) {
+            images.resize(2 * self.geometry().members(), Vec::new());
+            let spares = self.spares.iter_mut();
+            images.extend(spares.map(|spare| spare.as_mut().map_or(vec![], |it| it.cut(rng))));
+        }
         let mut apply = |device: usize, first: u64, bytes: &[u8]| {
-            let block = self.members[device].block_sectors as usize * SECTOR;
+            let block = self.device(device).block_sectors as usize * SECTOR;
             for (at, bytes) in (first as usize * SECTOR..).step_by(block).zip(bytes.chunks(block)) {
                 if rng.one_in(2) {
                     images[device][at..at + bytes.len()].copy_from_slice(bytes);
@@ -575,9 +691,7 @@ impl World {
             apply(device, first, &bytes);
         }
         let control_plane = self.control_plane.iter();
-        for (device, first, bytes) in
-            control_plane.flat_map(|it| it.writes_in_flight(&self.members))
-        {
+        for (device, first, bytes) in control_plane.flat_map(|it| it.writes_in_flight(self)) {
             apply(device, first, bytes);
         }
         images

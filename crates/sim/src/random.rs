@@ -70,6 +70,7 @@ pub fn scenario(shapes: &[Shape], seed: u64) -> Scenario {
         losses: rng.pick(&[20, 40, 200]),
         cuts: rng.within(1, 4),
         aside: rng.clone(),
+        spares: Rng::new(seed ^ 0x5ba7_e500),
         rng,
     };
     let actions = load.actions();
@@ -151,6 +152,8 @@ struct Load {
     rng: Rng,
     /// For what was added later: the rest of a seed's scenario stays as it was.
     aside: Rng,
+    /// The same for spares, and for devices that leave.
+    spares: Rng,
     size: u64,
     members: u64,
     used: u64,
@@ -167,6 +170,9 @@ impl Load {
         for life in 0..=self.cuts {
             if life > 0 {
                 self.starve(3, None, &mut actions);
+            }
+            while self.spares.one_in(3) {
+                actions.push(Action::AddSpare);
             }
             for _ in 0..self.rng.within(5, 120) {
                 self.request(&mut actions, self.cuts - life);
@@ -268,6 +274,12 @@ impl Load {
         }
         if self.aside.one_in(50) {
             actions.push(Action::Begin);
+        }
+        if self.spares.one_in(40) {
+            actions.push(Action::AddSpare);
+        }
+        if self.spares.one_in(30) {
+            actions.push(Action::Remove(self.spares.below(4) as u16));
         }
         if self.rng.one_in(100) {
             actions.push(Action::Slow(member, self.rng.pick(&[1, 10, 100])));

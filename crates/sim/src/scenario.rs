@@ -71,6 +71,10 @@ pub enum Action {
     JoinReplace(u16),
     /// What replaces a member is to do so no more.
     CancelReplace(u16),
+    /// A new device becomes a spare, while the array runs.
+    AddSpare,
+    /// Of the failed devices and the spares, the one with this index (by number) leaves the array.
+    Remove(u16),
     /// What replaces a member is gone after this many nanoseconds, or fails writes or flushes.
     LoseReplacement(u16, u64),
     /// Operations of what replaces a member hang that begin after this many nanoseconds.
@@ -172,6 +176,8 @@ impl fmt::Display for Action {
             Action::Replace(member) => write!(f, "replace{member}"),
             Action::JoinReplace(member) => write!(f, "joinreplace{member}"),
             Action::CancelReplace(member) => write!(f, "cancelreplace{member}"),
+            Action::AddSpare => f.write_str("addspare"),
+            Action::Remove(index) => write!(f, "remove{index}"),
             Action::LoseReplacement(member, nanos) => write!(f, "losereplacement{member}@{nanos}"),
             Action::HangReplacement(member, nanos) => write!(f, "hangreplacement{member}@{nanos}"),
             Action::Bad(member, extent) => write!(f, "bad{member}@{extent}"),
@@ -238,6 +244,8 @@ impl FromStr for Action {
             ("replace", &[member]) => Action::Replace(small(member)?),
             ("joinreplace", &[member]) => Action::JoinReplace(small(member)?),
             ("cancelreplace", &[member]) => Action::CancelReplace(small(member)?),
+            ("addspare", []) => Action::AddSpare,
+            ("remove", &[index]) => Action::Remove(small(index)?),
             ("losereplacement", &[member, nanos]) => Action::LoseReplacement(small(member)?, nanos),
             ("hangreplacement", &[member, nanos]) => Action::HangReplacement(small(member)?, nanos),
             ("bad", &[member, at, sectors]) => Action::Bad(small(member)?, Extent(at, sectors)),
@@ -400,10 +408,10 @@ mod tests {
                     fail0 bad1@0+8 full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 \
                     flaky1@3+4 readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 \
                     corruptreads2 cancel begin joinreplace1 cancelreplace1 hangreplacement1@8 \
-                    readall check corrupt1@5+3 cut2 cut1@5 stop1";
+                    addspare remove2 readall check corrupt1@5+3 cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
-        assert_eq!(scenario.actions.len(), 37);
+        assert_eq!(scenario.actions.len(), 39);
     }
 
     #[test]

@@ -350,9 +350,7 @@ fn pending(life: &Life) -> (Vec<Vec<u8>>, Vec<Pending>) {
     }
     let data = world.writes_in_flight();
     let metadata = world.control_plane.iter().flat_map(|control_plane| {
-        control_plane
-            .writes_in_flight(&world.members)
-            .map(|(at, first, bytes)| (at, first, bytes.to_vec()))
+        control_plane.writes_in_flight(world).map(|(at, first, bytes)| (at, first, bytes.to_vec()))
     });
     let in_flight = |(device, first, bytes)| Pending { device, first, bytes, is_durable: false };
     pending.extend(data.chain(metadata).map(in_flight));

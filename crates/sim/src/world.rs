@@ -20,7 +20,6 @@ use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
     MemberOp, MemberSet, Request, RequestError, ScrubMode, Shard, ShardConfig,
 };
-use md::ondisk::MetadataEncoder;
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use testkit::Rng;
 
@@ -34,6 +33,8 @@ use crate::operation::{Operation, Work};
 use crate::request::LiveRequest;
 use channels::Channels;
 pub use control_plane::ControlPlane;
+pub(crate) use joins::Bought;
+use joins::Ordered;
 pub use late::MEMBER_TIMEOUT;
 
 /// Operations of the engine whose reads are remembered.
@@ -134,12 +135,20 @@ pub struct World {
     pub marks: Marks,
     /// Operations of the engine that have read, by shard: the latest.
     have_read: VecDeque<(u16, u64)>,
-    /// Blank devices that were bought for slots whose members are lost: device, and what keeps its
-    /// metadata.
-    pub(crate) bought: Vec<(usize, Member, MetadataEncoder)>,
-    /// Those of them that the metadata manager has ordered to be put in, and whether they replace
-    /// members.
-    ordered: Vec<(usize, bool)>,
+    /// Blank devices that were bought for slots.
+    pub(crate) bought: Vec<Bought>,
+    /// Spares, and what was one and has left: by place behind those of the slots.
+    pub(crate) spares: Vec<Option<Member>>,
+    /// Numbers of spares that have failed as such.
+    failed_spares: Vec<u32>,
+    /// Spares that are to replace members: number, place.
+    pub(crate) coming: Vec<(u32, usize)>,
+    /// Devices that the metadata manager has ordered to be put in.
+    ordered: Vec<Ordered>,
+    /// Numbers of devices that have left.
+    pub(crate) has_left: Vec<u32>,
+    /// The highest event count of a device with a slot that was taken out.
+    pub(crate) taken_out: u64,
     /// Those that were put in.
     pub(crate) replaced: Vec<(usize, bool)>,
     /// The array's metadata and what keeps them, if it has any.
@@ -206,6 +215,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let shards = config.sharding.shards();
         let (discard_zeroes, failfast) = (config.discard_zeroes, config.failfast);
+        let slots = config.geometry.members();
         let model = Model::new(config.geometry.array_sectors(), discard_zeroes);
         let memory = Memory::new(shards, config.stripe_cache_bytes);
         let channels = Channels::new(&config);
@@ -251,6 +261,11 @@ impl World {
             marks: Marks::default(),
             have_read: VecDeque::new(),
             bought: Vec::new(),
+            spares: std::iter::repeat_with(|| None).take(slots).collect(),
+            failed_spares: Vec::new(),
+            coming: Vec::new(),
+            has_left: Vec::new(),
+            taken_out: 0,
             ordered: Vec::new(),
             replaced: Vec::new(),
             control_plane: None,

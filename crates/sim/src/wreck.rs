@@ -9,7 +9,7 @@ use md::geometry::Copy;
 use md::ondisk::Role;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{BitmapHeader, sync_sectors};
-use md::ondisk::superblock::{ArrayState, Policy};
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
 use parity::{Block, Kernels};
 
@@ -74,16 +74,29 @@ struct Taken {
 
 /// A device as the power cut left it.
 struct Disk {
+    /// Its number in the tables of roles.
+    number: u32,
     state: ArrayState,
     bitmap: Option<(BitmapHeader, Vec<u8>)>,
     /// Sectors of the device.
     bad: BadBlocks,
 }
 
+impl Disk {
+    fn has_slot(&self) -> bool {
+        self.own().is_some_and(|own| matches!(own.role, Role::Slot(_)))
+    }
+
+    /// What its superblock says of the device itself.
+    fn own(&self) -> Option<&DeviceState> {
+        self.state.devices.get(self.number as usize)?.as_ref()
+    }
+}
+
 /// See the module documentation.
 pub struct Wreck<'a> {
     context: Context<'a>,
-    /// By device; `None`: without a valid superblock.
+    /// By place; `None`: without a valid superblock.
     disks: Vec<Option<Disk>>,
     /// By slot: first sector of the data area.
     data_offsets: Vec<u64>,
@@ -119,8 +132,7 @@ impl<'a> Wreck<'a> {
     /// device in the first place, it is on its way to replace that one.
     fn has_left(&self, slot: usize) -> bool {
         let second = slot + self.geometry().members();
-        let own = self.disks.get(second).and_then(Option::as_ref);
-        let own = own.and_then(|disk| disk.state.devices.get(second)?.as_ref());
+        let own = self.disks.get(second).and_then(Option::as_ref).and_then(Disk::own);
         own.is_some_and(|own| !own.replacement && own.role == Role::Slot(slot as u16))
     }
 
@@ -137,21 +149,29 @@ impl<'a> Wreck<'a> {
         self.disks[at].as_ref().map(|disk| &disk.state)
     }
 
-    /// The highest event count.
+    /// The highest event count of a device with a slot.
     ///
     /// # Panics
-    /// If no device has a valid superblock.
+    /// If no such device has a valid superblock.
     pub fn events(&self) -> u64 {
-        let events = self.disks.iter().flatten().map(|disk| disk.state.events);
-        events.max().expect("a device has a valid superblock")
+        let members = self.disks.iter().flatten().filter(|disk| disk.has_slot());
+        let events = members.map(|disk| disk.state.events);
+        events.max().expect("a member has a valid superblock")
     }
 
     /// Every view: of superblocks with equal counts, any may be taken for the freshest. That of
-    /// `md::assemble` comes first.
+    /// `md::assemble` comes first. Before 5.5, that of a spare was, too, if it had come further
+    /// than those of all members.
     pub fn views(&self) -> Vec<View> {
         let events = self.events();
         let mut views: Vec<View> = self.assembled.iter().cloned().collect();
-        for freshest in self.disks.iter().flatten().filter(|disk| disk.state.events == events) {
+        let disks = || self.disks.iter().flatten();
+        let highest = disks().map(|disk| disk.state.events).max();
+        let members = disks().filter(|disk| disk.has_slot() && disk.state.events == events);
+        let spares = disks()
+            .filter(|disk| !disk.has_slot() && Some(disk.state.events) == highest)
+            .filter(|disk| disk.state.events >= events);
+        for freshest in members.chain(spares) {
             for rule in [Rule::CountAndRoles, Rule::Count] {
                 let Taken { accepted, partial, replacements } =
                     self.accepted(rule, &freshest.state);
@@ -175,17 +195,16 @@ impl<'a> Wreck<'a> {
     fn accepted(&self, rule: Rule, freshest: &ArrayState) -> Taken {
         let slots = self.geometry().members();
         let slot = |at: usize| Role::Slot((at % slots) as u16);
-        let listed = |at: usize| {
-            let state = freshest.devices.get(at).and_then(Option::as_ref);
+        let listed = |disk: &Disk, at: usize| {
+            let state = freshest.devices.get(disk.number as usize).and_then(Option::as_ref);
             state.is_some_and(|state| state.role == slot(at))
         };
-        let counts =
-            |at: usize| self.state(at).is_some_and(|state| state.events + 1 >= freshest.events);
+        let counts = |disk: &Disk| disk.state.events + 1 >= freshest.events;
         let (mut taken, mut replacements) = (Taken::default(), Vec::new());
         for at in 0..self.disks.len() {
-            let own = self.state(at).and_then(|state| state.devices.get(at)?.as_ref());
-            let Some(own) = own.filter(|own| own.role == slot(at)) else { continue };
-            if !counts(at) || rule != Rule::Count && !listed(at) {
+            let Some(disk) = &self.disks[at] else { continue };
+            let Some(own) = disk.own().filter(|own| own.role == slot(at)) else { continue };
+            if !counts(disk) || rule != Rule::Count && !listed(disk, at) {
                 continue;
             }
             match own.recovery_offset {
@@ -680,5 +699,6 @@ fn disk(found: &Found, image: &[u8], context: &Context<'_>) -> Disk {
         false => None,
     };
     let bad = assembly::bad_blocks_of(found, image);
-    Disk { state: found.superblock.state(), bitmap, bad }
+    let number = found.metadata.dev_number;
+    Disk { number, state: found.superblock.state(), bitmap, bad }
 }

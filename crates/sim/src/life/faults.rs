@@ -167,7 +167,7 @@ impl Life {
             Action::CorruptReads(_) => self.lie(at, Lie::Corrupt),
             Action::Full(_, Extent(from, sectors), short) => {
                 // Its replacement is dropped, which may have the slot by then.
-                let joins = self.world.bought.iter().any(|(place, ..)| place % members == slot);
+                let joins = self.world.is_awaited(slot);
                 let is_replaced =
                     self.world.shard.status().replacing.contains(slot as u16) || joins;
                 if is_replaced && !self.may_lose(slot) {

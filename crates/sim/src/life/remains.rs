@@ -7,7 +7,7 @@ use engine::{
     RequestError, ShardConfig, Sharding,
 };
 use md::geometry::Copy;
-use md::ondisk::{Version, Write};
+use md::ondisk::{Role, Version, Write};
 use md::{Geometry, Kind, Level, MemberIdx, Sector, StripeNo};
 use testkit::Rng;
 
@@ -52,14 +52,16 @@ pub(crate) struct Remains {
     pub(super) add: u16,
     /// Slots whose members are to be replaced.
     pub(super) replace: u16,
-    /// By slot: the image of what replaces its member. The device behind the slots' own.
+    /// By slot: the image of what replaces its member, in the slot's second place.
     pub(super) replacements: Vec<Option<Vec<u8>>>,
+    /// Images of spares, and of those that have left, by place behind those of the slots.
+    pub(super) spares: Vec<Option<Vec<u8>>>,
+    /// The highest event count of a device with a slot that was taken out.
+    pub(super) taken_out: u64,
     /// Devices keep their numbers: not in 0.90.
     pub(super) numbers_stay: bool,
     /// By device: its size in bytes.
     pub(super) sizes: Vec<usize>,
-    /// Devices were put into slots: what missed that calls them failed.
-    pub(super) has_added: bool,
     /// Members that were being rebuilt.
     pub(super) rebuilding: Vec<usize>,
 }
@@ -103,9 +105,10 @@ impl Remains {
             add: 0,
             replace: 0,
             replacements: vec![None; array.members],
+            spares: vec![None; array.members],
+            taken_out: 0,
             numbers_stay: array.version != Version::V0_90,
             sizes,
-            has_added: false,
             rebuilding: Vec::new(),
         }
     }
@@ -122,14 +125,15 @@ impl Remains {
             lost: &self.recorded,
         };
         let images: Vec<&[u8]> = self.images.iter().map(|image| &image[..]).collect();
-        Wreck::new(self.with_replacements(images), &self.data_offsets, context)
+        Wreck::new(self.with_others(images), &self.data_offsets, context)
     }
 
-    /// The images of members, and behind them those of what replaces them.
-    fn with_replacements<'a>(&'a self, mut images: Vec<&'a [u8]>) -> Vec<&'a [u8]> {
-        if self.replacements.iter().any(Option::is_some) {
-            let replacements = self.replacements.iter();
-            images.extend(replacements.map(|image| image.as_deref().unwrap_or_default()));
+    /// The images of members, and behind them those of what replaces them, and of spares.
+    fn with_others<'a>(&'a self, mut images: Vec<&'a [u8]>) -> Vec<&'a [u8]> {
+        let mut others = self.replacements.iter().chain(&self.spares);
+        if others.any(Option::is_some) {
+            let others = self.replacements.iter().chain(&self.spares);
+            images.extend(others.map(|image| image.as_deref().unwrap_or_default()));
         }
         images
     }
@@ -162,7 +166,7 @@ impl Remains {
         let images: Vec<Option<&[u8]>> =
             images.map(|(at, image)| (!absent.contains(&at)).then_some(&image[..])).collect();
         let mut images = images;
-        images.extend(self.replacements.iter().map(Option::as_deref));
+        images.extend(self.replacements.iter().chain(&self.spares).map(Option::as_deref));
         let checkpoint = rng.pick(&[100_000, 5_000_000, DEFAULT_CHECKPOINT_NANOS]);
         let mut options = StartOptions {
             shards,
@@ -185,9 +189,11 @@ impl Remains {
                 let torn =
                     torn.iter().any(|at| has_first_copy(&self.geometry, *at, &self.recorded));
                 let lacks_data = lacks_data(&self.geometry, &present);
-                // A new device has the number of the one before it here: members that missed that
-                // call it failed, and what shows that it joined later may be lost.
-                let is_split = self.has_added && format!("{refusal:?}").contains("Split brain");
+                // All that a stale member knows may have been replaced, and be gone: then nothing
+                // shows that it has not run without the others.
+                let later = views[0].freshest.devices.iter().skip(self.images.len()).flatten();
+                let has_later = later.clone().any(|it| matches!(it.role, Role::Slot(_)));
+                let is_split = has_later && format!("{refusal:?}").contains("Split brain");
                 let may = is_dirty && (lacks_data || torn) || is_split;
                 assert!(may, "the array is refused: {refusal:?}; accepted: {accepted:?}");
                 assert!(matches!(refusal, Refusal::Start(_)), "{refusal:?}");
@@ -233,6 +239,7 @@ impl Remains {
         }
         tally.generations += 1;
         self.mark_start(&started, &absent, is_dirty, &mut tally.marks);
+        self.put_spares(&started);
         let rebuilding: Vec<usize> = started.rebuilding.iter().map(|(at, _)| *at).collect();
         let is_in_sync =
             |at: &usize| !started.missing.contains(*at as u16) && !rebuilding.contains(at);
@@ -264,6 +271,16 @@ impl Remains {
         Some(self.live(scenario, started, missing, shards, rng))
     }
 
+    /// Spares that have got slots have their places; what was there before is gone.
+    fn put_spares(&mut self, started: &assembly::Start) {
+        let first = 2 * self.images.len();
+        for (slot, place) in &started.taken {
+            let spare = self.spares[place - first].take().expect("it was examined");
+            self.images[*slot] = spare;
+            self.recorded.retain(|other| other != slot);
+        }
+    }
+
     /// Whether a device is in the array in some view.
     fn is_taken(&self, at: usize) -> bool {
         let has = |view: &View| {
@@ -280,13 +297,13 @@ impl Remains {
         for at in asked {
             let is_there = |other: usize| readd >> other & 1 == 0;
             let images = self.images.iter().enumerate();
-            let images: Vec<Option<&[u8]>> =
-                images.map(|(other, image)| is_there(other).then_some(&image[..])).collect();
+            let images = images.map(|(other, image)| is_there(other).then_some(&image[..]));
+            let others = self.replacements.iter().chain(&self.spares).map(Option::as_deref);
+            let images: Vec<Option<&[u8]>> = images.chain(others).collect();
             if assembly::may_be_readded(&images, at, self.block) {
                 readd |= 1 << at;
                 self.recorded.retain(|other| *other != at);
                 self.add &= !(1 << at);
-                self.has_added = true;
             }
         }
         readd
@@ -295,8 +312,10 @@ impl Remains {
     /// The devices of `add` that are out of the array in every view; their images are those of new
     /// devices.
     fn additions(&mut self, rng: &mut Rng) -> u16 {
-        let asked =
-            (0..self.images.len()).filter(|at| self.add >> at & 1 == 1 && !self.is_taken(*at));
+        // Spares come first.
+        let has_spare = self.spares.iter().any(Option::is_some);
+        let asked = (0..self.images.len())
+            .filter(|at| self.add >> at & 1 == 1 && !has_spare && !self.is_taken(*at));
         let new: Vec<usize> = asked.collect();
         for at in &new {
             // Not zero: what is not rebuilt must be seen.
@@ -305,7 +324,6 @@ impl Remains {
             self.images[*at] = image;
             self.recorded.retain(|other| other != at);
             self.add &= !(1 << at);
-            self.has_added = true;
         }
         new.iter().map(|at| 1 << at).sum()
     }
@@ -345,6 +363,12 @@ impl Remains {
         for (at, from) in &started.rebuilding {
             let is_new = *from == 0 && !self.wreck().is_valid(*at);
             marks.reach(if is_new { Mark::StartAddition } else { Mark::StartRebuild });
+        }
+        if !started.taken.is_empty() {
+            marks.reach(Mark::StartSpareTaken);
+        }
+        if started.numbers.iter().any(|(_, place)| *place >= 2 * self.images.len()) {
+            marks.reach(Mark::StartSpare);
         }
         for slot in &started.replacing {
             let is_new = !self.wreck().is_valid(slot + self.images.len());
@@ -419,6 +443,25 @@ impl Remains {
         members
     }
 
+    /// The spares of the array that starts; those that have left keep their images here.
+    fn spares_in_use(&mut self, started: &assembly::Start) -> Vec<Option<Member>> {
+        let first = 2 * self.images.len();
+        let offset = self.data_offsets[0];
+        let mut spares: Vec<Option<Member>> = self.spares.iter().map(|_| None).collect();
+        for (at, spare) in spares.iter_mut().enumerate() {
+            if started.numbers.iter().all(|(_, place)| *place != first + at) {
+                continue;
+            }
+            let image = self.spares[at].take().expect("it was examined");
+            let mut member = Member::of_device(image, offset, started.missing_sectors);
+            member.block_sectors = u64::from(self.block) / md::SECTOR_BYTES;
+            member.log.clone_from(&started.bad_block_logs[first + at]);
+            member.begin_cache();
+            *spare = Some(member);
+        }
+        spares
+    }
+
     /// The slots whose members get a new device as their replacement: they are in sync in every
     /// view.
     fn new_replacements(&mut self, others: u16, rng: &mut Rng) -> u16 {
@@ -439,8 +482,30 @@ impl Remains {
         new.iter().map(|at| 1 << at).sum()
     }
 
-    /// Replacements that the assembly takes for their slots are the members from now on, with their
-    /// numbers: devices may be numbered otherwise, all at once. What is out of the array is gone.
+    /// Devices without a slot by their own superblocks are spares, wherever they are: one that was
+    /// just being put in.
+    pub(super) fn settle_spares(&mut self) {
+        let slots = self.images.len();
+        let images = self.images.iter().map(|image| Some(&image[..]));
+        let images: Vec<Option<&[u8]>> =
+            images.chain(self.replacements.iter().map(Option::as_deref)).collect();
+        for place in spares_among(&images, self.block) {
+            let image = match place.checked_sub(slots) {
+                // Nothing is there any more.
+                None => std::mem::replace(&mut self.images[place], vec![0; self.sizes[place]]),
+                Some(slot) => self.replacements[slot].take().expect("it was examined"),
+            };
+            if place < slots && !self.recorded.contains(&place) {
+                self.recorded.push(place);
+            }
+            // One that has left makes room.
+            let free = self.spares.iter().position(Option::is_none).unwrap_or(0);
+            self.spares[free] = Some(image);
+        }
+    }
+
+    /// Replacements that the assembly takes for their slots have the slots' first places from now
+    /// on. What is out of the array is gone.
     pub(super) fn settle_replacements(&mut self) {
         let slots = self.images.len();
         if self.replacements.iter().all(Option::is_none) {
@@ -455,14 +520,11 @@ impl Remains {
             if is_taken {
                 let image = self.replacements[at].take().expect("the view has it");
                 let former = std::mem::replace(&mut self.images[at], image);
-                // Another device may have come to replace it, with the number of the former one.
+                // Another device may have come to replace it.
                 if view.replacements.iter().any(|(device, _)| *device == at) {
                     self.replacements[at] = Some(former);
                 }
                 self.recorded.retain(|other| *other != at && *other != second);
-                let images = self.images.iter_mut().chain(self.replacements.iter_mut().flatten());
-                images.for_each(|image| assembly::swap_numbers(image, at, second, self.block));
-                self.has_added = true;
             } else if view.replacements.iter().all(|(device, _)| *device != second) {
                 self.replacements[at] = None;
                 self.recorded.retain(|other| *other != second);
@@ -479,10 +541,12 @@ impl Remains {
         rng: &mut Rng,
     ) -> Life {
         let members = self.members(&started);
+        let spares = self.spares_in_use(&started);
         let assembly::Start {
             manager,
             geometry,
             missing: without,
+            numbers,
             encoders,
             rebuilding: started_rebuilding,
             replacing: started_replacing,
@@ -535,6 +599,7 @@ impl Remains {
         for member in world.members.iter_mut().filter(|member| member.gone_at.is_none()) {
             member.begin_cache();
         }
+        world.spares = spares;
         world.next_tag = self.next_tag;
         world.mutant = self.mutant;
         world.model = self.legal.next_life(discard_zeroes);
@@ -548,7 +613,7 @@ impl Remains {
         let (step, unit) = (rng.pick(&[8, 64, DEFAULT_RESYNC_STEP]), world.resync_unit());
         world.control_plane = Some({
             let geometry = world.geometry().clone();
-            ControlPlane::new(manager, encoders, durable, geometry, step, unit)
+            ControlPlane::new(manager, numbers, encoders, durable, geometry, step, unit)
         });
         if out_of_sync || !rebuilding.is_empty() || !started_replacing.is_empty() {
             world.feed_resync();
@@ -583,6 +648,13 @@ impl Remains {
         let resync = array.read_write.repairs.resync;
         assert_eq!(resync, None, "the resync has passed everything, and one is still needed");
     }
+}
+
+/// The places of devices that are spares by their own superblocks.
+pub(super) fn spares_among(images: &[Option<&[u8]>], block: u32) -> Vec<usize> {
+    let found = assembly::examine(images, block).into_iter();
+    let spares = found.filter(|found| found.is_whole && found.metadata.role == Role::Spare);
+    spares.map(|found| found.device).collect()
 }
 
 /// Whether a member may have the copy that a resync reads: the first one of those that are not

@@ -72,7 +72,7 @@ impl Life {
                 && life.missing.is_empty()
                 // By hand, only the member is put right; and a scrub leaves out what begins to be
                 // replaced while it runs.
-                && life.world.bought.is_empty()
+                && (0..life.world.geometry().members()).all(|slot| !life.world.is_awaited(slot))
                 && members.len() == life.world.geometry().members()
                 && (0..life.world.geometry().members() as u16).all(|at| !life.world.is_failed(at))
                 && !life.is_resyncing()

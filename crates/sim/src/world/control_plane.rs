@@ -6,16 +6,17 @@
 //! submission. Records go through md's codecs, as `array` writes them.
 
 use engine::{
-    BackgroundState, ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect,
-    MetadataInput, MetadataManager, RebuildEffect, RebuildLoop, RebuildRange, Record, RequestError,
-    ResyncEffect, ResyncLoop,
+    BackgroundState, ControlEvent, DeviceNumber, HostOp, IoError, MemberError, MetaToken,
+    MetadataEffect, MetadataInput, MetadataManager, RebuildEffect, RebuildLoop, RebuildRange,
+    Record, RequestError, ResyncEffect, ResyncLoop,
 };
 use md::Sector;
 use md::ondisk::{Area, MetadataEncoder, Timestamp, Uuid, Write};
 
 use super::World;
+use super::joins::Ordered;
 use crate::marks::{Mark, Marks};
-use crate::member::{Member, SECTOR};
+use crate::member::SECTOR;
 use crate::model::Model;
 use crate::mutant::Mutant;
 use crate::request::LiveRequest;
@@ -47,19 +48,21 @@ pub struct ControlPlane {
     pub manager: MetadataManager,
     /// What a power cut may leave in the array.
     pub durable: Model,
-    /// Devices whose metadata operations never complete: a power cut leaves any part of them.
+    /// Places whose metadata operations never complete: a power cut leaves any part of them.
     pub hanging: Vec<usize>,
     /// Effects that are for the administrator.
     pub reports: Vec<MetadataEffect>,
     /// States of resyncs that were reached.
     pub(crate) marks: Marks,
-    /// By device number; `None`: missing.
+    /// By place; `None`: missing.
     encoders: Vec<Option<MetadataEncoder>>,
+    /// Number and place of each device of the array that has one.
+    numbers: Vec<(u32, usize)>,
     resync: ResyncLoop,
     rebuild: RebuildLoop,
     inputs: Vec<MetadataInput>,
     operations: Vec<MetadataOperation>,
-    /// Of the last operation, by device: when it takes place.
+    /// Of the last operation, by place: when it takes place.
     last: Vec<u64>,
     sequence: u64,
     timer: Option<u64>,
@@ -76,6 +79,7 @@ impl ControlPlane {
     /// `step`: most positions of a range of the resync; `unit`: positions that belong to one shard.
     pub fn new(
         manager: MetadataManager,
+        numbers: Vec<(u32, usize)>,
         encoders: Vec<Option<MetadataEncoder>>,
         durable: Model,
         geometry: md::Geometry,
@@ -90,6 +94,7 @@ impl ControlPlane {
             marks: Marks::default(),
             last: vec![0; encoders.len()],
             encoders,
+            numbers,
             resync: ResyncLoop::new(step, unit),
             rebuild: RebuildLoop::new(geometry, step, unit),
             inputs: Vec::new(),
@@ -108,18 +113,49 @@ impl ControlPlane {
         self.operations.iter().any(|op| op.device == device)
     }
 
-    pub(super) fn replace_encoder(&mut self, device: usize, encoder: MetadataEncoder) {
-        self.encoders[device] = Some(encoder);
-        self.hanging.retain(|other| *other != device);
+    /// A new device has a place, or a device another one than before: `from`.
+    pub(super) fn set_place(&mut self, place: usize, encoder: MetadataEncoder, from: usize) {
+        let number = encoder.number;
+        self.numbers.retain(|(other, at)| *other != number && *at != place);
+        self.numbers.push((number, place));
+        self.encoders[place] = Some(encoder);
+        self.hanging.retain(|other| *other != place);
+        for operation in self.operations.iter_mut().filter(|operation| operation.device == from) {
+            operation.device = place;
+        }
+        self.last[place] = self.last[place].max(self.last[from]);
+    }
+
+    /// What keeps the metadata of the device at a place, which it is to have no more.
+    pub(super) fn take_encoder(&mut self, place: usize) -> MetadataEncoder {
+        self.encoders[place].take().expect("the device has metadata")
+    }
+
+    /// A device has left: nothing more is written to it. Returns its place.
+    pub(super) fn forget_number(&mut self, number: u32) -> Option<usize> {
+        let place = self.place_of(number);
+        self.numbers.retain(|(other, _)| *other != number);
+        place
+    }
+
+    /// The place of a device of the array.
+    pub(super) fn place_of(&self, number: u32) -> Option<usize> {
+        let mine = self.numbers.iter().find(|(other, _)| *other == number);
+        mine.map(|(_, place)| *place)
+    }
+
+    /// Whether the device at a place is one of the array.
+    pub(crate) fn has_place(&self, place: usize) -> bool {
+        self.numbers.iter().any(|(_, at)| *at == place)
     }
 
     /// What keeps the metadata of a new device.
-    pub(crate) fn joining(&self, device: usize, sectors: u64) -> MetadataEncoder {
+    pub(crate) fn joining(&self, number: u32, sectors: u64, id: u64) -> MetadataEncoder {
         let like = self.encoders.iter().flatten().next().expect("some device has metadata");
-        let superblock = crate::assembly::joining(&like.superblock, device, sectors);
+        let superblock = crate::assembly::joining(&like.superblock, number, sectors, id);
         let metadata = superblock.metadata();
         MetadataEncoder {
-            number: device as u32,
+            number,
             logical_block: like.logical_block,
             bitmap: metadata.bitmap.zip(like.bitmap.as_ref().map(|(_, header)| header.clone())),
             ppl: metadata.log_area,
@@ -232,14 +268,14 @@ impl ControlPlane {
         moving.map(|op| op.ready_at).chain(self.timer).chain(retry).min()
     }
 
-    /// Metadata writes in flight, in their order: (device, first sector of the device, bytes).
-    /// `members`: by device; one that is gone gets no more writes.
+    /// Metadata writes in flight, in their order: (place, first sector of the device, bytes). A
+    /// device that is gone gets no more writes.
     pub(crate) fn writes_in_flight<'a>(
         &'a self,
-        members: &'a [Member],
+        world: &'a World,
     ) -> impl Iterator<Item = (usize, u64, &'a [u8])> {
         let operations = self.operations.iter();
-        let operations = operations.filter(|op| !members[op.device].is_gone(op.issued));
+        let operations = operations.filter(|op| !world.device(op.device).is_gone(op.issued));
         operations.flat_map(|op| op.writes.iter().map(|(at, bytes)| (op.device, *at, &bytes[..])))
     }
 
@@ -353,7 +389,7 @@ impl World {
         self.marks.metadata(&effect);
         match effect {
             MetadataEffect::WriteMeta { token, device, record } => {
-                let device = device.0 as usize;
+                let device = self.place_of(device);
                 if self.mutant == Some(Mutant::TakenOverEarly) {
                     self.take_over_early(device, &record);
                 }
@@ -361,7 +397,8 @@ impl World {
                 self.submit_metadata(token, device, writes);
             }
             MetadataEffect::Flush { token, device } => {
-                self.submit_metadata(token, device.0 as usize, Vec::new());
+                let device = self.place_of(device);
+                self.submit_metadata(token, device, Vec::new());
             }
             MetadataEffect::ToShard { control, shard } => {
                 if let engine::Control::EndReplacement(place) = control {
@@ -386,9 +423,10 @@ impl World {
             MetadataEffect::ResyncNeeded => self.control_plane().resync.needed(),
             MetadataEffect::RebuildNeeded => self.control_plane().rebuild.needed(),
             MetadataEffect::Join { device, place, replaces } => {
-                assert_eq!(device.0, u32::from(place.0), "the device of a place");
-                self.ordered.push((place.index(), replaces));
+                self.order(Ordered { number: device.0, place: place.index(), replaces });
             }
+            MetadataEffect::DeviceFailed { device, slot: None, .. } => self.spare_failed(device.0),
+            MetadataEffect::Removed { device, place } => self.removed(device.0, place),
             other => {
                 let control_plane = self.control_plane();
                 match other {
@@ -410,11 +448,20 @@ impl World {
         }
     }
 
+    fn place_of(&mut self, number: DeviceNumber) -> usize {
+        let place = self.control_plane().place_of(number.0);
+        place.unwrap_or_else(|| panic!("metadata of device {} that has left", number.0))
+    }
+
     /// A planted bug: the superblock that gives a replacement its slot is not durable yet.
     fn take_over_early(&mut self, device: usize, record: &Record) {
         let Record::Superblock(state) = record else { return };
+        if device >= 2 * self.geometry().members() {
+            return;
+        }
         let place = md::MemberIdx(device as u16);
-        let own = state.devices.get(device).and_then(Option::as_ref);
+        let number = self.control_plane().encoders[device].as_ref().map(|it| it.number as usize);
+        let own = number.and_then(|number| state.devices.get(number)?.as_ref());
         let gets_slot = own.is_some_and(|own| !own.replacement && own.recovery_offset.is_none());
         for shard in self.numbers().filter(|_| gets_slot) {
             let it = self.shard_of(shard);
@@ -426,7 +473,7 @@ impl World {
     }
 
     fn submit_metadata(&mut self, token: MetaToken, device: usize, writes: Vec<(u64, Vec<u8>)>) {
-        let slowness = self.members[device].slowness.max(1);
+        let slowness = self.device(device).slowness.max(1);
         let ready_at = self.now + slowness * self.delay(self.delays.io);
         let covers = self.writes_done;
         let issued = self.now;
@@ -524,13 +571,16 @@ impl World {
         for op in due {
             let result = self.perform_metadata(&op);
             let result = result.map_err(|kind| IoError::of_metadata(kind, None));
+            if result.is_ok() && op.device >= 2 * self.geometry().members() {
+                self.marks.reach(Mark::SpareAdded);
+            }
             self.control_plane().inputs.push(MetadataInput::MetaDone { token: op.token, result });
         }
     }
 
     fn perform_metadata(&mut self, op: &MetadataOperation) -> Result<(), MemberError> {
         let now = self.now;
-        let member = &mut self.members[op.device];
+        let member = self.device(op.device);
         if member.is_gone(op.issued) {
             return Err(MemberError::Gone);
         }
@@ -543,8 +593,8 @@ impl World {
             (true, _) if member.flush_fails => Some(MemberError::Other),
             _ => None,
         };
+        let block = member.block_sectors;
         for (first, bytes) in &op.writes {
-            let block = member.block_sectors;
             let (sectors, blocks) =
                 ((bytes.len() / SECTOR) as u64, (bytes.len() / SECTOR) as u64 / block);
             assert!(
@@ -556,24 +606,28 @@ impl World {
                 let part = (self.rng.below(blocks + 1) * block) as usize * SECTOR;
                 if part > 0 {
                     self.writes_done += 1;
+                    let number = self.writes_done;
+                    let member = self.device_mut(op.device);
                     // Volatile, but no data: a flush of hosts is not concerned.
-                    member.write_device(self.writes_done, *first, &bytes[..part], false);
+                    member.write_device(number, *first, &bytes[..part], false);
                     member.unflushed.pop();
                 }
                 continue;
             }
             self.writes_done += 1;
+            let number = self.writes_done;
             // Durable before it is reported, whatever the writes in the cache.
-            member.write_device(self.writes_done, *first, bytes, true);
+            self.device_mut(op.device).write_device(number, *first, bytes, true);
         }
         if let Some(error) = error {
             return Err(error);
         }
-        let is_replacement = op.device >= self.geometry().members();
+        let slots = self.geometry().members();
+        let is_replacement = (slots..2 * slots).contains(&op.device);
         if is_replacement && self.mutant == Some(Mutant::ReplacementNotFlushed) {
             return Ok(());
         }
-        self.members[op.device].flush(op.covers);
+        self.device_mut(op.device).flush(op.covers);
         Ok(())
     }
 }

@@ -245,3 +245,26 @@ fn a_scrub_begins_when_the_shards_have_the_end_of_the_resync() {
         seed=261198558102937 : discard8+1 corrupt2@12+20";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// The array became idle with the event count that its spare had, and needed a resync, which the
+/// spare did not say: kernels before 5.5 may take a spare for the freshest device.
+#[test]
+fn a_spare_never_says_that_an_array_is_in_sync_which_is_not() {
+    let scenario = "\
+        raid6 parity-first x4 chunk=8 used=128 v=1.2 begins=in-sync shards=1 depth=1 \
+        seed=147694464931507 troubled : addspare full2@0+128/6 w202+15 step83";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
+/// A spare's superblock was the first to record a loss: it is no member, and the array is started
+/// by those of the members.
+#[test]
+fn a_spare_that_has_come_further_than_all_members_decides_nothing() {
+    let scenario = "\
+        raid6 right-asymmetric-6 x6 chunk=8 used=256 v=1.2 block=4096 begins=in-sync \
+        shards=1 depth=24 seed=59116923262470 : add2 w12+1 step6 writeerror2 step394 w1+1 \
+        step1 cut2 step6 joinreplace5 w10+1 step6 w3+10 step394 addspare step6 w9+1 \
+        remove2 w5+11 step6 addspare step394 hang3@89984 w0+1 step6 lose1@493027 step21 \
+        cut3";
+    life::run(&scenario.parse().expect("a scenario"));
+}
