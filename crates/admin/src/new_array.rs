@@ -305,7 +305,7 @@ impl OpenMembers {
         access: Access,
         file_sectors: Option<u64>,
     ) -> Result<Arc<Device>, NewArrayError> {
-        let device = match location.path.exists() {
+        let device = match location.exists() {
             false => self.make(location, file_sectors)?,
             true => {
                 let opened = Device::open(location, DeviceOptions { access, direct: false });

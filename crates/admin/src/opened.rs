@@ -7,7 +7,7 @@ use md::assemble::{Candidate, StartMember};
 use md::ondisk::superblock::{Checksum, Superblock};
 use md::ondisk::{Area, MemberMetadata};
 
-use array::{DiskMember, FileMember, Member, MemberFlags};
+use array::{DiskMember, FileMember, Member, MemberFlags, NbdMember};
 use device::{Device, Disk, superblocks};
 
 /// A device with a superblock.
@@ -15,7 +15,7 @@ use device::{Device, Disk, superblocks};
 pub struct Opened {
     /// The device, or an overlay over it.
     pub disk: Arc<dyn Disk>,
-    /// The device, if nothing is laid over it: its data then go through io_uring.
+    /// The device, if nothing is laid over it: its data then are read and written asynchronously.
     pub device: Option<Arc<Device>>,
     /// Its decoded superblock.
     pub superblock: Superblock,
@@ -91,6 +91,12 @@ impl Opened {
     /// A member for its data area.
     pub(crate) fn member(&self, area: Range<u64>, log: Option<Area>) -> Box<dyn Member> {
         let log = log.map_or(0..0, |log| log.sector..log.sector + log.sectors);
+        let export = self.device.as_ref().and_then(|device| {
+            Some(NbdMember::of_device(device, area.clone())?.with_log(device, log.clone()))
+        });
+        if let Some(export) = export {
+            return Box::new(export);
+        }
         match &self.device {
             Some(device) => Box::new(FileMember::of_device(device, area).with_log(device, log)),
             None => Box::new(DiskMember::new(self.disk.clone(), area).with_log(log)),

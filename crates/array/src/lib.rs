@@ -68,7 +68,7 @@ pub use managed::ArrayMetadata;
 pub use member::{
     BadBlockList, BadBlockMember, Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember,
     FileMember, FileOptions, FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo,
-    NullMember, Op, OpKind, OpenError, PaceControl, PacedMember, io_error_text,
+    NbdMember, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember, io_error_text,
 };
 pub use metadata_threads::MetadataDevice;
 pub use metadata_writer::{ArrayDevice, MetadataTemplate};

@@ -8,6 +8,9 @@
 //! A block device is opened for writing with `O_EXCL`: the kernel refuses it while it is mounted,
 //! holds swap, or belongs to an array or a volume group. Image files attached to a loop device are
 //! refused as well.
+//!
+//! An export of an NBD server ([`NbdExport`]) is a device, too. It cannot be locked: nothing but its
+//! server keeps other clients from writing to it.
 
 use std::fs::File;
 use std::io;
@@ -28,6 +31,7 @@ use crate::Location;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, is_shorter};
 use crate::identity::{Identity, Overlap, loop_device_of, who_uses};
+use crate::remote::{ExportProblem, NbdExport, UriProblem};
 use crate::unread::{RescueMap, Unread};
 
 /// Permitted access to a device.
@@ -123,12 +127,28 @@ pub enum DeviceProblem {
     /// It is smaller than one sector.
     #[error("it is smaller than one sector")]
     Empty,
+    /// It is no URI of an export.
+    #[error(transparent)]
+    Uri(#[from] UriProblem),
+    /// The export cannot be used.
+    #[error(transparent)]
+    Export(#[from] ExportProblem),
+    /// The part does not begin or end where a block does.
+    #[error("offset and size of the part are not multiples of the server's blocks of {0} bytes")]
+    Unaligned(u32),
+}
+
+/// Where the bytes of a device are.
+#[derive(Clone, Debug)]
+enum Store {
+    File(Arc<File>),
+    Export(Arc<NbdExport>),
 }
 
 /// An opened member; see the module documentation.
 #[derive(Debug)]
 pub struct Device {
-    file: Arc<File>,
+    store: Store,
     location: Location,
     identity: Identity,
     id: FileId,
@@ -154,6 +174,13 @@ impl Device {
     /// # Errors
     /// Names the location and the problem.
     pub fn open(location: &Location, options: DeviceOptions) -> Result<Device, DeviceError> {
+        if let Some(uri) = location.uri() {
+            let fail = |problem| DeviceError { location: location.clone(), problem };
+            let uri = uri.map_err(|problem| fail(problem.into()))?;
+            let export = NbdExport::open(&uri, options.access == Access::ReadWrite);
+            let export = export.map_err(|problem| fail(problem.into()))?;
+            return Device::of_export(location, Arc::new(export), options.access);
+        }
         let opened = Opening::new(location, options)?;
         let window = window(location, opened.bytes).map_err(|problem| opened.fail(problem))?;
         lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
@@ -166,6 +193,37 @@ impl Device {
             return Err(DeviceError { location: location.clone(), problem });
         }
         Ok(device)
+    }
+
+    /// A part of an export, or all of it.
+    fn of_export(
+        location: &Location,
+        export: Arc<NbdExport>,
+        access: Access,
+    ) -> Result<Device, DeviceError> {
+        let fail = |problem| DeviceError { location: location.clone(), problem };
+        let window = window(location, export.bytes()).map_err(fail)?;
+        let logical_block = export.logical_block();
+        let is_whole = |bytes: u64| bytes.is_multiple_of(u64::from(logical_block));
+        if !is_whole(location.offset) || location.size.is_some_and(|size| !is_whole(size)) {
+            return Err(fail(DeviceProblem::Unaligned(logical_block)));
+        }
+        let identity = export.uri().identity();
+        Ok(Device {
+            id: FileId { path: location.path.clone(), identity, bytes: window.clone() },
+            store: Store::Export(export),
+            location: location.clone(),
+            identity,
+            stored_end: window.end,
+            unread: None,
+            window,
+            access,
+            direct: false,
+            is_block_device: true,
+            logical_block,
+            hole: Mutex::new(0..0),
+            rewriting: Mutex::new(()),
+        })
     }
 
     /// Opens a member that a rescue program has copied, for reading: what its map calls unread is
@@ -183,6 +241,11 @@ impl Device {
     ) -> Result<Device, DeviceError> {
         let Some(map) = map else { return Device::open(location, options) };
         assert_eq!(options.access, Access::ReadOnly, "a copy with a map is only read");
+        if location.uri().is_some() {
+            let device = Device::open(location, options)?;
+            let unread = Some(map.within(&device.window, device.window.end));
+            return Ok(Device { unread, ..device });
+        }
         let opened = Opening::new(location, options)?;
         let stored = opened.bytes;
         let all = stored.max(map.end.filter(|_| !opened.is_block_device).unwrap_or(0));
@@ -198,9 +261,17 @@ impl Device {
     /// # Errors
     /// As [`Device::open_copy`].
     pub fn open_part(&self, location: &Location) -> Result<Device, DeviceError> {
-        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let access = Access::ReadOnly;
         let map = self.unread.as_ref().map(|unread| unread.map.clone());
-        Device::open_copy(location, map, options)
+        // A server may accept one client at a time.
+        if let Store::Export(export) = &self.store
+            && location.path == self.location.path
+        {
+            let device = Device::of_export(location, export.clone(), access)?;
+            let unread = map.map(|map| map.within(&device.window, device.window.end));
+            return Ok(Device { unread, ..device });
+        }
+        Device::open_copy(location, map, DeviceOptions { access, direct: false })
     }
 
     /// What the copy does not have, if there is a map of it.
@@ -238,9 +309,12 @@ impl Device {
     /// The file, still locked, to overwrite it.
     ///
     /// # Panics
-    /// When a member still uses it.
+    /// When a member still uses it, or it is an export.
     pub fn into_file(self) -> File {
-        Arc::into_inner(self.file).expect("no member uses it")
+        match self.store {
+            Store::File(file) => Arc::into_inner(file).expect("no member uses it"),
+            Store::Export(_) => panic!("an export is not an output"),
+        }
     }
 
     /// Identity of the underlying storage, independent of its name.
@@ -308,7 +382,8 @@ impl Device {
         self.check_writable()?;
         let path = &self.location.path;
         let whole = 0..i64::MAX as u64;
-        if !self.is_at(path) || lock(&self.file, &whole, Access::ReadWrite).is_err() {
+        let Store::File(file) = &self.store else { return Ok(false) };
+        if !self.is_at(path) || lock(file, &whole, Access::ReadWrite).is_err() {
             return Ok(false);
         }
         std::fs::remove_file(path).map(|()| true)
@@ -327,9 +402,9 @@ impl Device {
     /// When there is not enough space, or it was opened read-only.
     pub fn preallocate(&self, go_on: impl Fn() -> bool) -> io::Result<bool> {
         self.check_writable()?;
-        if self.is_block_device {
+        let (false, Store::File(file)) = (self.is_block_device, &self.store) else {
             return Ok(true);
-        }
+        };
         let mut from = self.window.start;
         while from < self.window.end {
             if !go_on() {
@@ -337,7 +412,7 @@ impl Device {
             }
             let len = RESERVED_AT_ONCE.min(self.window.end - from);
             let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
-            match rustix::fs::fallocate(&self.file, flags, from, len) {
+            match rustix::fs::fallocate(file, flags, from, len) {
                 Err(Errno::INTR) => {}
                 Ok(()) => from += len,
                 // The file system has no fallocate: ENOSPC will show as a write error.
@@ -363,14 +438,26 @@ impl Device {
         self.direct
     }
 
-    /// Whether it is a block device; otherwise it is in a regular file.
+    /// Whether it is a block device, here or on another host; otherwise it is in a regular file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
     }
 
-    /// The open file, for the data of a running array. The lock lasts as long as it is open.
-    pub fn file(&self) -> &Arc<File> {
-        &self.file
+    /// The open file, for the data of a running array. The lock lasts as long as it is open. `None`:
+    /// it is an export.
+    pub fn file(&self) -> Option<&Arc<File>> {
+        match &self.store {
+            Store::File(file) => Some(file),
+            Store::Export(_) => None,
+        }
+    }
+
+    /// The export of an NBD server, for the data of a running array, if it is one.
+    pub fn export(&self) -> Option<&Arc<NbdExport>> {
+        match &self.store {
+            Store::File(_) => None,
+            Store::Export(export) => Some(export),
+        }
     }
 
     /// The file and the byte range of the member in it.
@@ -378,7 +465,7 @@ impl Device {
         &self.id
     }
 
-    /// First byte of the member in its file.
+    /// First byte of the member in its file or export.
     pub fn start_byte(&self) -> u64 {
         self.window.start
     }
@@ -422,10 +509,18 @@ impl Device {
     /// Fails if a file has become shorter than the member: a write behind the end would extend it
     /// again, with zeroes between. A block device refuses such writes itself.
     fn check_whole(&self) -> io::Result<()> {
-        if !self.is_block_device && is_shorter(&self.file, false, self.stored_end) {
+        if !self.is_block_device && self.is_shorter() {
             return Err(self.has_gone());
         }
         Ok(())
+    }
+
+    /// Whether the file or device ends before the member does. That of an export is final.
+    fn is_shorter(&self) -> bool {
+        match &self.store {
+            Store::File(file) => is_shorter(file, self.is_block_device, self.stored_end),
+            Store::Export(_) => false,
+        }
     }
 
     fn has_gone(&self) -> io::Error {
@@ -436,21 +531,22 @@ impl Device {
 
     /// Distinguishes a removed device from a lack of space or a bad sector: by its capacity.
     fn checked<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        result.map_err(|error| {
-            match is_shorter(&self.file, self.is_block_device, self.stored_end) {
-                true => self.has_gone(),
-                false => error,
-            }
-        })
+        result.map_err(|error| if self.is_shorter() { self.has_gone() } else { error })
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.check_whole()?;
-        self.checked(self.file.write_all_at(bytes, at))
+        self.checked(match &self.store {
+            Store::File(file) => file.write_all_at(bytes, at),
+            Store::Export(export) => export.write(at, bytes),
+        })
     }
 
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        self.checked(self.file.read_exact_at(bytes, at))
+        self.checked(match &self.store {
+            Store::File(file) => file.read_exact_at(bytes, at),
+            Store::Export(export) => export.read(at, bytes),
+        })
     }
 }
 
@@ -513,8 +609,12 @@ impl Disk for Device {
         let (mut sector, end) = (range.start, range.end);
         let bytes = self.range(sector, len as usize)?;
         self.check_whole()?;
+        let file = match &self.store {
+            Store::File(file) => file,
+            Store::Export(export) => return export.write_zeroes(bytes),
+        };
         let mode = rustix::fs::FallocateFlags::ZERO_RANGE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        if len == 0 || rustix::fs::fallocate(&self.file, mode, bytes.start, len).is_ok() {
+        if len == 0 || rustix::fs::fallocate(file, mode, bytes.start, len).is_ok() {
             return Ok(());
         }
         // The file system has no fallocate for zeroes.
@@ -529,17 +629,21 @@ impl Disk for Device {
 
     fn sync(&self) -> io::Result<()> {
         self.check_whole()?;
-        self.checked(self.file.sync_data())
+        self.checked(match &self.store {
+            Store::File(file) => file.sync_data(),
+            Store::Export(export) => export.sync(),
+        })
     }
 
     fn hole_end(&self, sector: u64) -> u64 {
+        let Store::File(file) = &self.store else { return sector };
         if self.is_block_device || sector >= self.sectors() {
             return sector;
         }
         let at = self.window.start + sector * SECTOR_BYTES;
         let mut hole = self.hole.lock().expect("the hole lock is not poisoned");
         if !hole.contains(&at) {
-            let data = match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
+            let data = match rustix::fs::seek(&**file, SeekFrom::Data(at)) {
                 Ok(data) => data,
                 // There is only a hole up to the end.
                 Err(Errno::NXIO) => self.window.end,
@@ -618,7 +722,7 @@ impl Opening {
             false => 512,
         };
         Device {
-            file: Arc::new(file),
+            store: Store::File(Arc::new(file)),
             location,
             identity,
             id: FileId { path, identity, bytes: window.clone() },

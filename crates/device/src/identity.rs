@@ -12,6 +12,7 @@
 //! Called before writing: when members and outputs are opened.
 
 use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ pub struct Identity(u64, u64);
 
 /// Stands for a file system's device number: a block device.
 const BLOCK: u64 = u64::MAX;
+/// The same of an export of an NBD server.
+const EXPORT: u64 = u64::MAX - 1;
 
 /// Maximum of stacked devices (a loop device over a partition of a loop device, and so on).
 const DEEPEST: usize = 8;
@@ -44,6 +47,14 @@ impl Identity {
             true => Identity(BLOCK, metadata.rdev()),
             false => Identity(metadata.dev(), metadata.ino()),
         }
+    }
+
+    /// Identity of what is on another host, by its name.
+    pub(crate) fn of_export(name: &impl Hash) -> Identity {
+        // Without random keys: the same in every run.
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Identity(EXPORT, hasher.finish())
     }
 
     /// Identity of the file at a path, if there is one.
@@ -112,7 +123,8 @@ impl Identity {
         let Some(at) = self.sys() else {
             // A file: the device of its file system, if it has one.
             let device = Identity(BLOCK, self.0);
-            return if self.0 != BLOCK && device.sys().is_some() { vec![device] } else { vec![] };
+            let is_file = self.0 != BLOCK && self.0 != EXPORT;
+            return if is_file && device.sys().is_some() { vec![device] } else { vec![] };
         };
         let mut below = Vec::new();
         if at.join("partition").exists() {

@@ -1,14 +1,14 @@
-//! What holds a member: files, block devices and parts of images; opened, locked, identified and
-//! examined.
+//! What holds a member: files, block devices, parts of images and NBD exports; opened, locked,
+//! identified and examined.
 //!
 //! ```text
 //! Location --open--> Device --+--> Disk   metadata, rescue: blocking, by sector of the device
 //!                             |      ^
 //!                             |   Overlay: writes go to a file of their own
-//!                             +--> array::FileMember   the data of a running array, by io_uring
+//!                             +--> array::FileMember, array::NbdMember: the data of a running array
 //! ```
 //!
-//! *Invariant*: what is open for writing is locked against other writers, and a read-only device is
+//! *Invariant*: what is open for writing is locked against other writers on this host, and a read-only device is
 //! never written. No decision about an array is made here.
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod mapfile;
 mod memory_disk;
 mod overlay;
 mod partitions;
+mod remote;
 mod serial;
 mod signature;
 mod unread;
@@ -38,6 +39,9 @@ pub use mapfile::{MapBlock, MapStatus, Mapfile, MapfileError, parse_list};
 pub use memory_disk::MemoryDisk;
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
 pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
+pub use remote::{
+    Completes, Endpoint, ExportError, ExportProblem, NbdExport, NbdUri, Transfer, UriProblem,
+};
 pub use serial::serial;
 pub use signature::{Signature, packed_as, signatures, some_data};
 pub use unread::{MapError, MapProblem, RescueMap, Unread};

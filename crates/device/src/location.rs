@@ -9,6 +9,9 @@
 //! as partition tables list them. If the text behind the last `@` is not a number, it belongs to
 //! the path; a file whose name really ends in `@8` is given as `name@8@0`.
 //!
+//! A path that is the URI of an NBD export ([`NbdUri`]) names that export, and a part of it in the
+//! same way; a file of such a name is given as `./nbd:...`.
+//!
 //! Behind a location, `:map=FILE` names the map of what a copy does not have, `:map=none` says that
 //! there is none; a file whose name has `:map=` in it is given with one of them behind.
 //!
@@ -23,10 +26,12 @@ use std::path::PathBuf;
 use md::{BareNumber, SECTOR_BYTES, SizeError, SizeProblem, parse_size};
 use thiserror::Error;
 
+use crate::remote::{NbdUri, UriProblem};
+
 /// The location of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
-    /// Path of the file or device.
+    /// Path of the file or device, or the URI of an export.
     pub path: PathBuf,
     /// First byte of the member in it; a multiple of 512.
     pub offset: u64,
@@ -48,6 +53,17 @@ impl Location {
     /// The whole file or device at a path.
     pub fn whole(path: impl Into<PathBuf>) -> Location {
         Location { path: path.into(), offset: 0, size: None }
+    }
+
+    /// The URI, if it is the location of an NBD export.
+    pub fn uri(&self) -> Option<Result<NbdUri, UriProblem>> {
+        let text = self.path.to_str()?;
+        NbdUri::is_meant(text).then(|| NbdUri::parse(text))
+    }
+
+    /// Whether something is there, as far as that is known: an export is opened to see it.
+    pub fn exists(&self) -> bool {
+        self.uri().is_some() || self.path.exists()
     }
 
     /// Parses the syntax above.

@@ -21,7 +21,7 @@ pub const TABLE: [(&str, &[&str]); 23] = [
     ("engine", &["md"]),
     ("sim", &["testkit", "parity", "md", "engine"]),
     ("sys", &[]),
-    ("device", &["sys", "md"]),
+    ("device", &["sys", "md", "nbd"]),
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
     ("admin", &["sys", "device", "array", "engine", "md", "content", "parity", "guess"]),
     ("export", &["admin", "array", "md", "nbd"]),

@@ -167,7 +167,7 @@ impl FileMember {
     /// stays locked until both are dropped.
     ///
     /// # Panics
-    /// When the area is not inside the device.
+    /// When the area is not inside the device, or that is an export.
     pub fn of_device(device: &Device, area: Range<u64>) -> FileMember {
         assert!(area.start <= area.end && area.end <= device.sectors(), "outside the device");
         let info = MemberInfo {
@@ -181,7 +181,7 @@ impl FileMember {
         let start = device.start_byte() + area.start * md::SECTOR_BYTES;
         let bytes = start..start + info.sectors * md::SECTOR_BYTES;
         let id = FileId { bytes, ..device.id().clone() };
-        let file = device.file().clone();
+        let file = device.file().expect("no export").clone();
         FileMember::new(file, device.is_block_device(), start, info, device.is_direct(), id)
     }
 
@@ -380,7 +380,7 @@ pub(super) fn errno_of(errno: Errno) -> Option<NonZeroU16> {
 /// integrity check, EREMOTEIO of a target's error, ENOLINK of a lost path, EBADE of a reservation
 /// conflict, and EIO of anything that a driver does not distinguish: md treats that as a bad
 /// sector, too.
-fn error_of(errno: Errno, kind: OpKind) -> MemberError {
+pub(super) fn error_of(errno: Errno, kind: OpKind) -> MemberError {
     match errno {
         // The kernel has dropped dirty pages and reports it once: the next sync would succeed. Data
         // are lost, as with a medium error.

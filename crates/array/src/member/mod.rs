@@ -1,7 +1,7 @@
 //! What an array is made of: things that read and write sectors.
 //!
 //! ```text
-//! leaves: mem  null  file  disk   wrappers: paced(m)  fault(m)  bad_block(m)   arrays: nested
+//! leaves: mem  null  file  nbd  disk   wrappers: paced(m)  fault(m)  bad_block(m)   arrays: nested
 //! ```
 //! Leaves count what they are to move, so that the figures are taken below everything.
 
@@ -11,6 +11,7 @@ mod error_text;
 mod fault;
 mod file;
 mod mem;
+mod nbd;
 mod nested;
 mod null;
 mod paced;
@@ -18,6 +19,7 @@ mod traits;
 #[allow(unsafe_code)]
 mod uring;
 
+pub use self::nbd::NbdMember;
 pub use bad_block_member::{BadBlockList, BadBlockMember};
 pub use disk::DiskMember;
 pub use drive::Fault;

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::event::PollFlags;
 
 use crate::buf::{Regions, Span};
 
@@ -67,11 +68,26 @@ pub struct Cqe {
 /// Kind of a file operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileOp<'a> {
-    Read { at: u64, spans: &'a [Span] },
-    Write { at: u64, spans: &'a [Span], durable: bool },
+    Read {
+        at: u64,
+        spans: &'a [Span],
+    },
+    Write {
+        at: u64,
+        spans: &'a [Span],
+        durable: bool,
+    },
     Sync,
-    PunchHole { at: u64, len: u64 },
-    ZeroRange { at: u64, len: u64 },
+    PunchHole {
+        at: u64,
+        len: u64,
+    },
+    ZeroRange {
+        at: u64,
+        len: u64,
+    },
+    /// Ends when it can be read.
+    PollIn,
 }
 
 pub(crate) struct Ring {
@@ -236,6 +252,7 @@ impl Ring {
                     rustix::fs::FallocateFlags::ZERO_RANGE | rustix::fs::FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(fd, len).offset(at).mode(mode.bits() as i32).build()
             }
+            FileOp::PollIn => opcode::PollAdd::new(fd, u32::from(PollFlags::IN.bits())).build(),
         };
         self.in_flight += 1;
         self.carried += u64::from(self.carried < SETTLES_AFTER);

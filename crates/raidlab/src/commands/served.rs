@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use device::NbdUri;
 use export::control::api::{Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Sync};
 use export::control::{Client, control_path, runtime_directory};
 use report::shown::Shown;
@@ -339,6 +340,9 @@ fn named(device: &str) -> Result<String> {
 
 /// The server may run in another directory.
 fn absolute(device: &OsStr) -> Result<String> {
+    if let Some(uri) = device.to_str().filter(|text| NbdUri::is_meant(text)) {
+        return Ok(uri.to_owned());
+    }
     let path = std::path::absolute(device).context("cannot find the current directory")?;
     match path.into_os_string().into_string() {
         Ok(path) => Ok(path),

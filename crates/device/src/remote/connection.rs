@@ -1,0 +1,573 @@
+//! A session with an NBD server: a thread that sends requests and receives their replies.
+//!
+//! ```text
+//!  submit -> queue, eventfd -> thread: Requests::start -> socket
+//!  Completes::completed     <- thread: Requests::receive <-
+//! ```
+//! Invariant: every operation that is submitted completes exactly once: with the server's reply, or
+//! with the loss of the connection, which comes after a request's time at the latest. After the
+//! loss nothing is sent any more, and there is no second connection: requests that a server has
+//! received and those of a later session must not be mixed. At most [`MOST`] requests are in
+//! flight; others wait here, as many as the caller submits.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nbd::client::{Negotiated, Received, Requests, Unsent};
+use nbd::{Errno, Operation, Request, Violation};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fd::{AsFd, OwnedFd};
+use thiserror::Error;
+
+use super::stream::Stream;
+
+/// Requests in flight at most.
+const MOST: u32 = 128;
+/// No more requests are begun while this much is to be sent.
+const UNSENT_BYTES: usize = 4 << 20;
+/// Size of the input: small replies, and what comes before the data of large ones.
+const INPUT_BYTES: usize = 128 << 10;
+const _: () = assert!(INPUT_BYTES >= Requests::INPUT_BYTES);
+/// The most pieces of one system call.
+const PIECES: usize = 64;
+/// Reads from the socket between two looks at everything else.
+const READS: usize = 16;
+/// How often deadlines are looked at, as a part of a request's time.
+const COARSENESS: u32 = 16;
+
+/// Why an operation on an export failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ExportError {
+    /// The server's error.
+    #[error("the server says: {errno}{}", said(text))]
+    Server {
+        /// The error.
+        errno: Errno,
+        /// Its text, with control characters escaped; often empty.
+        text: String,
+    },
+    /// The connection is lost.
+    #[error("{why}")]
+    Lost {
+        /// The system's error number that is the nearest.
+        errno: i32,
+        /// In words.
+        why: String,
+    },
+}
+
+fn said(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
+impl From<ExportError> for io::Error {
+    fn from(error: ExportError) -> io::Error {
+        // The number says what kind of error it is; callers add the name of the member.
+        io::Error::from_raw_os_error(match error {
+            ExportError::Server { errno, .. } => errno.number() as i32,
+            ExportError::Lost { errno, .. } => errno,
+        })
+    }
+}
+
+fn lost(errno: rustix::io::Errno, why: impl Into<String>) -> ExportError {
+    ExportError::Lost { errno: errno.raw_os_error(), why: why.into() }
+}
+
+fn broken(error: &io::Error) -> ExportError {
+    let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+    ExportError::Lost { errno, why: format!("the connection broke: {}", sys::reason(error)) }
+}
+
+fn violated(violation: &Violation) -> ExportError {
+    lost(rustix::io::Errno::PROTO, format!("the server breaks the protocol: {violation}"))
+}
+
+/// What gets the ends of operations.
+pub trait Completes: Send + Sync {
+    /// An operation has ended. Called by the connection's thread, or by the one that submits; it
+    /// must not wait for either. `buffer` is the one of the operation: of a read that succeeded,
+    /// with its data.
+    fn completed(&self, id: u32, buffer: Vec<u8>, result: Result<(), ExportError>);
+}
+
+struct Submission {
+    operation: Operation,
+    buffer: Vec<u8>,
+    id: u32,
+    to: Arc<dyn Completes>,
+}
+
+impl Submission {
+    fn end(self, result: Result<(), ExportError>) {
+        self.to.completed(self.id, self.buffer, result);
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    coming: Vec<Submission>,
+    /// Nobody will submit any more.
+    closing: bool,
+    /// Nothing can be done any more.
+    lost: Option<ExportError>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: OwnedFd,
+    /// How long a request may take, in milliseconds; `u64::MAX`: for ever.
+    limit: AtomicU64,
+}
+
+impl Shared {
+    /// What is behind the lock is whole after every statement.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        let millis = self.limit.load(Ordering::Relaxed);
+        (millis < u64::MAX).then(|| Duration::from_millis(millis))
+    }
+
+    fn wake(&self) {
+        // It fails only when the thread has been woken 2^64 times and has not looked.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}
+
+/// A session; see the module documentation.
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Connection {
+    /// Begins the transmission on a socket that has negotiated; `received` came after that.
+    pub(super) fn start(
+        stream: Stream,
+        session: Negotiated,
+        received: Vec<u8>,
+        limit: Option<Duration>,
+    ) -> io::Result<Connection> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue::default()),
+            wake,
+            limit: AtomicU64::new(u64::MAX),
+        });
+        let mut connection = Connection { shared: shared.clone(), thread: None };
+        connection.set_timeout(limit);
+        let mut input = vec![0; INPUT_BYTES];
+        input[..received.len()].copy_from_slice(&received);
+        let worker = Worker {
+            shared,
+            stream,
+            style: session.style,
+            requests: Requests::new(session, MOST),
+            waiting: VecDeque::new(),
+            flying: (0..MOST).map(|_| None).collect(),
+            out: VecDeque::new(),
+            unsent: 0,
+            sent_of_first: 0,
+            input,
+            filled: received.len(),
+            filling: None,
+            limit: None,
+            looked: Instant::now(),
+        };
+        let thread = std::thread::Builder::new().name("raidlab-member".into());
+        connection.thread = Some(thread.spawn(move || worker.run())?);
+        Ok(connection)
+    }
+
+    /// Starts an operation that the session permits. `buffer` is what a write sends; for a read it
+    /// is memory for its data, and is made as long as it has to be.
+    pub(super) fn submit(
+        &self,
+        operation: Operation,
+        buffer: Vec<u8>,
+        id: u32,
+        to: Arc<dyn Completes>,
+    ) {
+        let submission = Submission { operation, buffer, id, to };
+        let mut queue = self.shared.queue();
+        if let Some(lost) = queue.lost.clone() {
+            drop(queue);
+            return submission.end(Err(lost));
+        }
+        queue.coming.push(submission);
+        let is_first = queue.coming.len() == 1;
+        drop(queue);
+        if is_first {
+            self.shared.wake();
+        }
+    }
+
+    /// How long a request may take from now on: then the connection is given up.
+    pub(super) fn set_timeout(&self, limit: Option<Duration>) {
+        let millis = limit.map_or(u64::MAX, |limit| limit.as_millis().max(1) as u64);
+        self.shared.limit.store(millis, Ordering::Relaxed);
+        self.shared.wake();
+    }
+
+    /// Why nothing can be done any more.
+    pub(super) fn lost(&self) -> Option<ExportError> {
+        self.shared.queue().lost.clone()
+    }
+}
+
+impl Drop for Connection {
+    /// The session ends before this returns: a server may accept one client at a time.
+    fn drop(&mut self) {
+        self.shared.queue().closing = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was reported by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A request that has been begun.
+struct Flying {
+    submission: Submission,
+    began: Instant,
+}
+
+/// Data of a read that come next.
+struct Filling {
+    slot: usize,
+    at: usize,
+    left: usize,
+}
+
+/// What is to be sent.
+enum Out {
+    Header {
+        bytes: [u8; 32],
+        length: usize,
+    },
+    /// The payload of a request in flight.
+    Payload {
+        slot: usize,
+    },
+    /// The payload of a request that has failed already: the server expects it all the same.
+    Rest(Vec<u8>),
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    stream: Stream,
+    style: nbd::Style,
+    requests: Requests,
+    waiting: VecDeque<Submission>,
+    /// By the lower half of the cookie.
+    flying: Vec<Option<Flying>>,
+    out: VecDeque<Out>,
+    /// Bytes of `out`, about.
+    unsent: usize,
+    sent_of_first: usize,
+    input: Vec<u8>,
+    /// Bytes of the input that are there, and not handled.
+    filled: usize,
+    filling: Option<Filling>,
+    /// What the socket was set to.
+    limit: Option<Duration>,
+    /// When it was looked for late requests.
+    looked: Instant,
+}
+
+/// Whether the loop goes round again.
+enum Next {
+    Again,
+    Close,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let end = loop {
+            match self.turn() {
+                Ok(Next::Again) => {}
+                Ok(Next::Close) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        let Worker { shared, stream, mut waiting, flying, .. } = self;
+        let is_orderly = end.is_none();
+        let error = end.unwrap_or_else(|| lost(rustix::io::Errno::NOTCONN, "it was closed"));
+        // The socket first: who sees the end of an operation may rely on nothing being sent.
+        if is_orderly {
+            drop(stream)
+        } else {
+            stream.abort()
+        }
+        let mut queue = shared.queue();
+        queue.lost = Some(error.clone());
+        waiting.extend(queue.coming.drain(..));
+        drop(queue);
+        for Flying { submission, .. } in flying.into_iter().flatten() {
+            submission.end(Err(error.clone()));
+        }
+        waiting.into_iter().for_each(|submission| submission.end(Err(error.clone())));
+    }
+
+    fn turn(&mut self) -> Result<Next, ExportError> {
+        let closing = self.take();
+        let limit = self.shared.limit();
+        if limit != self.limit {
+            self.limit = limit;
+            self.stream.set_timeout(limit);
+        }
+        // Also a server that always has something to say does not get longer.
+        if self.limit.is_some_and(|limit| self.looked.elapsed() > limit / COARSENESS) {
+            self.left()?;
+        }
+        self.begin();
+        let sent = self.send()?;
+        let received = self.receive()?;
+        if sent || received {
+            return Ok(Next::Again);
+        }
+        if closing {
+            return self.close();
+        }
+        self.sleep()?;
+        Ok(Next::Again)
+    }
+
+    /// Takes what was submitted; returns whether nothing more will be.
+    fn take(&mut self) -> bool {
+        let mut queue = self.shared.queue();
+        self.waiting.extend(queue.coming.drain(..));
+        queue.closing
+    }
+
+    /// Begins requests, as far as there is room.
+    fn begin(&mut self) {
+        while self.unsent < UNSENT_BYTES
+            && let Some(mut submission) = self.waiting.pop_front()
+        {
+            let (cookie, header) = match self.requests.start(submission.operation) {
+                Ok(started) => started,
+                Err(Unsent::Full) => return self.waiting.push_front(submission),
+                Err(Unsent::Refused(refusal)) => {
+                    let (errno, text) = (refusal.errno, refusal.problem.to_owned());
+                    submission.end(Err(ExportError::Server { errno, text }));
+                    continue;
+                }
+            };
+            let slot = (cookie & 0xffff_ffff) as usize;
+            let length = Request::header_bytes(self.style);
+            self.out.push_back(Out::Header { bytes: header, length });
+            self.unsent += length;
+            match submission.operation {
+                Operation::Read { length, .. } => submission.buffer.resize(length as usize, 0),
+                Operation::Write { length, .. } => {
+                    assert_eq!(submission.buffer.len(), length as usize, "the payload is whole");
+                    self.out.push_back(Out::Payload { slot });
+                    self.unsent += length as usize;
+                }
+                _ => {}
+            }
+            self.flying[slot] = Some(Flying { submission, began: Instant::now() });
+        }
+    }
+
+    /// Sends as much as the socket takes; returns whether it was something.
+    fn send(&mut self) -> Result<bool, ExportError> {
+        let mut any = false;
+        while !self.out.is_empty() {
+            let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(PIECES.min(self.out.len()));
+            for (number, out) in self.out.iter().take(PIECES).enumerate() {
+                let bytes = bytes_of(out, &self.flying);
+                let skip = if number == 0 { self.sent_of_first } else { 0 };
+                parts.push(IoSlice::new(&bytes[skip..]));
+            }
+            match self.stream.write(&parts) {
+                Ok(sent) => self.sent(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(broken(&error)),
+            }
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn sent(&mut self, sent: usize) {
+        self.unsent -= sent;
+        let mut sent = self.sent_of_first + sent;
+        while let Some(first) = self.out.front() {
+            let length = bytes_of(first, &self.flying).len();
+            if sent < length {
+                break;
+            }
+            sent -= length;
+            self.out.pop_front();
+        }
+        self.sent_of_first = sent;
+    }
+
+    /// Receives some of what there is; returns whether it was something.
+    fn receive(&mut self) -> Result<bool, ExportError> {
+        let mut any = self.filled > 0 && self.handle()?;
+        for _ in 0..READS {
+            let read = match &self.filling {
+                Some(Filling { slot, at, left }) => {
+                    let flying = self.flying[*slot].as_mut().expect("data of a request in flight");
+                    self.stream.read(&mut flying.submission.buffer[*at..*at + *left])
+                }
+                None => self.stream.read(&mut self.input[self.filled..]),
+            };
+            match read {
+                Ok(0) => {
+                    let why = "the server has closed the connection";
+                    return Err(lost(rustix::io::Errno::CONNRESET, why));
+                }
+                Ok(read) => match &mut self.filling {
+                    Some(filling) => {
+                        filling.at += read;
+                        filling.left -= read;
+                        if filling.left == 0 {
+                            self.filling = None;
+                            self.handle()?;
+                        }
+                    }
+                    None => {
+                        self.filled += read;
+                        self.handle()?;
+                    }
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(broken(&error)),
+            }
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Handles the input; returns whether something was.
+    fn handle(&mut self) -> Result<bool, ExportError> {
+        let mut start = 0;
+        loop {
+            let input = &self.input[start..self.filled];
+            let (consumed, received) =
+                self.requests.receive(input).map_err(|error| violated(&error))?;
+            start += consumed;
+            match received {
+                Received::NeedMore => break,
+                Received::Handled | Received::Status { .. } => {}
+                Received::Data { cookie, at, length } => {
+                    let (slot, at) = ((cookie & 0xffff_ffff) as usize, at as usize);
+                    let here = (length as usize).min(self.filled - start);
+                    let flying = self.flying[slot].as_mut().expect("data of a request in flight");
+                    let place = &mut flying.submission.buffer[at..at + length as usize];
+                    place[..here].copy_from_slice(&self.input[start..start + here]);
+                    start += here;
+                    if here < length as usize {
+                        let (at, left) = (at + here, length as usize - here);
+                        self.filling = Some(Filling { slot, at, left });
+                        break;
+                    }
+                }
+                Received::Zeroes { cookie, at, length } => {
+                    let slot = (cookie & 0xffff_ffff) as usize;
+                    let flying = self.flying[slot].as_mut().expect("data of a request in flight");
+                    let at = at as usize;
+                    flying.submission.buffer[at..at + length as usize].fill(0);
+                }
+                Received::Done { cookie, result } => self.done(cookie, result)?,
+            }
+        }
+        self.input.copy_within(start..self.filled, 0);
+        self.filled -= start;
+        Ok(start > 0)
+    }
+
+    fn done(
+        &mut self,
+        cookie: u64,
+        result: Result<(), nbd::client::Failure>,
+    ) -> Result<(), ExportError> {
+        let slot = (cookie & 0xffff_ffff) as usize;
+        let Flying { mut submission, .. } = self.flying[slot].take().expect("it is in flight");
+        let is_its = |out: &&mut Out| matches!(out, Out::Payload { slot: its } if *its == slot);
+        if let Some(unsent) = self.out.iter_mut().find(is_its) {
+            *unsent = Out::Rest(std::mem::take(&mut submission.buffer));
+            if result.is_ok() {
+                let why = "the server acknowledges a write that it has not received";
+                let error = lost(rustix::io::Errno::PROTO, why);
+                submission.end(Err(error.clone()));
+                return Err(error);
+            }
+        }
+        let server = |nbd::client::Failure { errno, text, .. }| ExportError::Server { errno, text };
+        submission.end(result.map_err(server));
+        Ok(())
+    }
+
+    /// Ends the session in order; requests in flight are given up.
+    fn close(&mut self) -> Result<Next, ExportError> {
+        if self.requests.in_flight() > 0 || !self.waiting.is_empty() || !self.out.is_empty() {
+            return Err(lost(rustix::io::Errno::CANCELED, "it was given up"));
+        }
+        if let Ok((_, header)) = self.requests.start(Operation::Disconnect) {
+            // A server that cannot be reached will find out.
+            let _ =
+                self.stream.write(&[IoSlice::new(&header[..Request::header_bytes(self.style)])]);
+        }
+        Ok(Next::Close)
+    }
+
+    /// The time that the first request in flight has left.
+    fn left(&mut self) -> Result<Option<Duration>, ExportError> {
+        self.looked = Instant::now();
+        let first = self.flying.iter().flatten().map(|flying| flying.began).min();
+        let (Some(limit), Some(began)) = (self.limit, first) else { return Ok(None) };
+        let passed = self.looked.saturating_duration_since(began);
+        if passed >= limit {
+            let why = format!("no reply within {} s", limit.as_secs_f64());
+            return Err(lost(rustix::io::Errno::TIMEDOUT, why));
+        }
+        Ok(Some((limit - passed).max(limit / COARSENESS)))
+    }
+
+    /// Waits for the socket or the caller, until a request is late.
+    fn sleep(&mut self) -> Result<(), ExportError> {
+        let left = self.left()?;
+        let mut flags = PollFlags::IN;
+        if !self.out.is_empty() {
+            flags |= PollFlags::OUT;
+        }
+        let shared = self.shared.clone();
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.stream.as_fd(), flags),
+            PollFd::from_borrowed_fd(shared.wake.as_fd(), PollFlags::IN),
+        ];
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        // An error of it is that of a signal, or passes.
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+        if fds[1].revents().contains(PollFlags::IN) {
+            let _ = rustix::io::read(&shared.wake, &mut [0; 8]);
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a part of the output.
+fn bytes_of<'a>(out: &'a Out, flying: &'a [Option<Flying>]) -> &'a [u8] {
+    match out {
+        Out::Header { bytes, length } => &bytes[..*length],
+        Out::Rest(bytes) => bytes,
+        Out::Payload { slot } => {
+            &flying[*slot].as_ref().expect("it is in flight until it is sent").submission.buffer
+        }
+    }
+}

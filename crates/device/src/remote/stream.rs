@@ -1,0 +1,139 @@
+//! A socket to an NBD server, which never blocks.
+//!
+//! Invariant: connecting and negotiating end by their deadline, whatever the server does.
+
+use std::io::{self, IoSlice, Read};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+
+use super::uri::Endpoint;
+
+/// Pause before a unix socket whose queue is full is tried again.
+const FULL: Duration = Duration::from_millis(10);
+/// A connection without traffic is looked after in this time, and given up after as many tries.
+const KEEP_IDLE: Duration = Duration::from_secs(10);
+const KEEP_INTERVAL: Duration = Duration::from_secs(5);
+const KEEP_TRIES: u32 = 4;
+
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Connects.
+    pub(super) fn connect(endpoint: &Endpoint, deadline: Instant) -> io::Result<Stream> {
+        let stream = match endpoint {
+            Endpoint::Tcp { host, port } => tcp(host, *port, deadline)?,
+            Endpoint::Unix(path) => Stream::Unix(unix(path, deadline)?),
+        };
+        match &stream {
+            Stream::Tcp(socket) => socket.set_nonblocking(true)?,
+            Stream::Unix(socket) => socket.set_nonblocking(true)?,
+        }
+        Ok(stream)
+    }
+
+    /// What the server has sent, as far as there is something; 0: it has closed its side.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(socket) => socket.read(buffer),
+            Stream::Unix(socket) => socket.read(buffer),
+        }
+    }
+
+    /// Sends as much as the system has room for.
+    pub(super) fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let mut nothing = SendAncillaryBuffer::default();
+        Ok(rustix::net::sendmsg(&*self, parts, &mut nothing, flags)?)
+    }
+
+    /// Waits until it can be read, or until the deadline.
+    pub(super) fn wait(&self, flags: PollFlags, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), flags)];
+        match rustix::event::poll(&mut fds, left.try_into().ok().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Closes it so that nothing of what the system still has to send is sent: a request that the
+    /// caller has given up must not reach the server later.
+    pub(super) fn abort(self) {
+        if let Stream::Tcp(socket) = &self {
+            // Without it the end is an orderly one, for which a server that is gone is waited for.
+            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+        }
+    }
+
+    /// How long the system tries to send.
+    pub(super) fn set_timeout(&self, limit: Option<Duration>) {
+        let Stream::Tcp(socket) = self else { return };
+        let millis = limit.map_or(0, |limit| u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
+        // Requests have deadlines of their own; this ends what the system does for them.
+        let _ = sockopt::set_tcp_user_timeout(socket, millis);
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(socket) => socket.as_fd(),
+            Stream::Unix(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// The first of the host's addresses that accepts.
+fn tcp(host: &str, port: u16, deadline: Instant) -> io::Result<Stream> {
+    let mut problem = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                // Settings that find a dead link earlier; requests have deadlines of their own.
+                let _ = sockopt::set_socket_keepalive(&socket, true);
+                let _ = sockopt::set_tcp_keepidle(&socket, KEEP_IDLE);
+                let _ = sockopt::set_tcp_keepintvl(&socket, KEEP_INTERVAL);
+                let _ = sockopt::set_tcp_keepcnt(&socket, KEEP_TRIES);
+                return Ok(Stream::Tcp(socket));
+            }
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+/// A socket whose queue is full would be waited for without a limit: it is tried again instead.
+fn unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let address = SocketAddrUnix::new(path)?;
+    loop {
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(UnixStream::from(socket)),
+            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(FULL),
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

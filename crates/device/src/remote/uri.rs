@@ -1,0 +1,293 @@
+//! NBD URIs, as <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md> defines them.
+//!
+//! ```text
+//! nbd://HOST[:PORT]/[EXPORT]              TCP, port 10809 unless another is given
+//! nbd+unix:///[EXPORT]?socket=PATH        a unix socket
+//! nbds://..., nbds+unix://...             the same inside TLS
+//! ```
+//! The name of the export and the values behind `?` are percent-encoded.
+//!
+//! Invariant: what is shown is the text as it was given. Called where a member's location is
+//! opened.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+use thiserror::Error;
+
+use crate::Identity;
+
+/// The port that IANA has given to NBD.
+const PORT: u16 = 10809;
+
+/// Where an NBD server is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// A TCP port.
+    Tcp {
+        /// A name or an address, without the brackets of IPv6.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp { host, port } => write!(f, "{}:{port}", host.escape_debug()),
+            Endpoint::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// An export of an NBD server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdUri {
+    /// As it was given.
+    text: String,
+    /// Where the server is.
+    pub endpoint: Endpoint,
+    /// The export's name; the empty one is the server's default.
+    pub export: String,
+}
+
+/// Why a text is no URI of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum UriProblem {
+    /// Its scheme is none that is supported.
+    #[error(
+        "NBD is supported over TCP and unix sockets: nbd://HOST:PORT/EXPORT, \
+         nbd+unix:///EXPORT?socket=PATH"
+    )]
+    Scheme,
+    /// It requires TLS.
+    #[error("TLS is not supported for members yet")]
+    Tls,
+    /// There is no host.
+    #[error("the URI has no host: nbd://HOST:PORT/EXPORT")]
+    NoHost,
+    /// The port is none.
+    #[error("the URI's port is not a number from 1 to 65535")]
+    Port,
+    /// A unix socket has no host.
+    #[error("nbd+unix has three slashes and a socket: nbd+unix:///EXPORT?socket=PATH")]
+    NoSocket,
+    /// TCP has no socket.
+    #[error("socket= belongs to nbd+unix")]
+    Socket,
+    /// A user name is for keys that both sides know.
+    #[error("a user name in the URI is for TLS with pre-shared keys, which are not supported")]
+    User,
+    /// A parameter is unknown.
+    #[error("a parameter of the URI is unknown; there is socket=PATH")]
+    Parameter,
+    /// A parameter is there twice.
+    #[error("a parameter of the URI is given twice")]
+    Twice,
+    /// The name of the export is impossible.
+    #[error("the name of an export is UTF-8 of at most 4096 bytes without NUL")]
+    Export,
+    /// An escape is no UTF-8, or a NUL.
+    #[error("the URI is not UTF-8, or has a NUL")]
+    Text,
+    /// There is a fragment.
+    #[error("an NBD URI has no '#' part; in a name it is %23")]
+    Fragment,
+}
+
+/// Schemes that are about NBD, also those that are not supported.
+const SCHEMES: [(&str, Option<(bool, bool)>); 7] = [
+    // (unix socket, TLS)
+    ("nbd", Some((false, false))),
+    ("nbds", Some((false, true))),
+    ("nbd+unix", Some((true, false))),
+    ("nbds+unix", Some((true, true))),
+    ("nbd+vsock", None),
+    ("nbds+vsock", None),
+    ("nbd+ssh", None),
+];
+
+impl NbdUri {
+    /// Whether a text is meant as a URI of an export: a file of such a name is `./nbd:...`.
+    pub fn is_meant(text: &str) -> bool {
+        split(text).is_some()
+    }
+
+    /// Parses a URI.
+    ///
+    /// # Errors
+    /// Its problem.
+    pub fn parse(text: &str) -> Result<NbdUri, UriProblem> {
+        let ((_, kind), rest) = split(text).ok_or(UriProblem::Scheme)?;
+        let (is_unix, has_tls) = kind.ok_or(UriProblem::Scheme)?;
+        if has_tls {
+            return Err(UriProblem::Tls);
+        }
+        if rest.contains('#') {
+            return Err(UriProblem::Fragment);
+        }
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+        if authority.contains('@') {
+            return Err(UriProblem::User);
+        }
+        let socket = socket_of(query)?;
+        let endpoint = match (is_unix, socket) {
+            (true, Some(socket)) if authority.is_empty() => Endpoint::Unix(socket.into()),
+            (true, _) => return Err(UriProblem::NoSocket),
+            (false, Some(_)) => return Err(UriProblem::Socket),
+            (false, None) => tcp(authority)?,
+        };
+        let export = decoded(path).ok_or(UriProblem::Export)?;
+        if export.len() > nbd::MAX_STRING_BYTES {
+            return Err(UriProblem::Export);
+        }
+        Ok(NbdUri { text: text.to_owned(), endpoint, export })
+    }
+
+    /// Identifies the export: the same for two URIs that name it by the same words. Other names of
+    /// one host or export are not found out.
+    pub fn identity(&self) -> Identity {
+        Identity::of_export(&(&self.endpoint, &self.export))
+    }
+}
+
+impl fmt::Display for NbdUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+type Scheme = (&'static str, Option<(bool, bool)>);
+
+fn split(text: &str) -> Option<(Scheme, &str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    let known = SCHEMES.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(scheme))?;
+    Some((known, rest))
+}
+
+/// The value of `socket=`, if it is there.
+fn socket_of(query: &str) -> Result<Option<String>, UriProblem> {
+    let mut socket = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if key != "socket" {
+            return Err(UriProblem::Parameter);
+        }
+        let value = decoded(value).ok_or(UriProblem::Text)?;
+        if value.is_empty() {
+            return Err(UriProblem::NoSocket);
+        }
+        if socket.replace(value).is_some() {
+            return Err(UriProblem::Twice);
+        }
+    }
+    Ok(socket)
+}
+
+fn tcp(authority: &str) -> Result<Endpoint, UriProblem> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']').ok_or(UriProblem::NoHost)?;
+            match behind {
+                "" => (host, None),
+                _ => (host, Some(behind.strip_prefix(':').ok_or(UriProblem::Port)?)),
+            }
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let host = decoded(host).ok_or(UriProblem::Text)?;
+    if host.is_empty() {
+        return Err(UriProblem::NoHost);
+    }
+    let port = match port {
+        None | Some("") => PORT,
+        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or(UriProblem::Port)?,
+    };
+    Ok(Endpoint::Tcp { host, port })
+}
+
+/// Percent-decoded; `None` if that is no text.
+fn decoded(text: &str) -> Option<String> {
+    let text = percent_decode_str(text).decode_utf8().ok()?;
+    (!text.contains('\0')).then(|| text.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp { host: host.into(), port }
+    }
+
+    #[test]
+    fn every_form_of_the_specification_is_parsed_and_shown_as_it_was_given() {
+        let unix = |path: &str| Endpoint::Unix(path.into());
+        for (text, endpoint, export) in [
+            ("nbd://host", tcp("host", 10809), ""),
+            ("nbd://host/", tcp("host", 10809), ""),
+            ("nbd://host:1/a", tcp("host", 1), "a"),
+            ("NBD://192.0.2.1:65535/a/b%2Fc%20d", tcp("192.0.2.1", 65535), "a/b/c d"),
+            ("nbd://[::1]/x", tcp("::1", 10809), "x"),
+            ("nbd://[fe80::1]:7//x", tcp("fe80::1", 7), "/x"),
+            ("nbd://h/%C3%A4", tcp("h", 10809), "ä"),
+            ("nbd+unix:///?socket=/run/a%20b.sock", unix("/run/a b.sock"), ""),
+            ("nbd+unix:///data?socket=/run/data.nbd", unix("/run/data.nbd"), "data"),
+            ("nbd+unix:///data?socket=here", unix("here"), "data"),
+        ] {
+            let uri = NbdUri::parse(text).unwrap_or_else(|problem| panic!("{text}: {problem}"));
+            assert_eq!((&uri.endpoint, uri.export.as_str()), (&endpoint, export), "{text}");
+            assert_eq!(uri.to_string(), text);
+            assert!(NbdUri::is_meant(text));
+        }
+    }
+
+    #[test]
+    fn impossible_uris_are_refused_by_their_problem() {
+        let long = format!("nbd://h/{}", "x".repeat(4097));
+        for (text, problem) in [
+            ("nbd:///x", UriProblem::NoHost),
+            ("nbd://:10809/x", UriProblem::NoHost),
+            ("nbd://[::1/x", UriProblem::NoHost),
+            ("nbd://h:0/x", UriProblem::Port),
+            ("nbd://h:65536/x", UriProblem::Port),
+            ("nbd://[::1]x/x", UriProblem::Port),
+            ("nbd://h:1:2/x", UriProblem::Port),
+            ("nbd://h/x?socket=/s", UriProblem::Socket),
+            ("nbd+unix:///x", UriProblem::NoSocket),
+            ("nbd+unix:///x?socket=", UriProblem::NoSocket),
+            ("nbd+unix://h/x?socket=/s", UriProblem::NoSocket),
+            ("nbd+unix:///x?socket=/s&socket=/t", UriProblem::Twice),
+            ("nbd+unix:///x?sock=/s", UriProblem::Parameter),
+            ("nbd://u@h/x", UriProblem::User),
+            ("nbd+vsock://1/x", UriProblem::Scheme),
+            ("nbd+ssh://h/x", UriProblem::Scheme),
+            ("nbd://h/x#y", UriProblem::Fragment),
+            ("nbd://h/%00", UriProblem::Export),
+            ("nbd://h/%FF", UriProblem::Export),
+            (&long, UriProblem::Export),
+        ] {
+            assert_eq!(NbdUri::parse(text), Err(problem), "{text}");
+        }
+        for file in ["nbd", "nbd:/x", "./nbd://h/x", "http://h/x", "/dev/nbd0", "nbd:h:1"] {
+            assert!(!NbdUri::is_meant(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn two_uris_of_one_export_are_the_same() {
+        let identity = |text: &str| NbdUri::parse(text).expect(text).identity();
+        assert_eq!(identity("nbd://h/x"), identity("nbd://h:10809/%78"));
+        for other in ["nbd://h/y", "nbd://i/x", "nbd://h:1/x", "nbd+unix:///x?socket=h"] {
+            assert_ne!(identity("nbd://h/x"), identity(other), "{other}");
+        }
+    }
+}
