@@ -9,14 +9,14 @@
 //! holds swap, or belongs to an array or a volume group. Image files attached to a loop device are
 //! refused as well.
 //!
-//! An export of an NBD server ([`NbdExport`]) is a device, too. It cannot be locked: nothing but its
-//! server keeps other clients from writing to it.
+//! An export of an NBD server ([`NbdExport`]) is a device, too. It cannot be locked: nothing but
+//! its server keeps other clients from writing to it.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,118 +25,14 @@ use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use sys::Mapping;
-use thiserror::Error;
 
 use crate::Location;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, is_shorter};
 use crate::identity::{Identity, Overlap, loop_device_of, who_uses};
-use crate::remote::{ExportProblem, NbdExport, UriProblem};
+use crate::problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
+use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
-
-/// Permitted access to a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reads only.
-    ReadOnly,
-    /// Reads and writes.
-    ReadWrite,
-}
-
-/// Options for opening a device.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceOptions {
-    /// Permitted access.
-    pub access: Access,
-    /// Bypass the page cache (`O_DIRECT`) if supported.
-    pub direct: bool,
-}
-
-/// Why a device cannot be opened.
-#[derive(Debug, Error)]
-#[error("{location}: {problem}{}", self.hint())]
-pub struct DeviceError {
-    /// The member's location.
-    pub location: Location,
-    /// The reason.
-    #[source]
-    pub problem: DeviceProblem,
-}
-
-impl DeviceError {
-    /// The problem as text, without the name of the device.
-    pub fn problem_text(&self) -> String {
-        format!("{}{}", self.problem, self.hint())
-    }
-
-    /// What a name that does not exist was probably meant to be.
-    fn hint(&self) -> &'static str {
-        let name = self.location.path.to_string_lossy();
-        match &self.problem {
-            DeviceProblem::System { source, .. }
-                if source.kind() == io::ErrorKind::NotFound && name.contains('@') =>
-            {
-                "; a part is PATH@OFFSET or PATH@OFFSET+SIZE, in bytes or with a unit: 2048s \
-                 (sectors), 64K, 1M"
-            }
-            _ => "",
-        }
-    }
-}
-
-/// The reason why a device cannot be opened.
-#[derive(Debug, Error)]
-pub enum DeviceProblem {
-    /// A system call failed.
-    #[error("cannot {doing}: {}", sys::reason(source))]
-    System {
-        /// The operation that failed.
-        doing: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// Neither a regular file nor a block device.
-    #[error("it is {is}; members are regular files and block devices")]
-    Kind {
-        /// Its file type.
-        is: &'static str,
-    },
-    /// The kernel uses it.
-    #[error("it is in use: {how}")]
-    InUse {
-        /// The kind of use, as far as it is known.
-        how: String,
-    },
-    /// Another process has it open as a member.
-    #[error("{}", match access {
-        Access::ReadWrite => "another process has it open (as a member, or as a virtual disk)",
-        Access::ReadOnly => "another process writes to it (as a member, or as a virtual disk)",
-    })]
-    Locked {
-        /// The access that was requested here.
-        access: Access,
-    },
-    /// The byte range is outside the file or device.
-    #[error("the part is out of range: {} has {bytes} bytes", path.display())]
-    Window {
-        /// Path of the file or device.
-        path: PathBuf,
-        /// Size of the file or device in bytes.
-        bytes: u64,
-    },
-    /// It is smaller than one sector.
-    #[error("it is smaller than one sector")]
-    Empty,
-    /// It is no URI of an export.
-    #[error(transparent)]
-    Uri(#[from] UriProblem),
-    /// The export cannot be used.
-    #[error(transparent)]
-    Export(#[from] ExportProblem),
-    /// The part does not begin or end where a block does.
-    #[error("offset and size of the part are not multiples of the server's blocks of {0} bytes")]
-    Unaligned(u32),
-}
 
 /// Where the bytes of a device are.
 #[derive(Clone, Debug)]
@@ -443,8 +339,8 @@ impl Device {
         self.is_block_device
     }
 
-    /// The open file, for the data of a running array. The lock lasts as long as it is open. `None`:
-    /// it is an export.
+    /// The open file, for the data of a running array. The lock lasts as long as it is open.
+    /// `None`: it is an export.
     pub fn file(&self) -> Option<&Arc<File>> {
         match &self.store {
             Store::File(file) => Some(file),

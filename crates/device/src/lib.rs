@@ -5,11 +5,11 @@
 //! Location --open--> Device --+--> Disk   metadata, rescue: blocking, by sector of the device
 //!                             |      ^
 //!                             |   Overlay: writes go to a file of their own
-//!                             +--> array::FileMember, array::NbdMember: the data of a running array
+//!                             +--> array::{FileMember, NbdMember}   the data of a running array
 //! ```
 //!
-//! *Invariant*: what is open for writing is locked against other writers on this host, and a read-only device is
-//! never written. No decision about an array is made here.
+//! *Invariant*: what is open for writing is locked against other writers on this host, and a
+//! read-only device is never written. No decision about an array is made here.
 #![forbid(unsafe_code)]
 
 mod areas;
@@ -23,6 +23,7 @@ mod mapfile;
 mod memory_disk;
 mod overlay;
 mod partitions;
+mod problem;
 mod remote;
 mod serial;
 mod signature;
@@ -30,7 +31,7 @@ mod unread;
 
 pub use areas::{AreaError, read_area, read_bad_blocks};
 pub use contents::{data_signs, foreign, member_signs, superblocks};
-pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
+pub use device::Device;
 pub use disk::{Disk, DiskLayer, read_only_error};
 pub use file::{FileId, direct_block, is_shorter};
 pub use identity::{Attachment, Identity, Overlap, in_use};
@@ -39,6 +40,7 @@ pub use mapfile::{MapBlock, MapStatus, Mapfile, MapfileError, parse_list};
 pub use memory_disk::MemoryDisk;
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
 pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
+pub use problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
 pub use remote::{
     Completes, Endpoint, ExportError, ExportProblem, NbdExport, NbdUri, Transfer, UriProblem,
 };

@@ -24,8 +24,9 @@ use md::SECTOR_BYTES;
 
 use thiserror::Error;
 
-use crate::device::{Access, DeviceProblem, lock, open_file};
+use crate::device::{lock, open_file};
 use crate::disk::{Disk, beyond_the_end, read_only_error};
+use crate::problem::{Access, DeviceProblem};
 
 /// Offsets and sizes of the format, in bytes.
 pub(crate) mod layout {

@@ -5,13 +5,14 @@
 
 /// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
 /// without a test is a failure.
-const TESTS: [(&str, &str); 7] = [
+const TESTS: [(&str, &str); 8] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
     ("own_disks::", "block workloads on all targets, and on block devices that hold something"),
     ("mounted::", "arrays mounted with FUSE"),
     ("real_clients::", "NBD exports and the clients that people use"),
     ("serve::", "arrays that are served, and managed"),
+    ("across_hosts::", "members on other hosts, whose links are cut and restored"),
     ("tool_tables::bonnie_plus_plus::tests::debians_", "bonnie++'s own reader of its CSV"),
 ];
 
@@ -47,8 +48,10 @@ mod tests {
         let kernel = ["with_the_kernel::x", "with_the_kernel::y"];
         let disks = "own_disks::v";
         let (fuse, nbd, serve) = ("mounted::z", "real_clients::z", "serve::z");
+        let hosts = "across_hosts::z";
         let kernel = (kernel[0], kernel[1]);
-        let ran = ["a", "in_a_browser::w", disks, fuse, nbd, serve, kernel.0, kernel.1, reader];
+        let ran =
+            ["a", "in_a_browser::w", disks, fuse, nbd, serve, kernel.0, kernel.1, reader, hosts];
         let ran = names(&ran);
         assert!(missing(&ran, &[], &[]).is_empty());
         assert!(missing(&ran, &names(&["a"]), &[]).is_empty());

@@ -28,7 +28,7 @@ use crate::Opened;
 use crate::members::{ChooseError, array_name};
 use crate::offline::{OpenDevices, OpenError, choose_to_write, with_two};
 use crate::scrub::Counts;
-use crate::start::{StartError, StartOptions, start_rebuilding};
+use crate::start::{RebuildingMember, StartError, StartOptions, start_rebuilding};
 
 pub use monitor::{Event, EventKind, Watched};
 pub use orders::{ManageError, ScrubOrder};
@@ -45,6 +45,11 @@ pub struct ServeOptions {
     pub force: bool,
     /// A copy-on-write overlay that all writes go to: the members are only read.
     pub overlay: Option<PathBuf>,
+    /// Devices for empty slots, without an overlay: one that was the slot's member gets what the
+    /// bitmap marks, others get everything.
+    pub add: Vec<OsString>,
+    /// Also those that hold data.
+    pub overwrite: bool,
     /// Options of the engine.
     pub start: StartOptions,
 }
@@ -118,13 +123,25 @@ impl Serving {
     /// # Errors
     /// See [`ServeError`].
     pub fn start(names: &[OsString], options: &ServeOptions) -> Result<Serving, ServeError> {
-        let members = opened(names, options)?;
+        let mut devices = OpenDevices::default();
+        let members = match &options.overlay {
+            // The members are only read.
+            Some(overlay) => devices.overlaid(names, overlay),
+            None => Ok(devices.members(names)?),
+        };
+        let members = members.map_err(|error: ServeError| error)?;
+        let add = options.add.iter().map(|name| devices.open(name));
+        let add = add.collect::<Result<Vec<_>, _>>()?;
         let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
         let found = assemble(&candidates, &Options { force: options.force, ..Options::default() });
         let array = choose_to_write(&found, options.array.as_deref(), &members)?;
         let mut notes = with_two(array, &members);
         let start = &options.start;
-        let (mut shards, _) = start_rebuilding(array, &members, &[], false, start)?;
+        let (mut shards, rebuilding) =
+            start_rebuilding(array, &members, &add, options.overwrite, start)?;
+        let added =
+            rebuilding.iter().filter(|it| options.add.iter().any(|name| **name == *it.name));
+        notes.extend(added.map(joined));
         notes.extend(shards.iter_mut().flat_map(array::Driver::take_notes));
         let served = Served {
             name: array_name(array),
@@ -193,11 +210,14 @@ impl Serving {
     }
 }
 
-/// Opens the members for writing, or the overlay over members that are only read.
-fn opened(names: &[OsString], options: &ServeOptions) -> Result<Vec<Opened>, ServeError> {
-    let mut devices = OpenDevices::default();
-    match &options.overlay {
-        Some(overlay) => devices.overlaid(names, overlay),
-        None => Ok(devices.members(names)?),
+/// What is done with a device for an empty slot.
+fn joined(device: &RebuildingMember) -> String {
+    let RebuildingMember { slot, name, by_bitmap, lacking, .. } = device;
+    let size = md::show_size(*lacking);
+    match by_bitmap {
+        true => {
+            format!("{name} is put back into slot {slot}: the bitmap marks {size}, to be copied")
+        }
+        false => format!("{name} gets slot {slot}: {size} are to be rebuilt"),
     }
 }

@@ -111,7 +111,7 @@ impl Submission {
 #[derive(Default)]
 struct Queue {
     coming: Vec<Submission>,
-    /// Nobody will submit any more.
+    /// Nothing will be submitted any more.
     closing: bool,
     /// Nothing can be done any more.
     lost: Option<ExportError>,

@@ -158,10 +158,10 @@ impl NbdExport {
             let length = self.part(range.end - from);
             let read = Operation::Read { offset: from, length: length as u32, one_piece: false };
             memory = self.perform(read, memory)?;
-            // Of what was read, what was wanted.
+            // Of what was read, what the caller needs.
             let (first, last) = (from.max(at), (from + length).min(at + buf.len() as u64));
-            let wanted = (first - from) as usize..(last - from) as usize;
-            buf[(first - at) as usize..(last - at) as usize].copy_from_slice(&memory[wanted]);
+            let inside = (first - from) as usize..(last - from) as usize;
+            buf[(first - at) as usize..(last - at) as usize].copy_from_slice(&memory[inside]);
             from += length;
         }
         Ok(())

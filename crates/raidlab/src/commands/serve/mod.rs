@@ -49,6 +49,10 @@ Examples:
   raidlab serve disk*.img --read-only --volume vg1/lv --fuse /run/lv
   raidlab serve disk*.img --read-only --all-volumes --nbd tcp:127.0.0.1:10809
                                                    everything of a NAS, an export for each volume
+  raidlab serve nbd://host1/d0 nbd://host2/d1 --nbd unix:/run/array.nbd
+                                                   members on other hosts
+  raidlab serve nbd://host1/d0 --add nbd://host2/d1 --nbd unix:/run/array.nbd
+                                                   one that was away: what it lacks is copied
   raidlab serve --level raid5 --members mem*4 --size 1G --fuse /run/array
                                                    an array in memory
 
@@ -107,6 +111,14 @@ pub struct ServeArguments {
     /// event, the array, and the device if there is one
     #[arg(long, value_name = "PROGRAM", conflicts_with = "read_only", help_heading = "Management")]
     program: Option<PathBuf>,
+    /// A device for an empty slot; may be repeated. One that was the slot's member gets only what
+    /// the bitmap marks
+    #[arg(long, value_name = "NEW", conflicts_with_all = ["read_only", "overlay", "set"],
+          help_heading = "Management")]
+    add: Vec<OsString>,
+    /// Overwrite data that the devices of --add hold
+    #[arg(long, requires = "add", help_heading = "Management")]
+    overwrite: bool,
     /// Threads that run the array
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Management",
           value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -173,7 +185,8 @@ struct Running {
 
 /// Runs the command.
 pub fn run(arguments: &ServeArguments) -> Result<Ending> {
-    let used = Used::members(&arguments.source.members);
+    let mut used = Used::members(&arguments.source.members);
+    used.extend(Used::members(&arguments.add));
     arguments.json.refuse_overlap(&used)?;
     if arguments.fuse.is_empty() && arguments.nbd.is_empty() {
         bail!("no front selected: give --nbd unix:PATH or --fuse FILE");

@@ -127,6 +127,8 @@ fn running(arguments: &ServeArguments) -> Result<Opened> {
         array: source.array.clone(),
         force: source.force,
         overlay: source.overlay.clone(),
+        add: arguments.add.clone(),
+        overwrite: arguments.overwrite,
         start: start_options(arguments),
     };
     let serving = Serving::start(arguments.names(), &options);
