@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 23] = [
+pub const TABLE: [(&str, &[&str]); 24] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
@@ -28,6 +28,7 @@ pub const TABLE: [(&str, &[&str]); 23] = [
     ("spec", &["parity", "md", "drive"]),
     ("results", &["md", "spec"]),
     ("model", &["spec", "md", "drive"]),
+    ("predict", &["md", "drive"]),
     ("metrics", &["sys", "results", "array"]),
     ("report", &["md", "spec", "results"]),
     (
@@ -57,6 +58,7 @@ pub const TABLE: [(&str, &[&str]); 23] = [
             "spec",
             "results",
             "model",
+            "predict",
             "metrics",
             "report",
             "bench",

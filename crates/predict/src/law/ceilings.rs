@@ -1,0 +1,484 @@
+//! The equations: every ceiling of a configuration, and the soft minimum of them.
+//!
+//! Units: MB/s (1e6 B/s), chunks in MB, times in s; docs/models/law.md has the equations with their
+//! sources. Invariant: a prediction is finite and positive, and not above its lowest ceiling.
+
+use md::Level;
+
+use super::array::{Array, Copies};
+use super::constants::{Constants, Symbol};
+use super::machine::Machine;
+use super::single::Single;
+use super::why_not::WhyNot;
+use super::work::{Access, Work, WriteBack};
+
+/// What can limit an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ceiling {
+    /// The members, with what the layout and partial stripes cost.
+    Disks,
+    /// The stripe cache, through which parity arrays read before 2.6.20.
+    StripeCache,
+    /// Windows of read-ahead that do not reach all members.
+    ReadAhead,
+    /// A path that members share.
+    Bus,
+    /// CPU time per byte of the program and the kernel.
+    Cpu,
+    /// The thread of a parity array.
+    RaidThread,
+    /// CPU time of small requests.
+    RequestCpu,
+    /// A lock of md.
+    Lock,
+    /// Waiting for flushes.
+    Flush,
+    /// The plug limit of resync with many members.
+    PlugLimit,
+}
+
+impl Ceiling {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ceiling::Disks => "disks",
+            Ceiling::StripeCache => "stripe cache",
+            Ceiling::ReadAhead => "read-ahead",
+            Ceiling::Bus => "bus",
+            Ceiling::Cpu => "cpu",
+            Ceiling::RaidThread => "raid thread",
+            Ceiling::RequestCpu => "cpu per request",
+            Ceiling::Lock => "md lock",
+            Ceiling::Flush => "flush",
+            Ceiling::PlugLimit => "plug limit",
+        }
+    }
+}
+
+/// The most ceilings that one workload has.
+const MOST: usize = 6;
+
+/// A prediction: the value and the ceilings it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// MB/s or operations per second, by the workload.
+    pub value: f64,
+    ceilings: [(Ceiling, f64); MOST],
+    count: usize,
+}
+
+impl Prediction {
+    fn none() -> Prediction {
+        Prediction { value: f64::INFINITY, ceilings: [(Ceiling::Disks, 0.0); MOST], count: 0 }
+    }
+
+    /// Adds a ceiling, or lowers the one of that name.
+    fn add(&mut self, ceiling: Ceiling, rate: f64) {
+        let known = self.ceilings[..self.count].iter_mut().find(|(name, _)| *name == ceiling);
+        match known {
+            Some((_, there)) => *there = there.min(rate),
+            None => {
+                self.ceilings[self.count] = (ceiling, rate);
+                self.count += 1;
+            }
+        }
+    }
+
+    fn only(ceiling: Ceiling, rate: f64) -> Prediction {
+        let mut one = Prediction::none();
+        one.add(ceiling, rate);
+        one.with_soft_minimum()
+    }
+
+    /// Near-ties lose a little: (sum of c^-8)^(-1/8), taken relative to the lowest.
+    fn with_soft_minimum(mut self) -> Prediction {
+        let all = &mut self.ceilings[..self.count];
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let lowest = all[0].1;
+        let sum: f64 = all.iter().map(|(_, rate)| (lowest / rate).powi(8)).sum();
+        self.value = lowest * sum.powf(-0.125);
+        self
+    }
+
+    /// All ceilings, the lowest first.
+    pub fn ceilings(&self) -> &[(Ceiling, f64)] {
+        &self.ceilings[..self.count]
+    }
+
+    /// The ceiling that limits.
+    pub fn limit(&self) -> Ceiling {
+        self.ceilings[0].0
+    }
+
+    /// The next one, if there is another.
+    pub fn next(&self) -> Option<(Ceiling, f64)> {
+        self.ceilings().get(1).copied()
+    }
+
+    fn of(&self, ceiling: Ceiling) -> Option<f64> {
+        self.ceilings().iter().find(|(name, _)| *name == ceiling).map(|(_, rate)| *rate)
+    }
+}
+
+/// What the array delivers on a healthy machine.
+///
+/// # Errors
+/// The configuration is outside the law.
+pub fn predict(
+    array: &Array,
+    machine: &Machine,
+    access: &Access,
+    single: &Single,
+    constants: &Constants,
+) -> Result<Prediction, WhyNot> {
+    let law = Law { array, machine, access, single, constants, n: f64::from(array.members) };
+    law.check()?;
+    law.predict()
+}
+
+/// Data members times one disk: what is usually expected.
+pub fn naive(array: &Array, access: &Access, single: &Single) -> Option<f64> {
+    let resync = matches!(access.work, Work::Resync | Work::Check);
+    let work = if resync { Work::Read } else { access.work };
+    let one = single.get(work)?.rate;
+    Some(if resync { one } else { array.data_members() * one })
+}
+
+struct Law<'a> {
+    array: &'a Array,
+    machine: &'a Machine,
+    access: &'a Access,
+    single: &'a Single,
+    constants: &'a Constants,
+    /// Members.
+    n: f64,
+}
+
+impl Law<'_> {
+    fn check(&self) -> Result<(), WhyNot> {
+        if self.machine.kernel.is_some_and(|kernel| kernel.is_before_2_6()) {
+            return Err(WhyNot::OldKernel);
+        }
+        if self.array.level == Level::Linear {
+            return Err(WhyNot::Level);
+        }
+        if !self.array.has_enough_members() {
+            return Err(WhyNot::TooFew);
+        }
+        if self.array.missing > 0 {
+            return Err(WhyNot::Degraded);
+        }
+        let many = matches!(
+            self.access.work,
+            Work::Seeks | Work::RandomRead | Work::StreamsRead | Work::DirectRead
+        );
+        if self.array.level == Level::Raid1 && many && self.machine.slowest_mb_per_s.is_some() {
+            return Err(WhyNot::MixedMirror);
+        }
+        Ok(())
+    }
+
+    fn predict(&self) -> Result<Prediction, WhyNot> {
+        match self.access.work {
+            Work::Read => Ok(self.read(self.one(Work::Read)?)),
+            Work::Write => Ok(self.write(self.one(Work::Write)?)),
+            Work::Rewrite => self.rewrite(),
+            Work::Seeks => self.seeks(),
+            Work::RandomRead => self.random_read(),
+            Work::RandomWrite => self.random_write(),
+            Work::StreamsRead => self.streams_read(),
+            Work::StreamsWrite => Ok(self.write(self.one(Work::StreamsWrite)?)),
+            Work::SyncWrite => self.sync_write(),
+            Work::DirectRead | Work::DirectWrite => self.direct(),
+            Work::Resync | Work::Check => self.resync(),
+        }
+    }
+
+    fn constant(&self, symbol: Symbol) -> f64 {
+        self.constants[symbol]
+    }
+
+    /// The figure of one member.
+    fn one(&self, work: Work) -> Result<f64, WhyNot> {
+        self.single.get(work).map(|value| value.rate).ok_or(WhyNot::NoSingle(work))
+    }
+
+    /// A sequential rate of one member, no higher than that of the slowest: stripes wait for it.
+    fn of_the_slowest(&self, one: f64) -> f64 {
+        self.machine.slowest_mb_per_s.map_or(one, |slowest| one.min(slowest))
+    }
+
+    fn chunk_mb(&self) -> f64 {
+        self.array.chunk_kib * 1024.0 / 1e6
+    }
+
+    /// Adds the buses of the machine: members on one get `share` of the array's rate each.
+    fn add_buses(&self, prediction: &mut Prediction, share: f64) {
+        for bus in &self.machine.buses {
+            let on_it = bus.members.map_or(self.n, f64::from).min(self.n);
+            if on_it > 0.0 {
+                prediction.add(Ceiling::Bus, bus.mb_per_s / (on_it * share));
+            }
+        }
+    }
+
+    fn read(&self, one: f64) -> Prediction {
+        let all = Prediction::none();
+        let mirror = self.array.level == Level::Raid1;
+        let one = if mirror { one } else { self.of_the_slowest(one) };
+        let kept = 1.0 - self.constant(Symbol::A0);
+        let mut all = all;
+        all.add(Ceiling::Disks, self.read_of_the_disks(one, kept));
+        let parity = self.array.parities() > 0;
+        if parity && !self.machine.is_at_least(2, 6, 20) {
+            let chunks = 4.0 * self.machine.stripe_cache / self.array.chunk_kib;
+            all.add(Ceiling::StripeCache, chunks.max(1.0) * one);
+        }
+        if let Some(ahead) = self.machine.read_ahead_kib
+            && !mirror
+            && !self.access.direct
+        {
+            // Two windows are in flight.
+            let chunks = 2.0 * ahead / self.array.chunk_kib;
+            if chunks < self.n {
+                all.add(Ceiling::ReadAhead, chunks.max(1.0) * one);
+            }
+        }
+        if mirror {
+            // One stream is read from one member.
+            for bus in &self.machine.buses {
+                all.add(Ceiling::Bus, bus.mb_per_s);
+            }
+        } else {
+            self.add_buses(&mut all, 1.0 / self.n);
+        }
+        if let Some(us) = self.machine.cpu_read_us_per_kib {
+            all.add(Ceiling::Cpu, 1024.0 / us);
+        }
+        all.with_soft_minimum()
+    }
+
+    fn read_of_the_disks(&self, one: f64, kept: f64) -> f64 {
+        let (n, flash) = (self.n, self.machine.media.is_flash());
+        let tau = self.chunk_mb() / one;
+        let jump = self.constant(Symbol::Tj) * self.machine.media.revolution();
+        match self.array.level {
+            Level::Raid1 => one,
+            Level::Raid0 => n * one * kept,
+            // Parity has a member of its own; the others are read without a gap.
+            Level::Raid4 => (n - 1.0) * one * kept,
+            Level::Raid10 => match self.array.copies {
+                _ if flash => n * one * kept,
+                Copies::Far(_) => n * one * kept * (1.0 - self.constant(Symbol::Af)),
+                Copies::Near(copies) => n / f64::from(copies) * one * kept,
+                Copies::Offset(copies) => {
+                    let skipped = (f64::from(copies) - 1.0) * tau;
+                    n * one * tau / (tau + skipped.min(jump)) * kept
+                }
+            },
+            _ if flash => n * one * kept,
+            _ => n * self.array.data_members() * self.chunk_mb() / self.row_time(tau, jump) * kept,
+        }
+    }
+
+    /// Time of a member for n rows: it reads nd chunks and passes over p.
+    fn row_time(&self, tau: f64, jump: f64) -> f64 {
+        let (p, nd) = (f64::from(self.array.parities()), self.array.data_members());
+        let skipped = p * tau;
+        let stall = if jump < skipped {
+            0.0
+        } else {
+            let symbol = if self.machine.is_at_least(2, 6, 20) { Symbol::Sn } else { Symbol::So };
+            let stall = self.machine.gap_ms.unwrap_or(self.constant(symbol)) * 1e-3;
+            let row_kib = nd * self.array.chunk_kib;
+            stall
+                * self.machine.read_ahead_kib.map_or(1.0, |ahead| (2.0 * row_kib / ahead).min(1.0))
+        };
+        nd * tau + skipped.min(jump) + self.n * stall
+    }
+
+    fn write(&self, one: f64) -> Prediction {
+        let one = self.of_the_slowest(one);
+        let data = self.array.data_members();
+        let mut time = 1.0 / (data * one * (1.0 - self.constant(Symbol::Aw)));
+        let raw = self.access.write_back == WriteBack::Raw;
+        if self.array.level == Level::Raid10 && matches!(self.array.copies, Copies::Far(_)) && raw {
+            time /= self.constant(Symbol::Ff);
+        }
+        let mut all = Prediction::none();
+        if self.array.parities() > 0 {
+            if self.machine.media.is_flash() {
+                all.add(Ceiling::RaidThread, self.raid_threads());
+            } else {
+                time += self.partial_stripes();
+            }
+        }
+        all.add(Ceiling::Disks, 1.0 / time);
+        self.add_buses(&mut all, 1.0 / data);
+        if let Some(us) = self.machine.cpu_write_us_per_kib {
+            all.add(Ceiling::Cpu, 1024.0 / us);
+        }
+        all.with_soft_minimum()
+    }
+
+    fn raid_threads(&self) -> f64 {
+        self.constant(Symbol::Rt) * (1.0 + self.machine.group_threads)
+    }
+
+    /// s per MB of the array's data: stripes that are written in parts cost reads and seeks.
+    fn partial_stripes(&self) -> f64 {
+        let per_mb = match self.access.write_back {
+            WriteBack::Pages => Symbol::Kp,
+            WriteBack::Extents => Symbol::Kb,
+            WriteBack::Raw => Symbol::Kr,
+        };
+        // Since 4.1 the cache grows by itself.
+        let least = if self.machine.is_at_least(4, 1, 0) { 8192.0 } else { 1.0 };
+        let cache = self.machine.stripe_cache.max(least);
+        self.constant(per_mb)
+            * 1e-3
+            * (self.array.chunk_kib / 64.0).powf(self.constant(Symbol::Dl))
+            * (256.0 / cache).powf(self.constant(Symbol::Ga))
+    }
+
+    fn rewrite(&self) -> Result<Prediction, WhyNot> {
+        let (read, write) = (self.one(Work::Read)?, self.one(Work::Write)?);
+        let known = self.single.get(Work::Rewrite).map(|one| (1.0 / one.rate) * read * write);
+        let factor = known.map(|time| time / (read + write)).or(self.single.rewrite_factor);
+        let factor = factor.unwrap_or(self.constant(Symbol::H));
+        let (read, write) = (self.read(read), self.write(write));
+        let mut all = Prediction::none();
+        for (ceiling, rate) in read.ceilings().iter().chain(write.ceilings()) {
+            let other = |phase: &Prediction| phase.of(*ceiling).map_or(0.0, |rate| 1.0 / rate);
+            debug_assert!(*rate > 0.0);
+            all.add(*ceiling, 1.0 / (factor * (other(&read) + other(&write))));
+        }
+        let mut all = all.with_soft_minimum();
+        all.value = 1.0 / (factor * (1.0 / read.value + 1.0 / write.value));
+        Ok(all)
+    }
+
+    /// Members that q requests at random keep busy.
+    fn busy(&self, q: f64) -> f64 {
+        self.n * (1.0 - (1.0 - 1.0 / self.n).powf(q.max(1.0)))
+    }
+
+    fn seeks(&self) -> Result<Prediction, WhyNot> {
+        let by_sheet = self.single.access_s.map(|time| self.constant(Symbol::Ka) / time);
+        let one = self.one(Work::Seeks).or(by_sheet.ok_or(WhyNot::NoSingle(Work::Seeks)))?;
+        Ok(Prediction::only(Ceiling::Disks, one * self.seeks_of_one()))
+    }
+
+    /// Seeks of the array, of those of one member.
+    fn seeks_of_one(&self) -> f64 {
+        let busy = self.busy(self.machine.seekers).powf(self.constant(Symbol::Al));
+        let cost = |operations: f64| 1.0 + 0.1 * self.constant(Symbol::Ps) * operations;
+        busy * cost(1.0) / cost(self.array.small_write_operations())
+    }
+
+    fn random_read(&self) -> Result<Prediction, WhyNot> {
+        let one = self.one(Work::RandomRead)?;
+        let depth = self.access.depth;
+        if depth <= 1.0 {
+            return Ok(Prediction::only(Ceiling::Disks, one * self.n.powf(0.05)));
+        }
+        if !self.machine.media.is_flash() {
+            return Ok(Prediction::only(Ceiling::Disks, one * self.busy(depth)));
+        }
+        let mut all = Prediction::none();
+        all.add(Ceiling::Disks, one * self.busy(depth));
+        let md = match self.array.level {
+            Level::Raid0 => Symbol::O0,
+            Level::Raid1 | Level::Raid10 => Symbol::O1,
+            _ => Symbol::O5,
+        };
+        let request = self.machine.request_us.unwrap_or(self.constant(Symbol::T1));
+        all.add(Ceiling::RequestCpu, self.access.jobs * 1e6 / (request + self.constant(md)));
+        if let Some(lock) = self.lock() {
+            all.add(Ceiling::Lock, lock);
+        }
+        for bus in &self.machine.buses {
+            let on_it = bus.members.map_or(self.n, f64::from).clamp(1.0, self.n);
+            all.add(Ceiling::Bus, bus.mb_per_s * 1e6 / 4096.0 * self.n / on_it);
+        }
+        Ok(all.with_soft_minimum())
+    }
+
+    /// Reads per second that a lock of md admits; each was seen once.
+    fn lock(&self) -> Option<f64> {
+        match self.array.level {
+            Level::Raid1 => Some(770e3),
+            Level::Raid10 => Some(if self.machine.is_at_least(6, 1, 0) { 2400e3 } else { 1830e3 }),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                Some(if self.machine.is_at_least(5, 14, 0) { 3900e3 } else { 1800e3 })
+            }
+            _ => None,
+        }
+    }
+
+    fn random_write(&self) -> Result<Prediction, WhyNot> {
+        let one = self.one(Work::RandomWrite)?;
+        if self.array.level == Level::Raid1 {
+            return Ok(Prediction::only(Ceiling::Disks, 0.95 * one));
+        }
+        let mut all = Prediction::none();
+        all.add(Ceiling::Disks, self.n * one / self.array.small_write_operations());
+        if self.machine.media.is_flash() && self.array.parities() > 0 {
+            all.add(Ceiling::RaidThread, self.raid_threads() * 1e6 / 4096.0);
+        }
+        Ok(all.with_soft_minimum())
+    }
+
+    fn streams_read(&self) -> Result<Prediction, WhyNot> {
+        let one = self.one(Work::StreamsRead)?;
+        let striped = self.n * self.constant(Symbol::Mr);
+        let gain = match (self.array.level, self.array.copies) {
+            (Level::Raid0, _) | (Level::Raid10, Copies::Far(_)) => striped,
+            (Level::Raid1, _) if self.machine.is_at_least(3, 0, 0) => 0.9 * self.n,
+            (Level::Raid1, _) => 1.0,
+            _ => self.n * self.constant(Symbol::M2),
+        };
+        let mut all = Prediction::none();
+        all.add(Ceiling::Disks, one * gain);
+        self.add_buses(&mut all, 1.0 / self.n);
+        Ok(all.with_soft_minimum())
+    }
+
+    fn sync_write(&self) -> Result<Prediction, WhyNot> {
+        let alone = 1.0 / self.one(Work::SyncWrite)?;
+        let mirrored = if self.array.copy_count() > 1 { 1.1 } else { 1.0 };
+        let md_us = self.constant(Symbol::L0) + self.constant(Symbol::L1) * self.n;
+        Ok(Prediction::only(Ceiling::Flush, 1.0 / (alone * mirrored + md_us * 1e-6)))
+    }
+
+    fn direct(&self) -> Result<Prediction, WhyNot> {
+        let writes = self.access.work == Work::DirectWrite;
+        let one = self.of_the_slowest(self.one(self.access.work)?);
+        let kept = 1.0 - self.constant(Symbol::Ab);
+        let members = if writes { self.array.data_members() } else { self.n };
+        let mut all = Prediction::none();
+        all.add(Ceiling::Disks, members * one * kept);
+        if writes && self.array.parities() > 0 && self.machine.media.is_flash() {
+            all.add(Ceiling::RaidThread, self.raid_threads());
+        }
+        self.add_buses(&mut all, 1.0 / members);
+        Ok(all.with_soft_minimum())
+    }
+
+    fn resync(&self) -> Result<Prediction, WhyNot> {
+        let read = self.one(Work::Read)?;
+        let write = self.one(Work::Write).unwrap_or(read);
+        let slower = if self.access.work == Work::Check { read } else { read.min(write) };
+        let one = self.of_the_slowest(slower);
+        let plugged = self.array.members > 16
+            && self.machine.is_at_least(2, 6, 39)
+            && !self.machine.is_at_least(5, 16, 0);
+        let mut all = Prediction::none();
+        all.add(Ceiling::Disks, self.constant(Symbol::Rs) * one);
+        if plugged {
+            all.add(Ceiling::PlugLimit, self.constant(Symbol::Rp) * one);
+        }
+        self.add_buses(&mut all, 1.0);
+        Ok(all.with_soft_minimum())
+    }
+}

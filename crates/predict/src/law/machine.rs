@@ -1,0 +1,93 @@
+//! The machine below an array: kernel, media, buses, caches, CPU.
+
+use super::kernel::Kernel;
+
+/// What the members are made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Media {
+    /// Platters that turn so fast.
+    Rotating {
+        /// Revolutions per minute.
+        rpm: f64,
+    },
+    /// Flash: skipping a chunk costs nothing.
+    Flash,
+}
+
+impl Media {
+    /// Time of a revolution, s; 0 on flash.
+    pub fn revolution(self) -> f64 {
+        match self {
+            Media::Rotating { rpm } => 60.0 / rpm,
+            Media::Flash => 0.0,
+        }
+    }
+
+    /// Whether it is flash.
+    pub fn is_flash(self) -> bool {
+        self == Media::Flash
+    }
+}
+
+/// A path that several members share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bus {
+    /// What it carries, MB/s.
+    pub mb_per_s: f64,
+    /// Members of the array on it; `None`: all of them.
+    pub members: Option<u32>,
+}
+
+/// The hardware and the settings of md.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The kernel; `None`: unknown, taken as one with aligned reads.
+    pub kernel: Option<Kernel>,
+    /// The members.
+    pub media: Media,
+    /// Paths that members share.
+    pub buses: Vec<Bus>,
+    /// Read-ahead of the array, KiB; `None`: md's default of two rows or more.
+    pub read_ahead_kib: Option<f64>,
+    /// `stripe_cache_size`, pages per member.
+    pub stripe_cache: f64,
+    /// `group_thread_cnt`: threads beside raid5d.
+    pub group_threads: f64,
+    /// CPU time per KiB read, microseconds, of the program and the kernel.
+    pub cpu_read_us_per_kib: Option<f64>,
+    /// The same of writes.
+    pub cpu_write_us_per_kib: Option<f64>,
+    /// CPU time of a small request without md, microseconds.
+    pub request_us: Option<f64>,
+    /// Stall when a row's parity is passed over, ms per row, from a gap probe.
+    pub gap_ms: Option<f64>,
+    /// Processes of the seeks workload.
+    pub seekers: f64,
+    /// Sequential rate of the slowest member, MB/s, where members differ.
+    pub slowest_mb_per_s: Option<f64>,
+}
+
+impl Machine {
+    /// A machine of which only the media is known.
+    pub fn new(media: Media) -> Machine {
+        Machine {
+            kernel: None,
+            media,
+            buses: Vec::new(),
+            read_ahead_kib: None,
+            stripe_cache: 256.0,
+            group_threads: 0.0,
+            cpu_read_us_per_kib: None,
+            cpu_write_us_per_kib: None,
+            request_us: None,
+            gap_ms: None,
+            seekers: 3.0,
+            slowest_mb_per_s: None,
+        }
+    }
+
+    /// Whether the kernel is at least that; unknown kernels count as of 2.6.20 to 2.6.38.
+    pub(super) fn is_at_least(&self, major: u32, minor: u32, patch: u32) -> bool {
+        self.kernel.unwrap_or(Kernel(2, 6, 32)) >= Kernel(major, minor, patch)
+    }
+}

@@ -1,0 +1,72 @@
+//! What one member does alone: the inputs of the law.
+
+use super::work::Work;
+
+/// Where a figure comes from, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// Measured on one member.
+    Measured,
+    /// The law, turned around, on a row of the same table that stands in for the single disk.
+    StandIn,
+    /// A data sheet or a drive profile.
+    Sheet,
+    /// Taken from another workload, or usual of the class.
+    Assumed,
+}
+
+impl Source {
+    /// `measured`, `stand-in`, `sheet`, `assumed`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Measured => "measured",
+            Source::StandIn => "stand-in",
+            Source::Sheet => "sheet",
+            Source::Assumed => "assumed",
+        }
+    }
+}
+
+/// A figure of one member.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// MB/s or operations per second, by the workload.
+    pub rate: f64,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// The figures of one member, by workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Single {
+    values: [Option<Value>; Work::ALL.len()],
+    /// Seek plus half a revolution, s: for seeks and random reads without a figure.
+    pub access_s: Option<f64>,
+    /// Time of rewriting, of that of reading and writing; from a stand-in.
+    pub rewrite_factor: Option<f64>,
+}
+
+impl Single {
+    /// The figure of a workload.
+    pub fn get(&self, work: Work) -> Option<Value> {
+        self.values[work as usize]
+    }
+
+    /// Sets it, unless there is one from a better source. Rates that are no positive finite number
+    /// are left out.
+    pub fn offer(&mut self, work: Work, rate: f64, source: Source) {
+        let better = self.get(work).is_none_or(|there| source < there.source);
+        if better && rate.is_finite() && rate > 0.0 {
+            self.values[work as usize] = Some(Value { rate, source });
+        }
+    }
+
+    /// Sets it, whatever there was; `None` and rates that are no positive finite number leave
+    /// nothing.
+    pub fn replace(&mut self, work: Work, rate: Option<f64>, source: Source) {
+        self.values[work as usize] = None;
+        if let Some(rate) = rate {
+            self.offer(work, rate, source);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The workloads that have an equation.
+
+/// A kind of workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Work {
+    /// One stream, reading.
+    Read,
+    /// One stream, writing, with the write-back at its end.
+    Write,
+    /// bonnie's rewrite: read a block, change it, write it back.
+    Rewrite,
+    /// bonnie's seeks: a few processes read small blocks, a tenth is written back.
+    Seeks,
+    /// Small random reads.
+    RandomRead,
+    /// Small random writes.
+    RandomWrite,
+    /// Many files or streams at a time, reading.
+    StreamsRead,
+    /// Many files or streams at a time, writing.
+    StreamsWrite,
+    /// Small writes, each with a flush, one after the other.
+    SyncWrite,
+    /// Large direct reads with many jobs.
+    DirectRead,
+    /// Large direct writes with many jobs.
+    DirectWrite,
+    /// Resync or rebuild, per member.
+    Resync,
+    /// Check, per member.
+    Check,
+}
+
+impl Work {
+    /// All of them.
+    pub const ALL: [Work; 13] = [
+        Work::Read,
+        Work::Write,
+        Work::Rewrite,
+        Work::Seeks,
+        Work::RandomRead,
+        Work::RandomWrite,
+        Work::StreamsRead,
+        Work::StreamsWrite,
+        Work::SyncWrite,
+        Work::DirectRead,
+        Work::DirectWrite,
+        Work::Resync,
+        Work::Check,
+    ];
+
+    /// Its name in tables and options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Work::Read => "seq read",
+            Work::Write => "seq write",
+            Work::Rewrite => "rewrite",
+            Work::Seeks => "seeks",
+            Work::RandomRead => "random read",
+            Work::RandomWrite => "random write",
+            Work::StreamsRead => "streams read",
+            Work::StreamsWrite => "streams write",
+            Work::SyncWrite => "sync write",
+            Work::DirectRead => "direct read",
+            Work::DirectWrite => "direct write",
+            Work::Resync => "resync",
+            Work::Check => "check",
+        }
+    }
+
+    /// Whether its figures are operations per second; otherwise they are MB/s.
+    pub const fn is_rate_of_operations(self) -> bool {
+        matches!(self, Work::Seeks | Work::RandomRead | Work::RandomWrite | Work::SyncWrite)
+    }
+
+    /// `MB/s` or `/s`.
+    pub const fn unit(self) -> &'static str {
+        if self.is_rate_of_operations() { "/s" } else { "MB/s" }
+    }
+}
+
+/// How the file system writes dirty pages back: which stripes are written whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteBack {
+    /// Page by page: ext2, ext3, old XFS.
+    Pages,
+    /// By extents: ext4, XFS since 2.6.39, btrfs.
+    Extents,
+    /// None: a raw device, or O_DIRECT.
+    Raw,
+}
+
+/// A workload as it was run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Access {
+    /// Its kind.
+    pub work: Work,
+    /// Requests in flight, of all jobs together; 1 without a queue.
+    pub depth: f64,
+    /// Jobs or threads.
+    pub jobs: f64,
+    /// The file system's write-back.
+    pub write_back: WriteBack,
+    /// O_DIRECT: no read-ahead.
+    pub direct: bool,
+}
+
+impl Access {
+    /// One job, one request in flight.
+    pub fn new(work: Work, write_back: WriteBack) -> Access {
+        Access { work, depth: 1.0, jobs: 1.0, write_back, direct: false }
+    }
+}

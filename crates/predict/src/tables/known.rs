@@ -1,0 +1,182 @@
+//! What a table knows of one disk: its single-disk rows, what stands in for them, its data sheet.
+//!
+//! Invariant: the same row always gets the same inputs; the best source of the same file system
+//! and depth counts.
+
+use crate::law::{Access, Array, Constants, Machine, Single, Source, Work, predict};
+
+use super::facts::Facts;
+
+/// A figure of one disk, in the law's units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SingleSource {
+    /// The workload.
+    pub work: Work,
+    /// The file system it was measured on.
+    pub file_system: Option<&'static str>,
+    /// Requests in flight.
+    pub depth: f64,
+    /// MB/s or operations per second.
+    pub rate: f64,
+    /// CPU that the run used, percent.
+    pub cpu_percent: Option<f64>,
+    /// From a row or from the facts.
+    pub source: Source,
+}
+
+/// A row of the table that stands in for a single disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StandIn {
+    pub array: Array,
+    pub machine: Machine,
+    pub access: Access,
+    pub file_system: Option<&'static str>,
+    /// What was measured, in the law's unit.
+    pub rate: f64,
+}
+
+/// The inputs that some rows of a table share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    base: Single,
+    stand_ins: Vec<StandIn>,
+}
+
+impl Inputs {
+    /// What is known of one disk for rows of that file system and depth.
+    pub fn of(
+        known: &[SingleSource],
+        stand_ins: &[StandIn],
+        facts: &Facts,
+        fs: Option<&'static str>,
+        access: &Access,
+    ) -> Inputs {
+        let mut base = Single::default();
+        base.access_s = facts.access_s;
+        for work in Work::ALL {
+            if let Some(best) = best(known, work, fs, access.depth)
+                && let Some(rate) = at_depth(best, facts, access.depth)
+            {
+                base.offer(work, rate, best.source);
+            }
+        }
+        let same = |one: &&StandIn| one.file_system == fs;
+        let mut chosen: Vec<StandIn> = stand_ins.iter().filter(same).cloned().collect();
+        if chosen.is_empty() {
+            chosen = stand_ins.to_vec();
+        }
+        // Rewriting is solved last: it needs reading and writing.
+        chosen.sort_by_key(|one| one.access.work == Work::Rewrite);
+        let mut inputs = Inputs { base, stand_ins: chosen };
+        inputs.add_sheet(facts);
+        inputs
+    }
+
+    /// Sheet values and what is usual, where nothing better is known.
+    fn add_sheet(&mut self, facts: &Facts) {
+        let base = &mut self.base;
+        let has = |base: &Single, work: Work, stand_ins: &[StandIn]| {
+            base.get(work).is_some() || stand_ins.iter().any(|one| one.access.work == work)
+        };
+        if let Some(rate) = facts.sheet_read {
+            base.offer(Work::Read, rate, Source::Sheet);
+        }
+        if let Some(rate) = facts.sheet_write {
+            base.offer(Work::Write, rate, Source::Sheet);
+        }
+        if facts.machine.media.is_flash() {
+            return;
+        }
+        // A disk writes about as fast as it reads.
+        for (work, from) in [(Work::Write, Work::Read), (Work::Read, Work::Write)] {
+            if let Some(value) = base.get(from)
+                && !has(base, work, &self.stand_ins)
+            {
+                base.offer(work, value.rate, Source::Assumed);
+            }
+        }
+        for (work, from) in [(Work::DirectRead, Work::Read), (Work::DirectWrite, Work::Write)] {
+            if let Some(value) = base.get(from) {
+                base.offer(work, value.rate, Source::Assumed);
+            }
+        }
+    }
+
+    /// The figures of one disk; rows that stand in are turned around with these constants.
+    pub fn resolve(&self, constants: &Constants) -> Single {
+        let mut single = self.base;
+        for one in &self.stand_ins {
+            let work = one.access.work;
+            if single.get(work).is_some_and(|value| value.source <= Source::StandIn) {
+                continue;
+            }
+            if work == Work::Rewrite {
+                single.rewrite_factor = rewrite_factor(one, &single, constants);
+            } else if let Some(rate) = turned_around(one, &single, constants) {
+                single.offer(work, rate, Source::StandIn);
+            }
+        }
+        single
+    }
+}
+
+fn best<'a>(
+    known: &'a [SingleSource],
+    work: Work,
+    fs: Option<&str>,
+    depth: f64,
+) -> Option<&'a SingleSource> {
+    let of_work = known.iter().filter(|one| one.work == work);
+    of_work.min_by(|a, b| {
+        let rank = |one: &SingleSource| (one.source, one.file_system != fs);
+        let away = |one: &SingleSource| (one.depth / depth).ln().abs();
+        rank(a).cmp(&rank(b)).then(away(a).total_cmp(&away(b)))
+    })
+}
+
+/// The rate at another depth: a disk gains the fifth root of the depth by sorting, flash is not
+/// known.
+fn at_depth(one: &SingleSource, facts: &Facts, depth: f64) -> Option<f64> {
+    if !matches!(one.work, Work::RandomRead | Work::RandomWrite) {
+        return Some(one.rate);
+    }
+    let ratio = depth / one.depth;
+    if !facts.machine.media.is_flash() {
+        return Some(one.rate * ratio.powf(0.2));
+    }
+    (0.5..=2.0).contains(&ratio).then_some(one.rate)
+}
+
+/// The rate of one disk with which the law gives what the array delivered.
+fn turned_around(one: &StandIn, single: &Single, constants: &Constants) -> Option<f64> {
+    let of = |rate: f64| {
+        let mut with = Single::default();
+        with.access_s = single.access_s;
+        with.offer(one.access.work, rate, Source::StandIn);
+        predict(&one.array, &one.machine, &one.access, &with, constants)
+    };
+    let (mut low, mut high) = (one.rate / 1e3, one.rate * 4.0);
+    if of(high).ok()?.value < one.rate {
+        return None;
+    }
+    for _ in 0..40 {
+        let middle = (low * high).sqrt();
+        match of(middle).ok()?.value < one.rate {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    Some((low * high).sqrt())
+}
+
+/// Time of rewriting on the stand-in, of its time of reading and of writing.
+fn rewrite_factor(one: &StandIn, single: &Single, constants: &Constants) -> Option<f64> {
+    let mut with = Single::default();
+    with.rewrite_factor = Some(1.0);
+    for work in [Work::Read, Work::Write] {
+        let value = single.get(work)?;
+        with.offer(work, value.rate, value.source);
+    }
+    let plain = predict(&one.array, &one.machine, &one.access, &with, constants).ok()?;
+    Some((plain.value / one.rate).clamp(0.5, 4.0))
+}
