@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod fit;
 pub mod intervals;
 pub mod law;

@@ -14,7 +14,8 @@ mod lenient;
 mod words;
 
 pub use document::{
-    Case, Health, Predicted, Role, Row, Table, TablesError, parse, published, same_configuration,
+    Case, Health, Predicted, Role, Row, Table, TablesError, of_facts, parse, published,
+    same_configuration,
 };
 pub use facts::Facts;
 pub use known::SingleSource;

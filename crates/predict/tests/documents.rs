@@ -59,6 +59,26 @@ fn random_figures_of_many_files_are_streams() {
 }
 
 #[test]
+fn figures_of_one_disk_may_be_given_by_file_system_and_as_streams() {
+    let mut five = record("raid10", 4, "random read", "MB/s", 56.0);
+    five["fs"] = json!("ext4");
+    let document = json!({"systems": {"a": {"facts": {"kernel": "2.6.32", "single": {
+        "ext3": {"random read": 10}, "ext4": {"random read": {"value": 34, "unit": "MB/s"}}}}}},
+        "records": [five]});
+    let found = values(&document)[0].unwrap();
+    assert!((80.0..140.0).contains(&found), "{found}");
+}
+
+#[test]
+fn several_jobs_on_flash_are_direct() {
+    let document = json!({"systems": {"a": {"facts": {"kernel": "5.10", "disks": "4 x NVMe",
+        "single": {"seq read": 3000}}}},
+        "records": [record("raid0", 4, "seq read, 8 jobs", "MB/s", 10e3)]});
+    let found = values(&document)[0].unwrap();
+    assert!((10e3..12e3).contains(&found), "{found}");
+}
+
+#[test]
 fn latencies_are_times_of_one_operation() {
     let document = json!({"systems": {"a": {"facts": {"disks": "NVMe"}}}, "records": [
         record("single", 1, "sync write", "us", 100.0),

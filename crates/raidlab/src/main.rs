@@ -46,6 +46,10 @@ enum Command {
     Report(Box<commands::report::ReportArguments>),
     /// Compare two records or runs, cell by cell: slower, faster, or no difference.
     Compare(commands::compare::CompareArguments),
+    /// Predict what Linux md delivers on given disks, with an interval, what limits, and why not.
+    Predict(Box<commands::predict::PredictArguments>),
+    /// Rank levels, layouts and chunks for given disks and a mix of workloads.
+    Advise(Box<commands::advise::AdviseArguments>),
     /// Create an array from devices and image files.
     Create(Box<commands::create::CreateArguments>),
     /// Show the superblocks of members, as mdadm --examine does.
@@ -121,6 +125,8 @@ fn main() -> ExitCode {
         Command::Programs(arguments) => commands::programs::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Predict(arguments) => commands::predict::run(&arguments),
+        Command::Advise(arguments) => commands::advise::run(&arguments),
         Command::Create(arguments) => commands::create::run(&arguments),
         Command::Examine(arguments) => commands::examine::run(&arguments),
         Command::Detail(arguments) => commands::detail::run(&arguments),

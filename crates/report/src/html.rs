@@ -13,6 +13,7 @@ mod chart;
 mod distribution;
 mod heat_map;
 mod line_chart;
+mod predicted;
 mod published;
 mod sections;
 
@@ -30,6 +31,7 @@ use crate::repeat::folded;
 use crate::runs::Report;
 use crate::summary::Summary;
 
+pub use predicted::render_predicted;
 pub use published::render_published;
 
 const TEMPLATE: &str = include_str!("html/report.html");

@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod html;
 pub mod markdown;
 pub mod pivot;
+pub mod predicted;
 pub mod published;
 pub mod repeat;
 pub mod reproduced;

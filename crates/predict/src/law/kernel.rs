@@ -56,7 +56,8 @@ impl Kernel {
                     return Some(Kernel::of_year(2000 + year));
                 }
                 [2, minor @ 0..=6, patch] => return Some(Kernel(2, minor, patch)),
-                [2, minor @ 0..=6] => return Some(Kernel(2, minor, 0)),
+                // `2.6` alone may be any of eight years.
+                [2, minor @ 0..=5] => return Some(Kernel(2, minor, 0)),
                 [major @ 3..=9, minor @ 0..=40, ref rest @ ..] => {
                     return Some(Kernel(major, minor, rest.first().copied().unwrap_or(0)));
                 }
@@ -115,6 +116,8 @@ mod tests {
             ("2008-07 (not stated in the seed)", Some(Kernel(2, 6, 25))),
             ("2.4.18", Some(Kernel(2, 4, 18))),
             ("2.2.7 with RAID patches", Some(Kernel(2, 2, 7))),
+            ("2.6.x", None),
+            ("2.6 (2008)", Some(Kernel(2, 6, 25))),
             ("not stated", None),
             ("", None),
             ("99999999999.1", None),

@@ -11,7 +11,9 @@ use crate::law::{WriteBack, naive, predict};
 use super::facts::{Facts, kernel};
 use super::known::{Inputs, SingleSource, StandIn};
 use super::lenient::{Fields, kib, plain_key};
-use super::words::{LevelWord, Unit, WorkWord, file_system, level_and_copies, unit, workload};
+use super::words::{
+    LevelWord, Unit, WorkWord, depth_and_jobs, file_system, level_and_copies, unit, workload,
+};
 
 /// The five published pages.
 const PUBLISHED: &str = include_str!("../../tables/published.json");
@@ -219,6 +221,19 @@ pub fn parse(text: &str) -> Result<Vec<Table>, TablesError> {
     Ok(tables)
 }
 
+/// An object of facts alone: the machine, and what is known of one disk.
+pub fn of_facts(facts: &Value) -> (Facts, Single) {
+    let system = serde_json::json!({ "facts": facts });
+    let reader = Reader::new(Fields::of(Some(&system)));
+    let access = Access::new(Work::Read, WriteBack::Extents);
+    let known = reader.known_of_facts();
+    let inputs = Inputs::of(&known, &[], &reader.facts, reader.facts.file_system, &access);
+    let single = inputs.resolve(&Constants::priors());
+    let mut facts = reader.facts;
+    add_cpu(&mut facts.machine, &known, facts.file_system);
+    (facts, single)
+}
+
 fn tables_of(systems: Option<&Value>, records: &[Value], tables: &mut Vec<Table>) {
     let mut named: Vec<(String, &Value)> = match systems {
         Some(Value::Object(map)) => map.iter().map(|(id, value)| (id.clone(), value)).collect(),
@@ -334,24 +349,21 @@ impl<'a> Reader<'a> {
                 _ => {}
             }
         }
-        self.make_streams(&mut known);
         let mut inputs: Vec<Inputs> = Vec::new();
         let rows = looks.into_iter().map(|look| self.finish(look, &known, &stand_ins, &mut inputs));
         let rows = rows.collect();
         Table { id, kernel: self.facts.machine.kernel, health: self.health(), rows, inputs }
     }
 
-    /// On disks, random figures that one disk could not reach with small blocks are of many files.
-    fn make_streams(&self, known: &mut [SingleSource]) {
-        for one in known.iter_mut() {
-            one.work = self.small_or_streams(one.work, one.rate);
-        }
-    }
-
+    /// On disks, random figures that one disk could not reach with small blocks are of many files;
+    /// on flash, several sequential jobs are large direct I/O.
     fn small_or_streams(&self, work: Work, operations: f64) -> Work {
         // 5 MB/s in blocks of 4 KiB.
-        let impossible = !self.facts.machine.media.is_flash() && operations > 1300.0;
+        let flash = self.facts.machine.media.is_flash();
+        let impossible = !flash && operations > 1300.0;
         match work {
+            Work::StreamsRead if flash => Work::DirectRead,
+            Work::StreamsWrite if flash => Work::DirectWrite,
             Work::RandomRead if impossible => Work::StreamsRead,
             Work::RandomWrite if impossible => Work::StreamsWrite,
             other => other,
@@ -372,12 +384,23 @@ impl<'a> Reader<'a> {
             })),
             _ => {}
         }
-        let known = entries.iter().filter_map(|(name, value)| self.known_of(name, value));
-        known.collect()
+        let mut known = Vec::new();
+        for (name, value) in entries {
+            match value {
+                // `{"ext4": {"seq read": 90}}`: by file system.
+                Value::Object(map) if workload(&name).is_err() => {
+                    let fs = file_system(&name);
+                    let inner = map.iter().filter_map(|(name, value)| self.known_of(name, value));
+                    known.extend(inner.map(|one| SingleSource { file_system: fs, ..one }));
+                }
+                value => known.extend(self.known_of(&name, value)),
+            }
+        }
+        known
     }
 
     fn known_of(&self, name: &str, value: &Value) -> Option<SingleSource> {
-        let word = workload(&name.replace('_', " ")).ok()?;
+        let mut word = workload(name).ok()?;
         let fields = Fields::of(Some(value));
         let unit = fields.text(&["unit"]);
         let unit = match unit {
@@ -385,8 +408,11 @@ impl<'a> Reader<'a> {
             None if word.work.is_rate_of_operations() => Unit::Operations(1.0),
             None => Unit::Rate(1.0),
         };
-        let scale = scale(word.work, unit, word.block_kib)?;
-        let rate = scale.to_law(super::lenient::number(value)?)?;
+        let value = super::lenient::number(value)?;
+        let block = fields.get(&BLOCKS).and_then(kib).or(word.block_kib);
+        let rate = scale(word.work, unit, block)?.to_law(value)?;
+        word.work = self.small_or_streams(word.work, rate);
+        let rate = scale(word.work, unit, block)?.to_law(value)?;
         let depth = fields.number(&DEPTHS).or(word.depth).unwrap_or(1.0);
         let jobs = fields.number(&JOBS).or(word.jobs).unwrap_or(1.0);
         Some(SingleSource {
@@ -458,13 +484,12 @@ impl<'a> Reader<'a> {
             level_and_copies(&row.level, &fields.text(&["layout"]).unwrap_or_default())?;
         let mut word = workload(&row.workload)?;
         let unit = unit(&row.unit)?;
-        let block = fields.get(&["block_kib", "bs_kib", "block", "bs"]).and_then(kib);
+        let block = fields.get(&BLOCKS).and_then(kib);
         let scale = scale(word.work, unit, block.or(word.block_kib)).ok_or(WhyNot::Unit)?;
         let machine = self.machine(fields);
-        if let Some(rate) = row.value.and_then(|value| scale.to_law(value)) {
-            let n = row.disks.unwrap_or(1).max(1);
-            word.work = self.small_or_streams(word.work, rate / f64::from(n));
-        }
+        let rate = row.value.and_then(|value| scale.to_law(value)).unwrap_or(0.0);
+        let members = row.disks.unwrap_or(1).max(1);
+        word.work = self.small_or_streams(word.work, rate / f64::from(members));
         // The law's unit of many streams is MB/s.
         let scale = self::scale(word.work, unit, block.or(word.block_kib)).unwrap_or(scale);
         let access = self.access(fields, &word, fs, &machine, row.value.zip(scale_factor(scale)));
@@ -512,11 +537,9 @@ impl<'a> Reader<'a> {
         measured: Option<(f64, f64)>,
     ) -> Access {
         let tuning = fields.text(&["tuning"]).unwrap_or_default();
-        let in_tuning = workload(&format!("read {tuning}")).ok();
-        let jobs = fields.number(&JOBS).or(word.jobs);
-        let jobs = jobs.or(in_tuning.and_then(|word| word.jobs));
-        let depth = fields.number(&DEPTHS).or(word.depth);
-        let depth = depth.or(in_tuning.and_then(|word| word.depth));
+        let (tuned_depth, tuned_jobs) = depth_and_jobs(&tuning);
+        let jobs = fields.number(&JOBS).or(word.jobs).or(tuned_jobs);
+        let depth = fields.number(&DEPTHS).or(word.depth).or(tuned_depth);
         let usual = match jobs {
             Some(_) => 1.0,
             None => self.usual_depth(word.work, measured, fields.number(&MEMBERS)),
@@ -587,6 +610,7 @@ impl<'a> Reader<'a> {
 }
 
 const MEMBERS: [&str; 5] = ["disks", "members", "raid_devices", "devices", "n"];
+const BLOCKS: [&str; 4] = ["block_kib", "bs_kib", "block", "bs"];
 const DEPTHS: [&str; 4] = ["depth", "queue_depth", "iodepth", "qd"];
 const JOBS: [&str; 4] = ["jobs", "numjobs", "threads", "processes"];
 

@@ -84,11 +84,13 @@ impl Inputs {
         if let Some(rate) = facts.sheet_write {
             base.offer(Work::Write, rate, Source::Sheet);
         }
-        if facts.machine.media.is_flash() {
-            return;
-        }
-        // A disk writes about as fast as it reads.
-        for (work, from) in [(Work::Write, Work::Read), (Work::Read, Work::Write)] {
+        // A disk writes about as fast as it reads; flash does not.
+        let same = if facts.machine.media.is_flash() {
+            &[][..]
+        } else {
+            &[(Work::Write, Work::Read), (Work::Read, Work::Write)]
+        };
+        for &(work, from) in same {
             if let Some(value) = base.get(from)
                 && !has(base, work, &self.stand_ins)
             {

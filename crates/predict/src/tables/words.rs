@@ -172,9 +172,14 @@ fn number_at(tokens: &[String], index: Option<usize>) -> Option<f64> {
     tokens.get(index?)?.parse().ok().filter(|number: &f64| (1.0..=1e6).contains(number))
 }
 
+/// Requests in flight per job, and jobs, that a text speaks of.
+pub fn depth_and_jobs(text: &str) -> (Option<f64>, Option<f64>) {
+    let tokens = tokens(&text.to_ascii_lowercase().replace(['-', '_'], " "));
+    (depth_of(&tokens), jobs_of(&tokens))
+}
+
 fn depth_of(tokens: &[String]) -> Option<f64> {
-    let names = ["qd", "iodepth", "depth", "q"];
-    let at = tokens.iter().position(|token| names.contains(&token.as_str()))?;
+    let at = tokens.iter().position(|token| is_depth(token))?;
     number_at(tokens, Some(at + 1)).or_else(|| number_at(tokens, at.checked_sub(1)))
 }
 
@@ -186,9 +191,13 @@ fn jobs_of(tokens: &[String]) -> Option<f64> {
     let after = number_at(tokens, Some(at + 1)).filter(|_| !size(at + 2));
     let before = number_at(tokens, at.checked_sub(1));
     // `depth 8 jobs 4` against `depth 8, 4 jobs`.
-    let of_depth = at >= 2 && ["qd", "iodepth", "depth", "q"].contains(&tokens[at - 2].as_str());
+    let of_depth = at >= 2 && is_depth(&tokens[at - 2]);
     let before = before.filter(|_| !of_depth || after.is_none());
     if before.is_some() && after.is_none() { before } else { after.or(before) }
+}
+
+fn is_depth(token: &str) -> bool {
+    matches!(token, "qd" | "iodepth" | "depth" | "q")
 }
 
 fn is_size(unit: &str) -> bool {

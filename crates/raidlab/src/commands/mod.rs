@@ -3,6 +3,7 @@
 //! They are not at the crate's root, where `bench`, `report` and `results` are crates. Called from
 //! `main`, which turns what they return into an exit code.
 
+pub mod advise;
 pub mod bench;
 pub mod compare;
 pub mod create;
@@ -11,6 +12,7 @@ pub mod dump;
 pub mod examine;
 pub mod generate;
 pub mod guess;
+pub mod predict;
 pub mod programs;
 pub mod rebuild;
 pub mod report;

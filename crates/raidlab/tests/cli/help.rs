@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 28] = [
+const VERBS: [&str; 30] = [
     "",
     "bench",
     "bench kernels",
@@ -14,6 +14,8 @@ const VERBS: [&str; 28] = [
     "programs",
     "report",
     "compare",
+    "predict",
+    "advise",
     "create",
     "examine",
     "detail",

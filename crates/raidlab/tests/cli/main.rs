@@ -26,6 +26,7 @@ mod outputs;
 mod own_disks;
 mod partitions;
 mod places;
+mod predict;
 mod programs;
 mod rebuild;
 mod reference;

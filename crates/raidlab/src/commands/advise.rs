@@ -1,0 +1,318 @@
+//! `raidlab advise`: which arrays suit disks and a mix of workloads.
+//!
+//! Invariant: every figure is a prediction, an arithmetic bound or a stated assumption, and says
+//! which; nothing is measured.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use predict::advise::{Assumptions, Candidate, Question, Share, advise};
+use predict::law::Work;
+use serde_json::{Value, json};
+use spec::units::{digits, kib};
+
+use super::predict::{Described, MachineArguments, fitted, level_name, parse_work};
+use crate::Ending;
+use crate::console::{JsonOut, columns};
+use crate::size_args::parse_bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab advise --members hdd-2016*6
+  raidlab advise --members hdd-2016*6 --mix seq-read=30,random-write=70 --price 210
+  raidlab advise --members hdd-2020*4 --size 8T,8T,18T,18T      disks of several sizes
+  raidlab advise --measured seq-read=540 --measured seq-write=480 --size 1T,1T,1T,1T \\
+      --mix seq-read=50,seq-write=50 --json
+
+Speeds are predictions of the law (docs/models), those of a degraded array count disk operations.
+The order is clear from a predicted ratio of 1.2 on, probable from 1.1 on, else too close to call.";
+
+/// Rank levels, layouts and chunks for given disks and a mix of workloads: capacity, healthy and
+/// degraded speed, rebuild time, the chance of loss, and how sure the order is.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AdviseArguments {
+    #[command(flatten)]
+    machine: MachineArguments,
+    /// Capacity of each disk [default: that of the profiles]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, value_delimiter = ',')]
+    size: Vec<u64>,
+    /// Workloads and their weights [default: equal weights of seq-read, seq-write, random-read,
+    /// random-write]
+    #[arg(long, value_name = "WORKLOAD=WEIGHT", value_parser = parse_share, value_delimiter = ',')]
+    mix: Vec<(Work, f64)>,
+    /// Price of a disk: adds the cost and the cost per TB
+    #[arg(long, value_name = "PRICE", value_parser = parse_positive)]
+    price: Option<f64>,
+    /// Failures of a disk in a year, percent [default: 1.5, of flash 1]
+    #[arg(long, value_name = "PERCENT", help_heading = "Assumptions", value_parser = parse_percent)]
+    annual_failures: Option<f64>,
+    /// Unrecoverable read errors per bit [default: 1e-15, of flash 1e-16]
+    #[arg(long, value_name = "RATE", help_heading = "Assumptions", value_parser = parse_positive)]
+    read_errors: Option<f64>,
+    /// Failures while a member is missing, of those at other times
+    #[arg(long, value_name = "FACTOR", help_heading = "Assumptions", default_value = "4",
+          value_parser = parse_positive)]
+    correlation: f64,
+    /// Hours until a failed disk has been replaced
+    #[arg(long, value_name = "HOURS", help_heading = "Assumptions", default_value = "24",
+          value_parser = parse_positive)]
+    replacement: f64,
+    /// Constants of the law to use [default: those of the published tables]
+    #[arg(long, value_name = "FILE")]
+    constants: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+fn parse_share(text: &str) -> Result<(Work, f64)> {
+    let syntax = || anyhow!("a workload and its weight are required, as in seq-read=40");
+    let (name, weight) = text.split_once('=').ok_or_else(syntax)?;
+    Ok((parse_work(name)?, parse_positive(weight).map_err(|_| syntax())?))
+}
+
+fn parse_positive(text: &str) -> Result<f64> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 && number < 1e12 => Ok(number),
+        _ => Err(anyhow!("a positive number is required")),
+    }
+}
+
+fn parse_percent(text: &str) -> Result<f64> {
+    let number = parse_positive(text.trim_end_matches('%'))?;
+    if number < 100.0 { Ok(number / 100.0) } else { Err(anyhow!("less than 100 percent")) }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The disks are not described, or the mix has a workload without a figure of one disk.
+pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
+    let fitted = fitted(arguments.constants.as_deref())?;
+    let described = arguments.machine.described()?;
+    let bytes = sizes(arguments, &described)?;
+    let mix = mix(arguments, &described)?;
+    let usual = Assumptions::usual(&described.machine);
+    let assumptions = Assumptions {
+        annual_failure_rate: arguments.annual_failures.unwrap_or(usual.annual_failure_rate),
+        errors_per_bit: arguments.read_errors.unwrap_or(usual.errors_per_bit),
+        correlation: arguments.correlation,
+        replacement_h: arguments.replacement,
+    };
+    let question = Question {
+        machine: &described.machine,
+        single: &described.single,
+        bytes: &bytes,
+        mix: &mix,
+        write_back: described.write_back,
+        depth: described.depth * described.jobs,
+        jobs: described.jobs,
+        assumptions,
+    };
+    let all = advise(&question, &fitted.constants).map_err(|why| anyhow!("no advice: {why}"))?;
+    let text = text(arguments, &described, &question, &all);
+    arguments.json.put(&text, || document(arguments, &described, &question, &all))?;
+    Ok(Ending::Fine)
+}
+
+fn sizes(arguments: &AdviseArguments, described: &Described) -> Result<Vec<u64>> {
+    let bytes = match (arguments.size.is_empty(), described.count) {
+        (false, Some(count)) if arguments.size.len() != count as usize => {
+            bail!("--size: {} sizes for {count} disks", arguments.size.len())
+        }
+        (false, _) => arguments.size.clone(),
+        (true, Some(_)) => described.bytes.clone(),
+        (true, None) => {
+            bail!("the disks are not counted: name them as in --members hdd-2016*4, or each --size")
+        }
+    };
+    match bytes.len() {
+        0..2 => bail!("an array needs two disks or more"),
+        2..=1920 => Ok(bytes),
+        count => bail!("{count} disks: the most is 1920"),
+    }
+}
+
+fn mix(arguments: &AdviseArguments, described: &Described) -> Result<Vec<Share>> {
+    let usual = [Work::Read, Work::Write, Work::RandomRead, Work::RandomWrite];
+    let known = |work: &Work| described.single.get(*work).is_some();
+    let mix: Vec<Share> = match arguments.mix.is_empty() {
+        true => usual.into_iter().filter(known).map(|work| Share { work, weight: 1.0 }).collect(),
+        false => arguments.mix.iter().map(|&(work, weight)| Share { work, weight }).collect(),
+    };
+    if mix.is_empty() {
+        bail!("no figure of one disk is known: --measured, or --members with a drive profile");
+    }
+    Ok(mix)
+}
+
+fn terabytes(bytes: u64) -> String {
+    format!("{} TB", digits(bytes as f64 / 1e12))
+}
+
+fn chance(probability: f64) -> String {
+    match probability * 100.0 {
+        percent if percent >= 99.995 => "100 %".to_string(),
+        percent if percent >= 0.01 => format!("{} %", digits(percent)),
+        0.0 => "0".to_string(),
+        percent => format!("{percent:.0e} %"),
+    }
+}
+
+fn array_name(candidate: &Candidate) -> String {
+    let array = &candidate.array;
+    match array.level.has_chunks() {
+        true => format!("{}, {}", level_name(array), kib(array.chunk_kib)),
+        false => level_name(array),
+    }
+}
+
+fn text(
+    arguments: &AdviseArguments,
+    described: &Described,
+    question: &Question<'_>,
+    all: &[Candidate],
+) -> String {
+    let total: f64 = question.mix.iter().map(|share| share.weight).sum();
+    let mix = question.mix.iter().map(|share| {
+        let percent = 100.0 * share.weight / total;
+        format!("{} {percent:.0} %", share.work.name().replace(' ', "-"))
+    });
+    let mut out = format!(
+        "{} disks ({}), {}; mix: {}\n\n",
+        question.bytes.len(),
+        described.disks,
+        described.fs,
+        mix.collect::<Vec<_>>().join(", "),
+    );
+    let rows = all.iter().enumerate().map(|(place, candidate)| {
+        let risk = &candidate.risk;
+        [
+            array_name(candidate),
+            terabytes(candidate.capacity.bytes),
+            format!("{:.2}", candidate.score),
+            if place == 0 { "best".into() } else { candidate.confidence.name().to_string() },
+            risk.tolerates.to_string(),
+            risk.rebuild_h.map_or("-".into(), |hours| format!("{} h", digits(hours))),
+            chance(risk.unreadable_in_rebuild),
+            chance(risk.loss_in_year),
+        ]
+    });
+    let header = [
+        "array",
+        "capacity",
+        "x one disk",
+        "behind the best",
+        "may fail",
+        "rebuild",
+        "unreadable",
+        "lost in a year",
+    ];
+    out += &columns(header, rows, &[1, 2, 4, 5, 6, 7]);
+    out += "\nHealthy, and with one member missing:\n";
+    for candidate in all {
+        let speeds = candidate.speeds.iter().map(|speed| {
+            let degraded = speed.degraded.map_or("lost".to_string(), digits);
+            format!(
+                "{} {} / {degraded} {}",
+                speed.work.name().replace(' ', "-"),
+                digits(speed.healthy),
+                speed.work.unit(),
+            )
+        });
+        let speeds = speeds.collect::<Vec<_>>().join("; ");
+        out += &format!("  {}: {speeds}\n", array_name(candidate));
+    }
+    out += "\nOne more failure while a member is missing loses the array:\n";
+    for candidate in all.iter().filter(|candidate| candidate.risk.tolerates > 0) {
+        let second = chance(candidate.risk.second_failure);
+        out += &format!("  {}: {second} of the members\n", level_name(&candidate.array));
+    }
+    out += &stacked(all);
+    if let Some(price) = arguments.price {
+        let cost = price * question.bytes.len() as f64;
+        out += &format!("\nCost: {}", digits(cost));
+        for candidate in all.iter().filter(|candidate| candidate.capacity.bytes > 0) {
+            let per_tb = cost / (candidate.capacity.bytes as f64 / 1e12);
+            out += &format!("; {} {} a TB", level_name(&candidate.array), digits(per_tb));
+        }
+        out += "\n";
+    }
+    let assumed = question.assumptions;
+    out += &format!(
+        "\nAssumed: {} of the disks fail in a year, {} times as often while a member is missing; \
+         {:e} read\nerrors a bit (unreadable: a sector without a copy, in the rebuild); {} h until \
+         the replacement;\nrebuilds without other load. Degraded speeds count disk operations: no \
+         published table has them.\n",
+        chance(assumed.annual_failure_rate),
+        digits(assumed.correlation),
+        assumed.errors_per_bit,
+        digits(assumed.replacement_h),
+    );
+    for assumption in &described.assumed {
+        out += &format!("Assumed: {assumption}.\n");
+    }
+    out
+}
+
+/// What stacking arrays by size would give, where disks differ.
+fn stacked(all: &[Candidate]) -> String {
+    let more = all.iter().filter(|one| one.capacity.stacked > one.capacity.bytes);
+    let lines = more
+        .map(|one| format!("  {}: {}\n", level_name(&one.array), terabytes(one.capacity.stacked)));
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => {
+            format!("\nStacked by size, an array over the disks that still have room:\n{lines}")
+        }
+    }
+}
+
+fn document(
+    arguments: &AdviseArguments,
+    described: &Described,
+    question: &Question<'_>,
+    all: &[Candidate],
+) -> Value {
+    let assumed = question.assumptions;
+    let cost = arguments.price.map(|price| price * question.bytes.len() as f64);
+    let speed = |speed: &predict::advise::Speed| {
+        json!({"workload": speed.work.name(), "unit": speed.work.unit(),
+               "healthy": speed.healthy, "degraded": speed.degraded})
+    };
+    let candidate = |one: &Candidate| {
+        json!({
+            "level": one.array.level.name(),
+            "array": level_name(&one.array),
+            "chunk_kib": one.array.level.has_chunks().then_some(one.array.chunk_kib),
+            "capacity_bytes": one.capacity.bytes,
+            "stacked_bytes": one.capacity.stacked,
+            "score": one.score,
+            "confidence": one.confidence.name(),
+            "speeds": one.speeds.iter().map(speed).collect::<Vec<_>>(),
+            "tolerates": one.risk.tolerates,
+            "rebuild_hours": one.risk.rebuild_h,
+            "loss_in_rebuild": one.risk.loss_in_rebuild,
+            "unreadable_in_rebuild": one.risk.unreadable_in_rebuild,
+            "loss_in_year": one.risk.loss_in_year,
+            "second_failure_loses": one.risk.second_failure,
+            "cost_per_tb": cost
+                .filter(|_| one.capacity.bytes > 0)
+                .map(|cost| cost / (one.capacity.bytes as f64 / 1e12)),
+        })
+    };
+    json!({
+        "disks": question.bytes.len(),
+        "cost": cost,
+        "assumptions": {
+            "annual_failure_rate": assumed.annual_failure_rate,
+            "errors_per_bit": assumed.errors_per_bit,
+            "correlation": assumed.correlation,
+            "replacement_hours": assumed.replacement_h,
+            "machine": described.assumed,
+        },
+        "candidates": all.iter().map(candidate).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,120 @@
+//! `raidlab predict`: what Linux md is expected to deliver.
+//!
+//! Three ways: one configuration; rows of a document of tables; the published tables, to judge and
+//! to fit the law. Invariant: nothing is measured, and no file but the outputs is written.
+
+mod machine;
+mod one;
+mod tables;
+mod validate;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use predict::fit::Fitted;
+
+use crate::Ending;
+use crate::console::JsonOut;
+use crate::error::Context;
+
+pub use machine::{Described, MachineArguments, parse_work};
+pub use one::level_name;
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab predict --level raid5 --disks 6 --members hdd-2016 --fs ext4
+  raidlab predict --level raid10 --layout f2 --disks 4 --members hdd-2009 --workload seq-read
+  raidlab predict --level raid6 --disks 8 --measured seq-read=182 --measured seq-write=175
+  raidlab predict --tables tables.json --json      every row of tables that others measured
+  raidlab predict --validate                       the published figures beside the law
+  raidlab predict --fit > constants.json           the constants again, from the same figures
+
+Figures are MB/s (1e6 bytes) or operations per second. docs/models describes the law, its limits
+and the document of --tables.";
+
+/// Predict what Linux md delivers: a point, the interval of healthy machines, what limits, and the
+/// naive rule beside it. From drive profiles, measured figures or facts in a file; nothing is run.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PredictArguments {
+    #[command(flatten)]
+    array: one::ArrayArguments,
+    #[command(flatten)]
+    machine: MachineArguments,
+    /// Predict every row of a document of tables (docs/models/tables.md); - is stdin
+    #[arg(long, value_name = "FILE", help_heading = "Tables",
+          conflicts_with_all = ["level", "layout", "disks", "chunk", "workload", "members",
+                                "measured", "facts"])]
+    tables: Option<PathBuf>,
+    /// Print figures beside predictions and the naive rule, and the scores: of the published
+    /// tables, each with constants from the others; or of --tables, with those that are built in
+    #[arg(long, help_heading = "Tables", conflicts_with_all = ["level", "members", "measured"])]
+    validate: bool,
+    /// Print what each effect of the law is worth on the published tables, or on --tables
+    #[arg(long, help_heading = "Tables",
+          conflicts_with_all = ["level", "members", "measured", "validate"])]
+    ablation: bool,
+    /// Fit the constants on the published tables, or on --tables, and print their file
+    #[arg(long, help_heading = "Tables",
+          conflicts_with_all = ["level", "members", "measured", "validate", "ablation", "constants",
+                                "json"])]
+    fit: bool,
+    /// Constants and intervals to use [default: those of the published tables]
+    #[arg(long, value_name = "FILE")]
+    constants: Option<PathBuf>,
+    /// With --tables or --validate, draw predicted against measured: one offline HTML page
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "ablation", "level", "members"])]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A file that cannot be read, arguments that make no array.
+pub fn run(arguments: &PredictArguments) -> Result<Ending> {
+    if arguments.fit {
+        return validate::fit(arguments.tables.as_deref());
+    }
+    let fitted = fitted(arguments.constants.as_deref())?;
+    let tables = arguments.tables.as_deref();
+    if arguments.ablation {
+        return validate::ablation(tables, &arguments.json);
+    }
+    let outputs = tables::Outputs { json: &arguments.json, html: arguments.html.as_deref() };
+    outputs.check()?;
+    if arguments.validate {
+        return validate::validate(tables, arguments.constants.is_some(), &fitted, &outputs);
+    }
+    match tables {
+        Some(path) => tables::run(path, &fitted, &outputs),
+        None => one::run(&arguments.array, &arguments.machine, &fitted, &arguments.json),
+    }
+}
+
+/// The constants of a file, or the built-in ones.
+pub fn fitted(path: Option<&Path>) -> Result<Fitted> {
+    let Some(path) = path else { return Ok(Fitted::published()) };
+    let text = read_text(path)?;
+    Fitted::parse(&text).with_context(|| format!("{}", path.display()))
+}
+
+/// A text file, or stdin for `-`; of a size that fits documents of tables.
+pub fn read_text(path: &Path) -> Result<String> {
+    use std::io::Read;
+    const MOST: u64 = 64 << 20;
+    let failed = || format!("{}: cannot read", path.display());
+    let mut text = String::new();
+    let read = match crate::console::is_stdout(path) {
+        true => std::io::stdin().lock().take(MOST + 1).read_to_string(&mut text),
+        false => {
+            std::fs::File::open(path).with_context(failed)?.take(MOST + 1).read_to_string(&mut text)
+        }
+    };
+    if read.with_context(failed)? as u64 > MOST {
+        anyhow::bail!("{}: larger than 64 MiB", path.display());
+    }
+    Ok(text)
+}

@@ -1,0 +1,324 @@
+//! The machine of a prediction: drive profiles, measured figures, facts of a file.
+//!
+//! Invariant: every input keeps its source, and what was assumed is listed. Shared by `predict` and
+//! `advise`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use drive::Profile;
+use predict::law::{Bus, Kernel, Machine, Media, Sheet, Single, Source, Work, WriteBack};
+use predict::tables::{Facts, file_system, workload};
+use serde_json::Value;
+use spec::buses::Buses;
+
+use super::read_text;
+use crate::error::Context;
+
+/// Options that describe the machine.
+#[derive(Args)]
+pub struct MachineArguments {
+    /// The disks: names of drive profiles as in hdd-2016, counted as in hdd-2009*3+hdd-2016*2, or
+    /// FILE.toml of a profile
+    #[arg(long, value_name = "SET")]
+    pub members: Option<String>,
+    /// A figure of one disk: MB/s, or operations per second, as in seq-read=182, seeks=95,
+    /// rand-read=110
+    #[arg(long, value_name = "WORKLOAD=RATE", value_parser = parse_measured)]
+    pub measured: Vec<(Work, f64)>,
+    /// Facts of the machine and figures of one disk from a JSON file: the object `facts` of
+    /// docs/models/tables.md
+    #[arg(long, value_name = "FILE")]
+    pub facts: Option<PathBuf>,
+    /// File system, or raw
+    #[arg(long, value_name = "NAME")]
+    pub fs: Option<String>,
+    /// Kernel of the machine, as in 5.15, or its year [default: 6.1]
+    #[arg(long, value_name = "VERSION", value_parser = parse_kernel)]
+    pub kernel: Option<Kernel>,
+    /// Rate of a path that all disks share, as in 400MB/s; or of some of them, as in 193MB/s*3
+    #[arg(long, value_name = "RATE")]
+    pub bus: Option<Buses>,
+    /// Read-ahead of the array [default: md's, two rows or more]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size_args::parse_bytes)]
+    pub read_ahead: Option<u64>,
+    /// md's stripe_cache_size, pages per member [default: 256; grows by itself since 4.1]
+    #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(17..=32768))]
+    pub stripe_cache: Option<u32>,
+    /// md's group_thread_cnt: threads of a parity array beside the first [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8192))]
+    pub group_threads: Option<u32>,
+    /// Requests in flight of random workloads, per job [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
+    pub depth: Option<u32>,
+    /// Jobs [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
+    pub jobs: Option<u32>,
+}
+
+fn parse_measured(text: &str) -> Result<(Work, f64)> {
+    let syntax = || anyhow!("a workload and its rate are required, as in seq-read=182");
+    let (name, rate) = text.split_once('=').ok_or_else(syntax)?;
+    let work = parse_work(name)?;
+    let rate: f64 = rate.trim().parse().map_err(|_| syntax())?;
+    match rate.is_finite() && (1e-3..=1e9).contains(&rate) {
+        true => Ok((work, rate)),
+        false => bail!("{rate}: a rate is 0.001 to 1e9"),
+    }
+}
+
+fn parse_kernel(text: &str) -> Result<Kernel> {
+    Kernel::parse(text).ok_or_else(|| anyhow!("a version as in 5.15 or 2.6.32, or a year"))
+}
+
+/// A workload by the names of tables or of bench.
+pub fn parse_work(text: &str) -> Result<Work> {
+    let known = || {
+        let names = Work::ALL.map(|work| work.name().replace(' ', "-"));
+        anyhow!("'{text}': the law knows {}", names.join(", "))
+    };
+    let exact = Work::ALL.into_iter().find(|work| work.name() == text.replace('-', " "));
+    exact.map_or_else(|| Ok(workload(text).map_err(|_| known())?.work), Ok)
+}
+
+/// The kernel of machines of which nothing else is said: one of today.
+const CURRENT: Kernel = Kernel(6, 1, 0);
+
+/// What the options describe.
+pub struct Described {
+    /// The machine.
+    pub machine: Machine,
+    /// One disk.
+    pub single: Single,
+    /// Capacity of each disk, bytes; empty if unknown.
+    pub bytes: Vec<u64>,
+    /// The disks in words.
+    pub disks: String,
+    /// Number of disks that `--members` counts.
+    pub count: Option<u32>,
+    /// File system in words.
+    pub fs: String,
+    /// Its write-back.
+    pub write_back: WriteBack,
+    /// Requests in flight per job.
+    pub depth: f64,
+    /// Jobs.
+    pub jobs: f64,
+    /// What was assumed, in words.
+    pub assumed: Vec<String>,
+}
+
+impl MachineArguments {
+    /// Reads profiles and facts.
+    ///
+    /// # Errors
+    /// Nothing describes the disks; names and files that are none.
+    pub fn described(&self) -> Result<Described> {
+        let facts = self.facts.as_ref().map(|path| facts_of(path)).transpose()?;
+        if self.members.is_none() && self.measured.is_empty() && facts.is_none() {
+            bail!(
+                "the disks are unknown: name --members (a drive profile), --measured figures of \
+                 one disk, or --facts"
+            );
+        }
+        let mut assumed = Vec::new();
+        let depth = f64::from(self.depth.unwrap_or(32));
+        let jobs = f64::from(self.jobs.unwrap_or(1));
+        let set = self.members.as_deref().map(parse_set).transpose()?.unwrap_or_default();
+        let sheets: Vec<(Sheet, Option<u32>, String)> = set
+            .into_iter()
+            .map(|(profile, count)| {
+                (Sheet::of(profile, depth * jobs), count, profile.name().to_string())
+            })
+            .collect();
+        let mut machine = match (&facts, sheets.first()) {
+            (Some((facts, _)), _) => facts.machine.clone(),
+            (None, Some((sheet, ..))) => Machine::new(sheet.media),
+            (None, None) => {
+                let flash = self.measured.iter().any(|(work, rate)| {
+                    matches!(work, Work::Read | Work::DirectRead) && *rate > 300.0
+                });
+                let media = if flash { Media::Flash } else { Media::Rotating { rpm: 7200.0 } };
+                let said = if flash { "flash" } else { "disks of 7200 rpm" };
+                assumed.push(format!("members are {said}"));
+                Machine::new(media)
+            }
+        };
+        let single = self.single(&sheets, facts.as_ref(), &mut machine)?;
+        self.settings(&mut machine);
+        if machine.kernel.is_none() {
+            machine.kernel = Some(CURRENT);
+            assumed.push(format!("the kernel is {CURRENT} (--kernel)"));
+        }
+        if machine.buses.is_empty() {
+            assumed.push("controller and buses do not limit (--bus)".to_string());
+        }
+        let (fs, write_back) = self.write_back(facts.as_ref().map(|(facts, _)| facts))?;
+        let counts: Option<Vec<u32>> = sheets.iter().map(|(_, count, _)| *count).collect();
+        let count = counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum());
+        let bytes = sheets.iter().flat_map(|(sheet, count, _)| {
+            std::iter::repeat_n(sheet.bytes, count.unwrap_or(1) as usize)
+        });
+        let disks = match sheets.is_empty() {
+            true if facts.is_some() => "disks of the facts".to_string(),
+            true => "measured disks".to_string(),
+            false => self.members.clone().unwrap_or_default(),
+        };
+        Ok(Described {
+            machine,
+            single,
+            bytes: bytes.collect(),
+            disks,
+            count,
+            fs,
+            write_back,
+            depth,
+            jobs,
+            assumed,
+        })
+    }
+
+    fn settings(&self, machine: &mut Machine) {
+        machine.kernel = self.kernel.or(machine.kernel);
+        if let Some(buses) = &self.bus {
+            let rates: Vec<u64> = buses.rates().collect();
+            let on =
+                |bus: usize| (0..4096).filter(|disk| buses.of_disk(*disk) == Some(bus)).count();
+            machine.buses = rates
+                .iter()
+                .enumerate()
+                .map(|(index, rate)| Bus {
+                    mb_per_s: *rate as f64 / 1e6,
+                    members: u32::try_from(on(index)).ok().filter(|members| *members < 2048),
+                })
+                .collect();
+        }
+        if let Some(bytes) = self.read_ahead {
+            machine.read_ahead_kib = Some(bytes as f64 / 1024.0);
+        }
+        if let Some(pages) = self.stripe_cache {
+            machine.stripe_cache = f64::from(pages);
+        }
+        if let Some(threads) = self.group_threads {
+            machine.group_threads = f64::from(threads);
+        }
+    }
+
+    /// One disk: measured figures first, then facts, then sheets; the slowest sheet counts.
+    fn single(
+        &self,
+        sheets: &[(Sheet, Option<u32>, String)],
+        facts: Option<&(Facts, Single)>,
+        machine: &mut Machine,
+    ) -> Result<Single> {
+        let mut single = Single::default();
+        for (work, rate) in &self.measured {
+            single.replace(*work, Some(*rate), Source::Measured);
+        }
+        if let Some((_, of_facts)) = facts {
+            for work in Work::ALL {
+                if let Some(value) = of_facts.get(work) {
+                    single.offer(work, value.rate, value.source);
+                }
+            }
+            single.access_s = of_facts.access_s;
+        }
+        if sheets.iter().any(|(sheet, ..)| sheet.media.is_flash() != machine.media.is_flash()) {
+            bail!("--members: disks and flash in one array have no equation");
+        }
+        for work in Work::ALL {
+            let of_sheet = |(sheet, ..): &(Sheet, Option<u32>, String)| sheet.single.get(work);
+            let slowest = sheets.iter().filter_map(of_sheet).map(|value| value.rate);
+            if let Some(rate) = slowest.reduce(f64::min) {
+                single.offer(work, rate, Source::Sheet);
+            }
+        }
+        let access = sheets.iter().filter_map(|(sheet, ..)| sheet.single.access_s);
+        single.access_s = single.access_s.or(access.reduce(f64::max));
+        let reads = sheets.iter().map(|(sheet, ..)| sheet.read);
+        let (low, high) = (reads.clone().reduce(f64::min), reads.reduce(f64::max));
+        if let (Some(low), Some(high)) = (low, high)
+            && low < 0.9 * high
+        {
+            machine.slowest_mb_per_s = Some(low);
+        }
+        if !machine.media.is_flash() {
+            let (read, write) = (single.get(Work::Read), single.get(Work::Write));
+            if let (Some(read), None) = (read, write) {
+                single.offer(Work::Write, read.rate, Source::Assumed);
+            }
+            if single.access_s.is_none() {
+                single.access_s = Some(0.0085 + 0.5 * machine.media.revolution());
+            }
+        }
+        Ok(single)
+    }
+
+    fn write_back(&self, facts: Option<&Facts>) -> Result<(String, WriteBack)> {
+        let named = match &self.fs {
+            None => facts.and_then(|facts| facts.file_system),
+            Some(text) => {
+                let known = || anyhow!("--fs {text}: ext2, ext3, ext4, xfs, btrfs, jfs or raw");
+                Some(file_system(text).ok_or_else(known)?)
+            }
+        };
+        let name = named.unwrap_or("ext4");
+        let old_xfs = self.kernel.is_some_and(|kernel| kernel < Kernel(2, 6, 39));
+        let write_back = match name {
+            "ext4" | "btrfs" => WriteBack::Extents,
+            "xfs" if !old_xfs => WriteBack::Extents,
+            "raw" => WriteBack::Raw,
+            _ => WriteBack::Pages,
+        };
+        Ok((name.to_string(), write_back))
+    }
+}
+
+/// The profiles of a set, with the number of disks where it is counted.
+fn parse_set(text: &str) -> Result<Vec<(&'static Profile, Option<u32>)>> {
+    let parts: Vec<&str> = text.split('+').collect();
+    let parsed = parts.iter().map(|part| {
+        let (name, count) = match part.rsplit_once('*') {
+            Some((name, count)) => {
+                let count = count.parse().ok().filter(|count| (1..=1920).contains(count));
+                let count: u32 = count
+                    .ok_or_else(|| anyhow!("--members {part}: a number of disks is 1 to 1920"))?;
+                (name, Some(count))
+            }
+            None => (*part, None),
+        };
+        let name = name.trim().strip_prefix("paced:").unwrap_or(name.trim());
+        if count.is_none() && parts.len() > 1 {
+            bail!(
+                "--members {part}: in a set of several kinds each needs its number, as in {part}*2"
+            );
+        }
+        Ok((profile(name)?, count))
+    });
+    parsed.collect()
+}
+
+fn profile(name: &str) -> Result<&'static Profile> {
+    if name.ends_with(".toml") {
+        let text = read_text(name.as_ref())?;
+        let profile = Profile::parse(&text).with_context(|| name.to_string())?;
+        // Read once, and kept as long as the command runs.
+        return Ok(Box::leak(Box::new(profile)));
+    }
+    let names = || Profile::names().collect::<Vec<_>>().join(", ");
+    Profile::named(name)
+        .ok_or_else(|| anyhow!("--members {name}: no such drive profile; there are {}", names()))
+}
+
+/// The facts of a file, and what they say of one disk.
+fn facts_of(path: &PathBuf) -> Result<(Facts, Single)> {
+    let text = read_text(path)?;
+    let value: Value =
+        serde_json::from_str(&text).with_context(|| format!("{}: no JSON", path.display()))?;
+    let facts = value.get("facts").unwrap_or(&value);
+    if !facts.is_object() {
+        bail!("{}: an object of facts is required", path.display());
+    }
+    Ok(predict::tables::of_facts(facts))
+}

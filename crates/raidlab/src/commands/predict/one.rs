@@ -1,0 +1,276 @@
+//! One configuration: its prediction for each workload.
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use md::Level;
+use predict::fit::Fitted;
+use predict::intervals::Class;
+use predict::law::{
+    Access, Array, Copies, Prediction, Sensitivity, WhyNot, Work, naive, predict, sensitivities,
+};
+use predict::tables::{LevelWord, level_and_copies};
+use serde_json::{Value, json};
+use spec::units::{digits, kib};
+
+use super::machine::{Described, MachineArguments, parse_work};
+use crate::Ending;
+use crate::console::{JsonOut, columns};
+use crate::size_args::{parse_bytes, parse_level};
+
+/// Options that describe the array and what runs on it.
+#[derive(Args)]
+pub struct ArrayArguments {
+    /// Level: raid0, raid1, raid4, raid5, raid6, raid10
+    #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
+    level: Option<Level>,
+    /// Layout of RAID 10: n2, f2, o2, n3, ... [default: n2]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<String>,
+    /// Number of members [default: the number in --members]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1920))]
+    disks: Option<u32>,
+    /// Chunk
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "512K")]
+    chunk: u64,
+    /// Workload, may be repeated: seq-read, seq-write, rewrite, seeks, random-read, random-write,
+    /// streams-read, streams-write, sync-write, direct-read, direct-write, resync, check [default:
+    /// all with figures of one disk]
+    #[arg(long, value_name = "NAME", value_parser = parse_work, value_delimiter = ',')]
+    workload: Vec<Work>,
+}
+
+impl ArrayArguments {
+    fn array(&self, described: &Described) -> Result<Array> {
+        let level = self.level.ok_or_else(|| {
+            anyhow!("--level is required; or --tables, --validate, --ablation or --fit")
+        })?;
+        let members = self.disks.or(described.count).ok_or_else(|| {
+            anyhow!("the number of members is unknown: name --disks, or count them in --members")
+        })?;
+        if let (Some(disks), Some(count)) = (self.disks, described.count)
+            && disks != count
+        {
+            bail!("--disks {disks}: --members counts {count}");
+        }
+        let copies = copies(level, self.layout.as_deref())?;
+        let chunk_kib = self.chunk as f64 / 1024.0;
+        if !(1.0..=4_194_304.0).contains(&chunk_kib) {
+            bail!("--chunk: 1K to 4G");
+        }
+        Ok(Array { level, copies, members, chunk_kib, missing: 0 })
+    }
+}
+
+/// The copies that a layout of RAID 10 names.
+fn copies(level: Level, layout: Option<&str>) -> Result<Copies> {
+    match layout {
+        None => Ok(Copies::Near(2)),
+        Some(_) if level != Level::Raid10 => {
+            bail!(
+                "--layout: the law knows layouts of RAID 10 only; others make no difference to it"
+            )
+        }
+        Some(text) => match level_and_copies("raid10", text) {
+            Ok((LevelWord::Md(_, copies), _)) if names_layout(text) => Ok(copies),
+            _ => bail!("--layout {text}: n2, f2 or o2, with 2 to 16 copies"),
+        },
+    }
+}
+
+fn names_layout(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let plain = lower.trim_start_matches(['n', 'f', 'o']);
+    lower.len() > plain.len() && plain.parse::<u32>().is_ok_and(|count| (2..=16).contains(&count))
+        || ["near", "far", "offset"].contains(&lower.as_str())
+}
+
+/// The prediction of a workload.
+pub struct Answer {
+    pub work: Work,
+    pub found: Result<Prediction, WhyNot>,
+    pub interval: Option<(f64, f64)>,
+    pub naive: Option<f64>,
+    pub changes: Vec<Sensitivity>,
+}
+
+pub fn answer(array: &Array, described: &Described, work: Work, fitted: &Fitted) -> Answer {
+    let random = matches!(work, Work::RandomRead | Work::RandomWrite);
+    let access = Access {
+        work,
+        depth: if random { described.depth * described.jobs } else { described.jobs },
+        jobs: described.jobs,
+        write_back: described.write_back,
+        direct: matches!(work, Work::DirectRead | Work::DirectWrite),
+    };
+    let (machine, single) = (&described.machine, &described.single);
+    let constants = &fitted.constants;
+    let found = predict(array, machine, &access, single, constants);
+    let source = worst_source(described, work);
+    let class = Class::of(array, machine, &access);
+    Answer {
+        work,
+        found,
+        interval: found.ok().map(|found| fitted.intervals.around(class, found.value, source)),
+        naive: naive(array, &access, single),
+        changes: sensitivities(array, machine, &access, single, constants),
+    }
+}
+
+fn worst_source(described: &Described, work: Work) -> predict::law::Source {
+    use predict::law::Source;
+    let of = |work| described.single.get(work).map(|value| value.source);
+    let needed = match work {
+        Work::Rewrite => vec![Work::Read, Work::Write],
+        Work::Resync => vec![Work::Read, Work::Write],
+        Work::Check => vec![Work::Read],
+        other => vec![other],
+    };
+    needed.into_iter().filter_map(of).max().unwrap_or(Source::Assumed)
+}
+
+/// Runs `raidlab predict` for one configuration.
+pub fn run(
+    array: &ArrayArguments,
+    machine: &MachineArguments,
+    fitted: &Fitted,
+    json: &JsonOut,
+) -> Result<Ending> {
+    if array.level.is_none() {
+        bail!("--level is required; or --tables, --validate, --ablation or --fit");
+    }
+    let described = machine.described()?;
+    let made = array.array(&described)?;
+    let answers: Vec<Answer> = match array.workload.is_empty() {
+        false => {
+            array.workload.iter().map(|work| answer(&made, &described, *work, fitted)).collect()
+        }
+        true => Work::ALL
+            .into_iter()
+            .map(|work| answer(&made, &described, work, fitted))
+            .filter(|answer| !matches!(answer.found, Err(WhyNot::NoSingle(_))))
+            .collect(),
+    };
+    json.put(&text(&made, &described, &answers), || document(&made, &described, &answers))?;
+    Ok(Ending::Fine)
+}
+
+/// `raid10 n2`.
+pub fn level_name(array: &Array) -> String {
+    match (array.level, array.copies) {
+        (Level::Raid10, Copies::Near(count)) => format!("raid10 n{count}"),
+        (Level::Raid10, Copies::Far(count)) => format!("raid10 f{count}"),
+        (Level::Raid10, Copies::Offset(count)) => format!("raid10 o{count}"),
+        (level, _) => level.to_string(),
+    }
+}
+
+fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
+    let chunk = match array.level.has_chunks() {
+        true => format!(", chunk {}", kib(array.chunk_kib)),
+        false => String::new(),
+    };
+    let kernel =
+        described.machine.kernel.map_or(String::new(), |kernel| format!(", Linux {kernel}"));
+    let mut out = format!(
+        "{}, {} members ({}){chunk}, {}{kernel}\n\n",
+        level_name(array),
+        array.members,
+        described.disks,
+        described.fs,
+    );
+    let rows = answers.iter().map(|answer| {
+        let unit = answer.work.unit();
+        let shown = |rate: f64| format!("{} {unit}", digits(rate));
+        let name = answer.work.name().replace(' ', "-");
+        match (&answer.found, answer.interval) {
+            (Ok(found), Some((low, high))) => [
+                name,
+                shown(found.value),
+                format!("{} to {}", digits(low), digits(high)),
+                found.limit().name().to_string(),
+                found
+                    .next()
+                    .map_or("-".into(), |(next, rate)| format!("{} {}", next.name(), digits(rate))),
+                answer.naive.map_or("-".into(), shown),
+            ],
+            (Err(why), _) => {
+                [name, "outside".into(), "-".into(), why.to_string(), "-".into(), "-".into()]
+            }
+            (Ok(_), None) => unreachable!("a prediction has an interval"),
+        }
+    });
+    let header = ["workload", "predicted", "80 % of healthy", "limit", "next limit", "naive rule"];
+    out += &columns(header, rows, &[1, 2, 5]);
+    let changing = answers.iter().filter(|answer| !answer.changes.is_empty());
+    let lines: Vec<String> = changing
+        .map(|answer| {
+            let changes = answer
+                .changes
+                .iter()
+                .map(|change| format!("{} {:+.0} %", change.change, (change.ratio - 1.0) * 100.0));
+            let name = answer.work.name().replace(' ', "-");
+            format!("  {name}: {}\n", changes.collect::<Vec<_>>().join("; "))
+        })
+        .collect();
+    if !lines.is_empty() {
+        out += "\nWhat would change it:\n";
+        out += &lines.concat();
+    }
+    out += "\nInputs, of one disk:\n";
+    for work in Work::ALL {
+        if let Some(value) = described.single.get(work) {
+            let name = work.name().replace(' ', "-");
+            let rate = digits(value.rate);
+            out += &format!("  {name} {rate} {} ({})\n", work.unit(), value.source.name());
+        }
+    }
+    for assumed in &described.assumed {
+        out += &format!("  assumed: {assumed}\n");
+    }
+    out
+}
+
+fn document(array: &Array, described: &Described, answers: &[Answer]) -> Value {
+    let inputs = Work::ALL.into_iter().filter_map(|work| {
+        let value = described.single.get(work)?;
+        Some(json!({"workload": work.name(), "rate": value.rate, "unit": work.unit(),
+                    "source": value.source.name()}))
+    });
+    json!({
+        "level": array.level.name(),
+        "layout": (array.level == Level::Raid10).then(|| level_name(array).replace("raid10 ", "")),
+        "disks": array.members,
+        "chunk_kib": array.level.has_chunks().then_some(array.chunk_kib),
+        "fs": described.fs,
+        "kernel": described.machine.kernel.map(|kernel| kernel.to_string()),
+        "inputs": inputs.collect::<Vec<_>>(),
+        "assumed": described.assumed,
+        "predictions": answers.iter().map(prediction).collect::<Vec<_>>(),
+    })
+}
+
+fn prediction(answer: &Answer) -> Value {
+    let found = answer.found.as_ref().ok();
+    let ceilings = found.map(|found| {
+        found
+            .ceilings()
+            .iter()
+            .map(|(name, rate)| json!({"name": name.name(), "rate": rate}))
+            .collect::<Vec<_>>()
+    });
+    let changes = answer.changes.iter();
+    json!({
+        "workload": answer.work.name(),
+        "unit": answer.work.unit(),
+        "predicted": found.map(|found| found.value),
+        "low": answer.interval.map(|(low, _)| low),
+        "high": answer.interval.map(|(_, high)| high),
+        "limit": found.map(|found| found.limit().name()),
+        "ceilings": ceilings,
+        "naive": answer.naive,
+        "why_not": answer.found.err().map(|why| why.to_string()),
+        "sensitivities": changes
+            .map(|change| json!({"change": change.change, "ratio": change.ratio}))
+            .collect::<Vec<_>>(),
+    })
+}
