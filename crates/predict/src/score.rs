@@ -203,12 +203,12 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// An effect of the law that can be taken away.
+/// An effect of the law that can be left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Effect {
     /// What it is.
     pub name: &'static str,
-    /// The constants that take it away.
+    /// The constants that leave it out.
     pub off: &'static [(Symbol, f64)],
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: never more than healthy; `None` where the data is lost.
 
-use crate::law::{Array, Copies, Single, Work};
+use crate::law::{Array, Single, Work};
 use md::Level;
 
 /// The speed of a workload with one member missing.
@@ -14,7 +14,11 @@ pub fn speed(array: &Array, work: Work, healthy: f64, single: &Single) -> Option
         // The partner of the missing member has twice the requests; writes have less to do.
         Level::Raid10 => match work {
             Work::RandomRead | Work::StreamsRead | Work::Seeks | Work::DirectRead => 0.5,
-            Work::Read if matches!(array.copies, Copies::Far(_)) => 0.5,
+            // A stream waits for the slowest: for the partner, which reads alone.
+            Work::Read => {
+                let one = single.get(work).map_or(healthy, |one| one.rate);
+                array.data_members() * one / healthy
+            }
             _ => 1.0,
         },
         Level::Raid4 | Level::Raid5 | Level::Raid6 => {

@@ -99,7 +99,7 @@ pub struct Row {
     pub case: Result<Case, WhyNot>,
 }
 
-/// A configuration that the law is asked for.
+/// A configuration that is predicted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The array.
@@ -662,7 +662,9 @@ fn scale(work: Work, unit: Unit, block_kib: Option<f64>) -> Option<Scale> {
 fn is_figure(fields: Fields<'_>) -> Result<(), WhyNot> {
     let kind = fields.text(&["kind"]).unwrap_or_else(|| "measured".to_string());
     let duplicate = fields.get(&["duplicate_of"]).is_some();
-    if duplicate || !kind.eq_ignore_ascii_case("measured") && !kind.eq_ignore_ascii_case("asked") {
+    if duplicate
+        || !kind.eq_ignore_ascii_case("measured") && !kind.eq_ignore_ascii_case("requested")
+    {
         return Err(WhyNot::NoFigure);
     }
     match plain_key(&fields.text(&["scope"]).unwrap_or_default()).as_str() {

@@ -156,16 +156,16 @@ fn disks(value: Option<&Value>) -> Vec<Disk> {
         Some(one @ Value::Object(_)) => vec![one],
         _ => Vec::new(),
     };
-    all.into_iter().filter(|disk| disk.is_object()).map(|disk| Disk::of(disk)).collect()
+    all.into_iter().filter(|disk| disk.is_object()).map(Disk::of).collect()
 }
 
 impl Disk {
     fn of(value: &Value) -> Disk {
         let fields = Fields::of(Some(value));
-        let any = |wanted: &[&str], other: &[&str]| {
+        let any = |parts: &[&str], other: &[&str]| {
             fields.0?.iter().find_map(|(key, value)| {
                 let key = plain_key(key);
-                let fits = wanted.iter().any(|part| key.contains(part))
+                let fits = parts.iter().any(|part| key.contains(part))
                     && !other.iter().any(|part| key.contains(part));
                 number(value).filter(|_| fits)
             })

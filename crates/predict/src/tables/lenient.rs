@@ -89,7 +89,7 @@ pub fn leading_number(text: &str) -> Option<(f64, &str)> {
 pub fn kib(value: &Value) -> Option<f64> {
     let size = number(value)?;
     let Value::String(text) = value else { return Some(size) };
-    let unit = text.trim().trim_end_matches(|c: char| c == 'B' || c == 'b' || c == 'i');
+    let unit = text.trim().trim_end_matches(['B', 'b', 'i']);
     Some(match unit.chars().last() {
         Some('M' | 'm') => size * 1024.0,
         Some('G' | 'g') => size * 1024.0 * 1024.0,

@@ -134,6 +134,7 @@ pub fn workload(text: &str) -> Result<WorkWord, WhyNot> {
     let streams = has("stream") || has("concurrent") || has("many") || has("parallel");
     let reads = has("read") || word("r");
     let writes = has("write") || word("w");
+    let other = ["strid", "backward", "bkwd", "mix", "rw "];
     let work = if has("resync") || has("rebuild") || has("recover") {
         Work::Resync
     } else if word("check") || has("scrub") {
@@ -142,9 +143,7 @@ pub fn workload(text: &str) -> Result<WorkWord, WhyNot> {
         Work::Rewrite
     } else if has("seek") {
         Work::Seeks
-    } else if has("strid") || has("backward") || has("bkwd") || has("mix") || has("rw ") {
-        return Err(WhyNot::Workload);
-    } else if reads == writes {
+    } else if reads == writes || other.iter().any(|part| has(part)) {
         return Err(WhyNot::Workload);
     } else if is_synchronous(&lower) && writes && !has("seq") {
         Work::SyncWrite
@@ -218,11 +217,11 @@ fn block_of(tokens: &[String]) -> Option<f64> {
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
-    /// So many MB/s each.
+    /// MB/s, times this.
     Rate(f64),
-    /// So many operations per second each.
+    /// Operations per second, times this.
     Operations(f64),
-    /// Time of an operation, so many s each.
+    /// Time of an operation, in units of this many s.
     Time(f64),
     /// Ratio to one disk.
     Ratio,

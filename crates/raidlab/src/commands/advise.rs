@@ -224,10 +224,14 @@ fn text(
         let speeds = speeds.collect::<Vec<_>>().join("; ");
         out += &format!("  {}: {speeds}\n", array_name(candidate));
     }
-    out += "\nOne more failure while a member is missing loses the array:\n";
+    out += "\nWhile a member is missing, the array is lost with:\n";
     for candidate in all.iter().filter(|candidate| candidate.risk.tolerates > 0) {
-        let second = chance(candidate.risk.second_failure);
-        out += &format!("  {}: {second} of the members\n", level_name(&candidate.array));
+        let second = match candidate.risk.second_failure {
+            0.0 => "no member".to_string(),
+            all if all >= 1.0 => "any member".to_string(),
+            part => format!("{} of the members", chance(part)),
+        };
+        out += &format!("  {}: {second}\n", level_name(&candidate.array));
     }
     out += &stacked(all);
     if let Some(price) = arguments.price {
@@ -261,7 +265,7 @@ fn stacked(all: &[Candidate]) -> String {
     let more = all.iter().filter(|one| one.capacity.stacked > one.capacity.bytes);
     let lines = more
         .map(|one| format!("  {}: {}\n", level_name(&one.array), terabytes(one.capacity.stacked)));
-    let lines: String = lines.collect();
+    let lines = lines.collect::<String>();
     match lines.is_empty() {
         true => lines,
         false => {

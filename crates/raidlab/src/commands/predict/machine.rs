@@ -3,7 +3,7 @@
 //! Invariant: every input keeps its source, and what was assumed is listed. Shared by `predict` and
 //! `advise`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
@@ -115,7 +115,7 @@ impl MachineArguments {
     /// # Errors
     /// Nothing describes the disks; names and files that are none.
     pub fn described(&self) -> Result<Described> {
-        let facts = self.facts.as_ref().map(|path| facts_of(path)).transpose()?;
+        let facts = self.facts.as_deref().map(facts_of).transpose()?;
         if self.members.is_none() && self.measured.is_empty() && facts.is_none() {
             bail!(
                 "the disks are unknown: name --members (a drive profile), --measured figures of \
@@ -312,7 +312,7 @@ fn profile(name: &str) -> Result<&'static Profile> {
 }
 
 /// The facts of a file, and what they say of one disk.
-fn facts_of(path: &PathBuf) -> Result<(Facts, Single)> {
+fn facts_of(path: &Path) -> Result<(Facts, Single)> {
     let text = read_text(path)?;
     let value: Value =
         serde_json::from_str(&text).with_context(|| format!("{}: no JSON", path.display()))?;

@@ -173,10 +173,10 @@ pub fn page(tables: &[Table], all: &[Evaluated], title: String, summary: String)
         let predicted = one.predicted.as_ref().ok()?;
         let (low, high) = one.interval?;
         Some(Point {
-            name: row.id.clone(),
-            table: table.id.clone(),
-            workload: row.workload.clone(),
-            unit: row.unit.clone(),
+            name: shown(&row.id),
+            table: shown(&table.id),
+            workload: shown(&row.workload),
+            unit: shown(&row.unit),
             operations: row.case.as_ref().ok()?.access.work.is_rate_of_operations(),
             to_rate: (!predicted.is_time).then_some(predicted.law.value / predicted.value),
             measured: row.value?,
