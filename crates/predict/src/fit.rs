@@ -1,8 +1,8 @@
 //! The constants from tables: each near its prior unless the figures say otherwise.
 //!
 //! For each group of workloads: cost = sum of weighted Huber losses of log(predicted/measured) plus
-//! the distance from the priors; three sweeps of golden section, one constant at a time. A row weighs
-//! 1/sqrt(rows of its table and group), so that no table outvotes the others.
+//! the distance from the priors; three sweeps of golden section, one constant at a time. A row
+//! weighs 1/sqrt(rows of its table and group), so that no table outvotes the others.
 //!
 //! Invariant: the same tables give the same constants, on any machine to the printed digits.
 
@@ -37,8 +37,7 @@ impl Fitted {
         let constants = Constants::parse(text)?;
         let document: Value = serde_json::from_str(text).unwrap_or_default();
         let intervals = match document.get("intervals") {
-            Some(value) => Intervals::parse(value)
-                .map_err(|problem| ConstantsError { name: "document".into(), problem })?,
+            Some(value) => Intervals::parse(value)?,
             None => Intervals::of(&[]),
         };
         Ok(Fitted { constants, intervals })

@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::law::{Access, Array, Machine, Source, Work};
+use crate::law::{Access, Array, ConstantsError, Machine, Source, Work};
 
 /// Kinds of figures that err alike.
 const KINDS: [(&str, f64); 4] =
@@ -132,16 +132,20 @@ impl Intervals {
     ///
     /// # Errors
     /// The first entry that is unknown or no half width.
-    pub fn parse(value: &Value) -> Result<Intervals, String> {
+    pub fn parse(value: &Value) -> Result<Intervals, ConstantsError> {
+        let error = |name: &str, problem: &str| ConstantsError {
+            name: name.to_string(),
+            problem: problem.to_string(),
+        };
         let mut intervals = Intervals::of(&[]);
         let Some(map) = value.as_object() else {
-            return Err("intervals: not an object".to_string());
+            return Err(error("intervals", "not an object"));
         };
         for (name, value) in map {
             let class = Class::all().find(|class| class.name() == *name);
-            let class = class.ok_or_else(|| format!("intervals: {name}: no such class"))?;
+            let class = class.ok_or_else(|| error(name, "there is no such class of figures"))?;
             let half = value.as_f64().filter(|half| (0.0..3.0).contains(half));
-            let half = half.ok_or_else(|| format!("intervals: {name}: not within 0 and 3"))?;
+            let half = half.ok_or_else(|| error(name, "not within 0 and 3"))?;
             intervals.halves[class.index()] = half;
         }
         Ok(intervals)

@@ -1,5 +1,5 @@
-//! What Linux md is expected to deliver on a healthy machine: a law of named ceilings, computed from
-//! facts of the hardware and from what one disk does.
+//! What Linux md is expected to deliver on a healthy machine: a law of named ceilings, computed
+//! from facts of the hardware and from what one disk does.
 //!
 //! ```text
 //!   published tables --tables--> cases (array, machine, workload, single disk) --law--> prediction

@@ -235,7 +235,10 @@ fn any_record() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(600)
+    })]
 
     #[test]
     fn any_document_gives_finite_numbers_within_their_interval_or_reasons(

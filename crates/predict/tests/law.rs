@@ -270,7 +270,10 @@ fn any_access() -> impl Strategy<Value = Access> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(2000)
+    })]
 
     #[test]
     fn predictions_are_finite_positive_and_below_their_lowest_ceiling(

@@ -4,8 +4,6 @@
 
 use serde::Serialize;
 
-pub use crate::html::render_predicted as render;
-
 /// A page of predictions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Page {

@@ -34,8 +34,8 @@ pub fn capacity(array: &Array, disks: &[u64]) -> Capacity {
     Capacity { bytes, stacked }
 }
 
-/// Of that number of members of that size; 0 where the level needs more. What has too few members for
-/// RAID 6 is not made into another level.
+/// Of that number of members of that size; 0 where the level needs more. What has too few members
+/// for RAID 6 is not made into another level.
 fn of_equal(array: &Array, members: u32, bytes: u64) -> u64 {
     let array = Array { members, ..*array };
     match array.has_enough_members() {

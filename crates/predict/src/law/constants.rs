@@ -86,7 +86,8 @@ pub struct Parameter {
 }
 
 macro_rules! parameters {
-    ($($symbol:ident $name:literal $prior:literal $spread:literal $unit:literal $meaning:literal;)*) => {
+    ($($symbol:ident $name:literal $prior:literal $spread:literal $unit:literal
+       $meaning:literal;)*) => {
         /// All constants of the law.
         pub const PARAMETERS: [Parameter; 28] = [$(Parameter {
             symbol: Symbol::$symbol,

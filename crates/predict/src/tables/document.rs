@@ -192,10 +192,24 @@ impl Table {
             value,
             naive: naive.map(|rate| case.scale.to_row(rate, per_disk)),
             law,
-            source: one.map_or(Source::Assumed, |one| one.source),
+            source: source(single, case.access.work),
             is_time: matches!(case.scale, Scale::Time(_)),
         })
     }
+}
+
+/// The worst source of what a workload is computed from.
+fn source(single: &Single, work: Work) -> Source {
+    let of = |work: Work| single.get(work).map(|one| one.source);
+    let worst = match work {
+        Work::Rewrite => of(work).or(of(Work::Read).max(of(Work::Write))),
+        Work::Resync => of(Work::Read).max(of(Work::Write)),
+        Work::Check => of(Work::Read),
+        // Without a figure: from the drive's seek.
+        Work::Seeks => of(work).or(Some(Source::Sheet)),
+        _ => of(work),
+    };
+    worst.unwrap_or(Source::Assumed)
 }
 
 /// Reads tables; docs/models/tables.md describes the document.

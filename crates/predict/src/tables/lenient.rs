@@ -56,8 +56,8 @@ pub fn plain_key(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// A positive finite number: plain, `{"value": ...}`, a text that begins with one (`8.5 ms`, `~110`),
-/// or a range (`64-2048`), of which it is the geometric mean.
+/// A positive finite number: plain, `{"value": ...}`, a text that begins with one (`8.5 ms`,
+/// `~110`), or a range (`64-2048`), of which it is the geometric mean.
 pub fn number(value: &Value) -> Option<f64> {
     let found = match value {
         Value::Number(number) => number.as_f64()?,

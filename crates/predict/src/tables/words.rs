@@ -132,8 +132,9 @@ pub fn workload(text: &str) -> Result<WorkWord, WhyNot> {
     let direct = has("direct");
     let many = jobs.is_some_and(|jobs| jobs > 1.0);
     let streams = has("stream") || has("concurrent") || has("many") || has("parallel");
-    let reads = has("read") || word("r");
-    let writes = has("write") || word("w");
+    // bonnie calls reading input and writing output; hdparm -t only reads.
+    let reads = has("read") || word("r") || word("input") || word("hdparm");
+    let writes = has("write") || word("w") || word("output");
     let other = ["strid", "backward", "bkwd", "mix", "rw "];
     let work = if has("resync") || has("rebuild") || has("recover") {
         Work::Resync
@@ -320,6 +321,8 @@ mod tests {
             ("seq read", Work::Read, None, None, None),
             ("Sequential Write", Work::Write, None, None, None),
             ("block read", Work::Read, None, None, None),
+            ("Sequential Output, Block", Work::Write, None, None, None),
+            ("sequential input block", Work::Read, None, None, None),
             ("rewrite", Work::Rewrite, None, None, None),
             ("seeks (4 KiB, 3 seekers)", Work::Seeks, None, None, Some(4.0)),
             ("4k random read qd32", Work::RandomRead, Some(32.0), None, Some(4.0)),
