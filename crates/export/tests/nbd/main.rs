@@ -5,6 +5,8 @@
 mod support_array;
 #[path = "../support/damaged.rs"]
 mod support_damaged;
+#[path = "../support/held.rs"]
+mod support_held;
 
 mod client;
 mod hostile;

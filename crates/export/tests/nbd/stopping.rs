@@ -7,7 +7,8 @@ use export::nbd::ServerLimits;
 use nbd::{Errno, Operation, Style};
 
 use super::client::Client;
-use super::serve::{Held, HeldStore, Served, array, export};
+use super::serve::{Served, array, export};
+use crate::support_held::{Held, HeldStore};
 
 #[test]
 fn what_is_in_flight_is_answered_and_what_is_late_is_refused() {

@@ -24,6 +24,7 @@ use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use export::socket::SocketFile;
 use export::store::Store;
+use export::vhost_user::VhostUser;
 use spec::members::MemberSet;
 
 use super::source::SourceArguments;
@@ -40,6 +41,8 @@ Examples:
                                                    the array as an NBD export: qemu, nbd-client
   raidlab serve disk*.img --fuse /run/array        the array as the file /run/array
   losetup --direct-io=on -f --show /run/array      ... of which a loop device makes a block device
+  raidlab serve disk*.img --vhost-user /run/array.sock
+                                                   the disk of a virtual machine
   raidlab serve /dev/sd[b-e]1 --name data --fuse /run/data
   raidlab status data                              the array as it runs; also fail, add, stop
   raidlab serve disk*.img --read-only --fuse /run/array
@@ -92,7 +95,7 @@ pub struct ServeArguments {
     /// Serve all volumes that can be read, each as an NBD export of its name, as 'raidlab volumes'
     /// lists them
     #[arg(long, requires_all = ["read_only", "nbd"],
-          conflicts_with_all = ["volume", "guess", "fuse"])]
+          conflicts_with_all = ["volume", "guess", "fuse", "vhost_user"])]
     all_volumes: bool,
     /// As an NBD export: unix:PATH or tcp:HOST:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = NbdAddress::parse,
@@ -104,6 +107,10 @@ pub struct ServeArguments {
     /// The array as this file, which is made if it is missing; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Fronts")]
     fuse: Vec<PathBuf>,
+    /// The disk of a virtual machine (vhost-user-blk), which connects to this socket; may be
+    /// repeated
+    #[arg(long, value_name = "SOCKET", help_heading = "Fronts")]
+    vhost_user: Vec<PathBuf>,
     /// Path of the control socket, or 'none' [default: NAME.sock in the user's runtime directory]
     #[arg(long, value_name = "SOCKET", help_heading = "Fronts")]
     control: Option<PathBuf>,
@@ -179,8 +186,21 @@ struct Running {
     /// NBD URIs.
     uris: Vec<String>,
     mounts: Vec<FileMount>,
+    machines: Vec<VhostUser>,
     control: Option<ControlServer>,
     hook: Option<hook::Hook>,
+}
+
+impl Running {
+    /// Files that the array is mounted over.
+    fn files(&self) -> impl Iterator<Item = String> {
+        self.mounts.iter().map(|mount| mount.path().display().to_string())
+    }
+
+    /// Sockets for virtual machines.
+    fn disks(&self) -> impl Iterator<Item = String> {
+        self.machines.iter().map(|machine| machine.path().display().to_string())
+    }
 }
 
 /// Runs the command.
@@ -188,8 +208,8 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     let mut used = Used::members(&arguments.source.members);
     used.extend(Used::members(&arguments.add));
     arguments.json.refuse_overlap(&used)?;
-    if arguments.fuse.is_empty() && arguments.nbd.is_empty() {
-        bail!("no front selected: give --nbd unix:PATH or --fuse FILE");
+    if arguments.fuse.is_empty() && arguments.nbd.is_empty() && arguments.vhost_user.is_empty() {
+        bail!("no front selected: give --nbd unix:PATH, --fuse FILE or --vhost-user SOCKET");
     }
     let stop = signal::watch()?;
     // Before any other thread is started: they inherit it.
@@ -217,8 +237,14 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
 /// Starts the fronts and the control socket.
 fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) -> Result<Running> {
     let name = arguments.name.as_deref().unwrap_or(&opened.name);
-    let mut running =
-        Running { nbd: None, uris: Vec::new(), mounts: Vec::new(), control: None, hook: None };
+    let mut running = Running {
+        nbd: None,
+        uris: Vec::new(),
+        mounts: Vec::new(),
+        machines: Vec::new(),
+        control: None,
+        hook: None,
+    };
     let socket = match &arguments.control {
         Some(path) if path.as_os_str() == "none" => None,
         Some(path) => Some(path.clone()),
@@ -228,11 +254,14 @@ fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) ->
     for path in &arguments.fuse {
         running.mounts.push(FileMount::start(opened.store.clone(), path, 2)?);
     }
-    let address = |mount: &FileMount| mount.path().display().to_string();
-    let export = |mount| Export { kind: "fuse".into(), address: address(mount) };
-    let mut exports: Vec<Export> = running.mounts.iter().map(export).collect();
-    let uris = running.uris.iter();
-    exports.extend(uris.map(|uri| Export { kind: "nbd".into(), address: uri.clone() }));
+    for path in &arguments.vhost_user {
+        running.machines.push(VhostUser::start(opened.store.clone(), path, name)?);
+    }
+    let export = |kind: &str, address: String| Export { kind: kind.into(), address };
+    let mut exports = Vec::new();
+    exports.extend(running.files().map(|file| export("fuse", file)));
+    exports.extend(running.uris.iter().map(|uri| export("nbd", uri.clone())));
+    exports.extend(running.disks().map(|socket| export("vhost-user", socket)));
     if let Some(socket) = socket {
         let managed: Arc<dyn Managed> = match &opened.kind {
             Kind::Array(serving) => {
@@ -293,8 +322,8 @@ fn serve_nbd(
 fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Result<()> {
     let name = arguments.name.as_deref().unwrap_or(&opened.name);
     let limits = opened.store.limits();
-    let fuse: Vec<String> =
-        running.mounts.iter().map(|mount| mount.path().display().to_string()).collect();
+    let (fuse, vhost_user): (Vec<String>, Vec<String>) =
+        (running.files().collect(), running.disks().collect());
     let control = running.control.as_ref().map(|control| control.path().display().to_string());
     let mut text = format!(
         "{name}: {} is served{}\n",
@@ -303,6 +332,7 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
     );
     running.uris.iter().for_each(|uri| text += &format!("  nbd     {uri}\n"));
     fuse.iter().for_each(|file| text += &format!("  file    {file}\n"));
+    vhost_user.iter().for_each(|socket| text += &format!("  vhost   {socket}\n"));
     control.iter().for_each(|socket| text += &format!("  control {socket}\n"));
     arguments.json.put(&text, || {
         serde_json::json!({
@@ -311,6 +341,7 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
             "read_only": limits.read_only,
             "nbd": running.uris,
             "fuse": fuse,
+            "vhost_user": vhost_user,
             "control": control,
             "notes": opened.notes,
             "doubts": opened.doubts,
@@ -321,8 +352,8 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
 /// Ends the fronts: files that are in use are waited for, and then unmounted all the same. What is
 /// left is the file of the control socket.
 fn end(running: Running, name: &str) -> Option<SocketFile> {
-    let Running { nbd, mut mounts, control, hook, .. } = running;
-    drop(nbd);
+    let Running { nbd, mut mounts, machines, control, hook, .. } = running;
+    drop((nbd, machines));
     let until = Instant::now() + BUSY_PATIENCE;
     for mount in &mut mounts {
         loop {
