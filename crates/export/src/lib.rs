@@ -1,5 +1,5 @@
 //! Frontends that make an array, or what can be read of one, accessible to other processes:
-//! [`fuse`], [`nbd`], [`vhost_user`].
+//! [`fuse`], [`nbd`], [`ublk`], [`vhost_user`].
 //!
 //! *Invariant*: a frontend decides nothing about the array; it submits requests to a
 //! [`store::Store`] without waiting for earlier ones, and replies from their completions. Every
@@ -13,6 +13,7 @@ mod gate;
 pub mod nbd;
 pub mod socket;
 pub mod store;
+pub mod ublk;
 pub mod vhost_user;
 
 pub use access::{Access, Data};

@@ -34,6 +34,19 @@ impl FileMap {
         if len == 0 {
             return Err(Error::new(ErrorKind::InvalidInput, "an empty file cannot be mapped"));
         }
+        FileMap::of(file, 0, len, writable)
+    }
+
+    /// Maps bytes of a device with MAP_SHARED, to be read: a table that the kernel keeps. It has no
+    /// length of its own.
+    ///
+    /// # Errors
+    /// When the device refuses the range, or there is no address space.
+    pub fn of_device(file: &File, offset: u64, len: usize) -> Result<FileMap> {
+        FileMap::of(file, offset, len, false)
+    }
+
+    fn of(file: &File, offset: u64, len: usize, writable: bool) -> Result<FileMap> {
         let access = match writable {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
@@ -41,7 +54,7 @@ impl FileMap {
         // SAFETY: the kernel chooses an address that overlaps nothing, and no reference will ever
         // point there.
         let start = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)
+            rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, offset)
         }?;
         Ok(FileMap { start: start.cast(), len, writable })
     }

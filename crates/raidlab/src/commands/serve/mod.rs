@@ -24,6 +24,7 @@ use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use export::socket::SocketFile;
 use export::store::Store;
+use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
 use spec::members::MemberSet;
 
@@ -41,6 +42,7 @@ Examples:
                                                    the array as an NBD export: qemu, nbd-client
   raidlab serve disk*.img --fuse /run/array        the array as the file /run/array
   losetup --direct-io=on -f --show /run/array      ... of which a loop device makes a block device
+  raidlab serve disk*.img --ublk                   ... or a block device of its own: /dev/ublkb0
   raidlab serve disk*.img --vhost-user /run/array.sock
                                                    the disk of a virtual machine
   raidlab serve /dev/sd[b-e]1 --name data --fuse /run/data
@@ -95,7 +97,7 @@ pub struct ServeArguments {
     /// Serve all volumes that can be read, each as an NBD export of its name, as 'raidlab volumes'
     /// lists them
     #[arg(long, requires_all = ["read_only", "nbd"],
-          conflicts_with_all = ["volume", "guess", "fuse", "vhost_user"])]
+          conflicts_with_all = ["volume", "guess", "fuse", "vhost_user", "ublk"])]
     all_volumes: bool,
     /// As an NBD export: unix:PATH or tcp:HOST:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = NbdAddress::parse,
@@ -111,6 +113,17 @@ pub struct ServeArguments {
     /// repeated
     #[arg(long, value_name = "SOCKET", help_heading = "Fronts")]
     vhost_user: Vec<PathBuf>,
+    /// A block device of this kernel, /dev/ublkbN (Linux 6.5 or later, module ublk_drv)
+    #[arg(long, help_heading = "Fronts")]
+    ublk: bool,
+    /// The number of that device [default: the first that is free]
+    #[arg(long, value_name = "N", requires = "ublk", help_heading = "Fronts",
+          value_parser = clap::value_parser!(u32).range(..1 << 20))]
+    ublk_id: Option<u32>,
+    /// Continue the device of a server that was killed: programs that use it wait until
+    /// then
+    #[arg(long, requires = "ublk_id", help_heading = "Fronts")]
+    recover: bool,
     /// Path of the control socket, or 'none' [default: NAME.sock in the user's runtime directory]
     #[arg(long, value_name = "SOCKET", help_heading = "Fronts")]
     control: Option<PathBuf>,
@@ -187,6 +200,7 @@ struct Running {
     uris: Vec<String>,
     mounts: Vec<FileMount>,
     machines: Vec<VhostUser>,
+    ublk: Option<Ublk>,
     control: Option<ControlServer>,
     hook: Option<hook::Hook>,
 }
@@ -195,6 +209,11 @@ impl Running {
     /// Files that the array is mounted over.
     fn files(&self) -> impl Iterator<Item = String> {
         self.mounts.iter().map(|mount| mount.path().display().to_string())
+    }
+
+    /// The block device.
+    fn device(&self) -> Option<String> {
+        self.ublk.as_ref().map(|device| device.path().display().to_string())
     }
 
     /// Sockets for virtual machines.
@@ -208,8 +227,11 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     let mut used = Used::members(&arguments.source.members);
     used.extend(Used::members(&arguments.add));
     arguments.json.refuse_overlap(&used)?;
-    if arguments.fuse.is_empty() && arguments.nbd.is_empty() && arguments.vhost_user.is_empty() {
-        bail!("no front selected: give --nbd unix:PATH, --fuse FILE or --vhost-user SOCKET");
+    let given = [&arguments.fuse, &arguments.vhost_user].iter().any(|paths| !paths.is_empty());
+    if !given && arguments.nbd.is_empty() && !arguments.ublk {
+        bail!(
+            "no front selected: give --nbd unix:PATH, --fuse FILE, --ublk or --vhost-user SOCKET"
+        );
     }
     let stop = signal::watch()?;
     // Before any other thread is started: they inherit it.
@@ -242,6 +264,7 @@ fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) ->
         uris: Vec::new(),
         mounts: Vec::new(),
         machines: Vec::new(),
+        ublk: None,
         control: None,
         hook: None,
     };
@@ -257,11 +280,15 @@ fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) ->
     for path in &arguments.vhost_user {
         running.machines.push(VhostUser::start(opened.store.clone(), path, name)?);
     }
+    if arguments.ublk {
+        running.ublk = Some(ublk(arguments, opened, name)?);
+    }
     let export = |kind: &str, address: String| Export { kind: kind.into(), address };
     let mut exports = Vec::new();
     exports.extend(running.files().map(|file| export("fuse", file)));
     exports.extend(running.uris.iter().map(|uri| export("nbd", uri.clone())));
     exports.extend(running.disks().map(|socket| export("vhost-user", socket)));
+    exports.extend(running.device().map(|device| export("ublk", device)));
     if let Some(socket) = socket {
         let managed: Arc<dyn Managed> = match &opened.kind {
             Kind::Array(serving) => {
@@ -278,6 +305,21 @@ fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) ->
         running.hook = Some(hook::Hook::start(program, name, serving.clone())?);
     }
     Ok(running)
+}
+
+/// Makes, or continues, a ublk device.
+fn ublk(arguments: &ServeArguments, opened: &Opened, name: &str) -> Result<Ublk> {
+    let identity = match &opened.kind {
+        Kind::Array(serving) => serving.served().uuid.map(|uuid| uuid.to_string()),
+        Kind::Rescued(_) => None,
+    };
+    let options = UblkOptions {
+        id: arguments.ublk_id,
+        recover: arguments.recover,
+        // Without a UUID nothing says later that it is the same array.
+        identity: identity.unwrap_or_else(|| format!("{name} of process {}", std::process::id())),
+    };
+    Ok(Ublk::start(opened.store.clone(), &options)?)
 }
 
 /// Starts the NBD server.
@@ -332,6 +374,8 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
     );
     running.uris.iter().for_each(|uri| text += &format!("  nbd     {uri}\n"));
     fuse.iter().for_each(|file| text += &format!("  file    {file}\n"));
+    let ublk = running.device();
+    ublk.iter().for_each(|device| text += &format!("  device  {device}\n"));
     vhost_user.iter().for_each(|socket| text += &format!("  vhost   {socket}\n"));
     control.iter().for_each(|socket| text += &format!("  control {socket}\n"));
     arguments.json.put(&text, || {
@@ -341,6 +385,7 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
             "read_only": limits.read_only,
             "nbd": running.uris,
             "fuse": fuse,
+            "ublk": ublk,
             "vhost_user": vhost_user,
             "control": control,
             "notes": opened.notes,
@@ -352,7 +397,7 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
 /// Ends the fronts: files that are in use are waited for, and then unmounted all the same. What is
 /// left is the file of the control socket.
 fn end(running: Running, name: &str) -> Option<SocketFile> {
-    let Running { nbd, mut mounts, machines, control, hook, .. } = running;
+    let Running { nbd, mut mounts, machines, ublk, control, hook, .. } = running;
     drop((nbd, machines));
     let until = Instant::now() + BUSY_PATIENCE;
     for mount in &mut mounts {
@@ -372,6 +417,15 @@ fn end(running: Running, name: &str) -> Option<SocketFile> {
         }
     }
     drop(mounts);
+    if let Some(device) = ublk {
+        while device.is_busy() && Instant::now() < until {
+            std::thread::sleep(STEP);
+        }
+        if device.is_busy() {
+            let path = device.path().display();
+            say(format_args!("raidlab: {path}: still in use; removed by force"));
+        }
+    }
     let socket = control.and_then(ControlServer::end);
     drop(hook);
     tracing::info!(name, "fronts ended");
