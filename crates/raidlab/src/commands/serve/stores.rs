@@ -29,6 +29,10 @@ use crate::error::{Context, reworded};
 use crate::members::choice_text;
 use crate::size_args::parse_layout;
 
+/// The part of the machine's memory that buffers of hosts have at most: a sixteenth.
+const PART_FOR_BUFFERS: u64 = 16;
+/// The least number of them.
+const LEAST_BUFFERS: usize = 8;
 /// Threads that read what is served read-only.
 const READERS: usize = 4;
 
@@ -104,7 +108,18 @@ fn start_options(arguments: &ServeArguments) -> StartOptions {
         member_timeout: Some(arguments.member_timeout),
         ..DriverOptions::default()
     };
+    let driver = DriverOptions { leases: buffers(&driver), ..driver };
     StartOptions { driver, ..StartOptions::default() }
+}
+
+/// How many buffers of hosts there are: fewer where memory is short, because they are locked in it.
+/// What a file system on the array has dirty is then written through few of them, and not through
+/// memory that is taken from it.
+fn buffers(driver: &DriverOptions) -> usize {
+    let system = rustix::system::sysinfo();
+    let memory = (system.totalram as u64).saturating_mul(system.mem_unit.into());
+    let share = memory / PART_FOR_BUFFERS / driver.lease_bytes as u64;
+    driver.leases.min(usize::try_from(share).unwrap_or(usize::MAX)).max(LEAST_BUFFERS)
 }
 
 /// An array that runs.
