@@ -153,6 +153,18 @@ impl Guest {
             command.args(["-chardev", &format!("file,id=port{port},path={path}")]);
             command.args(["-device", &format!("virtserialport,chardev=port{port},nr={port}")]);
         }
+        if !job.vhost_user.is_empty() {
+            // The guest's memory is shared with the servers.
+            let memory =
+                format!("memory-backend-memfd,id=shared,share=on,size={}M", job.memory_mib);
+            command.args(["-object", &memory, "-numa", "node,memdev=shared"]);
+        }
+        for (number, socket) in job.vhost_user.iter().enumerate() {
+            let path = comma(socket);
+            command.args(["-chardev", &format!("socket,id=vhost{number},path={path}")]);
+            let device = format!("vhost-user-blk-pci,chardev=vhost{number},num-queues=2");
+            command.args(["-device", &device]);
+        }
         let fixed = [(&files.job, true), (&files.pattern, true), (&files.contents, false)];
         let members = job.disks().map(|path| (path, false));
         for (target, (path, readonly)) in fixed.into_iter().chain(members).enumerate() {
@@ -187,9 +199,10 @@ const QEMU: &str = "qemu-system-x86_64";
 /// How often a guest may try to reach its first line of a job.
 const BOOTS: u32 = 3;
 
-/// Quiet enough to be quick, loud enough for an oops; the log keeps all of a job's messages.
+/// Quiet enough to be quick, loud enough for an oops; the log keeps all of a job's messages. The
+/// initramfs may fill more than half of a small memory (ramfs).
 const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 log_buf_len=16M mitigations=off \
-                            audit=0 random.trust_cpu=on";
+                            audit=0 random.trust_cpu=on rootfstype=ramfs";
 
 /// A guest that is killed when it is let go.
 struct Running(Child);

@@ -162,13 +162,22 @@ pub struct Job {
     pub limit: Duration,
     /// Memory of the guest.
     pub memory_mib: u32,
+    /// Sockets of servers that are disks of the guest: vhost-user-blk, /dev/vda first.
+    pub vhost_user: Vec<PathBuf>,
 }
 
 impl Job {
     /// Ends with the power off; the limit allows ten times what an idle machine needs.
     pub fn new(name: impl Into<String>, arrays: Vec<ArrayJob>) -> Job {
         let limit = Duration::from_secs(90 + 30 * arrays.len() as u64);
-        Job { name: name.into(), arrays, end: End::PowerOff, limit, memory_mib: 768 }
+        Job {
+            name: name.into(),
+            arrays,
+            end: End::PowerOff,
+            limit,
+            memory_mib: 768,
+            vhost_user: Vec::new(),
+        }
     }
 
     /// All disks, in the order of their SCSI targets.

@@ -20,4 +20,5 @@ mod reshaped_here;
 mod resynced_here;
 mod said;
 mod scrubbed_here;
+mod served;
 mod support;
