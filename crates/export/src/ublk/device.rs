@@ -33,6 +33,8 @@ const CLEAR_SECTORS: u32 = 1 << 21;
 const APPEARANCE: Duration = Duration::from_secs(5);
 /// How long the kernel may take to find out that a server was killed.
 const NOTICE: Duration = Duration::from_secs(20);
+/// How long a stop waits for the kernel to write what it holds.
+const WRITE_BACK: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(20);
 
 /// Which device.
@@ -182,10 +184,29 @@ impl Ublk {
     }
 }
 
+/// Has the kernel write what it holds of all file systems, and does not wait for it for long: one of
+/// them may be on a device that answers no more.
+fn write_back() {
+    let (written, end) = std::sync::mpsc::channel();
+    let thread = std::thread::Builder::new().name("raidlab-sync".into());
+    let spawned = thread.spawn(move || {
+        rustix::fs::sync();
+        // The receiver may have ceased to wait.
+        let _ = written.send(());
+    });
+    if spawned.is_ok() {
+        let _ = end.recv_timeout(WRITE_BACK);
+    }
+}
+
 impl Drop for Ublk {
     fn drop(&mut self) {
         if self.id == u32::MAX {
             return;
+        }
+        if self.is_busy() {
+            // A file system that is mounted gets no more written after this.
+            write_back();
         }
         // Requests in flight end, then each queue.
         if let Err(error) = self.control.send(wire::STOP_DEV, self.id, &mut [], 0) {

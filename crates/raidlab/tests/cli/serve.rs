@@ -362,3 +362,33 @@ fn arrays_and_all_volumes_are_nbd_exports() {
     let ran = order(&dir, &format!("serve {all} --nbd somewhere")).code(2);
     assert!(ran.stderr.contains("unix:PATH or tcp:HOST:PORT"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_socket_for_virtual_machines_is_private_and_goes_with_the_server() {
+    let dir = Dir::new();
+    let disks = make(&dir, "5", 3, "--assume-clean").join(" ");
+    let socket = dir.file("disk.sock");
+    let server = Server::start(&dir, &format!("{disks} --vhost-user {socket}"));
+    let mode = std::fs::metadata(&socket).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let export = status(&dir)["exports"][0].clone();
+    assert_eq!((&export["kind"], &export["address"]), (&"vhost-user".into(), &socket.into()));
+    let (code, said) = server.end(Signal::TERM);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!Path::new(&dir.file("disk.sock")).exists());
+}
+
+#[test]
+fn a_ublk_device_without_the_driver_is_refused() {
+    if Path::new("/dev/ublk-control").exists() {
+        return println!("skipped: this machine has ublk; the guest's test covers it");
+    }
+    let dir = Dir::new();
+    let disks = make(&dir, "5", 3, "--assume-clean").join(" ");
+    let refused = order(&dir, &format!("serve {disks} --ublk")).code(2);
+    assert!(refused.stderr.contains("modprobe ublk_drv"), "{}", refused.stderr);
+    let refused = order(&dir, &format!("serve {disks} --ublk --recover")).code(2);
+    assert!(refused.stderr.contains("--ublk-id"), "{}", refused.stderr);
+    // The members are free again.
+    order(&dir, &format!("dump --sha256 {disks}")).code(0);
+}
