@@ -24,7 +24,7 @@ pub const TABLE: [(&str, &[&str]); 24] = [
     ("device", &["sys", "md", "nbd"]),
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
     ("admin", &["sys", "device", "array", "engine", "md", "content", "parity", "guess"]),
-    ("export", &["admin", "array", "md", "nbd"]),
+    ("export", &["sys", "admin", "array", "md", "nbd"]),
     ("spec", &["parity", "md", "drive"]),
     ("results", &["md", "spec"]),
     ("model", &["spec", "md", "drive"]),

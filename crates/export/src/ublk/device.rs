@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use super::queue::Queue;
-use super::uring::Control;
+use super::sys::Control;
 use super::wire::{self, Info, Parameters};
 use crate::access::Access;
 use crate::store::{Limits, Store};
@@ -184,8 +184,8 @@ impl Ublk {
     }
 }
 
-/// Has the kernel write what it holds of all file systems, and does not wait for it for long: one of
-/// them may be on a device that answers no more.
+/// Has the kernel write what it holds of all file systems, and waits for it for a limited time: one
+/// of them may be on a device that answers no more.
 fn write_back() {
     let (written, end) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new().name("raidlab-sync".into());

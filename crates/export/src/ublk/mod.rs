@@ -15,7 +15,7 @@ mod device;
 mod ends;
 mod queue;
 #[allow(unsafe_code)]
-mod uring;
+mod sys;
 mod wire;
 
 pub use device::{Ublk, UblkError, UblkOptions, UblkProblem};

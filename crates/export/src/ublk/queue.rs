@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use sys::FileMap;
 
 use super::ends::Ends;
-use super::uring::{Event, QueueRing};
+use super::sys::{Event, QueueRing};
 use super::wire::{self, Request};
 use crate::access::Access;
 use crate::store::StoreError;

@@ -69,7 +69,7 @@ impl Ring {
                 }
             }
             if nothing && promised {
-                // Stopped meanwhile; or the index says more than a ring can hold.
+                // Stopped by now; or the index says more than a ring can hold.
                 if vring.get_ref().get_queue().ready() {
                     self.break_down("an index that is none");
                 }
@@ -131,7 +131,7 @@ impl Taken {
         let mut state = self.vring.get_mut();
         let used = state.add_used(self.head, if known { written } else { 0 });
         let wanted = used.and_then(|()| state.needs_notification());
-        // On errors the driver has made its ring unusable meanwhile: it may wait for ever.
+        // On errors the driver has made its ring unusable: it may wait for ever.
         if wanted.unwrap_or(true)
             && let Err(error) = state.signal_used_queue()
         {

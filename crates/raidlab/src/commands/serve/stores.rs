@@ -117,7 +117,7 @@ fn start_options(arguments: &ServeArguments) -> StartOptions {
 /// memory that is taken from it.
 fn buffers(driver: &DriverOptions) -> usize {
     let system = rustix::system::sysinfo();
-    let memory = (system.totalram as u64).saturating_mul(system.mem_unit.into());
+    let memory = system.totalram.saturating_mul(system.mem_unit.into());
     let share = memory / PART_FOR_BUFFERS / driver.lease_bytes as u64;
     driver.leases.min(usize::try_from(share).unwrap_or(usize::MAX)).max(LEAST_BUFFERS)
 }

@@ -74,7 +74,7 @@ fn a_file_by_fuse_below_a_loop_device_does_not_deadlock_when_memory_is_short() {
     let mut job =
         Job::new("pressed", vec![ArrayJob { name: "pressed".into(), disks: disks.clone(), steps }]);
     job.memory_mib = 256;
-    job.limit = Duration::from_secs(240);
+    job.limit = Duration::from_secs(400);
     let report = run(&guest, &job, &scratch);
     let kib: u64 = only(report.array("pressed")).get("memory").parse().expect("a number");
     assert!(kib < 256 << 10, "{kib}");
