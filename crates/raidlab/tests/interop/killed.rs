@@ -3,11 +3,11 @@
 //! Invariant: when [`kill_while_writing`] returns, the process is gone and [`FLUSHED`] had been
 //! flushed; what is in [`BUSY`] is one of [`VERSIONS`] versions, or what was there before, block by
 //! block. When [`end_in_rebuild`] returns, the process has ended in the middle of the rebuild. The
-//! process is this test program again, running only [`the_one_that_is_killed`], or
-//! [`the_one_that_rebuilds`].
+//! process is this test program again, running only [`the_one_that_is_killed`],
+//! [`the_one_that_rebuilds`], or [`the_one_that_lives`].
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -113,4 +113,42 @@ fn the_one_that_rebuilds() {
     let images: Vec<PathBuf> = std::env::split_paths(&images).collect();
     // As killed: no destructor runs.
     ours::rebuild_until((2, 3), &images, &[], || std::process::exit(IN_REBUILD));
+}
+
+const MEMBERS: &str = "RAIDLAB_TEST_MEMBERS";
+const NEW: &str = "RAIDLAB_TEST_NEW";
+
+/// Runs the array of these images in a process that loses member 1, puts a new device into its slot
+/// while the array runs, and ends when half of that is rebuilt, without a stop of the array.
+pub fn end_in_live_rebuild(scratch: &Scratch, images: &[PathBuf], new: &Path) {
+    let status = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "killed::the_one_that_lives", "--nocapture"])
+        .env(MEMBERS, std::env::join_paths(images).expect("paths without colons"))
+        .env(NEW, new)
+        .current_dir(scratch.path())
+        .stdout(Stdio::null())
+        .status()
+        .expect("a process");
+    assert_eq!(status.code(), Some(IN_REBUILD), "it has ended elsewhere");
+}
+
+#[test]
+fn the_one_that_lives() {
+    let Some(images) = std::env::var_os(MEMBERS) else { return };
+    let images: Vec<PathBuf> = std::env::split_paths(&images).collect();
+    let new = PathBuf::from(std::env::var_os(NEW).expect("said"));
+    let array = ours::serve(&images);
+    ours::fail(&array, 1);
+    ours::add_live(&array, &new, None);
+    // What is there already: the array is dirty, and holds what it held.
+    let mut bytes = vec![0; 64 << 10];
+    for at in [0, array.len_bytes() - bytes.len() as u64] {
+        array.read_at(&mut bytes, at).expect("read");
+        array.write_at(&bytes, at).expect("written");
+    }
+    ours::wait_half_rebuilt(&array);
+    let status = array.metadata().expect("the array has metadata");
+    println!("{status:?}");
+    // As killed: no destructor runs.
+    std::process::exit(IN_REBUILD);
 }

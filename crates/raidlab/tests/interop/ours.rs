@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use admin::{
-    self as run, CreateOptions, Opened, RebuildEvent, RebuildOptions, RebuildReport, StartOptions,
+    self as run, CreateOptions, LiveAddition, Opened, RebuildEvent, RebuildOptions, RebuildReport,
+    StartOptions,
 };
-use array::{Driver, DriverOptions, HostOp, Lease};
+use array::{DeviceCondition, DeviceNumber, Driver, DriverOptions, HostOp, Lease, Pace};
 use device::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapOption, Plan, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Timestamp, Uuid, Version};
-use md::{Layout, SECTOR_BYTES, Sector};
+use md::{Layout, MemberIdx, SECTOR_BYTES, Sector};
 use sha2::{Digest as _, Sha256};
 
 use crate::matrix::{Log, Shape};
@@ -166,6 +167,77 @@ fn rebuild_part(
         }
     });
     report.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The array of these images as `raidlab serve` runs it: rebuilds that had begun are continued, and
+/// spares take the slots of members that fail. A rebuild takes a second or two.
+pub fn serve(images: &[PathBuf]) -> array::Array {
+    let opened = opened(images, Access::ReadWrite);
+    let started = run::start_rebuilding(&decide(&opened), &opened, &[], false, &in_small_steps());
+    let mut drivers = started.unwrap_or_else(|error| panic!("{}: {error}", images[0].display())).0;
+    let array = array::Array::run(drivers.remove(0)).unwrap_or_else(|error| panic!("{error}"));
+    array.set_pace(Pace { most_kib_per_s: Some(6 << 10), ..Pace::default() });
+    array
+}
+
+/// As `raidlab fail`.
+pub fn fail(array: &array::Array, slot: u16) {
+    array.fail_member(MemberIdx(slot));
+    assert!(array.failed().contains(slot), "slot {slot} is not failed");
+}
+
+/// As `raidlab add`, or `raidlab replace --with`: the device gets the slot, or is a spare. Waits
+/// until no other has it open, and until the superblocks record a spare.
+pub fn add_live(array: &array::Array, image: &Path, replaces: Option<u16>) {
+    let options = DeviceOptions { access: Access::ReadWrite, direct: false };
+    let mut device = None;
+    wait(array, "nothing has the device open", || {
+        device = Device::open(&Location::whole(image), options).ok();
+        device.is_some()
+    });
+    let device = Arc::new(device.expect("it is open"));
+    let replaces = replaces.map(MemberIdx);
+    let how = LiveAddition { replaces, ..LiveAddition::default() };
+    let joined = run::add_live(array, &device, &how);
+    let number = joined.unwrap_or_else(|error| panic!("{error}")).number;
+    wait(array, "the device has joined", || {
+        let devices = array.devices();
+        let mine = devices.iter().find(|it| it.status.number == number);
+        mine.is_some_and(|it| it.status.condition != DeviceCondition::Joining)
+    });
+}
+
+/// As `raidlab remove`, of a device that has failed.
+pub fn remove_live(array: &array::Array, number: u32) {
+    let number = DeviceNumber(number);
+    let removed = array.remove_device(number).expect("it runs");
+    removed.unwrap_or_else(|error| panic!("{error}"));
+    wait(array, "it has left", || array.devices().iter().all(|it| it.status.number != number));
+}
+
+/// Waits until every slot has a member in sync.
+pub fn wait_complete(array: &array::Array) {
+    wait(array, "it is complete", || {
+        let status = array.metadata().expect("the array has metadata");
+        status.degraded == 0 && status.replacing.is_empty()
+    });
+}
+
+/// Waits until half of a rebuild is done.
+pub fn wait_half_rebuilt(array: &array::Array) {
+    wait(array, "half is rebuilt", || {
+        let (sectors, done) = array.metadata().expect("the array has metadata").rebuild_sectors;
+        sectors > 0 && done * 2 >= sectors
+    });
+}
+
+fn wait(array: &array::Array, what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        let long = start.elapsed() > Duration::from_secs(120);
+        assert!(!long, "never: {what}: {:?}, {:?}", array.metadata(), array.devices());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A rebuild goes in small steps, one at a time: where it is stopped does not depend on the

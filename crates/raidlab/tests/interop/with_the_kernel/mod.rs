@@ -11,6 +11,7 @@ mod foreign;
 mod grown;
 mod harness;
 mod laboratory;
+mod lived_here;
 mod made_here;
 mod made_there;
 mod rebuild_begun;
