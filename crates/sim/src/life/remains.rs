@@ -214,7 +214,12 @@ impl Remains {
         let replayed = !started.replayed.is_empty();
         for (device, sector, bytes) in &started.replayed {
             let from = *sector as usize * SECTOR;
-            self.images[*device][from..from + bytes.len()].copy_from_slice(bytes);
+            // A spare that takes a slot gets what the slot's member would.
+            let image = match device.checked_sub(2 * self.images.len()) {
+                None => &mut self.images[*device],
+                Some(spare) => self.spares[spare].as_mut().expect("it was examined"),
+            };
+            image[from..from + bytes.len()].copy_from_slice(bytes);
         }
         if replayed {
             tally.marks.reach(match started.manager.status().resync_offset {

@@ -268,3 +268,13 @@ fn a_spare_that_has_come_further_than_all_members_decides_nothing() {
         cut3";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// The log's replay writes parity of a slot that a spare gets with the same start.
+#[test]
+fn a_log_is_replayed_when_a_spare_takes_the_slot_of_a_parity_block() {
+    let scenario = "\
+        raid5 right-asymmetric x3 chunk=8 used=256 v=1.2 log=536 begins=in-sync shards=1 \
+        depth=1 seed=207990170731478 troubled : w495+1 lose0@0 w14+1 metafull2 addspare \
+        w10+1 step229";
+    life::run(&scenario.parse().expect("a scenario"));
+}
