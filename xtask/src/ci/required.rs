@@ -5,7 +5,7 @@
 
 /// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
 /// without a test is a failure.
-const TESTS: [(&str, &str); 8] = [
+const TESTS: [(&str, &str); 10] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
     ("own_disks::", "block workloads on all targets, and on block devices that hold something"),
@@ -13,6 +13,8 @@ const TESTS: [(&str, &str); 8] = [
     ("real_clients::", "NBD exports and the clients that people use"),
     ("serve::", "arrays that are served, and managed"),
     ("across_hosts::", "members on other hosts, whose links are cut and restored"),
+    ("killed_servers::", "what is left of arrays whose servers are killed"),
+    ("file_systems::", "file systems on arrays that are served, and lose a member"),
     ("tool_tables::bonnie_plus_plus::tests::debians_", "bonnie++'s own reader of its CSV"),
 ];
 
@@ -52,7 +54,8 @@ mod tests {
         let kernel = (kernel[0], kernel[1]);
         let ran =
             ["a", "in_a_browser::w", disks, fuse, nbd, serve, kernel.0, kernel.1, reader, hosts];
-        let ran = names(&ran);
+        let mut ran = names(&ran);
+        ran.extend(names(&["killed_servers::u", "file_systems::t"]));
         assert!(missing(&ran, &[], &[]).is_empty());
         assert!(missing(&ran, &names(&["a"]), &[]).is_empty());
         assert_eq!(missing(&ran, &[], &names(&["a: fio skipped: it is not installed"])).len(), 1);

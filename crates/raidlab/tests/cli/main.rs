@@ -12,11 +12,13 @@ mod devices;
 mod documents;
 mod dump;
 mod examine;
+mod file_systems;
 mod findings;
 mod foreign;
 mod guess;
 mod help;
 mod kernels;
+mod killed_servers;
 mod latencies;
 #[path = "../shared/lvm.rs"]
 mod lvm;

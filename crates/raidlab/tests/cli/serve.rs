@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::{Dir, Ran, raidlab, raidlab_with, until};
 
 /// A server, which is killed when it is dropped.
-struct Server {
+pub struct Server {
     child: Child,
     said: String,
 }
@@ -23,13 +23,13 @@ fn runtime(dir: &Dir) -> [(&'static str, &str); 1] {
 }
 
 /// `raidlab` with the runtime directory of the test.
-fn order(dir: &Dir, words: &str) -> Ran {
+pub fn order(dir: &Dir, words: &str) -> Ran {
     raidlab_with(words, &runtime(dir))
 }
 
 impl Server {
     /// Starts one, and waits until it serves.
-    fn start(dir: &Dir, words: &str) -> Server {
+    pub fn start(dir: &Dir, words: &str) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
         command.arg("serve").args(words.split_whitespace()).envs(runtime(dir));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -52,7 +52,7 @@ impl Server {
     }
 
     /// Ends it by a signal; its exit code, and what it said to stderr.
-    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+    pub fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         let process = Pid::from_child(&self.child);
         kill_process(process, signal).expect("it runs");
         let status = self.child.wait().expect("it ends");
@@ -70,7 +70,7 @@ impl Drop for Server {
 }
 
 /// Whether FUSE works here; said as a skip where it does not.
-fn has_fuse() -> bool {
+pub fn has_fuse() -> bool {
     let there = Path::new("/dev/fuse").exists();
     if !there {
         println!("skipped: no /dev/fuse");
@@ -78,23 +78,28 @@ fn has_fuse() -> bool {
     there
 }
 
-fn make(dir: &Dir, level: &str, members: usize, more: &str) -> Vec<String> {
+pub fn make(dir: &Dir, level: &str, members: usize, more: &str) -> Vec<String> {
+    make_sized(dir, level, members, more, "16M")
+}
+
+/// The same, with members of this size.
+pub fn make_sized(dir: &Dir, level: &str, members: usize, more: &str, size: &str) -> Vec<String> {
     let disks: Vec<String> = (0..members).map(|disk| dir.file(&format!("d{disk}.img"))).collect();
     let all = disks.join(" ");
     let words = format!(
-        "create --level {level} --raid-devices {members} --file-size 16M --name data \
+        "create --level {level} --raid-devices {members} --file-size {size} --name data \
          --homehost none {more} {all}"
     );
     raidlab(&words).code(0);
     disks
 }
 
-fn open(path: &str) -> File {
+pub fn open(path: &str) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("the file opens")
 }
 
 /// Bytes that differ from block to block.
-fn pattern(len: usize, seed: u64) -> Vec<u8> {
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let word = |at: u64| (at + 1).wrapping_mul(seed | 1).rotate_left(17).to_le_bytes();
     (0..len as u64 / 8).flat_map(word).collect()
 }
@@ -104,7 +109,7 @@ fn sha256_of(dir: &Dir, words: &str) -> String {
     ran.stdout.split_whitespace().next().expect("a hash").to_string()
 }
 
-fn status(dir: &Dir) -> Value {
+pub fn status(dir: &Dir) -> Value {
     let ran = order(dir, "status data --json");
     serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}{}", ran.stdout, ran.stderr))
 }
