@@ -116,8 +116,12 @@ impl ControlPlane {
     /// A new device has a place, or a device another one than before: `from`.
     pub(super) fn set_place(&mut self, place: usize, encoder: MetadataEncoder, from: usize) {
         let number = encoder.number;
-        self.numbers.retain(|(other, at)| *other != number && *at != place);
-        self.numbers.push((number, place));
+        // A spare that has left in the meantime has none any more.
+        let has_number = from == place || self.place_of(number) == Some(from);
+        self.numbers.retain(|(other, at)| *at != place && (!has_number || *other != number));
+        if has_number {
+            self.numbers.push((number, place));
+        }
         self.encoders[place] = Some(encoder);
         self.hanging.retain(|other| *other != place);
         for operation in self.operations.iter_mut().filter(|operation| operation.device == from) {
@@ -423,7 +427,12 @@ impl World {
             MetadataEffect::ResyncNeeded => self.control_plane().resync.needed(),
             MetadataEffect::RebuildNeeded => self.control_plane().rebuild.needed(),
             MetadataEffect::Join { device, place, replaces } => {
-                self.order(Ordered { number: device.0, place: place.index(), replaces });
+                self.order(Ordered {
+                    number: device.0,
+                    place: place.index(),
+                    replaces,
+                    from: None,
+                });
             }
             MetadataEffect::DeviceFailed { device, slot: None, .. } => self.spare_failed(device.0),
             MetadataEffect::Removed { device, place } => self.removed(device.0, place),

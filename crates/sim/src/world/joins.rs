@@ -29,6 +29,8 @@ pub(super) struct Ordered {
     pub(super) number: u32,
     pub(super) place: usize,
     pub(super) replaces: bool,
+    /// Where a spare is until then, whatever becomes of its number.
+    pub(super) from: Option<usize>,
 }
 
 impl World {
@@ -36,7 +38,7 @@ impl World {
     pub(super) fn put_in(&mut self) {
         let ordered = std::mem::take(&mut self.ordered);
         for it in ordered {
-            let Ordered { number, place: at, replaces } = it;
+            let Ordered { number, place: at, replaces, from } = it;
             let used = |op: &Operation| op.place.as_ref().map(|(at, _)| usize::from(*at));
             let early = self.mutant == Some(Mutant::JoinedTooEarly);
             let in_flight = |op: &Operation| used(op) == Some(at) && !(early && op.is_late);
@@ -52,7 +54,7 @@ impl World {
                 self.ordered.push(it);
                 continue;
             }
-            let (mut member, encoder, from) = self.take_device(number, at);
+            let (mut member, encoder) = self.take_device(number, from);
             if replaces {
                 self.add_second_places();
             }
@@ -62,6 +64,7 @@ impl World {
             if self.in_place.take_out(at, self.former.len()) {
                 self.former.push(former);
             }
+            let from = from.unwrap_or(at);
             self.control_plane().set_place(at, encoder, from);
             self.announced.retain(|(_, member)| usize::from(*member) != at);
             self.recorded.retain(|member| *member != at);
@@ -82,18 +85,19 @@ impl World {
     }
 
     /// The device that has this number and is to be put into a place: one that was bought for it,
-    /// or a spare. With where it was.
-    fn take_device(&mut self, number: u32, place: usize) -> (Member, MetadataEncoder, usize) {
-        if let Some(at) = self.bought.iter().position(|it| it.number == number) {
-            let Bought { mut device, encoder, .. } = self.bought.swap_remove(at);
+    /// or a spare.
+    fn take_device(&mut self, number: u32, from: Option<usize>) -> (Member, MetadataEncoder) {
+        let Some(from) = from else {
+            let at = self.bought.iter().position(|it| it.number == number);
+            let bought = self.bought.swap_remove(at.expect("it was bought"));
+            let Bought { mut device, encoder, .. } = bought;
             device.begin_cache();
-            return (device, encoder, place);
-        }
-        let from = self.spare_with(number).expect("it was bought, or is a spare");
+            return (device, encoder);
+        };
         let first = 2 * self.geometry().members();
         let spare = self.spares[from - first].take().expect("it has a place");
         self.coming.retain(|(other, _)| *other != number);
-        (spare, self.control_plane().take_encoder(from), from)
+        (spare, self.control_plane().take_encoder(from))
     }
 
     /// From now on there are places for what replaces members.
@@ -152,7 +156,9 @@ impl World {
             let place = MemberIdx(ordered.place as u16);
             return self.control_plane().input(MetadataInput::JoinFailed { place });
         }
-        if self.spare_with(ordered.number).is_some() {
+        let from = self.spare_with(ordered.number);
+        let ordered = Ordered { from, ..ordered };
+        if from.is_some() {
             self.marks.reach(match ordered.replaces {
                 true => Mark::SpareReplaces,
                 false => Mark::SpareTaken,
@@ -184,7 +190,8 @@ impl World {
         let control_plane = self.control_plane.as_ref()?;
         let is_free = |at: &usize| {
             let place = 2 * slots + at;
-            !control_plane.has_place(place) && !control_plane.is_used(place)
+            let is_awaited = self.ordered.iter().any(|it| it.from == Some(place));
+            !is_awaited && !control_plane.has_place(place) && !control_plane.is_used(place)
         };
         let free: Vec<usize> = (0..slots).filter(is_free).collect();
         let is_empty = |at: &&usize| self.spares[**at].is_none() && !kept(**at);

@@ -278,3 +278,14 @@ fn a_log_is_replayed_when_a_spare_takes_the_slot_of_a_parity_block() {
         w10+1 step229";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// A spare failed while it waited for the last operation on the former member of its slot, and was
+/// removed.
+#[test]
+fn a_spare_that_leaves_while_it_waits_for_its_place_gets_it_as_a_failed_device() {
+    let scenario = "\
+        raid5 left-symmetric x2 chunk=8 used=128 v=1.2 begins=in-sync shards=1 depth=1 \
+        seed=70859116288521 : hangio1@248198 idle32000000000 w43+1 step3 w0+1 addspare \
+        w1+0 remove3 step308";
+    life::run(&scenario.parse().expect("a scenario"));
+}
