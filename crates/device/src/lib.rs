@@ -43,6 +43,7 @@ pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
 pub use problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
 pub use remote::{
     Completes, Endpoint, ExportError, ExportProblem, NbdExport, NbdUri, Transfer, UriProblem,
+    UriTls,
 };
 pub use serial::serial;
 pub use signature::{Signature, packed_as, signatures, some_data};

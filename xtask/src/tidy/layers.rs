@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 24] = [
+pub const TABLE: [(&str, &[&str]); 25] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
@@ -21,10 +21,11 @@ pub const TABLE: [(&str, &[&str]); 24] = [
     ("engine", &["md"]),
     ("sim", &["testkit", "parity", "md", "engine"]),
     ("sys", &[]),
-    ("device", &["sys", "md", "nbd"]),
+    ("tls", &["sys"]),
+    ("device", &["sys", "md", "nbd", "tls"]),
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
     ("admin", &["sys", "device", "array", "engine", "md", "content", "parity", "guess"]),
-    ("export", &["sys", "admin", "array", "md", "nbd"]),
+    ("export", &["sys", "tls", "admin", "array", "md", "nbd"]),
     ("spec", &["parity", "md", "drive"]),
     ("results", &["md", "spec"]),
     ("model", &["spec", "md", "drive"]),
@@ -51,6 +52,7 @@ pub const TABLE: [(&str, &[&str]); 24] = [
             "engine",
             "sim",
             "sys",
+            "tls",
             "device",
             "array",
             "admin",

@@ -14,6 +14,7 @@ use nbd::client::{Event, Handshake, HandshakeError, Negotiated, Wanted};
 use nbd::{BlockSizes, Features, MAX_PAYLOAD_BYTES, Operation, Style};
 use rustix::event::PollFlags;
 use thiserror::Error;
+use tls::ClientTls;
 
 use super::connection::{Completes, Connection, ExportError};
 use super::stream::Stream;
@@ -50,6 +51,15 @@ pub enum ExportProblem {
     /// It may not be written.
     #[error("the server exports it read-only")]
     ReadOnly,
+    /// Its certificates cannot be used.
+    #[error(transparent)]
+    Certificates(#[from] tls::TlsError),
+    /// There is no TLS session.
+    #[error("{0}")]
+    Tls(#[from] tls::HandshakeError),
+    /// Something came unencrypted where TLS was to begin.
+    #[error("the server sent something between its answer to STARTTLS and TLS")]
+    Injected,
     /// Its blocks are too large.
     #[error("the server requires blocks of {0} bytes; a member has at most {MAX_BLOCK}")]
     Blocks(u32),
@@ -79,11 +89,13 @@ impl NbdExport {
     /// # Errors
     /// When the server cannot be reached, does not have it, or does not permit what is needed.
     pub fn open(uri: &NbdUri, writes: bool) -> Result<NbdExport, ExportProblem> {
+        let tls = uri.tls.as_ref().map(|it| ClientTls::load(&it.certificates, &it.name));
+        let tls = tls.transpose()?;
         let deadline = Instant::now() + OPENING;
-        let mut stream = Stream::connect(&uri.endpoint, deadline).map_err(|source| {
+        let stream = Stream::connect(&uri.endpoint, deadline).map_err(|source| {
             ExportProblem::Connect { endpoint: uri.endpoint.to_string(), source }
         })?;
-        let (session, rest) = negotiate(&mut stream, uri, deadline)?;
+        let (stream, session, rest) = negotiate(stream, uri, tls.as_ref(), deadline)?;
         if writes && session.features.read_only {
             return Err(ExportProblem::ReadOnly);
         }
@@ -251,14 +263,15 @@ pub enum Transfer {
     None,
 }
 
-/// Chooses the export; returns what the server sent behind.
+/// Chooses the export, in TLS if that is required; returns what the server sent behind.
 fn negotiate(
-    stream: &mut Stream,
+    mut stream: Stream,
     uri: &NbdUri,
+    tls: Option<&ClientTls>,
     deadline: Instant,
-) -> Result<(Negotiated, Vec<u8>), ExportProblem> {
+) -> Result<(Stream, Negotiated, Vec<u8>), ExportProblem> {
     let (export, style) = (uri.export.clone(), Style::Structured);
-    let wanted = Wanted { export, style, allocation: false, tls: false };
+    let wanted = Wanted { export, style, allocation: false, tls: tls.is_some() };
     let mut handshake = Handshake::new(wanted)?;
     let (mut input, mut out) = (Vec::new(), Vec::new());
     loop {
@@ -266,19 +279,26 @@ fn negotiate(
         if Instant::now() >= deadline {
             return Err(ExportProblem::Socket(io::ErrorKind::TimedOut.into()));
         }
-        send(stream, &mut out, deadline).map_err(ExportProblem::Socket)?;
+        send(&mut stream, &mut out, deadline).map_err(ExportProblem::Socket)?;
         let progress = handshake.receive(&input, &mut out);
         input.drain(..progress.consumed);
         match progress.event {
             Event::Handled => {}
             Event::NeedMore => {
-                receive(stream, &mut input, deadline).map_err(ExportProblem::Socket)?;
+                receive(&mut stream, &mut input, deadline).map_err(ExportProblem::Socket)?;
             }
-            Event::Ready(session) => return Ok((session, input)),
-            Event::StartTls => unreachable!("it was not requested"),
+            Event::Ready(session) => return Ok((stream, session, input)),
+            Event::StartTls => {
+                if !input.is_empty() {
+                    return Err(ExportProblem::Injected);
+                }
+                let tls = tls.expect("it was requested");
+                stream = stream.start_tls(tls, deadline)?;
+                handshake.after_tls(&mut out);
+            }
             Event::Failed(error) => {
                 // The reason is more than an error of the farewell.
-                let _ = send(stream, &mut out, deadline);
+                let _ = send(&mut stream, &mut out, deadline);
                 return Err(error.into());
             }
         }

@@ -13,4 +13,4 @@ mod uri;
 
 pub use connection::{Completes, ExportError};
 pub use export::{ExportProblem, NbdExport, Transfer};
-pub use uri::{Endpoint, NbdUri, UriProblem};
+pub use uri::{Endpoint, NbdUri, UriProblem, UriTls};

@@ -15,6 +15,8 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
+use tls::{ClientTls, HandshakeError, Tunnel};
+
 use super::uri::Endpoint;
 
 /// Pause before a unix socket whose queue is full is tried again.
@@ -27,6 +29,8 @@ const KEEP_TRIES: u32 = 4;
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// The plain end of what is encrypted.
+    Tls(Tunnel),
 }
 
 impl Stream {
@@ -39,8 +43,23 @@ impl Stream {
         match &stream {
             Stream::Tcp(socket) => socket.set_nonblocking(true)?,
             Stream::Unix(socket) => socket.set_nonblocking(true)?,
+            Stream::Tls(_) => {}
         }
         Ok(stream)
+    }
+
+    /// Begins TLS.
+    pub(super) fn start_tls(
+        self,
+        tls: &ClientTls,
+        deadline: Instant,
+    ) -> Result<Stream, HandshakeError> {
+        let socket = match self {
+            Stream::Tcp(socket) => socket.into(),
+            Stream::Unix(socket) => socket.into(),
+            Stream::Tls(_) => unreachable!("TLS begins once"),
+        };
+        Tunnel::connect(socket, tls, deadline).map(Stream::Tls)
     }
 
     /// What the server has sent, as far as there is something; 0: it has closed its side.
@@ -48,6 +67,7 @@ impl Stream {
         match self {
             Stream::Tcp(socket) => socket.read(buffer),
             Stream::Unix(socket) => socket.read(buffer),
+            Stream::Tls(tunnel) => Ok(rustix::io::read(tunnel.plain(), buffer)?),
         }
     }
 
@@ -74,15 +94,24 @@ impl Stream {
     /// Closes it so that nothing of what the system still has to send is sent: a request that the
     /// caller has given up must not reach the server later.
     pub(super) fn abort(self) {
-        if let Stream::Tcp(socket) = &self {
-            // Without it the end is an orderly one, for which a server that is gone is waited for.
-            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+        match self {
+            Stream::Tcp(socket) => {
+                // Without it the end is an orderly one, with everything that is left.
+                let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+            }
+            Stream::Unix(_) => {}
+            Stream::Tls(tunnel) => tunnel.abort(),
         }
     }
 
     /// How long the system tries to send.
     pub(super) fn set_timeout(&self, limit: Option<Duration>) {
-        let Stream::Tcp(socket) = self else { return };
+        let socket = match self {
+            Stream::Tcp(socket) => socket.as_fd(),
+            Stream::Unix(_) => return,
+            // On a unix socket it fails.
+            Stream::Tls(tunnel) => tunnel.network(),
+        };
         let millis = limit.map_or(0, |limit| u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         // Requests have deadlines of their own; this ends what the system does for them.
         let _ = sockopt::set_tcp_user_timeout(socket, millis);
@@ -94,6 +123,7 @@ impl AsFd for Stream {
         match self {
             Stream::Tcp(socket) => socket.as_fd(),
             Stream::Unix(socket) => socket.as_fd(),
+            Stream::Tls(tunnel) => tunnel.plain(),
         }
     }
 }

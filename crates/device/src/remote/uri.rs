@@ -3,7 +3,8 @@
 //! ```text
 //! nbd://HOST[:PORT]/[EXPORT]              TCP, port 10809 unless another is given
 //! nbd+unix:///[EXPORT]?socket=PATH        a unix socket
-//! nbds://..., nbds+unix://...             the same inside TLS
+//! nbds://..., nbds+unix://...             the same inside TLS, with ?tls-certificates=DIR; the
+//!                                         server's certificate is for HOST, or tls-hostname=
 //! ```
 //! The name of the export and the values behind `?` are percent-encoded.
 //!
@@ -53,6 +54,17 @@ pub struct NbdUri {
     pub endpoint: Endpoint,
     /// The export's name; the empty one is the server's default.
     pub export: String,
+    /// What TLS needs, if it is required.
+    pub tls: Option<UriTls>,
+}
+
+/// What a URI says of TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UriTls {
+    /// The directory of whom to trust, and of the client's own certificate and key.
+    pub certificates: PathBuf,
+    /// The name or address that the server's certificate must have.
+    pub name: String,
 }
 
 /// Why a text is no URI of an export.
@@ -64,9 +76,23 @@ pub enum UriProblem {
          nbd+unix:///EXPORT?socket=PATH"
     )]
     Scheme,
-    /// It requires TLS.
-    #[error("TLS is not supported for members yet")]
-    Tls,
+    /// TLS needs to know whom to trust.
+    #[error(
+        "TLS needs certificates: nbds://HOST/EXPORT?tls-certificates=DIR, with ca-cert.pem in it"
+    )]
+    NoCertificates,
+    /// There is no TLS.
+    #[error("certificates are for TLS: nbds:// or nbds+unix://")]
+    NotTls,
+    /// The server of a unix socket has no name.
+    #[error("with nbds+unix, tls-hostname=NAME says the name that the server's certificate has")]
+    NoHostname,
+    /// The certificate is always verified.
+    #[error("the server's certificate is always verified: tls-verify-peer=true")]
+    Verify,
+    /// Keys that both sides know.
+    #[error("TLS with pre-shared keys is not supported, only with X.509 certificates")]
+    Psk,
     /// There is no host.
     #[error("the URI has no host: nbd://HOST:PORT/EXPORT")]
     NoHost,
@@ -83,7 +109,7 @@ pub enum UriProblem {
     #[error("a user name in the URI is for TLS with pre-shared keys, which are not supported")]
     User,
     /// A parameter is unknown.
-    #[error("a parameter of the URI is unknown; there is socket=PATH")]
+    #[error("a parameter of the URI is unknown; there are socket, tls-certificates, tls-hostname")]
     Parameter,
     /// A parameter is there twice.
     #[error("a parameter of the URI is given twice")]
@@ -124,9 +150,6 @@ impl NbdUri {
     pub fn parse(text: &str) -> Result<NbdUri, UriProblem> {
         let ((_, kind), rest) = split(text).ok_or(UriProblem::Scheme)?;
         let (is_unix, has_tls) = kind.ok_or(UriProblem::Scheme)?;
-        if has_tls {
-            return Err(UriProblem::Tls);
-        }
         if rest.contains('#') {
             return Err(UriProblem::Fragment);
         }
@@ -135,8 +158,8 @@ impl NbdUri {
         if authority.contains('@') {
             return Err(UriProblem::User);
         }
-        let socket = socket_of(query)?;
-        let endpoint = match (is_unix, socket) {
+        let mut query = Query::parse(query)?;
+        let endpoint = match (is_unix, query.socket.take()) {
             (true, Some(socket)) if authority.is_empty() => Endpoint::Unix(socket.into()),
             (true, _) => return Err(UriProblem::NoSocket),
             (false, Some(_)) => return Err(UriProblem::Socket),
@@ -146,7 +169,8 @@ impl NbdUri {
         if export.len() > nbd::MAX_STRING_BYTES {
             return Err(UriProblem::Export);
         }
-        Ok(NbdUri { text: text.to_owned(), endpoint, export })
+        let tls = query.tls(has_tls, &endpoint)?;
+        Ok(NbdUri { text: text.to_owned(), endpoint, export, tls })
     }
 
     /// Identifies the export: the same for two URIs that name it by the same words. Other names of
@@ -170,23 +194,58 @@ fn split(text: &str) -> Option<(Scheme, &str)> {
     Some((known, rest))
 }
 
-/// The value of `socket=`, if it is there.
-fn socket_of(query: &str) -> Result<Option<String>, UriProblem> {
-    let mut socket = None;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if key != "socket" {
-            return Err(UriProblem::Parameter);
+/// The parameters, decoded.
+#[derive(Default)]
+struct Query {
+    socket: Option<String>,
+    certificates: Option<String>,
+    hostname: Option<String>,
+    verify: Option<String>,
+}
+
+impl Query {
+    fn parse(text: &str) -> Result<Query, UriProblem> {
+        let mut query = Query::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let place = match key {
+                "socket" => &mut query.socket,
+                "tls-certificates" => &mut query.certificates,
+                "tls-hostname" => &mut query.hostname,
+                "tls-verify-peer" => &mut query.verify,
+                "tls-psk-file" | "tls-username" => return Err(UriProblem::Psk),
+                _ => return Err(UriProblem::Parameter),
+            };
+            let value = decoded(value).ok_or(UriProblem::Text)?;
+            if place.replace(value).is_some() {
+                return Err(UriProblem::Twice);
+            }
         }
-        let value = decoded(value).ok_or(UriProblem::Text)?;
-        if value.is_empty() {
-            return Err(UriProblem::NoSocket);
-        }
-        if socket.replace(value).is_some() {
-            return Err(UriProblem::Twice);
+        let has = |value: &String| !value.is_empty();
+        match query.socket.as_ref().is_none_or(has) {
+            true => Ok(query),
+            false => Err(UriProblem::NoSocket),
         }
     }
-    Ok(socket)
+
+    fn tls(self, required: bool, endpoint: &Endpoint) -> Result<Option<UriTls>, UriProblem> {
+        let Query { certificates, hostname, verify, .. } = self;
+        if !required {
+            let said = certificates.is_some() || hostname.is_some() || verify.is_some();
+            return if said { Err(UriProblem::NotTls) } else { Ok(None) };
+        }
+        if !matches!(verify.as_deref(), None | Some("true" | "1" | "on" | "yes")) {
+            return Err(UriProblem::Verify);
+        }
+        let certificates = certificates.filter(|it| !it.is_empty());
+        let certificates = certificates.ok_or(UriProblem::NoCertificates)?.into();
+        let host = match endpoint {
+            Endpoint::Tcp { host, .. } => Some(host.clone()),
+            Endpoint::Unix(_) => None,
+        };
+        let name = hostname.or(host).ok_or(UriProblem::NoHostname)?;
+        Ok(Some(UriTls { certificates, name }))
+    }
 }
 
 fn tcp(authority: &str) -> Result<Endpoint, UriProblem> {
@@ -251,6 +310,20 @@ mod tests {
     }
 
     #[test]
+    fn tls_has_certificates_and_the_name_of_the_server() {
+        for (text, certificates, name) in [
+            ("nbds://h/x?tls-certificates=/etc/pki/a%20b", "/etc/pki/a b", "h"),
+            ("nbds://[::1]/?tls-certificates=d&tls-hostname=h", "d", "h"),
+            ("nbds+unix:///?socket=s&tls-certificates=d&tls-hostname=h", "d", "h"),
+        ] {
+            let tls = NbdUri::parse(text).expect(text).tls;
+            let wanted = UriTls { certificates: certificates.into(), name: name.into() };
+            assert_eq!(tls, Some(wanted), "{text}");
+        }
+        assert_eq!(NbdUri::parse("nbd://h/x").expect("a URI").tls, None);
+    }
+
+    #[test]
     fn impossible_uris_are_refused_by_their_problem() {
         let long = format!("nbd://h/{}", "x".repeat(4097));
         for (text, problem) in [
@@ -270,6 +343,12 @@ mod tests {
             ("nbd://u@h/x", UriProblem::User),
             ("nbd+vsock://1/x", UriProblem::Scheme),
             ("nbd+ssh://h/x", UriProblem::Scheme),
+            ("nbds://h/x", UriProblem::NoCertificates),
+            ("nbds://h/x?tls-certificates=", UriProblem::NoCertificates),
+            ("nbds://h/x?tls-certificates=d&tls-verify-peer=false", UriProblem::Verify),
+            ("nbds://h/x?tls-psk-file=keys", UriProblem::Psk),
+            ("nbds+unix:///x?socket=/s&tls-certificates=d", UriProblem::NoHostname),
+            ("nbd://h/x?tls-certificates=d", UriProblem::NotTls),
             ("nbd://h/x#y", UriProblem::Fragment),
             ("nbd://h/%00", UriProblem::Export),
             ("nbd://h/%FF", UriProblem::Export),

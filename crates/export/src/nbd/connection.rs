@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nbd::server::{Handshake, Session, Tls};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
+use tls::Tunnel;
 
-use super::completions::Completions;
+use super::completions::{Completions, Ending};
 use super::input::{Input, Received};
-use super::negotiation::negotiate;
+use super::negotiation::{Negotiated, Negotiation, NoSession};
 use super::serving::Serving;
 use super::transmission::Transmission;
 
@@ -29,31 +31,71 @@ pub(super) fn serve(
 ) {
     let mut input = Input::new(INPUT_BYTES);
     let deadline = Instant::now() + serving.limits.negotiation;
-    let session = negotiate(socket.as_fd(), &mut input, &serving.offered, completions, deadline);
+    let begun = begin(socket, serving, &mut input, completions, deadline);
     negotiating.store(false, Ordering::Relaxed);
-    let session = match session {
-        Ok(session) => session,
+    let (tunnel, session) = match begun {
+        Ok(begun) => begun,
         Err(reason) => return tracing::debug!(%reason, "an NBD client got no session"),
     };
+    let plain = tunnel.as_ref().map_or(socket.as_fd(), Tunnel::plain);
     let export = &serving.exports[session.export];
     let name = &serving.offered[session.export].name;
-    tracing::debug!(name, style = ?session.style, "an NBD session begins");
+    tracing::debug!(name, style = ?session.style, tls = tunnel.is_some(), "an NBD session begins");
     export.counters.session_began();
-    let transmission = Transmission::new(socket.as_fd(), serving, &session, input, completions);
+    let transmission = Transmission::new(plain, serving, &session, input, completions);
     let end = transmission.run();
     export.counters.session_ended();
     match end {
         Ok(()) => {
             tracing::debug!(name, "an NBD session ended");
-            say_farewell(socket);
+            say_farewell(plain);
         }
-        Err(reason) => tracing::info!(name, %reason, "an NBD client was given up"),
+        Err(reason) => {
+            tracing::info!(name, %reason, "an NBD client was given up");
+            if let Some(tunnel) = tunnel {
+                tunnel.abort();
+            }
+        }
+    }
+}
+
+/// Negotiates, in TLS if the server demands it: then the rest of the session uses the plain end of
+/// the tunnel.
+fn begin(
+    socket: &OwnedFd,
+    serving: &Serving,
+    input: &mut Input,
+    completions: &Arc<Completions>,
+    deadline: Instant,
+) -> Result<(Option<Tunnel>, Session), NoSession> {
+    let (mut out, offered) = (Vec::new(), &serving.offered);
+    let demand = if serving.tls.is_some() { Tls::Required } else { Tls::Off };
+    let mut handshake = Handshake::new(demand, &mut out);
+    let negotiation = Negotiation { input, exports: offered, completions, deadline };
+    let negotiated = negotiation.run(socket.as_fd(), &mut handshake, out)?;
+    let (Negotiated::StartTls, Some(tls)) = (negotiated, &serving.tls) else {
+        return match negotiated {
+            Negotiated::Session(session) => Ok((None, session)),
+            Negotiated::StartTls => Err(NoSession::Left),
+        };
+    };
+    // Nothing that came unencrypted may count as if it were part of the session.
+    if !input.bytes().is_empty() {
+        return Err(NoSession::Injected);
+    }
+    let gives_up = || completions.take(&mut Vec::new()) != Ending::None;
+    let tunnel = Tunnel::accept(socket.try_clone()?, tls, deadline, &gives_up)?;
+    let mut handshake = handshake.after_tls();
+    let negotiation = Negotiation { input, exports: offered, completions, deadline };
+    match negotiation.run(tunnel.plain(), &mut handshake, Vec::new())? {
+        Negotiated::Session(session) => Ok((Some(tunnel), session)),
+        Negotiated::StartTls => Err(NoSession::Left),
     }
 }
 
 /// Closing a TCP connection while input is unread would take back the replies that the client has
 /// not read: so the client gets a moment to close its side first.
-fn say_farewell(socket: &OwnedFd) {
+fn say_farewell(socket: BorrowedFd<'_>) {
     // It fails when the client has closed both directions.
     if rustix::net::shutdown(socket, Shutdown::Write).is_err() {
         return;
@@ -61,7 +103,7 @@ fn say_farewell(socket: &OwnedFd) {
     let deadline = Instant::now() + FAREWELL;
     let mut rest = Input::new(4096);
     loop {
-        match rest.receive(socket.as_fd(), &mut [], usize::MAX) {
+        match rest.receive(socket, &mut [], usize::MAX) {
             Ok(Received::Bytes(_)) => rest.consume(rest.bytes().len()),
             Ok(Received::Nothing) => {}
             Ok(Received::End) | Err(_) => return,
@@ -70,7 +112,7 @@ fn say_farewell(socket: &OwnedFd) {
         if left.is_zero() {
             return;
         }
-        let mut fds = [PollFd::new(socket, PollFlags::IN)];
+        let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
         // An error of it ends the loop by the deadline.
         let _ = rustix::event::poll(&mut fds, left.try_into().ok().as_ref());
     }

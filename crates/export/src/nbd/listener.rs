@@ -29,7 +29,7 @@ pub enum ListenError {
         /// The system's error.
         source: io::Error,
     },
-    /// Other hosts could reach it, unencrypted.
+    /// Other hosts could reach it, unencrypted and without a certificate of the client.
     #[error(
         "{0}: other hosts reach this address, and nothing would be encrypted or ask for a password"
     )]

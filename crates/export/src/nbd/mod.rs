@@ -9,8 +9,9 @@
 //! replies of a connection, the buffers that it holds. A client that does not read its replies, or
 //! sends half a request, keeps others from nothing but its share of the buffers, and not for ever.
 //!
-//! Replies are sent in the order in which their requests end. Encryption is not there yet: TCP is
-//! refused on addresses that other hosts reach, unless the caller insists.
+//! Replies are sent in the order in which their requests end. In TLS, a connection's thread uses
+//! the plain end of a tunnel. TCP without it is refused on addresses that other hosts reach, unless
+//! the caller insists.
 
 mod accept;
 mod completions;

@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Instant;
 
-use nbd::server::{Event, Handshake, Session, Tls};
+use nbd::server::{Event, Handshake, Session};
 use nbd::{Export, Violation};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::BorrowedFd;
@@ -25,52 +25,75 @@ pub(super) enum NoSession {
     Late,
     #[error("the server is stopping")]
     Stopping,
+    #[error("the client sent something behind STARTTLS before TLS had begun")]
+    Injected,
+    #[error(transparent)]
+    Tls(#[from] tls::HandshakeError),
     #[error(transparent)]
     Violation(#[from] Violation),
     #[error(transparent)]
     Socket(#[from] io::Error),
 }
 
-/// Negotiates until the client chooses one of the exports; what it sent after that is in `input`.
-pub(super) fn negotiate(
-    socket: BorrowedFd<'_>,
-    input: &mut Input,
-    exports: &[Export],
-    completions: &Completions,
-    deadline: Instant,
-) -> Result<Session, NoSession> {
-    let wait = |flags| wait(socket, completions, deadline, flags);
-    let mut out = Vec::new();
-    let mut handshake = Handshake::new(Tls::Off, &mut out);
-    loop {
-        // Also a client that always has something to say does not get longer.
-        if Instant::now() >= deadline {
-            return Err(NoSession::Late);
-        }
-        send_all(socket, &mut out, &wait)?;
-        let progress = handshake.receive(input.bytes(), exports, &mut out);
-        input.consume(progress.consumed);
-        match progress.event {
-            Event::Handled => {}
-            Event::NeedMore => {
-                while input.receive(socket, &mut [], usize::MAX)? == Received::Nothing {
-                    wait(PollFlags::IN)?;
+/// What a negotiation led to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Negotiated {
+    /// An export is chosen; what the client sent after that is in the input.
+    Session(Session),
+    /// TLS begins on the socket now.
+    StartTls,
+}
+
+/// What a negotiation needs.
+pub(super) struct Negotiation<'a> {
+    pub(super) input: &'a mut Input,
+    pub(super) exports: &'a [Export],
+    pub(super) completions: &'a Completions,
+    pub(super) deadline: Instant,
+}
+
+impl Negotiation<'_> {
+    /// Negotiates until the client chooses one of the exports, or begins TLS. `out` is sent first.
+    pub(super) fn run(
+        self,
+        socket: BorrowedFd<'_>,
+        handshake: &mut Handshake,
+        mut out: Vec<u8>,
+    ) -> Result<Negotiated, NoSession> {
+        let Negotiation { input, exports, completions, deadline } = self;
+        let wait = |flags| wait(socket, completions, deadline, flags);
+        loop {
+            // Also a client that always has something to say does not get longer.
+            if Instant::now() >= deadline {
+                return Err(NoSession::Late);
+            }
+            send_all(socket, &mut out, &wait)?;
+            let progress = handshake.receive(input.bytes(), exports, &mut out);
+            input.consume(progress.consumed);
+            match progress.event {
+                Event::Handled => {}
+                Event::NeedMore => {
+                    while input.receive(socket, &mut [], usize::MAX)? == Received::Nothing {
+                        wait(PollFlags::IN)?;
+                    }
+                    if input.bytes().is_empty() {
+                        return Err(NoSession::Left);
+                    }
                 }
-                if input.bytes().is_empty() {
+                Event::Ready(session) => {
+                    send_all(socket, &mut out, &wait)?;
+                    return Ok(Negotiated::Session(session));
+                }
+                Event::Aborted => {
+                    send_all(socket, &mut out, &wait)?;
                     return Err(NoSession::Left);
                 }
+                Event::StartTls => {
+                    send_all(socket, &mut out, &wait)?;
+                    return Ok(Negotiated::StartTls);
+                }
+                Event::Violation(violation) => return Err(violation.into()),
             }
-            Event::Ready(session) => {
-                send_all(socket, &mut out, &wait)?;
-                return Ok(session);
-            }
-            Event::Aborted => {
-                send_all(socket, &mut out, &wait)?;
-                return Err(NoSession::Left);
-            }
-            // It is refused by `Tls::Off`.
-            Event::StartTls => return Err(NoSession::Left),
-            Event::Violation(violation) => return Err(violation.into()),
         }
     }
 }

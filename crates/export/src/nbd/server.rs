@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nbd::{BlockSizes, Export, Features, MAX_PAYLOAD_BYTES, MAX_STRING_BYTES};
 use thiserror::Error;
+use tls::ServerTls;
 
 use super::accept;
 use super::completions::{Completions, Ending};
@@ -71,6 +72,19 @@ impl Server {
         exports: Vec<NbdExport>,
         limits: ServerLimits,
     ) -> Result<Server, ServerError> {
+        Server::start_with(listeners, exports, limits, None)
+    }
+
+    /// The same; with `tls`, clients get nothing before they have begun TLS.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(
+        listeners: Vec<Listener>,
+        exports: Vec<NbdExport>,
+        limits: ServerLimits,
+        tls: Option<ServerTls>,
+    ) -> Result<Server, ServerError> {
         let system = |doing| move |source| ServerError::System { doing, source };
         if exports.is_empty() {
             return Err(ServerError::Empty);
@@ -94,6 +108,7 @@ impl Server {
             exports: served,
             offered,
             limits,
+            tls,
             assembled: Shares::new(assembled, 0),
             connections: Mutex::default(),
         });

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nbd::Export;
+use tls::ServerTls;
 
 use super::completions::Completions;
 use super::shares::Shares;
@@ -57,6 +58,8 @@ pub(super) struct Serving {
     /// The exports as clients see them, in the same order.
     pub(super) offered: Vec<Export>,
     pub(super) limits: ServerLimits,
+    /// Every client must begin TLS first.
+    pub(super) tls: Option<ServerTls>,
     pub(super) assembled: Arc<Shares>,
     pub(super) connections: Mutex<Vec<Connection>>,
 }

@@ -9,6 +9,7 @@ mod support_damaged;
 mod support_held;
 
 mod client;
+mod encrypted;
 mod hostile;
 mod real_clients;
 mod serve;

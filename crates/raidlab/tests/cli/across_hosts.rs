@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -354,4 +355,72 @@ fn a_host_whose_link_is_cut_fails_in_time_and_gets_what_it_missed_by_the_bitmap(
     let (code, error) = server.end(Signal::TERM);
     assert_eq!(code, Some(0), "{error}");
     assert!(error.contains("is put back into slot 1"), "{error}");
+}
+
+/// A directory with the certificate of an authority, and what it has signed for `localhost`.
+fn certificates(
+    dir: &Dir,
+    name: &str,
+    authority: &CertifiedIssuer<'_, KeyPair>,
+    whose: &str,
+) -> String {
+    let directory = dir.file(name);
+    std::fs::create_dir(&directory).expect("a directory");
+    let file = |file: &str, text: String| {
+        std::fs::write(format!("{directory}/{file}.pem"), text).expect("a file");
+    };
+    file("ca-cert", authority.pem());
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    let certificate = params.signed_by(&key, authority).expect("it is signed");
+    file(&format!("{whose}-cert"), certificate.pem());
+    file(&format!("{whose}-key"), key.serialize_pem());
+    directory
+}
+
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).expect("no name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    CertifiedIssuer::self_signed(params, key).expect("it signs itself")
+}
+
+#[test]
+fn a_member_inside_tls_needs_the_right_certificates_on_both_sides() {
+    let dir = Dir::new();
+    let (ours, theirs) = (authority(), authority());
+    let server = certificates(&dir, "server", &ours, "server");
+    let client = certificates(&dir, "client", &ours, "client");
+    let stranger = certificates(&dir, "stranger", &theirs, "client");
+    let words = format!(
+        "--level linear --members mem*1 --size 64M --name far --nbd tcp:127.0.0.1:0 \
+         --tls-certificates {server} --tls-verify-peer"
+    );
+    let far = Server::start(&dir, None, &words);
+    let (_, rest) = far.said.split_once("nbds://127.0.0.1:").expect("its URI");
+    let port = rest.split('/').next().expect("a port");
+    let uri = |host: &str, more: &str| format!("nbds://{host}:{port}/far?tls-certificates={more}");
+    let member = uri("localhost", &client);
+    let local = dir.file("local.img");
+    let members = format!("{member} {local}");
+    order(
+        &dir,
+        &format!("create --level 1 -n 2 --name data --homehost none --file-size 64M {members}"),
+    )
+    .code(0);
+    let front = dir.file("front");
+    let array = Server::start(&dir, None, &format!("{members} --nbd unix:{front}"));
+    assert_eq!(array.end(Signal::TERM).0, Some(0));
+    order(&dir, &format!("scrub --check {members}")).code(0);
+    for (uri, error) in [
+        (format!("nbd://localhost:{port}/far"), "it requires TLS"),
+        (uri("127.0.0.1", &client), "TLS: invalid peer certificate"),
+        (format!("{}&tls-hostname=localhost", uri("127.0.0.1", &client)), ""),
+        (uri("localhost", &stranger), "TLS: invalid peer certificate"),
+        (uri("localhost", &dir.file("none")), "ca-cert.pem: cannot read it"),
+    ] {
+        let ran = order(&dir, &format!("examine {uri}"));
+        let is_right = if error.is_empty() { ran.code == 0 } else { ran.stderr.contains(error) };
+        assert!(is_right, "{uri}: {}", ran.stderr);
+    }
 }

@@ -27,6 +27,7 @@ use export::store::Store;
 use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
 use spec::members::MemberSet;
+use tls::ServerTls;
 
 use super::source::SourceArguments;
 use crate::console::{JsonOut, say};
@@ -103,6 +104,13 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", value_parser = NbdAddress::parse,
           help_heading = "Fronts")]
     nbd: Vec<NbdAddress>,
+    /// NBD clients must use TLS; the directory has server-cert.pem, server-key.pem and, to verify
+    /// clients, ca-cert.pem
+    #[arg(long, value_name = "DIR", requires = "nbd", help_heading = "Fronts")]
+    tls_certificates: Option<PathBuf>,
+    /// NBD clients need certificates that the authority of ca-cert.pem has signed
+    #[arg(long, requires = "tls_certificates", help_heading = "Fronts")]
+    tls_verify_peer: bool,
     /// Accept TCP connections from other hosts, without encryption or passwords
     #[arg(long, requires = "nbd", help_heading = "Fronts")]
     insecure: bool,
@@ -187,8 +195,9 @@ impl NbdAddress {
     fn listen(&self, insecure: bool) -> Result<Listener> {
         Ok(match self {
             NbdAddress::Unix(path) => Listener::unix(path)?,
-            NbdAddress::Tcp(address) => Listener::tcp(*address, insecure)
-                .map_err(|error| reworded(error, |text| format!("--nbd: {text} (--insecure)")))?,
+            NbdAddress::Tcp(address) => Listener::tcp(*address, insecure).map_err(|error| {
+                reworded(error, |text| format!("--nbd: {text} (--tls-certificates, or --insecure)"))
+            })?,
         })
     }
 }
@@ -332,10 +341,20 @@ fn serve_nbd(
     if arguments.nbd.is_empty() {
         return Ok(());
     }
+    let tls = arguments.tls_certificates.as_ref();
+    let tls = tls.map(|it| ServerTls::load(it, arguments.tls_verify_peer)).transpose()?;
     let mut listeners = Vec::new();
     for address in &arguments.nbd {
-        listeners.push(address.listen(arguments.insecure)?);
+        listeners.push(address.listen(arguments.insecure || tls.is_some())?);
     }
+    let is_tcp = |it: &NbdAddress| matches!(it, NbdAddress::Tcp(_));
+    if tls.is_some() && !arguments.tls_verify_peer && arguments.nbd.iter().any(is_tcp) {
+        say(format_args!(
+            "raidlab: every NBD client that reaches the port is served: --tls-verify-peer demands \
+             certificates"
+        ));
+    }
+    let s = if tls.is_some() { "s" } else { "" };
     let only = [(name.to_owned(), opened.store.clone())];
     let stores = if opened.volumes.is_empty() { &only[..] } else { &opened.volumes };
     let export = |(name, store): &(String, Arc<dyn Store>)| NbdExport {
@@ -348,15 +367,15 @@ fn serve_nbd(
         running.uris.extend(stores.iter().map(|(name, _)| match address {
             NbdAddress::Unix(path) => {
                 let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                format!("nbd+unix:///{name}?socket={}", path.display())
+                format!("nbd{s}+unix:///{name}?socket={}", path.display())
             }
             NbdAddress::Tcp(given) => {
-                format!("nbd://{}/{name}", listener.address().unwrap_or(*given))
+                format!("nbd{s}://{}/{name}", listener.address().unwrap_or(*given))
             }
         }));
     }
     let exports = stores.iter().map(export).collect();
-    running.nbd = Some(Server::start(listeners, exports, ServerLimits::default())?);
+    running.nbd = Some(Server::start_with(listeners, exports, ServerLimits::default(), tls)?);
     Ok(())
 }
 
