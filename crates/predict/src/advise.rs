@@ -109,6 +109,9 @@ pub struct Candidate {
     pub risk: Risk,
 }
 
+/// Members of RAID 1 that are still considered.
+const MIRROR_MAX: u32 = 8;
+
 const CHUNKS_KIB: [f64; 6] = [512.0, 64.0, 128.0, 256.0, 1024.0, 32.0];
 
 /// All candidates, the fastest for the mix first; for each level and layout its best chunk, where
@@ -124,7 +127,9 @@ pub fn advise(question: &Question<'_>, constants: &Constants) -> Result<Vec<Cand
         let mut best: Option<Candidate> = None;
         for chunk_kib in CHUNKS_KIB {
             let array = Array { level: *level, copies: *copies, members: n, chunk_kib, missing: 0 };
-            if !array.has_enough_members() {
+            // A mirror of very many members is no advice, and its chain of failures is long.
+            let too_many = *level == Level::Raid1 && n > MIRROR_MAX;
+            if !array.has_enough_members() || too_many {
                 continue;
             }
             match candidate(question, array, constants) {

@@ -73,3 +73,10 @@ fn without_a_figure_of_one_disk_there_is_no_advice() {
     let found = advise(&question, &Constants::published()).map(|_| ());
     assert_eq!(found, Err(WhyNot::NoSingle(Work::Read)));
 }
+
+#[test]
+fn many_disks_are_no_mirror_of_all() {
+    let all = ask(1920, &[(Work::Read, 1.0)]);
+    assert!(all.iter().all(|one| one.array.level != Level::Raid1));
+    assert!(all.iter().any(|one| one.array.level == Level::Raid6));
+}
