@@ -26,6 +26,7 @@ pub mod live;
 pub mod measurement;
 pub mod member_factory;
 mod placed;
+pub mod probed;
 pub mod program;
 mod progress;
 pub mod provision;

@@ -3,7 +3,8 @@
 //! A profile is a TOML document (`profiles/*.toml`): `name`, `description`, `kind`, and a table
 //! `[numbers]` of `field = { value, source, confidence }`. Every field the kind needs must be
 //! there, and no other: an unused number would suggest that the model considers it. Features that
-//! not every drive has (`power_loss_protection`, `media_cache_gb` and its like) may be left out.
+//! not every drive has (`power_loss_protection`, `media_cache_gb` and its like) may be left out. A
+//! table `[calibration]` is ignored: the figures that measured numbers were fitted to.
 //!
 //! Invariant: a [`Profile`] holds only numbers the models can run on (ranges are checked here, so
 //! the models do not). Called by the crate's users and by `rig`.
@@ -197,6 +198,8 @@ impl Profile {
         let Some(Value::Table(numbers)) = document.remove("numbers") else {
             return Err(error("numbers", "missing, or not a table"));
         };
+        // What its numbers were fitted to, for people.
+        document.remove("calibration");
         if let Some(field) = document.keys().next() {
             return Err(error(field, "unknown field"));
         }

@@ -5,6 +5,7 @@
 
 pub mod advise;
 pub mod bench;
+pub mod calibrate;
 pub mod compare;
 pub mod create;
 pub mod detail;

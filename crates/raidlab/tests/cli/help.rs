@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 30] = [
+const VERBS: [&str; 31] = [
     "",
     "bench",
     "bench kernels",
@@ -33,6 +33,7 @@ const VERBS: [&str; 30] = [
     "stop",
     "rebuild",
     "reshape",
+    "calibrate",
     "watch",
     "zero-superblock",
     "generate",

@@ -1,0 +1,220 @@
+//! Machines whose drives and buses are hidden from what measures them: calibrated by probes alone,
+//! then predicted, and compared with what the engine does on them. See docs/perf/calibrate.md:
+//! `RAIDLAB_TEST=all cargo test -p bench --test hidden_machines -- --nocapture` prints its table.
+//!
+//! Everything runs on a model clock ([`sys::ModelClock`]): the same seed gives the same table on
+//! every machine.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use bench::blocks as bench;
+use calibrate::{Modelled, Scratch, Settings};
+use drive::{Number, Profile};
+use results::record::Record;
+use results::stats::median;
+use spec::case::RunConfig;
+use spec::matrix::{self, Options};
+use spec::workload::Kind;
+use sys::ModelClock;
+use testkit::Rng;
+
+/// What a seed hides.
+struct Hidden {
+    class: &'static str,
+    profile: Profile,
+    document: String,
+    disks: usize,
+    /// The rate of a bus, and the number of disks on it; the others are attached directly.
+    buses: Vec<(u64, usize)>,
+}
+
+/// Seeds of the table in docs/perf/calibrate.md.
+const MACHINES: u64 = 20;
+
+const ROTATING: [&str; 5] = ["hdd-2007", "hdd-2009", "hdd-2016", "hdd-2018", "hdd-2020"];
+const SOLID: [&str; 5] = ["sata-ssd", "sata-ssd-2021", "sata-ssd-plp", "nvme-ssd", "nvme-ssd-2019"];
+
+fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
+    low + (high - low) * (rng.below(1 << 30) as f64 / (1u64 << 30) as f64)
+}
+
+/// A factor from 1/`most` to `most`.
+fn factor(rng: &mut Rng, most: f64) -> f64 {
+    most.powf(between(rng, -1.0, 1.0))
+}
+
+fn document(class: &str, numbers: &[Number]) -> String {
+    let profile = Profile::named(class).expect("built in");
+    let kind = match profile.kind() {
+        drive::Kind::Rotating => "rotating",
+        drive::Kind::Solid => "solid",
+    };
+    let mut text =
+        format!("name = \"hidden\"\ndescription = \"hidden\"\nkind = \"{kind}\"\n[numbers]\n");
+    for Number { field, value, .. } in numbers {
+        let number =
+            format!("{{ value = {value:.6}, source = \"a seed\", confidence = \"assumed\" }}");
+        let _ = writeln!(text, "{field} = {number}");
+    }
+    text
+}
+
+impl Hidden {
+    fn new(seed: u64) -> Hidden {
+        let rng = &mut Rng::new(seed);
+        // Three of ten are solid.
+        let class = match seed % 10 {
+            0..7 => ROTATING[rng.index(ROTATING.len())],
+            _ => SOLID[rng.index(SOLID.len())],
+        };
+        let profile = Profile::named(class).expect("built in");
+        let mut numbers = profile.numbers().to_vec();
+        let seek = factor(rng, 1.5);
+        let media = factor(rng, 1.5);
+        for number in &mut numbers {
+            number.value *= match &*number.field {
+                "capacity_bytes" | "queue_depth" | "flush_drains_queue" | "page_kib" => 1.0,
+                "power_loss_protection" | "slc_cache_gb" | "spare_percent" => 1.0,
+                "rpm" => 1.0,
+                field if field.starts_with("seek_") => seek,
+                field if field.starts_with("media_outer") => media,
+                field if field.starts_with("media_inner") => media * between(rng, 0.85, 1.15),
+                "link_mb_per_s" => 1.0,
+                "read_mb_per_s" | "write_mb_per_s" | "direct_write_mb_per_s" => factor(rng, 1.4),
+                "dies" => [0.5, 1.0, 2.0][rng.index(3)],
+                _ => factor(rng, 1.8),
+            };
+            let whole = number.field.ends_with("_kib")
+                || ["dies", "write_cache_extents", "read_segments"].contains(&&*number.field);
+            if whole {
+                number.value = number.value.round().max(4.0);
+            }
+            if number.field == "rpm" {
+                number.value = [5400.0, 7200.0, 7200.0, 10_000.0][rng.index(4)];
+            }
+        }
+        let document = document(class, &numbers);
+        let profile = Profile::parse(&document).expect("within the ranges");
+        let disks = 4 + rng.index(3);
+        let rate = profile.media_rate_at(0.0).min(profile.link_bytes_per_s() as f64);
+        let buses = match rng.index(4) {
+            0 => vec![((rate * between(rng, 1.2, disks as f64)) as u64, disks)],
+            1 => vec![((rate * between(rng, 1.1, 1.9)) as u64, 2)],
+            _ => Vec::new(),
+        };
+        Hidden { class, profile, document, disks, buses }
+    }
+
+    fn machine(&self) -> Modelled {
+        let mut bus_of = Vec::new();
+        for (number, (_, disks)) in self.buses.iter().enumerate() {
+            bus_of.resize(bus_of.len() + disks, Some(number));
+        }
+        bus_of.resize(self.disks, None);
+        let disks: Vec<_> = bus_of.into_iter().map(|bus| (&self.profile, bus)).collect();
+        let rates: Vec<u64> = self.buses.iter().map(|(rate, _)| *rate).collect();
+        Modelled::new(&disks, &rates)
+    }
+
+    fn scratch(&self) -> Scratch {
+        let at = self.profile.capacity_bytes() / 2 / (1 << 20) * (1 << 20);
+        Scratch { disk: 0, at, bytes: 16 << 30 }
+    }
+}
+
+/// The buses as `--bus` has them.
+fn buses_text(buses: &[(u64, usize)]) -> Option<String> {
+    let parts = buses.iter().map(|(rate, disks)| format!("{:.1}MB/s*{disks}", *rate as f64 / 1e6));
+    (!buses.is_empty()).then(|| parts.collect::<Vec<_>>().join("+"))
+}
+
+/// What the engine does on disks of this profile.
+fn engine(path: &Path, disks: usize, buses: Option<String>, solid: bool) -> Record {
+    let members = format!("paced:{}:null", path.display());
+    let options = Options {
+        levels: ["single", "raid0", "raid1", "raid10", "raid5", "raid6"]
+            .map(|level| level.parse().expect("a level"))
+            .to_vec(),
+        disks: vec![disks as u32],
+        members: vec![members.parse().expect("a set")],
+        buses: buses.iter().map(|text| text.parse().expect("buses")).collect(),
+        workloads: vec![Kind::SeqRead, Kind::SeqWrite, Kind::RandRead, Kind::RandWrite],
+        ..Options::default()
+    };
+    let plan = matrix::plan(&options).expect("a plan");
+    let settings = RunConfig {
+        warm_up: Duration::from_millis(if solid { 40 } else { 300 }),
+        sample: Duration::from_millis(if solid { 60 } else { 700 }),
+        sample_given: false,
+        runs: 5,
+        ..RunConfig::quick()
+    };
+    let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
+    ended.expect("it runs");
+    record
+}
+
+#[test]
+fn machines_are_predicted_from_their_probes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let _clock = ModelClock::start();
+    let mut all = Vec::new();
+    let settings = Settings::default();
+    // All of them in `make test-all`.
+    let count = if testkit::runs_all() { MACHINES } else { 4 };
+    testkit::print_sample("hidden machines", count, MACHINES);
+    // Both kinds in a sample: 7, 8 and 9 are solid.
+    for seed in (0..MACHINES).map(|seed| (seed + 6) % MACHINES).take(count as usize) {
+        let hidden = Hidden::new(seed);
+        let mut machine = hidden.machine().with_scratch(hidden.scratch());
+        let solid = hidden.profile.kind() == drive::Kind::Solid;
+        let begin = std::time::Instant::now();
+        let figures = calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
+        let probed = begin.elapsed();
+        let disks = calibrate::fit(&figures, Some(hidden.scratch()), settings);
+        let fitted = begin.elapsed();
+        let found = &figures.wiring.as_ref().expect("several disks").buses;
+        let found: Vec<(u64, usize)> =
+            found.iter().map(|bus| ((bus.mb_per_s * 1e6) as u64, bus.disks.len())).collect();
+        let truth = directory.path().join(format!("hidden-{seed}.toml"));
+        let guess = directory.path().join(format!("found-{seed}.toml"));
+        std::fs::write(&truth, &hidden.document).expect("written");
+        std::fs::write(&guess, disks[0].document("found", "fitted")).expect("written");
+        let measured = engine(&truth, hidden.disks, buses_text(&hidden.buses), solid);
+        let predicted = engine(&guess, hidden.disks, buses_text(&found), solid);
+        println!(
+            "{seed} {} x{} buses {:?} found {found:?}; {probed:?} {fitted:?} {:?}",
+            hidden.class,
+            hidden.disks,
+            hidden.buses,
+            begin.elapsed()
+        );
+        for number in hidden.profile.numbers() {
+            let own = disks[0].numbers.iter().find(|own| own.field == number.field);
+            let own = own.map_or(f64::NAN, |own| own.value);
+            if (own / number.value - 1.0).abs() > 0.05 {
+                println!("    {:24} {:12.3} {own:12.3}", number.field, number.value);
+            }
+        }
+        let mut errors = Vec::new();
+        for (real, guess) in measured.cells.iter().zip(&predicted.cells) {
+            let error = (guess.mb_per_s / real.mb_per_s - 1.0).abs();
+            println!(
+                "  {:7} {:10} {:9.1} {:9.1} {:5.1} %",
+                real.level.text(),
+                real.workload.text(),
+                real.mb_per_s,
+                guess.mb_per_s,
+                error * 100.0
+            );
+            errors.push(error);
+        }
+        println!("  median {:.1} %", median(&errors).unwrap_or(0.0) * 100.0);
+        all.extend(errors);
+    }
+    let median = median(&all).expect("errors");
+    println!("median of {} figures: {:.1} %", all.len(), median * 100.0);
+    assert!(median <= 0.08, "{median}");
+}
