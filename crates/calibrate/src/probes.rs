@@ -24,15 +24,32 @@ pub struct Settings {
     pub random_reads: u64,
     /// Upper limit of any probe, seconds: a disk may be far slower than expected.
     pub most_seconds: f64,
+    /// Seconds in which the cache of a disk that was written is empty again.
+    pub cache_rest_seconds: f64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { stream_seconds: 2.0, random_reads: 400, most_seconds: 15.0 }
+        Settings {
+            stream_seconds: 2.0,
+            random_reads: 400,
+            most_seconds: 15.0,
+            cache_rest_seconds: 4.0,
+        }
     }
 }
 
 impl Settings {
+    /// A quarter of the time, and less exact.
+    pub fn quick() -> Settings {
+        Settings {
+            stream_seconds: 0.5,
+            random_reads: 100,
+            most_seconds: 4.0,
+            cache_rest_seconds: 1.0,
+        }
+    }
+
     fn stream(&self) -> Limit {
         Limit::seconds(self.stream_seconds)
     }
@@ -179,13 +196,14 @@ pub(crate) struct ScratchProbe<'m> {
     pub(crate) rotates: bool,
 }
 
-/// Time in which a cache of a disk is empty again, ns.
-const CACHE_REST: u64 = 4_000_000_000;
-
 impl ScratchProbe<'_> {
+    fn rest(&mut self) {
+        self.machine.rest((self.settings.cache_rest_seconds * 1e9) as u64);
+    }
+
     fn one(&mut self, stream: Stream, limit: Limit) -> Result<Measured, MachineError> {
         let mut ran = self.machine.run(&[stream], limit)?;
-        self.machine.rest(CACHE_REST);
+        self.rest();
         Ok(ran.pop().unwrap_or_default())
     }
 
@@ -241,7 +259,7 @@ impl ScratchProbe<'_> {
         let seconds = self.settings.stream_seconds;
         let limit = Limit { requests: half / MIB - 2, ..Limit::seconds(seconds) };
         let ran = self.machine.run(&streams, limit)?;
-        self.machine.rest(CACHE_REST);
+        self.rest();
         let rates: Option<Vec<f64>> = ran.iter().map(|one| one.mb_per_s_after(0.2)).collect();
         Ok(rates.map(|rates| rates.iter().sum()))
     }

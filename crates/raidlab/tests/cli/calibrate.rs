@@ -30,8 +30,18 @@ fn disks_are_measured_read_only_and_their_profile_is_a_drive_for_bench() {
     image(&at.join("a.img"), 256);
     image(&at.join("b.img"), 256);
     let before = fs::read(at.join("a.img")).expect("there");
-    let arguments =
-        ["a.img", "b.img", "--scratch", ".", "--scratch-size", "64M", "-o", "mine.toml", "--json"];
+    let arguments = [
+        "a.img",
+        "b.img",
+        "--quick",
+        "--scratch",
+        ".",
+        "--scratch-size",
+        "64M",
+        "-o",
+        "mine.toml",
+        "--json",
+    ];
     let output = calibrate(at, &arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
