@@ -117,6 +117,13 @@ impl Measured {
         (!self.latencies.is_empty()).then(|| sum as f64 / self.latencies.len() as f64 / 1e6)
     }
 
+    /// Median latency, ms; `None` without a request.
+    pub fn median_latency_ms(&self) -> Option<f64> {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).map(|median| *median as f64 / 1e6)
+    }
+
     /// Least latency, ms: that of a request which nothing has delayed.
     pub fn least_latency_ms(&self) -> Option<f64> {
         self.latencies.iter().min().map(|least| *least as f64 / 1e6)

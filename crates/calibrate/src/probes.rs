@@ -109,11 +109,17 @@ impl Probe<'_> {
         (self.bytes() / 1000).max(64 * MIB).min(self.bytes())
     }
 
-    /// Whether it has platters.
+    /// Whether it has platters: most random reads take long, and most that go downwards, too. Not
+    /// the mean: a solid drive of a busy machine has long ones among them.
     pub(crate) fn kind(&mut self) -> Result<bool, MachineError> {
-        let access = self.anywhere(1);
-        let latency = self.latency(access, 4 * KIB, 24)?;
-        Ok(latency.is_some_and(|ms| ms > ROTATES_MS))
+        let limit = Limit { requests: 24, ..self.settings.requests(true, 1) };
+        for access in [self.anywhere(1), Access::Backwards { at: self.bytes() / 4 / MIB * MIB }] {
+            let ran = self.one(Stream::reads(self.disk, access, 4 * KIB, 1), limit)?;
+            if ran.median_latency_ms().is_none_or(|ms| ms < ROTATES_MS) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn cached(&mut self, block: u64) -> Figure {
