@@ -1,7 +1,10 @@
 //! Orders to a served array, in mdadm's words.
 
+use std::time::{Duration, Instant};
+
 use array::{
-    AddError, BackgroundWork, JoinAs, MemberFlags, Mismatch, Pace, RemoveError, ScrubMode,
+    AddError, BackgroundWork, DeviceNumber, JoinAs, MemberFlags, Mismatch, Pace, RemoveError,
+    ScrubMode,
 };
 use device::Disk;
 use md::MemberIdx;
@@ -11,6 +14,9 @@ use super::status::{Device, DeviceState};
 use super::{Findings, Serving};
 use crate::live::{LiveAddition, LiveError, LiveJoined, add_live};
 use crate::offline::{OpenDevices, OpenError};
+
+/// How long a change may take to be recorded: as long as an operation of a member.
+const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why an order was not carried out.
 #[derive(Debug, Error)]
@@ -66,6 +72,9 @@ pub enum ManageError {
     /// Without metadata nothing would record it.
     #[error("{0}: the array has no metadata, which would record the change")]
     NoMetadata(String),
+    /// The members' metadata writes take too long.
+    #[error("{0}: leaves the array, which has not recorded it yet: metadata writes are slow")]
+    NotRecorded(String),
     /// The array has no spare.
     #[error("{0}: no spare is there to replace it; name a new device")]
     NoSpare(String),
@@ -140,9 +149,22 @@ impl Serving {
         let number = number.ok_or_else(|| ManageError::NoMetadata(name.clone()))?;
         let removed = self.shared.array.remove_device(number).ok_or(ManageError::Stopped)?;
         match removed {
-            Ok(()) => Ok(name),
+            Ok(()) => self.until_it_has_left(number, name),
             Err(source) => Err(ManageError::Remove { device: name, source }),
         }
+    }
+
+    /// Waits until the metadata of the others have recorded that a device left.
+    fn until_it_has_left(&self, number: DeviceNumber, name: String) -> Result<String, ManageError> {
+        let end = Instant::now() + RECORDED_WITHIN;
+        let is_it = |it: &Device| it.number == Some(number) && it.name == name;
+        while self.shared.devices().iter().any(is_it) {
+            if Instant::now() > end {
+                return Err(ManageError::NotRecorded(name));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(name)
     }
 
     /// Has a device join the array, as `mdadm --add` does: into an empty slot, else as a spare.

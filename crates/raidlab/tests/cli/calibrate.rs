@@ -77,9 +77,9 @@ fn disks_are_measured_read_only_and_their_profile_is_a_drive_for_bench() {
         "32M",
         "--workload",
         "rand-read",
-        "--sample",
+        "--seconds",
         "0.1",
-        "--samples",
+        "--runs",
         "1",
         "--json",
     ];
