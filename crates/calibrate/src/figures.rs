@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::wiring::SharedBus;
-
 /// Figures of one disk, read only. `None`: not probed, or the probe has no figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskFigures {
@@ -60,6 +58,15 @@ pub struct ScratchFigures {
     pub sync_ms: Option<f64>,
     /// A megabyte read and a megabyte written in turn, 1 GiB apart, both together, MB/s.
     pub rewrite_mb_per_s: Option<f64>,
+}
+
+/// Disks that limit each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SharedBus {
+    /// Indices of the disks.
+    pub disks: Vec<usize>,
+    /// What it carries, MB/s.
+    pub mb_per_s: f64,
 }
 
 /// What the disks do together.

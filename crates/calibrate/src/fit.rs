@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 
 use drive::{Confidence, Kind, Number, Profile};
 
-use crate::document::DiskCalibration;
+use crate::document::{DiskCalibration, profile_text};
 use crate::figures::{DiskFigures, Figures, ScratchFigures};
 use crate::machine::{MachineError, Modelled, Scratch};
-use crate::probes::{Probe, ScratchProbe, Settings};
+use crate::probes::{Probe, ScratchProbe};
+use crate::settings::Settings;
 
 /// Speeds of spindles that are sold.
 const RPM: [f64; 6] = [4200.0, 5400.0, 5900.0, 7200.0, 10_000.0, 15_000.0];
@@ -63,8 +64,7 @@ impl Draft {
 
     /// The profile, if its numbers fit each other.
     fn profile(&self) -> Option<Profile> {
-        let text =
-            crate::document::profile_text("draft", "a draft", self.kind, self.numbers.values());
+        let text = profile_text("draft", "a draft", self.kind, self.numbers.values());
         Profile::parse(&text).ok()
     }
 
@@ -122,8 +122,8 @@ impl Draft {
     }
 }
 
-/// The profiles of the disks, from their figures: the first is fitted; one that is as fast as it has
-/// the same, others the same at another rate.
+/// The profiles of the disks, from their figures: the first is fitted; one that is as fast has the
+/// same, others the same at another rate.
 pub fn fit(figures: &Figures, area: Option<Scratch>, settings: Settings) -> Vec<DiskCalibration> {
     let Some(first) = figures.disks.first() else { return Vec::new() };
     let scratch = figures.scratch.as_ref().zip(area);

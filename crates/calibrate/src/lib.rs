@@ -21,12 +21,13 @@ mod fit;
 mod load;
 mod machine;
 mod probes;
+mod settings;
 mod wiring;
 
 pub use document::{Calibration, DiskCalibration};
-pub use figures::{DiskFigures, Figures, ScratchFigures, WiringFigures};
+pub use figures::{DiskFigures, Figures, ScratchFigures, SharedBus, WiringFigures};
 pub use fit::fit;
 pub use load::{Access, Addresses, Limit, Measured, Stream};
 pub use machine::{Machine, MachineError, Modelled, Scratch};
-pub use probes::{Progress, Settings, measure};
-pub use wiring::SharedBus;
+pub use probes::{Progress, measure};
+pub use settings::Settings;

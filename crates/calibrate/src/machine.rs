@@ -56,7 +56,8 @@ pub trait Machine {
     /// Where probes may write.
     fn scratch(&self) -> Option<Scratch>;
 
-    /// Runs streams together until the limit; what is in flight then is waited for, and not counted.
+    /// Runs streams together until the limit; what is in flight then is waited for, and is not
+    /// counted.
     ///
     /// # Errors
     /// A request fails, a write would leave the scratch area, or the run is stopped.

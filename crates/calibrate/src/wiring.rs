@@ -1,12 +1,10 @@
 //! Which disks share a bus: all are read at a time; where the rate of some is lower than alone,
 //! one is left out, and those that become faster were behind the same bus.
 
-use serde::Serialize;
-
-use crate::figures::WiringFigures;
+use crate::figures::{SharedBus, WiringFigures};
 use crate::load::{Access, Limit, Stream};
 use crate::machine::{Machine, MachineError};
-use crate::probes::Settings;
+use crate::settings::Settings;
 
 /// A disk that is slower than this share of its rate alone is held up by others.
 const HELD_UP: f64 = 0.96;
@@ -14,15 +12,6 @@ const HELD_UP: f64 = 0.96;
 const RISES: f64 = 1.02;
 
 const MIB: u64 = 1 << 20;
-
-/// Disks that limit each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SharedBus {
-    /// Indices of the disks.
-    pub disks: Vec<usize>,
-    /// What it carries, MB/s.
-    pub mb_per_s: f64,
-}
 
 fn together(
     machine: &mut dyn Machine,

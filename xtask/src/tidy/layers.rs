@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 25] = [
+pub const TABLE: [(&str, &[&str]); 26] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
@@ -30,13 +30,25 @@ pub const TABLE: [(&str, &[&str]); 25] = [
     ("results", &["md", "spec"]),
     ("model", &["spec", "md", "drive"]),
     ("predict", &["md", "drive"]),
+    ("calibrate", &["spec", "drive"]),
     ("metrics", &["sys", "results", "array"]),
     ("report", &["md", "spec", "results"]),
     (
         "bench",
         &[
-            "spec", "results", "model", "metrics", "parity", "md", "drive", "sys", "device",
-            "array", "export", "sim",
+            "spec",
+            "results",
+            "model",
+            "calibrate",
+            "metrics",
+            "parity",
+            "md",
+            "drive",
+            "sys",
+            "device",
+            "array",
+            "export",
+            "sim",
         ],
     ),
     ("engine-table", &["parity", "md", "sys", "spec", "results", "metrics", "bench"]),
@@ -61,6 +73,7 @@ pub const TABLE: [(&str, &[&str]); 25] = [
             "results",
             "model",
             "predict",
+            "calibrate",
             "metrics",
             "report",
             "bench",
