@@ -44,6 +44,17 @@ pub enum JoinError {
         /// Its slot.
         slot: u16,
     },
+    /// It has the superblock of a member that is in use.
+    #[error(
+        "{name}: has the superblock of the member in slot {slot}, which is in use: it is that \
+         member by another name, or a copy of it"
+    )]
+    Copy {
+        /// Name of the device.
+        name: String,
+        /// The slot.
+        slot: u16,
+    },
     /// It is a member of the array with newer metadata than those that it is to be rebuilt from.
     #[error(
         "{name}: is a member of this array and newer than the members named (event count {events}, \
@@ -267,7 +278,8 @@ pub(crate) fn write_preparations(
     prepare().map_err(|error| ("write its logs", error))
 }
 
-/// Refuses a member of the array that missed nothing.
+/// Refuses a member of the array that missed nothing; also where a member that is used has the same
+/// superblock: two names of one NBD export look like two disks.
 fn refuse_active(
     array: &Array,
     disk: &dyn Disk,
@@ -285,12 +297,12 @@ fn refuse_active(
         own.set_uuid == defining.set_uuid && own.events.saturating_add(1) >= defining.events;
     let listed = defining.roles.get(own.dev_number as usize);
     let serves = |member: &Member| member.state == MemberState::Active(MemberIdx(slot));
-    if is_fresh
-        && own.recovery_offset.is_none()
-        && listed == Some(&own.role)
-        && !array.members.iter().any(serves)
-    {
-        return Err(JoinError::Active { name: disk.name(), slot });
+    if is_fresh && own.recovery_offset.is_none() && listed == Some(&own.role) {
+        let name = disk.name();
+        return Err(match array.members.iter().any(serves) {
+            true => JoinError::Copy { name, slot },
+            false => JoinError::Active { name, slot },
+        });
     }
     Ok(())
 }

@@ -332,6 +332,13 @@ fn refusals_name_the_device_and_write_nothing() {
     assert!(holds.stderr.contains("--overwrite"), "{}", holds.stderr);
     let active = raidlab(&format!("rebuild {rest} --add {}", images.members[1])).code(2);
     assert!(active.stderr.contains("is in sync in slot 1"), "{}", active.stderr);
+    // A member that is named, by another name: two URIs of one NBD export look like two disks.
+    let copy = images.new_device("copy", 9 << 20);
+    std::fs::copy(&images.members[0], &copy).expect("a copy");
+    for overwrite in ["", " --overwrite"] {
+        let same = raidlab(&format!("rebuild {rest} --add {copy}{overwrite}")).code(2);
+        assert!(same.stderr.contains("of the member in slot 0"), "{}", same.stderr);
+    }
     let none = images.new_device("none", 9 << 20);
     let all = images.without(&[], "");
     let full = raidlab(&format!("rebuild {all} --add {none}")).code(2);

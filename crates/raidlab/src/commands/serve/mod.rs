@@ -322,6 +322,12 @@ fn ublk(arguments: &ServeArguments, opened: &Opened, name: &str) -> Result<Ublk>
         Kind::Array(serving) => serving.served().uuid.map(|uuid| uuid.to_string()),
         Kind::Rescued(_) => None,
     };
+    // What a mounted file system reads is not the same without the overlay, or over another one.
+    let overlay = arguments.source.overlay.as_deref().map(std::fs::canonicalize).transpose()?;
+    let identity = identity.map(|uuid| match &overlay {
+        Some(overlay) => format!("{uuid} over {}", overlay.display()),
+        None => uuid,
+    });
     let options = UblkOptions {
         id: arguments.ublk_id,
         recover: arguments.recover,
