@@ -15,7 +15,7 @@ use array::{
     ArraySpec, BuildError, Completion, DataPlaneConfig, Driver, DriverOptions, FaultControl,
     HostOp, Member, MemberSpec, PaceControl,
 };
-use calibrate::{Addresses, Limit, Machine, MachineError, Measured, Scratch, Stream};
+use calibrate::{Access, Addresses, Limit, Machine, MachineError, Measured, Scratch, Stream};
 use md::{Layout, Level, Sector};
 use rustix::time::{ClockId, clock_gettime};
 use spec::members::MemberExpr;
@@ -98,6 +98,21 @@ impl<'s> ProbedDisks<'s> {
         };
         let driver = Driver::new(array, &options)?;
         Ok(ProbedDisks { driver, names, places, has_scratch, stop })
+    }
+
+    /// Writes all of the scratch member: a file that was never written is read without its disk.
+    ///
+    /// # Errors
+    /// A write fails, or it is stopped.
+    pub fn prepare_scratch(&mut self) -> Result<(), MachineError> {
+        let Some(Scratch { disk, at, bytes }) = self.scratch() else { return Ok(()) };
+        let block = BLOCK_MAX as u64;
+        let access = Access::Sequential { at, run: block, skip: 0 };
+        let all = Limit { nanos: u64::MAX / 2, requests: bytes / block };
+        self.run(&[Stream::writes(disk, access, block, 8)], all)?;
+        let last = Stream { flush: true, ..Stream::writes(disk, access, block, 1) };
+        self.run(&[last], Limit { requests: 1, ..all })?;
+        Ok(())
     }
 
     fn submit(&mut self, stream: &Stream, op: HostOp, at: u64, tag: u64) {
@@ -253,7 +268,7 @@ impl Machine for ProbedDisks<'_> {
 #[cfg(test)]
 mod tests {
     use array::{MemMember, NullMember, PacedMember};
-    use calibrate::{Access, Settings};
+    use calibrate::Settings;
     use drive::{Placement, Profile};
 
     use super::*;

@@ -12,6 +12,8 @@ const HELD_UP: f64 = 0.96;
 const RISES: f64 = 1.02;
 
 const MIB: u64 = 1 << 20;
+/// Requests in flight of all disks together.
+const IN_FLIGHT_MAX: usize = 256;
 
 fn together(
     machine: &mut dyn Machine,
@@ -19,8 +21,9 @@ fn together(
     settings: Settings,
 ) -> Result<Vec<f64>, MachineError> {
     let access = Access::Sequential { at: 0, run: MIB, skip: 0 };
+    let depth = (IN_FLIGHT_MAX / disks.len().max(1)).clamp(1, 4);
     let streams: Vec<Stream> =
-        disks.iter().map(|disk| Stream::reads(*disk, access, MIB, 4)).collect();
+        disks.iter().map(|disk| Stream::reads(*disk, access, MIB, depth)).collect();
     let ran = machine.run(&streams, Limit::seconds(settings.stream_seconds))?;
     Ok(ran.iter().map(|one| one.mb_per_s_after(0.2).unwrap_or(0.0)).collect())
 }

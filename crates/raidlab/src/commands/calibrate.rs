@@ -63,6 +63,8 @@ pub struct CalibrateArguments {
     json: JsonOut,
 }
 
+/// Limit of members, as of arrays.
+const MEMBERS_MAX: usize = 255;
 /// A scratch file must have room for the probes.
 const SCRATCH_MIN: u64 = 64 << 20;
 
@@ -72,6 +74,9 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&used)?;
     if let Some(path) = &arguments.output {
         check_output(path, &used, arguments)?;
+    }
+    if arguments.members.len() > MEMBERS_MAX {
+        bail!("{} members are too many: {MEMBERS_MAX} at most", arguments.members.len());
     }
     let stop = signal::watch()?;
     let stop = || stop.load(Ordering::Relaxed);
@@ -107,7 +112,9 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
     let settings = if arguments.quick { Settings::quick() } else { Settings::default() };
     let bar = Bar::new(&names);
     let begin = Instant::now();
-    let figures = calibrate::measure(&mut machine, settings, &mut |progress| bar.show(&progress));
+    let figures = machine.prepare_scratch().and_then(|()| {
+        calibrate::measure(&mut machine, settings, &mut |progress| bar.show(&progress))
+    });
     bar.finish();
     let figures = match figures {
         Ok(figures) => figures,
