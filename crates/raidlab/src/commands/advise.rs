@@ -127,6 +127,10 @@ fn sizes(arguments: &AdviseArguments, described: &Described) -> Result<Vec<u64>>
             bail!("the disks are not counted: name them as in --members hdd-2016*4, or each --size")
         }
     };
+    let sum = bytes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size));
+    if sum.is_none() {
+        bail!("--size: together the disks have more than 2^64 bytes");
+    }
     match bytes.len() {
         0..2 => bail!("an array needs two disks or more"),
         2..=1920 => Ok(bytes),

@@ -29,7 +29,7 @@ use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
 Examples:
-  raidlab calibrate /dev/sd[b-e]                    read-only, about two minutes on disks
+  raidlab calibrate /dev/sd[b-e]                    read-only, about a minute on disks
   raidlab calibrate /dev/sd[b-e] -o mine.toml       the profile of the first disk in a file
   raidlab calibrate /dev/sdb --scratch /mnt/sdb     and writes, in a file on a file system there
   raidlab bench --members paced:mine.toml           arrays of disks that behave like it

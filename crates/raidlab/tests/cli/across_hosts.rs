@@ -336,7 +336,7 @@ fn a_host_whose_link_is_cut_fails_in_time_and_gets_what_it_missed_by_the_bitmap(
     drop(open);
     let (code, error) = server.end(Signal::TERM);
     assert_eq!(code, Some(0), "{error}");
-    // Put back: only what was written meanwhile is copied.
+    // Put back: only what was written since is copied.
     let server = serve(&format!("{a} {local} --add {b}"));
     assert!(server.said.starts_with("data: "), "{}", server.said);
     until("the member is in sync", || is_in_sync(&dir));

@@ -61,7 +61,11 @@ fn nbd_and_ublk_devices_hold_file_systems_and_a_killed_server_is_replaced() {
     let report = run(&guest, &Job::new("served", arrays), &scratch);
     let ublk = only(report.array("ublk"));
     assert_eq!(ublk.get("killed"), "137");
-    assert_eq!(ublk.get("written"), "meanwhile yes", "the writer waited for the second server");
+    assert_eq!(
+        ublk.get("written"),
+        "by-the-same-writer yes",
+        "the writer waited for the second server"
+    );
     assert_eq!(ublk.get("other"), "2 1", "another array is refused, with that reason");
 }
 

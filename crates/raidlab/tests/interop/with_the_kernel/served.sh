@@ -113,7 +113,7 @@ ublk() {
     kill -9 "$server"
     wait "$server"
     echo "killed $?"
-    kill -0 "$writer" 2>/dev/null && echo "written meanwhile yes"
+    kill -0 "$writer" 2>/dev/null && echo "written by-the-same-writer yes"
     # shellcheck disable=SC2086 # two words
     raidlab serve $other --name o --ublk --ublk-id 7 --recover >/tmp/o.out 2>&1 3>&-
     echo "other $? $(grep -c 'another array was served' /tmp/o.out)"
