@@ -5,12 +5,13 @@
 
 /// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
 /// without a test is a failure.
-const TESTS: [(&str, &str); 11] = [
+const TESTS: [(&str, &str); 12] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
     ("own_disks::", "block workloads on all targets, and on block devices that hold something"),
     ("mounted::", "arrays mounted with FUSE"),
     ("real_clients::", "NBD exports and the clients that people use"),
+    ("newer_clients::", "NBD exports and clients that use extended headers"),
     ("encrypted::", "NBD exports inside TLS"),
     ("serve::", "arrays that are served, and managed"),
     ("across_hosts::", "members on other hosts, whose links are cut and restored"),
@@ -56,7 +57,12 @@ mod tests {
         let ran =
             ["a", "in_a_browser::w", disks, fuse, nbd, serve, kernel.0, kernel.1, reader, hosts];
         let mut ran = names(&ran);
-        ran.extend(names(&["killed_servers::u", "file_systems::t", "encrypted::s"]));
+        ran.extend(names(&[
+            "killed_servers::u",
+            "file_systems::t",
+            "encrypted::s",
+            "newer_clients::r",
+        ]));
         assert!(missing(&ran, &[], &[]).is_empty());
         assert!(missing(&ran, &names(&["a"]), &[]).is_empty());
         assert_eq!(missing(&ran, &[], &names(&["a: fio skipped: it is not installed"])).len(), 1);

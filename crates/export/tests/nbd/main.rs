@@ -1,5 +1,5 @@
 //! The NBD server: with the project's own client, hostile ones, and those that people use. `cargo
-//! xtask ci` requires `real_clients` to run.
+//! xtask ci` requires `real_clients` and `newer_clients` to run.
 
 #[path = "../support/array.rs"]
 mod support_array;
@@ -11,6 +11,7 @@ mod support_held;
 mod client;
 mod encrypted;
 mod hostile;
+mod newer_clients;
 mod real_clients;
 mod serve;
 mod sessions;

@@ -23,7 +23,12 @@ pub struct Served {
 
 impl Served {
     pub fn start(exports: Vec<NbdExport>, limits: ServerLimits) -> Served {
-        let directory = tempfile::tempdir().expect("a directory");
+        Served::below(&std::env::temp_dir(), exports, limits)
+    }
+
+    /// With its directory in this one.
+    pub fn below(parent: &Path, exports: Vec<NbdExport>, limits: ServerLimits) -> Served {
+        let directory = tempfile::tempdir_in(parent).expect("a directory");
         let socket = directory.path().join("socket");
         let listener = Listener::unix(&socket).expect("it listens");
         let server = Server::start(vec![listener], exports, limits).expect("it starts");
