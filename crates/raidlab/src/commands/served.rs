@@ -87,6 +87,39 @@ pub fn status(server: &OsStr, detail: bool, json: &JsonOut) -> Result<Ending> {
     Ok(ending(&status))
 }
 
+/// The states of the arrays of all servers of this user: `raidlab status`.
+pub fn status_of_all(json: &JsonOut) -> Result<Ending> {
+    let mut out = String::new();
+    let mut states: Vec<Status> = Vec::new();
+    let mut unreachable: Vec<(String, String)> = Vec::new();
+    for name in servers() {
+        let client = control_path(&name)
+            .map_err(anyhow::Error::from)
+            .and_then(|path| Ok(Client::new(&path)?));
+        match client.and_then(|client| Ok(client.get::<Status>("/status")?)) {
+            Ok(status) => {
+                let _ = writeln!(out, "{}", text(&status));
+                states.push(status);
+            }
+            Err(error) => unreachable.push((name, format!("{error:#}"))),
+        }
+    }
+    for (name, error) in &unreachable {
+        let _ = writeln!(out, "{} : not reachable: {}", Shown(name), Shown(error));
+    }
+    if out.is_empty() {
+        let _ = writeln!(out, "no servers in {}", Shown(runtime_directory().display()));
+    }
+    json.put(&out, || {
+        let unreachable = unreachable.iter();
+        let unreachable = unreachable.map(|(name, error)| json!({"name": name, "error": error}));
+        json!({"servers": states, "unreachable": unreachable.collect::<Vec<_>>()})
+    })?;
+    let is_fine = |status: &Status| matches!(ending(status), Ending::Fine);
+    let is_fine = unreachable.is_empty() && states.iter().all(is_fine);
+    Ok(if is_fine { Ending::Fine } else { Ending::Finding })
+}
+
 /// Shows the state again and again, until a signal or the end of the server.
 pub fn watch(server: &OsStr, every: Duration) -> Result<Ending> {
     let stop = crate::signal::watch()?;

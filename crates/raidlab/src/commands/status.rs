@@ -1,7 +1,7 @@
-//! `raidlab status`: every array among members, or among the files of a directory, as /proc/mdstat
-//! shows those that run.
+//! `raidlab status`: every array among members, or among the files of a directory, or that servers
+//! run, as /proc/mdstat shows those that run.
 //!
-//! Invariant: nothing runs and nothing is written.
+//! Invariant: nothing is started and nothing is written.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -24,6 +24,7 @@ use crate::{Ending, mdadm};
 
 const EXAMPLES: &str = "\
 Examples:
+  raidlab status                the arrays that servers of this user run
   raidlab status .              the arrays among the files of this directory
   raidlab status disk*.img      the arrays among these members
   raidlab status data           the array that the server named data runs; --watch keeps it live
@@ -37,8 +38,8 @@ of the directory cannot be looked at.";
 #[command(after_help = EXAMPLES)]
 pub struct StatusArguments {
     /// Image files, partitions or disks; or a directory, whose files are examined; or the name of a
-    /// server
-    #[arg(required = true, value_name = "MEMBER|DIR|NAME")]
+    /// server [default: all servers of this user]
+    #[arg(value_name = "MEMBER|DIR|NAME")]
     members: Vec<OsString>,
     /// Of a server: show the state again, at this interval
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
@@ -69,7 +70,10 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
         };
     }
     if arguments.watch.is_some() || arguments.events {
-        bail!("--watch, --events: only for an array that a server runs");
+        bail!("--watch, --events: only for an array that a server runs, given by its name");
+    }
+    if arguments.members.is_empty() {
+        return served::status_of_all(&arguments.json);
     }
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = match arguments.members.as_slice() {

@@ -397,3 +397,24 @@ fn a_ublk_device_without_the_driver_is_refused() {
     // The members are free again.
     order(&dir, &format!("dump --sha256 {disks}")).code(0);
 }
+
+#[test]
+fn status_without_a_name_is_that_of_all_servers() {
+    let dir = Dir::new();
+    let none = order(&dir, "status").code(0);
+    assert!(none.stdout.starts_with("no servers in "), "{}", none.stdout);
+    let disks = make(&dir, "5", 3, "--assume-clean").join(" ");
+    let whole = Server::start(&dir, &format!("{disks} --name whole"));
+    let memory = "--members mem*2 --level raid1 --size 1M --name memory";
+    let _memory = Server::start(&dir, memory);
+    let all = order(&dir, "status").code(0);
+    assert!(all.stdout.contains("memory : ") && all.stdout.contains("whole : "), "{}", all.stdout);
+    order(&dir, "status --watch").code(2);
+    // A server that was killed leaves its socket.
+    assert_eq!(whole.end(Signal::KILL).0, None);
+    let rest = order(&dir, "status --json").code(1);
+    let rest: Value = serde_json::from_str(&rest.stdout).expect("JSON");
+    assert_eq!(rest["servers"].as_array().map(Vec::len), Some(1));
+    assert_eq!(rest["servers"][0]["name"], "memory");
+    assert_eq!(rest["unreachable"][0]["name"], "whole");
+}
