@@ -404,9 +404,10 @@ fn status_without_a_name_is_that_of_all_servers() {
     let none = order(&dir, "status").code(0);
     assert!(none.stdout.starts_with("no servers in "), "{}", none.stdout);
     let disks = make(&dir, "5", 3, "--assume-clean").join(" ");
-    let whole = Server::start(&dir, &format!("{disks} --name whole"));
-    let memory = "--members mem*2 --level raid1 --size 1M --name memory";
-    let _memory = Server::start(&dir, memory);
+    let nbd = |name: &str| format!("--name {name} --nbd unix:{}", dir.file(name));
+    let whole = Server::start(&dir, &format!("{disks} {}", nbd("whole")));
+    let memory = format!("--members mem*2 --level raid1 --size 1M {}", nbd("memory"));
+    let _memory = Server::start(&dir, &memory);
     let all = order(&dir, "status").code(0);
     assert!(all.stdout.contains("memory : ") && all.stdout.contains("whole : "), "{}", all.stdout);
     order(&dir, "status --watch").code(2);
