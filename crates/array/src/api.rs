@@ -647,6 +647,7 @@ impl Worker {
     /// Runs the shard; returns whether it left the array clean.
     fn run(mut self) -> bool {
         sys::wait_precisely();
+        sys::touch_stack();
         loop {
             let (stopping, leaving) = self.fetch();
             for call in self.calls.drain(..) {

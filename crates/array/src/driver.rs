@@ -65,6 +65,10 @@ pub struct DriverOptions {
     /// Whether to request huge pages for the host buffers. Large O_DIRECT reads are up to twice as
     /// fast in them, so a workload that models a program without huge pages must not use them.
     pub huge_pages: bool,
+    /// Whether all memory for data is made present at the start, and known to io_uring: no request
+    /// has to wait for memory later, not even where that waits for a request. For arrays that
+    /// serve the kernel that they run on.
+    pub populate: bool,
     /// The parity kernels.
     pub kernels: parity::Kernels,
     /// How fast background work (resync, rebuild, scrub) runs at first; see [`Driver::set_pace`].
@@ -87,6 +91,7 @@ impl Default for DriverOptions {
             leases: 256,
             lease_bytes: 1 << 20,
             huge_pages: true,
+            populate: false,
             kernels: parity::Kernels::best(),
             pace: Pace::default(),
             member_timeout: Some(DEFAULT_MEMBER_TIMEOUT),
@@ -298,7 +303,13 @@ impl Driver {
         executor.set_member_timeout(options.member_timeout);
         executor.number_leaves(&mut 0);
         let ring = executor.info().uses_ring.then(Ring::new).transpose();
-        let ring = ring.map_err(system("set up io_uring"))?;
+        let mut ring = ring.map_err(system("set up io_uring"))?;
+        if options.populate {
+            regions.populate().map_err(system("get the memory for data"))?;
+            if let Some(ring) = &mut ring {
+                ring.settle_in(&regions);
+            }
+        }
         let (kernels, now) = (options.kernels, clock_nanos());
         let io = Io {
             ring,

@@ -360,6 +360,7 @@ type Failure = (IoError, Option<String>);
 
 impl DeviceWorker {
     fn run(mut self) {
+        sys::touch_stack();
         let mut batch: Vec<MetadataOp> = Vec::new();
         let mut results: Vec<Result<(), Failure>> = Vec::new();
         while let Ok(first) = self.ops.recv() {

@@ -216,6 +216,7 @@ struct SlowWorker {
 
 impl SlowWorker {
     fn run(&self, jobs: &Receiver<Slow>) {
+        sys::touch_stack();
         for job in jobs {
             match job {
                 Slow::Write { offset, data, durable, then } => {

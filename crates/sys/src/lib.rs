@@ -19,6 +19,6 @@ mod unshared_fds;
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use file_map::FileMap;
 pub use loop_device::LoopDevice;
-pub use mapping::{Mapping, share_one_heap};
+pub use mapping::{Mapping, populate, share_one_heap, touch_stack};
 pub use reason::{Reason, errno_text, reason};
 pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

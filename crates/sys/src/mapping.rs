@@ -23,6 +23,34 @@ pub fn share_one_heap() {
     }
 }
 
+/// Makes the pages of a range of this process's memory present, as if each had been written: no
+/// later access has to wait for memory. What they hold does not change.
+///
+/// # Errors
+/// Where memory is short or a part of the range cannot be written. Before Linux 5.14 it locks the
+/// range instead, which may be refused.
+pub fn populate(start: *const u8, bytes: usize) -> Result<()> {
+    let page = rustix::param::page_size();
+    let (first, end) = (start as usize / page * page, start as usize + bytes);
+    let (start, len) = (start.with_addr(first).cast_mut().cast(), end - first);
+    // SAFETY: the contents do not change, and memory that is not mapped is an error.
+    let populated = unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateWrite) };
+    match populated {
+        // SAFETY: as above.
+        Err(rustix::io::Errno::INVAL) => Ok(unsafe { rustix::mm::mlock(start, len) }?),
+        result => Ok(result?),
+    }
+}
+
+/// Bytes of a thread's stack that [`touch_stack`] makes present.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Makes the pages of the calling thread's stack present that it may need later.
+#[inline(never)]
+pub fn touch_stack() {
+    std::hint::black_box(&mut [0_u8; STACK_BYTES]);
+}
+
 /// Minimum size for requesting huge pages.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 
@@ -82,6 +110,14 @@ impl Mapping {
         self.start
     }
 
+    /// Makes the pages of its first bytes present; see [`populate`].
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn populate(&self, bytes: usize) -> Result<()> {
+        populate(self.start, bytes.min(self.len))
+    }
+
     /// All of its bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: mapped with this length, and borrowed alone.
@@ -109,5 +145,30 @@ mod tests {
         assert!(mapping.bytes_mut().iter().all(|byte| *byte == 0));
         mapping.bytes_mut()[9_999] = 7;
         assert_eq!(mapping.bytes_mut()[9_999], 7);
+    }
+
+    /// Pages of a range that are present.
+    fn present(start: *const u8, pages: usize) -> usize {
+        let map = std::fs::File::open("/proc/self/pagemap").expect("the map of this process");
+        let mut entries = vec![0; pages * 8];
+        let at = start as usize / rustix::param::page_size() * 8;
+        std::os::unix::fs::FileExt::read_exact_at(&map, &mut entries, at as u64).expect("entries");
+        entries.chunks(8).filter(|entry| entry[7] & 0x80 != 0).count()
+    }
+
+    #[test]
+    fn only_the_part_that_is_populated_is_present_and_keeps_its_contents() {
+        let page = rustix::param::page_size();
+        let mut mapping = Mapping::with_pages(8 * page as u64, false).expect("memory");
+        mapping.bytes_mut()[0] = 9;
+        assert_eq!(present(mapping.as_ptr(), 8), 1);
+        mapping.populate(5 * page).expect("memory");
+        assert_eq!(present(mapping.as_ptr(), 8), 5);
+        // Not at the beginning of a page.
+        populate(mapping.as_ptr().wrapping_add(6 * page + 1), page - 1).expect("memory");
+        assert_eq!(present(mapping.as_ptr(), 8), 6);
+        assert_eq!(mapping.bytes_mut()[0], 9);
+        assert!(populate(std::ptr::null(), page).is_err());
+        touch_stack();
     }
 }

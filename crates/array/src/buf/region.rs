@@ -40,6 +40,11 @@ impl Region {
         Ok(Region { reserve: memory.len() / 2, memory })
     }
 
+    /// Makes its pages present, without those in reserve.
+    fn populate(&self) -> std::io::Result<()> {
+        self.memory.populate(self.len() - self.reserve)
+    }
+
     /// Its size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.memory.len()
@@ -223,10 +228,22 @@ impl Regions {
     /// All regions without their reserves, except members: no kernel I/O uses these, and they may
     /// have gigabytes.
     pub(crate) fn whole(&self) -> impl Iterator<Item = Span> + '_ {
+        self.buffers().map(|region| region.span(0, region.len() - region.reserve))
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &Region> {
         let numbered = (0u16..).zip(&self.list);
         let buffers = numbered.filter(|(number, _)| !self.of_members.contains(number));
-        let all = buffers.map(|(_, region)| region).chain(std::iter::once(&self.zero));
-        all.map(|region| region.span(0, region.len() - region.reserve))
+        buffers.map(|(_, region)| region).chain(std::iter::once(&self.zero)).map(Arc::as_ref)
+    }
+
+    /// Makes the pages of all regions present, except reserves and members: no operation has to
+    /// wait for memory.
+    ///
+    /// # Errors
+    /// When the system has not as much.
+    pub(crate) fn populate(&self) -> std::io::Result<()> {
+        self.buffers().try_for_each(Region::populate)
     }
 
     /// The memory of a slice.

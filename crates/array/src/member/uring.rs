@@ -4,11 +4,11 @@
 //! reaped; `Drop` waits for operations in flight, so a ring is dropped before the files and the
 //! memory that it works on. One of the few places with `unsafe`.
 //!
-//! A ring that is used much registers its files and memory, once ([`Ring::settle_in`]): the kernel
-//! then neither looks up the file nor pins the pages for each operation. If the kernel refuses, as
-//! over `RLIMIT_MEMLOCK`, operations continue unregistered. Two modes are deliberately unused:
-//! SQPOLL takes a core for its kernel thread, and IOPOLL needs drives with polled queues and no
-//! waiting for other events.
+//! A ring that is used much registers its files and memory, once ([`Ring::register_buffers`]): the
+//! kernel then neither looks up the file nor pins the pages for each operation. If the kernel
+//! refuses, as over `RLIMIT_MEMLOCK`, operations continue unregistered. Two modes are deliberately
+//! unused: SQPOLL takes a core for its kernel thread, and IOPOLL needs drives with polled queues
+//! and no waiting for other events.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -126,6 +126,12 @@ impl Ring {
             files: None,
             buffers: Vec::new(),
         })
+    }
+
+    /// Registers files and memory now: later the kernel could have to wait for memory.
+    pub(crate) fn settle_in(&mut self, regions: &Regions) {
+        self.carried = SETTLES_AFTER;
+        self.register_buffers(regions);
     }
 
     /// Registers files and memory, once there were enough operations for it to pay off.

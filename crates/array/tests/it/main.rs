@@ -12,6 +12,7 @@ mod deadlines;
 mod faults;
 mod files;
 mod nested_deadlines;
+mod populated;
 mod random;
 mod rebuild;
 mod scrub;

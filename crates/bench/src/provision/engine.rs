@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use array::{Array, Counters, FaultControl, PaceControl};
+use array::{Array, Counters, DriverOptions, FaultControl, PaceControl};
 use device::Attachment;
 use export::fuse::{Front, FrontOptions};
 use md::nested::ArrayExpr;
@@ -85,7 +85,8 @@ impl EngineArray {
         let made = array_spec(&config, &run, requests, (pace, faults))?;
         let (spec, options, modelled, devices) = made;
         let _ = disks.set(modelled);
-        let array = Array::start(spec, &options)?;
+        // A file system of this kernel will be on it.
+        let array = Array::start(spec, &DriverOptions { populate: true, ..options })?;
         UNCHANGED.set(Some(devices));
         Ok(array)
     }

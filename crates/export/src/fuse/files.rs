@@ -4,9 +4,13 @@
 //! Invariant: a session thread never waits for the array's I/O (see [`crate::access`]). Replies are
 //! sent by the store's threads.
 //!
+//! No memory is allocated for the data of a request once a thread has received its first write: the
+//! kernel may have none to give before that request is answered.
+//!
 //! The page cache is bypassed: the file is open for direct I/O whatever flags the program uses, and
 //! there is no write-back cache. A cache belongs above, in the file system on the array.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::mpsc::{self, Receiver};
@@ -103,6 +107,20 @@ impl Files {
     /// How many of `len` bytes at `offset` are inside the file.
     fn inside(&self, offset: u64, len: u64) -> u64 {
         self.size.saturating_sub(offset).min(len)
+    }
+}
+
+thread_local! {
+    /// Whether the pages of this thread's buffer for requests are present.
+    static HAS_BUFFER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes the pages of this thread's buffer for requests present that the longest write needs. They
+/// follow the start of the data; fuser keeps one buffer for a thread, which is much longer.
+fn populate_buffer(data: &[u8], longest: usize) {
+    if !HAS_BUFFER.replace(true) {
+        // Without it they come with the first long request.
+        let _ = sys::populate(data.as_ptr(), longest);
     }
 }
 
@@ -230,6 +248,7 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        populate_buffer(data, self.longest.min(MAX_TRANSFER));
         let len = self.inside(offset, data.len() as u64) as usize;
         if len == 0 && !data.is_empty() {
             return reply.error(Errno::ENOSPC);

@@ -4,8 +4,12 @@
 //! - *I/O flusher* (`PR_SET_IO_FLUSHER`, prctl(2)): memory allocations of its threads never trigger
 //!   writeback to file systems, which may be on the device that it serves; and its writes are not
 //!   throttled for dirty pages that only it can clean.
-//! - *Locked memory* (mlockall(2), pages as they are first used): no page has to be read back from
-//!   a disk that it may serve.
+//! - *Locked memory* (mlockall(2)): no page has to be read back from a disk that it may serve. What
+//!   is mapped later is locked as it is first used.
+//!
+//! Neither makes memory: an allocation of a server still waits when all that could be freed is
+//! being written to its device. So its memory for data must be present before it serves
+//! (`array::DriverOptions::populate`).
 //!
 //! Invariant: every missing permission is reported. Called from `front`, on the thread that starts
 //! all others.
@@ -28,8 +32,20 @@ static HOLDERS: Mutex<usize> = Mutex::new(0);
 pub struct Protection(());
 
 impl Protection {
-    /// Requests all protections; failures are appended to `missing`, a sentence each.
+    /// Requests all protections; failures are appended to `missing`, a sentence each. Memory that
+    /// is mapped now is locked as it is first used.
     pub fn take(missing: &mut Vec<String>) -> Protection {
+        Protection::with(MlockAllFlags::ONFAULT, missing)
+    }
+
+    /// The same for a process that has just started: all that is mapped now is read and locked at
+    /// once, the program and its libraries.
+    pub fn of_process(missing: &mut Vec<String>) -> Protection {
+        Protection::with(MlockAllFlags::empty(), missing)
+    }
+
+    /// `current`: how the memory is locked that is mapped now.
+    fn with(current: MlockAllFlags, missing: &mut Vec<String>) -> Protection {
         let mut note = |what: &str, risk: &str, error: &io::Error| {
             missing.push(format!("{what}: {error}; {risk}"));
         };
@@ -39,7 +55,7 @@ impl Protection {
         }
         let mut holders = HOLDERS.lock().expect("the count lock is not poisoned");
         if *holders == 0
-            && let Err(error) = lock_memory()
+            && let Err(error) = lock_memory(current)
         {
             note("cannot lock memory (CAP_IPC_LOCK, or ulimit -l)", deadlock, &error);
         }
@@ -48,11 +64,13 @@ impl Protection {
     }
 }
 
-fn lock_memory() -> io::Result<()> {
-    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
-    match rustix::mm::mlockall(all | MlockAllFlags::ONFAULT) {
+fn lock_memory(current: MlockAllFlags) -> io::Result<()> {
+    let (now, future) = (MlockAllFlags::CURRENT, MlockAllFlags::FUTURE);
+    let locked = rustix::mm::mlockall(now | current)
+        .and_then(|()| rustix::mm::mlockall(future | MlockAllFlags::ONFAULT));
+    match locked {
         // Kernels before 4.4 have no `MCL_ONFAULT`.
-        Err(Errno::INVAL) => Ok(rustix::mm::mlockall(all)?),
+        Err(Errno::INVAL) => Ok(rustix::mm::mlockall(now | future)?),
         result => Ok(result?),
     }
 }

@@ -21,7 +21,7 @@ use md::assemble::{MemberState, Options};
 use parity::Kernels;
 use spec::members::{MemberExpr, MemberSet};
 
-use super::ServeArguments;
+use super::{NbdAddress, ServeArguments, memory};
 use crate::commands::dump::volume;
 use crate::commands::source::{self, Opened as Source, ReadOptions};
 use crate::console::say_lines;
@@ -29,8 +29,6 @@ use crate::error::{Context, reworded};
 use crate::members::choice_text;
 use crate::size_args::parse_layout;
 
-/// The part of the machine's memory that buffers of hosts have at most: a sixteenth.
-const PART_FOR_BUFFERS: u64 = 16;
 /// The least number of them.
 const LEAST_BUFFERS: usize = 8;
 /// Threads that read what is served read-only.
@@ -106,19 +104,27 @@ fn start_options(arguments: &ServeArguments) -> StartOptions {
         shards: arguments.shards,
         pace,
         member_timeout: Some(arguments.member_timeout),
+        populate: serves_this_kernel(arguments),
         ..DriverOptions::default()
     };
     let driver = DriverOptions { leases: buffers(&driver), ..driver };
-    StartOptions { driver, ..StartOptions::default() }
+    let data_plane = DataPlaneConfig::default();
+    let stripe_cache_bytes = data_plane.stripe_cache_bytes.min(memory::share());
+    StartOptions { driver, data_plane: DataPlaneConfig { stripe_cache_bytes, ..data_plane } }
+}
+
+/// Whether the kernel of this machine may write to what is served, so that memory can be short
+/// until it has.
+fn serves_this_kernel(arguments: &ServeArguments) -> bool {
+    let by_nbd = arguments.nbd.iter().any(|address| matches!(address, NbdAddress::Unix(_)));
+    !arguments.fuse.is_empty() || arguments.ublk || by_nbd
 }
 
 /// How many buffers of hosts there are: fewer where memory is short, because they are locked in it.
 /// What a file system on the array has dirty is then written through few of them, and not through
 /// memory that is taken from it.
 fn buffers(driver: &DriverOptions) -> usize {
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(system.mem_unit.into());
-    let share = memory / PART_FOR_BUFFERS / driver.lease_bytes as u64;
+    let share = memory::share() / driver.lease_bytes as u64;
     driver.leases.min(usize::try_from(share).unwrap_or(usize::MAX)).max(LEAST_BUFFERS)
 }
 
@@ -197,14 +203,15 @@ fn in_memory(arguments: &ServeArguments, set: &MemberSet) -> Result<Opened> {
         let member: Box<dyn Member> = Box::new(member);
         Ok(MemberSpec::Ready(member))
     };
+    let options = start_options(arguments);
     let spec = ArraySpec {
         level,
         layout: layout.unwrap_or(Layout::default_for(level)),
         chunk_sectors: source.chunk.unwrap_or(default_chunk),
         members: members.iter().map(member).collect::<Result<Vec<_>>>()?,
-        data_plane: DataPlaneConfig::default(),
+        data_plane: options.data_plane,
     };
-    let array = Array::start(spec, &start_options(arguments).driver)?;
+    let array = Array::start(spec, &options.driver)?;
     let names = (0..count).map(|number| format!("mem{number}")).collect();
     let name = arguments.name.clone().unwrap_or_else(|| level.to_string());
     Ok(of_serving(Serving::of(array, name, names)?))

@@ -36,6 +36,9 @@ fn with_servers(scratch: &Scratch) -> Option<Guest> {
     Some(guest.with_files(files, scratch.path()).expect("an initramfs is written"))
 }
 
+/// KiB of memory that a server may take after its start, for what is not data.
+const MOST_GROWN_KIB: i64 = 1024;
+
 fn disks(scratch: &Scratch, name: &str, count: u32, mib: u64) -> Vec<PathBuf> {
     (0..count).map(|disk| scratch.image(&format!("{name}.{disk}.img"), mib << 20)).collect()
 }
@@ -69,25 +72,23 @@ fn nbd_and_ublk_devices_hold_file_systems_and_a_killed_server_is_replaced() {
     assert_eq!(ublk.get("other"), "2 1", "another array is refused, with that reason");
 }
 
-/// It hung in one of a few runs (docs/serve.md): it is part of `make test-all` only.
 #[test]
 fn a_file_by_fuse_below_a_loop_device_does_not_deadlock_when_memory_is_short() {
-    let runs = u64::from(testkit::runs_all());
-    testkit::print_sample("guests short of memory", runs, 1);
-    if runs == 0 {
-        return;
-    }
     let scratch = Scratch::new("pressed");
     let Some(guest) = with_servers(&scratch) else { return };
-    let disks = disks(&scratch, "disk", 3, 240);
-    let steps = vec![served("pressed 288 @0 @1 @2")];
+    let disks = disks(&scratch, "disk", 3, 160);
+    let steps = vec![served("pressed 192 @0 @1 @2")];
     let mut job =
         Job::new("pressed", vec![ArrayJob { name: "pressed".into(), disks: disks.clone(), steps }]);
     job.memory_mib = 256;
-    job.limit = Duration::from_secs(400);
+    job.limit = Duration::from_secs(300);
     let report = run(&guest, &job, &scratch);
-    let kib: u64 = only(report.array("pressed")).get("memory").parse().expect("a number");
-    assert!(kib < 256 << 10, "{kib}");
+    let guest_said = only(report.array("pressed"));
+    let number = |name: &str| -> i64 { guest_said.get(name).parse().expect("a number") };
+    assert_eq!(guest_said.get("direct-io"), "1");
+    assert!(number("memory") < 256 << 10, "{}", number("memory"));
+    // What it took later it might have had to wait for, until its own device had written.
+    assert!(number("grown") < MOST_GROWN_KIB, "{} KiB", number("grown"));
     raidlab("scrub --check", &disks);
 }
 

@@ -43,7 +43,9 @@ put() {
 # same FILE MIB SKIP: the file is that part of the pattern, as it is read from the device.
 same() {
     echo 3 >/proc/sys/vm/drop_caches
-    dd if="$pattern" bs=1M count="$2" skip="$3" 2>/dev/null | cmp - "$1" || fail "$1 differs"
+    # Busybox's cmp goes byte by byte.
+    wanted=$(dd if="$pattern" bs=1M count="$2" skip="$3" 2>/dev/null | md5sum)
+    [ "$(md5sum <"$1")" = "$wanted" ] || fail "$1 differs"
 }
 
 # made DEVICE DIRECTORY: ext4 with default options. By its path: busybox has one, too.
@@ -141,8 +143,44 @@ vhost() {
     whole "$1" /mnt
 }
 
+# anonymous: KiB of memory that the server has for itself.
+anonymous() {
+    awk '/^RssAnon/ { print $2 }' "/proc/$server/status"
+}
+
+# watched DEVICE: when a device with requests has completed none for 60 s, the console gets the
+# kernel's tasks and memory, and a line for each thread of the server with what it waits for, and
+# the machine ends. Builtins only: there may be no memory for another process.
+watched() {
+    counts=/sys/block/${1#/dev/}/stat
+    mkfifo /tmp/never
+    exec 4<>/tmp/never
+    last=
+    left=12
+    while [ $left -gt 0 ]; do
+        read -r -t 5 _ <&4
+        read -r line <"$counts"
+        # shellcheck disable=SC2086 # words: requests completed by kind, and in flight the 9th
+        set -- $line
+        now="$1 $5 ${12} ${16}"
+        left=$((left - 1))
+        [ "$9" -gt 0 ] && [ "$now" = "$last" ] || left=12
+        last=$now
+    done
+    echo 8 >/proc/sys/kernel/printk
+    echo t >/proc/sysrq-trigger
+    echo m >/proc/sysrq-trigger
+    echo "served: no request of $counts has completed for 60 s; the server's threads wait in"
+    for task in "/proc/$server/task"/*; do
+        read -r calls <"$task/comm"
+        while read -r _ call; do calls="$calls ${call%%+*}"; done <"$task/stack"
+        echo "served: $calls"
+    done
+    echo b >/proc/sysrq-trigger
+}
+
 # pressed MIB MEMBER...: a file system on a file by FUSE, on a loop device, all of it in this little
-# memory, is written with much more than that.
+# memory, is written with more than that.
 pressed() {
     mib=$1
     shift
@@ -159,31 +197,32 @@ pressed() {
     # As the unit for systemd has it.
     echo -900 >"/proc/$server/oom_score_adj"
     device=$(/bin/losetup --direct-io=on -f --show /tmp/array) || fail "no loop device"
+    echo "direct-io $(cat "/sys/block/${device#/dev/}/loop/dio")"
     echo "memory $(awk '/MemTotal/ { print $2 }' /proc/meminfo)"
     made "$device" /mnt
-    # Dirty pages of all files at the same time; none is written out before they are there.
+    watched "$device" >/dev/console 2>&1 3>&- &
+    watcher=$!
+    before=$(anonymous)
+    # Dirty pages of all files at the same time.
+    writers=
     number=0
     while [ $number -lt 4 ]; do
         dd if="$pattern" of=/mnt/$number bs=1M count=$((mib / 4)) skip=$number 2>/dev/null &
+        writers="$writers $!"
         number=$((number + 1))
     done
-    wait_files
+    for writer in $writers; do wait "$writer" || fail "a write failed"; done
     sync
+    echo "grown $(($(anonymous) - before))"
     number=0
     while [ $number -lt 4 ]; do
         same /mnt/$number $((mib / 4)) $number
         number=$((number + 1))
     done
+    kill "$watcher"
     whole "$device" /mnt
     losetup -d "$device"
     ended f
-}
-
-# All of them but the server, which does not end.
-wait_files() {
-    for job in $(jobs -p); do
-        [ "$job" = "$server" ] || wait "$job" || fail "a write failed"
-    done
 }
 
 mkdir -p /mnt.$$
