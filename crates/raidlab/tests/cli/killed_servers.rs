@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use nbd::client::{Event, Handshake, Received, Requests, Wanted};
 use nbd::{Operation, Request, Style};
 use rustix::process::Signal;
+use serde_json::Value;
 use testkit::Rng;
 
 use crate::serve::{Server, make, order, status};
@@ -126,12 +127,28 @@ struct Model {
     version: u64,
 }
 
-/// Blocks that may hold anything after a start by force: those of a lost member in rows that were
-/// being written.
+/// Blocks that may hold anything after a start by force: those of the last member, which is lost,
+/// in rows that were being written. The array is RAID 5, left-symmetric.
 struct Hole {
-    /// Bytes of a chunk, and data chunks of a row.
+    /// Bytes of a chunk.
     chunk: usize,
-    data: usize,
+    members: usize,
+}
+
+impl Hole {
+    /// The row of a block's data and the offset in its chunk; the member of the block.
+    fn place(&self, block: usize) -> ((usize, usize), usize) {
+        let (chunk, offset) = (block * BLOCK / self.chunk, block * BLOCK % self.chunk);
+        let (row, number) = (chunk / (self.members - 1), chunk % (self.members - 1));
+        let parity = self.members - 1 - row % self.members;
+        ((row, offset), (parity + 1 + number) % self.members)
+    }
+
+    /// Whether a block is lost when these others were being written.
+    fn contains(&self, block: usize, mut in_flight: impl Iterator<Item = usize>) -> bool {
+        let (row, member) = self.place(block);
+        member == self.members - 1 && in_flight.any(|other| self.place(other).0 == row)
+    }
 }
 
 impl Model {
@@ -188,19 +205,14 @@ impl Model {
         let mut session = Session::connect(socket);
         let found = session.read(0, BLOCKS * BLOCK);
         let in_flight = std::mem::take(&mut self.in_flight);
-        let row = |block: usize, hole: &Hole| {
-            let (chunk, offset) = (block * BLOCK / hole.chunk, block * BLOCK % hole.chunk);
-            (chunk / hole.data, offset)
-        };
         for at in (0..BLOCKS * BLOCK).step_by(SECTOR) {
             let (block, sectors) = (at / BLOCK, at..at + SECTOR);
             let own = in_flight.iter().find(|(other, _)| *other == block);
             let (old, now) = (&self.bytes[sectors.clone()], &found[sectors.clone()]);
             let new = own.map(|(_, contents)| &contents[at % BLOCK..at % BLOCK + SECTOR]);
-            let same_row = |hole: &Hole| {
-                in_flight.iter().any(|(other, _)| row(*other, hole) == row(block, hole))
-            };
-            let ok = now == old || Some(now) == new || hole.is_some_and(same_row);
+            let others = in_flight.iter().map(|(other, _)| *other);
+            let is_lost = hole.is_some_and(|hole| hole.contains(block, others));
+            let ok = now == old || Some(now) == new || is_lost;
             assert!(ok, "block {block} is lost, at byte {at}; in flight: {}", own.is_some());
             self.bytes[sectors.clone()].copy_from_slice(&found[sectors]);
         }
@@ -229,8 +241,8 @@ impl Series<'_> {
         let socket = dir.file("nbd");
         let front = format!("--nbd unix:{socket}");
         let front = match self.rebuilds {
-            // 15 MiB in two seconds: a kill comes long before the end.
-            true => format!("{front} --speed-limit-max 8MB/s"),
+            // 15 MiB in 15 seconds: a kill comes before the end.
+            true => format!("{front} --speed-limit-max 1MB/s"),
             false => front,
         };
         let all = match self.is_degraded {
@@ -245,8 +257,8 @@ impl Series<'_> {
             flushes: 0,
             version: seed << 32,
         };
-        let (kills, mut refused) = (kills(), 0);
-        let hole = Hole { chunk: 64 << 10, data: self.members - 1 };
+        let (kills, mut refused, mut rebuilding) = (kills(), 0, 0);
+        let hole = Hole { chunk: 64 << 10, members: self.members };
         for kill in 0..=kills {
             let words = format!("{all} {front}");
             let is_dirty = self.needs_force && kill > 0;
@@ -274,6 +286,9 @@ impl Series<'_> {
                     scope.spawn(move || model.write_until_killed(socket, &mut writes, begun));
                 until("the first write", || begun.load(Ordering::Relaxed));
                 std::thread::sleep(Duration::from_millis(rng.within(60, 250)));
+                if self.rebuilds {
+                    rebuilding += u64::from(is_rebuilding(&status(&dir)));
+                }
                 let (code, _) = server.end(Signal::KILL);
                 assert_eq!(code, None, "it was killed");
                 writer.join().expect("the client ends when the server does");
@@ -283,6 +298,10 @@ impl Series<'_> {
             "{kills} kills: {} writes acknowledged, {} flushes, {refused} starts refused",
             model.acknowledged, model.flushes
         );
+        if self.rebuilds {
+            // One that continues near its end may reach it first.
+            assert!(rebuilding >= kills - kills / 8, "{rebuilding} of {kills} in a rebuild");
+        }
         // Nothing is left that redundancy contradicts.
         if !self.is_degraded && !self.rebuilds {
             raidlab(&format!("scrub --check {all}")).code(0);
@@ -295,7 +314,7 @@ impl Series<'_> {
         loop {
             let status = status(dir);
             // A resync comes first where one is needed.
-            if status["degraded"] == 1 && !status["sync"].is_null() {
+            if is_rebuilding(&status) {
                 return;
             }
             assert!(Instant::now() < end, "no rebuild within a minute: {status}");
@@ -311,6 +330,10 @@ impl Series<'_> {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+fn is_rebuilding(status: &Value) -> bool {
+    status["degraded"] == 1 && !status["sync"].is_null()
 }
 
 const RAID5: Series<'_> = Series {

@@ -5,17 +5,24 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Dir, Ran, raidlab, raidlab_with, until};
+use crate::support::{Dir, Ran, raidlab, raidlab_within, until};
 
-/// A server, which is killed when it is dropped.
+/// A server. One that a failed test has not ended is killed, and its files are unmounted.
 pub struct Server {
     child: Child,
     said: String,
+    /// Files of `--fuse`.
+    files: Vec<String>,
+    has_ended: bool,
 }
+
+/// How long an order to a server may take.
+const ORDER_LIMIT: Duration = Duration::from_secs(300);
 
 /// The sockets of a test's servers.
 fn runtime(dir: &Dir) -> [(&'static str, &str); 1] {
@@ -24,7 +31,7 @@ fn runtime(dir: &Dir) -> [(&'static str, &str); 1] {
 
 /// `raidlab` with the runtime directory of the test.
 pub fn order(dir: &Dir, words: &str) -> Ran {
-    raidlab_with(words, &runtime(dir))
+    raidlab_within(ORDER_LIMIT, words, &runtime(dir))
 }
 
 impl Server {
@@ -48,7 +55,10 @@ impl Server {
             child.stderr.take().expect("piped").read_to_string(&mut error).expect("UTF-8");
             panic!("serve {words}: {said}{error}");
         }
-        Server { child, said }
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let files = words.windows(2).filter(|pair| pair[0] == "--fuse");
+        let files = files.map(|pair| pair[1].to_string()).collect();
+        Server { child, said, files, has_ended: false }
     }
 
     /// Ends it by a signal; its exit code, and what it said to stderr.
@@ -56,6 +66,7 @@ impl Server {
         let process = Pid::from_child(&self.child);
         kill_process(process, signal).expect("it runs");
         let status = self.child.wait().expect("it ends");
+        self.has_ended = true;
         let mut error = String::new();
         self.child.stderr.take().expect("piped").read_to_string(&mut error).expect("UTF-8");
         (status.code(), error)
@@ -64,8 +75,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // The kernel leaves the mount of a killed server. Only root may remove it so.
+        for file in &self.files {
+            // runs: umount
+            let _ = Command::new("umount").args(["-l", file]).output();
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Runs the program and takes what it says apart.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 /// Short samples: these tests ask what is measured, never how fast it is.
@@ -51,11 +53,37 @@ pub fn raidlab(words: &str) -> Ran {
 
 /// The same, with these variables in the environment.
 pub fn raidlab_with(words: &str, variables: &[(&str, &str)]) -> Ran {
+    ran(command(words, variables).output().expect("the program starts"))
+}
+
+/// The same; it must end within the limit.
+pub fn raidlab_within(limit: Duration, words: &str, variables: &[(&str, &str)]) -> Ran {
+    let mut command = command(words, variables);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the program starts");
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).expect("a descriptor");
+    let (has_ended, ended) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let late = ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+        // It may have ended just now.
+        late && pidfd_send_signal(&process, Signal::KILL).is_ok()
+    });
+    let output = child.wait_with_output().expect("its output");
+    drop(has_ended);
+    let killed = watch.join().expect("no panic");
+    assert!(!killed, "raidlab {words}: not within {} s: {output:?}", limit.as_secs());
+    ran(output)
+}
+
+fn command(words: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     // Times as the golden texts have them.
     command.args(words.split_whitespace()).stdin(Stdio::null()).env("TZ", "UTC");
     command.env_remove("RAIDLAB_LOG").envs(variables.iter().copied());
-    let output = command.output().expect("the program starts");
+    command
+}
+
+fn ran(output: Output) -> Ran {
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     Ran {
         code: output.status.code().expect("an exit code"),
