@@ -206,6 +206,17 @@ fn a_fua_write_of_a_lost_block_waits_for_the_data_that_define_it() {
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// A write of a lost block, and of others of its row, began in a row that a log had named ahead,
+/// before the loss was on record. The next start took the member for fresh.
+#[test]
+fn a_write_of_a_lost_block_in_a_row_named_ahead_waits_until_the_loss_is_on_record() {
+    let scenario = "\
+        raid5 right-asymmetric x5 chunk=8 used=256 v=1.2 block=4096 log=48 begins=in-sync \
+        shards=1 depth=24 seed=249992279482589 troubled : w977+47 step400 zero382+3 step7 w1+69 \
+        metafull4 addspare slow4@10 w774+1 step6 w144+21 step4 w846+17 step6 hang2@435042 step400";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 /// A read of the former device failed after its replacement had got the slot, which is failfast.
 #[test]
 fn a_failfast_device_does_not_leave_for_a_read_of_the_one_that_it_has_replaced() {

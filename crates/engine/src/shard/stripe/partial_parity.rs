@@ -394,7 +394,11 @@ impl Stripes {
             log.unrecorded.push(at);
         } else {
             let range = Named { stripe: op.stripe, start: op.start, end: op.end };
-            if op.partial.is_none() && member.permits(&range) {
+            // It writes a lost block beside data that it leaves alone. Until the loss is on record,
+            // a recovery takes the old block for that data's.
+            let leaves_data = op.covered.len() < row.data.len();
+            let is_early = leaves_data && !cx.health.is_recorded();
+            if op.partial.is_none() && !is_early && member.permits(&range) {
                 if member.passed(op.stripe, cx.parity()) {
                     (log.is_busy, log.has_news) = (true, true);
                 }
