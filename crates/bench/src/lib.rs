@@ -25,6 +25,7 @@ pub mod kernels;
 pub mod live;
 pub mod measurement;
 pub mod member_factory;
+pub mod model_time;
 mod placed;
 pub mod probed;
 pub mod program;

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
+use std::path::{Path, PathBuf};
+
 use drive::{Confidence, Kind, Number, Profile, ProfileError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::figures::Figures;
 
@@ -60,6 +63,56 @@ impl Calibration {
             let _ = write!(text, "\n# The figures that these numbers were fitted to.\n{figures}");
         }
         text
+    }
+}
+
+/// A document, read again: the profile of a disk, and the figures of all.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The disk's profile.
+    pub profile: Profile,
+    /// Of all disks that were measured with it.
+    pub figures: Figures,
+}
+
+/// Why a text is no document of a calibration.
+#[derive(Debug, Error)]
+pub enum DocumentError {
+    /// It is no profile of a drive.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Its table `[calibration]` cannot be read.
+    #[error("[calibration]: {0}")]
+    Figures(#[from] toml::de::Error),
+    /// It is a profile, and of no calibration.
+    #[error("it has no table [calibration]: a profile that raidlab calibrate -o has not written")]
+    NoFigures,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    calibration: Option<Figures>,
+}
+
+impl Document {
+    /// Reads a document of [`Calibration::document`].
+    ///
+    /// # Errors
+    /// It is no profile, or none that was calibrated.
+    pub fn parse(text: &str) -> Result<Document, DocumentError> {
+        let profile = Profile::parse(text)?;
+        let read: Read = toml::from_str(text)?;
+        let figures = read.calibration.ok_or(DocumentError::NoFigures)?;
+        Ok(Document { profile, figures })
+    }
+}
+
+/// Where the document of a disk stands: `mine.toml` of the first, `mine-2.toml` of the second.
+pub fn document_path(first: &Path, disk: usize) -> PathBuf {
+    let stem = first.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    match disk {
+        0 => first.to_path_buf(),
+        _ => first.with_file_name(format!("{}-{}.toml", stem.unwrap_or_default(), disk + 1)),
     }
 }
 
@@ -123,5 +176,35 @@ mod tests {
             let again = Profile::parse(&text).expect(name);
             assert_eq!(again.numbers(), profile.numbers(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_document_is_read_as_it_was_written() {
+        let profile = Profile::named("hdd-2016").expect("built in");
+        let figures = Figures {
+            disks: vec![crate::DiskFigures {
+                bytes: 8 << 40,
+                rotates: true,
+                random_ms: Some(12.5),
+                ..crate::DiskFigures::default()
+            }],
+            scratch: Some(crate::ScratchFigures {
+                sync_ms: Some(8.3),
+                ..crate::ScratchFigures::default()
+            }),
+            wiring: None,
+        };
+        let numbers = profile.numbers().to_vec();
+        let disks = vec![DiskCalibration { kind: profile.kind(), numbers }];
+        let text = Calibration { disks, figures: figures.clone() }.document(0, "mine", "measured");
+        let read = Document::parse(&text).expect("its own document");
+        assert_eq!((read.profile.name(), read.figures), ("mine", figures));
+        let (plain, _) = text.split_once("[calibration]").expect("the table");
+        let refused = Document::parse(plain).map(|_| ()).expect_err("a profile alone");
+        assert!(refused.to_string().contains("raidlab calibrate"), "{refused}");
+        let broken = text.replace("random_ms = 12.5", "random_ms = \"fast\"");
+        let refused = Document::parse(&broken).map(|_| ()).expect_err("no number");
+        assert!(refused.to_string().contains("[calibration]"), "{refused}");
+        assert_eq!(document_path(Path::new("a/m.toml"), 2), Path::new("a/m-3.toml"));
     }
 }

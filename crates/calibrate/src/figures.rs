@@ -1,9 +1,10 @@
 //! What the probes of a machine have found.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Figures of one disk, read only. `None`: not probed, or the probe has no figure.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DiskFigures {
     /// Its size.
     pub bytes: u64,
@@ -44,7 +45,8 @@ pub struct DiskFigures {
 }
 
 /// Figures of the scratch area, which is written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ScratchFigures {
     /// 1 MiB writes in order, depth 4, after what a cache takes, MB/s.
     pub write_mb_per_s: Option<f64>,
@@ -61,7 +63,7 @@ pub struct ScratchFigures {
 }
 
 /// Disks that limit each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SharedBus {
     /// Indices of the disks.
     pub disks: Vec<usize>,
@@ -70,7 +72,8 @@ pub struct SharedBus {
 }
 
 /// What the disks do together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WiringFigures {
     /// 1 MiB reads in order of all disks at a time: MB/s of each.
     pub together_mb_per_s: Vec<f64>,
@@ -78,8 +81,32 @@ pub struct WiringFigures {
     pub buses: Vec<SharedBus>,
 }
 
+impl WiringFigures {
+    /// The buses as `--bus` of bench has them: `none*2+133.0MB/s*4`. `None`: there is none, or
+    /// disks share one that are not adjacent.
+    pub fn as_option(&self) -> Option<String> {
+        let mut buses: Vec<&SharedBus> = self.buses.iter().collect();
+        buses.sort_by_key(|bus| bus.disks.first().copied());
+        let (mut next, mut parts) = (0, Vec::new());
+        for bus in buses {
+            let (first, last) = (*bus.disks.first()?, *bus.disks.last()?);
+            let count = bus.disks.len();
+            if first < next || last != first + count - 1 {
+                return None;
+            }
+            if first > next {
+                parts.push(format!("none*{}", first - next));
+            }
+            parts.push(format!("{:.1}MB/s*{count}", bus.mb_per_s));
+            next = first + count;
+        }
+        (!parts.is_empty()).then(|| parts.join("+"))
+    }
+}
+
 /// All of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Figures {
     /// Of each disk: of the first one all, of the others the rate at the beginning.
     pub disks: Vec<DiskFigures>,
@@ -87,4 +114,23 @@ pub struct Figures {
     pub scratch: Option<ScratchFigures>,
     /// Of all disks at a time; `None` of a single one.
     pub wiring: Option<WiringFigures>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buses_of_adjacent_disks_are_an_option() {
+        let of = |buses: &[&[usize]]| {
+            let buses =
+                buses.iter().map(|disks| SharedBus { disks: disks.to_vec(), mb_per_s: 133.0 });
+            WiringFigures { together_mb_per_s: Vec::new(), buses: buses.collect() }.as_option()
+        };
+        assert_eq!(of(&[&[2, 3], &[0, 1]]).as_deref(), Some("133.0MB/s*2+133.0MB/s*2"));
+        assert_eq!(of(&[&[2, 3]]).as_deref(), Some("none*2+133.0MB/s*2"));
+        assert_eq!(of(&[&[0, 2]]), None);
+        assert_eq!(of(&[&[]]), None);
+        assert_eq!(of(&[]), None);
+    }
 }

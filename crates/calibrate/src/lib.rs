@@ -24,7 +24,7 @@ mod probes;
 mod settings;
 mod wiring;
 
-pub use document::{Calibration, DiskCalibration};
+pub use document::{Calibration, DiskCalibration, Document, DocumentError, document_path};
 pub use figures::{DiskFigures, Figures, ScratchFigures, SharedBus, WiringFigures};
 pub use fit::fit;
 pub use load::{Access, Addresses, Limit, Measured, Stream};

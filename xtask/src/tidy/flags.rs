@@ -43,6 +43,9 @@ struct Use {
     flags: Vec<String>,
 }
 
+/// `raidlab predict --engine` has the options of arrays that are run.
+const FORM: (&str, &str) = ("predict", "--engine");
+
 /// Compares the documents' command lines with the program's help.
 pub fn check(tree: &Tree, help: &Help<'_>) -> Vec<Finding> {
     let why = "a reader will type it";
@@ -64,9 +67,12 @@ pub fn check(tree: &Tree, help: &Help<'_>) -> Vec<Finding> {
                 findings.push(Finding::new("flags", path, line, what, why, fix));
                 continue;
             }
-            let ask =
-                || if verb.is_empty() { Ok(String::new()) } else { (help.ask)(&[&verb, "--help"]) };
-            let text = match verbs.entry(verb.clone()).or_insert_with(ask) {
+            // A verb whose options are others with this flag.
+            let form = flags.iter().find(|flag| (&*verb, &***flag) == FORM).map(String::as_str);
+            let mut words: Vec<&str> = [Some(&*verb), form].into_iter().flatten().collect();
+            words.push("--help");
+            let ask = || if verb.is_empty() { Ok(String::new()) } else { (help.ask)(&words) };
+            let text = match verbs.entry(words.join(" ")).or_insert_with(ask) {
                 Ok(text) => text,
                 Err(error) => {
                     let fix = "make every verb answer --help";

@@ -29,13 +29,16 @@ use crate::output::{Outputs, json_of};
 use crate::{Ending, signal};
 use work::Screen;
 
-pub use options::{HostOptions, Matrix, MatrixOptions};
+pub use options::{
+    ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, HostOptions, Matrix,
+    MatrixOptions, MixedOptions, fastest_kernels, spanned,
+};
 pub use programs::run_program;
 pub use unused_options::unused_options;
 pub use work::plan;
 
 /// Default of `--runs`: samples per cell.
-const RUNS: u32 = 5;
+pub const RUNS: u32 = 5;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,7 +13,9 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use array::{FileMember, Member};
 use bench::probed::{ProbedDisks, scratch_file};
-use calibrate::{Calibration, DiskFigures, Figures, Machine, MachineError, Progress, Settings};
+use calibrate::{
+    Calibration, DiskFigures, Figures, Machine, MachineError, Progress, Settings, document_path,
+};
 use clap::Args;
 use device::{Access, Device, DeviceOptions, Disk, Location};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -166,15 +168,6 @@ fn check_output(path: &Path, used: &[Used], arguments: &CalibrateArguments) -> R
     }
 }
 
-/// `mine.toml`, `mine-2.toml` of the second disk.
-fn document_path(path: &Path, disk: usize) -> PathBuf {
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    match disk {
-        0 => path.to_path_buf(),
-        _ => path.with_file_name(format!("{stem}-{}.toml", disk + 1)),
-    }
-}
-
 /// Whether a disk has the numbers of the first one, but for its size.
 fn is_alike(calibration: &Calibration, disk: usize) -> bool {
     let numbers = |disk: usize| {
@@ -323,22 +316,7 @@ fn text(found: &Found<'_>) -> String {
 
 /// The buses as `bench --bus` has them, where adjacent disks share them.
 fn buses(found: &Found<'_>) -> Option<String> {
-    let wiring = found.calibration.figures.wiring.as_ref()?;
-    let mut buses: Vec<_> = wiring.buses.iter().collect();
-    buses.sort_by_key(|bus| bus.disks[0]);
-    let (mut next, mut parts) = (0, Vec::new());
-    for bus in buses {
-        let (first, count) = (bus.disks[0], bus.disks.len());
-        if first < next || bus.disks[count - 1] != first + count - 1 {
-            return None;
-        }
-        if first > next {
-            parts.push(format!("none*{}", first - next));
-        }
-        parts.push(format!("{:.1}MB/s*{count}", bus.mb_per_s));
-        next = first + count;
-    }
-    (!parts.is_empty()).then(|| parts.join("+"))
+    found.calibration.figures.wiring.as_ref()?.as_option()
 }
 
 fn as_json(found: &Found<'_>) -> Value {

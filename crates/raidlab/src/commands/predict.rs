@@ -1,8 +1,11 @@
 //! `raidlab predict`: what Linux md is expected to deliver.
 //!
-//! Three ways: one configuration; rows of a document of tables; the published tables, to judge and
-//! to fit the law. Invariant: nothing is measured, and no file but the outputs is written.
+//! Four ways: one configuration; rows of a document of tables; the published tables, to judge and
+//! to fit the law; and, instead of Linux md, the engine in model time. Invariant: nothing is
+//! measured, and no file but the outputs is written.
 
+mod calibrated;
+mod engine;
 mod machine;
 mod one;
 mod tables;
@@ -11,7 +14,7 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use predict::fit::Fitted;
 
 use crate::Ending;
@@ -19,7 +22,7 @@ use crate::console::JsonOut;
 use crate::error::Context;
 
 pub use machine::{Described, MachineArguments, parse_work};
-pub use one::level_name;
+pub use one::{inputs, level_name};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +32,7 @@ Examples:
   raidlab predict --tables tables.json --json      every row of tables that others measured
   raidlab predict --validate                       the published figures beside the law
   raidlab predict --fit > constants.json           the constants again, from the same figures
+  raidlab predict --engine --level raid5,raid6     our own engine instead of Linux md
 
 Figures are MB/s (1e6 bytes) or operations per second. docs/models describes the law, its limits
 and the document of --tables.";
@@ -36,8 +40,11 @@ and the document of --tables.";
 /// Predict what Linux md delivers: a point, the interval of healthy machines, what limits, and the
 /// naive rule beside it. From drive profiles, measured figures or facts in a file; nothing is run.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true,
+          after_help = EXAMPLES)]
 pub struct PredictArguments {
+    #[command(subcommand)]
+    what: Option<What>,
     #[command(flatten)]
     array: one::ArrayArguments,
     #[command(flatten)]
@@ -45,7 +52,7 @@ pub struct PredictArguments {
     /// Predict every row of a document of tables (docs/models/tables.md); - is stdin
     #[arg(long, value_name = "FILE", help_heading = "Tables",
           conflicts_with_all = ["level", "layout", "disks", "chunk", "workload", "members",
-                                "measured", "facts"])]
+                                "measured", "facts", "calibration"])]
     tables: Option<PathBuf>,
     /// Print figures beside predictions and the naive rule, and the scores: of the published
     /// tables, each with constants from the others; or of --tables, with those that are built in
@@ -70,11 +77,21 @@ pub struct PredictArguments {
     json: JsonOut,
 }
 
+/// What is predicted besides Linux md.
+#[derive(Subcommand)]
+enum What {
+    #[command(long_flag = "engine")]
+    Engine(Box<engine::EngineArguments>),
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A file that cannot be read, arguments that make no array.
 pub fn run(arguments: &PredictArguments) -> Result<Ending> {
+    if let Some(What::Engine(arguments)) = &arguments.what {
+        return engine::run(arguments);
+    }
     if arguments.fit {
         return validate::fit(arguments.tables.as_deref());
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 31] = [
+const VERBS: [&str; 32] = [
     "",
     "bench",
     "bench kernels",
@@ -15,6 +15,7 @@ const VERBS: [&str; 31] = [
     "report",
     "compare",
     "predict",
+    "predict --engine",
     "advise",
     "create",
     "examine",

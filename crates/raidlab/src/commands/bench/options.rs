@@ -395,12 +395,8 @@ impl MatrixOptions {
 
     /// How all cases are measured; the seed is that of the first repetition.
     pub fn run_config(&self, host: &HostOptions, kernels: Kernels) -> RunConfig {
-        let (seconds, warm_up) = (self.blocks.seconds, self.blocks.warm_up);
         let interval = self.programs.interval.unwrap_or(INTERVAL_SECONDS);
-        RunConfig {
-            warm_up: Duration::from_secs_f64(warm_up.unwrap_or(WARM_UP_SECONDS)),
-            sample: Duration::from_secs_f64(seconds.unwrap_or(SAMPLE_SECONDS)),
-            sample_given: seconds.is_some() || warm_up.is_some(),
+        self.blocks.time(RunConfig {
             runs: self.runs.unwrap_or(RUNS),
             until_steady: self.until_steady,
             phases: Timing {
@@ -416,7 +412,9 @@ impl MatrixOptions {
             destroy_contents: host.destroy_contents,
             kernels,
             kernels_chosen: host.parity_impl.is_some(),
-        }
+            // Times are those of the options.
+            ..RunConfig::quick()
+        })
     }
 
     /// Sizes of a program's files, bytes; one `None` without `--size`.
@@ -444,31 +442,54 @@ impl MatrixOptions {
 
     /// The options that span the matrix.
     fn options(&self) -> Options {
-        let (arrays, engine, blocks) = (&self.arrays, &self.engine, &self.blocks);
-        Options {
-            levels: arrays.level.clone(),
-            layouts: arrays.layout.clone(),
-            disks: arrays.disks.clone(),
-            chunks: arrays.chunk.clone(),
-            arrays: arrays.array.iter().flat_map(|list| list.0.clone()).collect(),
-            members: engine.members.clone(),
-            degraded: arrays.degraded.clone(),
-            buses: engine.bus.clone(),
-            channels: engine.channel.clone(),
-            spindles: engine.spindle.clone(),
-            read_aheads: blocks.read_ahead.clone(),
-            stripe_caches: engine.stripe_cache.clone(),
-            queue_depths: engine.queue_depth.clone(),
-            workloads: self.kinds(),
-            blocks: blocks.block.clone(),
-            depths: blocks.depth.clone(),
-            jobs: blocks.jobs.clone(),
-            read_percents: self.mixed.read_percent.clone(),
-            rates: blocks.rate_iops.clone(),
-            rate_process: blocks.rate_process,
-            backgrounds: self.background.background.clone(),
-            foreground_percents: self.background.foreground_share.clone(),
-            sizes: self.size.clone(),
+        let MatrixOptions { arrays, engine, blocks, mixed, background, .. } = self;
+        spanned(arrays, engine, (blocks, mixed, background), self.kinds(), &self.size)
+    }
+}
+
+/// The matrix of arrays and workloads that groups of options span.
+pub fn spanned(
+    arrays: &ArrayOptions,
+    engine: &EngineOptions,
+    (blocks, mixed, background): (&BlockOptions, &MixedOptions, &BackgroundOptions),
+    workloads: Vec<Kind>,
+    sizes: &[u64],
+) -> Options {
+    Options {
+        levels: arrays.level.clone(),
+        layouts: arrays.layout.clone(),
+        disks: arrays.disks.clone(),
+        chunks: arrays.chunk.clone(),
+        arrays: arrays.array.iter().flat_map(|list| list.0.clone()).collect(),
+        members: engine.members.clone(),
+        degraded: arrays.degraded.clone(),
+        buses: engine.bus.clone(),
+        channels: engine.channel.clone(),
+        spindles: engine.spindle.clone(),
+        read_aheads: blocks.read_ahead.clone(),
+        stripe_caches: engine.stripe_cache.clone(),
+        queue_depths: engine.queue_depth.clone(),
+        workloads,
+        blocks: blocks.block.clone(),
+        depths: blocks.depth.clone(),
+        jobs: blocks.jobs.clone(),
+        read_percents: mixed.read_percent.clone(),
+        rates: blocks.rate_iops.clone(),
+        rate_process: blocks.rate_process,
+        backgrounds: background.background.clone(),
+        foreground_percents: background.foreground_share.clone(),
+        sizes: sizes.to_vec(),
+    }
+}
+
+impl BlockOptions {
+    /// Warm-up and length of a sample of block workloads, in a configuration of a run.
+    pub fn time(&self, run: RunConfig) -> RunConfig {
+        RunConfig {
+            warm_up: Duration::from_secs_f64(self.warm_up.unwrap_or(WARM_UP_SECONDS)),
+            sample: Duration::from_secs_f64(self.seconds.unwrap_or(SAMPLE_SECONDS)),
+            sample_given: self.seconds.is_some() || self.warm_up.is_some(),
+            ..run
         }
     }
 }

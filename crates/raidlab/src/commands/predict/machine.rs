@@ -12,17 +12,23 @@ use predict::law::{Bus, Kernel, Machine, Media, Sheet, Single, Source, Work, Wri
 use predict::tables::{Facts, file_system, workload};
 use serde_json::Value;
 use spec::buses::Buses;
+use spec::members::MemberSet;
 
+use super::calibrated::Calibrated;
 use super::read_text;
 use crate::error::Context;
 
 /// Options that describe the machine.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct MachineArguments {
     /// The disks: names of drive profiles as in hdd-2016, counted as in hdd-2009*3+hdd-2016*2, or
     /// FILE.toml of a profile
     #[arg(long, value_name = "SET")]
     pub members: Option<String>,
+    /// Disks that `raidlab calibrate -o` has measured: its FILE.toml; or FILE.toml*6, six disks
+    /// like its first
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["members", "facts"])]
+    pub calibration: Option<String>,
     /// A figure of one disk: MB/s, or operations per second, as in seq-read=182, seeks=95,
     /// rand-read=110
     #[arg(long, value_name = "WORKLOAD=RATE", value_parser = parse_measured)]
@@ -109,6 +115,14 @@ pub struct Described {
     pub assumed: Vec<String>,
 }
 
+/// What is known of the disks.
+#[derive(Clone, Copy)]
+struct Known<'k> {
+    sheets: &'k [(Sheet, Option<u32>, String)],
+    facts: Option<&'k (Facts, Single)>,
+    calibrated: Option<&'k Calibrated>,
+}
+
 impl MachineArguments {
     /// Reads profiles and facts.
     ///
@@ -116,22 +130,25 @@ impl MachineArguments {
     /// Nothing describes the disks; names and files that are none.
     pub fn described(&self) -> Result<Described> {
         let facts = self.facts.as_deref().map(facts_of).transpose()?;
-        if self.members.is_none() && self.measured.is_empty() && facts.is_none() {
+        let calibrated = self.calibration.as_deref().map(Calibrated::read).transpose()?;
+        let is_described = self.members.is_some() || facts.is_some() || calibrated.is_some();
+        if !is_described && self.measured.is_empty() {
             bail!(
-                "the disks are unknown: name --members (a drive profile), --measured figures of \
-                 one disk, or --facts"
+                "the disks are unknown: name --members (a drive profile), --calibration, \
+                 --measured figures of one disk, or --facts"
             );
         }
         let mut assumed = Vec::new();
         let depth = f64::from(self.depth.unwrap_or(32));
         let jobs = f64::from(self.jobs.unwrap_or(1));
         let set = self.members.as_deref().map(parse_set).transpose()?.unwrap_or_default();
-        let sheets: Vec<(Sheet, Option<u32>, String)> = set
-            .into_iter()
-            .map(|(profile, count)| {
-                (Sheet::of(profile, depth * jobs), count, profile.name().to_string())
-            })
-            .collect();
+        let of_profile = |(profile, count): (&Profile, Option<u32>)| {
+            (Sheet::of(profile, depth * jobs), count, profile.name().to_string())
+        };
+        let sheets: Vec<(Sheet, Option<u32>, String)> = match &calibrated {
+            Some(calibrated) => calibrated.sheets(depth * jobs),
+            None => set.into_iter().map(of_profile).collect(),
+        };
         let mut machine = match (&facts, sheets.first()) {
             (Some((facts, _)), _) => facts.machine.clone(),
             (None, Some((sheet, ..))) => Machine::new(sheet.media),
@@ -145,13 +162,19 @@ impl MachineArguments {
                 Machine::new(media)
             }
         };
-        let single = self.single(&sheets, facts.as_ref(), &mut machine)?;
+        if let Some(calibrated) = &calibrated {
+            calibrated.apply(&mut machine);
+        }
+        let known =
+            Known { sheets: &sheets, facts: facts.as_ref(), calibrated: calibrated.as_ref() };
+        let single = self.single(&known, depth * jobs, &mut machine)?;
         self.settings(&mut machine);
         if machine.kernel.is_none() {
             machine.kernel = Some(CURRENT);
             assumed.push(format!("the kernel is {CURRENT} (--kernel)"));
         }
-        if machine.buses.is_empty() {
+        let knows_buses = calibrated.as_ref().is_some_and(Calibrated::knows_buses);
+        if machine.buses.is_empty() && !knows_buses {
             assumed.push("controller and buses do not limit (--bus)".to_string());
         }
         let (fs, write_back) = self.write_back(facts.as_ref().map(|(facts, _)| facts))?;
@@ -161,6 +184,9 @@ impl MachineArguments {
             std::iter::repeat_n(sheet.bytes, count.unwrap_or(1) as usize)
         });
         let disks = match sheets.is_empty() {
+            false if calibrated.is_some() => {
+                calibrated.as_ref().map_or(String::new(), Calibrated::words)
+            }
             true if facts.is_some() => "disks of the facts".to_string(),
             true => "measured disks".to_string(),
             false => self.members.clone().unwrap_or_default(),
@@ -205,13 +231,26 @@ impl MachineArguments {
         }
     }
 
+    /// The disks as `--members` and `--bus` of bench have them; `None`: nothing describes drives
+    /// that could be modelled.
+    ///
+    /// # Errors
+    /// A set or a bus that bench cannot have.
+    pub fn paced(&self) -> Result<Option<(MemberSet, Option<Buses>)>> {
+        let calibrated = self.calibration.as_deref().map(Calibrated::read).transpose()?;
+        let (text, buses) = match (&calibrated, &self.members) {
+            (Some(calibrated), _) => (calibrated.members()?, calibrated.buses()?),
+            (None, Some(text)) => {
+                (format!("paced:{}", text.strip_prefix("paced:").unwrap_or(text)), None)
+            }
+            (None, None) => return Ok(None),
+        };
+        Ok(Some((text.parse()?, self.bus.or(buses))))
+    }
+
     /// One disk: measured figures first, then facts, then sheets; the slowest sheet counts.
-    fn single(
-        &self,
-        sheets: &[(Sheet, Option<u32>, String)],
-        facts: Option<&(Facts, Single)>,
-        machine: &mut Machine,
-    ) -> Result<Single> {
+    fn single(&self, known: &Known<'_>, depth: f64, machine: &mut Machine) -> Result<Single> {
+        let Known { sheets, facts, calibrated } = *known;
         let mut single = Single::default();
         for (work, rate) in &self.measured {
             single.replace(*work, Some(*rate), Source::Measured);
@@ -224,6 +263,11 @@ impl MachineArguments {
             }
             single.access_s = of_facts.access_s;
         }
+        if let Some(calibrated) = calibrated {
+            calibrated.offer(&mut single, depth);
+        }
+        // What a calibration did not measure is that of the drive's class.
+        let source = if calibrated.is_some() { Source::Assumed } else { Source::Sheet };
         if sheets.iter().any(|(sheet, ..)| sheet.media.is_flash() != machine.media.is_flash()) {
             bail!("--members: disks and flash in one array have no equation");
         }
@@ -231,7 +275,7 @@ impl MachineArguments {
             let of_sheet = |(sheet, ..): &(Sheet, Option<u32>, String)| sheet.single.get(work);
             let slowest = sheets.iter().filter_map(of_sheet).map(|value| value.rate);
             if let Some(rate) = slowest.reduce(f64::min) {
-                single.offer(work, rate, Source::Sheet);
+                single.offer(work, rate, source);
             }
         }
         let access = sheets.iter().filter_map(|(sheet, ..)| sheet.single.access_s);

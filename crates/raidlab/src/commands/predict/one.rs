@@ -230,12 +230,17 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
     out
 }
 
-fn document(array: &Array, described: &Described, answers: &[Answer]) -> Value {
+/// The figures of one disk, with their sources.
+pub fn inputs(described: &Described) -> Vec<Value> {
     let inputs = Work::ALL.into_iter().filter_map(|work| {
         let value = described.single.get(work)?;
         Some(json!({"workload": work.name(), "rate": value.rate, "unit": work.unit(),
                     "source": value.source.name()}))
     });
+    inputs.collect()
+}
+
+fn document(array: &Array, described: &Described, answers: &[Answer]) -> Value {
     json!({
         "level": array.level.name(),
         "layout": (array.level == Level::Raid10).then(|| level_name(array).replace("raid10 ", "")),
@@ -243,7 +248,7 @@ fn document(array: &Array, described: &Described, answers: &[Answer]) -> Value {
         "chunk_kib": array.level.has_chunks().then_some(array.chunk_kib),
         "fs": described.fs,
         "kernel": described.machine.kernel.map(|kernel| kernel.to_string()),
-        "inputs": inputs.collect::<Vec<_>>(),
+        "inputs": inputs(described),
         "assumed": described.assumed,
         "predictions": answers.iter().map(prediction).collect::<Vec<_>>(),
     })

@@ -1,0 +1,327 @@
+//! `raidlab predict --engine`: the engine in model time, and how near a paced run is.
+//!
+//! Invariant: nothing is measured: every figure is one of model time, and says so.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::{Error, Result, bail};
+use bench::model_time;
+use clap::Args;
+use report::pivot;
+use results::record::{Cell, Record};
+use results::settings::identity;
+use results::stats::median;
+use serde_json::{Value, json};
+use spec::case::RunConfig;
+use spec::matrix::{self, Plan};
+use spec::units::{digits, kib};
+use spec::workload::Kind;
+
+use super::calibrated::Calibrated;
+use crate::commands::bench::{
+    ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, MixedOptions, RUNS,
+    fastest_kernels, spanned,
+};
+use crate::commands::results::read_record;
+use crate::console::{JsonOut, columns, say};
+use crate::error::of_option;
+use crate::progress::Reporter;
+use crate::size_args::parse_bytes;
+use crate::{Ending, signal};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab predict --engine                             the table of `raidlab bench`, in seconds
+  raidlab predict --engine --level raid5,raid6 --disks 6 --members paced:hdd-2020
+  raidlab predict --engine --calibration mine.toml     disks that calibrate has measured
+  raidlab bench --json=record.json && raidlab predict --engine --against record.json
+                                                       a paced run beside its prediction
+
+The engine itself runs, on modelled drives, with a clock that advances where it would wait; the CPU
+time of the engine is not in the figures. With the same seed a paced run has the same requests.
+Exit code: 0; 1 if --against has a cell that is further off than 3 % (sequential) or 5 % (random).";
+
+/// Predict our own engine instead of Linux md: it runs on modelled drives in model time. Options
+/// as of bench; every combination is predicted.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct EngineArguments {
+    #[command(flatten)]
+    arrays: ArrayOptions,
+    #[command(flatten)]
+    engine: EngineOptions,
+    /// Workloads: seq-read, seq-write, rand-read, rand-write [default: these]; seq-mixed,
+    /// rand-mixed; none, where --background work is to run alone
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    workload: Vec<Kind>,
+    /// Used size of the array, members are sized to fit [default: members of 128M, fully used]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes)]
+    size: Vec<u64>,
+    /// Samples per cell [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    #[command(flatten)]
+    blocks: BlockOptions,
+    #[command(flatten)]
+    mixed: MixedOptions,
+    #[command(flatten)]
+    background: BackgroundOptions,
+    /// Take samples, at most MAX, until the last five are in steady state
+    #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
+          help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    until_steady: Option<u32>,
+    /// Seed of random offsets
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
+    seed: u64,
+    /// Disks that `raidlab calibrate -o` has measured, and the buses that it has found: its
+    /// FILE.toml; or FILE.toml*6, six disks like its first
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["members", "bus"])]
+    calibration: Option<String>,
+    /// A record of `bench --json` of the same arrays: its figures stand beside the predictions
+    #[arg(long, value_name = "RECORD.json")]
+    against: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// How far a sequential and a random cell of a paced run may be from its prediction.
+const NEAR: [f64; 2] = [0.03, 0.05];
+
+/// A guess for the first ETA: seconds of a cell.
+const SECONDS_OF_A_CELL: f64 = 0.5;
+
+/// A cell in model time, and the same cell of a paced run.
+struct Row<'c> {
+    name: String,
+    cell: &'c Cell,
+    measured: Option<f64>,
+}
+
+impl Row<'_> {
+    /// Predicted over measured.
+    fn ratio(&self) -> Option<f64> {
+        self.measured.map(|measured| self.cell.rate() / measured)
+    }
+
+    fn allowed(&self) -> f64 {
+        NEAR[usize::from(self.cell.counts_requests())]
+    }
+
+    fn is_near(&self) -> Option<bool> {
+        self.ratio().map(|ratio| (ratio - 1.0).abs() <= self.allowed())
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Options that make no array; members without a model; a record that cannot be read.
+pub fn run(arguments: &EngineArguments) -> Result<Ending> {
+    let plan = arguments.plan()?;
+    let read = |path| read_record(path).map_err(of_option("--against"));
+    let against = arguments.against.as_deref().map(read).transpose()?;
+    let config = arguments.config();
+    let stop = signal::watch()?;
+    let stopped = || stop.load(Ordering::Relaxed);
+    for why in &plan.left_out {
+        say(format_args!("left out: {why}"));
+    }
+    let started = Instant::now();
+    let cells = plan.cells();
+    let mut reporter = Reporter::new(cells, 0, cells as f64 * SECONDS_OF_A_CELL);
+    let found = model_time::run(&plan, &config, &stopped, &mut |progress| reporter.show(&progress));
+    reporter.finish();
+    let (record, ended) = found?;
+    ended.map_err(Error::from)?;
+    if stopped() {
+        return Ok(Ending::Stopped);
+    }
+    let rows = rows(&record, against.as_ref());
+    if against.is_some() && rows.iter().all(|row| row.measured.is_none()) {
+        bail!("--against: the record has none of these cells: arrays and workloads must be alike");
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    arguments
+        .json
+        .put(&text(&rows, seconds), || document(&rows, arguments.seed, &plan, seconds))?;
+    let far = rows.iter().any(|row| row.is_near() == Some(false));
+    Ok(if far { Ending::Finding } else { Ending::Fine })
+}
+
+impl EngineArguments {
+    fn plan(&self) -> Result<Plan> {
+        let groups = (&self.blocks, &self.mixed, &self.background);
+        let workloads = self.workload.clone();
+        let mut options = spanned(&self.arrays, &self.engine, groups, workloads, &self.size);
+        if let Some(text) = &self.calibration {
+            let calibrated = Calibrated::read(text)?;
+            options.members = vec![calibrated.members()?.parse()?];
+            options.buses = calibrated.buses()?.into_iter().collect();
+            // Arrays of all disks, unless options name others.
+            if let (Some(count), true) = (calibrated.count(), options.arrays.is_empty())
+                && options.disks.is_empty()
+            {
+                options.disks = vec![count];
+            }
+        }
+        let plan = matrix::plan(&options)?;
+        // What has no model is refused with its option, before anything runs.
+        model_time::modelled(&plan).map_err(Error::new).map_err(of_option("--members"))?;
+        Ok(plan)
+    }
+
+    fn config(&self) -> RunConfig {
+        self.blocks.time(RunConfig {
+            runs: self.runs.unwrap_or(RUNS),
+            until_steady: self.until_steady,
+            seed: self.seed,
+            kernels: fastest_kernels(),
+            ..RunConfig::quick()
+        })
+    }
+}
+
+fn rows<'c>(record: &'c Record, against: Option<&Record>) -> Vec<Row<'c>> {
+    let labels = pivot::labels(&record.cells, true);
+    let each = record.cells.iter().zip(labels);
+    each.map(|(cell, label)| {
+        let key = identity(cell);
+        let same = against.iter().flat_map(|record| &record.cells);
+        let same = same.filter(|other| identity(other) == key && other.did_something());
+        let measured: Vec<f64> = same.map(Cell::rate).collect();
+        Row { name: pivot::with_disks(&label, cell), cell, measured: median(&measured) }
+    })
+    .collect()
+}
+
+fn text(rows: &[Row<'_>], seconds: f64) -> String {
+    let compared = rows.iter().any(|row| row.measured.is_some());
+    let lines = rows.iter().map(|row| {
+        let cell = row.cell;
+        let share = cell.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
+        let requests = u64::from(cell.depth) * u64::from(cell.jobs);
+        let measured = match row.measured.zip(row.ratio()) {
+            None if compared => "not measured".to_string(),
+            None => cell.bound_note.clone().unwrap_or_else(|| "-".into()),
+            Some((measured, ratio)) => {
+                let far = if row.is_near() == Some(false) { " *" } else { "" };
+                format!(
+                    "{} {}, {:+.1} %{far}",
+                    digits(measured),
+                    cell.unit(),
+                    (ratio - 1.0) * 100.0
+                )
+            }
+        };
+        [
+            row.name.clone(),
+            format!("{} {} x {requests}", cell.workload, kib(cell.block_kib)),
+            digits(cell.mb_per_s),
+            digits(cell.iops),
+            share,
+            measured,
+        ]
+    });
+    let last = if compared { "measured, predicted from it" } else { "limit" };
+    let header = ["array", "workload", "MB/s", "IOPS", "of its bound", last];
+    let mut out = columns(header, lines, &[2, 3, 4]);
+    for random in [false, true] {
+        if let Some(summary) = Summary::of(rows, random) {
+            out += &summary.text();
+        }
+    }
+    out += &format!(
+        "\nThe engine on modelled drives, in model time: {} cells in {seconds:.1} s.\n",
+        rows.len()
+    );
+    out
+}
+
+/// How near the cells of a kind are to those of the record.
+struct Summary {
+    random: bool,
+    cells: usize,
+    median: f64,
+    max: f64,
+    outside: usize,
+}
+
+impl Summary {
+    fn of(rows: &[Row<'_>], random: bool) -> Option<Summary> {
+        let chosen = rows.iter().filter(|row| row.cell.counts_requests() == random);
+        let chosen: Vec<&Row<'_>> = chosen.filter(|row| row.measured.is_some()).collect();
+        let off = chosen.iter().filter_map(|row| row.ratio());
+        let off: Vec<f64> = off.map(|ratio| (ratio - 1.0).abs()).collect();
+        Some(Summary {
+            random,
+            cells: chosen.len(),
+            median: median(&off)?,
+            max: off.iter().copied().fold(0.0, f64::max),
+            outside: chosen.iter().filter(|row| row.is_near() == Some(false)).count(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let kind = if self.random { "random" } else { "sequential" };
+        format!(
+            "\n{kind}: {} cells, off by {:.1} % (median), {:.1} % (most); {} by more than {:.0} %",
+            self.cells,
+            self.median * 100.0,
+            self.max * 100.0,
+            self.outside,
+            NEAR[usize::from(self.random)] * 100.0
+        )
+    }
+
+    fn document(&self) -> Value {
+        json!({
+            "random": self.random,
+            "cells": self.cells,
+            "median_off": self.median,
+            "max_off": self.max,
+            "allowed": NEAR[usize::from(self.random)],
+            "outside": self.outside,
+        })
+    }
+}
+
+fn document(rows: &[Row<'_>], seed: u64, plan: &Plan, seconds: f64) -> Value {
+    let cell = |row: &Row<'_>| {
+        let cell = row.cell;
+        json!({
+            "array": row.name,
+            "level": cell.level.text(),
+            "layout": cell.layout.as_ref().map(|layout| layout.text()),
+            "disks": cell.disks,
+            "chunk_kib": cell.chunk_kib,
+            "degraded": cell.degraded,
+            "members": cell.members,
+            "workload": cell.workload.text(),
+            "block_kib": cell.block_kib,
+            "depth": cell.depth,
+            "jobs": cell.jobs,
+            "predicted_mb_per_s": cell.mb_per_s,
+            "predicted_iops": cell.iops,
+            "predicted_latency_us": cell.latency_us,
+            "bound_mb_per_s": cell.bound_mb_per_s,
+            "bound_share": cell.bound_share,
+            "limit": cell.bound_note,
+            "warnings": cell.warnings,
+            "unit": cell.unit(),
+            "measured": row.measured,
+            "ratio": row.ratio(),
+            "near": row.is_near(),
+        })
+    };
+    let summaries = [false, true].into_iter().filter_map(|random| Summary::of(rows, random));
+    json!({
+        "schema": "raidlab-predict-engine/1",
+        "seed": seed,
+        "seconds": (seconds * 1000.0).round() / 1000.0,
+        "cells": rows.iter().map(cell).collect::<Vec<_>>(),
+        "left_out": plan.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "against": summaries.map(|summary| summary.document()).collect::<Vec<_>>(),
+    })
+}
