@@ -14,9 +14,11 @@ mod risk;
 use md::Level;
 
 pub use capacity::{Capacity, capacity};
-pub use risk::{Assumptions, Risk, risk};
+pub use risk::{Assumptions, NO_REBUILD, Rebuild, Risk, risk};
 
-use crate::law::{Access, Array, Copies, Machine, Single, Work, WriteBack, predict};
+use std::fmt;
+
+use crate::law::{Access, Array, Copies, Machine, Single, Work, WriteBack, one_disk, predict};
 use crate::law::{Constants, WhyNot};
 use crate::score::{CLEAR, PROBABLE};
 
@@ -109,45 +111,109 @@ pub struct Candidate {
     pub risk: Risk,
 }
 
+/// What is ranked, and what is not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// The fastest for the mix first; one at least.
+    pub candidates: Vec<Candidate>,
+    /// Levels and layouts that are not among them.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A level or layout without advice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LeftOut {
+    /// The array that it would be.
+    pub array: Array,
+    /// Why.
+    pub why: WhyLeftOut,
+}
+
+/// Why a level or layout is not ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyLeftOut {
+    /// The law gives no number.
+    Law(WhyNot),
+    /// A mirror of very many members is no advice, and its chain of failures is long.
+    LargeMirror,
+    /// RAID 4 has RAID 5's capacity and risk, and one member writes all of the parity.
+    ParityMember,
+}
+
+impl fmt::Display for WhyLeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WhyLeftOut::Law(why) => why.fmt(f),
+            WhyLeftOut::LargeMirror => {
+                write!(f, "a mirror of more than {MIRROR_MAX} disks is not considered")
+            }
+            WhyLeftOut::ParityMember => {
+                f.write_str("as raid5, but one member writes all of the parity")
+            }
+        }
+    }
+}
+
 /// Members of RAID 1 that are still considered.
 const MIRROR_MAX: u32 = 8;
 
 const CHUNKS_KIB: [f64; 6] = [512.0, 64.0, 128.0, 256.0, 1024.0, 32.0];
 
 /// All candidates, the fastest for the mix first; for each level and layout its best chunk, where
-/// md's default counts unless another is better by 2 %.
+/// md's default counts unless another is better by 2 %. Every other level and layout has its
+/// reason.
 ///
 /// # Errors
-/// Why there is none: a workload of the mix has no figure of one disk, or is outside the law.
-pub fn advise(question: &Question<'_>, constants: &Constants) -> Result<Vec<Candidate>, WhyNot> {
-    let n = question.bytes.len() as u32;
-    let mut all: Vec<Candidate> = Vec::new();
-    let mut why = WhyNot::TooFew;
+/// Why there is no candidate: a workload of the mix has no figure of one disk, or is outside the
+/// law.
+pub fn advise(question: &Question<'_>, constants: &Constants) -> Result<Advice, WhyNot> {
+    let members = question.bytes.len() as u32;
+    let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
     for (level, copies) in SHAPES {
-        let mut best: Option<Candidate> = None;
-        for chunk_kib in CHUNKS_KIB {
-            let array = Array { level: *level, copies: *copies, members: n, chunk_kib, missing: 0 };
-            // A mirror of very many members is no advice, and its chain of failures is long.
-            let too_many = *level == Level::Raid1 && n > MIRROR_MAX;
-            if !array.has_enough_members() || too_many {
-                continue;
-            }
-            match candidate(question, array, constants) {
-                Ok(found) if best.as_ref().is_none_or(|best| found.score > 1.02 * best.score) => {
-                    best = Some(found);
-                }
-                Ok(_) => {}
-                Err(found) => why = found,
-            }
+        let array = Array { copies: *copies, ..Array::new(*level, members, CHUNKS_KIB[0]) };
+        match best_chunk(question, array, constants) {
+            Ok(best) => candidates.push(best),
+            Err(why) => left_out.push(LeftOut { array, why }),
         }
-        all.extend(best);
     }
-    all.sort_by(|a, b| b.score.total_cmp(&a.score));
-    let top = all.first().ok_or(why)?.score;
-    for candidate in &mut all {
+    candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let Some(top) = candidates.first().map(|first| first.score) else {
+        let of_the_law = left_out.iter().find_map(|one| match one.why {
+            WhyLeftOut::Law(why) if why != WhyNot::TooFew => Some(why),
+            _ => None,
+        });
+        return Err(of_the_law.unwrap_or(WhyNot::TooFew));
+    };
+    for candidate in &mut candidates {
         candidate.confidence = Confidence::of(top / candidate.score);
     }
-    Ok(all)
+    Ok(Advice { candidates, left_out })
+}
+
+/// The array with the chunk that suits the mix best.
+fn best_chunk(
+    question: &Question<'_>,
+    array: Array,
+    constants: &Constants,
+) -> Result<Candidate, WhyLeftOut> {
+    match array.level {
+        Level::Raid1 if array.members > MIRROR_MAX => return Err(WhyLeftOut::LargeMirror),
+        Level::Raid4 => return Err(WhyLeftOut::ParityMember),
+        _ => {}
+    }
+    let with = |chunk_kib| {
+        let found = candidate(question, Array { chunk_kib, ..array }, constants);
+        found.map_err(WhyLeftOut::Law)
+    };
+    // What is outside the law with one chunk is outside with all.
+    let mut best = with(CHUNKS_KIB[0])?;
+    for chunk_kib in &CHUNKS_KIB[1..] {
+        let found = with(*chunk_kib)?;
+        if found.score > 1.02 * best.score {
+            best = found;
+        }
+    }
+    Ok(best)
 }
 
 const SHAPES: &[(Level, Copies)] = &[
@@ -155,9 +221,12 @@ const SHAPES: &[(Level, Copies)] = &[
     (Level::Raid1, Copies::Near(2)),
     (Level::Raid10, Copies::Near(2)),
     (Level::Raid10, Copies::Far(2)),
+    (Level::Raid10, Copies::Offset(2)),
     (Level::Raid10, Copies::Near(3)),
+    (Level::Raid4, Copies::Near(2)),
     (Level::Raid5, Copies::Near(2)),
     (Level::Raid6, Copies::Near(2)),
+    (Level::Linear, Copies::Near(2)),
 ];
 
 fn candidate(
@@ -178,7 +247,8 @@ fn candidate(
         };
         let (machine, single) = (question.machine, question.single);
         let found = predict(&array, machine, &access, single, constants)?;
-        let one = single.get(share.work).map_or(1.0, |one| one.rate);
+        let one =
+            one_disk(share.work, machine, single, constants).ok_or(WhyNot::NoSingle(share.work))?;
         logs += share.weight * (found.value / one).ln();
         weights += share.weight;
         let degraded = degraded::speed(&array, share.work, found.value, single);

@@ -1,10 +1,10 @@
 //! Advice: order, confidence, capacity and risk of whole candidates.
 
 use md::Level;
-use predict::advise::{Assumptions, Confidence, Question, Share, advise};
+use predict::advise::{Advice, Assumptions, Confidence, Question, Share, WhyLeftOut, advise};
 use predict::law::{Constants, Machine, Sheet, Single, WhyNot, Work, WriteBack};
 
-fn ask(disks: u32, mix: &[(Work, f64)]) -> Vec<predict::advise::Candidate> {
+fn ask(disks: u32, mix: &[(Work, f64)]) -> Advice {
     let profile = drive::Profile::named("hdd-2016").expect("built in");
     let sheet = Sheet::of(profile, 32.0);
     let machine = Machine::new(sheet.media);
@@ -25,7 +25,7 @@ fn ask(disks: u32, mix: &[(Work, f64)]) -> Vec<predict::advise::Candidate> {
 
 #[test]
 fn random_writes_favour_mirrors_over_parity_clearly() {
-    let all = ask(6, &[(Work::RandomWrite, 1.0)]);
+    let all = ask(6, &[(Work::RandomWrite, 1.0)]).candidates;
     let place = |level| all.iter().position(|one| one.array.level == level).expect("a candidate");
     assert!(place(Level::Raid0) < place(Level::Raid10));
     assert!(place(Level::Raid10) < place(Level::Raid5));
@@ -35,7 +35,7 @@ fn random_writes_favour_mirrors_over_parity_clearly() {
 
 #[test]
 fn far_copies_read_as_stripes_do() {
-    let all = ask(4, &[(Work::Read, 1.0)]);
+    let all = ask(4, &[(Work::Read, 1.0)]).candidates;
     assert_eq!(all[0].array.level, Level::Raid0);
     assert_eq!(all[1].array.level, Level::Raid10);
     assert_eq!(all[1].confidence, Confidence::TooClose);
@@ -76,7 +76,43 @@ fn without_a_figure_of_one_disk_there_is_no_advice() {
 
 #[test]
 fn many_disks_are_no_mirror_of_all() {
-    let all = ask(1920, &[(Work::Read, 1.0)]);
+    let all = ask(1920, &[(Work::Read, 1.0)]).candidates;
     assert!(all.iter().all(|one| one.array.level != Level::Raid1));
     assert!(all.iter().any(|one| one.array.level == Level::Raid6));
+}
+
+#[test]
+fn every_workload_is_relative_to_one_disk() {
+    // None of these has a figure of its own on the sheet.
+    for work in [Work::Rewrite, Work::Seeks, Work::Resync, Work::Check] {
+        for one in ask(6, &[(work, 1.0)]).candidates {
+            assert!((0.3..=6.5).contains(&one.score), "{work:?} {:?}: {}", one.array, one.score);
+        }
+    }
+    let alone = ask(6, &[(Work::Read, 1.0)]).candidates;
+    let mixed = ask(6, &[(Work::Read, 1.0), (Work::Resync, 1.0)]).candidates;
+    let score = |all: &[predict::advise::Candidate]| {
+        all.iter().find(|one| one.array.level == Level::Raid0).expect("a candidate").score
+    };
+    // A resync is 0.9 of a disk: the mean of both lies between.
+    assert!((score(&mixed) / (score(&alone) * 0.9).sqrt() - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn what_is_left_out_has_its_reason() {
+    let all = ask(3, &[(Work::Read, 1.0)]);
+    let why = |all: &Advice, level| {
+        assert!(all.candidates.iter().all(|one| one.array.level != level));
+        let found = all.left_out.iter().find(|one| one.array.level == level);
+        found.unwrap_or_else(|| panic!("{level}")).why
+    };
+    assert_eq!(why(&all, Level::Raid6), WhyLeftOut::Law(WhyNot::TooFew));
+    assert_eq!(why(&all, Level::Linear), WhyLeftOut::Law(WhyNot::Level));
+    assert_eq!(why(&all, Level::Raid4), WhyLeftOut::ParityMember);
+    assert_eq!(why(&ask(9, &[(Work::Read, 1.0)]), Level::Raid1), WhyLeftOut::LargeMirror);
+    // Every level and layout is on one of the lists.
+    for disks in [2, 3, 4, 9] {
+        let all = ask(disks, &[(Work::Read, 1.0)]);
+        assert_eq!(all.candidates.len() + all.left_out.len(), 10);
+    }
 }

@@ -9,6 +9,7 @@
 //! escaped; every chart has a title, a description and a table with the same figures. Called by
 //! `bench --html` and `report`.
 
+mod advised;
 mod chart;
 mod distribution;
 mod heat_map;
@@ -31,6 +32,7 @@ use crate::repeat::folded;
 use crate::runs::Report;
 use crate::summary::Summary;
 
+pub use advised::render_advised;
 pub use predicted::render_predicted;
 pub use published::render_published;
 

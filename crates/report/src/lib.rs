@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advised;
 pub mod apart;
 pub mod compare;
 pub mod during;

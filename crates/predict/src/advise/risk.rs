@@ -50,17 +50,28 @@ impl Assumptions {
 pub struct Risk {
     /// Members that may fail, whichever they are.
     pub tolerates: u32,
-    /// Time of a rebuild without other load, h; `None`: there is none.
-    pub rebuild_h: Option<f64>,
-    /// Chance that the array is lost while one member is replaced and rebuilt.
-    pub loss_in_rebuild: f64,
-    /// Chance that a sector cannot be read in that rebuild, and has no other copy.
-    pub unreadable_in_rebuild: f64,
+    /// Of replacing one member; `None` without redundancy: the array is lost with it.
+    pub rebuild: Option<Rebuild>,
     /// Chance that the array is lost within a year.
     pub loss_in_year: f64,
-    /// Chance that one more failure, while one member is missing, loses the array.
+}
+
+/// What the failure of one member costs until it has been replaced and rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rebuild {
+    /// Time of the rebuild without other load, h.
+    pub hours: f64,
+    /// Chance that the array is lost until its end.
+    pub loss: f64,
+    /// Chance that a sector cannot be read in it, and has no other copy.
+    pub unreadable: f64,
+    /// Chance that one more failure loses the array.
     pub second_failure: f64,
 }
+
+/// Why an array without redundancy has no [`Rebuild`].
+pub const NO_REBUILD: &str =
+    "without redundancy there is no rebuild: a lost member loses the array";
 
 const HOURS: f64 = 8766.0;
 
@@ -81,94 +92,88 @@ pub fn risk(
     let window = rebuild_h + assumptions.replacement_h;
     // An annual rate of failures as a rate per hour: 1 - exp(-a) of the disks fail in a year.
     let fail = -(1.0 - assumptions.annual_failure_rate.clamp(0.0, 0.999)).ln() / HOURS;
-    let after = fail * assumptions.correlation;
+    // No sum of rates is infinite, whatever the assumption.
+    let after = (fail * assumptions.correlation).min(RATE_MAX);
     let bits = |members: f64| 8.0 * member_bytes as f64 * members;
     let unreadable = |members: f64| 1.0 - (-bits(members) * assumptions.errors_per_bit).exp();
-    let within_window = |rate: f64| 1.0 - (-rate * window).exp();
-    let repair = 1.0 / window;
+    let repair = (1.0 / window).min(RATE_MAX);
+    let redundant = |rates: &[f64], unreadable: f64, second_failure: f64| Risk {
+        tolerates: rates.len() as u32 - 1,
+        rebuild: Some(Rebuild {
+            hours: rebuild_h,
+            loss: chain(&rates[1..], 0.0, window),
+            unreadable,
+            second_failure,
+        }),
+        loss_in_year: chain(rates, repair, HOURS),
+    };
     match array.level {
-        Level::Linear | Level::Raid0 => Risk {
-            tolerates: 0,
-            rebuild_h: None,
-            loss_in_rebuild: 1.0,
-            unreadable_in_rebuild: 1.0,
-            loss_in_year: 1.0 - (-n * fail * HOURS).exp(),
-            second_failure: 1.0,
-        },
-        Level::Raid4 | Level::Raid5 => Risk {
-            tolerates: 1,
-            rebuild_h: Some(rebuild_h),
-            loss_in_rebuild: within_window((n - 1.0) * after),
-            unreadable_in_rebuild: unreadable(n - 1.0),
-            loss_in_year: chain(&[n * fail, (n - 1.0) * after], repair),
-            second_failure: 1.0,
-        },
-        Level::Raid6 => Risk {
-            tolerates: 2,
-            rebuild_h: Some(rebuild_h),
-            loss_in_rebuild: within_window((n - 1.0) * after) * within_window((n - 2.0) * after),
-            unreadable_in_rebuild: 0.0,
-            loss_in_year: chain(&[n * fail, (n - 1.0) * after, (n - 2.0) * after], repair),
-            second_failure: 0.0,
-        },
+        Level::Linear | Level::Raid0 => {
+            Risk { tolerates: 0, rebuild: None, loss_in_year: chain(&[n * fail], 0.0, HOURS) }
+        }
+        Level::Raid4 | Level::Raid5 => {
+            redundant(&[n * fail, (n - 1.0) * after], unreadable(n - 1.0), 1.0)
+        }
+        Level::Raid6 => redundant(&[n * fail, (n - 1.0) * after, (n - 2.0) * after], 0.0, 0.0),
         Level::Raid1 | Level::Raid10 => {
-            mirrors(array, fail, after, repair, &within_window, &unreadable, rebuild_h)
+            let partners = partners(array);
+            let mut rates = vec![n * fail];
+            for missing in 1..array.copy_count() {
+                let left = partners - f64::from(missing - 1);
+                rates.push(left.max(1.0) * after);
+            }
+            let two = array.copy_count() == 2;
+            let second = if two { (partners / (n - 1.0)).min(1.0) } else { 0.0 };
+            redundant(&rates, if two { unreadable(1.0) } else { 0.0 }, second)
         }
     }
 }
 
-fn mirrors(
-    array: &Array,
-    fail: f64,
-    after: f64,
-    repair: f64,
-    within_window: &dyn Fn(f64) -> f64,
-    unreadable: &dyn Fn(f64) -> f64,
-    rebuild_h: f64,
-) -> Risk {
+/// Members that hold copies of what a member of mirrors holds.
+fn partners(array: &Array) -> f64 {
     let (n, copies) = (f64::from(array.members), array.copy_count());
     let c = f64::from(copies);
     let near = array.level == Level::Raid1 || matches!(array.copies, Copies::Near(_));
     let whole = array.members.is_multiple_of(copies);
     // The copies of a member lie on its group; else on neighbours on both sides.
-    let partners = if near && whole { c - 1.0 } else { (2.0 * (c - 1.0)).min(n - 1.0) };
-    let mut rates = vec![n * fail];
-    let mut lost_in_window = 1.0;
-    for missing in 1..copies {
-        let left = partners - f64::from(missing - 1);
-        rates.push(left.max(1.0) * after);
-        lost_in_window *= within_window(left.max(1.0) * after);
-    }
-    Risk {
-        tolerates: copies - 1,
-        rebuild_h: Some(rebuild_h),
-        loss_in_rebuild: lost_in_window,
-        unreadable_in_rebuild: if copies == 2 { unreadable(1.0) } else { 0.0 },
-        loss_in_year: chain(&rates, repair),
-        second_failure: if copies == 2 { (partners / (n - 1.0)).min(1.0) } else { 0.0 },
-    }
+    if near && whole { c - 1.0 } else { (2.0 * (c - 1.0)).min(n - 1.0) }
 }
 
-/// The chance that a chain of failures reaches its end within a year: `rates[i]` per hour from i
-/// missing members to i + 1, one repair at a time. The matrix of a very short time is squared until
-/// it is that of a year.
-fn chain(rates: &[f64], repair: f64) -> f64 {
+/// Failures per hour of a member that are the most a chain is computed with: each in a microsecond.
+const RATE_MAX: f64 = 1e9 * 3600.0;
+
+/// The chance that a chain of failures reaches its end within some hours: `rates[i]` per hour from
+/// i missing members to i + 1, one repair at a time. The matrix of a time so short that no state is
+/// left with a chance above one half is squared until it is that of the whole time. What leaves a
+/// state is a sum of positive numbers, and what stays is the rest of 1: so no error grows.
+fn chain(rates: &[f64], repair: f64, hours: f64) -> f64 {
     const SQUARINGS: i32 = 30;
     let states = rates.len() + 1;
-    let short = HOURS / 2f64.powi(SQUARINGS);
+    let fastest = rates.iter().copied().fold(0.0, f64::max) + repair;
+    let needed = (2.0 * fastest * hours).log2().ceil();
+    let squarings = SQUARINGS.max(needed.clamp(0.0, 1000.0) as i32);
+    let short = hours / 2f64.powi(squarings);
     let mut step = vec![vec![0.0; states]; states];
     for (from, rate) in rates.iter().enumerate() {
         step[from][from + 1] = rate * short;
         if from > 0 {
             step[from][from - 1] = repair * short;
         }
-        step[from][from] = 1.0 - (rate + if from > 0 { repair } else { 0.0 }) * short;
     }
-    step[states - 1][states - 1] = 1.0;
-    for _ in 0..SQUARINGS {
+    stay(&mut step);
+    for _ in 0..squarings {
         step = squared(&step);
+        stay(&mut step);
     }
     step[0][states - 1].clamp(0.0, 1.0)
+}
+
+/// Each row is 1 in all.
+fn stay(step: &mut [Vec<f64>]) {
+    for (state, row) in step.iter_mut().enumerate() {
+        row[state] = 0.0;
+        row[state] = (1.0 - row.iter().sum::<f64>()).max(0.0);
+    }
 }
 
 fn squared(step: &[Vec<f64>]) -> Vec<Vec<f64>> {
@@ -190,9 +195,13 @@ mod tests {
         risk(&array, &machine, 12_000_000_000_000, 200.0, &Assumptions::usual(&machine))
     }
 
+    fn rebuild(risk: Risk) -> Rebuild {
+        risk.rebuild.expect("redundancy")
+    }
+
     #[test]
     fn a_chain_of_one_step_is_an_exponential() {
-        let found = chain(&[1e-5], 0.1);
+        let found = chain(&[1e-5], 0.1, HOURS);
         assert!((found - (1.0 - (-1e-5f64 * HOURS).exp())).abs() < 1e-6);
     }
 
@@ -200,7 +209,7 @@ mod tests {
     fn the_chain_agrees_with_the_rare_failure_formula() {
         // n (n-1) a^2 f T for small rates.
         let (a, f, t) = (1e-6, 4.0, 40.0);
-        let exact = chain(&[5.0 * a, 4.0 * a * f], 1.0 / t);
+        let exact = chain(&[5.0 * a, 4.0 * a * f], 1.0 / t, HOURS);
         let formula = 5.0 * 4.0 * a * a * f * t * HOURS;
         assert!((exact / formula - 1.0).abs() < 0.02, "{exact} {formula}");
     }
@@ -209,14 +218,56 @@ mod tests {
     fn more_redundancy_is_safer() {
         // 12 TB at 150 MB/s: 22 hours.
         let five = of(Level::Raid5, 6);
-        assert!((five.rebuild_h.unwrap() - 22.2).abs() < 0.1);
+        assert!((rebuild(five).hours - 22.2).abs() < 0.1);
         // 5 members of 96e12 bits at 1e-15: 38 %.
-        assert!((five.unreadable_in_rebuild - 0.381).abs() < 0.01);
+        assert!((rebuild(five).unreadable - 0.381).abs() < 0.01);
         let all = [of(Level::Raid0, 6), five, of(Level::Raid10, 6), of(Level::Raid6, 6)];
         let losses: Vec<f64> = all.iter().map(|risk| risk.loss_in_year).collect();
         assert!(losses.is_sorted_by(|a, b| a > b), "{losses:?}");
-        assert_eq!(of(Level::Raid10, 6).second_failure, 0.2);
-        assert_eq!(of(Level::Raid6, 6).second_failure, 0.0);
+        assert_eq!(rebuild(of(Level::Raid10, 6)).second_failure, 0.2);
+        assert_eq!(rebuild(of(Level::Raid6, 6)).second_failure, 0.0);
         assert_eq!(of(Level::Raid1, 3).tolerates, 2);
+    }
+
+    #[test]
+    fn without_redundancy_there_is_no_rebuild() {
+        let risk = of(Level::Raid0, 6);
+        assert_eq!((risk.tolerates, risk.rebuild), (0, None));
+        // 6 disks at 1.5 % a year.
+        assert!((risk.loss_in_year - (1.0 - 0.985f64.powi(6))).abs() < 1e-6, "{risk:?}");
+    }
+
+    #[test]
+    fn failures_at_once_lose_what_one_failure_loses() {
+        // Whatever follows the first failure at once: the chance of that failure.
+        for rate in [1e2, 1e5, 1e6, 1e9, 1e12, 1e15] {
+            let found = chain(&[1e-5, rate, rate], 0.02, HOURS);
+            let expected = 1.0 - (-1e-5f64 * HOURS).exp();
+            assert!((found / expected - 1.0).abs() < 1e-3, "{rate}: {found} {expected}");
+        }
+        // With a repair that is as fast, every second failure.
+        let found = chain(&[1e-5, 1e7], 1e7, HOURS);
+        let expected = 1.0 - (-0.5e-5f64 * HOURS).exp();
+        assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
+        let machine = Machine::new(Media::Rotating { rpm: 7200.0 });
+        for correlation in [1e9, 1e11, f64::MAX, f64::INFINITY] {
+            let usual = Assumptions { correlation, ..Assumptions::usual(&machine) };
+            for (level, members) in [(Level::Raid5, 6), (Level::Raid6, 1920), (Level::Raid1, 8)] {
+                let array = Array::new(level, members, 512.0);
+                let risk = risk(&array, &machine, 12_000_000_000_000, 200.0, &usual);
+                let first = 1.0 - 0.985f64.powi(members as i32);
+                assert!((risk.loss_in_year / first - 1.0).abs() < 1e-3, "{level} {risk:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_failures_of_a_rebuild_fall_into_its_time() {
+        // Two of five in a window, in this order: 1 - e^-5x - 5/1 (e^-4x - e^-5x) by the chain.
+        let (rate, hours) = (1e-3, 40.0);
+        let found = chain(&[5.0 * rate, 4.0 * rate], 0.0, hours);
+        let left = |rate: f64| (-rate * hours).exp();
+        let expected = 1.0 - left(5.0 * rate) - 5.0 * (left(4.0 * rate) - left(5.0 * rate));
+        assert!((found / expected - 1.0).abs() < 1e-4, "{found} {expected}");
     }
 }

@@ -136,6 +136,36 @@ pub fn predict(
     law.predict()
 }
 
+/// What one disk does alone: its own figure, or as the law has it for a workload without one. Of
+/// resync and check, the rate at which a disk could follow.
+pub fn one_disk(
+    work: Work,
+    machine: &Machine,
+    single: &Single,
+    constants: &Constants,
+) -> Option<f64> {
+    let own = |work| single.get(work).map(|value| value.rate);
+    match work {
+        Work::Seeks => own(work).or_else(|| seeks_by_access(single, constants)),
+        Work::Rewrite => own(work).or_else(|| {
+            let factor = single.rewrite_factor.unwrap_or(constants[Symbol::H]);
+            Some(1.0 / (factor * (1.0 / own(Work::Read)? + 1.0 / own(Work::Write)?)))
+        }),
+        Work::Resync | Work::Check => {
+            let read = own(Work::Read)?;
+            let write = own(Work::Write).filter(|_| work == Work::Resync).unwrap_or(read);
+            let slowest = machine.slowest_mb_per_s.unwrap_or(read);
+            Some(read.min(write).min(slowest))
+        }
+        work => own(work),
+    }
+}
+
+/// Seeks of one disk by its seek time and revolution.
+fn seeks_by_access(single: &Single, constants: &Constants) -> Option<f64> {
+    single.access_s.map(|time| constants[Symbol::Ka] / time)
+}
+
 /// Data members times one disk: what is usually expected.
 pub fn naive(array: &Array, access: &Access, single: &Single) -> Option<f64> {
     let resync = matches!(access.work, Work::Resync | Work::Check);
@@ -364,7 +394,7 @@ impl Law<'_> {
     }
 
     fn seeks(&self) -> Result<Prediction, WhyNot> {
-        let by_sheet = self.single.access_s.map(|time| self.constant(Symbol::Ka) / time);
+        let by_sheet = seeks_by_access(self.single, self.constants);
         let one = self.one(Work::Seeks).or(by_sheet.ok_or(WhyNot::NoSingle(Work::Seeks)))?;
         Ok(Prediction::only(Ceiling::Disks, one * self.seeks_of_one()))
     }

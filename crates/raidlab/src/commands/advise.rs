@@ -1,21 +1,31 @@
 //! `raidlab advise`: which arrays suit disks and a mix of workloads.
 //!
 //! Invariant: every figure is a prediction, an arithmetic bound or a stated assumption, and says
-//! which; nothing is measured.
+//! which; nothing is measured but by `--verify`, which says so.
 
-use std::path::PathBuf;
+mod iostat;
+mod mix;
+mod page;
+mod verify;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use predict::advise::{Assumptions, Candidate, Question, Share, advise};
+use predict::advise::{Advice, Assumptions, Candidate, NO_REBUILD, Question, Share, advise};
 use predict::law::Work;
 use serde_json::{Value, json};
 use spec::units::{digits, kib};
 
-use super::predict::{Described, MachineArguments, fitted, level_name, parse_work};
-use crate::Ending;
-use crate::console::{JsonOut, columns};
+use self::verify::{Drives, Verification};
+use super::predict::{
+    Described, MachineArguments, fitted, inputs, level_name, parse_work, read_text,
+};
+use crate::console::{JsonOut, check_replaceable, columns, is_stdout, replace_record};
+use crate::error::of_option;
 use crate::size_args::parse_bytes;
+use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +34,9 @@ Examples:
   raidlab advise --members hdd-2020*4 --size 8T,8T,18T,18T      disks of several sizes
   raidlab advise --measured seq-read=540 --measured seq-write=480 --size 1T,1T,1T,1T \\
       --mix seq-read=50,seq-write=50 --json
+  raidlab advise --calibration mine.toml --job mail.fio    measured disks, a job file of fio's
+  iostat -x 60 2 > now && raidlab advise --members hdd-2016*6 --iostat now:md0
+  raidlab advise --members hdd-2009*4 --verify --html advice.html
 
 Speeds are predictions of the law (docs/models), those of a degraded array count disk operations.
 The order is clear from a predicted ratio of 1.2 on, probable from 1.1 on, else too close to call.";
@@ -42,6 +55,18 @@ pub struct AdviseArguments {
     /// random-write]
     #[arg(long, value_name = "WORKLOAD=WEIGHT", value_parser = parse_share, value_delimiter = ',')]
     mix: Vec<(Work, f64)>,
+    /// The mix is that of a job file of fio's: each section has the weight 1
+    #[arg(long, value_name = "FILE", conflicts_with = "mix")]
+    job: Option<PathBuf>,
+    /// The mix is that of a running system: what `iostat -x` printed, as a file, - or
+    /// FILE:DEVICE; blocks up to 64 KiB count as random, and each workload weighs the time that
+    /// one disk would need for it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "job"])]
+    iostat: Option<String>,
+    /// Run the first three on paced members with our own engine, half a minute: its figures in
+    /// real and in model time stand beside the law's; requires --members or --calibration
+    #[arg(long)]
+    verify: bool,
     /// Price of a disk: adds the cost and the cost per TB
     #[arg(long, value_name = "PRICE", value_parser = parse_positive)]
     price: Option<f64>,
@@ -62,6 +87,9 @@ pub struct AdviseArguments {
     /// Constants of the law to use [default: those of the published tables]
     #[arg(long, value_name = "FILE")]
     constants: Option<PathBuf>,
+    /// Write the advice to FILE: one offline HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     json: JsonOut,
 }
@@ -89,10 +117,21 @@ fn parse_percent(text: &str) -> Result<f64> {
 /// # Errors
 /// The disks are not described, or the mix has a workload without a figure of one disk.
 pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
+    check_html(arguments)?;
     let fitted = fitted(arguments.constants.as_deref())?;
-    let described = arguments.machine.described()?;
+    let of_jobs = arguments.job.as_deref().map(jobs).transpose()?;
+    let mut machine = arguments.machine.clone();
+    if let Some(found) = &of_jobs {
+        machine.depth = machine.depth.or(found.depth);
+        machine.jobs = machine.jobs.or(Some(found.jobs));
+    }
+    let described = machine.described()?;
     let bytes = sizes(arguments, &described)?;
-    let mix = mix(arguments, &described)?;
+    let mix = match of_jobs {
+        Some(found) => found.mix,
+        None => mix(arguments, &described)?,
+    };
+    let drives = arguments.verify.then(|| drives(&machine)).transpose()?;
     let usual = Assumptions::usual(&described.machine);
     let assumptions = Assumptions {
         annual_failure_rate: arguments.annual_failures.unwrap_or(usual.annual_failure_rate),
@@ -110,10 +149,70 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
         jobs: described.jobs,
         assumptions,
     };
-    let all = advise(&question, &fitted.constants).map_err(|why| anyhow!("no advice: {why}"))?;
-    let text = text(arguments, &described, &question, &all);
-    arguments.json.put(&text, || document(arguments, &described, &question, &all))?;
+    let advice = advise(&question, &fitted.constants).map_err(|why| anyhow!("no advice: {why}"))?;
+    let verified = match &drives {
+        None => None,
+        Some(drives) => {
+            let stop = signal::watch()?;
+            let stopped = || stop.load(Ordering::Relaxed);
+            match verify::run(&question, &advice, drives, &stopped)? {
+                Some(verified) => Some(verified),
+                None => return Ok(Ending::Stopped),
+            }
+        }
+    };
+    let all =
+        Answer { arguments, described: &described, question: &question, advice: &advice, verified };
+    arguments.json.put(&all.text(), || all.document())?;
+    if let Some(path) = &arguments.html {
+        let page = report::html::render_advised(&all.page());
+        replace_record(path, page).map_err(of_option("--html"))?;
+    }
     Ok(Ending::Fine)
+}
+
+/// All that the outputs show.
+struct Answer<'a> {
+    arguments: &'a AdviseArguments,
+    described: &'a Described,
+    question: &'a Question<'a>,
+    advice: &'a Advice,
+    verified: Option<Verification>,
+}
+
+/// Refuses, before anything is computed, a page that cannot be written.
+fn check_html(arguments: &AdviseArguments) -> Result<()> {
+    let Some(html) = &arguments.html else { return Ok(()) };
+    if is_stdout(html) {
+        bail!("--html -: the page is written to a file; name one");
+    }
+    if arguments.json.is(html) {
+        bail!("--json and --html: name two files");
+    }
+    check_replaceable(html).map_err(of_option("--html"))
+}
+
+fn jobs(path: &Path) -> Result<mix::OfJobs> {
+    mix::of_jobs(&path.display().to_string(), &read_text(path)?)
+}
+
+/// The drives that `--verify` runs on.
+fn drives(machine: &MachineArguments) -> Result<Drives> {
+    match machine.paced()? {
+        Some((members, buses)) => Ok(Drives { members, buses }),
+        None => bail!(
+            "--verify: the engine runs on modelled drives: --members with a drive profile, or \
+             --calibration"
+        ),
+    }
+}
+
+/// The flows of `FILE`, or of `FILE:DEVICE`.
+fn flows(text: &str) -> Result<[iostat::Flow; 2]> {
+    let split = text.rsplit_once(':').filter(|_| !Path::new(text).exists());
+    let (path, device) = split.map_or((text, None), |(path, device)| (path, Some(device)));
+    iostat::flows(&read_text(path.as_ref())?, device)
+        .map_err(of_option(&format!("--iostat {path}:")))
 }
 
 fn sizes(arguments: &AdviseArguments, described: &Described) -> Result<Vec<u64>> {
@@ -139,6 +238,9 @@ fn sizes(arguments: &AdviseArguments, described: &Described) -> Result<Vec<u64>>
 }
 
 fn mix(arguments: &AdviseArguments, described: &Described) -> Result<Vec<Share>> {
+    if let Some(text) = &arguments.iostat {
+        return mix::of_flows(&flows(text)?, &described.single);
+    }
     let usual = [Work::Read, Work::Write, Work::RandomRead, Work::RandomWrite];
     let known = |work: &Work| described.single.get(*work).is_some();
     let mix: Vec<Share> = match arguments.mix.is_empty() {
@@ -172,25 +274,44 @@ fn array_name(candidate: &Candidate) -> String {
     }
 }
 
-fn text(
-    arguments: &AdviseArguments,
-    described: &Described,
-    question: &Question<'_>,
-    all: &[Candidate],
-) -> String {
+impl Answer<'_> {
+    fn text(&self) -> String {
+        let Answer { arguments, described, question, advice, verified } = self;
+        text(arguments, described, question, advice, verified.as_ref())
+    }
+
+    fn document(&self) -> Value {
+        let Answer { arguments, described, question, advice, verified } = self;
+        let mut document = document(arguments, described, question, advice);
+        document["verified"] = verified.as_ref().map_or(Value::Null, Verification::document);
+        document
+    }
+}
+
+/// The mix in words: `seq-read 30 %, random-write 70 %`.
+fn mix_in_words(question: &Question<'_>) -> String {
     let total: f64 = question.mix.iter().map(|share| share.weight).sum();
     let mix = question.mix.iter().map(|share| {
         let percent = 100.0 * share.weight / total;
         format!("{} {percent:.0} %", share.work.name().replace(' ', "-"))
     });
-    let mut out = format!(
-        "{} disks ({}), {}; mix: {}\n\n",
-        question.bytes.len(),
-        described.disks,
-        described.fs,
-        mix.collect::<Vec<_>>().join(", "),
-    );
-    let rows = all.iter().enumerate().map(|(place, candidate)| {
+    mix.collect::<Vec<_>>().join(", ")
+}
+
+const HEADS: [&str; 8] = [
+    "array",
+    "capacity",
+    "x one disk",
+    "behind the best",
+    "may fail",
+    "rebuild",
+    "unreadable",
+    "lost in a year",
+];
+
+/// A line of each candidate, below [`HEADS`].
+fn ranked(all: &[Candidate]) -> impl Iterator<Item = [String; 8]> {
+    all.iter().enumerate().map(|(place, candidate)| {
         let risk = &candidate.risk;
         [
             array_name(candidate),
@@ -198,22 +319,38 @@ fn text(
             format!("{:.2}", candidate.score),
             if place == 0 { "best".into() } else { candidate.confidence.name().to_string() },
             risk.tolerates.to_string(),
-            risk.rebuild_h.map_or("-".into(), |hours| format!("{} h", digits(hours))),
-            chance(risk.unreadable_in_rebuild),
+            risk.rebuild.map_or("-".into(), |rebuild| format!("{} h", digits(rebuild.hours))),
+            risk.rebuild.map_or("-".into(), |rebuild| chance(rebuild.unreadable)),
             chance(risk.loss_in_year),
         ]
-    });
-    let header = [
-        "array",
-        "capacity",
-        "x one disk",
-        "behind the best",
-        "may fail",
-        "rebuild",
-        "unreadable",
-        "lost in a year",
-    ];
-    out += &columns(header, rows, &[1, 2, 4, 5, 6, 7]);
+    })
+}
+
+/// What one more failure loses: `any member`.
+fn second_failure(candidate: &Candidate) -> Option<String> {
+    Some(match candidate.risk.rebuild?.second_failure {
+        0.0 => "no member".to_string(),
+        all if all >= 1.0 => "any member".to_string(),
+        part => format!("{} of the members", chance(part)),
+    })
+}
+
+fn text(
+    arguments: &AdviseArguments,
+    described: &Described,
+    question: &Question<'_>,
+    advice: &Advice,
+    verified: Option<&Verification>,
+) -> String {
+    let all = &advice.candidates;
+    let mut out = format!(
+        "{} disks ({}), {}; mix: {}\n\n",
+        question.bytes.len(),
+        described.disks,
+        described.fs,
+        mix_in_words(question),
+    );
+    out += &columns(HEADS, ranked(all), &[1, 2, 4, 5, 6, 7]);
     out += "\nHealthy, and with one member missing:\n";
     for candidate in all {
         let speeds = candidate.speeds.iter().map(|speed| {
@@ -229,13 +366,14 @@ fn text(
         out += &format!("  {}: {speeds}\n", array_name(candidate));
     }
     out += "\nWhile a member is missing, the array is lost with:\n";
-    for candidate in all.iter().filter(|candidate| candidate.risk.tolerates > 0) {
-        let second = match candidate.risk.second_failure {
-            0.0 => "no member".to_string(),
-            all if all >= 1.0 => "any member".to_string(),
-            part => format!("{} of the members", chance(part)),
-        };
+    for candidate in all {
+        let Some(second) = second_failure(candidate) else { continue };
         out += &format!("  {}: {second}\n", level_name(&candidate.array));
+    }
+    out += &verified.map_or(String::new(), Verification::text);
+    let left = left_out(advice);
+    if !left.is_empty() {
+        out += &format!("\nLeft out: {}\n", left.join("\nLeft out: "));
     }
     out += &stacked(all);
     if let Some(price) = arguments.price {
@@ -247,21 +385,58 @@ fn text(
         }
         out += "\n";
     }
-    let assumed = question.assumptions;
-    out += &format!(
-        "\nAssumed: {} of the disks fail in a year, {} times as often while a member is missing; \
-         {:e} read\nerrors a bit (unreadable: a sector without a copy, in the rebuild); {} h until \
-         the replacement;\nrebuilds without other load. Degraded speeds count disk operations: no \
-         published table has them.\n",
-        chance(assumed.annual_failure_rate),
-        digits(assumed.correlation),
-        assumed.errors_per_bit,
-        digits(assumed.replacement_h),
-    );
-    for assumption in &described.assumed {
-        out += &format!("Assumed: {assumption}.\n");
+    out += "\n";
+    for line in assumed(described, question) {
+        out += &format!("{line}\n");
     }
     out
+}
+
+/// What was assumed, and where figures of one disk come from: one line each.
+fn assumed(described: &Described, question: &Question<'_>) -> Vec<String> {
+    let assumed = question.assumptions;
+    let mut lines = vec![
+        format!(
+            "Assumed: {} of the disks fail in a year, {} times as often while a member is missing;",
+            chance(assumed.annual_failure_rate),
+            digits(assumed.correlation),
+        ),
+        format!(
+            "{:e} read errors a bit (unreadable: a sector without a copy, in the rebuild); {} h \
+             until",
+            assumed.errors_per_bit,
+            digits(assumed.replacement_h),
+        ),
+        "the replacement; rebuilds without other load. Degraded speeds count disk operations: no"
+            .to_string(),
+        "published table has them.".to_string(),
+    ];
+    for assumption in &described.assumed {
+        lines.push(format!("Assumed: {assumption}."));
+    }
+    let inputs = question.mix.iter().filter_map(|share| {
+        let value = described.single.get(share.work)?;
+        let (name, rate) = (share.work.name().replace(' ', "-"), digits(value.rate));
+        Some(format!("{name} {rate} {} ({})", share.work.unit(), value.source.name()))
+    });
+    let inputs = inputs.collect::<Vec<_>>().join(", ");
+    if !inputs.is_empty() {
+        lines.push(format!("One disk: {inputs}."));
+    }
+    lines
+}
+
+/// The levels and layouts without advice, by reason.
+fn left_out(advice: &Advice) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    for one in &advice.left_out {
+        let (why, name) = (one.why.to_string(), level_name(&one.array));
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    reasons.into_iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect()
 }
 
 /// What stacking arrays by size would give, where disks differ.
@@ -282,7 +457,7 @@ fn document(
     arguments: &AdviseArguments,
     described: &Described,
     question: &Question<'_>,
-    all: &[Candidate],
+    advice: &Advice,
 ) -> Value {
     let assumed = question.assumptions;
     let cost = arguments.price.map(|price| price * question.bytes.len() as f64);
@@ -301,11 +476,12 @@ fn document(
             "confidence": one.confidence.name(),
             "speeds": one.speeds.iter().map(speed).collect::<Vec<_>>(),
             "tolerates": one.risk.tolerates,
-            "rebuild_hours": one.risk.rebuild_h,
-            "loss_in_rebuild": one.risk.loss_in_rebuild,
-            "unreadable_in_rebuild": one.risk.unreadable_in_rebuild,
+            "rebuild_hours": one.risk.rebuild.map(|rebuild| rebuild.hours),
+            "loss_in_rebuild": one.risk.rebuild.map(|rebuild| rebuild.loss),
+            "unreadable_in_rebuild": one.risk.rebuild.map(|rebuild| rebuild.unreadable),
+            "second_failure_loses": one.risk.rebuild.map(|rebuild| rebuild.second_failure),
+            "no_rebuild": one.risk.rebuild.is_none().then_some(NO_REBUILD),
             "loss_in_year": one.risk.loss_in_year,
-            "second_failure_loses": one.risk.second_failure,
             "cost_per_tb": cost
                 .filter(|_| one.capacity.bytes > 0)
                 .map(|cost| cost / (one.capacity.bytes as f64 / 1e12)),
@@ -314,6 +490,12 @@ fn document(
     json!({
         "disks": question.bytes.len(),
         "cost": cost,
+        "mix": question.mix.iter()
+            .map(|share| json!({"workload": share.work.name(), "weight": share.weight}))
+            .collect::<Vec<_>>(),
+        "depth": question.depth,
+        "jobs": question.jobs,
+        "inputs": inputs(described),
         "assumptions": {
             "annual_failure_rate": assumed.annual_failure_rate,
             "errors_per_bit": assumed.errors_per_bit,
@@ -321,6 +503,11 @@ fn document(
             "replacement_hours": assumed.replacement_h,
             "machine": described.assumed,
         },
-        "candidates": all.iter().map(candidate).collect::<Vec<_>>(),
+        "candidates": advice.candidates.iter().map(candidate).collect::<Vec<_>>(),
+        "left_out": advice.left_out.iter().map(|one| json!({
+            "level": one.array.level.name(),
+            "array": level_name(&one.array),
+            "why": one.why.to_string(),
+        })).collect::<Vec<_>>(),
     })
 }

@@ -1,5 +1,8 @@
 //! `predict` and `advise`: numbers with their limits, reasons instead of numbers, refusals.
 
+use calibrate::{
+    Calibration, DiskCalibration, DiskFigures, Figures, ScratchFigures, SharedBus, WiringFigures,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Dir, raidlab};
@@ -168,6 +171,14 @@ fn advice_ranks_arrays_and_says_how_sure_the_order_is() {
     assert_eq!(of("raid6")["confidence"], "clear");
     assert_eq!(of("raid6")["tolerates"], 2);
     assert_eq!(of("raid0")["speeds"][0]["degraded"], Value::Null);
+    // What has no redundancy has no rebuild: null with the reason, never a chance of one.
+    for name in ["loss_in_rebuild", "unreadable_in_rebuild", "second_failure_loses"] {
+        assert_eq!(of("raid0")[name], Value::Null, "{name}");
+        assert!(of("raid5")[name].as_f64().expect("a number") > 0.0, "{name}");
+        assert_eq!(of("raid5")["no_rebuild"], Value::Null);
+    }
+    let why = of("raid0")["no_rebuild"].as_str().expect("a reason");
+    assert!(why.contains("without redundancy"), "{why}");
     assert_eq!(record["cost"], 1200.0);
     let loss = |level: &str| of(level)["loss_in_year"].as_f64().expect("a number");
     assert!(loss("raid0") > loss("raid5") && loss("raid5") > loss("raid6"));
@@ -179,6 +190,23 @@ fn advice_ranks_arrays_and_says_how_sure_the_order_is() {
 }
 
 #[test]
+fn advice_says_why_a_level_is_left_out() {
+    let words = "advise --members hdd-2009*2+hdd-2016*1 --mix random-read=1";
+    let record = raidlab(&format!("{words} --json")).code(0).record();
+    let all = record["left_out"].as_array().expect("left out").clone();
+    let why = |array: &str| {
+        let found = all.iter().find(|one| one["array"] == array);
+        found.unwrap_or_else(|| panic!("{array}"))["why"].as_str().expect("a reason").to_string()
+    };
+    assert_eq!(why("raid6"), "too few members");
+    assert_eq!(why("raid1"), "mixed mirrors under load");
+    assert_eq!(why("linear"), "level without an equation");
+    assert!(why("raid4").contains("parity"));
+    let text = raidlab(words).code(0).stdout;
+    assert!(text.contains("Left out: raid1: mixed mirrors under load"), "{text}");
+}
+
+#[test]
 fn mixed_sizes_may_be_stacked() {
     let words = "advise --members hdd-2016*4 --size 4T,4T,8T,8T --json";
     let record = raidlab(words).code(0).record();
@@ -187,4 +215,226 @@ fn mixed_sizes_may_be_stacked() {
     let tib = 1u64 << 40;
     assert_eq!(five["capacity_bytes"].as_u64(), Some(12 * tib));
     assert_eq!(five["stacked_bytes"].as_u64(), Some(16 * tib));
+}
+
+#[test]
+fn the_engine_is_predicted_in_model_time() {
+    let words = "predict --engine --level single,raid0,raid5 --disks 4 --workload seq-read \
+                 --members paced:hdd-2007 --json";
+    let (one, two) = (raidlab(words).code(0).record(), raidlab(words).code(0).record());
+    // The same seed gives the same figures, whatever the load of the machine.
+    assert_eq!(one["cells"], two["cells"]);
+    let cells = one["cells"].as_array().expect("cells").clone();
+    let rate = |level: &str| {
+        let cell = cells.iter().find(|cell| cell["level"] == level);
+        cell.unwrap_or_else(|| panic!("{level}"))["predicted_mb_per_s"].as_f64().expect("a rate")
+    };
+    assert!((3.8..4.05).contains(&(rate("raid0") / rate("single"))), "{one}");
+    assert!((2.8..4.05).contains(&(rate("raid5") / rate("single"))), "{one}");
+    assert!(cells[0]["limit"].is_string() && cells[0]["measured"].is_null(), "{one}");
+    let text = raidlab(&words.replace(" --json", "")).code(0).stdout;
+    assert!(text.contains("of its bound") && text.contains("model time"), "{text}");
+}
+
+#[test]
+fn a_paced_run_stands_beside_its_prediction() {
+    let dir = Dir::new();
+    let path = dir.file("record.json");
+    let words = "--level raid0 --disks 2 --members paced:hdd-2007:mem --workload seq-read";
+    raidlab(&format!("bench {words} --runs 1 --seconds 0.05 --json={path}")).code(0);
+    let predict = format!("predict --engine {words} --against {path} --json");
+    let predicted = raidlab(&predict.replace(&format!("--against {path} "), "")).code(0).record();
+    let predicted = predicted["cells"][0]["predicted_mb_per_s"].as_f64().expect("a rate");
+    let text = std::fs::read_to_string(&path).expect("the record");
+    let measured = |factor: f64| {
+        let mut record: Value = serde_json::from_str(&text).expect("JSON");
+        record["cells"][0]["mb_per_s"] = json!(predicted * factor);
+        std::fs::write(&path, record.to_string()).expect("a file");
+    };
+    measured(1.02);
+    let near = raidlab(&predict).code(0).record();
+    assert_eq!(near["cells"][0]["near"], true);
+    let ratio = near["cells"][0]["ratio"].as_f64().expect("a ratio");
+    assert!((ratio - 1.0 / 1.02).abs() < 1e-9, "{near}");
+    measured(1.2);
+    let far = raidlab(&predict).code(1).record();
+    assert_eq!(
+        (&far["cells"][0]["near"], &far["against"][0]["outside"]),
+        (&json!(false), &json!(1))
+    );
+    let text = raidlab(&predict.replace(" --json", "")).code(1).stdout;
+    assert!(text.contains("-16.7 % *") && text.contains("1 by more than 3 %"), "{text}");
+    let other = predict.replace("--disks 2", "--disks 3");
+    assert!(raidlab(&other).code(2).stderr.contains("none of these cells"));
+}
+
+#[test]
+fn the_engine_is_not_predicted_without_a_model() {
+    for (words, part) in [
+        ("predict --engine --members mem", "paced:hdd-2007"),
+        ("predict --engine --members /dev/null", "--members"),
+        ("predict --engine --level raid9", "raid9"),
+        ("predict --engine --against /nonexistent", "/nonexistent"),
+        ("predict --engine --target engine", "--target"),
+        ("predict --members hdd-2007 --engine", "engine"),
+    ] {
+        let ran = raidlab(words).code(2);
+        assert!(ran.stderr.contains(part), "{words}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{words}");
+    }
+}
+
+/// The document of four disks like hdd-2009, two of which share a bus.
+fn calibrated() -> Calibration {
+    let profile = drive::Profile::named("hdd-2009").expect("built in");
+    let disk = DiskFigures {
+        bytes: 500 << 30,
+        rotates: true,
+        outer_mb_per_s: Some(120.0),
+        random_ms: Some(12.5),
+        random_q4_iops: Some(110.0),
+        random_q32_iops: Some(170.0),
+        gap_ms: Some(1.0),
+        ..DiskFigures::default()
+    };
+    let scratch = ScratchFigures { sync_ms: Some(8.0), ..ScratchFigures::default() };
+    let buses = vec![SharedBus { disks: vec![0, 1], mb_per_s: 130.0 }];
+    let wiring = WiringFigures { together_mb_per_s: vec![65.0, 65.0, 120.0, 120.0], buses };
+    let figures = Figures { disks: vec![disk; 4], scratch: Some(scratch), wiring: Some(wiring) };
+    let numbers = profile.numbers().to_vec();
+    Calibration { disks: vec![DiskCalibration { kind: profile.kind(), numbers }; 4], figures }
+}
+
+#[test]
+fn calibrated_disks_are_measured_inputs() {
+    let dir = Dir::new();
+    let path = dir.file("mine.toml");
+    let calibration = calibrated();
+    std::fs::write(&path, calibration.document(0, "mine", "measured")).expect("a file");
+    let words = format!("predict --level raid0 --calibration {path} --json");
+    let record = raidlab(&words).code(0).record();
+    assert_eq!(record["disks"], 4);
+    let inputs = record["inputs"].as_array().expect("inputs").clone();
+    let of = |work: &str| {
+        let found = inputs.iter().find(|one| one["workload"] == work);
+        let one = found.unwrap_or_else(|| panic!("{work}: {record}"));
+        (one["rate"].as_f64().expect("a rate"), one["source"].as_str().expect("a source"))
+    };
+    assert_eq!(of("seq read"), (120.0, "measured"));
+    assert_eq!(of("random read"), (170.0, "measured"));
+    assert_eq!(of("sync write"), (125.0, "measured"));
+    // The scratch area had no rate: that of the drive's class.
+    assert_eq!(of("seq write").1, "assumed");
+    assert!(!record["assumed"].to_string().contains("buses"), "{record}");
+    // Two of four disks share 130 MB/s: the array has twice that.
+    let read = &record["predictions"][0];
+    assert_eq!((&read["workload"], &read["limit"]), (&json!("seq read"), &json!("bus")));
+    // The engine on such drives, wired alike.
+    let engine = "predict --engine --level raid0 --workload seq-read --json --calibration";
+    let cells = raidlab(&format!("{engine} {path}")).code(0).record()["cells"].clone();
+    assert_eq!((&cells[0]["disks"], cells.as_array().map(Vec::len)), (&json!(4), Some(1)));
+    let rate = cells[0]["predicted_mb_per_s"].as_f64().expect("a rate");
+    assert!((250.0..265.0).contains(&rate), "{cells}");
+    // Six disks like the first: nothing is known of their buses.
+    let record = raidlab(&format!("advise --calibration {path}*6 --json")).code(0).record();
+    assert_eq!(record["disks"], 6);
+    assert!(record["assumptions"].to_string().contains("buses"), "{record}");
+    // The document of a disk that is not like the first, and one of another calibration.
+    let beside = dir.file("mine-3.toml");
+    let mut slower = calibration.clone();
+    for number in &mut slower.disks[2].numbers {
+        number.value /= if number.field.starts_with("media_") { 4.0 } else { 1.0 };
+    }
+    let rates = |document: String| {
+        std::fs::write(&beside, document).expect("a file");
+        let cells = raidlab(&format!("{engine} {path}")).code(0).record()["cells"].clone();
+        cells[0]["predicted_mb_per_s"].as_f64().expect("a rate")
+    };
+    assert!(rates(slower.document(2, "mine-3", "measured")) < 0.9 * rate);
+    slower.figures.scratch = None;
+    assert!((rates(slower.document(2, "mine-3", "measured")) / rate - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn what_is_no_calibration_is_refused() {
+    let dir = Dir::new();
+    let path = dir.file("plain.toml");
+    let text = calibrated().document(0, "mine", "measured");
+    let (plain, _) = text.split_once("\n# The figures").expect("the figures");
+    std::fs::write(&path, plain).expect("a file");
+    for verb in ["predict --level raid0", "predict --engine", "advise"] {
+        let ran = raidlab(&format!("{verb} --calibration {path}")).code(2);
+        assert!(ran.stderr.contains("raidlab calibrate"), "{verb}: {}", ran.stderr);
+        let ran = raidlab(&format!("{verb} --calibration /nonexistent.toml")).code(2);
+        assert!(ran.stderr.contains("/nonexistent.toml"), "{verb}: {}", ran.stderr);
+        let ran = raidlab(&format!("{verb} --calibration {path} --members hdd-2009")).code(2);
+        assert!(ran.stderr.contains("--members"), "{verb}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_mix_may_be_a_job_file_or_a_running_system() {
+    let dir = Dir::new();
+    let job = dir.file("mail.fio");
+    let text = "[global]\nioengine=libaio\niodepth=8\n[a]\nrw=randrw\nrwmixread=75\n";
+    std::fs::write(&job, text).expect("a file");
+    let record =
+        raidlab(&format!("advise --members hdd-2016*4 --job {job} --json")).code(0).record();
+    let expected = json!([{"workload": "random read", "weight": 0.75},
+                          {"workload": "random write", "weight": 0.25}]);
+    assert_eq!((&record["mix"], &record["depth"]), (&expected, &json!(8.0)));
+    let stat = dir.file("now");
+    let text = "Device r/s w/s rkB/s wkB/s\nmd0 90.0 0.0 360.0 0.0\nsda 1 1 1 1\n";
+    std::fs::write(&stat, text).expect("a file");
+    for name in [stat.clone(), format!("{stat}:md0")] {
+        let words = format!("advise --members hdd-2016*4 --iostat {name} --json");
+        let record = raidlab(&words).code(0).record();
+        assert_eq!(record["mix"][0]["workload"], "random read", "{record}");
+        assert_eq!(record["mix"].as_array().map(Vec::len), Some(1));
+    }
+    std::fs::write(&job, "[a]\nrw=trim\n").expect("a file");
+    for (words, part) in [
+        (format!("--job {job}"), "mail.fio:2"),
+        (format!("--iostat {stat}:sdz"), "no device sdz"),
+        (format!("--iostat {job}"), "iostat -x"),
+        (format!("--iostat {stat} --mix seq-read=1"), "--mix"),
+    ] {
+        let ran = raidlab(&format!("advise --members hdd-2016*4 {words}")).code(2);
+        assert!(ran.stderr.contains(part), "{words}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn advice_is_a_page_and_may_be_verified() {
+    let dir = Dir::new();
+    let page = dir.file("advice.html");
+    let words = format!("advise --members hdd-2009*2 --mix seq-read=2,seeks=1 --html {page}");
+    let record = raidlab(&format!("{words} --verify --json")).code(0).record();
+    let verified = &record["verified"];
+    let rows = verified["rows"].as_array().expect("rows").clone();
+    assert_eq!(rows.len(), 3, "{verified}");
+    assert_eq!(verified["not_run"], json!(["seeks"]));
+    for row in &rows {
+        let number = |name: &str| row[name].as_f64().expect("a number");
+        // A busy machine is slower than its model, never faster.
+        let share = number("engine_paced") / number("engine_model_time");
+        assert!(share > 0.0 && share < 1.05, "{row}");
+        assert!((0.5..2.0).contains(&(number("law") / number("engine_model_time"))), "{row}");
+    }
+    assert_eq!(verified["order"].as_array().map(Vec::len), Some(3));
+    let html = std::fs::read_to_string(&page).expect("the page");
+    for part in ["Ranked", "Verified on paced members", "too few members", "one missing"] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    assert!(!html.contains("http://") && !html.contains("https://") && !html.contains("<script"));
+    let plain = raidlab(&words).code(0);
+    assert!(!plain.stdout.contains("Verified"), "{}", plain.stdout);
+    for (words, part) in [
+        ("advise --size 1T,1T --measured seq-read=100 --verify", "--verify"),
+        ("advise --members hdd-2009*2 --html -", "--html"),
+        ("advise --members hdd-2009*2 --html /x --json=/x", "two files"),
+    ] {
+        let ran = raidlab(words).code(2);
+        assert!(ran.stderr.contains(part), "{words}: {}", ran.stderr);
+    }
 }

@@ -10,6 +10,49 @@ use md::{BareNumber, parse_size};
 use crate::program::error::{JobError, JobProblem, OptionError};
 use crate::units::parse_seconds;
 
+/// How a section of a job file uses storage, for predictions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobAccess {
+    /// The section.
+    pub name: String,
+    /// Blocks at random addresses.
+    pub random: bool,
+    /// Share of its requests that read, percent.
+    pub read_percent: u32,
+    /// Block, bytes.
+    pub block_bytes: u64,
+    /// Requests in flight of each job; synchronous engines have 1.
+    pub depth: u32,
+    /// Jobs.
+    pub jobs: u32,
+    /// Past the page cache.
+    pub direct: bool,
+    /// Writes between two `fsync`; 0: none.
+    pub fsync: u64,
+}
+
+/// The sections of a job file, in order; `path` is for messages.
+///
+/// # Errors
+/// An option that is not carried out here, with its line.
+pub fn accesses(path: &str, text: &str) -> Result<Vec<JobAccess>, JobError> {
+    let of = |job: Job| JobAccess {
+        random: matches!(job.rw, Rw::RandRead | Rw::RandWrite | Rw::RandMixed),
+        read_percent: match job.rw {
+            Rw::Read | Rw::RandRead => 100,
+            Rw::Write | Rw::RandWrite => 0,
+            Rw::Mixed | Rw::RandMixed => job.read_percent,
+        },
+        block_bytes: job.block,
+        depth: if job.engine == Engine::Async { job.depth } else { 1 },
+        jobs: job.jobs,
+        direct: job.direct,
+        fsync: job.fsync,
+        name: job.name,
+    };
+    Ok(parse(path, text)?.into_iter().map(of).collect())
+}
+
 /// One section, with what `[global]` gave it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Job {
@@ -266,6 +309,35 @@ mod tests {
         assert_eq!((jobs[1].runtime_ms, jobs[1].time_based), (Some(10_000), true));
         assert!(jobs[1].stonewall && !jobs[0].stonewall);
         assert!(jobs.iter().all(|job| job.direct && job.engine == Engine::Async));
+    }
+
+    #[test]
+    fn accesses_are_those_of_the_sections() {
+        let text = "[global]\nioengine=libaio\niodepth=16\nbs=8k\n[a]\nrw=randrw\n\
+                    rwmixread=70\nnumjobs=4\n[b]\nrw=write\nioengine=sync\nfsync=1\n";
+        let all = accesses("x.fio", text).expect("a job file");
+        let a = JobAccess {
+            name: "a".into(),
+            random: true,
+            read_percent: 70,
+            block_bytes: 8192,
+            depth: 16,
+            jobs: 4,
+            direct: false,
+            fsync: 0,
+        };
+        let b = JobAccess {
+            name: "b".into(),
+            random: false,
+            read_percent: 0,
+            depth: 1,
+            jobs: 1,
+            fsync: 1,
+            ..a.clone()
+        };
+        assert_eq!(all, [a, b]);
+        let refused = accesses("x.fio", "[a]\nrw=trim\n").expect_err("no access of ours");
+        assert!(refused.to_string().starts_with("x.fio:2: "), "{refused}");
     }
 
     #[test]

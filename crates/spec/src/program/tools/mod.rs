@@ -20,6 +20,8 @@ mod seeks;
 mod streams;
 mod tiobench;
 
+pub use fio_job::{JobAccess, accesses as fio_accesses};
+
 /// A tool.
 pub struct Tool {
     /// Its variant: `bonnie++-2.00`.

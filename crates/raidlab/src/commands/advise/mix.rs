@@ -1,0 +1,186 @@
+//! The mix of workloads that advice is for: named, of a job file of fio's, or of a running system.
+//!
+//! Invariant: what the law has no equation for is refused with its name, never taken for something
+//! else.
+
+use anyhow::{Result, anyhow, bail};
+use predict::advise::Share;
+use predict::law::{Single, Work};
+use spec::program::tools::{JobAccess, fio_accesses};
+
+use super::iostat::Flow;
+/// Blocks up to this size are small: the law's random workloads.
+const SMALL_BYTES: u64 = 64 << 10;
+
+/// The mix of a job file, and the requests in flight of each job.
+pub struct OfJobs {
+    /// What its sections do, each section with the weight 1.
+    pub mix: Vec<Share>,
+    /// Of its random sections; `None` without one.
+    pub depth: Option<u32>,
+    /// Jobs of the section that has most.
+    pub jobs: u32,
+}
+
+/// The mix of the text of a job file; its name is for messages.
+///
+/// # Errors
+/// Options that are not understood, or accesses without an equation.
+pub fn of_jobs(name: &str, text: &str) -> Result<OfJobs> {
+    let jobs = fio_accesses(name, text)?;
+    let mut mix: Vec<Share> = Vec::new();
+    let mut depth: Option<(u32, String)> = None;
+    for job in &jobs {
+        for (reads, percent) in [(true, job.read_percent), (false, 100 - job.read_percent)] {
+            if percent == 0 {
+                continue;
+            }
+            let of_section = |why: anyhow::Error| anyhow!("--job {name}: [{}]: {why}", job.name);
+            let work = work(job, reads).map_err(of_section)?;
+            add(&mut mix, work, f64::from(percent) / 100.0);
+            if matches!(work, Work::RandomRead | Work::RandomWrite) {
+                let first = depth.get_or_insert_with(|| (job.depth, job.name.clone()));
+                if first.0 != job.depth {
+                    return Err(of_section(anyhow!(
+                        "iodepth {}, of [{}] {}: one depth is predicted at a time; give the \
+                         sections one, or advise on each",
+                        job.depth,
+                        first.1,
+                        first.0
+                    )));
+                }
+            }
+        }
+    }
+    let most = jobs.iter().map(|job| job.jobs).max().unwrap_or(1);
+    Ok(OfJobs { mix, depth: depth.map(|(depth, _)| depth), jobs: most })
+}
+
+fn add(mix: &mut Vec<Share>, work: Work, weight: f64) {
+    match mix.iter_mut().find(|share| share.work == work) {
+        Some(share) => share.weight += weight,
+        None => mix.push(Share { work, weight }),
+    }
+}
+
+/// The workload of a section's reads or writes.
+fn work(job: &JobAccess, reads: bool) -> Result<Work> {
+    let (several, small) = (job.jobs > 1, job.block_bytes <= SMALL_BYTES);
+    if !reads && job.fsync > 0 {
+        return match (job.fsync, several, small) {
+            (1, false, true) => Ok(Work::SyncWrite),
+            (1, ..) => {
+                bail!("an fsync after each write is predicted of one job with small blocks only")
+            }
+            (every, ..) => bail!("fsync={every}: predicted are 0, and 1 of one job"),
+        };
+    }
+    if job.random {
+        return match (small, reads) {
+            (true, true) => Ok(Work::RandomRead),
+            (true, false) => Ok(Work::RandomWrite),
+            (false, _) => bail!(
+                "random blocks of {} KiB: the law knows them up to 64 KiB",
+                job.block_bytes / 1024
+            ),
+        };
+    }
+    Ok(match (several, job.direct, reads) {
+        (false, _, true) => Work::Read,
+        (false, _, false) => Work::Write,
+        (true, true, true) => Work::DirectRead,
+        (true, true, false) => Work::DirectWrite,
+        (true, false, true) => Work::StreamsRead,
+        (true, false, false) => Work::StreamsWrite,
+    })
+}
+
+/// The mix of what a running system does: each flow weighs the time that one disk would need
+/// for a second of it.
+///
+/// # Errors
+/// A flow of which nothing is known of one disk; no flow at all.
+pub fn of_flows(flows: &[Flow], single: &Single) -> Result<Vec<Share>> {
+    let mut mix = Vec::new();
+    for flow in flows.iter().filter(|flow| flow.per_second > 0.0) {
+        let random = flow.bytes_each <= SMALL_BYTES as f64;
+        let work = match (random, flow.reads) {
+            (true, true) => Work::RandomRead,
+            (true, false) => Work::RandomWrite,
+            (false, true) => Work::Read,
+            (false, false) => Work::Write,
+        };
+        let one = single.get(work).map(|one| one.rate);
+        let one =
+            one.ok_or_else(|| anyhow!("--iostat: no figure of one disk for {}", work.name()))?;
+        let rate = if random { flow.per_second } else { flow.per_second * flow.bytes_each / 1e6 };
+        add(&mut mix, work, rate / one);
+    }
+    match mix.is_empty() {
+        true => bail!("--iostat: the device was idle"),
+        false => Ok(mix),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use predict::law::Source;
+
+    use super::*;
+
+    fn jobs(text: &str) -> Result<OfJobs> {
+        of_jobs("x.fio", text)
+    }
+
+    #[test]
+    fn sections_are_workloads() {
+        let text = "[global]\nioengine=libaio\n[a]\nrw=randrw\nrwmixread=75\niodepth=16\n[b]\n\
+                    rw=read\nbs=1m\n[c]\nrw=randread\niodepth=16\n[d]\nrw=write\nfsync=1\n";
+        let found = jobs(text).expect("a mix");
+        let weights = found.mix.iter().map(|share| (share.work, share.weight));
+        let expected = [
+            (Work::RandomRead, 1.75),
+            (Work::RandomWrite, 0.25),
+            (Work::Read, 1.0),
+            (Work::SyncWrite, 1.0),
+        ];
+        assert_eq!(weights.collect::<Vec<_>>(), expected);
+        assert_eq!((found.depth, found.jobs), (Some(16), 1));
+        let streams = jobs("[a]\nrw=read\nnumjobs=8\n[b]\nrw=write\ndirect=1\nnumjobs=4\n");
+        let works: Vec<Work> = streams.expect("a mix").mix.iter().map(|one| one.work).collect();
+        assert_eq!(works, [Work::StreamsRead, Work::DirectWrite]);
+    }
+
+    #[test]
+    fn what_the_law_does_not_know_is_named() {
+        for (text, part) in [
+            ("[a]\nrw=randread\nbs=1m\n", "[a]: random blocks of 1024 KiB"),
+            ("[b]\nrw=write\nfsync=8\n", "[b]: fsync=8"),
+            (
+                "[global]\nioengine=libaio\n[a]\nrw=randread\niodepth=4\n[b]\nrw=randwrite\n\
+                 iodepth=8\n",
+                "[b]: iodepth 8, of [a] 4",
+            ),
+            ("[a]\nrw=trim\n", "x.fio:2"),
+        ] {
+            let refused = jobs(text).map(|_| ()).expect_err(text);
+            let refused = format!("{refused:#}");
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+
+    #[test]
+    fn flows_weigh_the_time_of_one_disk() {
+        let mut single = Single::default();
+        single.offer(Work::RandomRead, 100.0, Source::Measured);
+        single.offer(Work::Write, 200.0, Source::Measured);
+        let flow = |reads, per_second, bytes_each| Flow { reads, per_second, bytes_each };
+        let flows = [flow(true, 50.0, 8192.0), flow(false, 100.0, 1e6), flow(true, 0.0, 1e6)];
+        let mix = of_flows(&flows, &single).expect("a mix");
+        let weights: Vec<_> = mix.iter().map(|share| (share.work, share.weight)).collect();
+        assert_eq!(weights, [(Work::RandomRead, 0.5), (Work::Write, 0.5)]);
+        of_flows(&flows[2..], &single).expect_err("idle");
+        let unknown = of_flows(&[flow(false, 1.0, 4096.0)], &single).expect_err("no figure");
+        assert!(unknown.to_string().contains("random write"), "{unknown}");
+    }
+}

@@ -1,0 +1,87 @@
+//! The page of `advise --html`: the text's tables, and all that it has no room for.
+
+use report::advised::{Page, Table};
+use spec::units::digits;
+
+use super::{Answer, HEADS, array_name, assumed, left_out, mix_in_words, ranked, second_failure};
+use super::{terabytes, verify::Verification};
+use crate::commands::predict::level_name;
+
+impl Answer<'_> {
+    /// What the page shows.
+    pub fn page(&self) -> Page {
+        let Answer { described, question, advice, verified, .. } = self;
+        let mut tables = vec![Table {
+            title: "Ranked".into(),
+            note: "x one disk: the geometric mean of the mix, of one disk's. Clear from a \
+                   predicted ratio of 1.2 on, probable from 1.1 on, else too close to call."
+                .into(),
+            heads: HEADS.map(String::from).to_vec(),
+            rows: ranked(&advice.candidates).map(|row| row.to_vec()).collect(),
+        }];
+        tables.push(self.speeds());
+        tables.push(self.failures());
+        tables.extend(verified.as_ref().map(Verification::table));
+        let mut notes = left_out(advice);
+        notes.iter_mut().for_each(|note| *note = format!("Left out: {note}."));
+        notes.extend(assumed(described, question));
+        Page {
+            title: "Which array".into(),
+            summary: format!(
+                "{} disks ({}), {}; mix: {}",
+                question.bytes.len(),
+                described.disks,
+                described.fs,
+                mix_in_words(question)
+            ),
+            tables,
+            notes,
+        }
+    }
+
+    fn speeds(&self) -> Table {
+        let mut heads = vec!["array".to_string()];
+        for share in self.question.mix {
+            let name = share.work.name().replace(' ', "-");
+            heads.push(format!("{name}, {}", share.work.unit()));
+            heads.push("one missing".to_string());
+        }
+        let rows = self.advice.candidates.iter().map(|one| {
+            let speeds = one.speeds.iter().flat_map(|speed| {
+                [digits(speed.healthy), speed.degraded.map_or("lost".to_string(), digits)]
+            });
+            std::iter::once(array_name(one)).chain(speeds).collect()
+        });
+        Table {
+            title: "Speeds".into(),
+            note: "Predicted by the law; with one member missing, disk operations are counted."
+                .into(),
+            heads,
+            rows: rows.collect(),
+        }
+    }
+
+    fn failures(&self) -> Table {
+        let price = self.arguments.price;
+        let cost = price.map(|price| price * self.question.bytes.len() as f64);
+        let mut heads = ["array", "stacked by size", "one more failure loses it with"]
+            .map(String::from)
+            .to_vec();
+        heads.extend(cost.map(|_| "cost a TB".to_string()));
+        let rows = self.advice.candidates.iter().map(|one| {
+            let second = second_failure(one).unwrap_or_else(|| "no failure is survived".into());
+            let mut row = vec![level_name(&one.array), terabytes(one.capacity.stacked), second];
+            row.extend(cost.map(|cost| match one.capacity.bytes {
+                0 => "-".to_string(),
+                bytes => digits(cost / (bytes as f64 / 1e12)),
+            }));
+            row
+        });
+        Table {
+            title: "Capacity and failures".into(),
+            note: cost.map_or(String::new(), |cost| format!("All disks cost {}.", digits(cost))),
+            heads,
+            rows: rows.collect(),
+        }
+    }
+}

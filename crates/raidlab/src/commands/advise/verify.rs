@@ -1,0 +1,238 @@
+//! `advise --verify`: the engine on paced members, beside what was predicted for Linux md.
+//!
+//! Invariant: a measured figure is one of the engine on modelled drives that keep real time; it
+//! says whether the order holds for another implementation, and nothing about Linux md.
+
+use anyhow::{Error, Result};
+use bench::{blocks, model_time};
+use md::Level;
+use predict::advise::{Advice, Candidate, Question, Share};
+use predict::law::Work;
+use serde_json::{Value, json};
+use spec::buses::Buses;
+use spec::case::{BenchLevel, RunConfig};
+use spec::matrix::{self, Options, Plan};
+use spec::members::MemberSet;
+use spec::units::digits;
+use spec::workload::Kind;
+
+use super::array_name;
+use crate::commands::bench::fastest_kernels;
+use crate::commands::predict::level_name;
+use crate::console::{columns, say};
+use crate::progress::Reporter;
+
+/// How many candidates are run: the first of the list.
+pub const TOP: usize = 3;
+
+/// The modelled drives.
+pub struct Drives {
+    /// One for each disk.
+    pub members: MemberSet,
+    /// Paths that they share.
+    pub buses: Option<Buses>,
+}
+
+/// A candidate under a workload of the mix.
+pub struct Verified {
+    array: String,
+    work: Work,
+    /// The law, of Linux md.
+    law: f64,
+    /// The engine in model time.
+    model: f64,
+    /// The engine on paced members.
+    measured: f64,
+}
+
+/// What was run.
+pub struct Verification {
+    /// By candidate, then workload.
+    pub rows: Vec<Verified>,
+    /// The candidates by what was measured, the best first, with the mix of each relative to the
+    /// first candidate of the list.
+    order: Vec<(String, f64)>,
+    /// Whether that is the order of the list.
+    as_predicted: bool,
+    /// Workloads of the mix that no block workload stands for.
+    not_run: Vec<Work>,
+}
+
+/// The block workload of a workload of the law.
+fn kind(work: Work) -> Option<Kind> {
+    match work {
+        Work::Read | Work::DirectRead => Some(Kind::SeqRead),
+        Work::Write | Work::DirectWrite => Some(Kind::SeqWrite),
+        Work::RandomRead => Some(Kind::RandRead),
+        Work::RandomWrite => Some(Kind::RandWrite),
+        _ => None,
+    }
+}
+
+fn plan(question: &Question<'_>, one: &Candidate, drives: &Drives, work: Work) -> Result<Plan> {
+    let kind = kind(work).expect("chosen before");
+    let direct = matches!(work, Work::DirectRead | Work::DirectWrite);
+    let jobs = if kind.is_sequential() && !direct { 1 } else { question.jobs as u32 };
+    let depth = (question.depth / question.jobs) as u32;
+    let array = &one.array;
+    let ten = array.level == Level::Raid10;
+    let options = Options {
+        levels: vec![BenchLevel::Md(array.level)],
+        layouts: if ten { vec![level_name(array).replace("raid10 ", "")] } else { Vec::new() },
+        disks: vec![array.members],
+        chunks: match array.level.has_chunks() {
+            true => vec![(array.chunk_kib * 1024.0) as u64],
+            false => Vec::new(),
+        },
+        members: vec![drives.members.clone()],
+        buses: drives.buses.iter().copied().collect(),
+        workloads: vec![kind],
+        depths: if kind.is_sequential() { Vec::new() } else { vec![depth.clamp(1, 1024)] },
+        jobs: vec![jobs.clamp(1, 256)],
+        ..Options::default()
+    };
+    // The drives are what is paced; bytes are not kept.
+    Ok(model_time::modelled(&matrix::plan(&options)?)?)
+}
+
+/// Runs the first candidates; `None`: stopped.
+///
+/// # Errors
+/// An array that the engine cannot make.
+pub fn run(
+    question: &Question<'_>,
+    advice: &Advice,
+    drives: &Drives,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Verification>> {
+    let config = RunConfig {
+        warm_up: std::time::Duration::from_millis(300),
+        sample: std::time::Duration::from_millis(700),
+        sample_given: false,
+        runs: 3,
+        kernels: fastest_kernels(),
+        ..RunConfig::quick()
+    };
+    let (run, left): (Vec<Share>, Vec<Share>) =
+        question.mix.iter().copied().partition(|share| kind(share.work).is_some());
+    let top = &advice.candidates[..advice.candidates.len().min(TOP)];
+    let mut plans = Vec::new();
+    for one in top {
+        for share in &run {
+            plans.push((one, *share, plan(question, one, drives, share.work)?));
+        }
+    }
+    let seconds: f64 = plans.iter().map(|(.., plan)| blocks::estimate_seconds(plan, &config)).sum();
+    say(format_args!("verifying {} arrays on paced members, about {seconds:.0} s", top.len()));
+    let mut reporter = Reporter::new(plans.len(), 0, seconds);
+    let mut rows = Vec::new();
+    for (one, share, plan) in &plans {
+        let (model, ended) = model_time::run(plan, &config, stop, &mut |_| {})?;
+        ended.map_err(Error::from)?;
+        let (paced, ended) =
+            blocks::run(plan, &config, stop, &mut |progress| reporter.show(&progress));
+        ended.map_err(Error::from)?;
+        let (Some(model), Some(paced)) = (model.cells.first(), paced.cells.first()) else {
+            return Ok(None);
+        };
+        let law = one.speeds.iter().find(|speed| speed.work == share.work);
+        rows.push(Verified {
+            array: array_name(one),
+            work: share.work,
+            law: law.map_or(0.0, |speed| speed.healthy),
+            model: model.rate(),
+            measured: paced.rate(),
+        });
+    }
+    reporter.finish();
+    if stop() {
+        return Ok(None);
+    }
+    let names: Vec<String> = top.iter().map(array_name).collect();
+    let mut order: Vec<(String, f64)> =
+        names.iter().map(|name| (name.clone(), relative(&rows, &run, name, &names[0]))).collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let as_predicted = order.iter().zip(&names).all(|((name, _), first)| name == first);
+    let not_run = left.iter().map(|share| share.work).collect();
+    Ok(Some(Verification { rows, order, as_predicted, not_run }))
+}
+
+/// The measured mix of an array, of that of another.
+fn relative(rows: &[Verified], mix: &[Share], array: &str, to: &str) -> f64 {
+    let of = |array: &str, work| {
+        let row = rows.iter().find(|row| row.array == array && row.work == work);
+        row.map_or(1.0, |row| row.measured)
+    };
+    let weights: f64 = mix.iter().map(|share| share.weight).sum();
+    let logs = mix.iter().map(|one| one.weight * (of(array, one.work) / of(to, one.work)).ln());
+    (logs.sum::<f64>() / weights).exp()
+}
+
+const HEADS: [&str; 6] =
+    ["array", "workload", "law, Linux md", "engine, model time", "engine, paced", "paced of law"];
+
+impl Verified {
+    /// Cells below [`HEADS`].
+    fn row(&self) -> [String; 6] {
+        let unit = self.work.unit();
+        let rate = |rate: f64| format!("{} {unit}", digits(rate));
+        [
+            self.array.clone(),
+            self.work.name().replace(' ', "-"),
+            rate(self.law),
+            rate(self.model),
+            rate(self.measured),
+            format!("{:.2}", self.measured / self.law),
+        ]
+    }
+}
+
+impl Verification {
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut out = "\nVerified: the engine of raidlab on paced members:\n".to_string();
+        out += &columns(HEADS, self.rows.iter().map(Verified::row), &[2, 3, 4, 5]);
+        out += &self.order_in_words();
+        out += "\n";
+        out
+    }
+
+    fn order_in_words(&self) -> String {
+        let order = self.order.iter().map(|(name, of_first)| format!("{name} x {of_first:.2}"));
+        let order = order.collect::<Vec<_>>().join("; ");
+        let held = if self.as_predicted { "as predicted" } else { "other than predicted" };
+        let mut out = format!("Order by what was measured, {held}: {order}.");
+        if !self.not_run.is_empty() {
+            let names = self.not_run.iter().map(|work| work.name().replace(' ', "-"));
+            let names = names.collect::<Vec<_>>().join(", ");
+            out += &format!(" Not run, because no block workload stands for it: {names}.");
+        }
+        out
+    }
+
+    /// For a page.
+    pub fn table(&self) -> report::advised::Table {
+        report::advised::Table {
+            title: "Verified on paced members".into(),
+            note: self.order_in_words(),
+            heads: HEADS.map(String::from).to_vec(),
+            rows: self.rows.iter().map(|row| row.row().to_vec()).collect(),
+        }
+    }
+
+    /// For programs.
+    pub fn document(&self) -> Value {
+        let row = |row: &Verified| {
+            json!({"array": row.array, "workload": row.work.name(), "unit": row.work.unit(),
+                   "law": row.law, "engine_model_time": row.model, "engine_paced": row.measured})
+        };
+        json!({
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "order": self.order.iter()
+                .map(|(array, of_first)| json!({"array": array, "mix_of_first": of_first}))
+                .collect::<Vec<_>>(),
+            "as_predicted": self.as_predicted,
+            "not_run": self.not_run.iter().map(|work| work.name()).collect::<Vec<_>>(),
+        })
+    }
+}
