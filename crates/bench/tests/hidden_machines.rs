@@ -3,15 +3,17 @@
 //! `RAIDLAB_TEST=all cargo test -p bench --test hidden_machines -- --nocapture` prints its table.
 //!
 //! Everything runs on a model clock ([`sys::ModelClock`]): the same seed gives the same table on
-//! every machine.
+//! every machine. Three of them are also calibrated and measured in real time, but only with
+//! `RAIDLAB_TEST=all`: that takes minutes, and is as good as the machine is idle.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use bench::blocks as bench;
-use calibrate::{Modelled, Scratch, Settings};
-use drive::{Number, Profile};
+use array::{Member, NullMember, PaceControl, PacedMember};
+use bench::probed::ProbedDisks;
+use calibrate::{Machine, Modelled, Scratch, Settings};
+use drive::{Number, Placement, Profile};
 use results::record::Record;
 use results::stats::median;
 use spec::case::RunConfig;
@@ -124,6 +126,106 @@ impl Hidden {
     }
 }
 
+/// A disk with its name.
+type Named = (String, Box<dyn Member>);
+
+/// Seeds that are also probed and measured in real time: two disks with a bus and without, and
+/// flash.
+const PACED: [u64; 3] = [4, 10, 7];
+
+impl Hidden {
+    /// The same disks in real time, and a scratch area in the middle of the first.
+    fn paced(&self) -> (Vec<Named>, Box<dyn Member>) {
+        let pace = PaceControl::default();
+        let bytes = self.profile.capacity_bytes() / (1 << 20) * (1 << 20);
+        let buses: Vec<_> = self.buses.iter().map(|(rate, _)| pace.add_bus(*rate)).collect();
+        let mut bus_of = Vec::new();
+        for (bus, (_, disks)) in buses.iter().zip(&self.buses) {
+            bus_of.resize(bus_of.len() + disks, Some(*bus));
+        }
+        bus_of.resize(self.disks, None);
+        let member = |bytes: u64| Box::new(NullMember::new(bytes / 512));
+        let (mut disks, mut scratch) = (Vec::new(), None);
+        for (number, bus) in bus_of.into_iter().enumerate() {
+            let place = Placement::Window { at: 0.0 };
+            let disk = pace.add_disk(&self.profile, place, bytes, bus, None);
+            let paced = PacedMember::part(member(bytes), &pace, disk, 0);
+            disks.push((number.to_string(), Box::new(paced) as Box<dyn Member>));
+            let Scratch { at, bytes, .. } = self.scratch();
+            scratch.get_or_insert_with(|| {
+                Box::new(PacedMember::part(member(bytes), &pace, disk, at)) as Box<dyn Member>
+            });
+        }
+        (disks, scratch.expect("there is a disk"))
+    }
+}
+
+#[test]
+fn three_machines_are_predicted_from_probes_in_real_time() {
+    if !testkit::runs_all() {
+        println!("skipped: calibrates three machines in real time: RAIDLAB_TEST=all");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = Settings::default();
+    let mut all = Vec::new();
+    for seed in PACED {
+        let hidden = Hidden::new(seed);
+        let solid = hidden.profile.kind() == drive::Kind::Solid;
+        let (disks, scratch) = hidden.paced();
+        let mut machine = ProbedDisks::new(disks, Some(scratch), &|| false).expect("disks");
+        let area = machine.scratch();
+        let begin = std::time::Instant::now();
+        let figures = calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
+        drop(machine);
+        let probed = begin.elapsed();
+        let fitted = calibrate::fit(&figures, area, settings);
+        let buses = &figures.wiring.as_ref().expect("several disks").buses;
+        let found: Vec<(u64, usize)> =
+            buses.iter().map(|bus| ((bus.mb_per_s * 1e6) as u64, bus.disks.len())).collect();
+        let truth = directory.path().join(format!("hidden-{seed}.toml"));
+        let guess = directory.path().join(format!("found-{seed}.toml"));
+        std::fs::write(&truth, &hidden.document).expect("written");
+        std::fs::write(&guess, fitted[0].document("found", "fitted")).expect("written");
+        // In real time, and then on a model clock.
+        let measured = engine(&truth, hidden.disks, buses_text(&hidden.buses), solid);
+        let predicted = {
+            let _clock = ModelClock::start();
+            engine(&guess, hidden.disks, buses_text(&found), solid)
+        };
+        println!(
+            "{seed} {} x{} buses {:?} found {found:?}; probed in {probed:?}, all {:?}",
+            hidden.class,
+            hidden.disks,
+            hidden.buses,
+            begin.elapsed()
+        );
+        all.extend(errors(&measured, &predicted));
+    }
+    let median = median(&all).expect("errors");
+    println!("median of {} figures: {:.1} %", all.len(), median * 100.0);
+    assert!(median <= 0.08, "{median}");
+}
+
+/// Prints both figures of each cell, and returns how far they are apart.
+fn errors(measured: &Record, predicted: &Record) -> Vec<f64> {
+    let mut errors = Vec::new();
+    for (real, guess) in measured.cells.iter().zip(&predicted.cells) {
+        let error = (guess.mb_per_s / real.mb_per_s - 1.0).abs();
+        println!(
+            "  {:7} {:10} {:9.1} {:9.1} {:5.1} %",
+            real.level.text(),
+            real.workload.text(),
+            real.mb_per_s,
+            guess.mb_per_s,
+            error * 100.0
+        );
+        errors.push(error);
+    }
+    println!("  median {:.1} %", median(&errors).unwrap_or(0.0) * 100.0);
+    errors
+}
+
 /// The buses as `--bus` has them.
 fn buses_text(buses: &[(u64, usize)]) -> Option<String> {
     let parts = buses.iter().map(|(rate, disks)| format!("{:.1}MB/s*{disks}", *rate as f64 / 1e6));
@@ -151,7 +253,7 @@ fn engine(path: &Path, disks: usize, buses: Option<String>, solid: bool) -> Reco
         runs: 5,
         ..RunConfig::quick()
     };
-    let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
+    let (record, ended) = bench::blocks::run(&plan, &settings, &|| false, &mut |_| {});
     ended.expect("it runs");
     record
 }
@@ -198,21 +300,7 @@ fn machines_are_predicted_from_their_probes() {
                 println!("    {:24} {:12.3} {own:12.3}", number.field, number.value);
             }
         }
-        let mut errors = Vec::new();
-        for (real, guess) in measured.cells.iter().zip(&predicted.cells) {
-            let error = (guess.mb_per_s / real.mb_per_s - 1.0).abs();
-            println!(
-                "  {:7} {:10} {:9.1} {:9.1} {:5.1} %",
-                real.level.text(),
-                real.workload.text(),
-                real.mb_per_s,
-                guess.mb_per_s,
-                error * 100.0
-            );
-            errors.push(error);
-        }
-        println!("  median {:.1} %", median(&errors).unwrap_or(0.0) * 100.0);
-        all.extend(errors);
+        all.extend(errors(&measured, &predicted));
     }
     let median = median(&all).expect("errors");
     println!("median of {} figures: {:.1} %", all.len(), median * 100.0);
