@@ -22,6 +22,8 @@ use std::sync::Mutex;
 use rustix::io::Errno;
 use rustix::mm::MlockAllFlags;
 use rustix::mount::MountPropagationFlags;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
 
 use super::sys;
 
@@ -64,7 +66,22 @@ impl Protection {
     }
 }
 
+/// The least limit of locked memory (`ulimit -l`), in bytes, with which a process without
+/// CAP_IPC_LOCK locks what it maps later: beyond the limit it could map nothing more. Buffers are
+/// half a gigabyte of addresses, and glibc reserves 64 MiB of them for each thread.
+const LEAST_LIMIT: u64 = 2 << 30;
+
+/// Whether what is mapped later can be locked, too.
+fn may_lock(has_capability: bool, limit: Option<u64>) -> bool {
+    has_capability || limit.is_none_or(|limit| limit >= LEAST_LIMIT)
+}
+
 fn lock_memory(current: MlockAllFlags) -> io::Result<()> {
+    let has_capability = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if !may_lock(has_capability, getrlimit(Resource::Memlock).current) {
+        return Err(Errno::NOMEM.into());
+    }
     let (now, future) = (MlockAllFlags::CURRENT, MlockAllFlags::FUTURE);
     let locked = rustix::mm::mlockall(now | current)
         .and_then(|()| rustix::mm::mlockall(future | MlockAllFlags::ONFAULT));
@@ -125,4 +142,17 @@ pub fn private_mounts() -> io::Result<()> {
     sys::own_mounts()?;
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     Ok(rustix::mount::mount_change("/", quietly)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_limit_of_locked_memory_is_not_used_up() {
+        assert!(may_lock(true, Some(0)));
+        assert!(may_lock(false, None));
+        assert!(may_lock(false, Some(4 << 30)));
+        assert!(!may_lock(false, Some(500 << 20)), "a machine of 4 GiB, an eighth of it");
+    }
 }
