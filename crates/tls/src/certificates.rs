@@ -6,7 +6,10 @@
 //!  server-cert.pem  server-key.pem      of a server
 //!  client-cert.pem  client-key.pem      of a client; may both be missing
 //! ```
-//! *Invariant*: a client always verifies the server's certificate and name.
+//! *Invariant*: a client always verifies the server's certificate and name. A list of what was
+//! revoked counts for every certificate of a chain whose issuer it is of; an authority without a
+//! list has revoked nothing. A file that may be missing, and of which the system does not say
+//! whether it is, is an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +79,6 @@ impl ServerTls {
                 let roots = Arc::new(authorities(directory)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
                     .with_crls(revoked(directory)?)
-                    .only_check_end_entity_revocation()
                     .allow_unknown_revocation_status();
                 builder.with_client_cert_verifier(verifier.build().map_err(|error| unfit(&error))?)
             }
@@ -111,7 +113,6 @@ impl ClientTls {
         let roots = Arc::new(authorities(directory)?);
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
             .with_crls(revoked(directory)?)
-            .only_check_end_entity_revocation()
             .allow_unknown_revocation_status();
         let verifier = verifier.build().map_err(|error| unfit(&error))?;
         let builder = ClientConfig::builder_with_provider(provider);
@@ -168,9 +169,14 @@ fn authorities(directory: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
+/// Whether there is such a file: not, what it is, and whether it can be read.
+fn is_there(path: &Path) -> Result<bool, TlsError> {
+    path.try_exists().map_err(|error| fail(path, TlsProblem::System(error)))
+}
+
 fn revoked(directory: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
     let path = directory.join("ca-crl.pem");
-    if !path.exists() {
+    if !is_there(&path)? {
         return Ok(Vec::new());
     }
     let all = parsed(&path, CertificateRevocationListDer::pem_file_iter(&path))?;
@@ -183,7 +189,7 @@ type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 fn identity(directory: &Path, whose: &str) -> Result<Option<Identity>, TlsError> {
     let certificate = directory.join(format!("{whose}-cert.pem"));
     let key = directory.join(format!("{whose}-key.pem"));
-    match (certificate.exists(), key.exists()) {
+    match (is_there(&certificate)?, is_there(&key)?) {
         (false, false) => return Ok(None),
         (true, false) => return Err(fail(&key, TlsProblem::Half)),
         (false, true) => return Err(fail(&certificate, TlsProblem::Half)),

@@ -1,7 +1,8 @@
 //! Carries bytes between an encrypted socket and a plain one, on a thread.
 //!
-//! *Invariant*: of each direction at most one piece is held here: when one side does not read, the
-//! other one is not read either. The handshake ends by its deadline. After the plain side has
+//! *Invariant*: of each direction at most one piece is held here: when one side does not read, what
+//! comes from the other one waits there, and neither direction waits for the other. The handshake
+//! ends by its deadline. After the plain side has
 //! ended, the thread ends within [`FAREWELL`], and at once after an abort.
 
 use std::io::{self, Read, Write};
@@ -104,8 +105,9 @@ impl Tunnel {
             network: network.clone(),
             plain: inner,
             session,
-            piece: vec![0; PIECE_BYTES],
+            decrypted: vec![0; PIECE_BYTES],
             to_plain: 0..0,
+            outgoing: vec![0; PIECE_BYTES],
             plain_ended: false,
             network_ended: false,
             plain_knows: false,
@@ -218,10 +220,12 @@ struct Carrier {
     network: Arc<Network>,
     plain: OwnedFd,
     session: Connection,
-    /// Decrypted bytes, or room for those to be encrypted.
-    piece: Vec<u8>,
-    /// Where in `piece` there are decrypted bytes that the plain side has not taken.
+    /// Decrypted bytes.
+    decrypted: Vec<u8>,
+    /// Where there are some that the plain side has not taken.
     to_plain: std::ops::Range<usize>,
+    /// Room for bytes to be encrypted, which the session then holds.
+    outgoing: Vec<u8>,
     /// The plain side will send nothing more.
     plain_ended: bool,
     /// The peer will send nothing more.
@@ -238,7 +242,7 @@ impl Carrier {
         // What breaks ends both sides.
         while !self.is_over() && self.turn().is_ok() {}
         if self.is(ABORTED) {
-            // It fails on a unix socket, which has nothing to send by itself.
+            // On a unix socket it changes nothing: what was sent is in the peer's queue already.
             let _ = sockopt::set_socket_linger(&self.network.socket, Some(Duration::ZERO));
         } else {
             let _ = rustix::net::shutdown(&self.network.socket, Shutdown::Both);
@@ -290,7 +294,7 @@ impl Carrier {
             return Ok(false);
         }
         // What the session holds already.
-        self.decrypted()?;
+        self.decrypt()?;
         if self.network_ended || !self.to_plain.is_empty() {
             return Ok(!self.to_plain.is_empty());
         }
@@ -298,15 +302,15 @@ impl Carrier {
         let Some(read) = passing(self.session.read_tls(&mut socket))? else { return Ok(false) };
         self.network_ended = read == 0;
         self.session.process_new_packets().map_err(io::Error::other)?;
-        self.decrypted()?;
+        self.decrypt()?;
         Ok(true)
     }
 
     /// Takes what is decrypted.
-    fn decrypted(&mut self) -> io::Result<()> {
+    fn decrypt(&mut self) -> io::Result<()> {
         let mut filled = 0;
-        while filled < self.piece.len() {
-            match self.session.reader().read(&mut self.piece[filled..]) {
+        while filled < self.decrypted.len() {
+            match self.session.reader().read(&mut self.decrypted[filled..]) {
                 // The peer has ended its side in order.
                 Ok(0) => {
                     self.network_ended = true;
@@ -335,7 +339,7 @@ impl Carrier {
                 return Ok(true);
             }
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let bytes = &self.piece[self.to_plain.clone()];
+            let bytes = &self.decrypted[self.to_plain.clone()];
             match rustix::net::send(&self.plain, bytes, flags) {
                 Ok(sent) => self.to_plain.start += sent,
                 Err(Errno::AGAIN) => return Ok(moved),
@@ -352,18 +356,16 @@ impl Carrier {
         Ok(moved)
     }
 
-    /// Also uses `piece`: only when nothing that is decrypted is in it.
     fn receive_plain(&mut self) -> io::Result<bool> {
-        let waits = self.session.wants_write() || !self.to_plain.is_empty();
-        if waits || self.plain_ended {
+        if self.session.wants_write() || self.plain_ended {
             return Ok(false);
         }
-        match rustix::net::recv(&self.plain, &mut self.piece[..], RecvFlags::DONTWAIT) {
+        match rustix::net::recv(&self.plain, &mut self.outgoing[..], RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(Errno::CONNRESET) => {
                 self.plain_ended = true;
                 self.session.send_close_notify();
             }
-            Ok((read, _)) => self.session.writer().write_all(&self.piece[..read])?,
+            Ok((read, _)) => self.session.writer().write_all(&self.outgoing[..read])?,
             Err(Errno::AGAIN) => return Ok(false),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -380,7 +382,7 @@ impl Carrier {
         let mut plain = PollFlags::empty();
         match self.session.wants_write() {
             true => network |= PollFlags::OUT,
-            false if is_free && !self.plain_ended => plain |= PollFlags::IN,
+            false if !self.plain_ended => plain |= PollFlags::IN,
             false => {}
         }
         if !is_free {
