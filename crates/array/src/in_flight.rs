@@ -25,7 +25,7 @@ struct Begun {
 
 /// Discards and writes of zeroes may be long: they get a second more for each of these, which a
 /// disk that has to write them all needs.
-const SECTORS_PER_SECOND: u64 = (16 << 20) / md::SECTOR_BYTES;
+const SECTORS_PER_SECOND: u64 = device::CLEARED_BYTES_PER_SECOND / md::SECTOR_BYTES;
 
 /// See the module documentation. Times are nanoseconds of the driver's clock.
 pub(crate) struct InFlight {

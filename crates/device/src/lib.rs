@@ -42,8 +42,8 @@ pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
 pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
 pub use problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
 pub use remote::{
-    Completes, Endpoint, ExportError, ExportProblem, NbdExport, NbdUri, Transfer, UriProblem,
-    UriTls,
+    CLEARED_BYTES_PER_SECOND, Completes, Endpoint, ExportError, ExportProblem, NbdExport, NbdUri,
+    Transfer, UriProblem, UriTls,
 };
 pub use serial::serial;
 pub use signature::{Signature, packed_as, signatures, some_data};

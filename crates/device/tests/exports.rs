@@ -42,13 +42,19 @@ fn small_blocks() -> BlockSizes {
 
 impl Server {
     fn start(blocks: BlockSizes, features: Features, answer: Answer) -> Server {
+        Server::start_sized(BYTES as u64, blocks, features, answer)
+    }
+
+    /// Of a size that is said, and not there: for requests that move no data.
+    fn start_sized(bytes: u64, blocks: BlockSizes, features: Features, answer: Answer) -> Server {
+        let said = bytes;
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("s").to_str().expect("UTF-8").to_owned();
         let listener = UnixListener::bind(&socket).expect("a socket");
         let bytes = (0..BYTES).map(|at| (at / 512 + at % 251) as u8).collect();
         let store = Arc::new(Mutex::new(Store { bytes, seen: Vec::new(), sessions: 0 }));
         let (name, description) = ("data".into(), String::new());
-        let export = Export { name, description, bytes: BYTES as u64, features, blocks };
+        let export = Export { name, description, bytes: said, features, blocks };
         let shared = store.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -390,4 +396,70 @@ fn a_device_that_is_dropped_with_requests_in_flight_ends_them() {
     let ended = ends.0.lock().expect("whole");
     assert_eq!(ended.len(), 200);
     assert!(ended.iter().all(|(_, result)| result.is_err()));
+}
+
+#[test]
+fn zeroes_that_a_server_offers_and_refuses_are_written() {
+    let answers: [Answer; 2] = [
+        |store, request, payload| match request.command {
+            command::WRITE_ZEROES => {
+                Some(ReplyTo::new(Style::Structured, request).error(Errno::NotSupported).to_vec())
+            }
+            _ => good(store, request, payload),
+        },
+        |store, request, payload| match request.command {
+            command::WRITE_ZEROES => {
+                Some(ReplyTo::new(Style::Structured, request).error(Errno::Invalid).to_vec())
+            }
+            _ => good(store, request, payload),
+        },
+    ];
+    for answer in answers {
+        let server = Server::start(small_blocks(), all_features(), answer);
+        let device = server.open();
+        let mut wanted = server.store.lock().expect("whole").bytes.clone();
+        for range in [3..700, 900..901] {
+            device.write_zeroes(range.clone()).expect("it is zeroed");
+            wanted[range.start as usize * 512..range.end as usize * 512].fill(0);
+        }
+        assert!(server.store.lock().expect("whole").bytes == wanted);
+        let seen = server.seen();
+        let tried = seen.iter().filter(|(command, _)| *command == command::WRITE_ZEROES).count();
+        assert_eq!(tried, 1, "it is not tried again");
+        assert!(!device.export().expect("an export").features().write_zeroes);
+    }
+    // Any other error is that of the range.
+    let failing: Answer = |store, request, payload| match request.command {
+        command::WRITE_ZEROES => {
+            Some(ReplyTo::new(Style::Structured, request).error(Errno::NoSpace).to_vec())
+        }
+        _ => good(store, request, payload),
+    };
+    let server = Server::start(small_blocks(), all_features(), failing);
+    let device = server.open();
+    assert_eq!(device.write_zeroes(3..700).expect_err("no space").raw_os_error(), Some(28));
+    assert!(device.export().expect("an export").features().write_zeroes);
+}
+
+#[test]
+fn a_long_range_to_zero_gets_more_time_than_a_read() {
+    const MIB: u64 = 1 << 20;
+    let limit = Duration::from_millis(200);
+    let slow: Answer = |store, request, payload| match (request.command, request.offset) {
+        // For ever.
+        (command::WRITE_ZEROES, MIB) => Some(Vec::new()),
+        (command::WRITE_ZEROES, _) => {
+            std::thread::sleep(Duration::from_millis(800));
+            Some(ReplyTo::new(Style::Structured, request).done().to_vec())
+        }
+        _ => good(store, request, payload),
+    };
+    let server = Server::start_sized(128 * MIB, small_blocks(), all_features(), slow);
+    let device = server.open();
+    device.export().expect("an export").set_timeout(Some(limit));
+    device.write_zeroes(0..128 * MIB / 512).expect("eight seconds more");
+    let began = Instant::now();
+    let error = device.write_zeroes(MIB / 512..17 * MIB / 512).expect_err("no reply comes");
+    assert_eq!(error.raw_os_error(), Some(110), "{error}: ETIMEDOUT");
+    assert!(began.elapsed() >= limit + Duration::from_secs(1), "{:?}", began.elapsed());
 }

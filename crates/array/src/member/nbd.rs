@@ -8,9 +8,10 @@
 //! server ever has the array's memory, so that a reply that comes late can do no harm.
 //!
 //! Invariant: a poll of the eventfd is in flight in the ring as long as an operation is, and only
-//! then. Every operation ends, with the connection at the latest. What the server does not offer is
-//! done in another way: FUA as a flush, zeroes as writes, a discard not at all; without flushes,
-//! writes count as durable.
+//! then. Every operation ends, with the connection at the latest. What the server does not offer, or
+//! offers and refuses, is done in another way: FUA as a flush, zeroes as writes, a discard not at
+//! all (TRIM promises nothing, and the array relies on nothing); without flushes, writes count as
+//! durable.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,6 +71,8 @@ struct Pending {
     left: u64,
     /// Length of the part at the front that is in flight.
     part: u64,
+    /// What is in flight is a WRITE_ZEROES or a TRIM.
+    clearing: bool,
     /// Everything is written, and the flush that makes it durable is in flight.
     syncing: bool,
     spans: Vec<Span>,
@@ -213,6 +216,8 @@ impl NbdMember {
             }
         };
         pending.part = part;
+        pending.clearing =
+            matches!(operation, Operation::WriteZeroes { .. } | Operation::Trim { .. });
         self.export.submit(operation, buffer, id, port.clone());
         true
     }
@@ -237,6 +242,22 @@ impl NbdMember {
             return !self.push(id, port);
         }
         true
+    }
+
+    /// Whether the server has refused a request that it offers: what is left is done without.
+    #[cold]
+    fn is_refused(&mut self, id: u32, error: &ExportError) -> bool {
+        let pending = self.pending.get(id);
+        let is_refused = pending.clearing
+            && match pending.kind {
+                OpKind::Discard => self.export.refuses_trim(error),
+                _ => self.export.refuses_zeroes(error),
+            };
+        if is_refused {
+            let (device, kind) = (self.export.uri().to_string(), pending.kind);
+            tracing::warn!(device, ?kind, %error, "the server refuses what it offers");
+        }
+        is_refused
     }
 
     /// The error of what is left of an operation.
@@ -356,6 +377,7 @@ impl Member for NbdMember {
             at: start + op.sector.0 * md::SECTOR_BYTES,
             left: op.bytes(),
             part: 0,
+            clearing: false,
             syncing: false,
             spans,
         });
@@ -390,6 +412,13 @@ impl Member for NbdMember {
                     continue;
                 }
                 Ok(()) => Ok(()),
+                Err(error) if self.is_refused(id, &error) => {
+                    if self.push(id, &port) {
+                        self.keep(buffer);
+                        continue;
+                    }
+                    Ok(())
+                }
                 Err(error) => Err(self.failed(id, &error)),
             };
             self.keep(buffer);

@@ -9,6 +9,7 @@ mod background;
 mod common;
 mod counters;
 mod deadlines;
+mod exports;
 mod faults;
 mod files;
 mod nested_deadlines;

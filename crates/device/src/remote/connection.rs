@@ -36,6 +36,9 @@ const _: () = assert!(INPUT_BYTES >= Requests::INPUT_BYTES);
 const PIECES: usize = 64;
 /// Reads from the socket between two looks at everything else.
 const READS: usize = 16;
+/// A request to zero or trim a range gets a second more for each of these, which a disk needs that
+/// has to write them all.
+pub const CLEARED_BYTES_PER_SECOND: u64 = 16 << 20;
 /// How often deadlines are looked at, as a part of a request's time.
 const COARSENESS: u32 = 16;
 
@@ -238,6 +241,19 @@ impl Drop for Connection {
 struct Flying {
     submission: Submission,
     began: Instant,
+}
+
+impl Flying {
+    /// When it is late.
+    fn due(&self, limit: Duration) -> Instant {
+        let more = match self.submission.operation {
+            Operation::Trim { length, .. } | Operation::WriteZeroes { length, .. } => {
+                Duration::from_secs(length / CLEARED_BYTES_PER_SECOND)
+            }
+            _ => Duration::ZERO,
+        };
+        self.began + limit + more
+    }
 }
 
 /// Data of a read that come next.
@@ -526,17 +542,19 @@ impl Worker {
         Ok(Next::Close)
     }
 
-    /// The time that the first request in flight has left.
+    /// The time until the first request in flight is late.
     fn left(&mut self) -> Result<Option<Duration>, ExportError> {
         self.looked = Instant::now();
-        let first = self.flying.iter().flatten().map(|flying| flying.began).min();
-        let (Some(limit), Some(began)) = (self.limit, first) else { return Ok(None) };
-        let passed = self.looked.saturating_duration_since(began);
-        if passed >= limit {
-            let why = format!("no reply within {} s", limit.as_secs_f64());
+        let Some(limit) = self.limit else { return Ok(None) };
+        let flying = self.flying.iter().flatten();
+        let Some(first) = flying.min_by_key(|flying| flying.due(limit)) else { return Ok(None) };
+        let left = first.due(limit).saturating_duration_since(self.looked);
+        if left.is_zero() {
+            let within = first.due(limit) - first.began;
+            let why = format!("no reply within {} s", within.as_secs_f64());
             return Err(lost(rustix::io::Errno::TIMEDOUT, why));
         }
-        Ok(Some((limit - passed).max(limit / COARSENESS)))
+        Ok(Some(left.max(limit / COARSENESS)))
     }
 
     /// Waits for the socket or the caller, until a request is late.

@@ -7,11 +7,12 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nbd::client::{Event, Handshake, HandshakeError, Negotiated, Wanted};
-use nbd::{BlockSizes, Features, MAX_PAYLOAD_BYTES, Operation, Style};
+use nbd::{BlockSizes, Errno, Features, MAX_PAYLOAD_BYTES, Operation, Style};
 use rustix::event::PollFlags;
 use thiserror::Error;
 use tls::ClientTls;
@@ -75,6 +76,9 @@ pub struct NbdExport {
     connection: Connection,
     /// Held while a part of a block is written: two records may be in one block.
     rewriting: Mutex<()>,
+    /// The server has refused what it offers.
+    refuses_zeroes: AtomicBool,
+    refuses_trim: AtomicBool,
 }
 
 impl std::fmt::Debug for NbdExport {
@@ -104,7 +108,14 @@ impl NbdExport {
         }
         let connection = Connection::start(stream, session, rest, Some(REQUEST));
         let connection = connection.map_err(ExportProblem::Thread)?;
-        Ok(NbdExport { uri: uri.clone(), session, connection, rewriting: Mutex::new(()) })
+        Ok(NbdExport {
+            uri: uri.clone(),
+            session,
+            connection,
+            rewriting: Mutex::new(()),
+            refuses_zeroes: AtomicBool::new(false),
+            refuses_trim: AtomicBool::new(false),
+        })
     }
 
     /// Its URI.
@@ -117,9 +128,24 @@ impl NbdExport {
         self.session.bytes
     }
 
-    /// What the server supports.
+    /// What the server supports: what it offers, but for what it has refused since.
     pub fn features(&self) -> Features {
-        self.session.features
+        let mut features = self.session.features;
+        features.write_zeroes &= !self.refuses_zeroes.load(Ordering::Relaxed);
+        features.trim &= !self.refuses_trim.load(Ordering::Relaxed);
+        features
+    }
+
+    /// Whether this error of a WRITE_ZEROES says that the server cannot do it, although it offers
+    /// it: then zeroes are written, from now on. A request that is wrong in itself will be refused
+    /// again.
+    pub fn refuses_zeroes(&self, error: &ExportError) -> bool {
+        refuses(&self.refuses_zeroes, error)
+    }
+
+    /// The same of a TRIM, which promises nothing: then nothing is to be done.
+    pub fn refuses_trim(&self, error: &ExportError) -> bool {
+        refuses(&self.refuses_trim, error)
     }
 
     /// Offsets and lengths of operations are multiples of this: from 512 to 4096.
@@ -156,10 +182,10 @@ impl NbdExport {
     }
 
     /// Performs an operation, and waits for its end.
-    fn perform(&self, operation: Operation, buffer: Vec<u8>) -> io::Result<Vec<u8>> {
+    fn perform(&self, operation: Operation, buffer: Vec<u8>) -> Result<Vec<u8>, ExportError> {
         let wait = Arc::new(Wait::default());
         self.submit(operation, buffer, 0, wait.clone());
-        Ok(wait.wait()?)
+        wait.wait()
     }
 
     /// Reads; the range is inside the export.
@@ -210,7 +236,7 @@ impl NbdExport {
     pub(crate) fn write_zeroes(&self, range: Range<u64>) -> io::Result<()> {
         let block = u64::from(self.session.blocks.minimum);
         let inside = range.start.next_multiple_of(block)..range.end / block * block;
-        if !self.session.features.write_zeroes || inside.is_empty() {
+        if !self.features().write_zeroes || inside.is_empty() {
             return self.write_zero_bytes(range);
         }
         self.write_zero_bytes(range.start..inside.start)?;
@@ -219,10 +245,13 @@ impl NbdExport {
             let length = longest.min(inside.end - offset);
             let (fua, no_hole, fast) = (false, true, false);
             let zeroes = Operation::WriteZeroes { offset, length, fua, no_hole, fast };
-            self.perform(zeroes, Vec::new())?;
-            offset += length;
+            match self.perform(zeroes, Vec::new()) {
+                Ok(_) => offset += length,
+                Err(error) if self.refuses_zeroes(&error) => break,
+                Err(error) => return Err(error.into()),
+            }
         }
-        self.write_zero_bytes(inside.end..range.end)
+        self.write_zero_bytes(offset..range.end)
     }
 
     fn write_zero_bytes(&self, range: Range<u64>) -> io::Result<()> {
@@ -238,7 +267,7 @@ impl NbdExport {
     /// Makes completed writes durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self.session.features.flush {
-            true => self.perform(Operation::Flush, Vec::new()).map(drop),
+            true => Ok(self.perform(Operation::Flush, Vec::new()).map(drop)?),
             false => self.connection.lost().map_or(Ok(()), |lost| Err(lost.into())),
         }
     }
@@ -252,6 +281,14 @@ impl NbdExport {
     fn part(&self, left: u64) -> u64 {
         left.min(PART_BYTES).min(self.longest(Transfer::Data))
     }
+}
+
+fn refuses(known: &AtomicBool, error: &ExportError) -> bool {
+    let ExportError::Server { errno: Errno::NotSupported | Errno::Invalid, .. } = error else {
+        return false;
+    };
+    known.store(true, Ordering::Relaxed);
+    true
 }
 
 /// What an operation transfers.

@@ -11,6 +11,6 @@ mod export;
 mod stream;
 mod uri;
 
-pub use connection::{Completes, ExportError};
+pub use connection::{CLEARED_BYTES_PER_SECOND, Completes, ExportError};
 pub use export::{ExportProblem, NbdExport, Transfer};
 pub use uri::{Endpoint, NbdUri, UriProblem, UriTls};

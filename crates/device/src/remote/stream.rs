@@ -1,12 +1,14 @@
 //! A socket to an NBD server, which never blocks.
 //!
-//! Invariant: connecting and negotiating end by their deadline, whatever the server does.
+//! Invariant: connecting and negotiating end by their deadline, whatever the server and the system's
+//! resolver do; no address of a host has all of the time while there are others.
 
 use std::io::{self, IoSlice, Read};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -37,7 +39,10 @@ impl Stream {
     /// Connects.
     pub(super) fn connect(endpoint: &Endpoint, deadline: Instant) -> io::Result<Stream> {
         let stream = match endpoint {
-            Endpoint::Tcp { host, port } => tcp(host, *port, deadline)?,
+            Endpoint::Tcp { host, port } => {
+                let addresses = addresses(host, *port, deadline)?;
+                Stream::Tcp(tcp(&addresses, deadline)?)
+            }
             Endpoint::Unix(path) => Stream::Unix(unix(path, deadline)?),
         };
         match &stream {
@@ -91,8 +96,9 @@ impl Stream {
         }
     }
 
-    /// Closes it so that nothing of what the system still has to send is sent: a request that the
-    /// caller has given up must not reach the server later.
+    /// Closes it so that nothing more is sent: a request that the caller has given up must not
+    /// leave this host later. What has left it, the server may still perform. On a unix socket that
+    /// is everything that was written: it is in the server's queue at once.
     pub(super) fn abort(self) {
         match self {
             Stream::Tcp(socket) => {
@@ -128,15 +134,40 @@ impl AsFd for Stream {
     }
 }
 
-/// The first of the host's addresses that accepts.
-fn tcp(host: &str, port: u16, deadline: Instant) -> io::Result<Stream> {
+/// The addresses of a host.
+fn addresses(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let host = host.to_owned();
+    within(deadline, move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
+}
+
+/// The result of something that cannot be interrupted. After the deadline it is left to itself: the
+/// system's resolver has limits of its own, which are longer.
+fn within<T: Send + 'static>(
+    deadline: Instant,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    std::thread::Builder::new().name("raidlab-resolve".into()).spawn(move || {
+        // The receiver may have ceased to wait.
+        let _ = sender.send(work());
+    })?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    receiver.recv_timeout(left).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The first of the addresses that accepts. Each has its share of the time that is left.
+fn tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut problem = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
+    for (tried, address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let share = left / (addresses.len() - tried) as u32;
+        if share.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match TcpStream::connect_timeout(&address, left) {
+        match TcpStream::connect_timeout(address, share) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 // Settings that find a dead link earlier; requests have deadlines of their own.
@@ -144,7 +175,7 @@ fn tcp(host: &str, port: u16, deadline: Instant) -> io::Result<Stream> {
                 let _ = sockopt::set_tcp_keepidle(&socket, KEEP_IDLE);
                 let _ = sockopt::set_tcp_keepintvl(&socket, KEEP_INTERVAL);
                 let _ = sockopt::set_tcp_keepcnt(&socket, KEEP_TRIES);
-                return Ok(Stream::Tcp(socket));
+                return Ok(socket);
             }
             Err(error) => problem = error,
         }
@@ -165,5 +196,54 @@ fn unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
             Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        // A listener whose queue is full: what comes then is not answered at all.
+        let full = rustix::net::socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a socket");
+        rustix::net::bind(&full, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        rustix::net::listen(&full, 0).expect("it listens");
+        let address = std::net::TcpListener::from(full.try_clone().expect("another handle"));
+        let full_at = address.local_addr().expect("an address");
+        let _in_queue = TcpStream::connect(full_at).expect("there is room for one");
+        let good = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let good_at = good.local_addr().expect("an address");
+
+        let began = Instant::now();
+        let deadline = began + Duration::from_secs(3);
+        let stream = tcp(&[full_at, good_at], deadline).expect("the second one accepts");
+        assert_eq!(stream.peer_addr().expect("a peer"), good_at);
+        assert!(began.elapsed() >= Duration::from_secs(1), "the first one was tried");
+        let began = Instant::now();
+        let late = tcp(&[full_at, full_at], began + Duration::from_millis(300));
+        assert_eq!(late.expect_err("none accepts").kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_resolver_that_hangs_is_not_waited_for() {
+        let began = Instant::now();
+        let late = within(began + Duration::from_millis(50), || {
+            std::thread::sleep(Duration::from_secs(20));
+            Ok(())
+        });
+        assert_eq!(late.expect_err("it hangs").kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(10));
+        let soon = Instant::now() + Duration::from_secs(20);
+        assert!(within(soon, || Ok(7)).is_ok_and(|seven| seven == 7));
+        let local = addresses("localhost", 7, soon).expect("every host has it");
+        assert!(local.iter().all(|it| it.ip().is_loopback() && it.port() == 7), "{local:?}");
     }
 }
