@@ -21,7 +21,8 @@ pub struct FileMap {
     writable: bool,
 }
 
-// SAFETY: the map belongs to the process, not to a thread, and only this value has its address.
+// SAFETY: the map belongs to the process, not to a thread, and only this value has its address. It
+// is not `Sync`: one thread at a time uses it.
 unsafe impl Send for FileMap {}
 
 impl FileMap {
@@ -66,9 +67,10 @@ impl FileMap {
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let start = self.inside(at, bytes.len())?;
         // SAFETY: the range is inside the map, checked just now, and the map is readable. `bytes`
-        // is borrowed exclusively, and no reference points into a map, so they do not overlap. The
-        // file is not shared; if another process writes it all the same, bytes of any value are
-        // fine.
+        // is borrowed exclusively, and no reference points into a map, so they do not overlap. By
+        // this address nothing writes at the same time: that needs `&mut self`. Another process,
+        // the kernel or another map of the file may, by addresses of theirs; then what is copied is
+        // old, new or a mixture, and every value of a byte is one of `u8`.
         unsafe { std::ptr::copy_nonoverlapping(start, bytes.as_mut_ptr(), bytes.len()) }
         Ok(())
     }
@@ -83,7 +85,8 @@ impl FileMap {
             return Err(Error::new(ErrorKind::PermissionDenied, "it is mapped to be read"));
         }
         let start = self.inside(at, bytes.len())?;
-        // SAFETY: as in `read`, and the map can be written: it was made so.
+        // SAFETY: the range is inside the map, which was made to be written. `bytes` is no part of
+        // it, as in `read`, and `&mut self` excludes every other use of this address.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) }
         Ok(())
     }
@@ -104,7 +107,8 @@ impl FileMap {
         let from = usize::try_from(at).ok();
         let end = from.and_then(|from| from.checked_add(len));
         match (from, end) {
-            // SAFETY: not beyond the map's end.
+            // SAFETY: at most `self.len`, so inside the one allocation of the map or just behind
+            // it; a map is never longer than `isize::MAX`.
             (Some(from), Some(end)) if end <= self.len => Ok(unsafe { self.start.add(from) }),
             _ => {
                 let problem = format!("{len} bytes at {at} are outside a map of {}", self.len);
@@ -116,7 +120,8 @@ impl FileMap {
 
 impl Drop for FileMap {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and nothing points into it.
+        // SAFETY: `of` mapped this address with this length, nothing else unmaps it, and no pointer
+        // to it outlives a call of this type.
         let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
         debug_assert!(unmapped.is_ok());
     }

@@ -335,8 +335,11 @@ impl VhostUserBackend for Device {
             return Err(io::Error::other("the connection has ended"));
         };
         let ring = &self.rings[usize::from(event) * self.threads + thread];
-        let write_through = self.write_through.load(Ordering::Relaxed);
-        let carry_out = |taken| requests::carry_out(&self.target, taken, write_through);
+        // For each request: a driver may negotiate anew while the ring is being served.
+        let carry_out = |taken| {
+            let write_through = self.write_through.load(Ordering::Relaxed);
+            requests::carry_out(&self.target, taken, write_through);
+        };
         if let Err(error) = ring.serve(vring, &self.memory, &self.ending, carry_out) {
             tracing::warn!(%error, "a guest's ring is unusable");
         }

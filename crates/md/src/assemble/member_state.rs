@@ -418,10 +418,13 @@ impl Judge<'_> {
     /// one. Numbers of the first members only: others may be given again, here and in Linux.
     fn shares_an_absent_member(&self, one: usize) -> bool {
         let chosen = &self.all[self.freshest].metadata;
-        let mut first = self.all[one].metadata.roles.iter().zip(&chosen.roles).enumerate();
+        let metadata = &self.all[one].metadata;
+        // What was a first member when the array had more slots need not be one now.
+        let count = slots_of(chosen).min(slots_of(metadata));
+        let mut first = metadata.roles.iter().zip(&chosen.roles).enumerate();
         first.any(|(number, (own, theirs))| {
             let is_there = |other: &usize| self.all[*other].metadata.dev_number as usize == number;
-            number < slots_of(chosen)
+            number < count
                 && matches!(own, Role::Slot(_))
                 && own == theirs
                 && !self.group.iter().any(is_there)

@@ -234,6 +234,28 @@ fn a_member_that_was_left_behind_is_no_half_when_the_one_that_it_knows_is_missin
     assert!(one(&all[1..]).split);
 }
 
+#[test]
+fn a_number_that_was_no_first_member_before_the_array_grew_proves_no_history() {
+    // Four slots now, of devices 4 to 6 and of a device 3 that is not there. The stale one is of a
+    // time with three slots: its device 3 was a replacement, whose number may be another one's now.
+    let mut all = raid5(4);
+    let now = [Role::Faulty, Role::Faulty, Role::Faulty, Role::Slot(1), Role::Slot(0)];
+    let now: Vec<Role> = now.into_iter().chain([Role::Slot(2), Role::Slot(3)]).collect();
+    for (at, (number, slot)) in [(4, 0), (5, 2), (6, 3)].into_iter().enumerate() {
+        let it = &mut all[at + 1].metadata;
+        (it.dev_number, it.role, it.roles) = (number, Role::Slot(slot), now.clone());
+        it.device_uuid = Some(Uuid([0x40 + number as u8; 16]));
+    }
+    let stale = &mut all[0].metadata;
+    stale.events -= 5;
+    stale.raid_disks = 3;
+    stale.roles = vec![Role::Slot(0), Role::Faulty, Role::Faulty, Role::Slot(1)];
+    assert!(one(&all).split);
+    // With as many slots then as now it is the same device.
+    all[0].metadata.raid_disks = 4;
+    assert!(!one(&all).split);
+}
+
 /// Every place for the odd one out: `all` in each rotation.
 fn rotations(all: &[md::assemble::Candidate]) -> Vec<Vec<md::assemble::Candidate>> {
     let turned = |by| {
