@@ -55,6 +55,16 @@ pub enum JoinError {
         /// The slot.
         slot: u16,
     },
+    /// It has the superblock of another device that is to join.
+    #[error(
+        "{name}: has the same superblock as {with}: it is that device by another name, or a copy"
+    )]
+    Twice {
+        /// Name of the device.
+        name: String,
+        /// Name of the other one.
+        with: String,
+    },
     /// It is a member of the array with newer metadata than those that it is to be rebuilt from.
     #[error(
         "{name}: is a member of this array and newer than the members named (event count {events}, \
@@ -124,6 +134,7 @@ impl NewDevice {
         if devices.is_empty() && replace.is_empty() {
             return Ok(Vec::new());
         }
+        refuse_twice(devices.iter().chain(replace.iter().map(|(_, device)| device)))?;
         let metadata: Vec<MemberMetadata> =
             members.iter().map(|member| member.superblock.metadata()).collect();
         let labels: Vec<String> = members.iter().map(|member| member.disk.name()).collect();
@@ -303,6 +314,24 @@ fn refuse_active(
             true => JoinError::Copy { name, slot },
             false => JoinError::Active { name, slot },
         });
+    }
+    Ok(())
+}
+
+/// Refuses two devices that have one superblock: two names of one NBD export look like two disks,
+/// and one that gets two slots has the data of neither.
+fn refuse_twice<'a>(devices: impl Iterator<Item = &'a Arc<Device>>) -> Result<(), JoinError> {
+    let mut seen: Vec<(MemberMetadata, &Arc<Device>)> = Vec::new();
+    for device in devices {
+        let detection = superblocks(&**device);
+        let Some((superblock, _)) = detection.superblock() else { continue };
+        let own = superblock.metadata();
+        let identity =
+            |it: &MemberMetadata| (it.set_uuid, it.device_uuid, it.dev_number, it.events);
+        if let Some((_, with)) = seen.iter().find(|(it, _)| identity(it) == identity(&own)) {
+            return Err(JoinError::Twice { name: device.name(), with: with.name() });
+        }
+        seen.push((own, device));
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Orders to a served array, in mdadm's words.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{
     AddError, BackgroundWork, DeviceNumber, JoinAs, MemberFlags, Mismatch, Pace, RemoveError,
     ScrubMode,
 };
-use device::Disk;
+use device::{Disk, Identity, Location};
 use md::MemberIdx;
 use thiserror::Error;
 
@@ -17,6 +18,8 @@ use crate::offline::{OpenDevices, OpenError};
 
 /// How long a change may take to be recorded: as long as an operation of a member.
 const RECORDED_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is looked whether it is.
+const STEP: Duration = Duration::from_millis(5);
 
 /// Why an order was not carried out.
 #[derive(Debug, Error)]
@@ -75,6 +78,9 @@ pub enum ManageError {
     /// The members' metadata writes take too long.
     #[error("{0}: leaves the array, which has not recorded it yet: metadata writes are slow")]
     NotRecorded(String),
+    /// The server stops before the metadata of the others have recorded it.
+    #[error("{0}: leaves the array, which is being stopped and may not have recorded it")]
+    Stopping(String),
     /// The array has no spare.
     #[error("{0}: no spare is there to replace it; name a new device")]
     NoSpare(String),
@@ -102,6 +108,35 @@ pub enum ScrubOrder {
     Stop,
 }
 
+/// How a wait ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Waited {
+    Until,
+    TooLong,
+    Stopping,
+}
+
+/// Waits until something is so.
+fn wait_until(is_so: impl Fn() -> bool, stop: &AtomicBool, within: Duration) -> Waited {
+    let end = Instant::now() + within;
+    loop {
+        if is_so() {
+            return Waited::Until;
+        } else if stop.load(Ordering::Relaxed) {
+            return Waited::Stopping;
+        } else if Instant::now() > end {
+            return Waited::TooLong;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// The export that a URI names, or the part of it.
+fn export_of(name: &str) -> Option<(Identity, u64, Option<u64>)> {
+    let location = Location::parse(name.as_ref()).ok()?;
+    Some((location.uri()?.ok()?.identity(), location.offset, location.size))
+}
+
 impl Serving {
     /// The device that is named by its path, or by its slot's number.
     fn named(&self, device: &str, prefers: fn(&&Device) -> bool) -> Result<Device, ManageError> {
@@ -110,7 +145,10 @@ impl Serving {
         let serves = |it: &&Device| it.state != DeviceState::Faulty && it.slot.is_some();
         let path = std::fs::canonicalize(device).ok();
         let is_path = |name: &str| path.is_some() && std::fs::canonicalize(name).ok() == path;
-        let by_name = there.iter().filter(|it| it.name == device || is_path(&it.name));
+        let export = export_of(device);
+        let is_export = |name: &str| export.is_some() && export_of(name) == export;
+        let is_named = |it: &&Device| it.name == device || is_path(&it.name) || is_export(&it.name);
+        let by_name = there.iter().filter(is_named);
         let by_slot = || {
             let slot = device.parse().ok().map(MemberIdx)?;
             there.iter().filter(serves).find(|it| it.slot == Some(slot) && !it.replaces)
@@ -139,32 +177,35 @@ impl Serving {
     }
 
     /// Has a device that is out of service, or a spare, leave the array, as `mdadm --remove` does.
-    /// Returns its name.
+    /// Returns its name. `stop`: the server stops, and the order does not wait any more.
     ///
     /// # Errors
     /// See [`ManageError`].
-    pub fn remove(&self, device: &str) -> Result<String, ManageError> {
+    pub fn remove(&self, device: &str, stop: &AtomicBool) -> Result<String, ManageError> {
         let is_out = |it: &&Device| matches!(it.state, DeviceState::Faulty | DeviceState::Spare);
         let Device { name, number, .. } = self.named(device, is_out)?;
         let number = number.ok_or_else(|| ManageError::NoMetadata(name.clone()))?;
         let removed = self.shared.array.remove_device(number).ok_or(ManageError::Stopped)?;
         match removed {
-            Ok(()) => self.until_it_has_left(number, name),
+            Ok(()) => self.until_it_has_left(number, name, stop),
             Err(source) => Err(ManageError::Remove { device: name, source }),
         }
     }
 
     /// Waits until the metadata of the others have recorded that a device left.
-    fn until_it_has_left(&self, number: DeviceNumber, name: String) -> Result<String, ManageError> {
-        let end = Instant::now() + RECORDED_WITHIN;
+    fn until_it_has_left(
+        &self,
+        number: DeviceNumber,
+        name: String,
+        stop: &AtomicBool,
+    ) -> Result<String, ManageError> {
         let is_it = |it: &Device| it.number == Some(number) && it.name == name;
-        while self.shared.devices().iter().any(is_it) {
-            if Instant::now() > end {
-                return Err(ManageError::NotRecorded(name));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let has_left = || !self.shared.devices().iter().any(is_it);
+        match wait_until(has_left, stop, RECORDED_WITHIN) {
+            Waited::Until => Ok(name),
+            Waited::TooLong => Err(ManageError::NotRecorded(name)),
+            Waited::Stopping => Err(ManageError::Stopping(name)),
         }
-        Ok(name)
     }
 
     /// Has a device join the array, as `mdadm --add` does: into an empty slot, else as a spare.
@@ -281,5 +322,39 @@ impl Serving {
     /// Sets how fast background work runs.
     pub fn set_pace(&self, pace: Pace) {
         self.shared.array.set_pace(pace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_with_the_stop_of_the_server() {
+        let (go, stop) = (AtomicBool::new(false), AtomicBool::new(true));
+        let (long, began) = (Duration::from_secs(60), Instant::now());
+        assert_eq!(wait_until(|| true, &stop, long), Waited::Until);
+        assert_eq!(wait_until(|| false, &stop, long), Waited::Stopping);
+        assert_eq!(wait_until(|| false, &go, Duration::from_millis(20)), Waited::TooLong);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| wait_until(|| false, &go, long));
+            std::thread::sleep(Duration::from_millis(20));
+            go.store(true, Ordering::Relaxed);
+            assert_eq!(waits.join().expect("it ends"), Waited::Stopping);
+        });
+        assert!(began.elapsed() < long / 2);
+    }
+
+    #[test]
+    fn an_export_is_the_same_by_another_text() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().display();
+        let (one, other) = (
+            format!("nbd+unix:///d0?socket={path}/s"),
+            format!("nbd+unix:///d%30?socket={path}/./s"),
+        );
+        assert!(export_of(&one).is_some() && export_of(&one) == export_of(&other));
+        assert!(export_of(&one) != export_of(&format!("{one}@1M")));
+        assert!(export_of("/dev/sda").is_none() && export_of("0").is_none());
     }
 }

@@ -11,16 +11,20 @@
 //! Invariant: what is shown is the text as it was given. Called where a member's location is
 //! opened.
 
-use std::fmt;
 use std::path::PathBuf;
+use std::{fmt, io};
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
 
 use crate::Identity;
 
 /// The port that IANA has given to NBD.
 const PORT: u16 = 10809;
+
+/// What a path has escaped in the value of a parameter; `@` begins the part of a member.
+const ESCAPED: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'&').add(b'+').add(b'?').add(b'@');
 
 /// Where an NBD server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -173,10 +177,42 @@ impl NbdUri {
         Ok(NbdUri { text: text.to_owned(), endpoint, export, tls })
     }
 
-    /// Identifies the export: the same for two URIs that name it by the same words. Other names of
-    /// one host or export are not found out.
+    /// The same export, for a process in another directory: the paths in it are absolute.
+    ///
+    /// # Errors
+    /// When there is no current directory, or its name is not UTF-8.
+    pub fn absolute(&self) -> io::Result<NbdUri> {
+        let Some((place, query)) = self.text.split_once('?') else { return Ok(self.clone()) };
+        let mut text = format!("{place}?");
+        for (number, pair) in query.split('&').enumerate() {
+            if number > 0 {
+                text.push('&');
+            }
+            match pair.split_once('=') {
+                Some((key @ ("socket" | "tls-certificates"), value)) => {
+                    let value = decoded(value).unwrap_or_default();
+                    let path = std::path::absolute(value)?;
+                    let path = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+                    text.extend([key, "="]);
+                    text.extend(utf8_percent_encode(path, ESCAPED));
+                }
+                _ => text.push_str(pair),
+            }
+        }
+        NbdUri::parse(&text).map_err(io::Error::other)
+    }
+
+    /// Identifies the export: the same for two URIs that name it by the same words, and for all
+    /// paths of one unix socket. Other names of one host or export are not found out.
     pub fn identity(&self) -> Identity {
-        Identity::of_export(&(&self.endpoint, &self.export))
+        match &self.endpoint {
+            Endpoint::Unix(path) => {
+                let real = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+                let endpoint = Endpoint::Unix(real.unwrap_or_else(|_| path.clone()));
+                Identity::of_export(&(&endpoint, &self.export))
+            }
+            tcp => Identity::of_export(&(tcp, &self.export)),
+        }
     }
 }
 
@@ -321,6 +357,44 @@ mod tests {
             assert_eq!(tls, Some(wanted), "{text}");
         }
         assert_eq!(NbdUri::parse("nbd://h/x").expect("a URI").tls, None);
+    }
+
+    #[test]
+    fn paths_are_made_absolute_and_the_rest_stays() {
+        let here = std::env::current_dir().expect("a directory");
+        let here = here.to_str().expect("UTF-8");
+        for (text, absolute) in [
+            ("nbd://h:1/a?", "nbd://h:1/a?".to_owned()),
+            ("nbd+unix:///%64?socket=/s%20", "nbd+unix:///%64?socket=/s%20".into()),
+            ("nbd+unix:///d?socket=a%26b%408", format!("nbd+unix:///d?socket={here}/a%26b%408")),
+            (
+                "nbds+unix:///d?tls-hostname=h&socket=s&tls-certificates=pki",
+                format!(
+                    "nbds+unix:///d?tls-hostname=h&socket={here}/s&tls-certificates={here}/pki"
+                ),
+            ),
+        ] {
+            let uri = NbdUri::parse(text).expect(text);
+            let made = uri.absolute().expect("there is a directory");
+            assert_eq!(made.to_string(), absolute);
+            assert_eq!(made.identity(), uri.identity(), "{text}");
+            assert_eq!(made.absolute().expect("again"), made);
+        }
+    }
+
+    #[test]
+    fn two_paths_of_a_socket_are_one_export() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        let uri = |name: &str| {
+            let text = format!("nbd+unix:///d?socket={}", path(name).display());
+            NbdUri::parse(&text).expect("a URI").identity()
+        };
+        let _listener = std::os::unix::net::UnixListener::bind(path("s")).expect("a socket");
+        std::os::unix::fs::symlink("s", path("alias")).expect("a link");
+        assert_eq!(uri("s"), uri("alias"));
+        assert_eq!(uri("s"), uri("./s"));
+        assert_ne!(uri("s"), uri("other"));
     }
 
     #[test]

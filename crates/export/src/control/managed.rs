@@ -194,7 +194,7 @@ impl Managed for ManagedArray {
     }
 
     fn remove(&self, order: &OfDevice) -> Result<Done, Refused> {
-        let name = self.serving.remove(&order.device)?;
+        let name = self.serving.remove(&order.device, &self.stop)?;
         done(format!("{name}: removed"))
     }
 

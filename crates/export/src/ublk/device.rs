@@ -45,8 +45,19 @@ pub struct UblkOptions {
     /// Continue the device of this number, whose server has gone.
     pub recover: bool,
     /// What is served: a device is recovered only with the same. It does not change while the
-    /// array lives.
-    pub identity: String,
+    /// array lives. Without one the device ends with its server: nothing could say later that it is
+    /// the same array, and programs would wait for it.
+    pub identity: Option<String>,
+}
+
+impl UblkOptions {
+    /// What the driver is to do for the device.
+    fn flags(&self) -> u64 {
+        match self.identity {
+            Some(_) => wire::FLAGS,
+            None => wire::FLAGS & !(wire::USER_RECOVERY | wire::RECOVERY_REISSUE),
+        }
+    }
 }
 
 /// Why a store is not served as a ublk device.
@@ -82,6 +93,9 @@ pub enum UblkProblem {
     /// Its server is alive.
     #[error("its server, process {0}, is alive")]
     Served(i32),
+    /// What is served has no identity.
+    #[error("an array without a UUID, or what is only read, cannot continue a device")]
+    NoIdentity,
     /// It is a device of something else.
     #[error("is not a device of this array: {0}")]
     Other(&'static str),
@@ -118,11 +132,12 @@ impl Ublk {
             io::ErrorKind::NotFound => failed(options.id)(UblkProblem::NoDriver),
             _ => failed(options.id)(system("open /dev/ublk-control")(error)),
         })?;
-        let identity = fingerprint(&options.identity);
+        let identity = options.identity.as_deref().map(fingerprint);
         let limits = store.limits();
-        let info = match options.recover {
-            true => take_over(&mut control, options, &limits, identity),
-            false => add(&mut control, options, &limits, identity),
+        let info = match (options.recover, identity) {
+            (true, Some(identity)) => take_over(&mut control, options, &limits, identity),
+            (true, None) => Err(UblkProblem::NoIdentity),
+            (false, identity) => add(&mut control, options, &limits, identity.unwrap_or(0)),
         };
         let info = info.map_err(failed(options.id))?;
         let path = PathBuf::from(format!("/dev/ublkb{}", info.id));
@@ -270,7 +285,7 @@ fn add(
         longest_bytes: limits.request_bytes.min(LONGEST_BYTES) as u32,
         id: options.id.unwrap_or(u32::MAX),
         server: std::process::id() as i32,
-        flags: wire::FLAGS,
+        flags: options.flags(),
         own_flags: identity,
         ..Info::default()
     };
@@ -379,5 +394,15 @@ mod tests {
         // The published values of FNV-1a.
         assert_eq!(fingerprint(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fingerprint("a"), 0xaf63_dc4c_8601_ec8c);
+    }
+
+    #[test]
+    fn a_device_outlives_its_server_only_where_another_one_can_continue_it() {
+        let recovery = wire::USER_RECOVERY | wire::RECOVERY_REISSUE;
+        let with = UblkOptions { identity: Some("an array".into()), ..UblkOptions::default() };
+        assert_eq!(with.flags() & recovery, recovery);
+        let without = UblkOptions::default();
+        assert_eq!(without.flags() & recovery, 0);
+        assert_eq!(without.flags() | recovery, wire::FLAGS);
     }
 }

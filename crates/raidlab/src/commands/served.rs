@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use device::NbdUri;
+use device::{Endpoint, Location, NbdUri};
 use export::control::api::{Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Sync};
 use export::control::{Client, control_path, runtime_directory};
 use report::shown::Shown;
@@ -365,18 +365,34 @@ pub fn add(arguments: &AddArguments) -> Result<Ending> {
     order(&arguments.server, "/add", &add, &arguments.json)
 }
 
-/// A device of the array: a path that exists here is made absolute, anything else is as it is: the
-/// number of a slot, or the name of a device that is gone.
+/// A device of the array: a path that exists here is made absolute, also the socket of an export;
+/// anything else is as it is: the number of a slot, or the name of a device that is gone.
 fn named(device: &str) -> Result<String> {
-    if Path::new(device).exists() { absolute(OsStr::new(device)) } else { Ok(device.into()) }
+    let uri = Location::parse(device.as_ref()).ok().and_then(|it| it.uri()?.ok());
+    let is_here = match uri.map(|uri| uri.endpoint) {
+        Some(Endpoint::Unix(socket)) => socket.exists(),
+        Some(Endpoint::Tcp { .. }) => false,
+        None => Path::new(device).exists(),
+    };
+    if is_here { absolute(OsStr::new(device)) } else { Ok(device.into()) }
 }
 
 /// The server may run in another directory.
 fn absolute(device: &OsStr) -> Result<String> {
+    const NO_DIRECTORY: &str = "cannot find the current directory";
     if let Some(uri) = device.to_str().filter(|text| NbdUri::is_meant(text)) {
-        return Ok(uri.to_owned());
+        let location = Location::parse(device).ok();
+        let parsed = location.as_ref().and_then(|location| location.uri()?.ok());
+        return match (location, parsed) {
+            (Some(location), Some(uri)) => {
+                let path = uri.absolute().context(NO_DIRECTORY)?.to_string().into();
+                Ok(Location { path, ..location }.to_string())
+            }
+            // The server says what is wrong with it.
+            _ => Ok(uri.to_owned()),
+        };
     }
-    let path = std::path::absolute(device).context("cannot find the current directory")?;
+    let path = std::path::absolute(device).context(NO_DIRECTORY)?;
     match path.into_os_string().into_string() {
         Ok(path) => Ok(path),
         Err(path) => bail!("{}: the name is not UTF-8", Path::new(&path).display()),
@@ -496,4 +512,31 @@ pub fn events(server: &OsStr, json: &JsonOut) -> Result<Ending> {
         goes_on
     })?;
     failed.map_or(Ok(Ending::Fine), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_to_a_server_does_not_depend_on_the_directory() {
+        let here = std::env::current_dir().expect("a directory");
+        let here = here.to_str().expect("UTF-8");
+        for (given, sent) in [
+            ("disk.img", format!("{here}/disk.img")),
+            ("./nbd:x@1M", format!("{here}/nbd:x@1M")),
+            ("/dev/sda", "/dev/sda".into()),
+            ("nbd://h/x@1M", "nbd://h/x@1048576".into()),
+            ("nbd+unix:///d?socket=s", format!("nbd+unix:///d?socket={here}/s")),
+            ("nbd+unix:///d?socket=s@4K+1M", format!("nbd+unix:///d?socket={here}/s@4096+1048576")),
+            ("nbd+unix:///d", "nbd+unix:///d".into()),
+        ] {
+            assert_eq!(absolute(OsStr::new(given)).expect("UTF-8"), sent);
+        }
+        // Not here: a number of a slot, or a name as the server was given it.
+        for name in ["0", "gone.img", "nbd+unix:///d?socket=gone", "nbd://h/x"] {
+            assert_eq!(named(name).expect("UTF-8"), name);
+        }
+        assert_eq!(named("Cargo.toml").expect("UTF-8"), format!("{here}/Cargo.toml"));
+    }
 }

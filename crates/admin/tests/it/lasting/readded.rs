@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use admin::{NewDevices, RebuildingMember, StartOptions, start_replacing};
+use admin::{NewDevices, RebuildingMember, StartError, StartOptions, start_replacing};
 use array::{Array, Driver, DriverOptions, MemberFlags};
 use device::Access;
 use md::assemble::{MemberState, Options};
@@ -16,6 +16,14 @@ use super::support::{Members, contents, decide, pattern, wait_for};
 
 /// The array without the devices of `out`; those of `add` are put into empty slots, write-mostly.
 fn started(members: &Members, out: &[usize], add: &[usize]) -> (Vec<Driver>, RebuildingMembers) {
+    try_started(members, out, add).expect("it starts")
+}
+
+fn try_started(
+    members: &Members,
+    out: &[usize],
+    add: &[usize],
+) -> Result<(Vec<Driver>, RebuildingMembers), StartError> {
     let mut opened = members.opened(Access::ReadWrite);
     let mut number = 0;
     opened.retain(|_| {
@@ -29,7 +37,7 @@ fn started(members: &Members, out: &[usize], add: &[usize]) -> (Vec<Driver>, Reb
     let options = StartOptions { driver, ..StartOptions::default() };
     let flags = MemberFlags { write_mostly: true, failfast: false };
     let new = NewDevices { add: &add, flags, ..NewDevices::default() };
-    start_replacing(&array, &opened, &new, &options).expect("it starts")
+    start_replacing(&array, &opened, &new, &options)
 }
 
 type RebuildingMembers = Vec<RebuildingMember>;
@@ -219,6 +227,24 @@ fn without_a_bitmap_or_in_another_slot_a_former_member_is_rebuilt_whole() {
     let [RebuildingMember { slot: MemberIdx(2), by_bitmap: false, .. }] = rebuilding[..] else {
         panic!("{rebuilding:?}")
     };
+}
+
+#[test]
+fn a_device_and_its_copy_do_not_get_two_slots() {
+    let all = created(Level::Raid6, None, Version::V1_2, 4);
+    let (array, _) = run(&all, &[2, 3], &[]);
+    array.write_at(&pattern(8, 8192), 0).expect("written");
+    array.stop().expect("stopped clean");
+    // As the device by another name, which looks like another disk.
+    std::fs::copy(all.path(2), all.path(4)).expect("copied");
+    let members = Members { count: 5, ..all };
+    let before = members.hashes();
+    let refused = try_started(&members, &[2, 3, 4], &[2, 4]).map(|_| ()).expect_err("one device");
+    let text = refused.to_string();
+    assert!(text.contains("has the same superblock as") && text.contains("m2"), "{text}");
+    assert!(members.hashes() == before, "nothing was written");
+    let (_, rebuilding) = started(&members, &[2, 3, 4], &[4, 3]);
+    assert_eq!(rebuilding.len(), 2);
 }
 
 testkit::repeat_in_shards! {

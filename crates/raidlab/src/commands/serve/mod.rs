@@ -291,7 +291,7 @@ fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) ->
         running.machines.push(VhostUser::start(opened.store.clone(), path, name)?);
     }
     if arguments.ublk {
-        running.ublk = Some(ublk(arguments, opened, name)?);
+        running.ublk = Some(ublk(arguments, opened)?);
     }
     let export = |kind: &str, address: String| Export { kind: kind.into(), address };
     let mut exports = Vec::new();
@@ -318,7 +318,7 @@ fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) ->
 }
 
 /// Makes, or continues, a ublk device.
-fn ublk(arguments: &ServeArguments, opened: &Opened, name: &str) -> Result<Ublk> {
+fn ublk(arguments: &ServeArguments, opened: &Opened) -> Result<Ublk> {
     let identity = match &opened.kind {
         Kind::Array(serving) => serving.served().uuid.map(|uuid| uuid.to_string()),
         Kind::Rescued(_) => None,
@@ -329,12 +329,7 @@ fn ublk(arguments: &ServeArguments, opened: &Opened, name: &str) -> Result<Ublk>
         Some(overlay) => format!("{uuid} over {}", overlay.display()),
         None => uuid,
     });
-    let options = UblkOptions {
-        id: arguments.ublk_id,
-        recover: arguments.recover,
-        // Without a UUID nothing says later that it is the same array.
-        identity: identity.unwrap_or_else(|| format!("{name} of process {}", std::process::id())),
-    };
+    let options = UblkOptions { id: arguments.ublk_id, recover: arguments.recover, identity };
     Ok(Ublk::start(opened.store.clone(), &options)?)
 }
 
