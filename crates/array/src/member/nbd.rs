@@ -8,10 +8,10 @@
 //! server ever has the array's memory, so that a reply that comes late can do no harm.
 //!
 //! Invariant: a poll of the eventfd is in flight in the ring as long as an operation is, and only
-//! then. Every operation ends, with the connection at the latest. What the server does not offer, or
-//! offers and refuses, is done in another way: FUA as a flush, zeroes as writes, a discard not at
-//! all (TRIM promises nothing, and the array relies on nothing); without flushes, writes count as
-//! durable.
+//! then. Every operation ends, with the connection at the latest. What the server does not offer,
+//! or offers and refuses, is done in another way: FUA as a flush, zeroes as writes, a discard not
+//! at all (TRIM promises nothing, and the array relies on nothing); without flushes, writes count
+//! as durable.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};

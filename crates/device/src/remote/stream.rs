@@ -1,7 +1,7 @@
 //! A socket to an NBD server, which never blocks.
 //!
-//! Invariant: connecting and negotiating end by their deadline, whatever the server and the system's
-//! resolver do; no address of a host has all of the time while there are others.
+//! Invariant: connecting and negotiating end by their deadline, whatever the server and the
+//! system's resolver do; no address of a host has all of the time while there are others.
 
 use std::io::{self, IoSlice, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};

@@ -253,4 +253,5 @@ testkit::repeat_in_shards! {
     a_member_that_missed_nothing_is_in_sync_at_once,
     a_member_that_ran_alone_is_rebuilt_whole,
     without_a_bitmap_or_in_another_slot_a_former_member_is_rebuilt_whole,
+    a_device_and_its_copy_do_not_get_two_slots,
 }
