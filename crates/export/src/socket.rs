@@ -78,6 +78,13 @@ pub(crate) fn listen(path: &Path) -> Result<(OwnedFd, SocketFile), SocketError> 
     Ok((socket, SocketFile { path: path.to_path_buf(), device_inode }))
 }
 
+impl SocketFile {
+    /// Its path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // Without the lock, too: what remains is a stale socket, which the next server replaces.

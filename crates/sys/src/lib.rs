@@ -2,7 +2,7 @@
 //! descriptor tables, loop devices, and the clock that the process shares.
 //!
 //! *Invariant*: every interface is safe, whatever the caller does; nothing here is about RAID.
-//! Unsafe code lives only in `file_map`, `loop_device`, `mapping` and `unshared_fds`.
+//! Unsafe code lives only in `file_map`, `loop_device`, `mapping`, `passed_fds` and `unshared_fds`.
 #![deny(unsafe_code)]
 
 mod clock;
@@ -12,6 +12,8 @@ mod file_map;
 mod loop_device;
 #[allow(unsafe_code)]
 mod mapping;
+#[allow(unsafe_code)]
+mod passed_fds;
 mod reason;
 #[allow(unsafe_code)]
 mod unshared_fds;
@@ -20,5 +22,6 @@ pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use file_map::FileMap;
 pub use loop_device::LoopDevice;
 pub use mapping::{Mapping, populate, share_one_heap, touch_stack};
+pub use passed_fds::{PassedFd, take_passed_fds};
 pub use reason::{Reason, errno_text, reason};
 pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

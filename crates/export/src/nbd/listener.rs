@@ -5,12 +5,12 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
-use rustix::net::SocketFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use thiserror::Error;
 
 use crate::socket::{self, SocketError, SocketFile};
@@ -34,6 +34,12 @@ pub enum ListenError {
         "{0}: other hosts reach this address, and nothing would be encrypted or ask for a password"
     )]
     Exposed(SocketAddr),
+    /// What was passed is none on which clients of NBD could connect.
+    #[error("the descriptor is no unix or TCP socket that listens")]
+    NotASocket,
+    /// What was passed cannot be used.
+    #[error("cannot use the socket: {0}")]
+    Passed(#[source] io::Error),
 }
 
 /// A socket that listens.
@@ -45,7 +51,11 @@ pub struct Listener {
 
 #[derive(Debug)]
 enum Kind {
-    Unix { _file: Option<SocketFile> },
+    /// Without a file of its own, the path that another process gave it, if it has one.
+    Unix {
+        file: Option<SocketFile>,
+        path: Option<PathBuf>,
+    },
     Tcp(SocketAddr),
 }
 
@@ -56,7 +66,7 @@ impl Listener {
     /// When a server listens there already, or the system refuses.
     pub fn unix(path: &Path) -> Result<Listener, ListenError> {
         let (socket, file) = socket::listen(path)?;
-        Ok(Listener { socket, kind: Kind::Unix { _file: Some(file) } })
+        Ok(Listener { socket, kind: Kind::Unix { file: Some(file), path: None } })
     }
 
     /// Listens on a TCP address. One that other hosts reach is refused unless `exposed` is said.
@@ -74,14 +84,46 @@ impl Listener {
         Ok(Listener { socket: listener.into(), kind: Kind::Tcp(address) })
     }
 
-    /// A unix socket that another process made and listens on, as systemd passes them.
+    /// A unix or TCP socket that another process made and listens on, as systemd passes them. A
+    /// TCP address that other hosts reach is refused unless `exposed` is said; the mode of a unix
+    /// socket is the other process's affair.
     ///
     /// # Errors
-    /// When the system refuses to make it non-blocking.
-    pub fn passed(socket: OwnedFd) -> io::Result<Listener> {
-        let flags = rustix::fs::fcntl_getfl(&socket)?;
-        rustix::fs::fcntl_setfl(&socket, flags | OFlags::NONBLOCK)?;
-        Ok(Listener { socket, kind: Kind::Unix { _file: None } })
+    /// When it is no such socket, or its address is refused.
+    pub fn passed(socket: OwnedFd, exposed: bool) -> Result<Listener, ListenError> {
+        let listens = sockopt::socket_acceptconn(&socket).unwrap_or(false)
+            && sockopt::socket_type(&socket) == Ok(SocketType::STREAM);
+        if !listens {
+            return Err(ListenError::NotASocket);
+        }
+        let failed = |error: rustix::io::Errno| ListenError::Passed(error.into());
+        let address = rustix::net::getsockname(&socket).map_err(failed)?;
+        let kind = match SocketAddr::try_from(address.clone()) {
+            Ok(address) => {
+                if !address.ip().to_canonical().is_loopback() && !exposed {
+                    return Err(ListenError::Exposed(address));
+                }
+                Kind::Tcp(address)
+            }
+            Err(_) if address.address_family() == AddressFamily::UNIX => {
+                let unix = SocketAddrUnix::try_from(address).map_err(failed)?;
+                let path = unix.path().map(|path| path.to_string_lossy().into_owned().into());
+                Kind::Unix { file: None, path }
+            }
+            Err(_) => return Err(ListenError::NotASocket),
+        };
+        let flags = rustix::fs::fcntl_getfl(&socket).map_err(failed)?;
+        rustix::fs::fcntl_setfl(&socket, flags | OFlags::NONBLOCK).map_err(failed)?;
+        Ok(Listener { socket, kind })
+    }
+
+    /// The path of a unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::Unix { file: Some(file), .. } => Some(file.path()),
+            Kind::Unix { path, .. } => path.as_deref(),
+            Kind::Tcp(_) => None,
+        }
     }
 
     /// The TCP address, with the port that the system chose for port 0.

@@ -3,6 +3,7 @@
 //! Nothing here asserts a speed, but that a bus slows paced members down.
 
 mod across_hosts;
+mod activated;
 mod calibrate;
 mod compatibility;
 mod copies;

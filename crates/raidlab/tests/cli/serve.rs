@@ -38,8 +38,13 @@ impl Server {
     /// Starts one, and waits until it serves.
     pub fn start(dir: &Dir, words: &str) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
-        command.arg("serve").args(words.split_whitespace()).envs(runtime(dir));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg("serve").args(words.split_whitespace()).stdin(Stdio::null());
+        Server::start_by(dir, command)
+    }
+
+    /// Starts one by a command of this kind.
+    pub fn start_by(dir: &Dir, mut command: Command) -> Server {
+        command.envs(runtime(dir)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut said = String::new();
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -53,12 +58,17 @@ impl Server {
         if !said.contains("  control") {
             let mut error = String::new();
             child.stderr.take().expect("piped").read_to_string(&mut error).expect("UTF-8");
-            panic!("serve {words}: {said}{error}");
+            panic!("{command:?}: {said}{error}");
         }
         let words: Vec<&str> = words.split_whitespace().collect();
         let files = words.windows(2).filter(|pair| pair[0] == "--fuse");
         let files = files.map(|pair| pair[1].to_string()).collect();
         Server { child, said, files, has_ended: false }
+    }
+
+    /// What it said when it served.
+    pub fn said(&self) -> &str {
+        &self.said
     }
 
     /// Ends it by a signal; its exit code, and what it said to stderr.

@@ -7,10 +7,10 @@
 mod hook;
 mod memory;
 mod notify;
+mod passed;
 mod stores;
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use clap::Args;
 use export::control::api::Export;
 use export::control::{ControlServer, Managed, ManagedArray, ManagedRescue, control_path};
 use export::fuse::{FileMount, FileMountProblem, Protection};
-use export::nbd::{Listener, NbdExport, Server, ServerLimits};
+use export::nbd::{NbdExport, Server, ServerLimits};
 use export::socket::SocketFile;
 use export::store::Store;
 use export::ublk::{Ublk, UblkOptions};
@@ -32,10 +32,10 @@ use tls::ServerTls;
 
 use super::source::SourceArguments;
 use crate::console::{JsonOut, say};
-use crate::error::reworded;
 use crate::members::Used;
 use crate::size_args::{parse_member_timeout, parse_speed_limit};
 use crate::{Ending, signal};
+use passed::{NbdAddress, Passed};
 use stores::{Kind, Opened};
 
 const EXAMPLES: &str = "\
@@ -60,6 +60,7 @@ Examples:
                                                    members on other hosts
   raidlab serve nbd://host1/d0 --add nbd://host2/d1 --nbd unix:/run/array.nbd
                                                    one that was away: what it lacks is copied
+  raidlab serve disk*.img --nbd systemd            on the sockets of a .socket unit
   raidlab serve --level raid5 --members mem*4 --size 1G --fuse /run/array
                                                    an array in memory
 
@@ -101,7 +102,8 @@ pub struct ServeArguments {
     #[arg(long, requires_all = ["read_only", "nbd"],
           conflicts_with_all = ["volume", "guess", "fuse", "vhost_user", "ublk"])]
     all_volumes: bool,
-    /// As an NBD export: unix:PATH or tcp:HOST:PORT; may be repeated
+    /// As an NBD export: unix:PATH, tcp:HOST:PORT, or 'systemd' for the sockets of a .socket unit
+    /// (systemd:NAME for those of this name); may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = NbdAddress::parse,
           help_heading = "Fronts")]
     nbd: Vec<NbdAddress>,
@@ -173,36 +175,6 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 /// How often signals are looked for.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Where NBD clients connect.
-#[derive(Clone, Debug)]
-enum NbdAddress {
-    Unix(PathBuf),
-    Tcp(SocketAddr),
-}
-
-impl NbdAddress {
-    fn parse(text: &str) -> Result<NbdAddress> {
-        match text.split_once(':') {
-            Some(("unix", path)) if !path.is_empty() => Ok(NbdAddress::Unix(path.into())),
-            Some(("tcp", address)) => {
-                let found = address.to_socket_addrs().ok().and_then(|mut all| all.next());
-                let Some(address) = found else { bail!("{address}: no HOST:PORT that is known") };
-                Ok(NbdAddress::Tcp(address))
-            }
-            _ => bail!("{text}: unix:PATH or tcp:HOST:PORT"),
-        }
-    }
-
-    fn listen(&self, insecure: bool) -> Result<Listener> {
-        Ok(match self {
-            NbdAddress::Unix(path) => Listener::unix(path)?,
-            NbdAddress::Tcp(address) => Listener::tcp(*address, insecure).map_err(|error| {
-                reworded(error, |text| format!("--nbd: {text} (--tls-certificates, or --insecure)"))
-            })?,
-        })
-    }
-}
-
 /// Everything that runs until the stop, in the order in which it ends.
 struct Running {
     nbd: Option<Server>,
@@ -243,6 +215,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
             "no front selected: give --nbd unix:PATH, --fuse FILE, --ublk or --vhost-user SOCKET"
         );
     }
+    let passed = Passed::take(&arguments.nbd)?;
     let stop = signal::watch()?;
     // Before any other thread is started: they inherit it.
     let mut missing = Vec::new();
@@ -251,7 +224,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     let Some(opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
     opened.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     opened.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
-    let running = start(arguments, &opened, &stop)?;
+    let running = start(arguments, &opened, passed, &stop)?;
     report(arguments, &opened, &running)?;
     notify::ready(&opened.name);
     while !stop.load(Ordering::Relaxed) {
@@ -267,7 +240,12 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
 }
 
 /// Starts the fronts and the control socket.
-fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) -> Result<Running> {
+fn start(
+    arguments: &ServeArguments,
+    opened: &Opened,
+    passed: Passed,
+    stop: &Arc<AtomicBool>,
+) -> Result<Running> {
     let name = arguments.name.as_deref().unwrap_or(&opened.name);
     let mut running = Running {
         nbd: None,
@@ -283,7 +261,7 @@ fn start(arguments: &ServeArguments, opened: &Opened, stop: &Arc<AtomicBool>) ->
         Some(path) => Some(path.clone()),
         None => Some(control_path(name)?),
     };
-    serve_nbd(arguments, opened, name, &mut running)?;
+    serve_nbd(arguments, opened, name, passed, &mut running)?;
     for path in &arguments.fuse {
         running.mounts.push(FileMount::start(opened.store.clone(), path, 2)?);
     }
@@ -338,6 +316,7 @@ fn serve_nbd(
     arguments: &ServeArguments,
     opened: &Opened,
     name: &str,
+    mut passed: Passed,
     running: &mut Running,
 ) -> Result<()> {
     if arguments.nbd.is_empty() {
@@ -347,10 +326,10 @@ fn serve_nbd(
     let tls = tls.map(|it| ServerTls::load(it, arguments.tls_verify_peer)).transpose()?;
     let mut listeners = Vec::new();
     for address in &arguments.nbd {
-        listeners.push(address.listen(arguments.insecure || tls.is_some())?);
+        listeners.extend(address.listen(&mut passed, arguments.insecure || tls.is_some())?);
     }
-    let is_tcp = |it: &NbdAddress| matches!(it, NbdAddress::Tcp(_));
-    if tls.is_some() && !arguments.tls_verify_peer && arguments.nbd.iter().any(is_tcp) {
+    let has_tcp = listeners.iter().any(|listener| listener.address().is_some());
+    if tls.is_some() && !arguments.tls_verify_peer && has_tcp {
         say(format_args!(
             "raidlab: every NBD client that reaches the port is served: --tls-verify-peer demands \
              certificates"
@@ -365,14 +344,15 @@ fn serve_nbd(
         store: store.clone(),
         read_only: store.limits().read_only,
     };
-    for (listener, address) in listeners.iter().zip(&arguments.nbd) {
-        running.uris.extend(stores.iter().map(|(name, _)| match address {
-            NbdAddress::Unix(path) => {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                format!("nbd{s}+unix:///{name}?socket={}", path.display())
-            }
-            NbdAddress::Tcp(given) => {
-                format!("nbd{s}://{}/{name}", listener.address().unwrap_or(*given))
+    for listener in &listeners {
+        // An abstract socket has no URI.
+        running.uris.extend(stores.iter().filter_map(|(name, _)| {
+            match (listener.address(), listener.path()) {
+                (Some(address), _) => Some(format!("nbd{s}://{address}/{name}")),
+                (None, path) => {
+                    let path = std::path::absolute(path?).ok()?;
+                    Some(format!("nbd{s}+unix:///{name}?socket={}", path.display()))
+                }
             }
         }));
     }

@@ -1,0 +1,90 @@
+//! Descriptors that a service manager has opened for this process (sd_listen_fds(3)).
+//!
+//! ```text
+//! LISTEN_PID=this process  LISTEN_FDS=2  LISTEN_FDNAMES=a:b      descriptors 3 and 4
+//! ```
+//! Invariant: a descriptor that is handed out was open before `main`, and is handed out once: until
+//! then nothing in this process owns it, uses it or closes it.
+//!
+//! This file is one of the few places with `unsafe`.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nix::libc;
+use rustix::io::FdFlags;
+
+/// The first descriptor that may be passed.
+const FIRST: libc::c_int = 3;
+/// The most that are taken.
+const MOST: usize = 64;
+
+/// A descriptor that was passed.
+#[derive(Debug)]
+pub struct PassedFd {
+    /// Its name, `unknown` if the manager gives none.
+    pub name: String,
+    /// It; programs that this process starts do not inherit it.
+    pub fd: OwnedFd,
+}
+
+/// Takes the descriptors that were passed to this process, up to 64 of them, in their order. There
+/// are none where the variables are those of another process, and none in a second call.
+pub fn take_passed_fds() -> Vec<PassedFd> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let number = |name| variable(name)?.parse::<u32>().ok();
+    let is_mine = number("LISTEN_PID") == Some(std::process::id());
+    if !is_mine || TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let count = number("LISTEN_FDS").map_or(0, |count| count as usize).min(MOST);
+    let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':').filter(|name| !name.is_empty());
+    let open = OPEN_AT_START.load(Ordering::Relaxed);
+    let mut passed = Vec::new();
+    for number in 0..count {
+        let name = names.next().unwrap_or("unknown").to_owned();
+        if open & 1 << number == 0 {
+            continue;
+        }
+        // SAFETY: the descriptor was open before `main`, so that no owner in this process was given
+        // its number by the system, and nothing but this function, once, makes one of it.
+        let fd = unsafe { OwnedFd::from_raw_fd(FIRST + number as libc::c_int) };
+        // It fails only for a descriptor that is none.
+        let _ = rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC);
+        passed.push(PassedFd { name, fd });
+    }
+    passed
+}
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Bit N: descriptor 3 + N was open before `main`.
+static OPEN_AT_START: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's loader calls the functions in this section once, in the only thread, before
+// the runtime begins; the function has the C calling convention, takes no arguments, and only
+// queries.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_descriptors;
+
+extern "C" fn look_at_descriptors() {
+    let mut open = 0;
+    for number in 0..MOST {
+        // SAFETY: queries the flags of a descriptor number, which may be any.
+        let flags = unsafe { libc::fcntl(FIRST + number as libc::c_int, libc::F_GETFD) };
+        open |= u64::from(flags >= 0) << number;
+    }
+    OPEN_AT_START.store(open, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_manager_nothing_is_passed() {
+        // The tests of the program pass some.
+        assert!(take_passed_fds().is_empty());
+    }
+}
