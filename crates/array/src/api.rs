@@ -27,7 +27,7 @@ use rustix::fd::OwnedFd;
 use crate::buf::{Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
 use crate::driver::{Completion, Driver, DriverOptions};
-use crate::executor::Event;
+use crate::executor::{ArrayExtent, Event};
 use crate::member::{Counters, MemberInfo};
 use crate::table::Table;
 
@@ -442,6 +442,17 @@ impl Array {
     /// See [`ArrayError`].
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), ArrayError> {
         self.each_range(HostOp::Discard, offset, len)
+    }
+
+    /// What is known of a range of blocks, without reading it: at least one extent, and perhaps not
+    /// all of the range. A write that has completed is seen.
+    ///
+    /// # Errors
+    /// [`ArrayError::Range`] and [`ArrayError::Stopped`].
+    pub fn allocation(&self, offset: u64, len: u64) -> Result<Vec<ArrayExtent>, ArrayError> {
+        self.check(offset, len as usize)?;
+        let range = offset / SECTOR_BYTES..(offset + len) / SECTOR_BYTES;
+        self.call(0, move |driver| driver.allocation(range)).ok_or(ArrayError::Stopped)
     }
 
     /// Takes a member out of service, as `mdadm --fail` does. Ignored if the array cannot run

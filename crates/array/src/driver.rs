@@ -36,7 +36,7 @@ use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
 use crate::build::{
     ArraySpec, BuildError, ShardOf, WithMetadata, build, divide, refuse_shared_files,
 };
-use crate::executor::{Event, Executor};
+use crate::executor::{ArrayExtent, Event, Executor};
 use crate::member::{Counters, Cqe, Io, Member, MemberInfo, Ring};
 use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::{Message, ShardChannels};
@@ -783,6 +783,12 @@ impl Driver {
     /// Members out of service, as far as this shard has been notified.
     pub fn failed(&self) -> MemberSet {
         self.executor.failed()
+    }
+
+    /// What is known of a range of sectors, which is inside the array, from its start on: of the
+    /// moment, and perhaps not to its end.
+    pub fn allocation(&self, range: std::ops::Range<u64>) -> Vec<ArrayExtent> {
+        self.executor.allocation(range)
     }
 
     /// Member events since the last call.

@@ -13,6 +13,7 @@
 //! complete before more are begun, and a request completes to its host while its bytes are still
 //! cached. Members that complete asynchronously are not affected: nothing waits between two steps.
 
+mod allocation;
 mod events;
 mod joining;
 mod late;
@@ -28,6 +29,7 @@ use engine::{
 };
 use md::{Geometry, MemberIdx, Sector};
 
+pub use self::allocation::ArrayExtent;
 pub use self::events::Event;
 use self::events::Events;
 use crate::buf::{self, InPlaceSources};

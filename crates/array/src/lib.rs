@@ -63,12 +63,13 @@ pub use engine::{
     MemberError, MemberFlags, Mismatch, MismatchKind, Pace, RateMeter, RemoveRefusal,
     ReplaceRefusal, RequestError, ScrubMode, ShardPart, Sharding,
 };
-pub use executor::Event;
+pub use executor::{ArrayExtent, Event};
 pub use managed::ArrayMetadata;
 pub use member::{
     BadBlockList, BadBlockMember, Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember,
-    FileMember, FileOptions, FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo,
-    NbdMember, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember, io_error_text,
+    FileMember, FileOptions, FormerLeaf, Io, Known, MemMember, Member, MemberCompletion,
+    MemberInfo, NbdMember, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
+    io_error_text,
 };
 pub use metadata_threads::MetadataDevice;
 pub use metadata_writer::{ArrayDevice, MetadataTemplate};

@@ -4,6 +4,7 @@
 //! ```text
 //!  a front's threads --- whole blocks: read, write, then answer ------------> Store
 //!                   \--- parts of blocks, ranges to zero --> slow thread ---> Store, one at a time
+//!                    \-- what is stored -------------------/
 //! ```
 //! Invariant: a caller never waits for the store's I/O; it waits only for a buffer (as many as the
 //! store has), for room in the slow thread's queue, or for one write of less than a block.
@@ -15,13 +16,16 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use crate::gate::Gate;
-use crate::store::{Buffer, Limits, Outcome, Store, StoreError};
+use crate::store::{Buffer, Limits, Outcome, Store, StoreError, StoreExtent};
 
 /// Queue length of the slow thread; beyond it the caller waits.
 const MAX_SLOW: usize = 64;
 
 /// What is done when a request without data has ended; see [`crate::store::Then`].
 type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// The same of a look at what is stored.
+type Found = Box<dyn FnOnce(Result<Vec<StoreExtent>, StoreError>) + Send>;
 
 /// A store, read and written by bytes; see the module documentation.
 pub struct Access {
@@ -37,6 +41,7 @@ enum Slow {
     Write { offset: u64, data: Vec<u8>, durable: bool, then: Done },
     Zero { offset: u64, len: u64, durable: bool, may_discard: bool, then: Done },
     Discard { offset: u64, len: u64, then: Done },
+    Allocation { range: Range<u64>, then: Found },
     End,
 }
 
@@ -169,6 +174,16 @@ impl Access {
         self.slowly(Slow::Discard { offset, len, then: Box::new(then) });
     }
 
+    /// What is known of a range, not empty, without reading it: extents from its start on, at least
+    /// one, which may end before it does. A write that has ended is seen.
+    pub fn allocation(
+        &self,
+        range: Range<u64>,
+        then: impl FnOnce(Result<Vec<StoreExtent>, StoreError>) + Send + 'static,
+    ) {
+        self.queue(Slow::Allocation { range, then: Box::new(then) });
+    }
+
     /// Makes all writes that have ended durable.
     pub fn flush(&self, then: impl FnOnce(Result<(), StoreError>) + Send + 'static) {
         self.store.flush(Box::new(move |outcome| then(outcome.map(drop))));
@@ -176,11 +191,15 @@ impl Access {
 
     /// Queues a job for the slow thread; waits while its queue is full.
     fn slowly(&self, job: Slow) {
-        if self.limits.read_only {
-            return job.end(Err(StoreError::ReadOnly));
+        match self.limits.read_only {
+            true => job.refuse(StoreError::ReadOnly),
+            false => self.queue(job),
         }
+    }
+
+    fn queue(&self, job: Slow) {
         if let Err(mpsc::SendError(job)) = self.slow.send(job) {
-            job.end(Err(StoreError::Stopped));
+            job.refuse(StoreError::Stopped);
         }
     }
 }
@@ -197,11 +216,12 @@ impl Drop for Access {
 }
 
 impl Slow {
-    fn end(self, result: Result<(), StoreError>) {
+    fn refuse(self, error: StoreError) {
         match self {
             Slow::Write { then, .. } | Slow::Zero { then, .. } | Slow::Discard { then, .. } => {
-                then(result);
+                then(Err(error));
             }
+            Slow::Allocation { then, .. } => then(Err(error)),
             Slow::End => {}
         }
     }
@@ -226,6 +246,7 @@ impl SlowWorker {
                     then(self.zero(offset, len, durable, may_discard));
                 }
                 Slow::Discard { offset, len, then } => then(self.discard(offset, len)),
+                Slow::Allocation { range, then } => then(self.allocation(range)),
                 Slow::End => return,
             }
         }
@@ -281,6 +302,22 @@ impl SlowWorker {
         let block = u64::from(self.limits.block);
         let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
         if start < end { self.store.discard(start, end - start) } else { Ok(()) }
+    }
+
+    /// The extents of the blocks around a range, cut to it.
+    fn allocation(&self, range: Range<u64>) -> Result<Vec<StoreExtent>, StoreError> {
+        let block = u64::from(self.limits.block);
+        let first = range.start / block * block;
+        let bytes = range.end.next_multiple_of(block).min(self.limits.bytes) - first;
+        let mut extents = self.store.allocation(first, bytes)?;
+        let mut at = first;
+        extents.retain_mut(|extent| {
+            let (from, to) = (at.max(range.start), (at + extent.bytes).min(range.end));
+            at += extent.bytes;
+            extent.bytes = to.saturating_sub(from);
+            extent.bytes > 0
+        });
+        Ok(extents)
     }
 
     fn flush_if(&self, durable: bool) -> Result<(), StoreError> {

@@ -31,6 +31,15 @@ pub struct Limits {
     pub discard_zeroes: bool,
 }
 
+/// Consecutive bytes of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreExtent {
+    /// How many, not 0.
+    pub bytes: u64,
+    /// Nothing is stored for them, and they read as zeroes. Otherwise there may be data.
+    pub is_hole: bool,
+}
+
 /// Why a request of a store failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
@@ -150,6 +159,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// See [`StoreError`].
     fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError>;
+
+    /// What is known of whole blocks, at least one, without reading them: extents from `offset` on,
+    /// at least one, which may end before the range does; blocks. A write that has ended is seen.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn allocation(&self, _offset: u64, bytes: u64) -> Result<Vec<StoreExtent>, StoreError> {
+        Ok(vec![StoreExtent { bytes, is_hole: false }])
+    }
 
     /// Makes whole blocks read as zeroes; blocks.
     ///

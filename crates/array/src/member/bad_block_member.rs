@@ -14,7 +14,9 @@ use md::ondisk::BadBlockArea;
 
 use super::error_text;
 use super::file::cause_of;
-use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{
+    Counters, Cqe, FileId, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+};
 use crate::table::Table;
 use device::{AreaError, Disk, read_bad_blocks};
 
@@ -141,6 +143,14 @@ impl Member for BadBlockMember {
     fn share(&self) -> Option<Box<dyn Member>> {
         let inner = self.inner.share()?;
         Some(Box::new(BadBlockMember::shared(inner, self.list.clone())))
+    }
+
+    /// A listed block is served from elsewhere, whatever is here.
+    fn known(&self, sector: Sector, limit: Sector) -> Known {
+        match self.list().is_empty() {
+            true => self.inner.known(sector, limit),
+            false => Known { is_hole: false, end: limit },
+        }
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {

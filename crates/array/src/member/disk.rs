@@ -8,11 +8,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use engine::MemberError;
+use md::Sector;
 
 use super::error_text;
 use super::file::cause_of;
-use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{Counters, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use device::Disk;
+
+/// Sectors that are taken for data together.
+const DATA_STEP: u64 = 128;
 
 /// A blocking member; see the module documentation.
 pub struct DiskMember {
@@ -112,6 +116,16 @@ impl Member for DiskMember {
             }),
         };
         done.push(MemberCompletion { token: op.token, result });
+    }
+
+    fn known(&self, sector: Sector, limit: Sector) -> Known {
+        let first = self.area.start + sector.0;
+        let hole = self.disk.hole_end(first).saturating_sub(self.area.start).min(limit.0);
+        match hole > sector.0 {
+            true => Known { is_hole: true, end: Sector(hole) },
+            // Where the data end is not known.
+            false => Known { is_hole: false, end: Sector((sector.0 + DATA_STEP).min(limit.0)) },
+        }
     }
 
     fn place(&self) -> Option<(String, u64)> {

@@ -18,13 +18,15 @@ use std::sync::Arc;
 use device::{Device, Disk, Identity, direct_block, is_shorter};
 use engine::{IoError, MemberError, Token};
 use md::Sector;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::error_text;
 use super::traits::{Cause, Load, io_error};
 use super::uring::FileOp;
-use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{
+    Counters, Cqe, FileId, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+};
 use crate::buf::Span;
 use crate::table::Table;
 
@@ -238,6 +240,30 @@ impl FileMember {
                 is_cut
             }
         }
+    }
+
+    /// What the file system says of a range; see [`Member::known`]. A file that was cut has no
+    /// holes: what is behind the cut cannot be read.
+    fn known_of_file(&self, sector: Sector, limit: Sector) -> rustix::io::Result<Known> {
+        let data = Known { is_hole: false, end: limit };
+        let end = self.start + self.info.sectors * md::SECTOR_BYTES;
+        if self.is_block_device || is_shorter(&self.file, false, end) {
+            return Ok(data);
+        }
+        let at = self.start + sector.0 * md::SECTOR_BYTES;
+        let first = match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
+            Ok(first) => first,
+            // There is only a hole up to the end.
+            Err(Errno::NXIO) => return Ok(Known { is_hole: true, end: limit }),
+            Err(error) => return Err(error),
+        };
+        if first >= at + md::SECTOR_BYTES {
+            let end = sector.0 + (first - at) / md::SECTOR_BYTES;
+            return Ok(Known { is_hole: true, end: Sector(end.min(limit.0)) });
+        }
+        let hole = rustix::fs::seek(&*self.file, SeekFrom::Hole(at))?.max(at + 1);
+        let end = sector.0 + (hole - at).div_ceil(md::SECTOR_BYTES);
+        Ok(Known { is_hole: false, end: Sector(end.min(limit.0)) })
     }
 
     /// Maps a kernel error. A removed device is distinguished from a bad sector or a lack of space
@@ -509,6 +535,10 @@ impl Member for FileMember {
         self.leaf = *next;
         *next += 1;
         self.leaf..self.leaf + 1
+    }
+
+    fn known(&self, sector: Sector, limit: Sector) -> Known {
+        self.known_of_file(sector, limit).unwrap_or(Known { is_hole: false, end: limit })
     }
 
     fn place(&self) -> Option<(String, u64)> {

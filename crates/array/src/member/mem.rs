@@ -6,13 +6,15 @@
 //! its destination is likely to be cached: because the member is small enough to fit the caches, or
 //! was just read there (the old data of a read-modify-write).
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{BufSlice, MemberError};
 
 use md::Sector;
 
-use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{Counters, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::buf::{Region, Regions, Span};
 
 /// A smaller member may be in the caches.
@@ -30,8 +32,42 @@ pub struct MemMember {
     /// The region's number when it is lent.
     number: Option<u16>,
     sectors: u64,
+    written: Arc<Written>,
     counters: Counters,
     recent: Recent,
+}
+
+/// Sectors that are noted together.
+const GRANULE_SECTORS: u64 = 128;
+
+/// Where a member has been written to, a bit per granule; what was not is zeroes that the system
+/// does not even hold.
+struct Written(Vec<AtomicU64>);
+
+impl Written {
+    fn new(sectors: u64) -> Written {
+        let words = sectors.div_ceil(GRANULE_SECTORS).div_ceil(64);
+        Written((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn place(granule: u64) -> (usize, u64) {
+        ((granule / 64) as usize, 1 << (granule % 64))
+    }
+
+    /// Before the write completes: whoever sees its end sees the bits, too.
+    fn note(&self, sectors: Range<u64>) {
+        for granule in sectors.start / GRANULE_SECTORS..sectors.end.div_ceil(GRANULE_SECTORS) {
+            let (word, bit) = Written::place(granule);
+            if self.0[word].load(Ordering::Relaxed) & bit == 0 {
+                self.0[word].fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn is_written(&self, granule: u64) -> bool {
+        let (word, bit) = Written::place(granule);
+        self.0[word].load(Ordering::Relaxed) & bit != 0
+    }
 }
 
 /// Start sectors of the most recent reads.
@@ -60,12 +96,13 @@ impl MemMember {
     /// When the system has no address space for it.
     pub fn new(sectors: u64) -> std::io::Result<MemMember> {
         let bytes = sectors.checked_mul(md::SECTOR_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        Ok(MemMember::over(Arc::new(Region::new(bytes)?), sectors))
+        let written = Arc::new(Written::new(sectors));
+        Ok(MemMember::over(Arc::new(Region::new(bytes)?), written, sectors))
     }
 
-    fn over(region: Arc<Region>, sectors: u64) -> MemMember {
+    fn over(region: Arc<Region>, written: Arc<Written>, sectors: u64) -> MemMember {
         let (counters, recent) = (Counters::default(), Recent::default());
-        MemMember { region, number: None, sectors, counters, recent }
+        MemMember { region, number: None, sectors, written, counters, recent }
     }
 
     /// Whether the destination of a write is unlikely to be cached.
@@ -100,7 +137,8 @@ impl Member for MemMember {
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
-        Some(Box::new(MemMember::over(self.region.clone(), self.sectors)))
+        let written = self.written.clone();
+        Some(Box::new(MemMember::over(self.region.clone(), written, self.sectors)))
     }
 
     fn get_ready_to_lend(&mut self, regions: &mut Regions) {
@@ -120,6 +158,15 @@ impl Member for MemMember {
         Some(BufSlice { region, len, offset: sector.0 * md::SECTOR_BYTES })
     }
 
+    fn known(&self, sector: Sector, limit: Sector) -> Known {
+        let first = sector.0 / GRANULE_SECTORS;
+        let is_hole = !self.written.is_written(first);
+        let mut others = first + 1..limit.0.div_ceil(GRANULE_SECTORS);
+        let end = others.find(|granule| self.written.is_written(*granule) == is_hole);
+        let end = end.map_or(limit, |granule| Sector(granule * GRANULE_SECTORS));
+        Known { is_hole, end: Sector(end.0.min(limit.0)) }
+    }
+
     fn prefetch(&self, sector: Sector) {
         let at = sector.0.saturating_mul(md::SECTOR_BYTES);
         if at.saturating_add(AHEAD_BYTES) <= self.region.len() as u64 {
@@ -132,6 +179,9 @@ impl Member for MemMember {
         let inside = op.sector.0 + op.sectors <= self.sectors && op.kind != OpKind::WriteLog;
         let result = if inside { Ok(()) } else { Err(op.error(MemberError::Invalid)) };
         if inside {
+            if let OpKind::Write { .. } = op.kind {
+                self.written.note(op.sector.0..op.sector.0 + op.sectors);
+            }
             match op.kind {
                 OpKind::Read => {
                     self.recent.note(op.sector);

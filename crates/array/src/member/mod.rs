@@ -31,7 +31,9 @@ pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
-pub use traits::{Counters, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind};
+pub use traits::{
+    Counters, FormerLeaf, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind,
+};
 pub use uring::Cqe;
 
 pub(crate) use device::FileId;

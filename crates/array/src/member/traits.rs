@@ -241,6 +241,15 @@ pub struct MemberCompletion {
     pub result: Result<(), IoError>,
 }
 
+/// What is known of sectors that follow each other, without reading them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Nothing is stored for them, and they read as zeroes. Otherwise there may be data.
+    pub is_hole: bool,
+    /// The sector behind them.
+    pub end: Sector,
+}
+
 /// A leaf of an array that has been disassembled.
 pub struct FormerLeaf {
     /// The member, with its contents; `None` if it was missing from the start.
@@ -297,6 +306,13 @@ pub trait Member: Send + Sealed {
     /// It has no log, or no room in it (a lack of space), or the log cannot be written.
     fn add_bad_blocks(&mut self, _sector: Sector, _sectors: u64) -> Result<(), IoError> {
         Err(IoError::of_metadata(MemberError::NoSpace, None))
+    }
+
+    /// What is known of the sectors from `sector` on, which is below `limit`: see [`Known`]. It
+    /// never calls a sector a hole that could be read as anything but zeroes; a write that has
+    /// completed is no hole any more.
+    fn known(&self, _sector: Sector, limit: Sector) -> Known {
+        Known { is_hole: false, end: limit }
     }
 
     /// Announces that a read from this sector is next.

@@ -2,6 +2,7 @@
 //! `in_shards` repeat some of them with several shards. Beside it: `idle` and `paced`, which
 //! measure the process and the clock, so that nothing may run at the same time.
 
+mod allocation;
 mod allocations;
 mod apart;
 mod api;

@@ -12,7 +12,7 @@ use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::access::Data;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreExtent};
 
 /// The end of a part of a request.
 pub(super) struct Completion {
@@ -20,8 +20,14 @@ pub(super) struct Completion {
     pub(super) slot: u32,
     /// First byte of the part.
     pub(super) offset: u64,
-    /// With data if it was a read.
-    pub(super) result: Result<Option<Data>, StoreError>,
+    pub(super) result: Result<Got, StoreError>,
+}
+
+/// What a part of a request has got.
+pub(super) enum Got {
+    Nothing,
+    Data(Data),
+    Extents(Vec<StoreExtent>),
 }
 
 /// How a connection is to end.

@@ -15,18 +15,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nbd::server::{ALLOCATION_CONTEXT_ID, Session};
+use nbd::wire::allocation;
 use nbd::{Errno, Extent, Limits, Operation, ReplyTo, Request, Style, Violation};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::BorrowedFd;
 use thiserror::Error;
 
-use super::completions::{Completion, Completions, Ending};
+use super::completions::{Completion, Completions, Ending, Got};
 use super::input::{Input, Received};
 use super::outbox::{Body, Outbox};
 use super::serving::{Served, Serving};
 use super::shares::Share;
-use crate::access::Data;
-use crate::store::{Buffer, StoreError};
+use crate::store::{Buffer, StoreError, StoreExtent};
 
 /// A payload up to this length is received as a whole before it gets a buffer.
 const SMALL_BYTES: usize = 64 << 10;
@@ -73,6 +73,8 @@ enum Work {
     Write { left: u64 },
     /// Durable when it ends.
     Flush,
+    /// What is stored of a range; with `one`, the first extent is enough.
+    Status { one: bool, extents: Vec<StoreExtent> },
     /// From `next` to `end`, pieces are to be zeroed or discarded.
     Range { next: u64, end: u64, change: Change, fua: bool },
 }
@@ -92,7 +94,7 @@ impl Running {
             _ if self.failure.is_some() => false,
             Work::Read { next, end } | Work::Assemble { next, end, .. } => next < end,
             Work::Range { next, end, fua, .. } => next < end || fua,
-            Work::Flush => false,
+            Work::Flush | Work::Status { .. } => false,
         };
         self.parts == 0 && !left
     }
@@ -422,12 +424,11 @@ impl<'a> Transmission<'a> {
             }
             // There is no cache to fill.
             Operation::Cache { .. } => self.outbox.push(to.done(), Body::None),
-            Operation::BlockStatus { length, .. } => {
-                let mut bytes = Vec::new();
-                // All is allocated, as far as is known.
-                let extents = [Extent { length, flags: 0 }];
-                to.block_status(ALLOCATION_CONTEXT_ID, &extents, &mut bytes);
-                self.outbox.push_bytes(bytes);
+            Operation::BlockStatus { offset, length, one } => {
+                let slot = self.insert(to, Work::Status { one, extents: Vec::new() });
+                let then = self.part(slot, offset);
+                let range = offset..offset + length;
+                self.served.access.allocation(range, |found| then(found.map(Got::Extents)));
             }
             // It has no reply, and no place here.
             Operation::Disconnect => {}
@@ -475,7 +476,7 @@ impl<'a> Transmission<'a> {
         &mut self,
         slot: u32,
         offset: u64,
-    ) -> impl FnOnce(Result<Option<Data>, StoreError>) + Send + 'static {
+    ) -> impl FnOnce(Result<Got, StoreError>) + Send + 'static {
         self.at(slot).parts += 1;
         self.in_store += 1;
         let completions = self.completions.clone();
@@ -518,7 +519,7 @@ impl<'a> Transmission<'a> {
             self.reading = None;
         }
         let then = self.part(slot, next);
-        self.served.access.read(buffer, next, len, |result| then(result.map(Some)));
+        self.served.access.read(buffer, next, len, |result| then(result.map(Got::Data)));
         Step::Done
     }
 
@@ -561,13 +562,13 @@ impl<'a> Transmission<'a> {
             self.payload = Payload::Write { slot, offset, left, fua, part: None };
         }
         let then = self.part(slot, offset);
-        self.served.access.write(buffer, offset, fua, |result| then(result.map(|()| None)));
+        self.served.access.write(buffer, offset, fua, |result| then(result.map(nothing)));
         Step::Done
     }
 
     fn flush(&mut self, slot: u32) {
         let then = self.part(slot, 0);
-        self.served.access.flush(|result| then(result.map(|()| None)));
+        self.served.access.flush(|result| then(result.map(nothing)));
     }
 
     /// Begins a piece of the first request that has one left, unless one is being done.
@@ -588,7 +589,7 @@ impl<'a> Transmission<'a> {
         let to = end.min(from.saturating_add(PIECE_BYTES));
         self.at(slot).work = Work::Range { next: to, end, change, fua };
         let then = self.part(slot, from);
-        let then = |result: Result<(), StoreError>| then(result.map(|()| None));
+        let then = |result: Result<(), StoreError>| then(result.map(nothing));
         match change {
             Change::Zero { may_discard } => {
                 self.served.access.zero(from..to, may_discard, false, then);
@@ -609,8 +610,13 @@ impl<'a> Transmission<'a> {
         ));
         match result {
             Err(error) => drop(running.failure.get_or_insert(error)),
-            Ok(None) => {}
-            Ok(Some(data)) => match &mut running.work {
+            Ok(Got::Nothing) => {}
+            Ok(Got::Extents(found)) => {
+                if let Work::Status { extents, .. } = &mut running.work {
+                    *extents = found;
+                }
+            }
+            Ok(Got::Data(data)) => match &mut running.work {
                 Work::Assemble { bytes, .. } => {
                     let at = (offset - running.to.offset) as usize;
                     bytes[at..at + data.bytes().len()].copy_from_slice(data.bytes());
@@ -657,6 +663,13 @@ impl<'a> Transmission<'a> {
             (None, Work::Read { .. }) => {}
             (None, Work::Assemble { bytes, .. }) => {
                 self.outbox.push(running.to.data(bytes.len() as u32), Body::Assembled(bytes));
+            }
+            (None, Work::Status { one, extents }) => {
+                let most = if one { 1 } else { usize::MAX };
+                let extents: Vec<Extent> = extents.iter().take(most).map(extent).collect();
+                let mut bytes = Vec::new();
+                running.to.block_status(ALLOCATION_CONTEXT_ID, &extents, &mut bytes);
+                self.outbox.push_bytes(bytes);
             }
             (None, _) => self.outbox.push(running.to.done(), Body::None),
         }
@@ -709,6 +722,16 @@ impl<'a> Transmission<'a> {
             Err(error) => Err(Lost::Socket(error.into())),
         }
     }
+}
+
+fn nothing((): ()) -> Got {
+    Got::Nothing
+}
+
+/// As the protocol says it.
+fn extent(of: &StoreExtent) -> Extent {
+    let flags = if of.is_hole { allocation::HOLE | allocation::ZERO } else { 0 };
+    Extent { length: of.bytes, flags }
 }
 
 /// The protocol's number for an error of the store.

@@ -1,8 +1,9 @@
 //! An array as a store.
 
-use array::{Array, ArrayError, HostOp, Lease};
+use array::{Array, ArrayError, ArrayExtent, HostOp, Lease};
+use md::SECTOR_BYTES;
 
-use super::{Buffer, Limits, Memory, Store, StoreError, Then};
+use super::{Buffer, Limits, Memory, Store, StoreError, StoreExtent, Then};
 
 fn outcome(then: Then) -> impl FnOnce(Result<Option<Lease>, ArrayError>) + Send + 'static {
     move |outcome| {
@@ -56,6 +57,15 @@ impl Store for Array {
 
     fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
         Ok(Array::discard(self, offset, bytes)?)
+    }
+
+    fn allocation(&self, offset: u64, bytes: u64) -> Result<Vec<StoreExtent>, StoreError> {
+        let extents = Array::allocation(self, offset, bytes)?;
+        let extent = |ArrayExtent { sectors, is_hole }| StoreExtent {
+            bytes: sectors * SECTOR_BYTES,
+            is_hole,
+        };
+        Ok(extents.into_iter().map(extent).collect())
     }
 
     fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {

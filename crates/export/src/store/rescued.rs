@@ -9,10 +9,14 @@ use std::thread::JoinHandle;
 use admin::rescue::Readable;
 use md::SECTOR_BYTES;
 
-use super::{Buffer, Limits, Memory, Outcome, Store, StoreError, Then};
+use super::{Buffer, Limits, Memory, Outcome, Store, StoreError, StoreExtent, Then};
 
 /// Longest read.
 const REQUEST_BYTES: usize = 4 << 20;
+/// Sectors that are taken for data together, where holes are looked for.
+const DATA_STEP: u64 = 128;
+/// The most holes and steps over data that are looked at in one call.
+const MOST_LOOKS: usize = 1024;
 /// All buffers together.
 const BUFFERED_BYTES: usize = 64 << 20;
 
@@ -156,6 +160,29 @@ impl Store for Rescued {
 
     fn flush(&self, then: Then) {
         then(Ok(None));
+    }
+
+    fn allocation(&self, offset: u64, bytes: u64) -> Result<Vec<StoreExtent>, StoreError> {
+        if !self.is_inside(offset, bytes) {
+            return Err(StoreError::Range { offset, bytes });
+        }
+        let (mut at, end) = (offset / SECTOR_BYTES, (offset + bytes) / SECTOR_BYTES);
+        let mut extents: Vec<StoreExtent> = Vec::new();
+        for _ in 0..MOST_LOOKS {
+            if at >= end {
+                break;
+            }
+            let hole = self.source.hole_end(at, end).min(end);
+            let is_hole = hole > at;
+            let next = if is_hole { hole } else { (at / DATA_STEP + 1) * DATA_STEP };
+            let (bytes, next) = ((next.min(end) - at) * SECTOR_BYTES, next.min(end));
+            match extents.last_mut().filter(|last| last.is_hole == is_hole) {
+                Some(last) => last.bytes += bytes,
+                None => extents.push(StoreExtent { bytes, is_hole }),
+            }
+            at = next;
+        }
+        Ok(extents)
     }
 
     fn discard(&self, _offset: u64, _bytes: u64) -> Result<(), StoreError> {

@@ -59,7 +59,7 @@ fn nbdinfo_finds_what_the_server_can() {
     let size = good("nbdinfo", &["--size", &uri(&served, "a")]).unwrap();
     assert_eq!(size.trim(), (64_u64 << 20).to_string());
     let map = good("nbdinfo", &["--map", &uri(&served, "a")]).unwrap();
-    assert!(map.contains("67108864") && map.contains("data"), "{map}");
+    assert!(map.contains("67108864") && map.contains("hole,zero"), "{map}");
     let unknown = run("nbdinfo", &[&uri(&served, "c")]).unwrap();
     assert!(!unknown.status.success());
 }
@@ -78,6 +78,47 @@ fn nbdcopy_copies_there_and_back() {
     assert!(std::fs::read(&original).unwrap() == std::fs::read(back).unwrap());
     let statistics = served.server.as_ref().unwrap().statistics();
     assert!(statistics[0].1.sessions > 2, "several connections: {statistics:?}");
+}
+
+#[test]
+fn clients_see_what_was_never_written_and_do_not_copy_it() {
+    let store = array(32);
+    store.write_at(&[0x77; 1 << 20], 8 << 20).unwrap();
+    let served = Served::one(store);
+    let (directory, uri) = (tempfile::tempdir().unwrap(), uri(&served, ""));
+    let back = directory.path().join("back");
+    let mut expected = vec![0; 64 << 20];
+    expected[8 << 20..9 << 20].fill(0x77);
+    if let Some(map) = good("nbdinfo", &["--map", &uri]) {
+        let lines: Vec<Vec<&str>> =
+            map.lines().map(|line| line.split_whitespace().collect()).collect();
+        let line = |at: &'static str, bytes, kind, words| vec![at, bytes, kind, words];
+        let wanted = [
+            line("0", "8388608", "3", "hole,zero"),
+            line("8388608", "1048576", "0", "data"),
+            line("9437184", "57671680", "3", "hole,zero"),
+        ];
+        assert_eq!(lines, wanted, "{map}");
+    }
+    if let Some(map) = good("qemu-img", &["map", "-f", "raw", "--output=json", &uri]) {
+        let data = map.lines().filter(|line| line.contains("\"data\": true")).count();
+        assert_eq!(data, 1, "{map}");
+        assert!(map.contains("\"start\": 8388608, \"length\": 1048576"), "{map}");
+    }
+    let read = || served.server.as_ref().unwrap().statistics()[0].1.read_bytes;
+    let back = back.to_str().unwrap();
+    for (program, arguments) in [
+        ("nbdcopy", vec![uri.as_str(), back]),
+        ("qemu-img", vec!["convert", "-f", "raw", "-O", "raw", &uri, back]),
+    ] {
+        let before = read();
+        if good(program, &arguments).is_some() {
+            assert!(std::fs::read(back).unwrap() == expected, "{program}");
+            let copied = read() - before;
+            assert!(copied < 2 << 20, "{program} has read {copied} bytes for 1 MiB of data");
+            std::fs::remove_file(back).unwrap();
+        }
+    }
 }
 
 #[test]

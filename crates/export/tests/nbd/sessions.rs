@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use export::nbd::{NbdExport, ServerLimits};
 use export::store::{Rescued, Store};
+use nbd::wire::allocation;
 use nbd::{Errno, Extent, Operation, Style};
 
 use super::client::Client;
@@ -155,11 +156,42 @@ fn block_status_covers_what_was_requested() {
     for style in [Style::Structured, Style::Extended] {
         let served = Served::one(array(4));
         let mut client = Client::connect(served.path(), "", style);
-        let length = client.session.bytes;
-        let status = Operation::BlockStatus { offset: 0, length, one: false };
-        let answer = client.call(status, &[]).unwrap();
-        assert_eq!(answer.extents, [Extent { length, flags: 0 }]);
+        let bytes = client.session.bytes;
+        let hole = |length| Extent { length, flags: allocation::HOLE | allocation::ZERO };
+        let data = |length| Extent { length, flags: 0 };
+        let mut status = |client: &mut Client, offset, length, one| {
+            client.call(Operation::BlockStatus { offset, length, one }, &[]).unwrap().extents
+        };
+        assert_eq!(status(&mut client, 0, bytes, false), [hole(bytes)], "nothing was written");
+        // The chunks of 64 KiB around what is written.
+        client.write(300_000, &[7; 5000]).unwrap();
+        let written = [hole(256 << 10), data(64 << 10), hole(bytes - (320 << 10))];
+        assert_eq!(status(&mut client, 0, bytes, false), written);
+        assert_eq!(status(&mut client, 0, bytes, true), written[..1]);
+        assert_eq!(status(&mut client, 300_001, 1, false), [data(1)]);
+        let cut = [hole(1000), data(11)];
+        assert_eq!(status(&mut client, (256 << 10) - 1000, 1011, false), cut);
     }
+}
+
+#[test]
+fn block_status_of_what_can_be_read_has_its_holes_and_none_where_something_is_lost() {
+    let damaged = Damaged { sectors: 64 << 11, lost: 20_000..20_003 };
+    let store: Arc<dyn Store> = Arc::new(Rescued::new(Arc::new(damaged), 2).unwrap());
+    let served = Served::one(store);
+    let mut client = Client::connect(served.path(), "", Style::Extended);
+    let (mut at, bytes) = (0, client.session.bytes);
+    while at < bytes {
+        let status = Operation::BlockStatus { offset: at, length: bytes - at, one: false };
+        for Extent { length, flags } in client.call(status, &[]).unwrap().extents {
+            for sector in (at..at + length).step_by(512).map(|byte| byte / 512) {
+                // Those of which all bytes are zero.
+                assert_eq!(flags != 0, sector % 256 == 0, "{sector}");
+            }
+            at += length;
+        }
+    }
+    assert_eq!(at, bytes);
 }
 
 #[test]

@@ -24,8 +24,9 @@ impl Readable for Damaged {
         if lost.is_empty() { Vec::new() } else { vec![lost] }
     }
 
-    fn hole_end(&self, at: u64, _limit: u64) -> u64 {
-        at
+    fn hole_end(&self, at: u64, limit: u64) -> u64 {
+        let is_hole = at.is_multiple_of(256) && !self.lost.contains(&at);
+        if is_hole { (at + 1).min(limit) } else { at }
     }
 
     fn stripe_sectors(&self) -> Option<u64> {

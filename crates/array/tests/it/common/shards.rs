@@ -8,9 +8,9 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use array::{
-    AddError, Array, ArraySpec, BackgroundStatus, BackgroundWork, BuildError, Completion, Counters,
-    Driver, DriverOptions, Event, Full, HostOp, Lease, LeasePool, Member, MemberFlags, MemberInfo,
-    MemberSpec, Mismatch, Pace, ScrubMode, ScrubStatus,
+    AddError, Array, ArrayExtent, ArraySpec, BackgroundStatus, BackgroundWork, BuildError,
+    Completion, Counters, Driver, DriverOptions, Event, Full, HostOp, Lease, LeasePool, Member,
+    MemberFlags, MemberInfo, MemberSpec, Mismatch, Pace, ScrubMode, ScrubStatus,
 };
 use md::{Geometry, MemberIdx, Sector};
 use testkit::shards;
@@ -107,6 +107,10 @@ impl Shards {
             }
         }
         all
+    }
+
+    pub fn allocation(&self, range: std::ops::Range<u64>) -> Vec<ArrayExtent> {
+        self.shards[0].allocation(range)
     }
 
     pub fn late_operations(&self) -> usize {
