@@ -54,7 +54,7 @@ pub struct Device {
     direct: bool,
     is_block_device: bool,
     logical_block: u32,
-    /// The last hole found, in bytes of the file.
+    /// The last hole found, in bytes of the file; used again of what is only read.
     hole: Mutex<Range<u64>>,
     /// Held while a part of a block is written: two records may be in one block.
     rewriting: Mutex<()>,
@@ -538,7 +538,8 @@ impl Disk for Device {
         }
         let at = self.window.start + sector * SECTOR_BYTES;
         let mut hole = self.hole.lock().expect("the hole lock is not poisoned");
-        if !hole.contains(&at) {
+        // A hole that was found before is one still where nothing is written.
+        if !self.is_read_only() || !hole.contains(&at) {
             let data = match rustix::fs::seek(&**file, SeekFrom::Data(at)) {
                 Ok(data) => data,
                 // There is only a hole up to the end.

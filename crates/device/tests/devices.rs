@@ -133,6 +133,21 @@ fn one_writes_or_several_read() {
 }
 
 #[test]
+fn a_hole_that_is_written_to_is_none_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let location = Location::whole(dir.path().join("image"));
+    std::fs::File::create(&location.path).unwrap().set_len(1 << 20).unwrap();
+    let device = open(&location, Access::ReadWrite).unwrap();
+    if device.hole_end(0) != 2048 {
+        return println!("skipped: files have no holes here");
+    }
+    device.write(64, &[1; 512]).unwrap();
+    assert!((56..=64).contains(&device.hole_end(0)), "{}", device.hole_end(0));
+    assert_eq!(device.hole_end(64), 64);
+    assert_eq!(device.hole_end(1024), 2048);
+}
+
+#[test]
 fn read_only_devices_are_read_only_for_the_kernel_too() {
     let dir = tempfile::tempdir().unwrap();
     let image = file(dir.path(), "disk", 64);
