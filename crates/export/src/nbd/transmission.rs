@@ -73,8 +73,8 @@ enum Work {
     Write { left: u64 },
     /// Durable when it ends.
     Flush,
-    /// What is stored of a range; with `one`, the first extent is enough.
-    Status { one: bool, extents: Vec<StoreExtent> },
+    /// What is stored from `start` to `end`; with `one`, the first extent is enough.
+    Status { start: u64, end: u64, one: bool, extents: Vec<StoreExtent> },
     /// From `next` to `end`, pieces are to be zeroed or discarded.
     Range { next: u64, end: u64, change: Change, fua: bool },
 }
@@ -139,7 +139,8 @@ pub(super) struct Transmission<'a> {
     in_store: usize,
     /// A read of which parts are left, and which needs a buffer or memory.
     reading: Option<u32>,
-    /// Requests of which a piece is to be zeroed or discarded; the first is at it, if `is_slow`.
+    /// Requests of which a piece is to be zeroed, discarded or looked at; one is at it, if
+    /// `is_slow`: the store does one thing of the kind at a time, for all connections.
     ranges: VecDeque<u32>,
     is_slow: bool,
     buffers: Share,
@@ -425,10 +426,10 @@ impl<'a> Transmission<'a> {
             // There is no cache to fill.
             Operation::Cache { .. } => self.outbox.push(to.done(), Body::None),
             Operation::BlockStatus { offset, length, one } => {
-                let slot = self.insert(to, Work::Status { one, extents: Vec::new() });
-                let then = self.part(slot, offset);
-                let range = offset..offset + length;
-                self.served.access.allocation(range, |found| then(found.map(Got::Extents)));
+                let (start, end, extents) = (offset, offset + length, Vec::new());
+                let slot = self.insert(to, Work::Status { start, end, one, extents });
+                self.ranges.push_back(slot);
+                self.start_range();
             }
             // It has no reply, and no place here.
             Operation::Disconnect => {}
@@ -571,15 +572,21 @@ impl<'a> Transmission<'a> {
         self.served.access.flush(|result| then(result.map(nothing)));
     }
 
-    /// Begins a piece of the first request that has one left, unless one is being done.
+    /// Begins a piece of the first range that has one left, unless one is being done.
     fn start_range(&mut self) {
         if self.is_slow {
             return;
         }
         let Some(slot) = self.ranges.pop_front() else { return };
         self.is_slow = true;
-        let Work::Range { next: from, end, change, fua } = self.at(slot).work else {
-            unreachable!("only ranges are queued here");
+        let (from, end, change, fua) = match self.at(slot).work {
+            Work::Range { next, end, change, fua } => (next, end, change, fua),
+            Work::Status { start, end, .. } => {
+                let then = self.part(slot, start);
+                let then = |found: Result<_, StoreError>| then(found.map(Got::Extents));
+                return self.served.access.allocation(start..end, then);
+            }
+            _ => unreachable!("only ranges are queued here"),
         };
         if from == end && fua {
             // Discarded, and to be durable.
@@ -636,7 +643,7 @@ impl<'a> Transmission<'a> {
             },
         }
         self.buffers.put(returned);
-        if matches!(self.at(slot).work, Work::Range { .. }) {
+        if matches!(self.at(slot).work, Work::Range { .. } | Work::Status { .. }) {
             self.is_slow = false;
             if !self.at(slot).is_over() {
                 self.ranges.push_back(slot);
@@ -664,7 +671,7 @@ impl<'a> Transmission<'a> {
             (None, Work::Assemble { bytes, .. }) => {
                 self.outbox.push(running.to.data(bytes.len() as u32), Body::Assembled(bytes));
             }
-            (None, Work::Status { one, extents }) => {
+            (None, Work::Status { one, extents, .. }) => {
                 let most = if one { 1 } else { usize::MAX };
                 let extents: Vec<Extent> = extents.iter().take(most).map(extent).collect();
                 let mut bytes = Vec::new();
