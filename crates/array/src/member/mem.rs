@@ -54,7 +54,7 @@ impl Written {
         ((granule / 64) as usize, 1 << (granule % 64))
     }
 
-    /// Before the write completes: whoever sees its end sees the bits, too.
+    /// Before the write completes: a thread that sees its end sees the bits, too.
     fn note(&self, sectors: Range<u64>) {
         for granule in sectors.start / GRANULE_SECTORS..sectors.end.div_ceil(GRANULE_SECTORS) {
             let (word, bit) = Written::place(granule);

@@ -159,7 +159,7 @@ fn block_status_covers_what_was_requested() {
         let bytes = client.session.bytes;
         let hole = |length| Extent { length, flags: allocation::HOLE | allocation::ZERO };
         let data = |length| Extent { length, flags: 0 };
-        let mut status = |client: &mut Client, offset, length, one| {
+        let status = |client: &mut Client, offset, length, one| {
             client.call(Operation::BlockStatus { offset, length, one }, &[]).unwrap().extents
         };
         assert_eq!(status(&mut client, 0, bytes, false), [hole(bytes)], "nothing was written");
