@@ -8,9 +8,9 @@
 //! ```
 //! Invariant: the driver owns the memory of every request between `submit` and its completion,
 //! which is reported when all parts have completed. It makes no progress on its own: the caller
-//! submits, polls, and waits when there is nothing to do. Tests and benchmarks call it directly;
-//! [`crate::Array`] gives each shard a thread.
+//! submits, polls, and waits. Called by tests, benchmarks, and the threads of [`crate::Array`].
 
+mod allocation;
 mod background;
 mod late;
 mod membership;
@@ -36,7 +36,7 @@ use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
 use crate::build::{
     ArraySpec, BuildError, ShardOf, WithMetadata, build, divide, refuse_shared_files,
 };
-use crate::executor::{ArrayExtent, Event, Executor};
+use crate::executor::{Event, Executor};
 use crate::member::{Counters, Cqe, Io, Member, MemberInfo, Ring};
 use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::{Message, ShardChannels};
@@ -783,12 +783,6 @@ impl Driver {
     /// Members out of service, as far as this shard has been notified.
     pub fn failed(&self) -> MemberSet {
         self.executor.failed()
-    }
-
-    /// What is known of a range of sectors, which is inside the array, from its start on: of the
-    /// moment, and perhaps not to its end.
-    pub fn allocation(&self, range: std::ops::Range<u64>) -> Vec<ArrayExtent> {
-        self.executor.allocation(range)
     }
 
     /// Member events since the last call.
