@@ -60,7 +60,7 @@ impl Server {
             child.stderr.take().expect("piped").read_to_string(&mut error).expect("UTF-8");
             panic!("{command:?}: {said}{error}");
         }
-        let words: Vec<&str> = words.split_whitespace().collect();
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let files = words.windows(2).filter(|pair| pair[0] == "--fuse");
         let files = files.map(|pair| pair[1].to_string()).collect();
         Server { child, said, files, has_ended: false }
