@@ -160,51 +160,80 @@ impl Hidden {
     }
 }
 
+/// Calibrates a machine by the engine's I/O, on the clock of this thread, and compares what the
+/// engine does on its disks, on that clock, with what it does on the drives that were found.
+fn by_the_engines_io(seed: u64, directory: &Path) -> (Vec<f64>, Record) {
+    let (hidden, settings) = (Hidden::new(seed), Settings::default());
+    let solid = hidden.profile.kind() == drive::Kind::Solid;
+    let (disks, scratch) = hidden.paced();
+    let mut machine = ProbedDisks::new(disks, Some(scratch), &|| false).expect("disks");
+    // Where on a disk a scratch file lies is not known.
+    let area = machine.scratch();
+    let begin = std::time::Instant::now();
+    let figures = calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
+    drop(machine);
+    let probed = begin.elapsed();
+    let fitted = calibrate::fit(&figures, area, settings);
+    let buses = &figures.wiring.as_ref().expect("several disks").buses;
+    let found: Vec<(u64, usize)> =
+        buses.iter().map(|bus| ((bus.mb_per_s * 1e6) as u64, bus.disks.len())).collect();
+    let truth = directory.join(format!("hidden-{seed}.toml"));
+    let guess = directory.join(format!("found-{seed}.toml"));
+    std::fs::write(&truth, &hidden.document).expect("written");
+    std::fs::write(&guess, fitted[0].document("found", "fitted")).expect("written");
+    let measured = engine(&truth, hidden.disks, buses_text(&hidden.buses), solid);
+    // The prediction is always one of model time.
+    let (count, buses) = (hidden.disks, buses_text(&found));
+    let predicted = std::thread::spawn(move || {
+        let _clock = ModelClock::start();
+        engine(&guess, count, buses, solid)
+    });
+    let predicted = predicted.join().expect("it runs");
+    println!(
+        "{seed} {} x{} buses {:?} found {found:?}; probed in {probed:?}, all {:?}",
+        hidden.class,
+        hidden.disks,
+        hidden.buses,
+        begin.elapsed()
+    );
+    (errors(&measured, &predicted), measured)
+}
+
+/// The path of `raidlab calibrate`: requests through the engine's members instead of the model.
 #[test]
-fn three_machines_are_predicted_from_probes_in_real_time() {
+fn machines_are_predicted_from_probes_by_the_engines_io() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let _clock = ModelClock::start();
+    let count = if testkit::runs_all() { PACED.len() } else { 1 };
+    testkit::print_sample("hidden machines", count as u64, PACED.len() as u64);
+    for seed in &PACED[..count] {
+        let (errors, _) = by_the_engines_io(*seed, directory.path());
+        let median = median(&errors).expect("errors");
+        assert!(median <= 0.08, "{seed}: {median}");
+    }
+}
+
+#[test]
+fn three_paced_machines_are_predicted_from_probes_in_real_time() {
     if !testkit::runs_all() {
         println!("skipped: calibrates three machines in real time: RAIDLAB_TEST=all");
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let settings = Settings::default();
-    let mut all = Vec::new();
+    let (mut all, mut cells) = (Vec::new(), Vec::new());
     for seed in PACED {
-        let hidden = Hidden::new(seed);
-        let solid = hidden.profile.kind() == drive::Kind::Solid;
-        let (disks, scratch) = hidden.paced();
-        let mut machine = ProbedDisks::new(disks, Some(scratch), &|| false).expect("disks");
-        let area = machine.scratch();
-        let begin = std::time::Instant::now();
-        let figures = calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
-        drop(machine);
-        let probed = begin.elapsed();
-        let fitted = calibrate::fit(&figures, area, settings);
-        let buses = &figures.wiring.as_ref().expect("several disks").buses;
-        let found: Vec<(u64, usize)> =
-            buses.iter().map(|bus| ((bus.mb_per_s * 1e6) as u64, bus.disks.len())).collect();
-        let truth = directory.path().join(format!("hidden-{seed}.toml"));
-        let guess = directory.path().join(format!("found-{seed}.toml"));
-        std::fs::write(&truth, &hidden.document).expect("written");
-        std::fs::write(&guess, fitted[0].document("found", "fitted")).expect("written");
-        // In real time, and then on a model clock.
-        let measured = engine(&truth, hidden.disks, buses_text(&hidden.buses), solid);
-        let predicted = {
-            let _clock = ModelClock::start();
-            engine(&guess, hidden.disks, buses_text(&found), solid)
-        };
-        println!(
-            "{seed} {} x{} buses {:?} found {found:?}; probed in {probed:?}, all {:?}",
-            hidden.class,
-            hidden.disks,
-            hidden.buses,
-            begin.elapsed()
-        );
-        all.extend(errors(&measured, &predicted));
+        let (errors, measured) = by_the_engines_io(seed, directory.path());
+        all.extend(errors);
+        cells.extend(measured.cells);
     }
     let median = median(&all).expect("errors");
     println!("median of {} figures: {:.1} %", all.len(), median * 100.0);
-    assert!(median <= 0.08, "{median}");
+    // A thread that waits for a CPU is late, and a probe takes that for the disk.
+    let disturbed = cells.iter().filter(|cell| cell.others_cpus.is_some_and(|cpus| cpus > 0.3));
+    match disturbed.count() > cells.len() / 4 {
+        true => println!("skipped: other processes use the machine"),
+        false => assert!(median <= 0.08, "{median}"),
+    }
 }
 
 /// Prints both figures of each cell, and returns how far they are apart.
