@@ -31,3 +31,4 @@ pub use load::{Access, Addresses, Limit, Measured, Stream};
 pub use machine::{Machine, MachineError, Modelled, Scratch};
 pub use probes::{Progress, measure};
 pub use settings::Settings;
+pub use wiring::find as find_buses;

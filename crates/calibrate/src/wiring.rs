@@ -28,8 +28,11 @@ fn together(
     Ok(ran.iter().map(|one| one.mb_per_s_after(0.2).unwrap_or(0.0)).collect())
 }
 
-/// Finds the buses that disks share, from the rates of each alone.
-pub(crate) fn find(
+/// Finds the buses that disks share, from the rates of each alone, MB/s.
+///
+/// # Errors
+/// A request fails, or it is stopped.
+pub fn find(
     machine: &mut dyn Machine,
     alone: &[f64],
     settings: Settings,

@@ -33,6 +33,8 @@ pub struct DiskCounters {
     pub busy_ms: u64,
     /// Milliseconds, weighted by the operations in flight (32 bits that wrap).
     pub weighted_ms: u64,
+    /// Flushes completed; `None` before Linux 5.5, which does not count them.
+    pub flushes: Option<u64>,
 }
 
 /// A line of `/proc/diskstats`.
@@ -96,6 +98,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Disk>, FormatError> {
                 written_bytes: field(9)?.saturating_mul(512),
                 busy_ms: field(12)?,
                 weighted_ms: field(13)?,
+                flushes: if words.len() > 18 { Some(field(18)?) } else { None },
             },
         });
     }
@@ -117,6 +120,9 @@ impl DiskCounters {
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
             busy_ms: wrapped(self.busy_ms, before.busy_ms),
             weighted_ms: wrapped(self.weighted_ms, before.weighted_ms),
+            flushes: self
+                .flushes
+                .map(|flushes| flushes.saturating_sub(before.flushes.unwrap_or(0))),
         }
     }
 
@@ -156,9 +162,11 @@ mod tests {
             written_bytes: 64 * 512,
             busy_ms: 12,
             weighted_ms: 16,
+            flushes: None,
         };
         assert_eq!(disks[0], Disk { name: "sda".into(), counters: sda });
         assert_eq!((disks[1].name.as_str(), disks[1].counters.writes), ("nvme0n1", 2));
+        assert_eq!(disks[1].counters.flushes, Some(3));
         assert_eq!(parse("").unwrap(), []);
         let error = parse("8 0 sda 4 1 x 7 5 2 64 9 3 12 16").unwrap_err();
         assert_eq!(error.to_string(), "line 1: field 6, 'x', is no number");
@@ -173,6 +181,7 @@ mod tests {
             written_bytes: 2_096_000,
             busy_ms: 500,
             weighted_ms: 3000,
+            flushes: Some(8),
         };
         let rates = counted.rates(Duration::from_secs(2));
         assert_eq!((rates.reads, rates.writes), (50.0, 50.0));

@@ -279,6 +279,56 @@ fn kernel_thread(stat: &str) -> Option<ThreadCpu> {
     Some(thread)
 }
 
+/// CPU time of all threads of all processes that can be seen, as counted so far.
+#[derive(Clone, Debug)]
+pub struct AllThreads(BTreeMap<u32, (ThreadCpu, bool)>);
+
+impl AllThreads {
+    /// Reads them; without those of the calling process.
+    pub fn now(proc: &Path) -> AllThreads {
+        let number = |entry: &fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        let mut all = BTreeMap::new();
+        for process in entries(proc) {
+            if number(&process).is_none_or(|id| id == std::process::id()) {
+                continue;
+            }
+            for task in entries(&process.path().join("task")) {
+                // A thread may end between the listing and the reading.
+                let (Some(id), Ok(stat)) =
+                    (number(&task), fs::read_to_string(task.path().join("stat")))
+                else {
+                    continue;
+                };
+                if let Some(thread) = kernel_thread(&stat) {
+                    all.insert(id, (thread, true));
+                } else if let Some(thread) = thread_times(&stat, ticks_per_s()) {
+                    all.insert(id, (thread, false));
+                }
+            }
+        }
+        AllThreads(all)
+    }
+
+    /// CPU time of each since `before`, and whether it is the kernel's, the busiest first. Workers
+    /// of the kernel have one name, and are not merged.
+    pub fn since(&self, before: &AllThreads) -> Vec<(ThreadCpu, bool)> {
+        let mut used = Vec::new();
+        for (id, (thread, kernel)) in &self.0 {
+            let known = before.0.get(id).filter(|(known, _)| known.name == thread.name);
+            let (user, system) =
+                known.map_or((0.0, 0.0), |(known, _)| (known.user_s, known.system_s));
+            let user_s = (thread.user_s - user).max(0.0);
+            let system_s = (thread.system_s - system).max(0.0);
+            if user_s + system_s > 0.0 {
+                used.push((ThreadCpu { name: thread.name.clone(), user_s, system_s }, *kernel));
+            }
+        }
+        used.sort_by(|one, two| two.0.seconds().total_cmp(&one.0.seconds()));
+        used
+    }
+}
+
 /// CPU time of this process so far, user and system, seconds.
 pub fn process_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
