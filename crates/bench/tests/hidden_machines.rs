@@ -6,14 +6,13 @@
 //! every machine. Three of them are also calibrated and measured in real time, but only with
 //! `RAIDLAB_TEST=all`: that takes minutes, and is as good as the machine is idle.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use array::{Member, NullMember, PaceControl, PacedMember};
 use bench::probed::ProbedDisks;
 use calibrate::{Machine, Modelled, Scratch, Settings};
-use drive::{Number, Placement, Profile};
+use drive::{Placement, Profile};
 use results::record::Record;
 use results::stats::median;
 use spec::case::RunConfig;
@@ -21,6 +20,9 @@ use spec::matrix::{self, Options};
 use spec::workload::Kind;
 use sys::ModelClock;
 use testkit::Rng;
+
+#[path = "hidden/mod.rs"]
+mod hidden;
 
 /// What a seed hides.
 struct Hidden {
@@ -38,31 +40,6 @@ const MACHINES: u64 = 20;
 const ROTATING: [&str; 5] = ["hdd-2007", "hdd-2009", "hdd-2016", "hdd-2018", "hdd-2020"];
 const SOLID: [&str; 5] = ["sata-ssd", "sata-ssd-2021", "sata-ssd-plp", "nvme-ssd", "nvme-ssd-2019"];
 
-fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
-    low + (high - low) * (rng.below(1 << 30) as f64 / (1u64 << 30) as f64)
-}
-
-/// A factor from 1/`most` to `most`.
-fn factor(rng: &mut Rng, most: f64) -> f64 {
-    most.powf(between(rng, -1.0, 1.0))
-}
-
-fn document(class: &str, numbers: &[Number]) -> String {
-    let profile = Profile::named(class).expect("built in");
-    let kind = match profile.kind() {
-        drive::Kind::Rotating => "rotating",
-        drive::Kind::Solid => "solid",
-    };
-    let mut text =
-        format!("name = \"hidden\"\ndescription = \"hidden\"\nkind = \"{kind}\"\n[numbers]\n");
-    for Number { field, value, .. } in numbers {
-        let number =
-            format!("{{ value = {value:.6}, source = \"a seed\", confidence = \"assumed\" }}");
-        let _ = writeln!(text, "{field} = {number}");
-    }
-    text
-}
-
 impl Hidden {
     fn new(seed: u64) -> Hidden {
         let rng = &mut Rng::new(seed);
@@ -71,39 +48,12 @@ impl Hidden {
             0..7 => ROTATING[rng.index(ROTATING.len())],
             _ => SOLID[rng.index(SOLID.len())],
         };
-        let profile = Profile::named(class).expect("built in");
-        let mut numbers = profile.numbers().to_vec();
-        let seek = factor(rng, 1.5);
-        let media = factor(rng, 1.5);
-        for number in &mut numbers {
-            number.value *= match &*number.field {
-                "capacity_bytes" | "queue_depth" | "flush_drains_queue" | "page_kib" => 1.0,
-                "power_loss_protection" | "slc_cache_gb" | "spare_percent" => 1.0,
-                "rpm" => 1.0,
-                field if field.starts_with("seek_") => seek,
-                field if field.starts_with("media_outer") => media,
-                field if field.starts_with("media_inner") => media * between(rng, 0.85, 1.15),
-                "link_mb_per_s" => 1.0,
-                "read_mb_per_s" | "write_mb_per_s" | "direct_write_mb_per_s" => factor(rng, 1.4),
-                "dies" => [0.5, 1.0, 2.0][rng.index(3)],
-                _ => factor(rng, 1.8),
-            };
-            let whole = number.field.ends_with("_kib")
-                || ["dies", "write_cache_extents", "read_segments"].contains(&&*number.field);
-            if whole {
-                number.value = number.value.round().max(4.0);
-            }
-            if number.field == "rpm" {
-                number.value = [5400.0, 7200.0, 7200.0, 10_000.0][rng.index(4)];
-            }
-        }
-        let document = document(class, &numbers);
-        let profile = Profile::parse(&document).expect("within the ranges");
+        let (profile, document) = hidden::drive_of(class, rng);
         let disks = 4 + rng.index(3);
         let rate = profile.media_rate_at(0.0).min(profile.link_bytes_per_s() as f64);
         let buses = match rng.index(4) {
-            0 => vec![((rate * between(rng, 1.2, disks as f64)) as u64, disks)],
-            1 => vec![((rate * between(rng, 1.1, 1.9)) as u64, 2)],
+            0 => vec![((rate * hidden::between(rng, 1.2, disks as f64)) as u64, disks)],
+            1 => vec![((rate * hidden::between(rng, 1.1, 1.9)) as u64, 2)],
             _ => Vec::new(),
         };
         Hidden { class, profile, document, disks, buses }
