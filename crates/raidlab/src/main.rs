@@ -81,6 +81,8 @@ enum Command {
     /// Erase the superblocks of members.
     ZeroSuperblock(commands::zero_superblock::ZeroSuperblockArguments),
     Calibrate(commands::calibrate::CalibrateArguments),
+    /// Find out why an array is slow: a figure, or what runs now, against every ceiling.
+    Diagnose(Box<commands::diagnose::DiagnoseArguments>),
     /// Show live statistics of disks, members and CPUs, as iostat does.
     Watch(commands::watch::WatchArguments),
     /// Print a shell's completions to stdout, or write the man pages to a directory.
@@ -146,6 +148,7 @@ fn main() -> ExitCode {
         Command::Rebuild(arguments) => commands::rebuild::run(&arguments),
         Command::Reshape(arguments) => commands::reshape::run(&arguments),
         Command::ZeroSuperblock(arguments) => commands::zero_superblock::run(&arguments),
+        Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
         Command::Watch(arguments) => commands::watch::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments, Arguments::command()),

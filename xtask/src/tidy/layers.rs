@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 26] = [
+pub const TABLE: [(&str, &[&str]); 27] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
@@ -31,6 +31,7 @@ pub const TABLE: [(&str, &[&str]); 26] = [
     ("model", &["spec", "md", "drive"]),
     ("predict", &["md", "drive"]),
     ("calibrate", &["spec", "drive"]),
+    ("diagnose", &["md", "predict", "calibrate"]),
     ("metrics", &["sys", "results", "array"]),
     ("report", &["md", "spec", "results"]),
     (
@@ -39,7 +40,9 @@ pub const TABLE: [(&str, &[&str]); 26] = [
             "spec",
             "results",
             "model",
+            "predict",
             "calibrate",
+            "diagnose",
             "metrics",
             "parity",
             "md",
@@ -74,6 +77,7 @@ pub const TABLE: [(&str, &[&str]); 26] = [
             "model",
             "predict",
             "calibrate",
+            "diagnose",
             "metrics",
             "report",
             "bench",

@@ -9,6 +9,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod create;
 pub mod detail;
+pub mod diagnose;
 pub mod dump;
 pub mod examine;
 pub mod generate;

@@ -78,6 +78,11 @@ fn servers() -> Vec<String> {
     names
 }
 
+/// The state of a server's array, for verbs that look at it.
+pub fn state_of(server: &OsStr) -> Result<Status> {
+    Ok(Client::new(&socket_of(server)?)?.get("/status")?)
+}
+
 /// The state of a server's array: `raidlab status NAME`, `detail NAME`.
 pub fn status(server: &OsStr, detail: bool, json: &JsonOut) -> Result<Ending> {
     let client = Client::new(&socket_of(server)?)?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 32] = [
+const VERBS: [&str; 33] = [
     "",
     "bench",
     "bench kernels",
@@ -35,6 +35,7 @@ const VERBS: [&str; 32] = [
     "rebuild",
     "reshape",
     "calibrate",
+    "diagnose",
     "watch",
     "zero-superblock",
     "generate",

@@ -11,6 +11,7 @@ mod corpus;
 mod create;
 mod detail;
 mod devices;
+mod diagnose;
 mod documents;
 mod dump;
 mod examine;

@@ -1,0 +1,281 @@
+//! Every ceiling of a case: those of the law, and those that only a diagnosis knows.
+//!
+//! Invariant: rates are positive and finite, in the unit of the workload; the members' ceiling is
+//! what they do together when nothing else limits.
+
+use md::Level;
+use predict::law::{
+    Access, Array, Ceiling, Constants, Machine, Prediction, Single, Source, WhyNot, Work, predict,
+};
+
+use crate::case::Case;
+use crate::cause::Cause;
+use crate::known::{Known, is_striped};
+
+/// A link that is slower moves its bytes by the CPU: PIO mode 4 is 16.7 MB/s.
+pub const PIO_MB_PER_S: f64 = 17.0;
+/// A gap that costs more, ms, is worth naming.
+const GAP_MS: f64 = 0.5;
+/// A ceiling of the queue counts where it reaches no more than this share of the members.
+const REACHED: f64 = 0.6;
+
+/// md's own stripe_cache_size.
+const DEFAULT_STRIPE_CACHE: f64 = 256.0;
+
+/// A ceiling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// What it is.
+    pub cause: Cause,
+    /// Its rate, in the unit of the workload.
+    pub rate: f64,
+    /// Where it comes from, in words; names in it are not escaped.
+    pub why: String,
+}
+
+/// What the law expects of the case as it is.
+pub fn expected(case: &Case, known: &Known, constants: &Constants) -> Result<Prediction, WhyNot> {
+    let array = Array { missing: 0, ..case.array };
+    predict(&array, &known.machine, &case.access, &known.single, constants)
+}
+
+/// All ceilings, the lowest first.
+pub fn lines(case: &Case, known: &Known, constants: &Constants) -> Vec<Line> {
+    let all = Ceilings { case, known, constants };
+    let mut lines = Vec::new();
+    all.of_the_law(&mut lines);
+    all.of_members(&mut lines);
+    all.of_paths(&mut lines);
+    all.of_the_queue(&mut lines);
+    lines.retain(|line| line.rate.is_finite() && line.rate > 0.0);
+    lines.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    lines
+}
+
+struct Ceilings<'a> {
+    case: &'a Case,
+    known: &'a Known,
+    constants: &'a Constants,
+}
+
+impl Ceilings<'_> {
+    fn work(&self) -> Work {
+        self.case.access.work
+    }
+
+    fn members(&self) -> f64 {
+        f64::from(self.case.array.members)
+    }
+
+    /// What the members do with these figures of one, on this machine.
+    fn disks(&self, single: &Single, machine: &Machine) -> Option<f64> {
+        let array = Array { missing: 0, ..self.case.array };
+        // A queue that does not reach all members is a ceiling of its own.
+        let depth = match self.work() {
+            Work::RandomRead => 64.0 * self.members(),
+            _ => self.case.access.depth,
+        };
+        let access = Access { depth, ..self.case.access };
+        let found = predict(&array, machine, &access, single, self.constants).ok()?;
+        let disks = found.ceilings().iter().find(|(ceiling, _)| *ceiling == Ceiling::Disks);
+        disks.map(|(_, rate)| *rate)
+    }
+
+    /// The figures with another rate in order.
+    fn with_rate(&self, rate: f64) -> Single {
+        let mut single = self.known.single;
+        for work in [Work::Read, Work::Write, Work::DirectRead, Work::DirectWrite] {
+            if let Some(one) = single.get(work) {
+                single.replace(work, Some(one.rate.min(rate)), Source::Measured);
+            }
+        }
+        single
+    }
+
+    fn of_the_law(&self, lines: &mut Vec<Line>) {
+        let Ok(law) = expected(self.case, self.known, self.constants) else { return };
+        for (ceiling, rate) in law.ceilings() {
+            let (cause, why) = match ceiling {
+                Ceiling::Disks | Ceiling::Bus => continue,
+                Ceiling::StripeCache => (Cause::StripeCache, "reads pass through it"),
+                Ceiling::ReadAhead => (Cause::ReadAhead, "two windows are in flight"),
+                Ceiling::Cpu => (Cause::Cpu, "CPU time per KiB of one thread"),
+                Ceiling::RaidThread => (Cause::RaidThread, "parity of one thread"),
+                Ceiling::RequestCpu => (Cause::RequestCpu, "CPU time per request of one thread"),
+                Ceiling::Lock => (Cause::Lock, "seen on fast devices"),
+                Ceiling::Flush => (Cause::Members, "each write waits for its flush"),
+                Ceiling::PlugLimit => (Cause::PlugLimit, "more than 16 members on such a kernel"),
+            };
+            lines.push(Line { cause, rate: *rate, why: why.to_string() });
+        }
+    }
+
+    fn of_members(&self, lines: &mut Vec<Line>) {
+        let (known, work) = (self.known, self.work());
+        let Known { single, machine, .. } = known;
+        let stall = machine.gap_ms.filter(|ms| *ms >= GAP_MS);
+        let without = Machine {
+            gap_ms: machine.gap_ms.filter(|_| stall.is_none()),
+            stripe_cache: machine.stripe_cache.max(DEFAULT_STRIPE_CACHE),
+            ..machine.clone()
+        };
+        let Some(healthy) = self.disks(single, &without) else { return };
+        let one = known.source(work).map_or("assumed", Source::name);
+        lines.push(Line {
+            cause: Cause::Members,
+            rate: healthy,
+            why: format!("all members together, one of them {one}"),
+        });
+        if let (Some(ms), Some(rate)) = (stall, self.disks(single, machine))
+            && rate < 0.95 * healthy
+        {
+            lines.push(Line { cause: Cause::Gap, rate, why: format!("{ms:.1} ms for each gap") });
+        }
+        let small = Machine { stripe_cache: machine.stripe_cache, ..without.clone() };
+        if let Some(rate) = self.disks(single, &small)
+            && rate < 0.95 * healthy
+        {
+            let why = format!("stripe_cache_size is {:.0}", machine.stripe_cache);
+            lines.push(Line { cause: Cause::StripeCache, rate, why });
+        }
+        if work == Work::RandomRead || work == Work::RandomWrite {
+            if let Some((member, share)) = known.slow_seeks
+                && is_striped(self.case.array.level)
+            {
+                let why = format!("member {member} does {:.0} % of the others", share * 100.0);
+                lines.push(Line { cause: Cause::SlowMember, rate: healthy * share, why });
+            }
+            return;
+        }
+        if work.is_rate_of_operations() {
+            return;
+        }
+        let Some(read) = single.get(Work::Read).map(|one| one.rate) else { return };
+        if let Some((member, share)) = known.slow
+            && member.is_none_or(|member| !Known::is_on_a_bus(self.case, member))
+            && let Some(rate) = self.disks(&self.with_rate(read * share), &without)
+        {
+            let who = member.map_or("a member".to_string(), |member| format!("member {member}"));
+            let why = format!("{who} does {:.0} % of the others", share * 100.0);
+            lines.push(Line { cause: Cause::SlowMember, rate, why });
+        }
+        if let Some((member, link)) = known.link
+            && link <= PIO_MB_PER_S
+            && let Some(rate) = self.disks(&self.with_rate(link), &without)
+        {
+            let why = format!("the link of member {member} carries {link:.1} MB/s");
+            lines.push(Line { cause: Cause::DmaOff, rate, why });
+        }
+    }
+
+    fn of_paths(&self, lines: &mut Vec<Line>) {
+        let (case, known) = (self.case, self.known);
+        let work = self.work();
+        let network = case.state.network_mb_per_s;
+        let sampled = case.sample.as_ref().and_then(|sample| sample.network?.limit_mb_per_s);
+        if let Some(rate) = network.or(sampled) {
+            let kib = known.request_kib.unwrap_or(4.0);
+            let rate = match work.is_rate_of_operations() {
+                true => rate * 1e6 / (kib * 1024.0),
+                false => rate,
+            };
+            lines.push(Line { cause: Cause::Network, rate, why: "the payload of its link".into() });
+        }
+        if let Some((on_it, share)) = &known.channel
+            && matches!(work, Work::RandomRead | Work::Seeks)
+            && let Some(rate) = self.disks(&known.single, &known.machine)
+        {
+            let why = format!("{} members do not seek at the same time", on_it.len());
+            lines.push(Line { cause: Cause::Channel, rate: rate * share, why });
+        }
+        self.of_channels(lines);
+        for bus in &known.machine.buses {
+            let on_it = bus.members.map_or(self.members(), f64::from).min(self.members());
+            if on_it < 1.0 || work.is_rate_of_operations() && !known.machine.media.is_flash() {
+                continue;
+            }
+            let share = self.share_of_a_member();
+            let mut rate = bus.mb_per_s / (on_it * share);
+            if work.is_rate_of_operations() {
+                rate *= 1e6 / (known.request_kib.unwrap_or(4.0) * 1024.0);
+            }
+            let probed = case.probes.buses.is_some();
+            let channel = probed && known.channel.as_ref().is_some_and(|(all, _)| all.len() > 1);
+            let cause = if channel { Cause::Channel } else { Cause::Bus };
+            let source = if probed { "measured" } else { "by the facts" };
+            let why = format!("{on_it:.0} members share {:.0} MB/s, {source}", bus.mb_per_s);
+            lines.push(Line { cause, rate, why });
+        }
+    }
+
+    /// A disk holds its channel while it seeks, so that passing over chunks takes the other's time:
+    /// what all do, by the share that one has when all work.
+    fn of_channels(&self, lines: &mut Vec<Line>) {
+        let probes = &self.case.probes;
+        let (Some((on_it, _)), Some(together), Some(alone)) =
+            (&self.known.channel, &probes.together_mb_per_s, &probes.alone_mb_per_s)
+        else {
+            return;
+        };
+        let shares = on_it.iter().filter_map(|at| Some(together.get(*at)? / alone.get(*at)?));
+        let members = lines.iter().find(|line| line.cause == Cause::Members).map(|line| line.rate);
+        if let (Some(share), Some(members)) = (shares.reduce(f64::min), members)
+            && !self.work().is_rate_of_operations()
+        {
+            let why = format!("{} members have commands in turn", on_it.len());
+            lines.push(Line { cause: Cause::Channel, rate: members * share, why });
+        }
+    }
+
+    /// What goes to one member of each MB of the array.
+    fn share_of_a_member(&self) -> f64 {
+        let (array, n) = (&self.case.array, self.members());
+        let writes = matches!(
+            self.work(),
+            Work::Write | Work::DirectWrite | Work::StreamsWrite | Work::RandomWrite
+        );
+        match array.level {
+            Level::Raid1 if writes => 1.0,
+            // A stream is read from one member: the whole of it passes its bus.
+            Level::Raid1 => 1.0 / n,
+            _ if matches!(self.work(), Work::Resync | Work::Check) => 1.0,
+            _ if writes => 1.0 / array.data_members().max(1.0),
+            _ => 1.0 / n,
+        }
+    }
+
+    /// Requests in flight that do not reach all members.
+    fn of_the_queue(&self, lines: &mut Vec<Line>) {
+        let (array, known) = (&self.case.array, self.known);
+        let n = self.members();
+        let Some(depth) = known.depth else { return };
+        let Some(one) = known.single.get(self.work()).map(|one| one.rate) else { return };
+        match self.work() {
+            Work::RandomRead => {
+                let busy = n * (1.0 - (1.0 - 1.0 / n).powf(depth));
+                if busy < REACHED * n {
+                    let why = format!("{depth:.0} requests in flight keep {busy:.1} members busy");
+                    lines.push(Line { cause: Cause::QueueDepth, rate: one * busy, why });
+                }
+            }
+            Work::Read | Work::Write | Work::DirectRead | Work::DirectWrite
+                if is_striped(array.level) && self.case.access.direct =>
+            {
+                let Some(kib) = known.request_kib else { return };
+                let reached = (depth * kib / array.chunk_kib.max(1.0)).max(1.0);
+                let all = match self.work() {
+                    Work::Write | Work::DirectWrite => array.data_members(),
+                    _ => n,
+                };
+                if reached < REACHED * all {
+                    let why =
+                        format!("{:.0} KiB in flight reach {reached:.1} members", depth * kib);
+                    let small = kib <= crate::evidence::SMALL_KIB;
+                    let cause = if small { Cause::SmallRequests } else { Cause::QueueDepth };
+                    lines.push(Line { cause, rate: one * reached, why });
+                }
+            }
+            _ => {}
+        }
+    }
+}

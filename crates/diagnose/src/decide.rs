@@ -1,0 +1,324 @@
+//! The decision: signs, ceilings, the interval, and the probe that is missing.
+//!
+//! Invariant: pure, and one cause at most; with no cause there is a reason: as expected, above what
+//! was expected, or what has to be probed.
+
+use predict::fit::Fitted;
+use predict::intervals::Class;
+use predict::law::{Array, Prediction, Source, WhyNot, Work};
+
+use crate::case::Case;
+use crate::cause::Cause;
+use crate::ceilings::{self, Line, PIO_MB_PER_S};
+use crate::evidence::{self, Sign};
+use crate::known::Known;
+use crate::probe::Probe;
+
+/// A figure this close to a ceiling, either way, is at it.
+pub const NEAR: f64 = 0.15;
+/// A ceiling above this share of the members' is none that matters.
+const BELOW_MEMBERS: f64 = 0.9;
+/// A figure below this share of the members' is less than they can do.
+const LESS: f64 = 0.87;
+/// Writes slower than this share of what they were with a cache.
+const WITHOUT_CACHE: f64 = 0.8;
+
+/// What a healthy machine like this one would do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// The point.
+    pub value: f64,
+    /// 80 % of healthy machines do more than this ...
+    pub low: f64,
+    /// ... and less than this.
+    pub high: f64,
+    /// The source of the members' figures.
+    pub source: Source,
+}
+
+/// What comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// This limits, and more than it must.
+    Cause(Cause),
+    /// The members do what they can.
+    Members,
+    /// Within the interval of healthy machines.
+    AsExpected,
+    /// Above it: a cache, or better members than stated.
+    Above,
+    /// Below it, and nothing that is known explains it.
+    Unexplained,
+    /// There is no expectation, and nothing was found.
+    Unknown,
+}
+
+impl Verdict {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Cause(_) => "bottleneck",
+            Verdict::Members => "members",
+            Verdict::AsExpected => "as expected",
+            Verdict::Above => "above expected",
+            Verdict::Unexplained => "unexplained",
+            Verdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// A diagnosis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What speaks for it, in words; names in them are not escaped.
+    pub because: Vec<String>,
+    /// What a healthy machine does, or why there is no number.
+    pub expected: Result<Expected, WhyNot>,
+    /// Every ceiling, the lowest first.
+    pub ceilings: Vec<Line>,
+    /// Everything that the sample shows.
+    pub signs: Vec<Sign>,
+    /// The probe that decides, or that makes sure.
+    pub next_probe: Option<Probe>,
+    /// Reads do not decide: a calibration with a scratch area does.
+    pub needs_writes: bool,
+    /// The verdict rests on figures of data sheets, or on assumed ones.
+    pub is_provisional: bool,
+}
+
+impl Diagnosis {
+    /// The cause that was named.
+    pub fn cause(&self) -> Option<Cause> {
+        match self.verdict {
+            Verdict::Cause(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// Decides. Law and intervals are those of `fitted`.
+pub fn diagnose(case: &Case, fitted: &Fitted) -> Diagnosis {
+    let known = Known::of(case);
+    let ceilings = ceilings::lines(case, &known, &fitted.constants);
+    let signs = evidence::signs(case, &known);
+    let law = ceilings::expected(case, &known, &fitted.constants);
+    let source = known.source(case.access.work).unwrap_or(Source::Assumed);
+    let expected = law.map(|law| interval(case, &known, &law, source, fitted));
+    let deciding = Deciding { case, known: &known, ceilings: &ceilings, signs: &signs };
+    let (verdict, because) = deciding.verdict(expected.as_ref().ok());
+    let next_probe = deciding.next_probe(verdict);
+    let needs_writes = deciding.needs_writes(verdict);
+    let by_signs =
+        matches!(verdict, Verdict::Cause(cause) if signs.iter().any(|s| s.cause == cause));
+    Diagnosis {
+        verdict,
+        because,
+        expected,
+        needs_writes,
+        is_provisional: !by_signs && !known.is_measured(case.access.work),
+        ceilings,
+        signs,
+        next_probe,
+    }
+}
+
+fn interval(
+    case: &Case,
+    known: &Known,
+    law: &Prediction,
+    source: Source,
+    fitted: &Fitted,
+) -> Expected {
+    let array = Array { missing: 0, ..case.array };
+    let class = Class::of(&array, &known.machine, &case.access);
+    let (low, high) = fitted.intervals.around(class, law.value, source);
+    Expected { value: law.value, low, high, source }
+}
+
+fn is_write(work: Work) -> bool {
+    matches!(
+        work,
+        Work::Write
+            | Work::StreamsWrite
+            | Work::DirectWrite
+            | Work::RandomWrite
+            | Work::SyncWrite
+            | Work::Rewrite
+    )
+}
+
+struct Deciding<'a> {
+    case: &'a Case,
+    known: &'a Known,
+    ceilings: &'a [Line],
+    signs: &'a [Sign],
+}
+
+impl Deciding<'_> {
+    fn measured(&self) -> f64 {
+        self.case.measured
+    }
+
+    fn members(&self) -> Option<f64> {
+        self.ceilings.iter().find(|line| line.cause == Cause::Members).map(|line| line.rate)
+    }
+
+    /// Whether it is clearly less than the members can do; where that is unknown, it may be.
+    fn is_less(&self) -> bool {
+        self.members().is_none_or(|members| self.measured() < LESS * members)
+    }
+
+    fn is_near(&self, line: &Line) -> bool {
+        let ratio = self.measured() / line.rate;
+        (1.0 - NEAR..=1.0 + NEAR).contains(&ratio)
+    }
+
+    fn sign(&self, cause: Cause) -> Option<(Verdict, Vec<String>)> {
+        let found = self.signs.iter().find(|sign| sign.cause == cause)?;
+        Some((Verdict::Cause(cause), vec![found.words.clone()]))
+    }
+
+    fn verdict(&self, expected: Option<&Expected>) -> (Verdict, Vec<String>) {
+        let strong = [
+            Cause::PlugLimit,
+            Cause::Background,
+            Cause::RaidThread,
+            Cause::ProgramCpu,
+            Cause::AllCpus,
+            Cause::Cpu,
+            Cause::Bitmap,
+            Cause::Flush,
+            Cause::PartialStripes,
+            Cause::Unbalanced,
+        ];
+        let weak = [
+            Cause::Channel,
+            Cause::SlowMember,
+            Cause::ReadAhead,
+            Cause::SmallRequests,
+            Cause::StripeCache,
+            Cause::QueueDepth,
+            Cause::Degraded,
+        ];
+        let of = |causes: &[Cause]| causes.iter().find_map(|cause| self.sign(*cause));
+        let found = self.is_less().then(|| of(&strong)).flatten();
+        let found = found.or_else(|| self.without_dma()).or_else(|| self.without_cache());
+        let found = found.or_else(|| self.is_less().then(|| self.near()).flatten());
+        let found = found.or_else(|| self.is_less().then(|| of(&weak)).flatten());
+        found.unwrap_or_else(|| self.nothing_found(expected))
+    }
+
+    fn without_dma(&self) -> Option<(Verdict, Vec<String>)> {
+        let line = self.ceilings.iter().find(|line| line.cause == Cause::DmaOff)?;
+        let at_it = self.measured() <= line.rate * (1.0 + NEAR);
+        at_it.then(|| (Verdict::Cause(Cause::DmaOff), vec![line.why.clone()]))
+    }
+
+    /// Writes without a cache, where they are slower than with one.
+    fn without_cache(&self) -> Option<(Verdict, Vec<String>)> {
+        if !self.known.cache_off || !is_write(self.case.access.work) {
+            return None;
+        }
+        let rate = |work| self.known.single.get(work).map(|one| one.rate);
+        // A cache takes writes in order as fast as the disk reads, and sorts others as a deep queue
+        // does: twice what is done one at a time.
+        let with_cache = match self.case.access.work {
+            Work::RandomWrite => rate(Work::RandomWrite)
+                .zip(self.case.probes.seeks.as_ref().and_then(|all| all.first()))
+                .map(|(own, seeks)| seeks.q32.max(2.0 * seeks.q1).max(own) / own),
+            Work::SyncWrite => None,
+            work => rate(work).zip(rate(Work::Read)).map(|(own, read)| read.max(own) / own),
+        };
+        let healthy = self.members()? * with_cache?;
+        (self.measured() < WITHOUT_CACHE * healthy).then(|| {
+            let words = format!("write caches are off; with them {healthy:.0} would be expected");
+            (Verdict::Cause(Cause::WriteCacheOff), vec![words])
+        })
+    }
+
+    /// The lowest ceiling that the figure is at, if it is clearly below what the members can do.
+    fn near(&self) -> Option<(Verdict, Vec<String>)> {
+        let members = self.members().unwrap_or(f64::INFINITY);
+        let line = self.ceilings.iter().find(|line| {
+            line.cause != Cause::Members
+                && self.is_near(line)
+                && line.rate < BELOW_MEMBERS * members
+        })?;
+        let words = format!("{}: {:.0} {}", line.why, line.rate, self.case.access.work.unit());
+        Some((Verdict::Cause(line.cause), vec![words]))
+    }
+
+    fn nothing_found(&self, expected: Option<&Expected>) -> (Verdict, Vec<String>) {
+        let at_members = self.members().is_some_and(|members| self.measured() >= LESS * members);
+        if at_members && let Some(found) = self.sign(Cause::Link) {
+            return found;
+        }
+        let measured = self.measured();
+        match expected {
+            _ if self.case.array.missing > 0 && !at_members => {
+                self.sign(Cause::Degraded).unwrap_or((Verdict::Unknown, Vec::new()))
+            }
+            Some(expected) if measured > expected.high => (Verdict::Above, Vec::new()),
+            _ if at_members => (Verdict::Members, Vec::new()),
+            Some(expected) if measured >= expected.low => (Verdict::AsExpected, Vec::new()),
+            Some(_) => (Verdict::Unexplained, Vec::new()),
+            None => (Verdict::Unknown, Vec::new()),
+        }
+    }
+
+    /// Whether only writes can decide: the rate or the cache of writes is unknown, and nothing that
+    /// was seen directly explains the figure.
+    fn needs_writes(&self, verdict: Verdict) -> bool {
+        let weak = [Cause::SmallRequests, Cause::StripeCache, Cause::QueueDepth, Cause::Degraded];
+        let open = match verdict {
+            Verdict::Cause(cause) => weak.contains(&cause),
+            _ => true,
+        };
+        let probes = &self.case.probes;
+        let unknown = probes.write_mb_per_s.is_none() && probes.cached_write_us.is_none();
+        is_write(self.case.access.work) && open && unknown
+    }
+
+    /// The probe that decides, or makes sure of what data sheets say.
+    fn next_probe(&self, verdict: Verdict) -> Option<Probe> {
+        let probes = &self.case.probes;
+        let missing = |probe: Probe| (!probes.has(probe)).then_some(probe);
+        let rotates = !self.known.machine.media.is_flash();
+        let work = self.case.access.work;
+        let open = !matches!(verdict, Verdict::Cause(_)) && self.is_less();
+        // Members that work besides would give other figures.
+        if verdict == Verdict::Cause(Cause::Background) {
+            return None;
+        }
+        match work {
+            Work::RandomRead | Work::RandomWrite | Work::Seeks => {
+                let first = missing(Probe::Seeks);
+                let second = open.then(|| missing(Probe::SeeksTogether)).flatten();
+                first.or(second)
+            }
+            Work::SyncWrite => None,
+            _ => {
+                let slow_link = probes
+                    .alone_mb_per_s
+                    .as_ref()
+                    .is_some_and(|all| all.iter().any(|rate| *rate <= PIO_MB_PER_S));
+                let bus = rotates && verdict == Verdict::Cause(Cause::Bus);
+                // Alike and slow alone: they may be behind one bus.
+                let several =
+                    verdict == Verdict::Cause(Cause::SlowMember) && self.known.slow_members > 1;
+                let parity_read = work == Work::Read && self.case.array.parities() > 0 && rotates;
+                missing(Probe::Alone)
+                    .or_else(|| slow_link.then(|| missing(Probe::Transfer)).flatten())
+                    .or_else(|| (open || several).then(|| missing(Probe::Together)).flatten())
+                    .or_else(|| bus.then(|| missing(Probe::Together)).flatten())
+                    .or_else(|| (open && parity_read).then(|| missing(Probe::Gap)).flatten())
+                    .or_else(|| (bus || open && rotates).then(|| missing(Probe::Seeks)).flatten())
+                    .or_else(|| {
+                        (bus || open && rotates).then(|| missing(Probe::SeeksTogether)).flatten()
+                    })
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! `raidlab diagnose`: why an array is slow.
+//!
+//! ```text
+//!   target (md, a server, members), --facts, --measured or a live sample, --calibration
+//!        '--> Case --> diagnose --> verdict, or a probe --(--probe: run it)--> Case ...
+//! ```
+//!
+//! Invariant: members are opened read-only, and nothing is written but the JSON.
+
+mod sample;
+mod shown;
+mod source;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use array::{FileMember, Member};
+use bench::probed::ProbedDisks;
+use calibrate::MachineError;
+use clap::Args;
+use device::{Access, Device, DeviceOptions, Disk, Location};
+use diagnose::{
+    Case, Document, Measured, Probe, ProbeFigures, access_of, calibration_of, rate_of, write_back,
+};
+use metrics::Roots;
+use predict::fit::Fitted;
+use predict::law::{Single, Source, Work};
+use predict::tables::file_system;
+use spec::units::{parse_seconds, show_size};
+
+use crate::commands::predict::read_text;
+use crate::console::{JsonOut, say};
+use crate::error::Context;
+use crate::members::Used;
+use crate::size_args::parse_bytes;
+use crate::{Ending, signal};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab diagnose md0 --measured seq-read=180MB/s          an array of this machine, a figure
+  raidlab diagnose md0 --seconds 10                         what runs on it now
+  raidlab diagnose md0 --measured seq-read=180MB/s --probe  read the members until it is decided
+  raidlab diagnose data --measured random-read=300/s        an array that raidlab serves
+  raidlab diagnose --facts box.json                         facts in a file, a figure among them
+
+The figure is compared with every ceiling: members, buses, network, CPU, read-ahead, stripe cache,
+queue. docs/models/diagnose.md lists the causes, what shows each, and the keys of --facts. Exit
+code: 1 if a bottleneck is named or the figure is unexplained, 0 otherwise.";
+
+/// Find out why an array is slow: a figure, or what runs now, against every ceiling; read-only.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DiagnoseArguments {
+    /// An array of md, by name or path; the name of a server; or the members of an array
+    #[arg(value_name = "ARRAY|NAME|MEMBER")]
+    targets: Vec<OsString>,
+    /// Facts in a JSON or TOML file (docs/models/diagnose.md); - is JSON on stdin
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
+    /// What was measured on the array, as in seq-read=180MB/s, random-read=300/s
+    #[arg(long, value_name = "WORKLOAD=RATE", value_parser = parse_measured)]
+    measured: Option<(Work, f64)>,
+    /// Size of the workload's requests
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    block: Option<u64>,
+    /// Its requests in flight
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
+    depth: Option<u32>,
+    /// It uses O_DIRECT: no read-ahead
+    #[arg(long)]
+    direct: bool,
+    /// Its file system, or raw [default: ext4]
+    #[arg(long, value_name = "NAME")]
+    fs: Option<String>,
+    /// Sample what runs on an array of md, for this time [default without a figure: 5]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    seconds: Option<Duration>,
+    /// What runs in the sample [default: by the direction and the size of its requests]
+    #[arg(long, value_name = "WORKLOAD", conflicts_with = "measured")]
+    workload: Option<String>,
+    /// The network interface that the figure went through
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// What raidlab calibrate -o wrote of the members
+    #[arg(long, value_name = "FILE.toml")]
+    calibration: Option<PathBuf>,
+    /// Run the probes that decide: the members are read, a few seconds each
+    #[arg(long)]
+    probe: bool,
+    #[command(flatten)]
+    json: JsonOut,
+    /// Reads proc and sys below this directory instead of /
+    #[arg(long, value_name = "DIR", hide = true)]
+    root: Option<PathBuf>,
+}
+
+fn parse_measured(text: &str) -> Result<(Work, f64)> {
+    let (name, rate) = text
+        .split_once('=')
+        .ok_or_else(|| anyhow!("a workload and its rate are required, as in seq-read=180MB/s"))?;
+    let work = access_of(name, write_back(None))?.work;
+    Ok((work, rate_of(rate, work)?))
+}
+
+fn parse_duration(text: &str) -> Result<Duration> {
+    let seconds = parse_seconds(text)?;
+    match (0.1..=3600.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => bail!("a sample takes 100ms to 3600s"),
+    }
+}
+
+/// How long a sample takes where nothing is said.
+const SAMPLE: Duration = Duration::from_secs(5);
+/// Members must have room for the probes.
+const MEMBER_MIN: u64 = 64 << 20;
+
+/// Runs the command.
+pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
+    arguments.json.refuse_overlap(&Used::members(&arguments.targets))?;
+    let roots = arguments.root.as_deref().map_or_else(Roots::default, Roots::below);
+    let document = arguments.facts.as_deref().map(facts).transpose()?;
+    let stop = signal::watch()?;
+    let stop = || stop.load(Ordering::Relaxed);
+    let mut target = source::of(&arguments.targets, &roots)?;
+    let Some(mut case) = case(arguments, document, &mut target, &roots, &stop)? else {
+        return Ok(Ending::Stopped);
+    };
+    if let Some(path) = &arguments.calibration {
+        let found = calibration_of(&read_text(path)?)
+            .map_err(|problem| anyhow!("--calibration {}: {problem}", path.display()))?;
+        let disks = found.alone_mb_per_s.as_ref().map_or(0, Vec::len);
+        if disks != case.array.members as usize {
+            let (name, members) = (path.display(), case.array.members);
+            target.notes.push(format!("{name} is of {disks} disks, the array has {members}"));
+        }
+        case.probes = merged(found, std::mem::take(&mut case.probes));
+    }
+    let fitted = Fitted::published();
+    let mut found = diagnose::diagnose(&case, &fitted);
+    if arguments.probe {
+        if target.paths.is_empty() {
+            bail!("--probe: the members are unknown; name the array, or its members");
+        }
+        let mut machine = ProbedDisks::new(opened(&target.paths, &mut target.notes)?, None, &stop)?;
+        let mut ran: Vec<Probe> = Vec::new();
+        while let Some(probe) = found.next_probe.filter(|probe| !ran.contains(probe)) {
+            say(format_args!("[{}] {}", ran.len() + 1, probe.words()));
+            match diagnose::run(probe, &mut machine, &mut case.probes) {
+                Ok(()) => {}
+                Err(MachineError::Stopped) => return Ok(Ending::Stopped),
+                Err(error) => return Err(error.into()),
+            }
+            ran.push(probe);
+            found = diagnose::diagnose(&case, &fitted);
+        }
+        if let Some(probe) = found.next_probe {
+            target.notes.push(format!("the probe '{}' gave no figure", probe.name()));
+        }
+    }
+    let result = shown::Shown { target: &target, case: &case, found: &found };
+    arguments.json.put(&result.text(arguments.probe), || result.json())?;
+    Ok(match found.verdict {
+        diagnose::Verdict::Cause(_) | diagnose::Verdict::Unexplained => Ending::Finding,
+        _ => Ending::Fine,
+    })
+}
+
+fn facts(path: &std::path::Path) -> Result<Document> {
+    let text = read_text(path)?;
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    Document::parse(&text, is_toml).with_context(|| format!("--facts {}", path.display()))
+}
+
+/// Puts together what is known. `None`: it was stopped while it sampled.
+fn case(
+    arguments: &DiagnoseArguments,
+    document: Option<Document>,
+    target: &mut source::Target,
+    roots: &Roots,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Case>> {
+    let facts = document.as_ref();
+    let ignored = facts.map(|facts| facts.ignored.join(", ")).filter(|list| !list.is_empty());
+    target.notes.extend(ignored.map(|list| format!("not understood: {list}")));
+    let array = target.array.or(facts.and_then(|facts| facts.array));
+    let array = array.ok_or_else(|| {
+        anyhow!("the array is unknown: name one of md, a server or members, or put it into --facts")
+    })?;
+    let fs = match &arguments.fs {
+        Some(text) => {
+            let known = || anyhow!("--fs {text}: ext2, ext3, ext4, xfs, btrfs, jfs or raw");
+            Some(file_system(text).ok_or_else(known)?)
+        }
+        None => None,
+    };
+    let mut measured = facts.and_then(|facts| facts.measured);
+    if let Some((work, value)) = arguments.measured {
+        let access = access_of(work.name(), write_back(fs))?;
+        measured = Some(Measured { access, request_kib: None, value });
+    }
+    let mut sampled = facts.and_then(|facts| facts.sample.clone());
+    let seconds =
+        arguments.seconds.or((measured.is_none() && target.md.is_some()).then_some(SAMPLE));
+    if let Some(seconds) = seconds {
+        let Some(md) = &target.md else {
+            bail!("--seconds: only an array of md can be sampled; state --measured");
+        };
+        let interface = arguments.interface.as_deref();
+        let Some(sample) = sample::take(roots, md, seconds, interface, stop)? else {
+            return Ok(None);
+        };
+        if measured.is_none() {
+            measured = Some(sample::measured(&sample, arguments.workload.as_deref(), fs)?);
+        }
+        sampled = Some(sample);
+    } else if arguments.workload.is_some() {
+        bail!("--workload: nothing is sampled; name an array of md, or --seconds");
+    }
+    let mut measured = measured.ok_or_else(|| {
+        anyhow!("nothing was measured: state --measured, as in seq-read=180MB/s, or --seconds")
+    })?;
+    if let Some(fs) = fs {
+        measured.access.write_back = write_back(Some(fs));
+    }
+    measured.access.direct |= arguments.direct;
+    if let Some(depth) = arguments.depth {
+        measured.access.depth = f64::from(depth);
+    }
+    measured.request_kib =
+        arguments.block.map(|bytes| bytes as f64 / 1024.0).or(measured.request_kib);
+    let mut state = facts.map(|facts| facts.state.clone()).unwrap_or_default();
+    let (machine, own) = target.machine(facts);
+    state.sync = state.sync.or(own.sync);
+    state.bitmap = state.bitmap.or(own.bitmap);
+    state.write_cache = state.write_cache.or(own.write_cache);
+    state.narrow_links.extend(own.narrow_links);
+    if let Some(interface) = &arguments.interface {
+        let limit = sample::network_limit(roots, interface);
+        if limit.is_none() {
+            target.notes.push(format!("{interface}: its speed is unknown"));
+        }
+        state.network_mb_per_s = state.network_mb_per_s.or(limit);
+    }
+    let mut single = facts.map_or_else(Single::default, |facts| facts.single);
+    // What a disk reads in order it also writes so, where nothing else is known.
+    if let (Some(read), None) = (single.get(Work::Read), single.get(Work::Write))
+        && !machine.media.is_flash()
+    {
+        single.offer(Work::Write, read.rate, Source::Assumed);
+    }
+    Ok(Some(Case {
+        ours: target.ours,
+        array,
+        machine,
+        access: measured.access,
+        request_kib: measured.request_kib,
+        single,
+        measured: measured.value,
+        state,
+        sample: sampled,
+        probes: document.map(|document| document.probes).unwrap_or_default(),
+    }))
+}
+
+/// Figures of a calibration, and those of a document before them.
+fn merged(calibration: ProbeFigures, own: ProbeFigures) -> ProbeFigures {
+    ProbeFigures {
+        alone_mb_per_s: own.alone_mb_per_s.or(calibration.alone_mb_per_s),
+        together_mb_per_s: own.together_mb_per_s.or(calibration.together_mb_per_s),
+        buses: own.buses.or(calibration.buses),
+        seeks: own.seeks.or(calibration.seeks),
+        seeks_together: own.seeks_together.or(calibration.seeks_together),
+        transfer: own.transfer.or(calibration.transfer),
+        gap_ms: own.gap_ms.or(calibration.gap_ms),
+        cpu_us_per_kib: own.cpu_us_per_kib.or(calibration.cpu_us_per_kib),
+        cpu_us_per_request: own.cpu_us_per_request.or(calibration.cpu_us_per_request),
+        write_mb_per_s: own.write_mb_per_s.or(calibration.write_mb_per_s),
+        random_write_iops: own.random_write_iops.or(calibration.random_write_iops),
+        cached_write_us: own.cached_write_us.or(calibration.cached_write_us),
+        sync_ms: own.sync_ms.or(calibration.sync_ms),
+    }
+}
+
+/// The members, opened for reading.
+fn opened(paths: &[OsString], notes: &mut Vec<String>) -> Result<Vec<(String, Box<dyn Member>)>> {
+    let mut disks = Vec::new();
+    for path in paths {
+        let location = Location::parse(path)?;
+        let device =
+            Device::open(&location, DeviceOptions { access: Access::ReadOnly, direct: true })?;
+        let (name, bytes) = (location.to_string(), device.bytes());
+        if !device.is_direct() {
+            let why = "its file system has no direct I/O: figures are of the page cache";
+            notes.push(format!("{name}: {why}"));
+        }
+        if bytes < MEMBER_MIN {
+            let least = show_size(MEMBER_MIN);
+            bail!("{name}: {} are too few to probe: {least} at least", show_size(bytes));
+        }
+        let member = FileMember::of_device(&device, 0..device.sectors());
+        disks.push((name, Box::new(member) as Box<dyn Member>));
+    }
+    Ok(disks)
+}

@@ -1,0 +1,156 @@
+//! A live sample: counters of disks, CPUs, threads and a network interface, before and after.
+//!
+//! Invariant: everything is read below [`Roots`], nothing is written; rates are per second of the
+//! time between the two readings.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use diagnose::{
+    CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic, access_of, write_back,
+};
+use metrics::meter::AllThreads;
+use metrics::{Roots, Snapshot, described, host::line};
+use predict::law::Work;
+
+/// How often a stop is looked for.
+const NAP: Duration = Duration::from_millis(50);
+/// Threads that are kept.
+const THREADS_MAX: usize = 8;
+/// Payload of Ethernet with frames of 1500 bytes.
+const PAYLOAD: f64 = 0.94;
+/// Requests of this size and above are of a stream, KiB.
+const STREAM_KIB: f64 = 64.0;
+/// One direction has this share of the traffic, or the workload is mixed.
+const ONE_WAY: f64 = 0.9;
+
+/// Samples an array of md; `None`: it was stopped.
+pub fn take(
+    roots: &Roots,
+    array: &str,
+    over: Duration,
+    interface: Option<&str>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Sample>> {
+    let state = described(roots, array).ok_or_else(|| anyhow!("{array}: it is not running"))?;
+    let names: Vec<String> = state
+        .members
+        .into_iter()
+        .filter(|member| member.slot.is_some())
+        .map(|member| member.name)
+        .collect();
+    let begun = Instant::now();
+    let network = interface.map(|name| bytes_of(roots, name)).transpose()?;
+    let threads = AllThreads::now(&roots.proc);
+    let before = Snapshot::take(roots)?;
+    while begun.elapsed() < over {
+        if stop() {
+            return Ok(None);
+        }
+        std::thread::sleep(NAP.min(over.saturating_sub(begun.elapsed())));
+    }
+    let now = Snapshot::take(roots)?;
+    let used = AllThreads::now(&roots.proc).since(&threads);
+    let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+    let traffic = |name: &str| -> Result<Traffic> {
+        let counted = |snapshot: &Snapshot| snapshot.disk(name).map(|disk| disk.counters);
+        let (before, now) = counted(&before)
+            .zip(counted(&now))
+            .ok_or_else(|| anyhow!("{name}: /proc/diskstats does not list it"))?;
+        let did = now.since(&before);
+        let rates = did.rates(Duration::from_secs_f64(seconds));
+        // Devices without a queue of their own count no time on old kernels.
+        let timed = did.busy_ms > 0;
+        Ok(Traffic {
+            reads: rates.reads,
+            writes: rates.writes,
+            read_mb: rates.read_mb,
+            write_mb: rates.write_mb,
+            flushes: did.flushes.map(|flushes| flushes as f64 / seconds.max(1e-9)),
+            queue: timed.then_some(rates.queue),
+            busy: timed.then_some(rates.busy),
+        })
+    };
+    let members: Result<Vec<MemberSample>> =
+        names.into_iter().map(|name| Ok(MemberSample { traffic: traffic(&name)?, name })).collect();
+    let cpu = before.machine.zip(now.machine).map(|(before, now)| {
+        let shares = now.shares_since(&before);
+        let threads = used.into_iter().take(THREADS_MAX).map(|(thread, kernel)| Thread {
+            cpus: thread.seconds() / seconds.max(1e-9),
+            name: thread.name,
+            kernel,
+        });
+        let busy = shares.user + shares.system;
+        CpuSample { busy, cpus: now.cpus, threads: threads.collect() }
+    });
+    let network = match (interface, network) {
+        (Some(name), Some(before)) => {
+            let now = bytes_of(roots, name)?;
+            let most = now[0].saturating_sub(before[0]).max(now[1].saturating_sub(before[1]));
+            let mb_per_s = most as f64 / 1e6 / seconds.max(1e-9);
+            Some(Network { mb_per_s, limit_mb_per_s: network_limit(roots, name) })
+        }
+        _ => None,
+    };
+    Ok(Some(Sample { array: traffic(array)?, members: members?, cpu, network }))
+}
+
+/// Bytes that an interface has received and sent.
+fn bytes_of(roots: &Roots, interface: &str) -> Result<[u64; 2]> {
+    let path = roots.proc.join("net/dev");
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let found = text.lines().find_map(|line| {
+        let (name, rest) = line.split_once(':')?;
+        (name.trim() == interface).then_some(rest)
+    });
+    let words: Vec<u64> = found
+        .ok_or_else(|| anyhow!("--interface {interface}: {} does not list it", path.display()))?
+        .split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect();
+    match words[..] {
+        [received, _, _, _, _, _, _, _, sent, ..] => Ok([received, sent]),
+        _ => bail!("{}: the line of {interface} is too short", path.display()),
+    }
+}
+
+/// What an interface carries, MB/s of payload.
+pub fn network_limit(roots: &Roots, interface: &str) -> Option<f64> {
+    let megabits: f64 =
+        line(roots.sys.join("class/net").join(interface).join("speed"))?.parse().ok()?;
+    (megabits > 0.0).then_some(megabits / 8.0 * PAYLOAD)
+}
+
+/// The workload of a sample, and its figure.
+pub fn measured(sample: &Sample, named: Option<&str>, fs: Option<&str>) -> Result<Measured> {
+    let array = sample.array;
+    let kib =
+        array.request_kib().ok_or_else(|| anyhow!("nothing ran on the array in the sample"))?;
+    let read = array.read_mb / array.mb().max(1e-9);
+    let work = match named {
+        Some(_) => None,
+        None if read >= ONE_WAY && kib >= STREAM_KIB => Some(Work::Read),
+        None if read >= ONE_WAY => Some(Work::RandomRead),
+        None if read <= 1.0 - ONE_WAY && kib >= STREAM_KIB => Some(Work::Write),
+        None if read <= 1.0 - ONE_WAY => Some(Work::RandomWrite),
+        None => bail!("reads and writes are mixed; name what runs with --workload"),
+    };
+    let name = named.or(work.map(Work::name)).unwrap_or_default();
+    let mut access = access_of(name, write_back(fs))?;
+    if access.work.is_rate_of_operations() {
+        access.depth = array.queue.unwrap_or(1.0).max(1.0);
+    }
+    let value = match access.work {
+        work if work.is_rate_of_operations() => array.operations(),
+        Work::Resync | Work::Check => {
+            let of_members = sample.members.iter().map(|one| one.traffic.mb());
+            of_members.reduce(f64::max).unwrap_or(0.0)
+        }
+        _ => array.mb(),
+    };
+    if value <= 0.0 {
+        bail!("nothing of that workload ran on the array in the sample");
+    }
+    Ok(Measured { access, request_kib: Some(kib), value })
+}

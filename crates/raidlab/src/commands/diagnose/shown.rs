@@ -1,0 +1,237 @@
+//! A diagnosis for people, one screen, and for programs.
+
+use std::fmt::Write as _;
+
+use diagnose::{Case, Cause, Diagnosis, ProbeFigures, Sample, Traffic, Verdict};
+use report::shown::Shown as Escaped;
+use serde_json::{Value, json};
+use spec::units::digits;
+
+use super::source::Target;
+use crate::commands::predict::level_name;
+
+/// What is shown.
+pub struct Shown<'a> {
+    pub target: &'a Target,
+    pub case: &'a Case,
+    pub found: &'a Diagnosis,
+}
+
+impl Shown<'_> {
+    fn rate(&self, rate: f64) -> String {
+        format!("{} {}", digits(rate), self.case.access.work.unit())
+    }
+
+    fn head(&self) -> String {
+        let array = &self.case.array;
+        let name = match self.target.name.is_empty() {
+            true => "array of the facts".to_string(),
+            false => Escaped(&self.target.name).to_string(),
+        };
+        let chunk = match array.level.has_chunks() {
+            true => format!(", chunk {} KiB", digits(array.chunk_kib)),
+            false => String::new(),
+        };
+        let missing = match array.missing {
+            0 => String::new(),
+            count => format!(", {count} missing"),
+        };
+        format!(
+            "{name}: {}, {} members{missing}{chunk}; {} {}",
+            level_name(array),
+            array.members,
+            self.case.access.work.name(),
+            self.rate(self.case.measured)
+        )
+    }
+
+    fn verdict(&self) -> String {
+        match self.found.verdict {
+            Verdict::Cause(cause) => format!("bottleneck: {}", cause.name()),
+            Verdict::Members => "the members limit: they do what they can".into(),
+            Verdict::AsExpected => "as expected of a healthy machine; no ceiling is near".into(),
+            Verdict::Above => "above what is expected: a cache, or better members".into(),
+            Verdict::Unexplained => {
+                "unexplained: less than a healthy machine does, and no ceiling is near".into()
+            }
+            Verdict::Unknown => "unknown: there is nothing to compare it with".into(),
+        }
+    }
+
+    /// The text; `probed`: probes were run already.
+    pub fn text(&self, probed: bool) -> String {
+        let (found, mut out) = (self.found, String::new());
+        let _ = writeln!(out, "{}\n{}", self.head(), self.verdict());
+        for words in &found.because {
+            let _ = writeln!(out, "  because: {}", Escaped(words));
+        }
+        if let Some(cause) = found.cause() {
+            let _ = writeln!(out, "  remedy: {}", cause.remedy());
+        }
+        if found.is_provisional {
+            let _ = writeln!(out, "  provisional: the members were not measured");
+        }
+        match &found.expected {
+            Ok(expected) => {
+                let _ = writeln!(
+                    out,
+                    "healthy machines: {}, 80 % of them {} to {} ({})",
+                    self.rate(expected.value),
+                    digits(expected.low),
+                    digits(expected.high),
+                    expected.source.name()
+                );
+            }
+            Err(why) => {
+                let _ = writeln!(out, "no expectation: {why}");
+            }
+        }
+        if !found.ceilings.is_empty() {
+            out.push_str("ceilings:\n");
+        }
+        for line in &found.ceilings {
+            let share = 100.0 * self.case.measured / line.rate;
+            let (name, rate) = (line.cause.name(), self.rate(line.rate));
+            let why = Escaped(&line.why);
+            let _ = writeln!(out, "  {name:16} {rate:>12}  at {share:3.0} %  {why}");
+        }
+        let others = found.signs.iter().filter(|sign| Some(sign.cause) != found.cause());
+        for sign in others {
+            let _ = writeln!(out, "also seen: {}: {}", sign.cause.name(), Escaped(&sign.words));
+        }
+        if let Some(probe) = found.next_probe.filter(|_| !probed) {
+            let what = match found.cause() {
+                Some(_) => "to make sure",
+                None => "to decide",
+            };
+            let _ = writeln!(out, "{what}: {} (--probe)", probe.words());
+        }
+        if found.needs_writes {
+            let what = "what a write costs is unknown: raidlab calibrate --scratch, --calibration";
+            let _ = writeln!(out, "to decide: {what}");
+        }
+        for note in &self.target.notes {
+            let _ = writeln!(out, "note: {}", Escaped(note));
+        }
+        out
+    }
+
+    /// The document.
+    pub fn json(&self) -> Value {
+        let (case, found) = (self.case, self.found);
+        let expected = found.expected.as_ref().ok().map(|expected| {
+            json!({"value": expected.value, "low": expected.low, "high": expected.high,
+                   "source": expected.source.name()})
+        });
+        let ceilings = found.ceilings.iter().map(|line| {
+            json!({"cause": line.cause.name(), "rate": line.rate,
+                   "share": case.measured / line.rate, "why": line.why})
+        });
+        let signs =
+            found.signs.iter().map(|sign| json!({"cause": sign.cause.name(), "words": sign.words}));
+        json!({
+            "schema": "raidlab-diagnose/1",
+            "name": self.target.name,
+            "array": {
+                "level": level_name(&case.array),
+                "disks": case.array.members,
+                "missing": case.array.missing,
+                "chunk_kib": case.array.level.has_chunks().then_some(case.array.chunk_kib),
+            },
+            "measured": {
+                "workload": case.access.work.name(),
+                "value": case.measured,
+                "unit": case.access.work.unit(),
+                "block_kib": case.request_kib,
+                "depth": case.access.depth,
+                "direct": case.access.direct,
+            },
+            "verdict": found.verdict.name(),
+            "cause": found.cause().map(Cause::name),
+            "because": found.because,
+            "remedy": found.cause().map(Cause::remedy),
+            "provisional": found.is_provisional,
+            "expected": expected,
+            "why_not": found.expected.as_ref().err().map(|why| why.name()),
+            "ceilings": ceilings.collect::<Vec<_>>(),
+            "signs": signs.collect::<Vec<_>>(),
+            "next_probe": found.next_probe.map(diagnose::Probe::name),
+            "needs_writes": found.needs_writes,
+            "sample": case.sample.as_ref().map(sample),
+            "probes": probes(&case.probes),
+            "notes": self.target.notes,
+        })
+    }
+}
+
+fn traffic(traffic: &Traffic) -> Value {
+    json!({
+        "reads_per_s": traffic.reads,
+        "writes_per_s": traffic.writes,
+        "read_mb_per_s": traffic.read_mb,
+        "write_mb_per_s": traffic.write_mb,
+        "flushes_per_s": traffic.flushes,
+        "queue": traffic.queue,
+        "busy": traffic.busy,
+    })
+}
+
+/// As `--facts` has it.
+fn sample(sample: &Sample) -> Value {
+    let members = sample.members.iter().map(|member| {
+        let mut value = traffic(&member.traffic);
+        value["name"] = member.name.clone().into();
+        value
+    });
+    let cpu = sample.cpu.as_ref().map(|cpu| {
+        let threads = cpu.threads.iter().map(
+            |thread| json!({"name": thread.name, "cpus": thread.cpus, "kernel": thread.kernel}),
+        );
+        json!({"busy": cpu.busy, "cpus": cpu.cpus, "threads": threads.collect::<Vec<_>>()})
+    });
+    let network = sample.network.map(
+        |network| json!({"mb_per_s": network.mb_per_s, "limit_mb_per_s": network.limit_mb_per_s}),
+    );
+    json!({
+        "array": traffic(&sample.array),
+        "members": members.collect::<Vec<_>>(),
+        "cpu": cpu,
+        "network": network,
+    })
+}
+
+/// As `--facts` has them.
+fn probes(probes: &ProbeFigures) -> Value {
+    let buses = probes.buses.as_ref().map(|buses| {
+        let bus =
+            |bus: &calibrate::SharedBus| json!({"members": bus.disks, "mb_per_s": bus.mb_per_s});
+        buses.iter().map(bus).collect::<Vec<_>>()
+    });
+    let seeks = probes.seeks.as_ref().map(|seeks| {
+        let one = |rates: &diagnose::RandomRates| {
+            json!({"q1_per_s": rates.q1, "q4_per_s": rates.q4, "q32_per_s": rates.q32})
+        };
+        seeks.iter().map(one).collect::<Vec<_>>()
+    });
+    let transfer = probes.transfer.as_ref().map(|links| {
+        let one = |link: &diagnose::Transfer| {
+            json!({"request_us": link.request_us, "mb_per_s": link.mb_per_s})
+        };
+        links.iter().map(one).collect::<Vec<_>>()
+    });
+    json!({
+        "alone_mb_per_s": probes.alone_mb_per_s,
+        "together_mb_per_s": probes.together_mb_per_s,
+        "buses": buses,
+        "seeks": seeks,
+        "seeks_together_per_s": probes.seeks_together,
+        "transfer": transfer,
+        "gap_ms": probes.gap_ms,
+        "cpu_us_per_kib": probes.cpu_us_per_kib,
+        "cpu_us_per_request": probes.cpu_us_per_request,
+        "write_mb_per_s": probes.write_mb_per_s,
+        "random_write_iops": probes.random_write_iops,
+        "cached_write_us": probes.cached_write_us,
+        "sync_ms": probes.sync_ms,
+    })
+}

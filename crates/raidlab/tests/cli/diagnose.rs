@@ -1,0 +1,311 @@
+//! `diagnose`: a bottleneck by its name, from facts, from directories in place of /proc and /sys,
+//! and from probes of images; refusals with their field.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Dir, raidlab};
+
+/// RAID 5 of six disks of 150 MB/s behind a bus of 390 MB/s.
+fn behind_a_bus(measured: f64) -> Value {
+    json!({
+        "array": {"level": "raid5", "disks": 6, "chunk_kib": 512},
+        "measured": {"workload": "seq read", "value": measured, "unit": "MB/s"},
+        "facts": {
+            "kernel": "6.1",
+            "disks": [{"count": 6, "rpm": 7200, "seq_read_mb_per_s": 150}],
+            "buses": [{"name": "PCIe 2.0 x1", "mb_per_s": 390, "members": 6}],
+        },
+    })
+}
+
+fn written(dir: &Dir, name: &str, value: &Value) -> String {
+    let path = dir.file(name);
+    std::fs::write(&path, value.to_string()).expect("written");
+    path
+}
+
+#[test]
+fn a_bus_of_the_facts_is_named_with_what_speaks_for_it() {
+    let dir = Dir::new();
+    let facts = written(&dir, "box.json", &behind_a_bus(370.0));
+    let ran = raidlab(&format!("diagnose --facts {facts}")).code(1);
+    for part in [
+        "array of the facts: raid5, 6 members, chunk 512 KiB; seq read 370 MB/s",
+        "bottleneck: shared bus",
+        "because: 6 members share 390 MB/s, by the facts",
+        "remedy: spread the members",
+        "provisional: the members were not measured",
+        "ceilings:",
+        "read each member alone, in order (--probe)",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    assert!(ran.stdout.lines().count() <= 24, "one screen: {}", ran.stdout);
+    let json = raidlab(&format!("diagnose --facts {facts} --json")).code(1).record();
+    assert_eq!(json["schema"], "raidlab-diagnose/1");
+    assert_eq!((&json["verdict"], &json["cause"]), (&json!("bottleneck"), &json!("shared bus")));
+    assert_eq!(json["next_probe"], "alone");
+    assert_eq!(
+        json["array"],
+        json!({"level": "raid5", "disks": 6, "missing": 0, "chunk_kib": 512.0})
+    );
+    let ceilings = json["ceilings"].as_array().expect("a list");
+    assert!(ceilings.iter().any(|line| line["cause"] == "shared bus" && line["rate"] == 390.0));
+    // A healthy one.
+    let mut healthy = behind_a_bus(640.0);
+    healthy["facts"]["buses"][0]["mb_per_s"] = json!(1600);
+    let facts = written(&dir, "healthy.json", &healthy);
+    let json = raidlab(&format!("diagnose --facts {facts} --json")).code(0).record();
+    assert_eq!((&json["verdict"], &json["cause"]), (&json!("members"), &Value::Null));
+    // The command's figure comes before that of the file.
+    let words = format!("diagnose --facts {facts} --measured seq-read=5MB/s --json");
+    let json = raidlab(&words).code(1).record();
+    assert_eq!(
+        (&json["verdict"], &json["measured"]["value"]),
+        (&json!("unexplained"), &json!(5.0))
+    );
+}
+
+#[test]
+fn what_was_learned_can_be_given_back_as_facts() {
+    let dir = Dir::new();
+    let mut value = behind_a_bus(370.0);
+    value["probes"] = json!({
+        "alone_mb_per_s": [150, 150, 150, 150, 150, 150],
+        "buses": [{"members": [0, 1, 2, 3, 4, 5], "mb_per_s": 390}],
+        "seeks": [{"q1_per_s": 80, "q4_per_s": 120, "q32_per_s": 200}],
+        "gap_ms": 0.1,
+    });
+    value["sample"] = json!({
+        "array": {"reads_per_s": 370, "read_mb_per_s": 370},
+        "members": [{"name": "sda", "reads_per_s": 62, "read_mb_per_s": 62}],
+        "network": {"mb_per_s": 1},
+    });
+    let facts = written(&dir, "first.json", &value);
+    let first = raidlab(&format!("diagnose --facts {facts} --json")).code(1).record();
+    value["probes"] = first["probes"].clone();
+    value["sample"] = first["sample"].clone();
+    let facts = written(&dir, "second.json", &value);
+    let second = raidlab(&format!("diagnose --facts {facts} --json")).code(1).record();
+    assert_eq!(first, second);
+    assert_eq!(first["provisional"], false);
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_the_file_and_the_field() {
+    let dir = Dir::new();
+    let mut negative = behind_a_bus(370.0);
+    negative["facts"]["read_ahead_kib"] = json!("fast");
+    let facts = written(&dir, "bad.json", &negative);
+    let ran = raidlab(&format!("diagnose --facts {facts}")).code(2);
+    assert!(
+        ran.stderr.contains("bad.json: facts.read_ahead_kib: no positive number"),
+        "{}",
+        ran.stderr
+    );
+    let toml = dir.file("bad.toml");
+    std::fs::write(&toml, "[array\n").expect("written");
+    let mut unmeasured = behind_a_bus(370.0);
+    unmeasured.as_object_mut().expect("an object").remove("measured");
+    let unmeasured = written(&dir, "unmeasured.json", &unmeasured);
+    let good = written(&dir, "good.json", &behind_a_bus(370.0));
+    let empty = Dir::new();
+    let root = empty.path();
+    for (words, part) in [
+        ("diagnose".to_string(), "the array is unknown"),
+        (format!("diagnose --facts {toml}"), "no TOML"),
+        ("diagnose --facts /nonexistent".into(), "/nonexistent"),
+        (format!("diagnose --facts {unmeasured}"), "nothing was measured"),
+        (format!("diagnose --facts {good} --seconds 1"), "only an array of md can be sampled"),
+        (format!("diagnose --facts {good} --probe"), "the members are unknown"),
+        (format!("diagnose --facts {good} --fs floppy"), "--fs floppy"),
+        (format!("diagnose --facts {good} --calibration {good}"), "--calibration"),
+        (format!("diagnose md77 --root {root}"), "md77: no array of md runs by that name"),
+        ("diagnose md0 --measured seq-read".into(), "seq-read=180MB/s"),
+        ("diagnose md0 --measured dance=180MB/s".into(), "dance"),
+        ("diagnose md0 --measured seq-read=180IOPS".into(), "measured in MB/s"),
+        ("diagnose md0 --measured random-read=0/s".into(), "0.001 to 1e9"),
+        ("diagnose md0 --seconds 50ms".into(), "100ms to 3600s"),
+        (format!("diagnose --facts {good} --workload seq-read"), "nothing is sampled"),
+    ] {
+        let ran = raidlab(&words).code(2);
+        assert!(ran.stderr.contains(part), "{words}: {part}: {}", ran.stderr);
+    }
+    // What is not understood is said, and no reason to refuse.
+    let mut odd = behind_a_bus(370.0);
+    odd["facts"]["colour"] = json!("blue");
+    let facts = written(&dir, "odd.json", &odd);
+    let ran = raidlab(&format!("diagnose --facts {facts}")).code(1);
+    assert!(ran.stdout.contains("note: not understood: facts.colour"), "{}", ran.stdout);
+}
+
+#[test]
+fn names_from_a_file_do_not_control_the_terminal() {
+    let dir = Dir::new();
+    let mut value = behind_a_bus(100.0);
+    value["facts"]["buses"] = json!([]);
+    let member = |name: &str, queue: f64| {
+        let (reads, mb) = (40, 17);
+        json!({"name": name, "reads_per_s": reads, "read_mb_per_s": mb, "queue": queue})
+    };
+    value["sample"] = json!({
+        "array": {"reads_per_s": 100, "read_mb_per_s": 100},
+        "members": [member("sda", 1.0), member("\u{1b}[2Jsdb", 9.0), member("sdc", 1.0)],
+    });
+    let facts = written(&dir, "box.json", &value);
+    let ran = raidlab(&format!("diagnose --facts {facts}")).code(1);
+    assert!(ran.stdout.contains("bottleneck: slow member"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\\x1b[2Jsdb"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains('\x1b'));
+}
+
+/// An array of md of four disks, as /proc and /sys show it.
+fn machine() -> Dir {
+    let dir = Dir::new();
+    let write = |path: &str, text: &str| {
+        let path = dir.0.join(path);
+        std::fs::create_dir_all(path.parent().expect("below the directory")).expect("made");
+        std::fs::write(path, text).expect("written");
+    };
+    write("proc/stat", "cpu  1 0 1 5 0 0 0 0 0 0\ncpu0 1 0 1 5 0 0 0 0 0 0\nintr 9 1\n");
+    write("proc/sys/kernel/osrelease", "5.10.0-30-amd64\n");
+    write("proc/net/dev", "Inter-|\n face |\n  eth0: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n");
+    write("sys/class/net/eth0/speed", "1000\n");
+    write("proc/diskstats", &diskstats(0, 0));
+    for (path, text) in [
+        ("level", "raid5"),
+        ("layout", "2"),
+        ("chunk_size", "524288"),
+        ("raid_disks", "4"),
+        ("degraded", "0"),
+        ("sync_action", "idle"),
+        ("sync_completed", "none"),
+        ("sync_speed", "none"),
+        ("stripe_cache_size", "256"),
+        ("group_thread_cnt", "0"),
+        ("bitmap/location", "+8"),
+    ] {
+        write(&format!("sys/block/md0/md/{path}"), &format!("{text}\n"));
+    }
+    write("sys/block/md0/queue/read_ahead_kb", "3072\n");
+    for (slot, name) in ["sda", "sdb", "sdc", "sdd"].iter().enumerate() {
+        write(&format!("sys/block/md0/slaves/{name}/size"), "8\n");
+        write(&format!("sys/block/md0/md/dev-{name}/slot"), &format!("{slot}\n"));
+        for (file, text) in [("queue/rotational", "1"), ("queue/write_cache", "write back")] {
+            write(&format!("sys/class/block/{name}/{file}"), &format!("{text}\n"));
+        }
+    }
+    dir
+}
+
+/// The array has written so many MiB in order, and its members have read so many each for it.
+fn diskstats(written: u64, read: u64) -> String {
+    let line = |at: usize, name: &str, reads: u64, read: u64, writes: u64, written: u64| {
+        let sectors = |mib: u64| mib * 2048;
+        let (read, written) = (sectors(read), sectors(written));
+        let busy = (reads + writes) / 4;
+        format!(
+            "8 {at} {name} {reads} 0 {read} 1 {writes} 0 {written} 1 0 {busy} {busy} 0 0 0 0 7 1\n"
+        )
+    };
+    let mut text = line(9, "md0", 0, 0, 2 * written, written);
+    for (at, name) in ["sda", "sdb", "sdc", "sdd"].into_iter().enumerate() {
+        text += &line(at, name, read * 8, read, written * 3, written / 3);
+    }
+    text
+}
+
+#[test]
+fn an_array_of_md_is_known_by_sysfs() {
+    let dir = machine();
+    let root = dir.path().to_string();
+    let words = format!("diagnose md0 --root {root} --measured seq-read=90MB/s");
+    let json = raidlab(&format!("{words} --json")).code(0).record();
+    assert_eq!(
+        json["array"],
+        json!({"level": "raid5", "disks": 4, "missing": 0, "chunk_kib": 512.0})
+    );
+    assert_eq!((&json["verdict"], &json["next_probe"]), (&json!("unknown"), &json!("alone")));
+    assert_eq!(json["why_not"], "no single-disk value");
+    // A check runs: md says so.
+    let md = dir.0.join("sys/block/md0/md");
+    std::fs::write(md.join("sync_action"), "check\n").expect("written");
+    std::fs::write(md.join("sync_speed"), "48828\n").expect("written");
+    let ran = raidlab(&words).code(1);
+    assert!(ran.stdout.contains("bottleneck: background work"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("check runs at 50 MB/s of each member"), "{}", ran.stdout);
+    std::fs::write(md.join("sync_action"), "idle\n").expect("written");
+    // The network that it is read through.
+    let facts = written(&dir, "one.json", &json!({"facts": {"single": {"seq read": 150}}}));
+    let words = format!("diagnose md0 --root {root} --facts {facts} --interface eth0");
+    let json = raidlab(&format!("{words} --measured seq-read=112MB/s --json")).code(1).record();
+    assert_eq!(json["cause"], "network");
+    assert_eq!(json["provisional"], false, "{json}");
+    let json = raidlab(&format!("{words} --measured seq-read=410MB/s --json")).code(0).record();
+    assert_eq!(json["verdict"], "members");
+    // A member is missing.
+    std::fs::write(md.join("degraded"), "1\n").expect("written");
+    let words = format!("diagnose md0 --root {root} --facts {facts}");
+    let json = raidlab(&format!("{words} --measured seq-read=200MB/s --json")).code(1).record();
+    assert_eq!(json["cause"], "degraded");
+}
+
+#[test]
+fn a_sample_of_counters_shows_partial_stripes() {
+    let dir = machine();
+    let root = dir.path().to_string();
+    let counters = dir.0.join("proc/diskstats");
+    let other = dir.0.join("proc/diskstats.next");
+    let words = format!("diagnose md0 --root {root} --seconds 1500ms --json");
+    let running = std::thread::spawn(move || raidlab(&words));
+    let mut moments = 0;
+    while !running.is_finished() {
+        moments += 1;
+        std::fs::write(&other, diskstats(60 * moments, 10 * moments)).expect("written");
+        std::fs::rename(&other, &counters).expect("replaced");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let json = running.join().expect("it ran").code(1).record();
+    assert_eq!(json["cause"], "partial stripes", "{json}");
+    assert_eq!(json["measured"]["workload"], "seq write");
+    let block = json["measured"]["block_kib"].as_f64().expect("a size");
+    assert!((block - 512.0).abs() < 1.0, "{block}");
+    let members = json["sample"]["members"].as_array().expect("members");
+    assert_eq!(members.len(), 4);
+    assert_eq!(members[0]["flushes_per_s"], 0.0, "flushes are counted");
+    assert!(members[0]["read_mb_per_s"].as_f64().is_some_and(|rate| rate > 10.0), "{json}");
+    // Nothing runs any more.
+    let ran = raidlab(&format!("diagnose md0 --root {root} --seconds 100ms")).code(2);
+    assert!(ran.stderr.contains("nothing ran on the array"), "{}", ran.stderr);
+}
+
+#[test]
+fn probes_read_members_and_write_nothing() {
+    let dir = Dir::new();
+    let mut images = Vec::new();
+    for name in ["a.img", "b.img"] {
+        let path = dir.file(name);
+        let block: Vec<u8> = (0..64 << 20_u32).map(|at: u32| (at >> 11) as u8).collect();
+        std::fs::write(&path, block).expect("written");
+        images.push(path);
+    }
+    let before = std::fs::read(&images[0]).expect("there");
+    let facts = written(
+        &dir,
+        "array.json",
+        &json!({
+            "array": {"level": "raid0", "disks": 2, "chunk_kib": 64},
+            "measured": {"workload": "seq read", "value": 0.5},
+        }),
+    );
+    let words = format!("diagnose {} {} --facts {facts} --probe --json", images[0], images[1]);
+    let ran = raidlab(&words);
+    let json = ran.code(1).record();
+    let alone = json["probes"]["alone_mb_per_s"].as_array().expect("probed");
+    assert_eq!(alone.len(), 2);
+    assert!(alone.iter().all(|rate| rate.as_f64().is_some_and(|rate| rate > 1.0)), "{json}");
+    assert_eq!(json["expected"]["source"], "measured");
+    assert!(before == std::fs::read(&images[0]).expect("there"), "a member was written");
+}
