@@ -268,3 +268,14 @@ fn a_socket_is_private_replaces_a_dead_one_and_refuses_a_living_one() {
     assert!(matches!(third, Err(ControlError::NoSocket(_))));
     assert_eq!(std::fs::read_to_string(&rig.socket).expect("it is there"), "a file");
 }
+
+#[test]
+fn an_array_that_a_front_still_holds_is_not_called_clean() {
+    let serving = || Serving::of(array(), "array".into(), Vec::new()).expect("threads");
+    assert_eq!(serving().stop(), Ok(()));
+    let held = serving();
+    let front = held.array().clone();
+    front.write_at(&[7; 4096], 0).expect("it is written");
+    assert_eq!(held.stop(), Err(array::ArrayError::Unclean));
+    drop(front);
+}

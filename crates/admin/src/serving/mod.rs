@@ -197,16 +197,16 @@ impl Serving {
     /// stopped before.
     ///
     /// # Errors
-    /// When the flush fails, or the metadata cannot be marked clean.
-    ///
-    /// # Panics
-    /// When a front still holds the array.
+    /// When the flush fails, or the metadata cannot be marked clean, as while a front still holds
+    /// the array: that may write to it.
     pub fn stop(self) -> Result<(), ArrayError> {
         let Serving { shared, monitor, .. } = self;
         monitor.stop();
         let shared = Arc::into_inner(shared).expect("the monitor's thread has ended");
-        let array = Arc::into_inner(shared.array).expect("the fronts have been stopped");
-        array.stop()
+        match Arc::try_unwrap(shared.array) {
+            Ok(array) => array.stop(),
+            Err(held) => held.flush().and(Err(ArrayError::Unclean)),
+        }
     }
 }
 

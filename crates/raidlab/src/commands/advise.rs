@@ -103,7 +103,7 @@ fn parse_share(text: &str) -> Result<(Work, f64)> {
 fn parse_positive(text: &str) -> Result<f64> {
     match text.trim().parse::<f64>() {
         Ok(number) if number > 0.0 && number < 1e12 => Ok(number),
-        _ => Err(anyhow!("a positive number is required")),
+        _ => Err(anyhow!("a number above 0 and below 1e12 is required")),
     }
 }
 
