@@ -241,19 +241,29 @@ impl Load {
 }
 
 fn wait_event(array: &Array, what: &str, is_it: impl Fn(&Event) -> bool) {
+    wait_events(array, what, &[&is_it]);
+}
+
+/// Waits for one event of each kind: they may come at the same time.
+fn wait_events(array: &Array, what: &str, kinds: &[&dyn Fn(&Event) -> bool]) {
     let start = Instant::now();
-    while !array.take_events().iter().any(&is_it) {
-        assert!(start.elapsed() < PATIENCE, "never: {what}: {:?}", array.metadata());
+    let mut seen = vec![false; kinds.len()];
+    while seen.contains(&false) {
+        let new = array.take_events();
+        for (seen, is_it) in seen.iter_mut().zip(kinds) {
+            *seen |= new.iter().any(is_it);
+        }
+        assert!(start.elapsed() < PATIENCE, "never: {what}: {seen:?}, {:?}", array.metadata());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
+fn has_slot(event: &Event, slot: u16) -> bool {
+    matches!(event, Event::MemberInSync { member, .. } if member.0 == slot)
+}
+
 pub fn wait_has_slot(array: &Array, slot: u16) {
-    wait_event(
-        array,
-        "it has the slot",
-        |event| matches!(event, Event::MemberInSync { member, .. } if member.0 == slot),
-    );
+    wait_event(array, "it has the slot", |event| has_slot(event, slot));
 }
 
 pub fn levels() -> [(Level, Option<Layout>, usize); 5] {
@@ -517,10 +527,11 @@ fn a_replacement_that_hangs_is_out_and_so_is_a_member_whose_replacement_serves_o
                 status.replacing.contains(1) && status.rebuild_sectors.1 > 0
             });
             control.set_on(true);
-            wait_event(&array, "it is late", |event| {
+            let is_late = |event: &Event| {
                 matches!(event, Event::MemberFailed { member: MemberIdx(1), error: Some(_) })
-            });
-            wait_has_slot(&array, 1);
+            };
+            let what = "it is late, and what replaces it has the slot";
+            wait_events(&array, what, &[&is_late, &|event| has_slot(event, 1)]);
             wait_for(&array, "nothing is lost", |status| status.degraded == 0);
         });
         let expected = load.contents(array.len_bytes() as usize);

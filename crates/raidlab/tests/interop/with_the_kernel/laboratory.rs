@@ -72,6 +72,7 @@ fn found_by_raidlab(scratch: &Scratch) -> ArrayJob {
     let create = "--create @md --run --level=5 --raid-devices=3 --spare-devices=1 --chunk=16 \
                   --bitmap=none --metadata=1.2 @0 @1 @2 @3";
     let measured = |words: &str| laboratory(format!("measured bench --target device:@md {words}"));
+    let diagnosed = || laboratory("diagnosed @md --measured seq-read=1MB/s --seconds 1");
     let stream = "--size 4M --workload dd:bs=64K:fdatasync";
     let random = "--size 4M --workload fio:/tmp/random.fio";
     let steps = vec![
@@ -81,6 +82,7 @@ fn found_by_raidlab(scratch: &Scratch) -> ArrayJob {
         laboratory("put @md sync_speed_max 10000000"),
         Step::Settle { degraded: 0 },
         laboratory("watched @md"),
+        diagnosed(),
         laboratory("random 4"),
         measured(stream),
         laboratory("put @md stripe_cache_size 17"),
@@ -91,6 +93,7 @@ fn found_by_raidlab(scratch: &Scratch) -> ArrayJob {
         laboratory("put @md sync_speed_max 1"),
         laboratory("put @md sync_action check"),
         measured(stream),
+        diagnosed(),
         laboratory("put @md sync_action idle"),
         // A disk by itself.
         Step::stop(),
@@ -134,6 +137,7 @@ fn raidlab_measures_arrays_of_the_kernels_and_leaves_nothing_behind() {
     let found = report.array("found-by-raidlab");
     watched(found);
     counted_and_found(found);
+    diagnosed(found);
 }
 
 /// Settings are what they were, no array is there, no member calls itself one.
@@ -299,9 +303,25 @@ fn watched(found: &ArrayReport) {
     assert_eq!((all.len(), count >= 12), (count, true), "each disk once: {all:?}");
 }
 
+/// `raidlab diagnose`: a check that runs is named, and nothing where none does.
+fn diagnosed(found: &ArrayReport) {
+    let diagnosed = said(found, "laboratory diagnosed");
+    let [idle, checked] = &diagnosed[..] else { panic!("two runs") };
+    for run in [idle, checked] {
+        let array = &run.document()["array"];
+        let facts = [&array["level"], &array["disks"], &array["missing"]];
+        assert_eq!(facts, [&Value::from("raid5"), &3.into(), &0.into()], "{array:#}");
+        assert_eq!(array["chunk_kib"].as_f64(), Some(16.0), "{array:#}");
+    }
+    let (before, during) = (idle.document(), checked.document());
+    assert_ne!(before["cause"], "background work", "{before:#}");
+    assert_eq!(during["cause"], "background work", "{during:#}");
+    assert_eq!(checked.get("status"), "1");
+}
+
 /// Members are counted below a device, and findings are what really went on.
 fn counted_and_found(found: &ArrayReport) {
-    let measured = said(found, "measured");
+    let measured = said(found, "laboratory measured");
     let [stream, growing, ample, checked, disk] = &measured[..] else { panic!("five runs") };
     for run in &measured {
         assert_eq!(run.get("status"), "0", "{:?}", run.values);

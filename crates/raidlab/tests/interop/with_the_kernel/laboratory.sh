@@ -155,6 +155,13 @@ measured() {
     record
 }
 
+# diagnosed WORD...: what raidlab makes of an array.
+diagnosed() {
+    begin diagnose "$@"
+    ended
+    record
+}
+
 # A resync as slow as md makes it, and as fast.
 slowly() {
     echo 1 >/proc/sys/dev/raid/speed_limit_min

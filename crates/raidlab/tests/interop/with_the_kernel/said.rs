@@ -50,6 +50,11 @@ impl Said {
         self.values.get(name).map_or("", String::as_str)
     }
 
+    /// The JSON document of the run.
+    pub fn document(&self) -> &Value {
+        self.json.as_ref().unwrap_or_else(|| panic!("no record: {:?}", self.values))
+    }
+
     /// All cells.
     pub fn cells(&self) -> &[Value] {
         let record = self.json.as_ref().unwrap_or_else(|| panic!("no record: {:?}", self.values));
