@@ -199,7 +199,7 @@ mod tests {
         let text = Calibration { disks, figures: figures.clone() }.document(0, "mine", "measured");
         let read = Document::parse(&text).expect("its own document");
         assert_eq!((read.profile.name(), read.figures), ("mine", figures));
-        let (plain, _) = text.split_once("[calibration]").expect("the table");
+        let (plain, _) = text.split_once("# The figures").expect("the table");
         let refused = Document::parse(plain).map(|_| ()).expect_err("a profile alone");
         assert!(refused.to_string().contains("raidlab calibrate"), "{refused}");
         let broken = text.replace("random_ms = 12.5", "random_ms = \"fast\"");

@@ -321,6 +321,12 @@ proptest! {
         }
         let constants = Constants::published();
         let of = |single: &Single| predict(&array, &machine, &access, single, &constants);
+        // A disk that is fast enough for its head to pass over parity, in place of a jump, stalls
+        // at each row: the law has a step there.
+        let rotates = matches!(machine.media, Media::Rotating { .. });
+        let in_order = matches!(access.work, Work::Read | Work::DirectRead | Work::Rewrite);
+        let steps = matches!(array.level, Level::Raid5 | Level::Raid6) && rotates && in_order;
+        prop_assume!(!steps);
         if let (Ok(slow), Ok(fast)) = (of(&single), of(&faster)) {
             prop_assert!(fast.value >= slow.value * (1.0 - 1e-9));
         }
