@@ -18,6 +18,9 @@ const THREAD_FULL: f64 = 0.9;
 const CPUS_FULL: f64 = 0.93;
 /// Traffic of the members beyond what the workload accounts for, of all of theirs.
 const EXTRA: f64 = 0.15;
+/// Background work moves this much at least, MB/s: md does 1 MB/s of each member. Superblocks and
+/// bitmaps are less.
+const LEAST_MB: f64 = 0.5;
 /// Reads of members while the workload only writes, of what it writes.
 const READS_WHILE_WRITING: f64 = 0.15;
 /// Flushes of each member for each write of the workload, which orders fewer.
@@ -132,7 +135,7 @@ fn background(case: &Case) -> Option<Sign> {
     } else {
         return None;
     };
-    if extra <= EXTRA * members.mb() || members.mb() <= 0.0 {
+    if extra <= EXTRA * members.mb() || extra < LEAST_MB {
         return None;
     }
     let words = format!(
