@@ -18,7 +18,7 @@ mod predicted;
 mod published;
 mod sections;
 
-use minijinja::{AutoEscape, Environment};
+use minijinja::{AutoEscape, Environment, Value, context};
 use results::host::Host;
 use results::record::{Cell, MemberTraffic, Record};
 use results::settings::SETTINGS;
@@ -37,6 +37,7 @@ pub use predicted::render_predicted;
 pub use published::render_published;
 
 const TEMPLATE: &str = include_str!("html/report.html");
+const FRAME: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/report.css");
 
 /// A record as an HTML document, its repetitions folded.
@@ -50,26 +51,28 @@ pub fn render_report(report: &Report) -> String {
 }
 
 fn page(report: &Report, summary: &Summary) -> String {
-    let mut environment = environment();
-    // The template is part of the program and the page is plain data: a failure here is a bug.
-    environment.add_template("report", TEMPLATE).expect("the template parses");
-    let page = Page::of(report, summary);
-    let template = environment.get_template("report").expect("just added");
-    template.render(page).expect("the page has what the template uses")
+    rendered(TEMPLATE, Page::of(report, summary))
 }
 
-/// Templates whose texts are escaped.
-fn environment() -> Environment<'static> {
+/// A page in the frame of all pages.
+///
+/// Templates are part of the program and pages are plain data: a failure here is a bug.
+fn rendered(template: &str, page: impl Serialize) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
-    environment
+    environment.add_template("page.html", FRAME).expect("the frame parses");
+    // A page of a record has the version that measured it.
+    let page = context! {
+        ..Value::from_serialize(page),
+        ..context! { style => STYLE, version => env!("CARGO_PKG_VERSION") }
+    };
+    environment.render_str(template, page).expect("the page has what the template uses")
 }
 
 #[derive(Serialize)]
 struct Page {
-    style: &'static str,
     title: String,
     version: String,
     started: String,
@@ -209,7 +212,6 @@ impl Page {
         let (maps, maps_left_out) = sections::maps(record);
         let warnings = grid.warnings().into_iter();
         Page {
-            style: STYLE,
             title: report.title.clone(),
             version: record.raidlab.clone(),
             started: record.started.clone(),

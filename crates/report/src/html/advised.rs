@@ -4,23 +4,22 @@
 
 use minijinja::context;
 
-use super::{STYLE, environment};
+use super::rendered;
 use crate::advised::Page;
 
 const TEMPLATE: &str = include_str!("advised.html");
 
 /// The page.
 pub fn render_advised(page: &Page) -> String {
-    let mut environment = environment();
-    // As of the report: a failure here is a bug.
-    environment.add_template("advised", TEMPLATE).expect("the template parses");
-    let template = environment.get_template("advised").expect("just added");
-    let context = context! {
-        style => STYLE,
-        version => env!("CARGO_PKG_VERSION"),
-        page => page,
-    };
-    template.render(context).expect("the page has what the template needs")
+    rendered(
+        TEMPLATE,
+        context! {
+            title => page.title,
+            subtitle => page.summary,
+            tables => page.tables,
+            notes => page.notes,
+        },
+    )
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use spec::units::digits;
 
 use super::chart::escape;
-use super::{STYLE, environment};
+use super::rendered;
 use crate::predicted::{Page, Point};
 
 const TEMPLATE: &str = include_str!("predicted.html");
@@ -43,10 +43,6 @@ struct Chart {
 
 /// The page.
 pub fn render_predicted(page: &Page) -> String {
-    let mut environment = environment();
-    // As of the report: a failure here is a bug.
-    environment.add_template("predicted", TEMPLATE).expect("the template parses");
-    let template = environment.get_template("predicted").expect("just added");
     let mut tables: Vec<&str> = page.points.iter().map(|point| point.table.as_str()).collect();
     tables.sort_unstable();
     tables.dedup();
@@ -59,10 +55,8 @@ pub fn render_predicted(page: &Page) -> String {
         (!dots.is_empty()).then(|| Chart { title, svg: scatter(title, &dots) })
     });
     let page = context! {
-        style => STYLE,
-        version => env!("CARGO_PKG_VERSION"),
         title => page.title,
-        summary => page.summary,
+        subtitle => page.summary,
         charts => charts.collect::<Vec<_>>(),
         keys => tables
             .iter()
@@ -71,7 +65,7 @@ pub fn render_predicted(page: &Page) -> String {
             .collect::<Vec<_>>(),
         rows => page.points.iter().map(row).collect::<Vec<_>>(),
     };
-    template.render(page).expect("the page has what the template needs")
+    rendered(TEMPLATE, page)
 }
 
 fn row(point: &Point) -> Row<'_> {

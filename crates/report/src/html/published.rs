@@ -7,7 +7,7 @@ use minijinja::context;
 use serde::Serialize;
 use spec::units::digits;
 
-use super::{STYLE, chart, environment};
+use super::{chart, rendered};
 use crate::reproduced::{
     Distance, MARGIN, RatioOfRatios, Reproduction, SetReproduction, cpu, share, share_of, verdict,
 };
@@ -42,18 +42,17 @@ struct Row<'a> {
 
 /// The page.
 pub fn render_published(all: &Reproduction) -> String {
-    let mut environment = environment();
-    // As of the report: a failure here is a bug.
-    environment.add_template("published", TEMPLATE).expect("the template parses");
-    let template = environment.get_template("published").expect("just added");
     let page = context! {
-        style => STYLE,
-        version => env!("CARGO_PKG_VERSION"),
-        share => share(all.pairs, all.same_order, all.not_run),
-        percent => format!("{:.0}", (MARGIN - 1.0) * 100.0),
+        title => "Published figures and ours",
+        subtitle => format!(
+            "{}. Pairs within one table count where the published figures are {:.0} % apart or \
+             more; a claim of a text counts as a pair.",
+            share(all.pairs, all.same_order, all.not_run),
+            (MARGIN - 1.0) * 100.0
+        ),
         sets => all.sets.iter().map(set).collect::<Vec<_>>(),
     };
-    template.render(page).expect("the page has what the template needs")
+    rendered(TEMPLATE, page)
 }
 
 fn set(set: &SetReproduction) -> Set<'_> {
