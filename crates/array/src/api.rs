@@ -444,15 +444,20 @@ impl Array {
         self.each_range(HostOp::Discard, offset, len)
     }
 
-    /// What is known of a range of blocks, without reading it: at least one extent, and perhaps not
-    /// all of the range. A write that has completed is seen.
+    /// What is known of a range of blocks, without reading it: at least one extent, at most so
+    /// many, and perhaps not all of the range. A write that has completed is seen.
     ///
     /// # Errors
     /// [`ArrayError::Range`] and [`ArrayError::Stopped`].
-    pub fn allocation(&self, offset: u64, len: u64) -> Result<Vec<ArrayExtent>, ArrayError> {
+    pub fn allocation(
+        &self,
+        offset: u64,
+        len: u64,
+        most: usize,
+    ) -> Result<Vec<ArrayExtent>, ArrayError> {
         self.check(offset, len as usize)?;
         let range = offset / SECTOR_BYTES..(offset + len) / SECTOR_BYTES;
-        self.call(0, move |driver| driver.allocation(range)).ok_or(ArrayError::Stopped)
+        self.call(0, move |driver| driver.allocation(range, most)).ok_or(ArrayError::Stopped)
     }
 
     /// Takes a member out of service, as `mdadm --fail` does. Ignored if the array cannot run

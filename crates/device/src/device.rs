@@ -28,7 +28,7 @@ use sys::Mapping;
 
 use crate::Location;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
-use crate::file::{FileId, direct_block, is_shorter};
+use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::identity::{Identity, Overlap, loop_device_of, who_uses};
 use crate::problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
 use crate::remote::NbdExport;
@@ -538,18 +538,12 @@ impl Disk for Device {
         }
         let at = self.window.start + sector * SECTOR_BYTES;
         let mut hole = self.hole.lock().expect("the hole lock is not poisoned");
-        // A hole that was found before is one still where nothing is written.
+        // A hole that was found before is one still where nothing is written, and nothing cut off.
         if !self.is_read_only() || !hole.contains(&at) {
-            let data = match rustix::fs::seek(&**file, SeekFrom::Data(at)) {
-                Ok(data) => data,
-                // There is only a hole up to the end.
-                Err(Errno::NXIO) => self.window.end,
-                Err(_) => at,
-            };
-            if data <= at {
-                return sector;
-            }
-            *hole = at..data.min(self.window.end);
+            *hole = at..hole_end(file, at, self.window.end);
+        }
+        if hole.is_empty() || self.is_shorter() {
+            return sector;
         }
         let end = (hole.end - self.window.start) / SECTOR_BYTES;
         self.unread.as_ref().map_or(end, |unread| unread.clip_hole(sector, end))

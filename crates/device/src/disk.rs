@@ -66,6 +66,10 @@ pub trait Disk: Send + Sync {
     }
 }
 
+/// Sectors that are taken for data together, where holes are looked for: the end of data is not
+/// known.
+pub const DATA_STEP: u64 = 128;
+
 /// A disk over another one: it is that disk but for what it does otherwise.
 pub trait DiskLayer: Send + Sync {
     /// The disk below.

@@ -7,6 +7,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
 use crate::Identity;
 
 /// The file that a member keeps its data in.
@@ -24,10 +27,23 @@ pub struct FileId {
 pub fn is_shorter(file: &File, is_block_device: bool, end: u64) -> bool {
     let bytes = match is_block_device {
         // A removed device has the capacity 0.
-        true => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).ok(),
+        true => rustix::fs::seek(file, SeekFrom::End(0)).ok(),
         false => rustix::fs::fstat(file).ok().and_then(|stat| u64::try_from(stat.st_size).ok()),
     };
     bytes.is_some_and(|bytes| bytes < end)
+}
+
+/// Where the hole at byte `at` of a file ends, at most at `end`; `at` if there is no hole, or holes
+/// cannot be detected. A file that ends before `end` has none: what is behind its end is lost.
+pub fn hole_end(file: &File, at: u64, end: u64) -> u64 {
+    let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data.clamp(at, end.max(at)),
+        // There is only a hole up to the end.
+        Err(Errno::NXIO) => end,
+        Err(_) => return at,
+    };
+    // After that: it may have been cut in between.
+    if is_shorter(file, false, end) { at } else { data }
 }
 
 /// The smallest unit of O_DIRECT, in bytes: 512 where single sectors can be read.

@@ -32,13 +32,13 @@ mod unread;
 pub use areas::{AreaError, read_area, read_bad_blocks};
 pub use contents::{data_signs, foreign, member_signs, superblocks};
 pub use device::Device;
-pub use disk::{Disk, DiskLayer, read_only_error};
-pub use file::{FileId, direct_block, is_shorter};
+pub use disk::{DATA_STEP, Disk, DiskLayer, read_only_error};
+pub use file::{FileId, direct_block, hole_end, is_shorter};
 pub use identity::{Attachment, Identity, Overlap, in_use};
 pub use location::{Location, LocationError, MapChoice, MemberName};
 pub use mapfile::{MapBlock, MapStatus, Mapfile, MapfileError, parse_list};
 pub use memory_disk::MemoryDisk;
-pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
+pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay, overlay_id};
 pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
 pub use problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
 pub use remote::{

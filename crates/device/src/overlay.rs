@@ -195,6 +195,17 @@ pub fn open_overlay(
     Ok(bases.iter().zip(numbers).map(disk).collect())
 }
 
+/// What distinguishes an overlay from every other one, wherever its file is.
+///
+/// # Errors
+/// The system's error; it is not an overlay.
+pub fn overlay_id(path: &Path) -> io::Result<[u8; 16]> {
+    let mut header = vec![0; HEADER_BYTES];
+    File::open(path)?.read_exact(&mut header)?;
+    let decoded = decode_header(&header);
+    decoded.map(|(id, _)| id).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))
+}
+
 /// Creates the file if it is missing. It appears under its name when it is complete: a crash leaves
 /// at most a `.new` file, which the next attempt replaces.
 fn make(path: &Path, bases: &[Arc<dyn Disk>]) -> io::Result<()> {

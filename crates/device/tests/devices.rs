@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use device::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayProblem,
-    open_overlay, packed_as, signatures,
+    open_overlay, overlay_id, packed_as, signatures,
 };
 
 fn file(dir: &Path, name: &str, sectors: u64) -> Location {
@@ -289,6 +289,44 @@ fn an_overlay_keeps_writes_and_leaves_the_members_unchanged() {
     check(&overlay[0], &expected[1]);
     let error = overlay[0].write(0, &[0; 512]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn what_was_cut_off_a_file_is_no_hole() {
+    let dir = tempfile::tempdir().unwrap();
+    let location = Location::whole(dir.path().join("a"));
+    let sparse = std::fs::File::create(&location.path).unwrap();
+    sparse.set_len(4096 * 512).unwrap();
+    let open = |access| Device::open(&location, DeviceOptions { access, direct: false }).unwrap();
+    for access in [Access::ReadOnly, Access::ReadWrite] {
+        let device = open(access);
+        if device.hole_end(8) != 4096 {
+            return println!("skipped: files have no holes here");
+        }
+        sparse.set_len(1000 * 512).unwrap();
+        // Where a hole was found before, and where none was looked for.
+        for sector in [8, 9, 2000] {
+            assert_eq!(device.hole_end(sector), sector, "{access:?}: {sector}");
+        }
+        assert!(device.read(2000, &mut [0; 512]).is_err());
+        drop(device);
+        sparse.set_len(4096 * 512).unwrap();
+    }
+}
+
+#[test]
+fn an_overlay_has_an_identity_of_its_own_wherever_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let bases = disks(&[file(dir.path(), "a", 2048)]);
+    let path = |name: &str| dir.path().join(name);
+    let make = || drop(open_overlay(&path("over"), &bases, Access::ReadWrite).unwrap());
+    make();
+    let first = overlay_id(&path("over")).unwrap();
+    std::fs::rename(path("over"), path("moved")).unwrap();
+    assert_eq!(overlay_id(&path("moved")).unwrap(), first);
+    make();
+    assert_ne!(overlay_id(&path("over")).unwrap(), first, "a new one by the old name");
+    assert_eq!(overlay_id(&path("a")).unwrap_err().kind(), ErrorKind::InvalidData);
 }
 
 /// Reads all of it, in ranges of several lengths.

@@ -41,7 +41,7 @@ enum Slow {
     Write { offset: u64, data: Vec<u8>, durable: bool, then: Done },
     Zero { offset: u64, len: u64, durable: bool, may_discard: bool, then: Done },
     Discard { offset: u64, len: u64, then: Done },
-    Allocation { range: Range<u64>, then: Found },
+    Allocation { range: Range<u64>, most: usize, then: Found },
     End,
 }
 
@@ -175,13 +175,14 @@ impl Access {
     }
 
     /// What is known of a range, not empty, without reading it: extents from its start on, at least
-    /// one, which may end before it does. A write that has ended is seen.
+    /// one and at most so many, which may end before it does. A write that has ended is seen.
     pub fn allocation(
         &self,
         range: Range<u64>,
+        most: usize,
         then: impl FnOnce(Result<Vec<StoreExtent>, StoreError>) + Send + 'static,
     ) {
-        self.queue(Slow::Allocation { range, then: Box::new(then) });
+        self.queue(Slow::Allocation { range, most, then: Box::new(then) });
     }
 
     /// Makes all writes that have ended durable.
@@ -246,7 +247,7 @@ impl SlowWorker {
                     then(self.zero(offset, len, durable, may_discard));
                 }
                 Slow::Discard { offset, len, then } => then(self.discard(offset, len)),
-                Slow::Allocation { range, then } => then(self.allocation(range)),
+                Slow::Allocation { range, most, then } => then(self.allocation(range, most)),
                 Slow::End => return,
             }
         }
@@ -305,11 +306,11 @@ impl SlowWorker {
     }
 
     /// The extents of the blocks around a range, cut to it.
-    fn allocation(&self, range: Range<u64>) -> Result<Vec<StoreExtent>, StoreError> {
+    fn allocation(&self, range: Range<u64>, most: usize) -> Result<Vec<StoreExtent>, StoreError> {
         let block = u64::from(self.limits.block);
         let first = range.start / block * block;
         let bytes = range.end.next_multiple_of(block).min(self.limits.bytes) - first;
-        let mut extents = self.store.allocation(first, bytes)?;
+        let mut extents = self.store.allocation(first, bytes, most)?;
         let mut at = first;
         extents.retain_mut(|extent| {
             let (from, to) = (at.max(range.start), (at + extent.bytes).min(range.end));

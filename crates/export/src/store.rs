@@ -161,11 +161,16 @@ pub trait Store: Send + Sync {
     fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError>;
 
     /// What is known of whole blocks, at least one, without reading them: extents from `offset` on,
-    /// at least one, which may end before the range does; blocks. A write that has ended is seen.
+    /// at least one and at most so many, which may end before the range does; blocks. A write that has ended is seen.
     ///
     /// # Errors
     /// See [`StoreError`].
-    fn allocation(&self, _offset: u64, bytes: u64) -> Result<Vec<StoreExtent>, StoreError> {
+    fn allocation(
+        &self,
+        _offset: u64,
+        bytes: u64,
+        _most: usize,
+    ) -> Result<Vec<StoreExtent>, StoreError> {
         Ok(vec![StoreExtent { bytes, is_hole: false }])
     }
 

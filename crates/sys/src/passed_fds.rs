@@ -28,22 +28,29 @@ pub struct PassedFd {
     pub fd: OwnedFd,
 }
 
-/// Takes the descriptors that were passed to this process, up to 64 of them, in their order. There
-/// are none where the variables are those of another process, and none in a second call.
-pub fn take_passed_fds() -> Vec<PassedFd> {
+/// Takes the descriptors that were passed to this process, in their order. There are none where the
+/// variables are those of another process, and none in a second call.
+///
+/// # Errors
+/// More than 64 were passed: none is taken.
+pub fn take_passed_fds() -> std::io::Result<Vec<PassedFd>> {
     let variable = |name: &str| std::env::var(name).ok();
     let number = |name| variable(name)?.parse::<u32>().ok();
     let is_mine = number("LISTEN_PID") == Some(std::process::id());
     if !is_mine || TAKEN.swap(true, Ordering::Relaxed) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let count = number("LISTEN_FDS").map_or(0, |count| count as usize).min(MOST);
+    let count = number("LISTEN_FDS").map_or(0, |count| count as usize);
+    if count > MOST {
+        let why = format!("LISTEN_FDS={count}: at most {MOST} descriptors can be passed");
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+    }
     let names = variable("LISTEN_FDNAMES").unwrap_or_default();
-    let mut names = names.split(':').filter(|name| !name.is_empty());
+    let mut names = names.split(':');
     let open = OPEN_AT_START.load(Ordering::Relaxed);
     let mut passed = Vec::new();
     for number in 0..count {
-        let name = names.next().unwrap_or("unknown").to_owned();
+        let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown").to_owned();
         if open & 1 << number == 0 {
             continue;
         }
@@ -54,7 +61,7 @@ pub fn take_passed_fds() -> Vec<PassedFd> {
         let _ = rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC);
         passed.push(PassedFd { name, fd });
     }
-    passed
+    Ok(passed)
 }
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -85,6 +92,6 @@ mod tests {
     #[test]
     fn without_a_manager_nothing_is_passed() {
         // The tests of the program pass some.
-        assert!(take_passed_fds().is_empty());
+        assert!(take_passed_fds().is_ok_and(|passed| passed.is_empty()));
     }
 }

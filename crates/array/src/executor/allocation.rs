@@ -13,6 +13,9 @@ use crate::member::Known;
 
 /// The most chunks, or parts of them, that are looked at in one call.
 const MOST_LOOKS: usize = 4096;
+/// The most questions to members in one call, system calls each: the shard does nothing else
+/// meanwhile.
+const MOST_QUESTIONS: usize = 256;
 
 /// Consecutive sectors of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,22 +26,37 @@ pub struct ArrayExtent {
     pub is_hole: bool,
 }
 
+impl ArrayExtent {
+    /// Adds sectors behind extents, to the last one if that is alike; `false`: there would be more
+    /// than `most`.
+    pub fn push_to(extents: &mut Vec<ArrayExtent>, new: ArrayExtent, most: usize) -> bool {
+        let is_full = extents.len() >= most;
+        match extents.last_mut().filter(|last| last.is_hole == new.is_hole) {
+            Some(last) => last.sectors += new.sectors,
+            None if is_full => return false,
+            None => extents.push(new),
+        }
+        true
+    }
+}
+
 impl Executor {
-    /// What is known of a range that is inside the array, from its start on; the extents may end
-    /// before it does, but not before they begin.
-    pub(crate) fn allocation(&self, range: Range<u64>) -> Vec<ArrayExtent> {
-        let mut look = Look { executor: self, known: vec![None; self.geometry().members()] };
+    /// What is known of a range that is inside the array, from its start on, at most so many
+    /// extents; they may end before it does, but not before they begin.
+    pub(crate) fn allocation(&self, range: Range<u64>, most: usize) -> Vec<ArrayExtent> {
+        let known = vec![None; self.geometry().members()];
+        let mut look = Look { executor: self, left: 0, questions: 0, known };
         let mut extents: Vec<ArrayExtent> = Vec::new();
         let mut at = range.start;
         for _ in 0..MOST_LOOKS {
-            if at >= range.end {
+            if at >= range.end || look.questions >= MOST_QUESTIONS {
                 break;
             }
-            let (sectors, is_hole) = look.at(at, range.end - at);
+            look.left = range.end - at;
+            let (sectors, is_hole) = look.at(at, look.left);
             at += sectors;
-            match extents.last_mut().filter(|last| last.is_hole == is_hole) {
-                Some(last) => last.sectors += sectors,
-                None => extents.push(ArrayExtent { sectors, is_hole }),
+            if !ArrayExtent::push_to(&mut extents, ArrayExtent { sectors, is_hole }, most) {
+                break;
             }
         }
         extents
@@ -48,6 +66,9 @@ impl Executor {
 /// One look at an array.
 struct Look<'a> {
     executor: &'a Executor,
+    /// Sectors of the range that are left: no member has more of it.
+    left: u64,
+    questions: usize,
     /// Of each slot, what was found last, and where it began.
     known: Vec<Option<(u64, Known)>>,
 }
@@ -103,8 +124,10 @@ impl Look<'_> {
         let known = match self.known[slot] {
             Some((from, known)) if (from..known.end.0).contains(&sector) => known,
             _ => {
-                let limit = self.executor.geometry().member_used_sectors(member);
+                let used = self.executor.geometry().member_used_sectors(member);
+                let limit = used.min(sector + self.left);
                 let Some(member) = &self.executor.slots[place].member else { return (run, false) };
+                self.questions += 1;
                 let known = member.known(Sector(sector), Sector(limit));
                 self.known[slot] = Some((sector, known));
                 known

@@ -13,10 +13,7 @@ use md::Sector;
 use super::error_text;
 use super::file::cause_of;
 use super::{Counters, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
-use device::Disk;
-
-/// Sectors that are taken for data together.
-const DATA_STEP: u64 = 128;
+use device::{DATA_STEP, Disk};
 
 /// A blocking member; see the module documentation.
 pub struct DiskMember {

@@ -247,18 +247,13 @@ impl FileMember {
     fn known_of_file(&self, sector: Sector, limit: Sector) -> rustix::io::Result<Known> {
         let data = Known { is_hole: false, end: limit };
         let end = self.start + self.info.sectors * md::SECTOR_BYTES;
-        if self.is_block_device || is_shorter(&self.file, false, end) {
+        if self.is_block_device {
             return Ok(data);
         }
         let at = self.start + sector.0 * md::SECTOR_BYTES;
-        let first = match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
-            Ok(first) => first,
-            // There is only a hole up to the end.
-            Err(Errno::NXIO) => return Ok(Known { is_hole: true, end: limit }),
-            Err(error) => return Err(error),
-        };
-        if first >= at + md::SECTOR_BYTES {
-            let end = sector.0 + (first - at) / md::SECTOR_BYTES;
+        let hole = device::hole_end(&self.file, at, end) - at;
+        if hole >= md::SECTOR_BYTES {
+            let end = sector.0 + hole / md::SECTOR_BYTES;
             return Ok(Known { is_hole: true, end: Sector(end.min(limit.0)) });
         }
         let hole = rustix::fs::seek(&*self.file, SeekFrom::Hole(at))?.max(at + 1);

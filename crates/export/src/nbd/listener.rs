@@ -86,7 +86,7 @@ impl Listener {
 
     /// A unix or TCP socket that another process made and listens on, as systemd passes them. A
     /// TCP address that other hosts reach is refused unless `exposed` is said; the mode of a unix
-    /// socket is the other process's affair.
+    /// socket is set by the other process.
     ///
     /// # Errors
     /// When it is no such socket, or its address is refused.

@@ -581,10 +581,11 @@ impl<'a> Transmission<'a> {
         self.is_slow = true;
         let (from, end, change, fua) = match self.at(slot).work {
             Work::Range { next, end, change, fua } => (next, end, change, fua),
-            Work::Status { start, end, .. } => {
+            Work::Status { start, end, one, .. } => {
+                let most = if one { 1 } else { usize::MAX };
                 let then = self.part(slot, start);
                 let then = |found: Result<_, StoreError>| then(found.map(Got::Extents));
-                return self.served.access.allocation(start..end, then);
+                return self.served.access.allocation(start..end, most, then);
             }
             _ => unreachable!("only ranges are queued here"),
         };
@@ -671,9 +672,8 @@ impl<'a> Transmission<'a> {
             (None, Work::Assemble { bytes, .. }) => {
                 self.outbox.push(running.to.data(bytes.len() as u32), Body::Assembled(bytes));
             }
-            (None, Work::Status { one, extents, .. }) => {
-                let most = if one { 1 } else { usize::MAX };
-                let extents: Vec<Extent> = extents.iter().take(most).map(extent).collect();
+            (None, Work::Status { extents, .. }) => {
+                let extents: Vec<Extent> = extents.iter().map(extent).collect();
                 let mut bytes = Vec::new();
                 running.to.block_status(ALLOCATION_CONTEXT_ID, &extents, &mut bytes);
                 self.outbox.push_bytes(bytes);

@@ -20,6 +20,13 @@ fn lease(buffer: Buffer) -> Lease {
     }
 }
 
+/// Extents of sectors as those of a store.
+pub(super) fn in_bytes(extents: Vec<ArrayExtent>) -> Vec<StoreExtent> {
+    let extent =
+        |ArrayExtent { sectors, is_hole }| StoreExtent { bytes: sectors * SECTOR_BYTES, is_hole };
+    extents.into_iter().map(extent).collect()
+}
+
 impl Store for Array {
     fn limits(&self) -> Limits {
         Limits {
@@ -59,13 +66,13 @@ impl Store for Array {
         Ok(Array::discard(self, offset, bytes)?)
     }
 
-    fn allocation(&self, offset: u64, bytes: u64) -> Result<Vec<StoreExtent>, StoreError> {
-        let extents = Array::allocation(self, offset, bytes)?;
-        let extent = |ArrayExtent { sectors, is_hole }| StoreExtent {
-            bytes: sectors * SECTOR_BYTES,
-            is_hole,
-        };
-        Ok(extents.into_iter().map(extent).collect())
+    fn allocation(
+        &self,
+        offset: u64,
+        bytes: u64,
+        most: usize,
+    ) -> Result<Vec<StoreExtent>, StoreError> {
+        Ok(in_bytes(Array::allocation(self, offset, bytes, most)?))
     }
 
     fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {

@@ -7,14 +7,15 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use admin::rescue::Readable;
+use array::ArrayExtent;
+use device::DATA_STEP;
 use md::SECTOR_BYTES;
 
+use super::of_array::in_bytes;
 use super::{Buffer, Limits, Memory, Outcome, Store, StoreError, StoreExtent, Then};
 
 /// Longest read.
 const REQUEST_BYTES: usize = 4 << 20;
-/// Sectors that are taken for data together, where holes are looked for.
-const DATA_STEP: u64 = 128;
 /// The most holes and steps over data that are looked at in one call.
 const MOST_LOOKS: usize = 1024;
 /// All buffers together.
@@ -162,12 +163,17 @@ impl Store for Rescued {
         then(Ok(None));
     }
 
-    fn allocation(&self, offset: u64, bytes: u64) -> Result<Vec<StoreExtent>, StoreError> {
+    fn allocation(
+        &self,
+        offset: u64,
+        bytes: u64,
+        most: usize,
+    ) -> Result<Vec<StoreExtent>, StoreError> {
         if !self.is_inside(offset, bytes) {
             return Err(StoreError::Range { offset, bytes });
         }
         let (mut at, end) = (offset / SECTOR_BYTES, (offset + bytes) / SECTOR_BYTES);
-        let mut extents: Vec<StoreExtent> = Vec::new();
+        let mut extents: Vec<ArrayExtent> = Vec::new();
         for _ in 0..MOST_LOOKS {
             if at >= end {
                 break;
@@ -175,14 +181,13 @@ impl Store for Rescued {
             let hole = self.source.hole_end(at, end).min(end);
             let is_hole = hole > at;
             let next = if is_hole { hole } else { (at / DATA_STEP + 1) * DATA_STEP };
-            let (bytes, next) = ((next.min(end) - at) * SECTOR_BYTES, next.min(end));
-            match extents.last_mut().filter(|last| last.is_hole == is_hole) {
-                Some(last) => last.bytes += bytes,
-                None => extents.push(StoreExtent { bytes, is_hole }),
+            let sectors = next.min(end) - at;
+            if !ArrayExtent::push_to(&mut extents, ArrayExtent { sectors, is_hole }, most) {
+                break;
             }
-            at = next;
+            at += sectors;
         }
-        Ok(extents)
+        Ok(in_bytes(extents))
     }
 
     fn discard(&self, _offset: u64, _bytes: u64) -> Result<(), StoreError> {

@@ -110,7 +110,7 @@ impl Shards {
     }
 
     pub fn allocation(&self, range: std::ops::Range<u64>) -> Vec<ArrayExtent> {
-        self.shards[0].allocation(range)
+        self.shards[0].allocation(range, usize::MAX)
     }
 
     pub fn late_operations(&self) -> usize {

@@ -302,9 +302,9 @@ fn ublk(arguments: &ServeArguments, opened: &Opened) -> Result<Ublk> {
         Kind::Rescued(_) => None,
     };
     // What a mounted file system reads is not the same without the overlay, or over another one.
-    let overlay = arguments.source.overlay.as_deref().map(std::fs::canonicalize).transpose()?;
-    let identity = identity.map(|uuid| match &overlay {
-        Some(overlay) => format!("{uuid} over {}", overlay.display()),
+    let overlay = arguments.source.overlay.as_deref().map(device::overlay_id).transpose()?;
+    let identity = identity.map(|uuid| match overlay {
+        Some(id) => format!("{uuid} over {:032x}", u128::from_be_bytes(id)),
         None => uuid,
     });
     let options = UblkOptions { id: arguments.ublk_id, recover: arguments.recover, identity };

@@ -80,7 +80,7 @@ pub struct Passed(Vec<PassedFd>);
 impl Passed {
     /// Takes it; each is one of the addresses', and each of these has one.
     pub fn take(addresses: &[NbdAddress]) -> Result<Passed> {
-        let passed = take_passed_fds();
+        let passed = take_passed_fds()?;
         for address in addresses.iter().filter(|it| matches!(it, NbdAddress::Systemd(_))) {
             if !passed.iter().any(|it| address.takes(it)) {
                 let names: Vec<&str> = passed.iter().map(|it| it.name.as_str()).collect();

@@ -116,7 +116,8 @@ fn start_options(arguments: &ServeArguments) -> StartOptions {
 /// Whether the kernel of this machine may write to what is served, so that memory can be short
 /// until it has.
 fn serves_this_kernel(arguments: &ServeArguments) -> bool {
-    let by_nbd = arguments.nbd.iter().any(|address| matches!(address, NbdAddress::Unix(_)));
+    let is_local = |address: &NbdAddress| !matches!(address, NbdAddress::Tcp(_));
+    let by_nbd = arguments.nbd.iter().any(is_local);
     !arguments.fuse.is_empty() || arguments.ublk || by_nbd
 }
 
