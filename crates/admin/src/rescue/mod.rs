@@ -31,6 +31,7 @@ mod slot_reader;
 mod stream;
 
 pub use compare::{Blamed, BlockKind, Compared, ZeroRange};
+pub use device::DATA_STEP;
 pub use dump_map::{DumpMap, DumpMapError};
 pub use gaps::{CopyGaps, DRAWN, Gaps, gaps};
 pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described};

@@ -6,9 +6,8 @@
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-use admin::rescue::Readable;
+use admin::rescue::{DATA_STEP, Readable};
 use array::ArrayExtent;
-use device::DATA_STEP;
 use md::SECTOR_BYTES;
 
 use super::of_array::in_bytes;
