@@ -175,7 +175,7 @@ impl Access {
     }
 
     /// What is known of a range, not empty, without reading it: extents from its start on, at least
-    /// one and at most so many, which may end before it does. A write that has ended is seen.
+    /// one and at most `most`, which may end before it does. A write that has ended is seen.
     pub fn allocation(
         &self,
         range: Range<u64>,

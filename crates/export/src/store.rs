@@ -161,7 +161,8 @@ pub trait Store: Send + Sync {
     fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError>;
 
     /// What is known of whole blocks, at least one, without reading them: extents from `offset` on,
-    /// at least one and at most so many, which may end before the range does; blocks. A write that has ended is seen.
+    /// at least one and at most `most`, which may end before the range does; blocks. A write that
+    /// has ended is seen.
     ///
     /// # Errors
     /// See [`StoreError`].

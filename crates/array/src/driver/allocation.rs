@@ -7,7 +7,7 @@ use crate::executor::ArrayExtent;
 
 impl Driver {
     /// What is known of a range of sectors, which is inside the array, from its start on: of the
-    /// moment, at most so many extents, and perhaps not to its end.
+    /// moment, at most `most` extents, and perhaps not to its end.
     pub fn allocation(&self, range: Range<u64>, most: usize) -> Vec<ArrayExtent> {
         self.executor.allocation(range, most)
     }

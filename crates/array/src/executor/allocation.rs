@@ -14,7 +14,7 @@ use crate::member::Known;
 /// The most chunks, or parts of them, that are looked at in one call.
 const MOST_LOOKS: usize = 4096;
 /// The most questions to members in one call, system calls each: the shard does nothing else
-/// meanwhile.
+/// until they have returned.
 const MOST_QUESTIONS: usize = 256;
 
 /// Consecutive sectors of an array.
@@ -41,7 +41,7 @@ impl ArrayExtent {
 }
 
 impl Executor {
-    /// What is known of a range that is inside the array, from its start on, at most so many
+    /// What is known of a range that is inside the array, from its start on, at most `most`
     /// extents; they may end before it does, but not before they begin.
     pub(crate) fn allocation(&self, range: Range<u64>, most: usize) -> Vec<ArrayExtent> {
         let known = vec![None; self.geometry().members()];
