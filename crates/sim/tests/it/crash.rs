@@ -280,6 +280,17 @@ fn a_spare_that_has_come_further_than_all_members_decides_nothing() {
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// A spare was put into a slot while an update that does not list a device any more was repeated
+/// for a lack of space: its own superblock still listed that device, whose number was called free.
+#[test]
+fn a_number_is_not_free_while_the_superblock_of_a_spare_that_gets_a_slot_lists_it() {
+    let scenario = "\
+        raid6 left-symmetric x4 chunk=16 used=128 v=1.0 bitmap=4096 roles=384 \
+        begins=stale-bitmap shards=3 depth=4 seed=228697466427565 troubled : addspare \
+        joinreplace0 step400 remove0 step5 metafull2 joinreplace1 step21 space2 step52";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 /// The log's replay writes parity of a slot that a spare gets with the same start.
 #[test]
 fn a_log_is_replayed_when_a_spare_takes_the_slot_of_a_parity_block() {

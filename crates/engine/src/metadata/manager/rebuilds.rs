@@ -303,6 +303,7 @@ impl MetadataManager {
         let state = DeviceState { role, recovery_offset, recovery_by_bitmap, replacement, ..own };
         self.states[number] = Some(DeviceState { write_mostly, failfast, ..state });
         self.flags_to_shards(device, out);
+        self.leave_with_next_update();
         self.bits.iter_mut().for_each(Bits::write_all);
         self.touched = true;
         // Reports of the running rebuilds do not account for it.

@@ -138,6 +138,18 @@ impl MetadataManager {
         self.leaving = leaving;
     }
 
+    /// A device has joined. An update under way does not list it, and so does not write it: its
+    /// superblock, as it was a spare, may list devices that are to leave. They leave with the next
+    /// update, which is written there, too.
+    pub(super) fn leave_with_next_update(&mut self) {
+        if self.leaving.iter().any(|it| it.change.is_some()) {
+            self.changes += 1;
+        }
+        for change in self.leaving.iter_mut().filter_map(|it| it.change.as_mut()) {
+            *change = self.changes;
+        }
+    }
+
     /// An update is durable: devices that it does not list any more have left.
     pub(super) fn have_left(&mut self, out: &mut Vec<MetadataEffect>) {
         let recorded = self.changes_recorded;
