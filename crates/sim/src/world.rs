@@ -107,6 +107,8 @@ pub struct World {
     timers: Vec<Option<u64>>,
     inputs: Vec<Vec<Input>>,
     effects: Effects,
+    /// Of the shard that processes a batch: where the members of slots in sync were before.
+    places: Vec<Option<u16>>,
     due: Vec<Operation>,
     /// Member writes completed so far.
     writes_done: u64,
@@ -245,6 +247,7 @@ impl World {
             timers: vec![None; usize::from(shards)],
             inputs: vec![Vec::new(); usize::from(shards)],
             effects: Effects::new(),
+            places: Vec::new(),
             due: Vec::new(),
             writes_done: 0,
             unrecorded: Vec::new(),
@@ -398,6 +401,7 @@ impl World {
             }
             let mut effects = std::mem::take(&mut self.effects);
             let now = self.now;
+            self.note_places(number);
             let shard = self.shard_mut(number);
             shard.handle(now, &mut inputs, &mut effects);
             while shard.has_more() {

@@ -59,13 +59,28 @@ impl World {
         self.writes_done += u64::from(target.log_step(self.writes_done + 1, step));
     }
 
-    /// Whether a slot's member may have a range that a read has not found to be unreadable. What is
-    /// being rebuilt, and has a part in sync, is left out of account.
-    fn is_readable(&self, slot: MemberIdx, sectors: &Range<u64>, shard: u16) -> bool {
+    /// Before a shard processes a batch, which may give a slot to another device after the shard
+    /// has decided about an entry. What is being rebuilt is left out of account.
+    pub(super) fn note_places(&mut self, shard: u16) {
+        let mut places = std::mem::take(&mut self.places);
+        places.clear();
         let shard = self.shard_of(shard);
-        let place = shard.place_of(slot).index();
-        let found = &self.members[place].found_bad;
-        !shard.status().lacking.contains(slot.0) && found.range(sectors.clone()).next().is_none()
+        let lacking = shard.status().lacking;
+        let slots = (0..self.geometry().members() as u16).map(MemberIdx);
+        places.extend(slots.map(|slot| {
+            let is_in_sync = !lacking.contains(slot.0);
+            is_in_sync.then(|| shard.place_of(slot).0)
+        }));
+        self.places = places;
+    }
+
+    /// Whether a slot's member may have a range that a read has not found to be unreadable.
+    fn is_readable(&self, slot: MemberIdx, sectors: &Range<u64>) -> bool {
+        let place = self.places[slot.index()];
+        place.is_some_and(|place| {
+            let found = &self.members[usize::from(place)].found_bad;
+            found.range(sectors.clone()).next().is_none()
+        })
     }
 
     /// # Panics
@@ -75,12 +90,13 @@ impl World {
         else {
             return;
         };
-        let (device, shard) = (usize::from(*device), operation.shard);
+        let device = usize::from(*device);
         let geometry = self.geometry();
         let slot = MemberIdx((device % geometry.members()) as u16);
         // Of a replacement, its member is a source, too.
-        let replaces = self.shard_of(shard).place_of(slot).index() != device;
-        let is_own = replaces && self.is_readable(slot, sectors, shard);
+        let place = self.places[slot.index()];
+        let replaces = place.is_some_and(|place| usize::from(place) != device);
+        let is_own = replaces && self.is_readable(slot, sectors);
         let is_lost = match geometry.kind() {
             Kind::Mirrored(mirrored) => sectors.clone().all(|sector| {
                 let at = mirrored.array_sector_of(slot, Sector(sector)).expect("it is used");
@@ -90,14 +106,14 @@ impl World {
                 let back = sector - sectors.start;
                 copies.iter().filter(|copy| copy.member != slot).all(|copy| {
                     let granule = copy.sector.0.saturating_sub(back)..copy.sector.0 + length;
-                    !self.is_readable(copy.member, &granule, shard)
+                    !self.is_readable(copy.member, &granule)
                 })
             }),
             Kind::Parity(parity) => {
                 let row = parity.row(StripeNo(sectors.start / parity.chunk_sectors()));
                 let members = (0..geometry.members() as u16).map(MemberIdx);
                 let others = members.filter(|member| *member != slot);
-                let readable = others.filter(|member| self.is_readable(*member, sectors, shard));
+                let readable = others.filter(|member| self.is_readable(*member, sectors));
                 readable.count() < row.data.len()
             }
             Kind::Striped(_) => unreachable!("nothing is rebuilt"),

@@ -291,6 +291,18 @@ fn a_number_is_not_free_while_the_superblock_of_a_spare_that_gets_a_slot_lists_i
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// A replacement got its slot after two members of a row were found unreadable, and before that
+/// went into the bad-block log of a third one, which was being rebuilt: the replacement could be
+/// read.
+#[test]
+fn no_bad_block_is_listed_when_a_slot_has_another_device_since_the_reads() {
+    let scenario = "\
+        raid6 left-symmetric x6 chunk=16 used=128 v=1.2 begins=in-sync shards=3 depth=24 \
+        seed=107538015257202 troubled : zero95+1 metafull1 step400 joinreplace1 lose4@0 \
+        step60 bad1@37+11 bad3@37+11 flush joinreplace2 addspare space1 readall step361";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 /// The log's replay writes parity of a slot that a spare gets with the same start.
 #[test]
 fn a_log_is_replayed_when_a_spare_takes_the_slot_of_a_parity_block() {

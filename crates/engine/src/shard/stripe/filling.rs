@@ -74,6 +74,18 @@ impl Stripes {
         Some(self.with_memory(at, situation, plan))
     }
 
+    /// Before the first write: a slot may have another device since the reads, which can be read.
+    /// There are no entries then; the range stays out of sync, and is tried again.
+    pub(super) fn drop_entries_in_doubt(&mut self, cx: &Context<'_>, at: u32) {
+        self.check_listed(cx, at);
+        let op = &mut self.ops[at];
+        if op.error.is_some() {
+            op.targets = op.targets.minus(op.unreadable);
+            op.copies = op.copies.minus(op.unreadable);
+            op.unreadable = MemberSet::EMPTY;
+        }
+    }
+
     /// Entries of bad-block logs mean nothing if the devices have changed since the reads.
     pub(super) fn check_listed(&mut self, cx: &Context<'_>, at: u32) {
         let op = &mut self.ops[at];

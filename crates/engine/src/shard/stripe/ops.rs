@@ -463,6 +463,7 @@ impl Stripes {
         if self.ops[at].class.kind == OpKind::Discard || self.ops[at].zeroes {
             return self.write_without_data(cx, at);
         }
+        self.drop_entries_in_doubt(cx, at);
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
         op.phase = Phase::Writing;
