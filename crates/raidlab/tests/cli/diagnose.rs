@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Dir, raidlab};
+use crate::support::{self, Dir, raidlab};
 
 /// RAID 5 of six disks of 150 MB/s behind a bus of 390 MB/s.
 fn behind_a_bus(measured: f64) -> Value {
@@ -163,17 +163,13 @@ fn names_from_a_file_do_not_control_the_terminal() {
 
 /// An array of md of four disks, as /proc and /sys show it.
 fn machine() -> Dir {
-    let dir = Dir::new();
-    let write = |path: &str, text: &str| {
-        let path = dir.0.join(path);
-        std::fs::create_dir_all(path.parent().expect("below the directory")).expect("made");
-        std::fs::write(path, text).expect("written");
-    };
-    write("proc/stat", "cpu  1 0 1 5 0 0 0 0 0 0\ncpu0 1 0 1 5 0 0 0 0 0 0\nintr 9 1\n");
-    write("proc/sys/kernel/osrelease", "5.10.0-30-amd64\n");
-    write("proc/net/dev", "Inter-|\n face |\n  eth0: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n");
-    write("sys/class/net/eth0/speed", "1000\n");
-    write("proc/diskstats", &diskstats(0, 0));
+    let dir = support::machine(&[
+        ("proc/sys/kernel/osrelease", "5.10.0-30-amd64\n"),
+        ("proc/net/dev", "Inter-|\n face |\n  eth0: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n"),
+        ("sys/class/net/eth0/speed", "1000\n"),
+        ("proc/diskstats", &diskstats(0, 0)),
+        ("sys/block/md0/queue/read_ahead_kb", "3072\n"),
+    ]);
     for (path, text) in [
         ("level", "raid5"),
         ("layout", "2"),
@@ -187,14 +183,13 @@ fn machine() -> Dir {
         ("group_thread_cnt", "0"),
         ("bitmap/location", "+8"),
     ] {
-        write(&format!("sys/block/md0/md/{path}"), &format!("{text}\n"));
+        dir.write(&format!("sys/block/md0/md/{path}"), &format!("{text}\n"));
     }
-    write("sys/block/md0/queue/read_ahead_kb", "3072\n");
     for (slot, name) in ["sda", "sdb", "sdc", "sdd"].iter().enumerate() {
-        write(&format!("sys/block/md0/slaves/{name}/size"), "8\n");
-        write(&format!("sys/block/md0/md/dev-{name}/slot"), &format!("{slot}\n"));
+        dir.write(&format!("sys/block/md0/slaves/{name}/size"), "8\n");
+        dir.write(&format!("sys/block/md0/md/dev-{name}/slot"), &format!("{slot}\n"));
         for (file, text) in [("queue/rotational", "1"), ("queue/write_cache", "write back")] {
-            write(&format!("sys/class/block/{name}/{file}"), &format!("{text}\n"));
+            dir.write(&format!("sys/class/block/{name}/{file}"), &format!("{text}\n"));
         }
     }
     dir

@@ -184,6 +184,23 @@ impl Dir {
     pub fn names(&self) -> Vec<String> {
         names(&self.0)
     }
+
+    /// Writes a file, and makes the directories above it.
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        std::fs::create_dir_all(path.parent().expect("below the directory")).expect("made");
+        std::fs::write(path, text).expect("written");
+    }
+}
+
+/// A machine of one CPU, with `proc` and `sys`: files below it with their texts.
+pub fn machine(files: &[(&str, &str)]) -> Dir {
+    let dir = Dir::new();
+    dir.write("proc/stat", "cpu  1 0 1 5 0 0 0 0 0 0\ncpu0 1 0 1 5 0 0 0 0 0 0\nintr 9 1\n");
+    for (path, text) in files {
+        dir.write(path, text);
+    }
+    dir
 }
 
 pub fn names(path: &Path) -> Vec<String> {

@@ -6,33 +6,23 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Dir, raidlab};
+use crate::support::{self, Dir, raidlab};
 
 /// An array of two members and a disk.
 fn machine() -> Dir {
-    let dir = Dir::new();
-    let write = |path: &str, text: &str| {
-        let path = dir.0.join(path);
-        std::fs::create_dir_all(path.parent().expect("below the directory")).expect("made");
-        std::fs::write(path, text).expect("written");
-    };
-    write("proc/stat", "cpu  1 0 1 5 0 0 0 0 0 0\ncpu0 1 0 1 5 0 0 0 0 0 0\nintr 9 1\n");
     let disks = ["sda1", "sdb1", "sdc", "md7"].iter().enumerate();
     let lines = disks.map(|(at, name)| format!("8 {at} {name} 1 0 8 1 1 0 8 1 0 2 2\n"));
-    write("proc/diskstats", &lines.collect::<String>());
-    for (path, text) in [
-        ("sdc/size", "8"),
-        ("sda/sda1/size", "8"),
-        ("md7/size", "8"),
-        ("md7/slaves/sda1/size", "8"),
-        ("md7/slaves/sdb1/size", "8"),
-        ("md7/md/level", "raid1"),
-        ("md7/md/dev-sda1/slot", "1"),
-        ("md7/md/dev-sdb1/slot", "0"),
-    ] {
-        write(&format!("sys/block/{path}"), text);
-    }
-    dir
+    support::machine(&[
+        ("proc/diskstats", &lines.collect::<String>()),
+        ("sys/block/sdc/size", "8"),
+        ("sys/block/sda/sda1/size", "8"),
+        ("sys/block/md7/size", "8"),
+        ("sys/block/md7/slaves/sda1/size", "8"),
+        ("sys/block/md7/slaves/sdb1/size", "8"),
+        ("sys/block/md7/md/level", "raid1"),
+        ("sys/block/md7/md/dev-sda1/slot", "1"),
+        ("sys/block/md7/md/dev-sdb1/slot", "0"),
+    ])
 }
 
 #[test]
