@@ -19,4 +19,6 @@ pub use document::{
 };
 pub use facts::Facts;
 pub use known::SingleSource;
-pub use words::{LevelWord, Unit, WorkWord, file_system, level_and_copies, unit, workload};
+pub use words::{
+    LevelWord, Unit, WorkWord, file_system, level_and_copies, unit, workload, write_back,
+};

@@ -13,6 +13,7 @@ use super::known::{Inputs, SingleSource, StandIn};
 use super::lenient::{Fields, kib, plain_key};
 use super::words::{
     LevelWord, Unit, WorkWord, depth_and_jobs, file_system, level_and_copies, unit, workload,
+    write_back,
 };
 
 /// The five published pages.
@@ -561,12 +562,7 @@ impl<'a> Reader<'a> {
         let jobs = jobs.unwrap_or(1.0).clamp(1.0, 1e5);
         let direct = word.direct || self.facts.direct || fields.flag(&["direct"]) == Some(true);
         let write_back = match fs {
-            Some("ext4" | "btrfs") => WriteBack::Extents,
-            Some("xfs") if machine.kernel.is_none_or(|kernel| kernel >= Kernel(2, 6, 39)) => {
-                WriteBack::Extents
-            }
-            Some("raw") => WriteBack::Raw,
-            Some(_) => WriteBack::Pages,
+            Some(fs) => write_back(fs, machine.kernel),
             None if machine.kernel.is_some_and(|kernel| kernel < Kernel(2, 6, 28)) => {
                 WriteBack::Pages
             }

@@ -2,7 +2,7 @@
 
 use md::Level;
 
-use crate::law::{Copies, WhyNot, Work};
+use crate::law::{Copies, Kernel, WhyNot, Work, WriteBack};
 
 use super::lenient::leading_number;
 
@@ -254,13 +254,24 @@ pub fn unit(text: &str) -> Result<Unit, WhyNot> {
     })
 }
 
-/// The write-back of a file system; `None`: the text names none that is known.
+/// A file system by its name; `None`: the text names none that is known.
 pub fn file_system(text: &str) -> Option<&'static str> {
     let lower = text.to_ascii_lowercase();
     let known = ["ext4", "ext3", "ext2", "xfs", "btrfs", "jfs", "reiserfs"];
     let raw = ["raw", "none", "block device", "/dev/md", "direct"];
     let found = known.into_iter().find(|name| lower.contains(name));
     found.or_else(|| raw.iter().any(|word| lower.contains(word)).then_some("raw"))
+}
+
+/// How a file system writes back.
+pub fn write_back(fs: &str, kernel: Option<Kernel>) -> WriteBack {
+    let old_xfs = kernel.is_some_and(|kernel| kernel < Kernel(2, 6, 39));
+    match fs {
+        "ext4" | "btrfs" => WriteBack::Extents,
+        "xfs" if !old_xfs => WriteBack::Extents,
+        "raw" => WriteBack::Raw,
+        _ => WriteBack::Pages,
+    }
 }
 
 /// Seekers of the tool that a text names: bonnie++ 1.9x has five, older ones three.
@@ -274,6 +285,16 @@ pub fn seekers(tool: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_back_is_of_a_file_system_and_its_time() {
+        let of = |fs: &str, kernel: Kernel| write_back(fs, Some(kernel));
+        assert_eq!(of("xfs", Kernel(2, 6, 38)), WriteBack::Pages);
+        assert_eq!(of("xfs", Kernel(2, 6, 39)), WriteBack::Extents);
+        assert_eq!(write_back("xfs", None), WriteBack::Extents);
+        assert_eq!(of("ext3", Kernel(6, 1, 0)), WriteBack::Pages);
+        assert_eq!(of("raw", Kernel(2, 6, 18)), WriteBack::Raw);
+    }
 
     #[test]
     fn levels_are_understood_in_the_spellings_of_the_field() {

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use drive::Profile;
 use predict::law::{Bus, Kernel, Machine, Media, Sheet, Single, Source, Work, WriteBack};
-use predict::tables::{Facts, file_system, workload};
+use predict::tables::{Facts, file_system, workload, write_back};
 use serde_json::Value;
 use spec::buses::Buses;
 use spec::members::MemberSet;
@@ -308,14 +308,7 @@ impl MachineArguments {
             }
         };
         let name = named.unwrap_or("ext4");
-        let old_xfs = self.kernel.is_some_and(|kernel| kernel < Kernel(2, 6, 39));
-        let write_back = match name {
-            "ext4" | "btrfs" => WriteBack::Extents,
-            "xfs" if !old_xfs => WriteBack::Extents,
-            "raw" => WriteBack::Raw,
-            _ => WriteBack::Pages,
-        };
-        Ok((name.to_string(), write_back))
+        Ok((name.to_string(), write_back(name, self.kernel)))
     }
 }
 
