@@ -9,6 +9,8 @@ use crate::probe::ProbeFigures;
 /// An array, a workload, what was measured, and what is known besides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
+    /// md's name of the array, where it is known: its raid thread is called after it.
+    pub md: Option<String>,
     /// It is run by this project's engine: what md's stripe cache and file systems cost does not
     /// apply.
     pub ours: bool,
@@ -18,6 +20,8 @@ pub struct Case {
     pub machine: Machine,
     /// The workload. `depth` counts where `direct` is set, and for random workloads.
     pub access: Access,
+    /// The workload's depth is not stated: that of `access` is no figure.
+    pub depth_is_unknown: bool,
     /// Mean size of its requests, KiB; `None`: large, or unknown.
     pub request_kib: Option<f64>,
     /// What one disk does, as far as it is known without probes.
@@ -43,8 +47,19 @@ pub struct State {
     pub write_cache: Option<bool>,
     /// Rate of the network between the array and the program, MB/s of payload.
     pub network_mb_per_s: Option<f64>,
-    /// Links of members that run below what both ends can do, in words: `nvme1n1: PCIe x1 of x4`.
-    pub narrow_links: Vec<String>,
+    /// Links of members that run below what both ends can do.
+    pub narrow_links: Vec<NarrowLink>,
+}
+
+/// A link that was trained below what both of its ends can do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NarrowLink {
+    /// `nvme1n1: PCIe x1 of x4`.
+    pub words: String,
+    /// What it carries, MB/s.
+    pub mb_per_s: f64,
+    /// Members behind it.
+    pub members: u32,
 }
 
 /// Background work of the array.
@@ -80,7 +95,7 @@ pub struct Traffic {
     pub read_mb: f64,
     /// MB written per second.
     pub write_mb: f64,
-    /// Flushes per second; `None`: not counted.
+    /// Flushes per second; `None`: not counted, as of arrays of md and of partitions.
     pub flushes: Option<f64>,
     /// Mean number of operations in flight; `None`: not counted.
     pub queue: Option<f64>,
@@ -140,6 +155,8 @@ pub struct Thread {
     pub cpus: f64,
     /// It is a thread of the kernel.
     pub kernel: bool,
+    /// Its process read or wrote in the sample as the workload does; `None`: unknown.
+    pub io: Option<bool>,
 }
 
 /// A network interface.

@@ -1,7 +1,5 @@
 //! The causes that a diagnosis can name.
 
-use crate::probe::Probe;
-
 /// What limits an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
@@ -154,19 +152,6 @@ impl Cause {
             Cause::WriteCacheOff => "hdparm -W1 where a power cut does not matter, or a bitmap",
             Cause::Gap => "a chunk of 1 MiB or more, or read-ahead of 16 rows",
             Cause::Degraded => "replace the missing member, and let it be rebuilt",
-        }
-    }
-
-    /// What shows it, where a probe does.
-    pub const fn probe(self) -> Option<Probe> {
-        match self {
-            Cause::Bus => Some(Probe::Together),
-            Cause::Channel => Some(Probe::SeeksTogether),
-            Cause::DmaOff | Cause::Link => Some(Probe::Transfer),
-            Cause::Members | Cause::SlowMember | Cause::Cpu => Some(Probe::Alone),
-            Cause::RequestCpu => Some(Probe::Seeks),
-            Cause::Gap => Some(Probe::Gap),
-            _ => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every ceiling of a case: those of the law, and those that only a diagnosis knows.
+//! Every ceiling of a case: those of the law, and those that only a diagnosis has.
 //!
 //! Invariant: rates are positive and finite, in the unit of the workload; the members' ceiling is
 //! what they do together when nothing else limits.
@@ -10,12 +10,18 @@ use predict::law::{
 
 use crate::case::Case;
 use crate::cause::Cause;
-use crate::known::{Known, is_striped};
+use crate::known::{ENOUGH, Known, is_striped};
 
+/// A figure this close to a ceiling, either way, is at it.
+pub const NEAR: f64 = 0.15;
+/// Requests of this size and below are small, KiB.
+pub const SMALL_KIB: f64 = 32.0;
 /// A link that is slower moves its bytes by the CPU: PIO mode 4 is 16.7 MB/s.
 pub const PIO_MB_PER_S: f64 = 17.0;
 /// A gap that costs more, ms, is worth naming.
 const GAP_MS: f64 = 0.5;
+/// An interface that carries less than this share of the figure is not on the workload's way.
+const ON_THE_LINK: f64 = 0.5;
 /// A ceiling of the queue counts where it reaches no more than this share of the members.
 const REACHED: f64 = 0.6;
 
@@ -36,7 +42,21 @@ pub struct Line {
 /// What the law expects of the case as it is.
 pub fn expected(case: &Case, known: &Known, constants: &Constants) -> Result<Prediction, WhyNot> {
     let array = Array { missing: 0, ..case.array };
-    predict(&array, &known.machine, &case.access, &known.single, constants)
+    predict(&array, &known.machine, &access_of(case, known), &known.single, constants)
+}
+
+/// Whether the workload's requests in flight are an input.
+pub fn depth_matters(case: &Case) -> bool {
+    case.access.direct || matches!(case.access.work, Work::RandomRead | Work::RandomWrite)
+}
+
+/// How the workload is run. Where nothing shows how many requests are in flight, they are enough
+/// for all members: what few would do is no figure to compare with.
+pub fn access_of(case: &Case, known: &Known) -> Access {
+    let enough = ENOUGH * f64::from(case.array.members);
+    let unknown = case.depth_is_unknown && depth_matters(case);
+    let depth = if unknown { known.depth.unwrap_or(enough) } else { case.access.depth };
+    Access { depth, ..case.access }
 }
 
 /// All ceilings, the lowest first.
@@ -72,7 +92,7 @@ impl Ceilings<'_> {
         let array = Array { missing: 0, ..self.case.array };
         // A queue that does not reach all members is a ceiling of its own.
         let depth = match self.work() {
-            Work::RandomRead => 64.0 * self.members(),
+            Work::RandomRead => ENOUGH * self.members(),
             _ => self.case.access.depth,
         };
         let access = Access { depth, ..self.case.access };
@@ -171,16 +191,7 @@ impl Ceilings<'_> {
     fn of_paths(&self, lines: &mut Vec<Line>) {
         let (case, known) = (self.case, self.known);
         let work = self.work();
-        let network = case.state.network_mb_per_s;
-        let sampled = case.sample.as_ref().and_then(|sample| sample.network?.limit_mb_per_s);
-        if let Some(rate) = network.or(sampled) {
-            let kib = known.request_kib.unwrap_or(4.0);
-            let rate = match work.is_rate_of_operations() {
-                true => rate * 1e6 / (kib * 1024.0),
-                false => rate,
-            };
-            lines.push(Line { cause: Cause::Network, rate, why: "the payload of its link".into() });
-        }
+        self.of_the_network(lines);
         if let Some((on_it, share)) = &known.channel
             && matches!(work, Work::RandomRead | Work::Seeks)
             && let Some(rate) = self.disks(&known.single, &known.machine)
@@ -194,7 +205,7 @@ impl Ceilings<'_> {
             if on_it < 1.0 || work.is_rate_of_operations() && !known.machine.media.is_flash() {
                 continue;
             }
-            let share = self.share_of_a_member();
+            let share = share_of_a_member(case);
             let mut rate = bus.mb_per_s / (on_it * share);
             if work.is_rate_of_operations() {
                 rate *= 1e6 / (known.request_kib.unwrap_or(4.0) * 1024.0);
@@ -206,6 +217,31 @@ impl Ceilings<'_> {
             let why = format!("{on_it:.0} members share {:.0} MB/s, {source}", bus.mb_per_s);
             lines.push(Line { cause, rate, why });
         }
+    }
+
+    /// What the link carries, without other traffic on it.
+    fn of_the_network(&self, lines: &mut Vec<Line>) {
+        let case = self.case;
+        let counted = case.sample.as_ref().and_then(|sample| sample.network);
+        let limit = case.state.network_mb_per_s.or(counted.and_then(|link| link.limit_mb_per_s));
+        let Some(limit) = limit else { return };
+        let mut unit = 1.0;
+        if self.work().is_rate_of_operations() {
+            unit = self.known.request_kib.unwrap_or(4.0) * 1024.0 / 1e6;
+        }
+        let (figure, mut rate) = (case.measured * unit, limit);
+        let mut why = "the payload of its link".to_string();
+        if let Some(link) = counted {
+            if link.mb_per_s < ON_THE_LINK * figure {
+                return;
+            }
+            let other = link.mb_per_s - figure;
+            if other > NEAR * limit {
+                rate = limit - other;
+                why = format!("what {other:.0} MB/s of other traffic leave of its link");
+            }
+        }
+        lines.push(Line { cause: Cause::Network, rate: rate / unit, why });
     }
 
     /// A disk holds its channel while it seeks, so that passing over chunks takes the other's time:
@@ -224,23 +260,6 @@ impl Ceilings<'_> {
         {
             let why = format!("{} members have commands in turn", on_it.len());
             lines.push(Line { cause: Cause::Channel, rate: members * share, why });
-        }
-    }
-
-    /// What goes to one member of each MB of the array.
-    fn share_of_a_member(&self) -> f64 {
-        let (array, n) = (&self.case.array, self.members());
-        let writes = matches!(
-            self.work(),
-            Work::Write | Work::DirectWrite | Work::StreamsWrite | Work::RandomWrite
-        );
-        match array.level {
-            Level::Raid1 if writes => 1.0,
-            // A stream is read from one member: the whole of it passes its bus.
-            Level::Raid1 => 1.0 / n,
-            _ if matches!(self.work(), Work::Resync | Work::Check) => 1.0,
-            _ if writes => 1.0 / array.data_members().max(1.0),
-            _ => 1.0 / n,
         }
     }
 
@@ -270,7 +289,7 @@ impl Ceilings<'_> {
                 if reached < REACHED * all {
                     let why =
                         format!("{:.0} KiB in flight reach {reached:.1} members", depth * kib);
-                    let small = kib <= crate::evidence::SMALL_KIB;
+                    let small = kib <= SMALL_KIB;
                     let cause = if small { Cause::SmallRequests } else { Cause::QueueDepth };
                     lines.push(Line { cause, rate: one * reached, why });
                 }
@@ -278,4 +297,29 @@ impl Ceilings<'_> {
             _ => {}
         }
     }
+}
+
+/// What goes to one member of each MB of the array.
+fn share_of_a_member(case: &Case) -> f64 {
+    let (array, n) = (&case.array, f64::from(case.array.members));
+    let work = case.access.work;
+    let writes =
+        matches!(work, Work::Write | Work::DirectWrite | Work::StreamsWrite | Work::RandomWrite);
+    match array.level {
+        Level::Raid1 if writes => 1.0,
+        // A stream is read from one member: the whole of it passes its bus.
+        Level::Raid1 => 1.0 / n,
+        _ if matches!(work, Work::Resync | Work::Check) => 1.0,
+        _ if writes => 1.0 / array.data_members().max(1.0),
+        _ => 1.0 / n,
+    }
+}
+
+/// What each member moves for the figure, MB/s; `None` where the size of requests is unknown.
+pub fn mb_per_s_of_a_member(case: &Case, known: &Known) -> Option<f64> {
+    let mb_per_s = match case.access.work.is_rate_of_operations() {
+        true => case.measured * known.request_kib? * 1024.0 / 1e6,
+        false => case.measured,
+    };
+    Some(mb_per_s * share_of_a_member(case))
 }

@@ -9,13 +9,11 @@ use predict::law::{Array, Prediction, Source, WhyNot, Work};
 
 use crate::case::Case;
 use crate::cause::Cause;
-use crate::ceilings::{self, Line, PIO_MB_PER_S};
+use crate::ceilings::{self, Line, NEAR, PIO_MB_PER_S};
 use crate::evidence::{self, Sign};
 use crate::known::Known;
 use crate::probe::Probe;
 
-/// A figure this close to a ceiling, either way, is at it.
-pub const NEAR: f64 = 0.15;
 /// A ceiling above this share of the members' is none that matters.
 const BELOW_MEMBERS: f64 = 0.9;
 /// A figure below this share of the members' is less than they can do.
@@ -47,6 +45,8 @@ pub enum Verdict {
     AsExpected,
     /// Above it: a cache, or better members than stated.
     Above,
+    /// The array has nothing in flight for a part of the time: the figure is what was requested.
+    NotLoaded,
     /// Below it, and nothing that is known explains it.
     Unexplained,
     /// There is no expectation, and nothing was found.
@@ -61,6 +61,7 @@ impl Verdict {
             Verdict::Members => "members",
             Verdict::AsExpected => "as expected",
             Verdict::Above => "above expected",
+            Verdict::NotLoaded => "not loaded",
             Verdict::Unexplained => "unexplained",
             Verdict::Unknown => "unknown",
         }
@@ -117,7 +118,9 @@ pub fn diagnose(case: &Case, fitted: &Fitted) -> Diagnosis {
         because,
         expected,
         needs_writes,
-        is_provisional: !by_signs && !known.is_measured(case.access.work),
+        is_provisional: !by_signs
+            && verdict != Verdict::NotLoaded
+            && !known.is_measured(case.access.work),
         ceilings,
         signs,
         next_probe,
@@ -132,7 +135,7 @@ fn interval(
     fitted: &Fitted,
 ) -> Expected {
     let array = Array { missing: 0, ..case.array };
-    let class = Class::of(&array, &known.machine, &case.access);
+    let class = Class::of(&array, &known.machine, &ceilings::access_of(case, known));
     let (low, high) = fitted.intervals.around(class, law.value, source);
     Expected { value: law.value, low, high, source }
 }
@@ -176,8 +179,16 @@ impl Deciding<'_> {
     }
 
     fn sign(&self, cause: Cause) -> Option<(Verdict, Vec<String>)> {
-        let found = self.signs.iter().find(|sign| sign.cause == cause)?;
+        self.first(cause, |_| true)
+    }
+
+    fn first(&self, cause: Cause, which: fn(&Sign) -> bool) -> Option<(Verdict, Vec<String>)> {
+        let found = self.signs.iter().find(|sign| sign.cause == cause && which(sign))?;
         Some((Verdict::Cause(cause), vec![found.words.clone()]))
+    }
+
+    fn at_members(&self) -> bool {
+        self.members().is_some_and(|members| self.measured() >= LESS * members)
     }
 
     fn verdict(&self, expected: Option<&Expected>) -> (Verdict, Vec<String>) {
@@ -200,14 +211,29 @@ impl Deciding<'_> {
             Cause::SmallRequests,
             Cause::StripeCache,
             Cause::QueueDepth,
+            Cause::ProgramCpu,
+            Cause::Cpu,
             Cause::Degraded,
         ];
-        let of = |causes: &[Cause]| causes.iter().find_map(|cause| self.sign(*cause));
-        let found = self.is_less().then(|| of(&strong)).flatten();
+        if let Some(words) = evidence::not_loaded(self.case).filter(|_| !self.at_members()) {
+            return self.outside().unwrap_or((Verdict::NotLoaded, vec![words]));
+        }
+        let sure = |cause: &Cause| self.first(*cause, |sign| !sign.is_weak);
+        let found = self.is_less().then(|| strong.iter().find_map(sure)).flatten();
         let found = found.or_else(|| self.without_dma()).or_else(|| self.without_cache());
-        let found = found.or_else(|| self.is_less().then(|| self.near()).flatten());
-        let found = found.or_else(|| self.is_less().then(|| of(&weak)).flatten());
+        let found = found.or_else(|| self.is_less().then(|| self.near(|_| true)).flatten());
+        let of_weak = || weak.iter().find_map(|cause| self.sign(*cause));
+        let found = found.or_else(|| self.is_less().then(of_weak).flatten());
         found.unwrap_or_else(|| self.nothing_found(expected))
+    }
+
+    /// What limits where the array waits for requests: only what is in front of it.
+    fn outside(&self) -> Option<(Verdict, Vec<String>)> {
+        let threads = [Cause::ProgramCpu, Cause::AllCpus];
+        let sure = |cause: &Cause| self.first(*cause, |sign| !sign.is_weak);
+        let ahead = [Cause::Network, Cause::ProgramCpu, Cause::Cpu, Cause::RequestCpu];
+        let near = || self.near(|line| ahead.contains(&line.cause));
+        threads.iter().find_map(sure).or_else(near)
     }
 
     fn without_dma(&self) -> Option<(Verdict, Vec<String>)> {
@@ -218,7 +244,9 @@ impl Deciding<'_> {
 
     /// Writes without a cache, where they are slower than with one.
     fn without_cache(&self) -> Option<(Verdict, Vec<String>)> {
-        if !self.known.cache_off || !is_write(self.case.access.work) {
+        // Controllers and disks that keep their cache without power say "write through", too.
+        let off = self.known.cache_off || self.known.says_no_cache && self.is_less();
+        if !off || !is_write(self.case.access.work) {
             return None;
         }
         let rate = |work| self.known.single.get(work).map(|one| one.rate);
@@ -239,10 +267,11 @@ impl Deciding<'_> {
     }
 
     /// The lowest ceiling that the figure is at, if it is clearly below what the members can do.
-    fn near(&self) -> Option<(Verdict, Vec<String>)> {
+    fn near(&self, which: impl Fn(&Line) -> bool) -> Option<(Verdict, Vec<String>)> {
         let members = self.members().unwrap_or(f64::INFINITY);
         let line = self.ceilings.iter().find(|line| {
             line.cause != Cause::Members
+                && which(line)
                 && self.is_near(line)
                 && line.rate < BELOW_MEMBERS * members
         })?;
@@ -250,8 +279,12 @@ impl Deciding<'_> {
         Some((Verdict::Cause(line.cause), vec![words]))
     }
 
+    fn depth_matters_and_is_unknown(&self) -> bool {
+        ceilings::depth_matters(self.case) && self.known.depth.is_none()
+    }
+
     fn nothing_found(&self, expected: Option<&Expected>) -> (Verdict, Vec<String>) {
-        let at_members = self.members().is_some_and(|members| self.measured() >= LESS * members);
+        let at_members = self.at_members();
         if at_members && let Some(found) = self.sign(Cause::Link) {
             return found;
         }
@@ -263,6 +296,10 @@ impl Deciding<'_> {
             Some(expected) if measured > expected.high => (Verdict::Above, Vec::new()),
             _ if at_members => (Verdict::Members, Vec::new()),
             Some(expected) if measured >= expected.low => (Verdict::AsExpected, Vec::new()),
+            // Less than many requests at a time would do says nothing of few.
+            Some(_) if self.depth_matters_and_is_unknown() => {
+                (Verdict::Unknown, vec!["the workload's requests in flight are unknown".into()])
+            }
             Some(_) => (Verdict::Unexplained, Vec::new()),
             None => (Verdict::Unknown, Vec::new()),
         }
@@ -278,18 +315,21 @@ impl Deciding<'_> {
         };
         let probes = &self.case.probes;
         let unknown = probes.write_mb_per_s.is_none() && probes.cached_write_us.is_none();
+        let open = open && verdict != Verdict::NotLoaded;
         is_write(self.case.access.work) && open && unknown
     }
 
     /// The probe that decides, or makes sure of what data sheets say.
     fn next_probe(&self, verdict: Verdict) -> Option<Probe> {
         let probes = &self.case.probes;
-        let missing = |probe: Probe| (!probes.has(probe)).then_some(probe);
+        let array = &self.case.array;
+        let present = array.members.saturating_sub(array.missing) as usize;
+        let missing = |probe: Probe| (!probes.has(probe, present)).then_some(probe);
         let rotates = !self.known.machine.media.is_flash();
         let work = self.case.access.work;
         let open = !matches!(verdict, Verdict::Cause(_)) && self.is_less();
-        // Members that work besides would give other figures.
-        if verdict == Verdict::Cause(Cause::Background) {
+        // Members that work besides would give other figures; those that wait explain nothing.
+        if matches!(verdict, Verdict::Cause(Cause::Background) | Verdict::NotLoaded) {
             return None;
         }
         match work {

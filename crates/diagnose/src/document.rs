@@ -6,9 +6,9 @@
 use std::fmt;
 
 use md::Level;
-use predict::law::{Access, Array, Machine, Media, Single, Work, WriteBack};
+use predict::law::{Access, Array, Kernel, Machine, Single, Work, WriteBack};
 use predict::tables::{
-    Facts, LevelWord, Unit, file_system, level_and_copies, of_facts, unit, workload,
+    Facts, LevelWord, Unit, WorkWord, file_system, level_and_copies, of_facts, unit, workload,
 };
 use serde_json::{Map, Value};
 
@@ -40,10 +40,31 @@ impl std::error::Error for DocumentError {}
 pub struct Measured {
     /// The workload.
     pub access: Access,
+    /// Its depth is not stated.
+    pub depth_is_unknown: bool,
     /// Mean size of its requests, KiB.
     pub request_kib: Option<f64>,
     /// MB/s, or operations per second.
     pub value: f64,
+}
+
+impl Measured {
+    /// A figure of a workload by its name, with all that the name states: `4k random read qd32`.
+    ///
+    /// # Errors
+    /// It has no equation.
+    pub fn of(name: &str, write_back: WriteBack, value: f64) -> Result<Measured> {
+        let access = access_of(name, write_back)?;
+        let word = workload(name).ok();
+        // A job of which no depth is said has one request at a time.
+        let is_stated = |word: WorkWord| word.depth.is_some() || word.jobs.is_some();
+        Ok(Measured {
+            access,
+            depth_is_unknown: !word.is_some_and(is_stated),
+            request_kib: word.and_then(|word| word.block_kib),
+            value,
+        })
+    }
 }
 
 /// What a file says.
@@ -55,6 +76,10 @@ pub struct Document {
     pub measured: Option<Measured>,
     /// The machine.
     pub machine: Option<Machine>,
+    /// The facts say what the members are; otherwise they are assumed to be platters.
+    pub says_media: bool,
+    /// The facts have a stripe cache; otherwise it is md's own.
+    pub says_stripe_cache: bool,
     /// One disk.
     pub single: Single,
     /// State and settings.
@@ -135,6 +160,14 @@ impl Document {
         let root = Object::of("", &root)?;
         root.only(&["array", "measured", "facts", "sample", "probes", "description"])?;
         let facts = root.object("facts")?;
+        let says = |keys: &[&str]| {
+            let said = |map: &Map<String, Value>| {
+                let of = |(key, value): (&String, &Value)| is_of(key, keys) && !value.is_null();
+                map.iter().any(of)
+            };
+            facts.as_ref().is_some_and(|facts| said(facts.map))
+        };
+        let says_stripe_cache = says(&["stripe_cache", "stripe_cache_size"]);
         let (mut state, mut ignored) = (State::default(), Vec::new());
         let mut known = None;
         if let Some(facts) = &facts {
@@ -148,7 +181,11 @@ impl Document {
         Ok(Document {
             array,
             measured,
+            says_media: facts.is_some_and(|facts| facts.machine.media.is_flash())
+                || says(&["media", "type", "kind"])
+                || root.map.get("facts").is_some_and(has_rpm),
             machine: facts.map(|facts| facts.machine.clone()),
+            says_stripe_cache,
             single: known.as_ref().map(|(_, single)| *single).unwrap_or_default(),
             state,
             sample: root.object("sample")?.map(|sample| sample_of(&sample)).transpose()?,
@@ -159,11 +196,11 @@ impl Document {
             ignored,
         })
     }
+}
 
-    /// The machine, or one of which nothing is known.
-    pub fn machine(&self) -> Machine {
-        self.machine.clone().unwrap_or_else(|| Machine::new(Media::Rotating { rpm: 7200.0 }))
-    }
+/// Whether revolutions per minute are among the facts, in a field or in a name.
+fn has_rpm(facts: &Value) -> bool {
+    facts.to_string().to_ascii_lowercase().contains("rpm")
 }
 
 /// Figures of a profile that `raidlab calibrate` wrote.
@@ -229,17 +266,20 @@ fn at<T>(field: String, result: Result<T>) -> Result<T> {
     result.map_err(|problem| DocumentError { field, ..problem })
 }
 
+/// Whether a key is one of these, written in any way: `readAheadKib`.
+fn is_of(key: &str, names: &[&str]) -> bool {
+    let plain = |name: &str| -> String {
+        let letters = name.chars().filter(char::is_ascii_alphanumeric);
+        letters.map(|c| c.to_ascii_lowercase()).collect()
+    };
+    names.iter().any(|name| plain(name) == plain(key))
+}
+
 fn check_facts(facts: &Object<'_>) -> Result<Vec<String>> {
     let mut ignored = Vec::new();
     for (key, value) in facts.map {
         let path = facts.path(key);
-        let plain = |name: &str| -> String {
-            name.chars()
-                .filter(char::is_ascii_alphanumeric)
-                .map(|c| c.to_ascii_lowercase())
-                .collect()
-        };
-        let is = |names: &[&str]| names.iter().any(|name| plain(name) == plain(key));
+        let is = |names: &[&str]| is_of(key, names);
         if value.is_null() {
             continue;
         }
@@ -364,13 +404,17 @@ fn measured_of(measured: &Object<'_>, facts: Option<&Facts>) -> Result<Measured>
         },
         None => facts.and_then(|facts| facts.file_system),
     };
-    let mut access = at(measured.path("workload"), access_of(&name, write_back(fs)))?;
+    let kernel = facts.and_then(|facts| facts.machine.kernel);
+    let named = at(measured.path("workload"), Measured::of(&name, write_back(fs, kernel), 0.0))?;
+    let Measured { mut access, mut depth_is_unknown, .. } = named;
     if let Some(jobs) = measured.number("jobs")? {
         access.jobs = jobs;
         access.depth = access.depth.max(jobs);
+        depth_is_unknown = false;
     }
     if let Some(depth) = measured.number("depth")? {
         access.depth = depth * access.jobs;
+        depth_is_unknown = false;
     }
     let said = measured.map.get("direct").map(|value| match value {
         Value::Bool(direct) => Ok(*direct),
@@ -385,16 +429,13 @@ fn measured_of(measured: &Object<'_>, facts: Option<&Facts>) -> Result<Measured>
         None => return error(measured.path("value"), "missing"),
     };
     let value = at(measured.path("value"), rate_of(&value, access.work))?;
-    Ok(Measured { access, request_kib: measured.number("block_kib")?, value })
+    let request_kib = measured.number("block_kib")?.or(named.request_kib);
+    Ok(Measured { access, depth_is_unknown, request_kib, value })
 }
 
 /// How a file system writes back; ext4 where nothing is said.
-pub fn write_back(fs: Option<&str>) -> WriteBack {
-    match fs {
-        None | Some("ext4" | "xfs" | "btrfs") => WriteBack::Extents,
-        Some("raw") => WriteBack::Raw,
-        Some(_) => WriteBack::Pages,
-    }
+pub fn write_back(fs: Option<&str>, kernel: Option<Kernel>) -> WriteBack {
+    predict::tables::write_back(fs.unwrap_or("ext4"), kernel)
 }
 
 fn sample_of(sample: &Object<'_>) -> Result<Sample> {
@@ -420,6 +461,7 @@ fn sample_of(sample: &Object<'_>) -> Result<Sample> {
                 name: thread.text("name")?.unwrap_or_default(),
                 cpus: thread.at_least_0("cpus")?.unwrap_or(0.0),
                 kernel: thread.map.get("kernel") == Some(&Value::Bool(true)),
+                io: thread.map.get("io").and_then(Value::as_bool),
             });
         }
         let cpus = cpu.number("cpus")?.unwrap_or(1.0) as u32;

@@ -6,12 +6,11 @@
 use md::Level;
 use predict::law::{Copies, Kernel, Work};
 
-use crate::case::{Case, MemberSample, Sample, Traffic};
+use crate::case::{Case, MemberSample, NarrowLink, Sample, Thread, Traffic};
 use crate::cause::Cause;
-use crate::known::{Known, is_striped, median};
+use crate::ceilings::{NEAR, SMALL_KIB, mb_per_s_of_a_member};
+use crate::known::{Known, is_striped, typical};
 
-/// Requests of this size and below are small, KiB.
-pub const SMALL_KIB: f64 = 32.0;
 /// A thread with this share of a CPU has no more.
 const THREAD_FULL: f64 = 0.9;
 /// The same of all CPUs.
@@ -25,10 +24,16 @@ const LEAST_MB: f64 = 0.5;
 const READS_WHILE_WRITING: f64 = 0.15;
 /// Flushes of each member for each write of the workload, which orders fewer.
 const FLUSHES: f64 = 0.3;
+/// Writes of the members, of those that data and parity need: a bitmap adds its own.
+const MORE_WRITES: f64 = 1.2;
 /// The busiest member of the mean.
 const UNEVEN: f64 = 1.6;
 /// The longest wait of the median.
 const WAITS: f64 = 2.0;
+/// An array that has a request in flight for less of the time does what is requested.
+const LOADED: f64 = 0.9;
+/// Where less than this share of the figure was counted, it was not measured in the sample.
+const SAME_TIME: f64 = 0.5;
 /// Members that are busy for less of the time wait for requests.
 const IDLE: f64 = 0.7;
 /// Requests of background work that are not merged, KiB.
@@ -41,10 +46,42 @@ pub struct Sign {
     pub cause: Cause,
     /// What was counted, in words.
     pub words: String,
+    /// It may be of something else on the same machine.
+    pub is_weak: bool,
 }
 
 fn sign(cause: Cause, words: String) -> Option<Sign> {
-    Some(Sign { cause, words })
+    Some(Sign { cause, words, is_weak: false })
+}
+
+/// Why the figure is what was requested of the array, not what it can do: for a part of the time
+/// nothing is in flight. `None`: it is loaded, or that was not counted.
+pub fn not_loaded(case: &Case) -> Option<String> {
+    // Background work does not pass through the array's own queue.
+    let sample = sample_of_the_figure(case).filter(|_| !is_background_work(case.access.work))?;
+    // Requests in flight on the average are no less than the share of the time with one; the
+    // kernel counts that share by whole ticks, so that it may be too much.
+    let (busy, queue) = (sample.array.busy, sample.array.queue);
+    let in_use = busy.into_iter().chain(queue).reduce(f64::min)?;
+    // A program with one request at a time computes while the array waits for it.
+    let threads = sample.cpu.iter().flat_map(|cpu| &cpu.threads);
+    let own = threads.filter(|thread| !thread.kernel && thread.io == Some(true));
+    let computes = own.map(|thread| thread.cpus).fold(0.0, f64::max);
+    (in_use + computes < LOADED).then(|| {
+        format!("the array has requests in flight for {:.0} % of the time or less", in_use * 100.0)
+    })
+}
+
+/// The sample, if the figure may be of the same time: one that is stated may be of another.
+fn sample_of_the_figure(case: &Case) -> Option<&Sample> {
+    let sample = case.sample.as_ref()?;
+    let counted = match case.access.work {
+        work if work.is_rate_of_operations() => sample.array.operations(),
+        // It is counted of the members.
+        work if is_background_work(work) => return Some(sample),
+        _ => sample.array.mb(),
+    };
+    (counted >= SAME_TIME * case.measured).then_some(sample)
 }
 
 /// All signs of a case.
@@ -72,10 +109,20 @@ pub fn signs(case: &Case, known: &Known) -> Vec<Sign> {
         let words = format!("{missing} of {} members missing", case.array.members);
         all.extend(sign(Cause::Degraded, words));
     }
-    if !case.state.narrow_links.is_empty() {
-        all.extend(sign(Cause::Link, case.state.narrow_links.join(", ")));
-    }
+    all.extend(narrow_links(case, known));
     all
+}
+
+/// Links that carry about what each of their members gets: a wider one would be of use.
+fn narrow_links(case: &Case, known: &Known) -> Option<Sign> {
+    let each = mb_per_s_of_a_member(case, known)?;
+    let near = |link: &&NarrowLink| {
+        let share = link.mb_per_s / f64::from(link.members.max(1));
+        (1.0 - NEAR..=1.0 + NEAR).contains(&(each / share))
+    };
+    let at_it: Vec<&str> =
+        case.state.narrow_links.iter().filter(near).map(|link| &*link.words).collect();
+    if at_it.is_empty() { None } else { sign(Cause::Link, at_it.join(", ")) }
 }
 
 fn is_background_work(work: Work) -> bool {
@@ -160,18 +207,15 @@ fn plug_limit(case: &Case) -> Option<Sign> {
 
 fn cpus(case: &Case) -> Option<Sign> {
     let cpu = case.sample.as_ref()?.cpu.as_ref()?;
-    let busiest = cpu.threads.iter().max_by(|a, b| a.cpus.total_cmp(&b.cpus));
-    if let Some(thread) = busiest
-        && thread.cpus >= THREAD_FULL
-        && !is_group(&thread.name)
-    {
-        let cause = match (thread.kernel, is_raid_thread(&thread.name)) {
-            (_, true) => Cause::RaidThread,
-            (true, false) => Cause::Cpu,
-            (false, false) => Cause::ProgramCpu,
-        };
+    let full = cpu.threads.iter().filter(|thread| thread.cpus >= THREAD_FULL);
+    let found = full.filter_map(|thread| Some((thread, cause_of(case, thread)?)));
+    // What is this array's or its workload's comes before what may be.
+    let busiest = found.max_by(|(a, (_, a_weak)), (b, (_, b_weak))| {
+        b_weak.cmp(a_weak).then(a.cpus.total_cmp(&b.cpus))
+    });
+    if let Some((thread, (cause, is_weak))) = busiest {
         let words = format!("thread {} uses {:.2} CPUs", thread.name, thread.cpus);
-        return sign(cause, words);
+        return Some(Sign { cause, words, is_weak });
     }
     if cpu.busy >= CPUS_FULL {
         return sign(Cause::AllCpus, format!("all {} CPUs are busy", cpu.cpus));
@@ -179,13 +223,31 @@ fn cpus(case: &Case) -> Option<Sign> {
     None
 }
 
-/// `md0_raid5`, `md127_raid10`.
-fn is_raid_thread(name: &str) -> bool {
-    name.rsplit_once("_raid")
-        .is_some_and(|(of, level)| !of.is_empty() && level.parse::<u8>().is_ok())
+/// What a thread at its limit is a sign of, and whether it may be of other work; `None`: it is of
+/// other work, or of many kinds at a time.
+fn cause_of(case: &Case, thread: &Thread) -> Option<(Cause, bool)> {
+    if is_group(&thread.name) {
+        return None;
+    }
+    if let Some(array) = array_of_raid_thread(&thread.name) {
+        let own = case.md.as_ref().is_none_or(|md| md == array);
+        return own.then_some((Cause::RaidThread, false));
+    }
+    match (thread.kernel, thread.io) {
+        (true, _) => Some((Cause::Cpu, true)),
+        (false, Some(true)) => Some((Cause::ProgramCpu, false)),
+        (false, None) => Some((Cause::ProgramCpu, true)),
+        (false, Some(false)) => None,
+    }
 }
 
-/// Workers of the kernel are listed together: more than one CPU is no thread at its limit.
+/// `md0` of `md0_raid5`, `md127` of `md127_raid10`.
+fn array_of_raid_thread(name: &str) -> Option<&str> {
+    let (of, level) = name.rsplit_once("_raid")?;
+    (!of.is_empty() && level.parse::<u8>().is_ok()).then_some(of)
+}
+
+/// Workers and softirqs of the kernel serve every device.
 fn is_group(name: &str) -> bool {
     name.starts_with("kworker") || name.starts_with("ksoftirqd")
 }
@@ -196,9 +258,20 @@ fn flushes(case: &Case) -> Option<Sign> {
         return None;
     }
     let all: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.flushes).collect();
-    let each = median(&all?)?;
-    let ordered = sample.array.flushes.unwrap_or(0.0);
+    let each = typical(&all?)?;
     let enough = each >= FLUSHES * sample.array.writes && each >= 1.0;
+    let words = format!(
+        "each member gets {each:.0} flushes a second with {:.0} writes of the workload",
+        sample.array.writes
+    );
+    let Some(ordered) = sample.array.flushes else {
+        // A workload of synced writes orders them itself.
+        if !enough || case.access.work == Work::SyncWrite {
+            return None;
+        }
+        let bitmap = case.state.bitmap != Some(false) && writes_more(case, sample);
+        return sign(if bitmap { Cause::Bitmap } else { Cause::Flush }, words);
+    };
     if !enough || ordered >= 0.5 * each {
         return None;
     }
@@ -206,12 +279,17 @@ fn flushes(case: &Case) -> Option<Sign> {
         Some(false) => Cause::Flush,
         _ => Cause::Bitmap,
     };
-    let words = format!(
-        "each member gets {each:.0} flushes a second with {:.0} writes of the workload, which \
-         orders {ordered:.0}",
-        sample.array.writes
-    );
-    sign(cause, words)
+    sign(cause, format!("{words}, which orders {ordered:.0}"))
+}
+
+/// Whether the members write more often than the workload's data and its parity need.
+fn writes_more(case: &Case, sample: &Sample) -> bool {
+    let array = &case.array;
+    // A request may be of several chunks.
+    let chunks = sample.array.request_kib().unwrap_or(0.0) / array.chunk_kib.max(1.0);
+    let pieces = if is_striped(array.level) { 1.0 + chunks.floor() } else { 1.0 };
+    let copies = f64::from(array.copy_count()) + f64::from(array.parities());
+    sum(sample).writes > MORE_WRITES * copies * pieces * sample.array.writes
 }
 
 fn partial_stripes(case: &Case) -> Option<Sign> {
@@ -275,8 +353,8 @@ fn slow_member(case: &Case) -> Option<Sign> {
     let sample = case.sample.as_ref()?;
     let waits: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.wait_ms()).collect();
     let waits = waits.filter(|waits| waits.len() >= 3)?;
-    let typical = median(&waits)?;
-    let slow: Vec<usize> = (0..waits.len()).filter(|at| waits[*at] >= WAITS * typical).collect();
+    let usual = typical(&waits)?;
+    let slow: Vec<usize> = (0..waits.len()).filter(|at| waits[*at] >= WAITS * usual).collect();
     let [only] = slow[..] else { return None };
     // Equal alone: it waits for something else.
     let alone = &case.probes.alone_mb_per_s;
@@ -290,15 +368,15 @@ fn slow_member(case: &Case) -> Option<Sign> {
         return None;
     }
     let words = format!(
-        "a request to {} takes {:.1} ms, to the others {typical:.1} ms",
+        "a request to {} takes {:.1} ms, to the others {usual:.1} ms",
         sample.members[only].name, waits[only]
     );
     sign(Cause::SlowMember, words)
 }
 
 fn is_like_others(rates: &[f64], member: usize) -> bool {
-    let typical = median(rates).unwrap_or(0.0);
-    rates.get(member).is_none_or(|rate| *rate >= 0.85 * typical)
+    let usual = typical(rates).unwrap_or(0.0);
+    rates.get(member).is_none_or(|rate| *rate >= 0.85 * usual)
 }
 
 /// The workload keeps more in flight than the cache holds, and the members wait for requests.
@@ -322,7 +400,7 @@ fn stripe_cache(case: &Case, known: &Known) -> Option<Sign> {
 }
 
 fn idle_members(case: &Case, known: &Known) -> Option<Sign> {
-    let sample = case.sample.as_ref()?;
+    let sample = sample_of_the_figure(case).filter(|_| not_loaded(case).is_none())?;
     let busy: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.busy).collect();
     let busy = busy.filter(|busy| !busy.is_empty())?;
     let mean = busy.iter().sum::<f64>() / busy.len() as f64;

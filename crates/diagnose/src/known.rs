@@ -15,6 +15,8 @@ const SLOW_SEEKS: f64 = 0.7;
 const CACHED_WRITE_US: f64 = 1500.0;
 /// More stripe cache than any array needs.
 const NO_LIMIT_PAGES: f64 = 1e12;
+/// Requests in flight of a member that has always one to do; taken where they are unknown.
+pub const ENOUGH: f64 = 64.0;
 /// A member that has less than this share of its random reads, when all members work, waits for
 /// others: the commands of a channel do not overlap.
 const HELD_UP: f64 = 0.75;
@@ -35,8 +37,10 @@ pub struct Known {
     pub depth: Option<f64>,
     /// Size of its requests, KiB.
     pub request_kib: Option<f64>,
-    /// Write caches are off.
+    /// Write caches are off: a first write takes as long as the platter.
     pub cache_off: bool,
+    /// The disks say that they have no cache that a flush empties; platters, and not probed.
+    pub says_no_cache: bool,
     /// Least transfer rate of a link, MB/s, and its member.
     pub link: Option<(usize, f64)>,
     /// Members whose commands do not overlap: their indices, and the least of their shares.
@@ -56,7 +60,7 @@ impl Known {
         machine.slowest_mb_per_s = None;
         let mut slow_members = 0;
         if let Some(alone) = &probes.alone_mb_per_s
-            && let Some(median) = median(alone)
+            && let Some(median) = typical(alone)
         {
             let found = lowest(alone);
             slow_members = alone.iter().filter(|rate| **rate < SLOW * median).count();
@@ -80,9 +84,10 @@ impl Known {
         }
         let mut slow_seeks = None;
         if let Some(seeks) = &probes.seeks {
-            let each = (depth.unwrap_or(1.0) / f64::from(case.array.members.max(1))).max(1.0);
+            let members = f64::from(case.array.members.max(1));
+            let each = depth.map_or(ENOUGH, |depth| (depth / members).max(1.0));
             let rates: Vec<f64> = seeks.iter().map(|rates| rates.at(each)).collect();
-            if let Some(median) = median(&rates) {
+            if let Some(median) = typical(&rates) {
                 single.replace(Work::RandomRead, Some(median), Source::Measured);
                 if single.get(Work::RandomWrite).is_none_or(|one| one.source != Source::Measured) {
                     single.replace(Work::RandomWrite, Some(1.3 * median), Source::Assumed);
@@ -120,8 +125,10 @@ impl Known {
         let cached = probes.cached_write_us.map(|us| us > CACHED_WRITE_US);
         let links = probes.transfer.iter().flatten().map(|link| link.mb_per_s);
         Known {
-            cache_off: case.state.write_cache == Some(false)
-                || cached == Some(true) && !machine.media.is_flash(),
+            cache_off: cached == Some(true) && !machine.media.is_flash(),
+            says_no_cache: case.state.write_cache == Some(false)
+                && cached.is_none()
+                && !machine.media.is_flash(),
             single,
             machine,
             slow,
@@ -168,7 +175,7 @@ fn channel_of(case: &Case) -> Option<(Vec<usize>, f64)> {
 fn depth_of(case: &Case) -> Option<f64> {
     let said = case.access.direct || case.access.work.is_rate_of_operations();
     let counted = case.sample.as_ref().and_then(|sample| sample.array.queue);
-    let said = said.then_some(case.access.depth.max(1.0));
+    let said = (said && !case.depth_is_unknown).then_some(case.access.depth.max(1.0));
     said.or(counted.filter(|queue| *queue > 0.0))
 }
 
@@ -177,12 +184,12 @@ fn request_kib_of(case: &Case) -> Option<f64> {
     case.request_kib.or(counted)
 }
 
-/// The median; `None` of nothing.
-pub fn median(all: &[f64]) -> Option<f64> {
+/// What is usual among members, so that one that differs can be seen: the median; of two the
+/// faster one, as a mean would hide the slower. `None` of nothing.
+pub fn typical(all: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = all.iter().copied().filter(|one| one.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let upper = sorted.get(sorted.len() / 2)?;
-    // Of two: the faster one, so that the slower one can be seen.
     Some(if sorted.len() % 2 == 1 || sorted.len() == 2 {
         *upper
     } else {

@@ -10,8 +10,8 @@
 //!
 //! Decision 0022 says how evidence is weighed, docs/models/diagnose.md what each cause looks like.
 //!
-//! Invariant: a diagnosis is a function of the case alone: figures, settings, probes; it never sees
-//! what a drive is made of. Nothing is opened here, and nothing written: a probe reads what a
+//! Invariant: a diagnosis is a function of the case alone: figures, settings, probes; what a drive
+//! is made of is no part of it. Nothing is opened here, and nothing written: a probe reads what a
 //! [`calibrate::Machine`] gives.
 
 #![forbid(unsafe_code)]
@@ -25,7 +25,9 @@ mod evidence;
 mod known;
 mod probe;
 
-pub use case::{Case, CpuSample, MemberSample, Network, Sample, State, Sync, Thread, Traffic};
+pub use case::{
+    Case, CpuSample, MemberSample, NarrowLink, Network, Sample, State, Sync, Thread, Traffic,
+};
 pub use cause::Cause;
 pub use ceilings::Line;
 pub use decide::{Diagnosis, Expected, Verdict, diagnose};

@@ -123,14 +123,18 @@ pub struct ProbeFigures {
 }
 
 impl ProbeFigures {
-    /// Whether a probe was run.
-    pub fn has(&self, probe: Probe) -> bool {
+    /// Whether a probe was run, of all `members` where it is of each: figures of some do not
+    /// show a slow one.
+    pub fn has(&self, probe: Probe, members: usize) -> bool {
+        fn of_all<T>(list: Option<&Vec<T>>, members: usize) -> bool {
+            list.is_some_and(|list| list.len() >= members)
+        }
         match probe {
-            Probe::Alone => self.alone_mb_per_s.is_some(),
+            Probe::Alone => of_all(self.alone_mb_per_s.as_ref(), members),
             Probe::Together => self.buses.is_some(),
-            Probe::Seeks => self.seeks.is_some(),
-            Probe::SeeksTogether => self.seeks_together.is_some(),
-            Probe::Transfer => self.transfer.is_some(),
+            Probe::Seeks => of_all(self.seeks.as_ref(), members),
+            Probe::SeeksTogether => of_all(self.seeks_together.as_ref(), members),
+            Probe::Transfer => of_all(self.transfer.as_ref(), members),
             Probe::Gap => self.gap_ms.is_some(),
         }
     }
@@ -203,7 +207,7 @@ pub fn run(
             figures.alone_mb_per_s = all(rates);
         }
         Probe::Together => {
-            if !figures.has(Probe::Alone) {
+            if !figures.has(Probe::Alone, members) {
                 run(Probe::Alone, machine, figures)?;
             }
             let Some(alone) = figures.alone_mb_per_s.clone() else { return Ok(()) };

@@ -3,8 +3,8 @@
 
 use calibrate::SharedBus;
 use diagnose::{
-    Case, Cause, CpuSample, MemberSample, Network, Probe, ProbeFigures, RandomRates, Sample, State,
-    Sync, Thread, Traffic, Transfer, Verdict, diagnose,
+    Case, Cause, CpuSample, MemberSample, NarrowLink, Network, Probe, ProbeFigures, RandomRates,
+    Sample, State, Sync, Thread, Traffic, Transfer, Verdict, diagnose,
 };
 use md::Level;
 use predict::fit::Fitted;
@@ -34,12 +34,19 @@ fn reading() -> Case {
         flushes: Some(0.0),
         ..Traffic::default()
     };
-    let thread = |name: &str, cpus: f64, kernel: bool| Thread { name: name.into(), cpus, kernel };
+    let thread = |name: &str, cpus: f64, kernel: bool| Thread {
+        name: name.into(),
+        cpus,
+        kernel,
+        io: Some(!kernel),
+    };
     Case {
+        md: Some("md0".into()),
         ours: false,
         array: Array::new(Level::Raid5, members, 512.0),
         machine,
         access: Access::new(Work::Read, WriteBack::Extents),
+        depth_is_unknown: false,
         request_kib: None,
         single: Single::default(),
         measured: 690.0,
@@ -125,7 +132,12 @@ fn threads(case: &mut Case, threads: &[(&str, f64, bool)]) {
     let cpu = case.sample.as_mut().expect("a sample").cpu.as_mut().expect("CPUs");
     cpu.threads = threads
         .iter()
-        .map(|(name, cpus, kernel)| Thread { name: (*name).into(), cpus: *cpus, kernel: *kernel })
+        .map(|(name, cpus, kernel)| Thread {
+            name: (*name).into(),
+            cpus: *cpus,
+            kernel: *kernel,
+            io: Some(!*kernel),
+        })
         .collect();
 }
 
@@ -206,7 +218,7 @@ fn sick() -> Vec<(Cause, Change, Change)> {
             || {
                 let mut case = reading();
                 case.sample.as_mut().expect("a sample").network =
-                    Some(Network { mb_per_s: 1.0, limit_mb_per_s: Some(1170.0) });
+                    Some(Network { mb_per_s: 715.0, limit_mb_per_s: Some(1170.0) });
                 case
             },
         ),
@@ -595,7 +607,11 @@ fn sick() -> Vec<(Cause, Change, Change)> {
             Cause::Link,
             || {
                 let mut case = reading();
-                case.state.narrow_links = vec!["nvme1n1: PCIe x1 of x4".into()];
+                case.state.narrow_links = vec![NarrowLink {
+                    words: "nvme1n1: PCIe x1 of x4".into(),
+                    mb_per_s: 120.0,
+                    members: 1,
+                }];
                 case
             },
             reading,
@@ -682,4 +698,229 @@ fn without_an_explanation_nothing_is_named() {
     assert_eq!(found.verdict, Verdict::Unknown, "{found:#?}");
     assert_eq!(found.next_probe, Some(Probe::Alone));
     assert!(found.expected.is_err());
+}
+
+/// Without figures of the members, as right after `raidlab diagnose md0 --seconds 5`.
+fn unprobed(mut case: Case) -> Case {
+    case.probes = ProbeFigures::default();
+    case
+}
+
+/// A load that is a share of what the array can do, and so keeps nothing waiting.
+fn light(mut case: Case, share: f64, queue: f64) -> Case {
+    case = scaled(case, share);
+    let array = &mut case.sample.as_mut().expect("a sample").array;
+    (array.queue, array.busy) = (Some(queue), Some(queue.min(1.0)));
+    busy(&mut case, queue / 4.0, queue / 4.0);
+    case
+}
+
+fn flushes(case: &mut Case, array: Option<f64>, members: f64) {
+    let sample = case.sample.as_mut().expect("a sample");
+    sample.array.flushes = array;
+    sample.members.iter_mut().for_each(|one| one.traffic.flushes = Some(members));
+}
+
+#[test]
+fn a_light_load_is_no_bottleneck() {
+    let fitted = Fitted::published();
+    // 20 random reads a second; the depth is what was counted.
+    let mut few = light(seeking(), 20.0 / 850.0, 0.2);
+    few.access.depth = 1.0;
+    // A player of media: 5 MB/s through the page cache, with little read-ahead.
+    let mut player = light(reading(), 5.0 / 690.0, 0.04);
+    player.machine.read_ahead_kib = Some(512.0);
+    player.request_kib = Some(128.0);
+    let mut small = light(reading(), 0.05, 0.3);
+    (small.access.direct, small.request_kib) = (true, Some(4.0));
+    // The kernel counts busy time by whole ticks: small requests fill it.
+    let mut ticks = light(seeking(), 0.1, 0.3);
+    ticks.sample.as_mut().expect("a sample").array.busy = Some(1.0);
+    let mut uncounted = light(seeking(), 0.1, 0.3);
+    uncounted.sample.as_mut().expect("a sample").array.busy = None;
+    let writes = light(writing(), 0.1, 0.2);
+    let mut failed = light(reading(), 0.1, 0.2);
+    failed.array.missing = 1;
+    let all = [
+        ("few", few),
+        ("player", player),
+        ("small", small),
+        ("ticks", ticks),
+        ("uncounted", uncounted),
+        ("writes", writes),
+        ("failed", failed),
+    ];
+    for (name, case) in all {
+        for (name, case) in [(name, case.clone()), ("unprobed", unprobed(case))] {
+            let found = diagnose(&case, &fitted);
+            assert_eq!(found.verdict, Verdict::NotLoaded, "{name}: {found:#?}");
+            assert_eq!((found.next_probe, found.needs_writes), (None, false), "{name}");
+            let idle = [Cause::ReadAhead, Cause::QueueDepth, Cause::SmallRequests];
+            assert!(!found.signs.iter().any(|sign| idle.contains(&sign.cause)), "{name}");
+        }
+    }
+    // What is in front of the array leaves it idle, and limits.
+    let mut network = light(reading(), 112.0 / 690.0, 0.3);
+    network.state.network_mb_per_s = Some(117.0);
+    assert_eq!(diagnose(&network, &fitted).cause(), Some(Cause::Network));
+    let mut program = light(reading(), 0.3, 0.4);
+    threads(&mut program, &[("dd", 0.99, false)]);
+    assert_eq!(diagnose(&program, &fitted).cause(), Some(Cause::ProgramCpu));
+    // One request at a time: the program computes while the array waits.
+    let mut turns = light(seeking(), 0.18, 0.7);
+    (turns.access.depth, turns.measured) = (1.0, 82.0);
+    threads(&mut turns, &[("dd", 0.3, false)]);
+    assert_eq!(diagnose(&turns, &fitted).cause(), Some(Cause::QueueDepth));
+}
+
+#[test]
+fn a_sample_of_another_time_says_nothing_of_the_load() {
+    let fitted = Fitted::published();
+    // A figure of yesterday; nothing runs now.
+    let mut case = unprobed(light(reading(), 0.0, 0.0));
+    case.measured = 300.0;
+    (case.machine.read_ahead_kib, case.request_kib) = (Some(512.0), Some(128.0));
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unknown, "{found:#?}");
+    assert_eq!(found.signs, []);
+    case.state.sync = Some(Sync { action: "check".into(), mb_per_s: None });
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Background));
+}
+
+#[test]
+fn flushes_that_md_does_not_count_are_no_bitmap() {
+    let fitted = Fitted::published();
+    // Random writes of RAID 5: data and parity of each, 100 a second, each with a flush.
+    let mut case = unprobed(scaled(writing(), 0.3));
+    let sample = case.sample.as_mut().expect("a sample");
+    (sample.array.writes, sample.array.write_mb) = (100.0, 0.4);
+    sample.members.iter_mut().for_each(|one| one.traffic.writes = 33.0);
+    flushes(&mut case, None, 100.0);
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.cause(), Some(Cause::Flush), "{found:#?}");
+    assert!(!found.because.iter().any(|words| words.contains("orders")), "{found:#?}");
+    // Each write has one of the bitmap before it, on all members.
+    let sample = case.sample.as_mut().expect("a sample");
+    sample.members.iter_mut().for_each(|one| one.traffic.writes = 133.0);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bitmap));
+    // Flushes of members are unknown, as those of partitions.
+    case.sample.as_mut().expect("a sample").members[1].traffic.flushes = None;
+    let found = diagnose(&case, &fitted);
+    assert!(!found.signs.iter().any(|sign| sign.cause == Cause::Bitmap), "{found:#?}");
+}
+
+#[test]
+fn disks_that_keep_their_cache_without_power_have_no_cache_off() {
+    let fitted = Fitted::published();
+    let mut flash = scaled(writing(), 0.7);
+    flash.machine.media = Media::Flash;
+    flash.state.write_cache = Some(false);
+    flash.probes.write_mb_per_s = Some(120.0);
+    flash.probes.alone_mb_per_s = Some(vec![500.0; 6]);
+    // A controller with a battery: the disks do what they can.
+    let mut controller = writing();
+    controller.state.write_cache = Some(false);
+    controller.probes.write_mb_per_s = Some(125.0);
+    controller.probes.alone_mb_per_s = Some(vec![190.0; 6]);
+    for (name, case) in [("flash", flash), ("controller", controller)] {
+        let found = diagnose(&case, &fitted);
+        assert_ne!(found.cause(), Some(Cause::WriteCacheOff), "{name}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_link_is_narrow_where_its_members_fill_it() {
+    let fitted = Fitted::published();
+    // A controller x8 in a slot x4: 6 disks are far from its 3400 MB/s.
+    for (mb_per_s, members, named) in [(3400.0, 6, false), (720.0, 6, true), (720.0, 1, false)] {
+        let mut case = reading();
+        let words = "sda: PCIe x4 of x8".to_string();
+        case.state.narrow_links = vec![NarrowLink { words, mb_per_s, members }];
+        let found = diagnose(&case, &fitted);
+        assert_eq!(found.cause() == Some(Cause::Link), named, "{found:#?}");
+        assert_eq!(found.signs.iter().any(|sign| sign.cause == Cause::Link), named);
+    }
+}
+
+#[test]
+fn threads_of_other_work_are_not_this_workloads() {
+    let fitted = Fitted::published();
+    let of = |set: &[(&str, f64, bool)], io: Option<bool>| {
+        let mut case = unprobed(scaled(writing(), 0.6));
+        threads(&mut case, set);
+        let cpu = case.sample.as_mut().expect("a sample").cpu.as_mut().expect("CPUs");
+        cpu.threads.iter_mut().filter(|one| !one.kernel).for_each(|one| one.io = io);
+        diagnose(&case, &fitted)
+    };
+    // The thread of another array; a program that reads and writes nothing.
+    assert_eq!(of(&[("md1_raid5", 0.98, true)], None).cause(), None);
+    assert_eq!(of(&[("python", 0.99, false)], Some(false)).cause(), None);
+    // Workers hide no thread.
+    let both = [("kworker", 1.4, true), ("md0_raid5", 0.95, true)];
+    assert_eq!(of(&both, None).cause(), Some(Cause::RaidThread));
+    // The array's own comes before what may be anything.
+    let both = [("python", 1.0, false), ("md0_raid5", 0.95, true)];
+    assert_eq!(of(&both, None).cause(), Some(Cause::RaidThread));
+    assert_eq!(of(&[("python", 0.99, false)], None).cause(), Some(Cause::ProgramCpu));
+    // A ceiling that is near comes before a program of which that is unknown.
+    let mut case = scaled(reading(), 0.55);
+    case.probes.buses = Some(vec![SharedBus { disks: (0..6).collect(), mb_per_s: 380.0 }]);
+    threads(&mut case, &[("python", 0.99, false)]);
+    let cpu = case.sample.as_mut().expect("a sample").cpu.as_mut().expect("CPUs");
+    cpu.threads[0].io = None;
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bus));
+}
+
+#[test]
+fn a_depth_that_is_not_stated_is_no_sign() {
+    let fitted = Fitted::published();
+    let mut case = seeking();
+    (case.access.depth, case.measured, case.sample) = (1.0, 85.0, None);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::QueueDepth));
+    case.depth_is_unknown = true;
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unknown, "{found:#?}");
+    assert!(!found.ceilings.iter().any(|line| line.cause == Cause::QueueDepth));
+    // Nor is it one request at a time, of which all members would be far more than expected.
+    case.measured = 1150.0;
+    assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Members);
+}
+
+#[test]
+fn a_network_limits_what_goes_through_it() {
+    let fitted = Fitted::published();
+    let of = |figure: f64, carried: f64| {
+        let mut case = scaled(reading(), figure / 690.0);
+        case.sample.as_mut().expect("a sample").network =
+            Some(Network { mb_per_s: carried, limit_mb_per_s: Some(117.0) });
+        diagnose(&case, &fitted)
+    };
+    assert_eq!(of(112.0, 116.0).cause(), Some(Cause::Network));
+    // The workload is a local one: the interface is idle, or carries little.
+    for carried in [0.0, 3.0, 50.0] {
+        let found = of(112.0, carried);
+        assert_ne!(found.cause(), Some(Cause::Network), "{found:#?}");
+        assert!(!found.ceilings.iter().any(|line| line.cause == Cause::Network));
+    }
+    // Other traffic has most of the link.
+    let found = of(40.0, 116.0);
+    assert_eq!(found.cause(), Some(Cause::Network));
+    assert!(found.because[0].contains("other traffic"), "{found:#?}");
+}
+
+#[test]
+fn figures_of_one_disk_are_not_those_of_all() {
+    let fitted = Fitted::published();
+    let mut case = scaled(seeking(), 0.5);
+    case.sample = None;
+    case.probes.seeks.as_mut().expect("seeks").truncate(1);
+    assert_eq!(diagnose(&case, &fitted).next_probe, Some(Probe::Seeks));
+    case.probes.seeks = Some(vec![RandomRates { q1: 80.0, q4: 120.0, q32: 200.0 }; 6]);
+    case.probes.seeks.as_mut().expect("seeks")[2] = RandomRates { q1: 40.0, q4: 60.0, q32: 100.0 };
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::SlowMember));
+    // Of an array with a missing member, those that are there.
+    let mut case = reading();
+    case.array.missing = 1;
+    case.probes.alone_mb_per_s.as_mut().expect("rates").truncate(5);
+    assert_eq!(diagnose(&case, &fitted).next_probe, None);
 }

@@ -20,8 +20,9 @@ fn the_example_of_the_page_is_read() {
     assert_eq!((array.members, array.chunk_kib), (6, 512.0));
     let measured = document.measured.expect("a figure");
     assert_eq!((measured.access.work, measured.value), (Work::Read, 380.0));
-    assert_eq!(document.machine().buses[0].mb_per_s, 390.0);
-    assert_eq!(document.machine().read_ahead_kib, Some(6144.0));
+    let machine = document.machine.expect("facts of it");
+    assert_eq!(machine.buses[0].mb_per_s, 390.0);
+    assert_eq!(machine.read_ahead_kib, Some(6144.0));
     assert_eq!(document.state.bitmap, Some(true));
     assert_eq!(document.state.write_cache, Some(true));
     let sample = document.sample.expect("a sample");

@@ -281,18 +281,25 @@ fn kernel_thread(stat: &str) -> Option<ThreadCpu> {
 
 /// CPU time of all threads of all processes that can be seen, as counted so far.
 #[derive(Clone, Debug)]
-pub struct AllThreads(BTreeMap<u32, (ThreadCpu, bool)>);
+pub struct AllThreads {
+    /// By their ID: times, whether it is the kernel's, and its process.
+    threads: BTreeMap<u32, (ThreadCpu, bool, u32)>,
+    /// Bytes that each process moved, where that may be read.
+    moved: BTreeMap<u32, u64>,
+}
 
 impl AllThreads {
     /// Reads them; without those of the calling process.
     pub fn now(proc: &Path) -> AllThreads {
         let number = |entry: &fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
         let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
-        let mut all = BTreeMap::new();
+        let (mut all, mut moved) = (BTreeMap::new(), BTreeMap::new());
         for process in entries(proc) {
-            if number(&process).is_none_or(|id| id == std::process::id()) {
+            let Some(of) = number(&process).filter(|id| *id != std::process::id()) else {
                 continue;
-            }
+            };
+            let io = fs::read_to_string(process.path().join("io")).ok();
+            moved.extend(io.and_then(|text| bytes_moved(&text)).map(|bytes| (of, bytes)));
             for task in entries(&process.path().join("task")) {
                 // A thread may end between the listing and the reading.
                 let (Some(id), Ok(stat)) =
@@ -301,32 +308,46 @@ impl AllThreads {
                     continue;
                 };
                 if let Some(thread) = kernel_thread(&stat) {
-                    all.insert(id, (thread, true));
+                    all.insert(id, (thread, true, of));
                 } else if let Some(thread) = thread_times(&stat, ticks_per_s()) {
-                    all.insert(id, (thread, false));
+                    all.insert(id, (thread, false, of));
                 }
             }
         }
-        AllThreads(all)
+        AllThreads { threads: all, moved }
     }
 
-    /// CPU time of each since `before`, and whether it is the kernel's, the busiest first. Workers
-    /// of the kernel have one name, and are not merged.
-    pub fn since(&self, before: &AllThreads) -> Vec<(ThreadCpu, bool)> {
+    /// CPU time of each since `before`, whether it is the kernel's, and what its process read from
+    /// and wrote to devices, bytes, where that may be known; the busiest first. Workers of the
+    /// kernel have one name, and are not merged.
+    pub fn since(&self, before: &AllThreads) -> Vec<(ThreadCpu, bool, Option<u64>)> {
         let mut used = Vec::new();
-        for (id, (thread, kernel)) in &self.0 {
-            let known = before.0.get(id).filter(|(known, _)| known.name == thread.name);
+        for (id, (thread, kernel, of)) in &self.threads {
+            let known = before.threads.get(id).filter(|(known, ..)| known.name == thread.name);
             let (user, system) =
-                known.map_or((0.0, 0.0), |(known, _)| (known.user_s, known.system_s));
+                known.map_or((0.0, 0.0), |(known, ..)| (known.user_s, known.system_s));
+            let moved = self
+                .moved
+                .get(of)
+                .map(|bytes| bytes.saturating_sub(before.moved.get(of).copied().unwrap_or(0)));
             let user_s = (thread.user_s - user).max(0.0);
             let system_s = (thread.system_s - system).max(0.0);
             if user_s + system_s > 0.0 {
-                used.push((ThreadCpu { name: thread.name.clone(), user_s, system_s }, *kernel));
+                let thread = ThreadCpu { name: thread.name.clone(), user_s, system_s };
+                used.push((thread, *kernel, moved));
             }
         }
         used.sort_by(|one, two| two.0.seconds().total_cmp(&one.0.seconds()));
         used
     }
+}
+
+/// Bytes that a process caused devices to read and to write, by its `io` (proc_pid_io(5)).
+fn bytes_moved(io: &str) -> Option<u64> {
+    let field = |name: &str| -> Option<u64> {
+        io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    Some(field("read_bytes:")?.saturating_add(field("write_bytes:")?))
 }
 
 /// CPU time of this process so far, user and system, seconds.
@@ -501,6 +522,33 @@ mod tests {
         write(43, "kworker/u4:0", 0x0420_8060, 250_000_000);
         let used = KernelThreads::now(proc.path()).expect("seen").since(&before);
         assert_eq!(used, [thread("md127_raid5", 2.0), thread("kworker", 0.75)]);
+    }
+
+    #[test]
+    fn threads_are_listed_with_what_their_process_moved() {
+        let proc = tempfile::tempdir().expect("a directory");
+        let write = |process: u32, task: u32, ticks: u64, io: Option<u64>| {
+            let dir = proc.path().join(process.to_string());
+            let of_task = dir.join("task").join(task.to_string());
+            fs::create_dir_all(&of_task).expect("made");
+            let stat = format!("{task} (fio) S 2 3 4 5 6 0 8 9 10 11 {ticks} 0 0 0");
+            fs::write(of_task.join("stat"), stat).expect("written");
+            if let Some(bytes) = io {
+                let text = format!("rchar: 9\nread_bytes: {bytes}\nwrite_bytes: 5\n");
+                fs::write(dir.join("io"), text).expect("written");
+            }
+        };
+        // No process has these numbers.
+        let (first, second) = (u32::MAX - 1, u32::MAX - 2);
+        write(first, first, 0, Some(100));
+        write(second, second, 0, None);
+        let before = AllThreads::now(proc.path());
+        write(first, 7, 2 * ticks_per_s() as u64, Some(4100));
+        write(second, second, ticks_per_s() as u64, None);
+        let used = AllThreads::now(proc.path()).since(&before);
+        let seen: Vec<(f64, bool, Option<u64>)> =
+            used.iter().map(|(one, kernel, moved)| (one.seconds(), *kernel, *moved)).collect();
+        assert_eq!(seen, [(2.0, false, Some(4000)), (1.0, false, None)]);
     }
 
     #[test]

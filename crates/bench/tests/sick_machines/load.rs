@@ -388,6 +388,7 @@ pub struct Probes<'s> {
     disks: ProbedDisks<'s>,
     us_per_kib: f64,
     us_per_request: f64,
+        io: (!kernel).then_some(true),
     used: f64,
 }
 

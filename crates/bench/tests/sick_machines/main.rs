@@ -47,10 +47,12 @@ fn case(machine: &Machine, ran: &load::Ran) -> Case {
         ..Access::new(work, WriteBack::Raw)
     };
     Case {
+        md: None,
         ours: true,
         array,
         machine: law,
         access,
+        depth_is_unknown: false,
         request_kib: Some(load.block as f64 / 1024.0),
         single: Single::default(),
         measured: ran.figure,

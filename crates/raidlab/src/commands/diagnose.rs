@@ -62,7 +62,7 @@ pub struct DiagnoseArguments {
     facts: Option<PathBuf>,
     /// What was measured on the array, as in seq-read=180MB/s, random-read=300/s
     #[arg(long, value_name = "WORKLOAD=RATE", value_parser = parse_measured)]
-    measured: Option<(Work, f64)>,
+    measured: Option<Measured>,
     /// Size of the workload's requests
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     block: Option<u64>,
@@ -97,19 +97,21 @@ pub struct DiagnoseArguments {
     root: Option<PathBuf>,
 }
 
-fn parse_measured(text: &str) -> Result<(Work, f64)> {
+fn parse_measured(text: &str) -> Result<Measured> {
     let (name, rate) = text
         .split_once('=')
         .ok_or_else(|| anyhow!("a workload and its rate are required, as in seq-read=180MB/s"))?;
-    let work = access_of(name, write_back(None))?.work;
-    Ok((work, rate_of(rate, work)?))
+    let usual = write_back(None, None);
+    let work = access_of(name, usual)?.work;
+    Ok(Measured::of(name, usual, rate_of(rate, work)?)?)
 }
 
 fn parse_duration(text: &str) -> Result<Duration> {
     let seconds = parse_seconds(text)?;
-    match (0.1..=3600.0).contains(&seconds) {
+    // CPU time is counted in hundredths of a second, a member's requests by the hundred.
+    match (1.0..=3600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
-        false => bail!("a sample takes 100ms to 3600s"),
+        false => bail!("a sample takes 1s to 3600s"),
     }
 }
 
@@ -197,10 +199,11 @@ fn case(
         }
         None => None,
     };
+    let (machine, own) = target.machine(facts);
     let mut measured = facts.and_then(|facts| facts.measured);
-    if let Some((work, value)) = arguments.measured {
-        let access = access_of(work.name(), write_back(fs))?;
-        measured = Some(Measured { access, request_kib: None, value });
+    if let Some(mut stated) = arguments.measured {
+        stated.access.write_back = write_back(fs, machine.kernel);
+        measured = Some(stated);
     }
     let mut sampled = facts.and_then(|facts| facts.sample.clone());
     let seconds =
@@ -214,7 +217,9 @@ fn case(
             return Ok(None);
         };
         if measured.is_none() {
-            measured = Some(sample::measured(&sample, arguments.workload.as_deref(), fs)?);
+            let write_back = write_back(fs, machine.kernel);
+            let named = arguments.workload.as_deref();
+            measured = Some(sample::measured(&sample, named, write_back)?);
         }
         sampled = Some(sample);
     } else if arguments.workload.is_some() {
@@ -224,16 +229,16 @@ fn case(
         anyhow!("nothing was measured: state --measured, as in seq-read=180MB/s, or --seconds")
     })?;
     if let Some(fs) = fs {
-        measured.access.write_back = write_back(Some(fs));
+        measured.access.write_back = write_back(Some(fs), machine.kernel);
     }
     measured.access.direct |= arguments.direct;
     if let Some(depth) = arguments.depth {
         measured.access.depth = f64::from(depth);
+        measured.depth_is_unknown = false;
     }
     measured.request_kib =
         arguments.block.map(|bytes| bytes as f64 / 1024.0).or(measured.request_kib);
     let mut state = facts.map(|facts| facts.state.clone()).unwrap_or_default();
-    let (machine, own) = target.machine(facts);
     state.sync = state.sync.or(own.sync);
     state.bitmap = state.bitmap.or(own.bitmap);
     state.write_cache = state.write_cache.or(own.write_cache);
@@ -246,6 +251,10 @@ fn case(
         state.network_mb_per_s = state.network_mb_per_s.or(limit);
     }
     let mut single = facts.map_or_else(Single::default, |facts| facts.single);
+    // Seeks of a platter, which the facts had assumed.
+    if machine.media.is_flash() && facts.is_some_and(|facts| !facts.says_media) {
+        single.access_s = None;
+    }
     // What a disk reads in order it also writes so, where nothing else is known.
     if let (Some(read), None) = (single.get(Work::Read), single.get(Work::Write))
         && !machine.media.is_flash()
@@ -254,9 +263,11 @@ fn case(
     }
     Ok(Some(Case {
         ours: target.ours,
+        md: target.md.clone(),
         array,
         machine,
         access: measured.access,
+        depth_is_unknown: measured.depth_is_unknown,
         request_kib: measured.request_kib,
         single,
         measured: measured.value,

@@ -127,7 +127,7 @@ fn what_is_wrong_is_refused_with_the_file_and_the_field() {
         ("diagnose md0 --measured dance=180MB/s".into(), "dance"),
         ("diagnose md0 --measured seq-read=180IOPS".into(), "measured in MB/s"),
         ("diagnose md0 --measured random-read=0/s".into(), "0.001 to 1e9"),
-        ("diagnose md0 --seconds 50ms".into(), "100ms to 3600s"),
+        ("diagnose md0 --seconds 50ms".into(), "1s to 3600s"),
         (format!("diagnose --facts {good} --workload seq-read"), "nothing is sampled"),
     ] {
         let ran = raidlab(&words).code(2);
@@ -200,7 +200,7 @@ fn diskstats(written: u64, read: u64) -> String {
     let line = |at: usize, name: &str, reads: u64, read: u64, writes: u64, written: u64| {
         let sectors = |mib: u64| mib * 2048;
         let (read, written) = (sectors(read), sectors(written));
-        let busy = (reads + writes) / 4;
+        let busy = (reads + writes) / 2;
         format!(
             "8 {at} {name} {reads} 0 {read} 1 {writes} 0 {written} 1 0 {busy} {busy} 0 0 0 0 7 1\n"
         )
@@ -248,6 +248,123 @@ fn an_array_of_md_is_known_by_sysfs() {
 }
 
 #[test]
+fn a_figure_keeps_what_is_said_of_its_workload() {
+    let dir = machine();
+    let of = |figure: &str| {
+        let words = format!("diagnose md0 --root {} --json --measured {figure}", dir.path());
+        raidlab(&words).code(0).record()["measured"].clone()
+    };
+    let stated = of("4k-random-read-qd32-direct=300/s");
+    assert_eq!((&stated["depth"], &stated["block_kib"]), (&json!(32.0), &json!(4.0)), "{stated}");
+    assert_eq!(stated["direct"], true);
+    assert_eq!(of("random-read=300/s")["depth"], Value::Null);
+}
+
+#[test]
+fn facts_replace_only_what_they_state() {
+    let dir = machine();
+    dir.write("sys/block/md0/md/stripe_cache_size", "32\n");
+    dir.write("proc/sys/kernel/osrelease", "3.10.0\n");
+    let of = |facts: Value| {
+        let facts = written(&dir, "facts.json", &json!({ "facts": facts }));
+        let words = format!("--facts {facts} --measured seq-write=300MB/s --json");
+        raidlab(&format!("diagnose md0 --root {} {words}", dir.path())).record()
+    };
+    let stripe_cache = |json: &Value| {
+        let lines = json["ceilings"].as_array().expect("a list").clone();
+        let why = |line: &Value| line["why"].as_str().unwrap_or_default().to_string();
+        lines.iter().map(why).find(|why| why.starts_with("stripe_cache_size"))
+    };
+    let single = json!({"seq read": 500, "seq write": 450});
+    let json = of(json!({"single": single}));
+    assert_eq!(stripe_cache(&json).as_deref(), Some("stripe_cache_size is 32"), "{json}");
+    let json = of(json!({"single": single, "stripe_cache": 64}));
+    assert_eq!(stripe_cache(&json).as_deref(), Some("stripe_cache_size is 64"), "{json}");
+    for name in ["sda", "sdb", "sdc", "sdd"] {
+        dir.write(&format!("sys/class/block/{name}/queue/rotational"), "0\n");
+        dir.write(&format!("sys/class/block/{name}/queue/write_cache"), "write through\n");
+    }
+    // Flash that keeps its cache without power has none that is off.
+    let json = of(json!({ "single": single }));
+    assert_ne!(json["cause"], "write cache off", "{json}");
+    let json = of(json!({"single": single, "rpm": 7200}));
+    assert_eq!(json["cause"], "write cache off", "{json}");
+}
+
+#[test]
+fn a_link_is_narrow_below_what_both_of_its_ends_can_do() {
+    let dir = machine();
+    let port = "sys/devices/pci0000:00/0000:00:01.0";
+    let card = format!("{port}/0000:01:00.0");
+    for name in ["sda", "sdb", "sdc", "sdd"] {
+        let class = dir.0.join("sys/class/block").join(name);
+        let disk = dir.0.join(&card).join("block").join(name);
+        std::fs::create_dir_all(disk.parent().expect("a directory")).expect("made");
+        std::fs::rename(&class, &disk).expect("moved");
+        std::os::unix::fs::symlink(&disk, &class).expect("linked");
+    }
+    let facts = written(&dir, "one.json", &json!({"facts": {"single": {"seq read": 230}}}));
+    let root = dir.path();
+    let words = format!("diagnose md0 --root {root} --facts {facts} --json --measured");
+    let of = |width: u32, port_has: u32, speed: &str| {
+        for (of, width, speed) in
+            [(card.as_str(), 8, "5.0 GT/s PCIe"), (port, port_has, "5.0 GT/s PCIe")]
+        {
+            dir.write(&format!("{of}/max_link_width"), &format!("{width}\n"));
+            dir.write(&format!("{of}/max_link_speed"), &format!("{speed}\n"));
+        }
+        dir.write(&format!("{card}/current_link_width"), &format!("{width}\n"));
+        dir.write(&format!("{card}/current_link_speed"), &format!("{speed}\n"));
+        raidlab(&format!("{words} seq-read=840MB/s")).record()
+    };
+    // A card of eight lanes in a slot of two.
+    let json = of(2, 2, "5.0 GT/s PCIe");
+    assert_eq!(json["cause"], Value::Null, "{json}");
+    let json = of(2, 8, "5.0 GT/s PCIe");
+    assert_eq!(json["cause"], "narrow link", "{json}");
+    assert_eq!(json["because"], json!(["sda: PCIe x2 of x8"]));
+    let json = of(4, 4, "2.5 GT/s PCIe");
+    assert_eq!(json["because"], json!(["sda: PCIe 2.5 GT/s of 5"]));
+    // It carries far more than the members ask of it.
+    let json = of(4, 8, "5.0 GT/s PCIe");
+    assert_eq!(json["cause"], Value::Null, "{json}");
+}
+
+#[test]
+fn a_light_load_is_no_finding() {
+    let dir = machine();
+    let root = dir.path().to_string();
+    let counters = dir.0.join("proc/diskstats");
+    let other = dir.0.join("proc/diskstats.next");
+    let words = format!("diagnose md0 --root {root} --seconds 1s --json");
+    let running = std::thread::spawn(move || raidlab(&words));
+    let mut moments = 1;
+    while !running.is_finished() {
+        moments += 1;
+        std::fs::write(&other, diskstats(moments, 0)).expect("written");
+        std::fs::rename(&other, &counters).expect("replaced");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let json = running.join().expect("it ran").code(0).record();
+    assert_eq!((&json["verdict"], &json["cause"]), (&json!("not loaded"), &Value::Null), "{json}");
+    // md counts no flushes.
+    assert_eq!(json["sample"]["array"]["flushes_per_s"], Value::Null);
+}
+
+#[test]
+fn a_layout_that_md_has_not_is_refused() {
+    let dir = machine();
+    dir.write("sys/block/md0/md/level", "raid10\n");
+    dir.write("sys/block/md0/md/layout", "393729\n");
+    let words = format!("diagnose md0 --root {} --measured seq-read=90MB/s", dir.path());
+    let ran = raidlab(&words).code(2);
+    assert!(ran.stderr.contains("md0: ") && ran.stderr.contains("0x60201"), "{}", ran.stderr);
+    dir.write("sys/block/md0/md/layout", "513\n");
+    let json = raidlab(&format!("{words} --json")).code(0).record();
+    assert_eq!(json["array"]["level"], "raid10 f2");
+}
+
+#[test]
 fn a_sample_of_counters_shows_partial_stripes() {
     let dir = machine();
     let root = dir.path().to_string();
@@ -272,7 +389,7 @@ fn a_sample_of_counters_shows_partial_stripes() {
     assert_eq!(members[0]["flushes_per_s"], 0.0, "flushes are counted");
     assert!(members[0]["read_mb_per_s"].as_f64().is_some_and(|rate| rate > 10.0), "{json}");
     // Nothing runs any more.
-    let ran = raidlab(&format!("diagnose md0 --root {root} --seconds 100ms")).code(2);
+    let ran = raidlab(&format!("diagnose md0 --root {root} --seconds 1s")).code(2);
     assert!(ran.stderr.contains("nothing ran on the array"), "{}", ran.stderr);
 }
 

@@ -6,12 +6,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use diagnose::{
-    CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic, access_of, write_back,
-};
+use diagnose::{CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic, access_of};
 use metrics::meter::AllThreads;
 use metrics::{Roots, Snapshot, described, host::line};
-use predict::law::Work;
+use predict::law::{Work, WriteBack};
 
 /// How often a stop is looked for.
 const NAP: Duration = Duration::from_millis(50);
@@ -21,6 +19,8 @@ const THREADS_MAX: usize = 8;
 const PAYLOAD: f64 = 0.94;
 /// Requests of this size and above are of a stream, KiB.
 const STREAM_KIB: f64 = 64.0;
+/// A program whose process moves this share of the array's bytes is at work on it.
+const ITS_SHARE: f64 = 0.1;
 /// One direction has this share of the traffic, or the workload is mixed.
 const ONE_WAY: f64 = 0.9;
 
@@ -39,60 +39,79 @@ pub fn take(
         .filter(|member| member.slot.is_some())
         .map(|member| member.name)
         .collect();
-    let begun = Instant::now();
+    // Reading all threads may take as long as a short sample: they have an interval of their own.
+    let threads = (AllThreads::now(&roots.proc), Instant::now());
     let network = interface.map(|name| bytes_of(roots, name)).transpose()?;
-    let threads = AllThreads::now(&roots.proc);
-    let before = Snapshot::take(roots)?;
+    let first = Snapshot::take(roots)?;
+    let begun = Instant::now();
     while begun.elapsed() < over {
         if stop() {
             return Ok(None);
         }
         std::thread::sleep(NAP.min(over.saturating_sub(begun.elapsed())));
     }
-    let now = Snapshot::take(roots)?;
-    let used = AllThreads::now(&roots.proc).since(&threads);
-    let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+    let last = Snapshot::take(roots)?;
+    let network_now = interface.map(|name| bytes_of(roots, name)).transpose()?;
+    let used = AllThreads::now(&roots.proc).since(&threads.0);
+    let threads_seconds = threads.1.elapsed().as_secs_f64();
+    let seconds = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
     let traffic = |name: &str| -> Result<Traffic> {
         let counted = |snapshot: &Snapshot| snapshot.disk(name).map(|disk| disk.counters);
-        let (before, now) = counted(&before)
-            .zip(counted(&now))
+        let (before, now) = counted(&first)
+            .zip(counted(&last))
             .ok_or_else(|| anyhow!("{name}: /proc/diskstats does not list it"))?;
+        // Flushes are counted of whole disks that have a queue of requests.
+        let flushes = whole_disk(roots, name).and_then(|disk| {
+            let at = |snapshot: &Snapshot| snapshot.disk(&disk).map(|disk| disk.counters);
+            at(&last)?.since(&at(&first)?).flushes
+        });
         let did = now.since(&before);
         let rates = did.rates(Duration::from_secs_f64(seconds));
-        // Devices without a queue of their own count no time on old kernels.
-        let timed = did.busy_ms > 0;
+        // Devices without a queue of their own count no time on old kernels, and never did.
+        let timed = now.busy_ms > 0;
         Ok(Traffic {
             reads: rates.reads,
             writes: rates.writes,
             read_mb: rates.read_mb,
             write_mb: rates.write_mb,
-            flushes: did.flushes.map(|flushes| flushes as f64 / seconds.max(1e-9)),
+            flushes: flushes.map(|flushes| flushes as f64 / seconds.max(1e-9)),
             queue: timed.then_some(rates.queue),
             busy: timed.then_some(rates.busy),
         })
     };
     let members: Result<Vec<MemberSample>> =
         names.into_iter().map(|name| Ok(MemberSample { traffic: traffic(&name)?, name })).collect();
-    let cpu = before.machine.zip(now.machine).map(|(before, now)| {
+    let array = traffic(array)?;
+    let least_bytes = ITS_SHARE * array.mb() * 1e6 * threads_seconds;
+    let cpu = first.machine.zip(last.machine).map(|(before, now)| {
         let shares = now.shares_since(&before);
-        let threads = used.into_iter().take(THREADS_MAX).map(|(thread, kernel)| Thread {
-            cpus: thread.seconds() / seconds.max(1e-9),
+        let threads = used.into_iter().take(THREADS_MAX).map(|(thread, kernel, moved)| Thread {
+            cpus: thread.seconds() / threads_seconds.max(1e-9),
             name: thread.name,
             kernel,
+            io: moved.filter(|_| !kernel).map(|bytes| bytes as f64 >= least_bytes),
         });
         let busy = shares.user + shares.system;
         CpuSample { busy, cpus: now.cpus, threads: threads.collect() }
     });
-    let network = match (interface, network) {
-        (Some(name), Some(before)) => {
-            let now = bytes_of(roots, name)?;
+    let network = match (interface, network, network_now) {
+        (Some(name), Some(before), Some(now)) => {
             let most = now[0].saturating_sub(before[0]).max(now[1].saturating_sub(before[1]));
             let mb_per_s = most as f64 / 1e6 / seconds.max(1e-9);
             Some(Network { mb_per_s, limit_mb_per_s: network_limit(roots, name) })
         }
         _ => None,
     };
-    Ok(Some(Sample { array: traffic(array)?, members: members?, cpu, network }))
+    Ok(Some(Sample { array, members: members?, cpu, network }))
+}
+
+/// The disk that counts this device's flushes; `None`: md and dm pass them on uncounted.
+fn whole_disk(roots: &Roots, name: &str) -> Option<String> {
+    let link = roots.sys.join("class/block").join(name.replace('/', "!"));
+    let own = std::fs::canonicalize(&link).unwrap_or(link);
+    let disk = if own.join("partition").exists() { own.parent()? } else { &own };
+    let disk = disk.file_name()?.to_string_lossy().replace('!', "/");
+    (!disk.starts_with("md") && !disk.starts_with("dm-")).then_some(disk)
 }
 
 /// Bytes that an interface has received and sent.
@@ -123,7 +142,7 @@ pub fn network_limit(roots: &Roots, interface: &str) -> Option<f64> {
 }
 
 /// The workload of a sample, and its figure.
-pub fn measured(sample: &Sample, named: Option<&str>, fs: Option<&str>) -> Result<Measured> {
+pub fn measured(sample: &Sample, named: Option<&str>, write_back: WriteBack) -> Result<Measured> {
     let array = sample.array;
     let kib =
         array.request_kib().ok_or_else(|| anyhow!("nothing ran on the array in the sample"))?;
@@ -137,7 +156,7 @@ pub fn measured(sample: &Sample, named: Option<&str>, fs: Option<&str>) -> Resul
         None => bail!("reads and writes are mixed; name what runs with --workload"),
     };
     let name = named.or(work.map(Work::name)).unwrap_or_default();
-    let mut access = access_of(name, write_back(fs))?;
+    let mut access = access_of(name, write_back)?;
     if access.work.is_rate_of_operations() {
         access.depth = array.queue.unwrap_or(1.0).max(1.0);
     }
@@ -152,5 +171,6 @@ pub fn measured(sample: &Sample, named: Option<&str>, fs: Option<&str>) -> Resul
     if value <= 0.0 {
         bail!("nothing of that workload ran on the array in the sample");
     }
-    Ok(Measured { access, request_kib: Some(kib), value })
+    let depth_is_unknown = array.queue.is_none();
+    Ok(Measured { access, depth_is_unknown, request_kib: Some(kib), value })
 }

@@ -51,6 +51,10 @@ impl Shown<'_> {
             Verdict::Members => "the members limit: they do what they can".into(),
             Verdict::AsExpected => "as expected of a healthy machine; no ceiling is near".into(),
             Verdict::Above => "above what is expected: a cache, or better members".into(),
+            Verdict::NotLoaded => {
+                "not loaded: the figure is what was requested of the array, not what it can do"
+                    .into()
+            }
             Verdict::Unexplained => {
                 "unexplained: less than a healthy machine does, and no ceiling is near".into()
             }
@@ -143,7 +147,7 @@ impl Shown<'_> {
                 "value": case.measured,
                 "unit": case.access.work.unit(),
                 "block_kib": case.request_kib,
-                "depth": case.access.depth,
+                "depth": (!case.depth_is_unknown).then_some(case.access.depth),
                 "direct": case.access.direct,
             },
             "verdict": found.verdict.name(),
@@ -184,9 +188,10 @@ fn sample(sample: &Sample) -> Value {
         value
     });
     let cpu = sample.cpu.as_ref().map(|cpu| {
-        let threads = cpu.threads.iter().map(
-            |thread| json!({"name": thread.name, "cpus": thread.cpus, "kernel": thread.kernel}),
-        );
+        let threads = cpu.threads.iter().map(|thread| {
+            json!({"name": thread.name, "cpus": thread.cpus, "kernel": thread.kernel,
+                             "io": thread.io})
+        });
         json!({"busy": cpu.busy, "cpus": cpu.cpus, "threads": threads.collect::<Vec<_>>()})
     });
     let network = sample.network.map(

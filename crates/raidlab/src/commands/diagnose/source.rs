@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 
 use admin::Members;
 use anyhow::{Result, anyhow, bail};
-use diagnose::{Document, State, Sync};
-use md::Level;
+use diagnose::{Document, NarrowLink, State, Sync};
 use md::assemble::{MemberState, Options};
+use md::{Layout, Level};
 use metrics::{ArrayState, Roots, described, drives, host::line, metadata};
 use predict::law::{Array, Copies, Kernel, Machine, Media};
 
 use crate::commands::served;
+
+/// md's number of two near copies.
+const NEAR_2: i32 = 0x102;
+/// Of what a link of PCIe carries: data, beside the heads of packets.
+const PCIE_PAYLOAD: f64 = 0.87;
 
 /// An array.
 #[derive(Default)]
@@ -46,8 +51,12 @@ impl Target {
             Some(false) => Media::Flash,
             _ => Media::Rotating { rpm: 7200.0 },
         };
-        let mut machine = stated.clone().unwrap_or_else(|| Machine::new(media));
-        if stated.is_none() {
+        let mut machine = stated.unwrap_or_else(|| Machine::new(media));
+        // What the facts leave out is a default there; sysfs has it.
+        if self.rotational.is_some() && !facts.is_some_and(|facts| facts.says_media) {
+            machine.media = media;
+        }
+        if !facts.is_some_and(|facts| facts.says_stripe_cache) {
             machine.stripe_cache = self.stripe_cache.unwrap_or(machine.stripe_cache);
         }
         machine.kernel = machine.kernel.or(self.kernel);
@@ -116,7 +125,8 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         ours: false,
         array: Some(Array {
             level,
-            copies: copies(state.layout.unwrap_or(0x102)),
+            copies: copies(level, state.layout.unwrap_or(NEAR_2))
+                .map_err(|problem| anyhow!("{name}: {problem}"))?,
             members,
             chunk_kib: state
                 .chunk_bytes
@@ -139,35 +149,70 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
             write_cache: (!caches.is_empty())
                 .then(|| caches.iter().all(|cache| *cache != "write through")),
             network_mb_per_s: None,
-            narrow_links: slots.iter().filter_map(|name| narrow_link(roots, name)).collect(),
+            narrow_links: narrow_links(roots, &slots),
         },
     })
 }
 
-/// RAID 10's layout: near copies, far copies above, and whether these are in the next row.
-fn copies(layout: i32) -> Copies {
-    let (near, far) = (layout & 0xff, layout >> 8 & 0xff);
-    let count = |copies: i32| u32::try_from(copies).unwrap_or(2).max(1);
-    match far > 1 {
-        true if layout & 0x1_0000 != 0 => Copies::Offset(count(far)),
-        true => Copies::Far(count(far)),
-        false => Copies::Near(count(near)),
+/// Copies of RAID 10, by the number of its layout; of no meaning for other levels.
+fn copies(level: Level, number: i32) -> Result<Copies> {
+    if level != Level::Raid10 {
+        return Ok(Copies::Near(2));
     }
+    Ok(match Layout::from_number(level, number)? {
+        Layout::Raid10(layout) if layout.far > 1 && layout.offset => {
+            Copies::Offset(layout.far.into())
+        }
+        Layout::Raid10(layout) if layout.far > 1 => Copies::Far(layout.far.into()),
+        Layout::Raid10(layout) => Copies::Near(layout.near.into()),
+        _ => Copies::Near(2),
+    })
 }
 
-/// A link of PCIe that runs below what its device can do: `nvme1n1: PCIe x1 of x4`.
-fn narrow_link(roots: &Roots, disk: &str) -> Option<String> {
-    let device = roots.sys.join("class/block").join(disk).join("device");
-    let device = std::fs::canonicalize(device).ok()?;
-    let pci = device.ancestors().find(|path| path.join("current_link_width").exists())?;
-    let read = |name: &str| line(pci.join(name));
-    let (width, widest) = (read("current_link_width")?, read("max_link_width")?);
-    let (speed, fastest) = (read("current_link_speed")?, read("max_link_speed")?);
-    let first = |text: &str| text.split_whitespace().next()?.parse::<f64>().ok();
-    if first(&width)? < first(&widest)? {
-        return Some(format!("{disk}: PCIe x{width} of x{widest}"));
+/// Links of PCIe that run below what both of their ends can do, each with the members behind it.
+fn narrow_links(roots: &Roots, disks: &[String]) -> Vec<NarrowLink> {
+    let at = |disk: &String| {
+        let device = roots.sys.join("class/block").join(disk.replace('/', "!"));
+        // Of a partition: its disk's.
+        let device = std::fs::canonicalize(device).ok()?;
+        let pci = device.ancestors().find(|path| path.join("current_link_width").exists())?;
+        Some(pci.to_path_buf())
+    };
+    let devices: Vec<Option<PathBuf>> = disks.iter().map(at).collect();
+    let mut found = Vec::new();
+    for (index, pci) in devices.iter().enumerate() {
+        let Some(pci) = pci.as_ref().filter(|_| !devices[..index].contains(&devices[index])) else {
+            continue;
+        };
+        let members = devices.iter().flatten().filter(|other| *other == pci).count();
+        if let Some((words, mb_per_s)) = narrow_link(pci) {
+            let words = format!("{}: {words}", disks[index]);
+            found.push(NarrowLink { words, mb_per_s, members: members as u32 });
+        }
     }
-    (first(&speed)? < first(&fastest)?).then(|| format!("{disk}: PCIe {speed} of {fastest}"))
+    found
+}
+
+/// `PCIe x1 of x4`, and what it carries, if the device and the port above it can do more.
+fn narrow_link(pci: &Path) -> Option<(String, f64)> {
+    let number = |path: &Path, name: &str| {
+        line(path.join(name))?.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let port = pci.ancestors().skip(1).find(|path| path.join("max_link_width").exists())?;
+    let both = |name: &str| Some(number(pci, name)?.min(number(port, name)?));
+    let (width, widest) = (number(pci, "current_link_width")?, both("max_link_width")?);
+    let (speed, fastest) = (number(pci, "current_link_speed")?, both("max_link_speed")?);
+    // 8b/10b up to 5 GT/s, 128b/130b above; a tenth and more is of packets' heads.
+    let coding = if speed <= 5.0 { 0.8 } else { 128.0 / 130.0 };
+    let mb_per_s = width * speed * 1e3 / 8.0 * coding * PCIE_PAYLOAD;
+    let words = if width < widest {
+        format!("PCIe x{width} of x{widest}")
+    } else if speed < fastest {
+        format!("PCIe {speed} GT/s of {fastest}")
+    } else {
+        return None;
+    };
+    (mb_per_s > 0.0).then_some((words, mb_per_s))
 }
 
 fn of_server(status: &export::control::api::Status) -> Result<Target> {
@@ -219,7 +264,7 @@ fn of_members(words: &[OsString]) -> Result<Target> {
             target.name = admin::array_name(array).to_string();
             target.array = Some(Array {
                 level,
-                copies: copies(metadata.layout as i32),
+                copies: copies(level, metadata.layout as i32)?,
                 members: metadata.raid_disks,
                 chunk_kib: f64::from(metadata.chunk_sectors.max(1)) / 2.0,
                 missing: array.missing.len() as u32,
