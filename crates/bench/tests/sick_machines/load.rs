@@ -96,7 +96,9 @@ struct Request {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// The program's thread, and the raid thread, have done their part.
+    /// The program's thread has done its part: the array has the request.
+    Give,
+    /// The raid thread has, too.
     Submit,
     /// All of it has arrived.
     Arrive,
@@ -120,6 +122,8 @@ struct Run<'m> {
     rng: Rng,
     completed: u64,
     queued: u64,
+    /// Time with a request in flight.
+    used: u64,
     since: u64,
     in_flight: u64,
 }
@@ -166,6 +170,7 @@ impl<'m> Run<'m> {
             rng: Rng::new(7),
             completed: 0,
             queued: 0,
+            used: 0,
             since: clock_nanos(),
             in_flight: 0,
         }
@@ -202,6 +207,7 @@ impl<'m> Run<'m> {
 
     fn pass(&mut self, now: u64) {
         self.queued += (now - self.since) * self.in_flight;
+        self.used += (now - self.since) * self.in_flight.min(1);
         self.since = now;
     }
 
@@ -212,15 +218,25 @@ impl<'m> Run<'m> {
             let at = self.address();
             self.requests[slot] = Some(Request { at, begun: now });
             let took = (host.us_per_request + host.us_per_kib * kib) * 1e3;
-            let mut ready = self.serve(0, now, took);
-            if self.writes() && self.machine.level.has_parity() {
-                ready = self.serve(1, ready, host.parity_us_per_kib * kib * 1e3);
-            }
-            self.steps.push(Reverse((ready, Step::Submit, slot)));
+            let ready = self.serve(0, now, took);
+            self.steps.push(Reverse((ready, Step::Give, slot)));
         }
     }
 
-    fn submit(&mut self, slot: usize, now: u64) {
+    /// As in md's counters, a request is in flight while it waits for the raid thread and for its
+    /// bit of the bitmap.
+    fn give(&mut self, slot: usize, now: u64) {
+        self.pass(now);
+        self.in_flight += 1;
+        let mut ready = now;
+        if self.writes() && self.machine.level.has_parity() {
+            let kib = self.machine.load.block as f64 / 1024.0;
+            ready = self.serve(1, now, self.machine.host.parity_us_per_kib * kib * 1e3);
+        }
+        self.steps.push(Reverse((ready, Step::Submit, slot)));
+    }
+
+    fn submit(&mut self, slot: usize) {
         let Request { at, .. } = self.requests[slot].expect("a request");
         if self.writes() && self.bitmap.is_some() && !self.set.contains(&(at / REGION)) {
             self.waiting.push(slot);
@@ -231,8 +247,6 @@ impl<'m> Run<'m> {
         let lease = self.array.leases().take(block as usize).expect("a lease for each request");
         let given = self.array.submit(op, Sector(at / 512), block / 512, Some(lease), slot as u64);
         assert!(given.is_ok(), "there is room for the depth");
-        self.pass(now);
-        self.in_flight += 1;
     }
 
     /// One write, and a flush, for all bits that are waited for.
@@ -247,7 +261,7 @@ impl<'m> Run<'m> {
         assert!(bitmap.submit(HostOp::Write { fua: false }, at, 8, Some(lease), 0).is_ok());
     }
 
-    fn poll_bitmap(&mut self, now: u64) {
+    fn poll_bitmap(&mut self) {
         let mut done = Vec::new();
         let Some(bitmap) = self.bitmap.as_mut() else { return };
         bitmap.poll(&mut done);
@@ -261,7 +275,7 @@ impl<'m> Run<'m> {
             for slot in std::mem::take(&mut self.writing) {
                 let at = self.requests[slot].expect("a request").at;
                 self.set.insert(at / REGION);
-                self.submit(slot, now);
+                self.submit(slot);
             }
             self.write_bits();
         }
@@ -281,7 +295,8 @@ impl<'m> Run<'m> {
                 }
                 self.steps.pop();
                 match step {
-                    Step::Submit => self.submit(slot, now),
+                    Step::Give => self.give(slot, now),
+                    Step::Submit => self.submit(slot),
                     Step::Arrive => {
                         self.requests[slot] = None;
                         self.free.push(slot);
@@ -304,7 +319,7 @@ impl<'m> Run<'m> {
                 };
                 self.steps.push(Reverse((arrives, Step::Arrive, slot)));
             }
-            self.poll_bitmap(now);
+            self.poll_bitmap();
             let next = self.steps.peek().map_or(end, |Reverse((at, ..))| (*at).min(end));
             if next > now && self.free.is_empty() {
                 // Both are on the same disks, which have one next event.
@@ -337,6 +352,7 @@ pub fn run(machine: &Machine) -> Ran {
     let begin = clock_nanos() + (warm_up * 1e9) as u64;
     run.run_until(begin);
     let (before, completed, busy, queued) = (run.counters(), run.completed, run.busy, run.queued);
+    let used = run.used;
     let begun = clock_nanos();
     run.run_until(begun + (seconds * 1e9) as u64);
     let took = (clock_nanos() - begun) as f64 / 1e9;
@@ -347,7 +363,9 @@ pub fn run(machine: &Machine) -> Ran {
         false => Traffic { reads: requests, read_mb: mb, queue, ..Traffic::default() },
         true => Traffic { writes: requests, write_mb: mb, queue, ..Traffic::default() },
     };
-    let array = Traffic { flushes: Some(0.0), busy: Some(1.0), ..array };
+    // md counts no flushes.
+    let in_use = Some((run.used - used) as f64 / 1e9 / took);
+    let array = Traffic { flushes: None, busy: in_use, ..array };
     let counters = run.counters();
     let members = counters.iter().zip(&before).enumerate().map(|(at, (now, before))| {
         let did = now.since(before);
@@ -370,6 +388,7 @@ pub fn run(machine: &Machine) -> Ran {
         name: name.into(),
         cpus: cpus(server).min(1.0),
         kernel,
+        io: (!kernel).then_some(true),
     };
     let mut threads = vec![thread("fio", 0, false), thread("md0_raid5", 1, true)];
     threads.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
@@ -388,7 +407,6 @@ pub struct Probes<'s> {
     disks: ProbedDisks<'s>,
     us_per_kib: f64,
     us_per_request: f64,
-        io: (!kernel).then_some(true),
     used: f64,
 }
 
