@@ -8,6 +8,7 @@ use drive::{Confidence, Kind, Number, Profile, ProfileError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::check::FigureError;
 use crate::figures::Figures;
 
 /// A disk as numbers of a profile.
@@ -87,6 +88,9 @@ pub enum DocumentError {
     /// It is a profile, and of no calibration.
     #[error("it has no table [calibration]: a profile that raidlab calibrate -o has not written")]
     NoFigures,
+    /// A figure of it cannot be.
+    #[error("[calibration]: {0}")]
+    Figure(#[from] FigureError),
 }
 
 #[derive(Deserialize)]
@@ -98,11 +102,13 @@ impl Document {
     /// Reads a document of [`Calibration::document`].
     ///
     /// # Errors
-    /// It is no profile, or none that was calibrated.
+    /// It is no profile, or none that was calibrated; a figure is not finite, or has a sign that no
+    /// probe gives.
     pub fn parse(text: &str) -> Result<Document, DocumentError> {
         let profile = Profile::parse(text)?;
         let read: Read = toml::from_str(text)?;
         let figures = read.calibration.ok_or(DocumentError::NoFigures)?;
+        figures.check()?;
         Ok(Document { profile, figures })
     }
 }
@@ -206,5 +212,51 @@ mod tests {
         let refused = Document::parse(&broken).map(|_| ()).expect_err("no number");
         assert!(refused.to_string().contains("[calibration]"), "{refused}");
         assert_eq!(document_path(Path::new("a/m.toml"), 2), Path::new("a/m-3.toml"));
+    }
+
+    #[test]
+    fn figures_that_no_probe_finds_are_refused_with_their_field() {
+        let profile = Profile::named("hdd-2016").expect("built in");
+        let disk = crate::DiskFigures {
+            bytes: 8 << 40,
+            random_ms: Some(12.5),
+            gap_ms: Some(-0.01),
+            cpu_us_per_request: Some(0.0),
+            ..crate::DiskFigures::default()
+        };
+        let figures = Figures {
+            disks: vec![disk; 2],
+            scratch: Some(crate::ScratchFigures {
+                sync_ms: Some(8.25),
+                burst_mb: Some(0.0),
+                ..crate::ScratchFigures::default()
+            }),
+            wiring: Some(crate::WiringFigures {
+                together_mb_per_s: vec![65.0, 0.0],
+                buses: vec![crate::SharedBus { disks: vec![0, 1], mb_per_s: 130.0 }],
+            }),
+        };
+        let numbers = profile.numbers().to_vec();
+        let disks = vec![DiskCalibration { kind: profile.kind(), numbers }; 2];
+        let text = Calibration { disks, figures }.document(0, "mine", "measured");
+        // What probes of fast or busy disks may find is read.
+        Document::parse(&text).expect("its own document");
+        for (figure, broken, field) in [
+            ("random_ms = 12.5", "random_ms = nan", "disks[0].random_ms = NaN"),
+            ("random_ms = 12.5", "random_ms = 0.0", "disks[0].random_ms = 0"),
+            ("random_ms = 12.5", "random_ms = inf", "disks[0].random_ms = inf"),
+            ("gap_ms = -0.01", "gap_ms = -inf", "disks[0].gap_ms = -inf"),
+            ("cpu_us_per_request = 0.0", "cpu_us_per_request = -1.0", "cpu_us_per_request = -1"),
+            ("sync_ms = 8.25", "sync_ms = -8.25", "scratch.sync_ms = -8.25"),
+            ("burst_mb = 0.0", "burst_mb = 1e300", "scratch.burst_mb"),
+            ("[65.0, 0.0]", "[65.0, -1.0]", "wiring.together_mb_per_s[1] = -1"),
+            ("mb_per_s = 130.0", "mb_per_s = 0.0", "wiring.buses[0].mb_per_s = 0"),
+            ("disks = [0, 1]", "disks = [0, 2]", "wiring.buses[0].disks = 2"),
+        ] {
+            let text = text.replace(figure, broken);
+            assert!(text.contains(broken), "{figure} is not in {text}");
+            let refused = Document::parse(&text).map(|_| ()).expect_err(broken);
+            assert!(refused.to_string().contains(field), "{broken}: {refused}");
+        }
     }
 }

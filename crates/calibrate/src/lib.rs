@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod document;
 mod figures;
 mod fit;
@@ -24,6 +25,7 @@ mod probes;
 mod settings;
 mod wiring;
 
+pub use check::FigureError;
 pub use document::{Calibration, DiskCalibration, Document, DocumentError, document_path};
 pub use figures::{DiskFigures, Figures, ScratchFigures, SharedBus, WiringFigures};
 pub use fit::fit;
