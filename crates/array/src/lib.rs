@@ -60,7 +60,7 @@ pub use driver::{
 pub use engine::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork,
     DEFAULT_STRIPE_CACHE_BYTES, DeviceCondition, DeviceNumber, DeviceStatus, HostOp, IoError,
-    MemberError, MemberFlags, Mismatch, MismatchKind, Pace, RateMeter, RemoveRefusal,
+    MAX_MEMBERS, MemberError, MemberFlags, Mismatch, MismatchKind, Pace, RateMeter, RemoveRefusal,
     ReplaceRefusal, RequestError, ScrubMode, ShardPart, Sharding,
 };
 pub use executor::{ArrayExtent, Event};

@@ -7,7 +7,7 @@
 //!   Figures ----- fit: the same probes on a modelled drive, until its figures are the same
 //!      |                                      |
 //!      v                                      v
-//!   wiring: who shares a bus           numbers of a profile ----> document (TOML)
+//!   wiring: shared buses               numbers of a profile ----> document (TOML)
 //! ```
 //!
 //! Invariant: nothing is written outside of the scratch area; a number that no probe determines is

@@ -229,7 +229,7 @@ pub fn access_of(name: &str, write_back: WriteBack) -> Result<Access> {
         access.depth = word.depth.unwrap_or(1.0) * access.jobs;
         access.direct = word.direct;
     } else {
-        let names = Work::ALL.map(|work| work.name().replace(' ', "-")).join(", ");
+        let names = Work::ALL.map(Work::option_name).join(", ");
         return error("", format!("'{name}' is none of {names}"));
     }
     access.direct |= matches!(access.work, Work::DirectRead | Work::DirectWrite);

@@ -48,7 +48,7 @@ impl Probe {
     pub const fn words(self) -> &'static str {
         match self {
             Probe::Alone => "read each member alone, in order",
-            Probe::Together => "read all members at a time, and find who shares a bus",
+            Probe::Together => "read all members at a time, and find which share a bus",
             Probe::Seeks => "read 4 KiB anywhere on each member",
             Probe::SeeksTogether => "read 4 KiB anywhere on all members at a time",
             Probe::Transfer => "read what each member's cache holds",

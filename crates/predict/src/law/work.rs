@@ -68,6 +68,11 @@ impl Work {
         }
     }
 
+    /// The same in one word, as in `--mix`: `seq-read`.
+    pub fn option_name(self) -> String {
+        self.name().replace(' ', "-")
+    }
+
     /// Whether its figures are operations per second; otherwise they are MB/s.
     pub const fn is_rate_of_operations(self) -> bool {
         matches!(self, Work::Seeks | Work::RandomRead | Work::RandomWrite | Work::SyncWrite)

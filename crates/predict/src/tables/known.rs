@@ -1,4 +1,4 @@
-//! What a table knows of one disk: its single-disk rows, what stands in for them, its data sheet.
+//! What a table says of one disk: its single-disk rows, what stands in for them, its data sheet.
 //!
 //! Invariant: the same row always gets the same inputs; the best source of the same file system
 //! and depth counts.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
-use array::{FileMember, Member};
+use array::{FileMember, MAX_MEMBERS, Member};
 use bench::probed::{ProbedDisks, scratch_file};
 use calibrate::{
     Calibration, DiskFigures, Figures, Machine, MachineError, Progress, Settings, document_path,
@@ -37,11 +37,11 @@ Examples:
   raidlab bench --members paced:mine.toml           arrays of disks that behave like it
 
 The first disk gets all probes; of the others the rate at the beginning is measured, and of all at a
-time who shares a bus. Members may hold data, and be in use: then the figures are those of a busy
-disk. Without --scratch, numbers about writes are those of the disk's class, and the profile says
-so for each. Exit code: 0, 2 if a disk cannot be read.";
+time which of them share a bus. Members may hold data, and be in use: then the figures are those of
+a busy disk. Without --scratch, numbers about writes are those of the disk's class, and the profile
+says so for each. Exit code: 0, 2 if a disk cannot be read.";
 
-/// Measure what disks do: a drive profile for bench and predict, and who shares a bus.
+/// Measure what disks do: a drive profile for bench and predict, and which disks share a bus.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CalibrateArguments {
@@ -65,8 +65,6 @@ pub struct CalibrateArguments {
     json: JsonOut,
 }
 
-/// Limit of members, as of arrays.
-const MEMBERS_MAX: usize = 255;
 /// A scratch file must have room for the probes.
 const SCRATCH_MIN: u64 = 64 << 20;
 
@@ -77,8 +75,8 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
     if let Some(path) = &arguments.output {
         check_output(path, &used, arguments)?;
     }
-    if arguments.members.len() > MEMBERS_MAX {
-        bail!("{} members are too many: {MEMBERS_MAX} at most", arguments.members.len());
+    if arguments.members.len() > MAX_MEMBERS {
+        bail!("{} members are too many: {MAX_MEMBERS} at most", arguments.members.len());
     }
     let stop = signal::watch()?;
     let stop = || stop.load(Ordering::Relaxed);

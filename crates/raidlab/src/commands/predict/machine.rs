@@ -81,8 +81,8 @@ fn parse_kernel(text: &str) -> Result<Kernel> {
 /// A workload by the names of tables or of bench.
 pub fn parse_work(text: &str) -> Result<Work> {
     let known = || {
-        let names = Work::ALL.map(|work| work.name().replace(' ', "-"));
-        anyhow!("'{text}': the law knows {}", names.join(", "))
+        let names = Work::ALL.map(Work::option_name);
+        anyhow!("'{text}': no such workload; there are {}", names.join(", "))
     };
     let exact = Work::ALL.into_iter().find(|work| work.name() == text.replace('-', " "));
     exact.map_or_else(|| Ok(workload(text).map_err(|_| known())?.work), Ok)

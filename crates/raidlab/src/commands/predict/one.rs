@@ -66,9 +66,7 @@ fn copies(level: Level, layout: Option<&str>) -> Result<Copies> {
     match layout {
         None => Ok(Copies::Near(2)),
         Some(_) if level != Level::Raid10 => {
-            bail!(
-                "--layout: the law knows layouts of RAID 10 only; others make no difference to it"
-            )
+            bail!("--layout: the law has layouts of RAID 10 only; others make no difference to it")
         }
         Some(text) => match level_and_copies("raid10", text) {
             Ok((LevelWord::Md(_, copies), _)) if names_layout(text) => Ok(copies),
@@ -181,7 +179,7 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
     let rows = answers.iter().map(|answer| {
         let unit = answer.work.unit();
         let shown = |rate: f64| format!("{} {unit}", digits(rate));
-        let name = answer.work.name().replace(' ', "-");
+        let name = answer.work.option_name();
         match (&answer.found, answer.interval) {
             (Ok(found), Some((low, high))) => [
                 name,
@@ -208,7 +206,7 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
                 .changes
                 .iter()
                 .map(|change| format!("{} {:+.0} %", change.change, (change.ratio - 1.0) * 100.0));
-            let name = answer.work.name().replace(' ', "-");
+            let name = answer.work.option_name();
             format!("  {name}: {}\n", changes.collect::<Vec<_>>().join("; "))
         })
         .collect();
@@ -219,7 +217,7 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
     out += "\nInputs, of one disk:\n";
     for work in Work::ALL {
         if let Some(value) = described.single.get(work) {
-            let name = work.name().replace(' ', "-");
+            let name = work.option_name();
             let rate = digits(value.rate);
             out += &format!("  {name} {rate} {} ({})\n", work.unit(), value.source.name());
         }
