@@ -356,6 +356,46 @@ fn calibrated_disks_are_measured_inputs() {
 }
 
 #[test]
+fn random_writes_in_a_part_of_a_disk_with_platters_are_not_those_of_the_disk() {
+    let dir = Dir::new();
+    let path = dir.file("mine.toml");
+    let of = |rotates: bool, depth: u32| {
+        let mut calibration = calibrated();
+        calibration.figures.disks.iter_mut().for_each(|disk| disk.rotates = rotates);
+        calibration.figures.scratch = Some(ScratchFigures {
+            random_write_iops: Some(900.0),
+            cached_write_us: Some(5000.0),
+            ..ScratchFigures::default()
+        });
+        std::fs::write(&path, calibration.document(0, "mine", "measured")).expect("a file");
+        let words = format!("predict --level raid0 --calibration {path} --depth {depth} --json");
+        let record = raidlab(&words).code(0).record();
+        let inputs = record["inputs"].as_array().expect("inputs").clone();
+        let one = inputs.into_iter().find(|one| one["workload"] == "random write");
+        let one = one.expect("random writes");
+        let said = record["assumed"].to_string().contains("random writes are those");
+        (one["rate"].as_f64().expect("a rate"), one["source"].clone(), said)
+    };
+    let (rate, source, said) = of(true, 32);
+    assert!((100.0..250.0).contains(&rate) && source == "assumed" && said, "{rate} {source}");
+    // Flash has no way to go; few requests wait for each other.
+    assert_eq!(of(false, 32), (900.0, json!("measured"), false));
+    assert_eq!(of(false, 1), (200.0, json!("measured"), false));
+}
+
+#[test]
+fn impossible_figures_of_a_calibration_are_refused() {
+    let dir = Dir::new();
+    let path = dir.file("mine.toml");
+    let text = calibrated().document(0, "mine", "measured");
+    std::fs::write(&path, text.replace("random_ms = 12.5", "random_ms = nan")).expect("a file");
+    for verb in ["predict --level raid0", "predict --engine", "advise"] {
+        let ran = raidlab(&format!("{verb} --calibration {path}")).code(2);
+        assert!(ran.stderr.contains("disks[0].random_ms"), "{verb}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn what_is_no_calibration_is_refused() {
     let dir = Dir::new();
     let path = dir.file("plain.toml");

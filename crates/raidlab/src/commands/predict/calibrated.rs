@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use calibrate::{Document, Figures};
+use calibrate::{Document, Figures, ScratchFigures};
 use drive::Profile;
 use predict::law::{Bus, Machine, Sheet, Single, Source, Work};
 use spec::buses::Buses;
@@ -110,7 +110,10 @@ impl Calibrated {
         if let Some(written) = &self.figures.scratch {
             offer(Work::Write, written.write_mb_per_s);
             offer(Work::DirectWrite, written.write_mb_per_s);
-            offer(Work::RandomWrite, written.random_write_iops);
+            if !self.rotates() {
+                offer(Work::RandomWrite, random_writes_at(written, depth));
+            }
+            // Not of the whole disk, either: but what is synced is a file, which is no larger.
             offer(Work::SyncWrite, written.sync_ms.map(|ms| 1e3 / ms));
             // The probe counts what it reads and what it writes; a rewritten file counts once.
             offer(Work::Rewrite, written.rewrite_mb_per_s.map(|both| both / 2.0));
@@ -119,7 +122,18 @@ impl Calibrated {
         single.access_s = access.map(|ms| ms * 1e-3).or(single.access_s);
     }
 
-    /// What was measured of the machine: who shares a bus, what a gap and a request cost.
+    fn rotates(&self) -> bool {
+        self.figures.disks.first().is_some_and(|disk| disk.rotates)
+    }
+
+    /// Whether random writes were probed, but in a part of a disk with platters only: the heads
+    /// hardly move there.
+    pub fn has_short_random_writes(&self) -> bool {
+        let written = self.figures.scratch.as_ref();
+        self.rotates() && written.is_some_and(|written| written.random_write_iops.is_some())
+    }
+
+    /// What was measured of the machine: which disks share a bus, what a gap and a request cost.
     pub fn apply(&self, machine: &mut Machine) {
         let Some(first) = self.figures.disks.first() else { return };
         machine.request_us = first.cpu_us_per_request.or(machine.request_us);
@@ -140,8 +154,8 @@ impl Calibrated {
         }
     }
 
-    /// Whether it is known who shares a bus.
-    pub fn knows_buses(&self) -> bool {
+    /// Whether the calibration says which disks share a bus.
+    pub fn has_wiring(&self) -> bool {
         self.wiring().is_some()
     }
 
@@ -194,6 +208,13 @@ fn document(path: &Path) -> Result<Document> {
     Document::parse(&text).with_context(|| format!("--calibration {}", path.display()))
 }
 
+/// Random writes per second of flash: those of the probe, which has 32 in flight, and of fewer no
+/// more than their latency permits.
+fn random_writes_at(written: &ScratchFigures, depth: f64) -> Option<f64> {
+    let by_latency = written.cached_write_us.map_or(f64::INFINITY, |us| depth.max(1.0) * 1e6 / us);
+    written.random_write_iops.map(|iops| iops.min(by_latency))
+}
+
 /// A rate between measured depths, by the logarithms of both; beyond them that of the nearest.
 fn at_depth(points: &[(f64, f64)], depth: f64) -> Option<f64> {
     let above = points.iter().position(|(at, _)| *at >= depth);
@@ -221,5 +242,19 @@ mod tests {
         let between = at_depth(&points, 2.0).expect("points");
         assert!((between - (80.0f64 * 110.0).sqrt()).abs() < 1e-9);
         assert_eq!(at_depth(&[], 4.0), None);
+    }
+
+    #[test]
+    fn few_writes_in_flight_are_limited_by_their_latency() {
+        let written = ScratchFigures {
+            random_write_iops: Some(60e3),
+            cached_write_us: Some(50.0),
+            ..ScratchFigures::default()
+        };
+        assert_eq!(random_writes_at(&written, 1.0), Some(20e3));
+        assert_eq!(random_writes_at(&written, 32.0), Some(60e3));
+        let no_latency = ScratchFigures { cached_write_us: None, ..written };
+        assert_eq!(random_writes_at(&no_latency, 1.0), Some(60e3));
+        assert_eq!(random_writes_at(&ScratchFigures::default(), 1.0), None);
     }
 }

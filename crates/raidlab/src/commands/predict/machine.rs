@@ -173,9 +173,19 @@ impl MachineArguments {
             machine.kernel = Some(CURRENT);
             assumed.push(format!("the kernel is {CURRENT} (--kernel)"));
         }
-        let knows_buses = calibrated.as_ref().is_some_and(Calibrated::knows_buses);
-        if machine.buses.is_empty() && !knows_buses {
+        let has_wiring = calibrated.as_ref().is_some_and(Calibrated::has_wiring);
+        if machine.buses.is_empty() && !has_wiring {
             assumed.push("controller and buses do not limit (--bus)".to_string());
+        }
+        let writes = single.get(Work::RandomWrite).map(|value| value.source);
+        if calibrated.as_ref().is_some_and(Calibrated::has_short_random_writes)
+            && writes == Some(Source::Assumed)
+        {
+            assumed.push(
+                "random writes are those of the fitted profile: the scratch area that was probed \
+                 is a small part of the disk"
+                    .to_string(),
+            );
         }
         let (fs, write_back) = self.write_back(facts.as_ref().map(|(facts, _)| facts))?;
         let counts: Option<Vec<u32>> = sheets.iter().map(|(_, count, _)| *count).collect();
