@@ -9,6 +9,7 @@ use predict::law::{Single, Work};
 use spec::program::tools::{JobAccess, fio_accesses};
 
 use super::iostat::Flow;
+
 /// Blocks up to this size are small: the law's random workloads.
 const SMALL_BYTES: u64 = 64 << 10;
 
@@ -18,7 +19,7 @@ pub struct OfJobs {
     pub mix: Vec<Share>,
     /// Of its random sections; `None` without one.
     pub depth: Option<u32>,
-    /// Jobs of the section that has most.
+    /// Jobs of its random sections; without one, of the section that has most.
     pub jobs: u32,
 }
 
@@ -29,7 +30,7 @@ pub struct OfJobs {
 pub fn of_jobs(name: &str, text: &str) -> Result<OfJobs> {
     let jobs = fio_accesses(name, text)?;
     let mut mix: Vec<Share> = Vec::new();
-    let mut depth: Option<(u32, String)> = None;
+    let mut random: Option<&JobAccess> = None;
     for job in &jobs {
         for (reads, percent) in [(true, job.read_percent), (false, 100 - job.read_percent)] {
             if percent == 0 {
@@ -39,21 +40,24 @@ pub fn of_jobs(name: &str, text: &str) -> Result<OfJobs> {
             let work = work(job, reads).map_err(of_section)?;
             add(&mut mix, work, f64::from(percent) / 100.0);
             if matches!(work, Work::RandomRead | Work::RandomWrite) {
-                let first = depth.get_or_insert_with(|| (job.depth, job.name.clone()));
-                if first.0 != job.depth {
-                    return Err(of_section(anyhow!(
-                        "iodepth {}, of [{}] {}: one depth is predicted at a time; give the \
-                         sections one, or advise on each",
-                        job.depth,
-                        first.1,
-                        first.0
-                    )));
+                let first = *random.get_or_insert(job);
+                for (option, own, other) in
+                    [("iodepth", job.depth, first.depth), ("numjobs", job.jobs, first.jobs)]
+                {
+                    if own != other {
+                        return Err(of_section(anyhow!(
+                            "{option} {own}, of [{}] {other}: one {option} is predicted at a \
+                             time; give the random sections one, or advise on each",
+                            first.name
+                        )));
+                    }
                 }
             }
         }
     }
     let most = jobs.iter().map(|job| job.jobs).max().unwrap_or(1);
-    Ok(OfJobs { mix, depth: depth.map(|(depth, _)| depth), jobs: most })
+    let jobs = random.map_or(most, |job| job.jobs);
+    Ok(OfJobs { mix, depth: random.map(|job| job.depth), jobs })
 }
 
 fn add(mix: &mut Vec<Share>, work: Work, weight: f64) {
@@ -80,19 +84,39 @@ fn work(job: &JobAccess, reads: bool) -> Result<Work> {
             (true, true) => Ok(Work::RandomRead),
             (true, false) => Ok(Work::RandomWrite),
             (false, _) => bail!(
-                "random blocks of {} KiB: the law knows them up to 64 KiB",
+                "random blocks of {} KiB: the law has an equation up to 64 KiB",
                 job.block_bytes / 1024
             ),
         };
     }
-    Ok(match (several, job.direct, reads) {
-        (false, _, true) => Work::Read,
-        (false, _, false) => Work::Write,
-        (true, true, true) => Work::DirectRead,
-        (true, true, false) => Work::DirectWrite,
-        (true, false, true) => Work::StreamsRead,
-        (true, false, false) => Work::StreamsWrite,
+    if job.direct {
+        return direct(job, reads);
+    }
+    Ok(match (several, reads) {
+        (false, true) => Work::Read,
+        (false, false) => Work::Write,
+        (true, true) => Work::StreamsRead,
+        (true, false) => Work::StreamsWrite,
     })
+}
+
+/// The workload of sequential requests past the page cache. No read-ahead and no write-back joins
+/// them, so that small ones, or one at a time, do not reach all members.
+fn direct(job: &JobAccess, reads: bool) -> Result<Work> {
+    if job.block_bytes <= SMALL_BYTES {
+        bail!(
+            "direct=1 with blocks of {} KiB in order: nothing joins them, and the law has an \
+             equation for larger ones only, above 64 KiB",
+            job.block_bytes / 1024
+        );
+    }
+    if job.jobs == 1 && job.depth == 1 {
+        bail!(
+            "direct=1 with one request at a time: without read-ahead or write-back it reaches a \
+             member or two; predicted are many requests in flight (iodepth, numjobs)"
+        );
+    }
+    Ok(if reads { Work::DirectRead } else { Work::DirectWrite })
 }
 
 /// The mix of what a running system does: each flow weighs the time that one disk would need
@@ -146,13 +170,21 @@ mod tests {
         ];
         assert_eq!(weights.collect::<Vec<_>>(), expected);
         assert_eq!((found.depth, found.jobs), (Some(16), 1));
-        let streams = jobs("[a]\nrw=read\nnumjobs=8\n[b]\nrw=write\ndirect=1\nnumjobs=4\n");
+        let streams = jobs("[a]\nrw=read\nnumjobs=8\n[b]\nrw=write\ndirect=1\nbs=1m\nnumjobs=4\n");
         let works: Vec<Work> = streams.expect("a mix").mix.iter().map(|one| one.work).collect();
         assert_eq!(works, [Work::StreamsRead, Work::DirectWrite]);
     }
 
     #[test]
-    fn what_the_law_does_not_know_is_named() {
+    fn the_jobs_of_random_sections_count() {
+        let streams = "[a]\nrw=read\nnumjobs=8\n[b]\nrw=randread\n";
+        let found = jobs(streams).expect("a mix");
+        assert_eq!((found.depth, found.jobs), (Some(1), 1));
+        assert_eq!(jobs("[a]\nrw=read\nnumjobs=8\n").expect("a mix").jobs, 8);
+    }
+
+    #[test]
+    fn what_has_no_equation_is_named() {
         for (text, part) in [
             ("[a]\nrw=randread\nbs=1m\n", "[a]: random blocks of 1024 KiB"),
             ("[b]\nrw=write\nfsync=8\n", "[b]: fsync=8"),
@@ -161,6 +193,13 @@ mod tests {
                  iodepth=8\n",
                 "[b]: iodepth 8, of [a] 4",
             ),
+            (
+                "[a]\nrw=randread\nnumjobs=4\n[b]\nrw=randwrite\nnumjobs=2\n",
+                "[b]: numjobs 2, of [a] 4",
+            ),
+            ("[a]\nrw=read\nbs=4k\ndirect=1\n", "[a]: direct=1 with blocks of 4 KiB"),
+            ("[a]\nrw=write\nbs=4k\ndirect=1\nnumjobs=4\n", "[a]: direct=1 with blocks of 4 KiB"),
+            ("[a]\nrw=read\nbs=1m\ndirect=1\n", "[a]: direct=1 with one request at a time"),
             ("[a]\nrw=trim\n", "x.fio:2"),
         ] {
             let refused = jobs(text).map(|_| ()).expect_err(text);
