@@ -65,7 +65,7 @@ pub struct AdviseArguments {
     iostat: Option<String>,
     /// Run the first three on paced members with our own engine, half a minute: its figures in
     /// real and in model time stand beside the law's; requires --members or --calibration
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["measured", "facts"])]
     verify: bool,
     /// Price of a disk: adds the cost and the cost per TB
     #[arg(long, value_name = "PRICE", value_parser = parse_positive)]

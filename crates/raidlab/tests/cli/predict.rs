@@ -471,6 +471,10 @@ fn advice_is_a_page_and_may_be_verified() {
     assert!(!plain.stdout.contains("Verified"), "{}", plain.stdout);
     for (words, part) in [
         ("advise --size 1T,1T --measured seq-read=100 --verify", "--verify"),
+        // Measured disks beside modelled ones: not the same disks.
+        ("advise --members hdd-2009*2 --measured seq-read=100 --verify", "cannot be used with"),
+        ("advise --members hdd-2009*2 --facts /x --verify", "cannot be used with"),
+        ("advise --members hdd-2009*2 --mix sync-write=1 --verify", "nothing can be run"),
         ("advise --members hdd-2009*2 --html -", "--html"),
         ("advise --members hdd-2009*2 --html /x --json=/x", "two files"),
     ] {

@@ -3,11 +3,12 @@
 //! Invariant: a measured figure is one of the engine on modelled drives that keep real time; it
 //! says whether the order holds for another implementation, and nothing about Linux md.
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, bail};
 use bench::{blocks, model_time};
 use md::Level;
 use predict::advise::{Advice, Candidate, Question, Share};
 use predict::law::Work;
+use predict::score::PROBABLE;
 use serde_json::{Value, json};
 use spec::buses::Buses;
 use spec::case::{BenchLevel, RunConfig};
@@ -52,10 +53,58 @@ pub struct Verification {
     /// The candidates by what was measured, the best first, with the mix of each relative to the
     /// first candidate of the list.
     order: Vec<(String, f64)>,
-    /// Whether that is the order of the list.
-    as_predicted: bool,
+    /// How it compares with the law's order.
+    held: Held,
     /// Workloads of the mix that no block workload stands for.
     not_run: Vec<Work>,
+}
+
+/// How an order by what was measured compares with the law's, of the same workloads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Held {
+    /// As predicted, where the law says what is faster.
+    AsPredicted,
+    /// Two that the law ranks are the other way round.
+    Other,
+    /// The law calls all of them too close to call.
+    TooClose,
+}
+
+impl Held {
+    /// `measured` and `law`: the mix of each candidate, of that of the first. Pairs below the ratio
+    /// from which on the law calls one probably better have no predicted order.
+    fn of(measured: &[f64], law: &[f64]) -> Held {
+        let mut held = Held::TooClose;
+        for (slower, slower_law) in law.iter().enumerate() {
+            for (faster, faster_law) in law.iter().enumerate() {
+                if *faster_law < PROBABLE * slower_law {
+                    continue;
+                }
+                if measured[faster] <= measured[slower] {
+                    return Held::Other;
+                }
+                held = Held::AsPredicted;
+            }
+        }
+        held
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Held::AsPredicted => "as predicted",
+            Held::Other => "other than predicted",
+            Held::TooClose => "which the law calls too close to call",
+        }
+    }
+
+    /// Null: nothing was predicted.
+    const fn as_predicted(self) -> Option<bool> {
+        match self {
+            Held::AsPredicted => Some(true),
+            Held::Other => Some(false),
+            Held::TooClose => None,
+        }
+    }
 }
 
 /// The block workload of a workload of the law.
@@ -98,13 +147,18 @@ fn plan(question: &Question<'_>, one: &Candidate, drives: &Drives, work: Work) -
 /// Runs the first candidates; `None`: stopped.
 ///
 /// # Errors
-/// An array that the engine cannot make.
+/// A mix of which nothing can be run; an array that the engine cannot make, or that did nothing.
 pub fn run(
     question: &Question<'_>,
     advice: &Advice,
     drives: &Drives,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Verification>> {
+    let (run, left): (Vec<Share>, Vec<Share>) =
+        question.mix.iter().copied().partition(|share| kind(share.work).is_some());
+    if run.is_empty() {
+        bail!("--verify: no block workload stands for {}: nothing can be run", names(&left));
+    }
     let config = RunConfig {
         warm_up: std::time::Duration::from_millis(300),
         sample: std::time::Duration::from_millis(700),
@@ -113,8 +167,6 @@ pub fn run(
         kernels: fastest_kernels(),
         ..RunConfig::quick()
     };
-    let (run, left): (Vec<Share>, Vec<Share>) =
-        question.mix.iter().copied().partition(|share| kind(share.work).is_some());
     let top = &advice.candidates[..advice.candidates.len().min(TOP)];
     let mut plans = Vec::new();
     for one in top {
@@ -136,10 +188,15 @@ pub fn run(
             return Ok(None);
         };
         let law = one.speeds.iter().find(|speed| speed.work == share.work);
+        let law = law.expect("the law has each workload of the mix").healthy;
+        if paced.rate() <= 0.0 {
+            let (array, work) = (array_name(one), share.work.name());
+            bail!("--verify: {array}: {work} got nothing done in the time of its samples");
+        }
         rows.push(Verified {
             array: array_name(one),
             work: share.work,
-            law: law.map_or(0.0, |speed| speed.healthy),
+            law,
             model: model.rate(),
             measured: paced.rate(),
         });
@@ -148,20 +205,24 @@ pub fn run(
     if stop() {
         return Ok(None);
     }
-    let names: Vec<String> = top.iter().map(array_name).collect();
-    let mut order: Vec<(String, f64)> =
-        names.iter().map(|name| (name.clone(), relative(&rows, &run, name, &names[0]))).collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let as_predicted = order.iter().zip(&names).all(|((name, _), first)| name == first);
-    let not_run = left.iter().map(|share| share.work).collect();
-    Ok(Some(Verification { rows, order, as_predicted, not_run }))
+    Ok(Some(Verification::of(rows, &run, &left)))
 }
 
-/// The measured mix of an array, of that of another.
-fn relative(rows: &[Verified], mix: &[Share], array: &str, to: &str) -> f64 {
+/// The workloads of shares, as options have them.
+fn names(shares: &[Share]) -> String {
+    shares.iter().map(|share| share.work.option_name()).collect::<Vec<_>>().join(", ")
+}
+
+/// The mix of an array, of that of another, by a figure of its rows.
+fn relative(
+    rows: &[Verified],
+    mix: &[Share],
+    (array, to): (&str, &str),
+    figure: fn(&Verified) -> f64,
+) -> f64 {
     let of = |array: &str, work| {
         let row = rows.iter().find(|row| row.array == array && row.work == work);
-        row.map_or(1.0, |row| row.measured)
+        figure(row.expect("each array has run each workload"))
     };
     let weights: f64 = mix.iter().map(|share| share.weight).sum();
     let logs = mix.iter().map(|one| one.weight * (of(array, one.work) / of(to, one.work)).ln());
@@ -178,7 +239,7 @@ impl Verified {
         let rate = |rate: f64| format!("{} {unit}", digits(rate));
         [
             self.array.clone(),
-            self.work.name().replace(' ', "-"),
+            self.work.option_name(),
             rate(self.law),
             rate(self.model),
             rate(self.measured),
@@ -188,6 +249,22 @@ impl Verified {
 }
 
 impl Verification {
+    /// The order by what was measured of `run`; the law's is that of the same shares, which is not
+    /// that of the list where some could not be run.
+    fn of(rows: Vec<Verified>, run: &[Share], left: &[Share]) -> Verification {
+        let mut arrays: Vec<String> = rows.iter().map(|row| row.array.clone()).collect();
+        arrays.dedup();
+        let all = |figure: fn(&Verified) -> f64| -> Vec<f64> {
+            arrays.iter().map(|array| relative(&rows, run, (array, &arrays[0]), figure)).collect()
+        };
+        let measured = all(|row| row.measured);
+        let held = Held::of(&measured, &all(|row| row.law));
+        let mut order: Vec<(String, f64)> = arrays.iter().cloned().zip(measured).collect();
+        order.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let not_run = left.iter().map(|share| share.work).collect();
+        Verification { rows, order, held, not_run }
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         let mut out = "\nVerified: the engine of raidlab on paced members:\n".to_string();
@@ -200,10 +277,10 @@ impl Verification {
     fn order_in_words(&self) -> String {
         let order = self.order.iter().map(|(name, of_first)| format!("{name} x {of_first:.2}"));
         let order = order.collect::<Vec<_>>().join("; ");
-        let held = if self.as_predicted { "as predicted" } else { "other than predicted" };
+        let held = self.held.name();
         let mut out = format!("Order by what was measured, {held}: {order}.");
         if !self.not_run.is_empty() {
-            let names = self.not_run.iter().map(|work| work.name().replace(' ', "-"));
+            let names = self.not_run.iter().map(|work| work.option_name());
             let names = names.collect::<Vec<_>>().join(", ");
             out += &format!(" Not run, because no block workload stands for it: {names}.");
         }
@@ -231,8 +308,41 @@ impl Verification {
             "order": self.order.iter()
                 .map(|(array, of_first)| json!({"array": array, "mix_of_first": of_first}))
                 .collect::<Vec<_>>(),
-            "as_predicted": self.as_predicted,
+            "as_predicted": self.held.as_predicted(),
             "not_run": self.not_run.iter().map(|work| work.name()).collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pairs_that_the_law_ranks_have_an_order() {
+        // A near tie of the law may be measured either way.
+        assert_eq!(Held::of(&[1.0, 1.02], &[1.0, 0.95]), Held::TooClose);
+        assert_eq!(Held::of(&[1.0, 1.02, 0.5], &[1.0, 0.95, 0.6]), Held::AsPredicted);
+        assert_eq!(Held::of(&[1.0, 0.9, 0.9], &[1.0, 0.95, 0.6]), Held::Other);
+        assert_eq!(Held::of(&[1.0, 1.3], &[1.0, 1.2]), Held::AsPredicted);
+        assert_eq!(Held::of(&[1.0], &[1.0]), Held::TooClose);
+    }
+
+    #[test]
+    fn the_order_of_what_was_run_counts() {
+        let row = |array: &str, law, measured| Verified {
+            array: array.to_string(),
+            work: Work::Read,
+            law,
+            model: law,
+            measured,
+        };
+        let share = |work, weight| Share { work, weight };
+        let run = [share(Work::Read, 1.0)];
+        // Seeks put the first one first; it reads slower, and that is what the law says, too.
+        let rows = vec![row("raid1", 100.0, 101.0), row("raid0", 200.0, 199.0)];
+        let found = Verification::of(rows, &run, &[share(Work::Seeks, 9.0)]);
+        assert_eq!((found.held, &*found.order[0].0), (Held::AsPredicted, "raid0"));
+        assert_eq!(found.document()["not_run"], json!(["seeks"]));
     }
 }
