@@ -334,7 +334,8 @@ pub(crate) fn note(lead: &str, text: &str, style: Style, out: &mut String) {
     }
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+/// A text in lines of at most `width` characters, broken between words.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split_whitespace() {
         let last = lines.last_mut().expect("there is a first line");

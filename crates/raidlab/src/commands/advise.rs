@@ -15,6 +15,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use predict::advise::{Advice, Assumptions, Candidate, NO_REBUILD, Question, Share, advise};
 use predict::law::Work;
+use report::table::wrap;
 use serde_json::{Value, json};
 use spec::units::{digits, kib};
 
@@ -60,7 +61,8 @@ pub struct AdviseArguments {
     job: Option<PathBuf>,
     /// The mix is that of a running system: what `iostat -x` printed, as a file, - or
     /// FILE:DEVICE; blocks up to 64 KiB count as random, and each workload weighs the time that
-    /// one disk would need for it
+    /// one disk would need for it; the mean queue is the depth. A single report is the mean since
+    /// the system was started: of several, the first does not count
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "job"])]
     iostat: Option<String>,
     /// Run the first three on paced members with our own engine, half a minute: its figures in
@@ -120,17 +122,28 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
     check_html(arguments)?;
     let fitted = fitted(arguments.constants.as_deref())?;
     let of_jobs = arguments.job.as_deref().map(jobs).transpose()?;
+    let load = arguments.iostat.as_deref().map(load).transpose()?;
     let mut machine = arguments.machine.clone();
-    if let Some(found) = &of_jobs {
-        machine.depth = machine.depth.or(found.depth);
-        machine.jobs = machine.jobs.or(Some(found.jobs));
-    }
-    let described = machine.described()?;
+    let depth_from = depth_from(&mut machine, of_jobs.as_ref(), load.as_ref());
+    let mut described = machine.described()?;
     let bytes = sizes(arguments, &described)?;
-    let mix = match of_jobs {
-        Some(found) => found.mix,
-        None => mix(arguments, &described)?,
+    if load.as_ref().is_some_and(|load| load.is_single) {
+        described.assumed.push(
+            "the mix is the mean since the system was started: --iostat has a single report"
+                .to_string(),
+        );
+    }
+    let mix = match (of_jobs, load) {
+        (Some(found), _) => found.mix,
+        (None, Some(load)) => mix::of_flows(&load.flows, &described.single)?,
+        (None, None) => mix(arguments, &described)?,
     };
+    let is_random = |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
+    let in_flight = described.depth * described.jobs;
+    let depth_from = mix.iter().any(is_random).then_some(depth_from);
+    if depth_from == Some(DepthFrom::Nothing) {
+        described.assumed.push(format!("random requests: {in_flight} in flight (--depth)"));
+    }
     let drives = arguments.verify.then(|| drives(&machine)).transpose()?;
     let usual = Assumptions::usual(&described.machine);
     let assumptions = Assumptions {
@@ -145,7 +158,7 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
         bytes: &bytes,
         mix: &mix,
         write_back: described.write_back,
-        depth: described.depth * described.jobs,
+        depth: in_flight,
         jobs: described.jobs,
         assumptions,
     };
@@ -161,9 +174,15 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
             }
         }
     };
-    let all =
-        Answer { arguments, described: &described, question: &question, advice: &advice, verified };
-    arguments.json.put(&all.text(), || all.document())?;
+    let all = Answer {
+        arguments,
+        described: &described,
+        depth_from,
+        question: &question,
+        advice: &advice,
+        verified,
+    };
+    arguments.json.put(&text(&all), || all.document())?;
     if let Some(path) = &arguments.html {
         let page = report::html::render_advised(&all.page());
         replace_record(path, page).map_err(of_option("--html"))?;
@@ -175,6 +194,8 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
 struct Answer<'a> {
     arguments: &'a AdviseArguments,
     described: &'a Described,
+    /// `None`: the mix has no random requests.
+    depth_from: Option<DepthFrom>,
     question: &'a Question<'a>,
     advice: &'a Advice,
     verified: Option<Verification>,
@@ -207,11 +228,57 @@ fn drives(machine: &MachineArguments) -> Result<Drives> {
     }
 }
 
-/// The flows of `FILE`, or of `FILE:DEVICE`.
-fn flows(text: &str) -> Result<[iostat::Flow; 2]> {
+/// What the depth of random requests was taken from.
+#[derive(Clone, Copy, PartialEq)]
+enum DepthFrom {
+    Option,
+    Job,
+    Iostat,
+    Nothing,
+}
+
+impl DepthFrom {
+    /// `--depth`, `--job`, `--iostat`, `assumed`.
+    const fn name(self) -> &'static str {
+        match self {
+            DepthFrom::Option => "--depth",
+            DepthFrom::Job => "--job",
+            DepthFrom::Iostat => "--iostat",
+            DepthFrom::Nothing => "assumed",
+        }
+    }
+}
+
+/// Fills in the depth and the jobs that no option gives, and says where the depth is from.
+fn depth_from(
+    machine: &mut MachineArguments,
+    of_jobs: Option<&mix::OfJobs>,
+    load: Option<&iostat::Load>,
+) -> DepthFrom {
+    if let Some(found) = of_jobs {
+        machine.jobs = machine.jobs.or(Some(found.jobs));
+    }
+    if machine.depth.is_some() {
+        return DepthFrom::Option;
+    }
+    if let Some(depth) = of_jobs.and_then(|found| found.depth) {
+        machine.depth = Some(depth);
+        return DepthFrom::Job;
+    }
+    if let Some(in_flight) = load.and_then(|load| load.in_flight) {
+        // The queue is that of all jobs.
+        let each = in_flight / f64::from(machine.jobs.unwrap_or(1));
+        machine.depth = Some(each.round().clamp(1.0, 65535.0) as u32);
+        return DepthFrom::Iostat;
+    }
+    DepthFrom::Nothing
+}
+
+/// The load of `FILE`, or of `FILE:DEVICE`.
+fn load(text: &str) -> Result<iostat::Load> {
     let split = text.rsplit_once(':').filter(|_| !Path::new(text).exists());
     let (path, device) = split.map_or((text, None), |(path, device)| (path, Some(device)));
-    iostat::flows(&read_text(path.as_ref())?, device)
+    iostat::load(&read_text(path.as_ref())?, device)
         .map_err(of_option(&format!("--iostat {path}:")))
 }
 
@@ -238,9 +305,6 @@ fn sizes(arguments: &AdviseArguments, described: &Described) -> Result<Vec<u64>>
 }
 
 fn mix(arguments: &AdviseArguments, described: &Described) -> Result<Vec<Share>> {
-    if let Some(text) = &arguments.iostat {
-        return mix::of_flows(&flows(text)?, &described.single);
-    }
     let usual = [Work::Read, Work::Write, Work::RandomRead, Work::RandomWrite];
     let known = |work: &Work| described.single.get(*work).is_some();
     let mix: Vec<Share> = match arguments.mix.is_empty() {
@@ -275,14 +339,10 @@ fn array_name(candidate: &Candidate) -> String {
 }
 
 impl Answer<'_> {
-    fn text(&self) -> String {
-        let Answer { arguments, described, question, advice, verified } = self;
-        text(arguments, described, question, advice, verified.as_ref())
-    }
-
     fn document(&self) -> Value {
-        let Answer { arguments, described, question, advice, verified } = self;
+        let Answer { arguments, described, depth_from, question, advice, verified } = self;
         let mut document = document(arguments, described, question, advice);
+        document["depth_from"] = json!(depth_from.map(DepthFrom::name));
         document["verified"] = verified.as_ref().map_or(Value::Null, Verification::document);
         document
     }
@@ -293,7 +353,7 @@ fn mix_in_words(question: &Question<'_>) -> String {
     let total: f64 = question.mix.iter().map(|share| share.weight).sum();
     let mix = question.mix.iter().map(|share| {
         let percent = 100.0 * share.weight / total;
-        format!("{} {percent:.0} %", share.work.name().replace(' ', "-"))
+        format!("{} {percent:.0} %", share.work.option_name())
     });
     mix.collect::<Vec<_>>().join(", ")
 }
@@ -335,13 +395,8 @@ fn second_failure(candidate: &Candidate) -> Option<String> {
     })
 }
 
-fn text(
-    arguments: &AdviseArguments,
-    described: &Described,
-    question: &Question<'_>,
-    advice: &Advice,
-    verified: Option<&Verification>,
-) -> String {
+fn text(answer: &Answer<'_>) -> String {
+    let Answer { arguments, described, question, advice, verified, .. } = answer;
     let all = &advice.candidates;
     let mut out = format!(
         "{} disks ({}), {}; mix: {}\n\n",
@@ -357,7 +412,7 @@ fn text(
             let degraded = speed.degraded.map_or("lost".to_string(), digits);
             format!(
                 "{} {} / {degraded} {}",
-                speed.work.name().replace(' ', "-"),
+                speed.work.option_name(),
                 digits(speed.healthy),
                 speed.work.unit(),
             )
@@ -370,7 +425,7 @@ fn text(
         let Some(second) = second_failure(candidate) else { continue };
         out += &format!("  {}: {second}\n", level_name(&candidate.array));
     }
-    out += &verified.map_or(String::new(), Verification::text);
+    out += &verified.as_ref().map_or(String::new(), Verification::text);
     let left = left_out(advice);
     if !left.is_empty() {
         out += &format!("\nLeft out: {}\n", left.join("\nLeft out: "));
@@ -386,37 +441,43 @@ fn text(
         out += "\n";
     }
     out += "\n";
-    for line in assumed(described, question) {
-        out += &format!("{line}\n");
+    for note in assumed(answer) {
+        for line in wrap(&note, WIDTH) {
+            out += &format!("{line}\n");
+        }
     }
     out
 }
 
-/// What was assumed, and where figures of one disk come from: one line each.
-fn assumed(described: &Described, question: &Question<'_>) -> Vec<String> {
+/// Columns of what is no table.
+const WIDTH: usize = 100;
+
+/// What was assumed, and where figures of one disk and the depth come from: whole sentences.
+fn assumed(answer: &Answer<'_>) -> Vec<String> {
+    let Answer { described, depth_from, question, .. } = answer;
     let assumed = question.assumptions;
     let mut lines = vec![
         format!(
-            "Assumed: {} of the disks fail in a year, {} times as often while a member is missing;",
+            "Assumed: {} of the disks fail in a year, {} times as often while a member is missing; \
+             {:e} read errors a bit (unreadable: a sector without a copy, in the rebuild); {} h \
+             until the replacement; rebuilds without other load.",
             chance(assumed.annual_failure_rate),
             digits(assumed.correlation),
-        ),
-        format!(
-            "{:e} read errors a bit (unreadable: a sector without a copy, in the rebuild); {} h \
-             until",
             assumed.errors_per_bit,
             digits(assumed.replacement_h),
         ),
-        "the replacement; rebuilds without other load. Degraded speeds count disk operations: no"
-            .to_string(),
-        "published table has them.".to_string(),
+        "Degraded speeds count disk operations: no published table has them.".to_string(),
     ];
     for assumption in &described.assumed {
         lines.push(format!("Assumed: {assumption}."));
     }
+    if let Some(given) = depth_from.filter(|from| *from != DepthFrom::Nothing) {
+        let (depth, from) = (question.depth, given.name());
+        lines.push(format!("Random requests: {depth} in flight ({from})."));
+    }
     let inputs = question.mix.iter().filter_map(|share| {
         let value = described.single.get(share.work)?;
-        let (name, rate) = (share.work.name().replace(' ', "-"), digits(value.rate));
+        let (name, rate) = (share.work.option_name(), digits(value.rate));
         Some(format!("{name} {rate} {} ({})", share.work.unit(), value.source.name()))
     });
     let inputs = inputs.collect::<Vec<_>>().join(", ");

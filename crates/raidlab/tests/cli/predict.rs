@@ -423,6 +423,7 @@ fn the_mix_may_be_a_job_file_or_a_running_system() {
     let expected = json!([{"workload": "random read", "weight": 0.75},
                           {"workload": "random write", "weight": 0.25}]);
     assert_eq!((&record["mix"], &record["depth"]), (&expected, &json!(8.0)));
+    assert_eq!(record["depth_from"], "--job");
     let stat = dir.file("now");
     let text = "Device r/s w/s rkB/s wkB/s\nmd0 90.0 0.0 360.0 0.0\nsda 1 1 1 1\n";
     std::fs::write(&stat, text).expect("a file");
@@ -431,6 +432,25 @@ fn the_mix_may_be_a_job_file_or_a_running_system() {
         let record = raidlab(&words).code(0).record();
         assert_eq!(record["mix"][0]["workload"], "random read", "{record}");
         assert_eq!(record["mix"].as_array().map(Vec::len), Some(1));
+        assert_eq!((&record["depth"], &record["depth_from"]), (&json!(32.0), &json!("assumed")));
+        let since = "Assumed: the mix is the mean since the system was started";
+        let text = raidlab(&words.replace(" --json", "")).code(0).stdout;
+        assert!(text.contains(since), "{text}");
+        assert!(text.contains("Assumed: random requests: 32 in flight (--depth)."), "{text}");
+    }
+    let queued = "Device r/s w/s rkB/s wkB/s aqu-sz\nmd0 90.0 0.0 360.0 0.0 12.2\n";
+    let queue = dir.file("queue");
+    std::fs::write(&queue, queued).expect("a file");
+    for (options, depth, from) in
+        [("", 12.0, "--iostat"), (" --jobs 4", 12.0, "--iostat"), (" --depth 3", 3.0, "--depth")]
+    {
+        let words = format!("advise --members hdd-2016*4 --iostat {queue}{options}");
+        let record = raidlab(&format!("{words} --json")).code(0).record();
+        let expected = (&json!(depth), &json!(from));
+        assert_eq!((&record["depth"], &record["depth_from"]), expected, "{options}");
+        let text = raidlab(&words).code(0).stdout;
+        let line = format!("Random requests: {depth} in flight ({from}).");
+        assert!(text.contains(&line), "{options}: {text}");
     }
     std::fs::write(&job, "[a]\nrw=trim\n").expect("a file");
     for (words, part) in [
@@ -463,7 +483,8 @@ fn advice_is_a_page_and_may_be_verified() {
     }
     assert_eq!(verified["order"].as_array().map(Vec::len), Some(3));
     let html = std::fs::read_to_string(&page).expect("the page");
-    for part in ["Ranked", "Verified on paced members", "too few members", "one missing"] {
+    let note = "until the replacement; rebuilds without other load.";
+    for part in ["Ranked", "Verified on paced members", "too few members", "one missing", note] {
         assert!(html.contains(part), "{part}: {html}");
     }
     assert!(!html.contains("http://") && !html.contains("https://") && !html.contains("<script"));

@@ -16,14 +16,27 @@ pub struct Flow {
     pub bytes_each: f64,
 }
 
+/// What a device did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Its reads and its writes.
+    pub flows: [Flow; 2],
+    /// Requests in flight, on average; `None`: no column says it, or it counts none, as that of md
+    /// in kernels that do not account for it.
+    pub in_flight: Option<f64>,
+    /// There is one report: the mean since the system was started, or of an interval that was cut
+    /// out of the output.
+    pub is_single: bool,
+}
+
 /// Reads and writes of a device: the mean of its reports, but for the first of several, which is
 /// since the system was started. `device`: its name; without, the only md array or the only device.
 ///
 /// # Errors
 /// No output of `iostat -x`; a device that is not there, or several without a name.
-pub fn flows(text: &str, device: Option<&str>) -> Result<[Flow; 2]> {
+pub fn load(text: &str, device: Option<&str>) -> Result<Load> {
     let mut columns: Option<Columns> = None;
-    let mut rows: Vec<(String, [Flow; 2])> = Vec::new();
+    let mut rows: Vec<(String, Report)> = Vec::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.first().is_some_and(|word| word.trim_end_matches(':') == "Device") {
@@ -46,14 +59,26 @@ pub fn flows(text: &str, device: Option<&str>) -> Result<[Flow; 2]> {
         (None, [one], _) | (None, _, [one]) => one,
         (None, ..) => bail!("it has {}: name one, as in FILE:{}", names.join(", "), names[0]),
     };
-    let all: Vec<[Flow; 2]> =
-        rows.iter().filter(|(row, _)| row == name).map(|(_, flows)| *flows).collect();
+    let all: Vec<Report> =
+        rows.iter().filter(|(row, _)| row == name).map(|(_, report)| *report).collect();
     let counted = match &all[..] {
         [] => bail!("it has no device {name}, but {}", names.join(", ")),
         [one] => std::slice::from_ref(one),
         [_, others @ ..] => others,
     };
-    Ok([0, 1].map(|direction| mean(counted.iter().map(|flows| flows[direction]))))
+    let in_flight = counted.iter().filter_map(|report| report.in_flight).sum::<f64>();
+    Ok(Load {
+        flows: [0, 1].map(|direction| mean(counted.iter().map(|report| report.flows[direction]))),
+        is_single: all.len() == 1,
+        in_flight: Some(in_flight / counted.len() as f64).filter(|in_flight| *in_flight > 0.0),
+    })
+}
+
+/// A line of a report.
+#[derive(Clone, Copy)]
+struct Report {
+    flows: [Flow; 2],
+    in_flight: Option<f64>,
 }
 
 fn mean(flows: impl ExactSizeIterator<Item = Flow> + Clone) -> Flow {
@@ -72,7 +97,11 @@ struct Columns {
     bytes: [usize; 2],
     /// Bytes of the unit of `bytes`.
     unit: f64,
+    in_flight: Option<usize>,
 }
+
+/// No system does more of anything in a second; what is computed of smaller numbers stays finite.
+const NUMBER_MAX: f64 = 1e12;
 
 impl Columns {
     fn of(heads: &[&str]) -> Result<Columns> {
@@ -86,7 +115,8 @@ impl Columns {
         let bytes = units.iter().find_map(|(read, write, unit)| Some((both(read, write)?, *unit)));
         match (both("r/s", "w/s"), bytes) {
             (Some(requests), Some((bytes, unit))) => {
-                Ok(Columns { count: heads.len(), requests, bytes, unit })
+                let in_flight = at("aqu-sz").or(at("avgqu-sz"));
+                Ok(Columns { count: heads.len(), requests, bytes, unit, in_flight })
             }
             _ => bail!(
                 "it has no columns r/s, w/s, rkB/s, wkB/s: the output of iostat -x is required"
@@ -94,12 +124,13 @@ impl Columns {
         }
     }
 
-    fn row(&self, words: &[&str]) -> Result<[Flow; 2]> {
+    fn row(&self, words: &[&str]) -> Result<Report> {
         let number = |at: usize| {
             // Some languages write a comma.
             let number = words[at].replace(',', ".").parse::<f64>();
-            let number = number.ok().filter(|number| number.is_finite() && *number >= 0.0);
-            number.ok_or_else(|| anyhow!("{}: '{}' is no number", words[0], words[at]))
+            let number = number.ok().filter(|number| (0.0..NUMBER_MAX).contains(number));
+            number
+                .ok_or_else(|| anyhow!("{}: '{}' is no number from 0 to 1e12", words[0], words[at]))
         };
         let flow = |direction: usize| -> Result<Flow> {
             let per_second = number(self.requests[direction])?;
@@ -107,7 +138,8 @@ impl Columns {
             let bytes_each = if per_second > 0.0 { bytes / per_second } else { 0.0 };
             Ok(Flow { reads: direction == 0, per_second, bytes_each })
         };
-        Ok([flow(0)?, flow(1)?])
+        let in_flight = self.in_flight.map(number).transpose()?;
+        Ok(Report { flows: [flow(0)?, flow(1)?], in_flight })
     }
 }
 
@@ -136,10 +168,12 @@ sda              5.00     20.00     0.00   0.00    0.00     4.00    0.00      0.
 
     #[test]
     fn the_report_since_the_start_does_not_count() {
-        let [reads, writes] = flows(TWO_REPORTS, None).expect("one array");
+        let two = load(TWO_REPORTS, None).expect("one array");
+        assert!(!two.is_single);
+        let [reads, writes] = two.flows;
         assert_eq!(reads, Flow { reads: true, per_second: 100.0, bytes_each: 8192.0 });
         assert_eq!(writes, Flow { reads: false, per_second: 20.0, bytes_each: 524288.0 });
-        let [_, writes] = flows(TWO_REPORTS, Some("/dev/sda")).expect("named");
+        let [_, writes] = load(TWO_REPORTS, Some("/dev/sda")).expect("named").flows;
         assert_eq!((writes.per_second, writes.bytes_each), (0.0, 0.0));
     }
 
@@ -147,7 +181,9 @@ sda              5.00     20.00     0.00   0.00    0.00     4.00    0.00      0.
     fn older_and_other_forms_are_read() {
         let older =
             "Device:  rrqm/s wrqm/s r/s w/s rsec/s wsec/s\nsdb 0,00 0,00 10,00 5,00 80,00 0,00\n";
-        let [reads, _] = flows(older, None).expect("one device");
+        let one = load(older, None).expect("one device");
+        assert!(one.is_single);
+        let [reads, _] = one.flows;
         assert_eq!((reads.per_second, reads.bytes_each), (10.0, 4096.0));
         for (text, device, part) in [
             ("", None, "no table"),
@@ -155,9 +191,27 @@ sda              5.00     20.00     0.00   0.00    0.00     4.00    0.00      0.
             (TWO_REPORTS, Some("sdz"), "no device sdz, but md0, sda"),
             ("Device r/s w/s rkB/s wkB/s\nsda 1 1 1 1\nsdb 1 1 1 1\n", None, "FILE:sda"),
             ("Device r/s w/s rkB/s wkB/s\nsda 1 x 1 1\n", None, "'x' is no number"),
+            ("Device r/s w/s rkB/s wkB/s\nsda 1 1 1e306 1\n", None, "'1e306' is no number"),
+            ("Device r/s w/s rkB/s wkB/s\nsda 1 1 nan 1\n", None, "'nan' is no number"),
         ] {
-            let refused = flows(text, device).map(|_| ()).expect_err(part);
+            let refused = load(text, device).map(|_| ()).expect_err(part);
             assert!(refused.to_string().contains(part), "{refused}");
         }
+    }
+
+    #[test]
+    fn requests_in_flight_are_those_of_the_queue() {
+        let of = |head: &str, cell: &str| {
+            let text = format!(
+                "Device r/s w/s rkB/s wkB/s {head}\nsda 1 1 4 4 99\n\n\
+                 Device r/s w/s rkB/s wkB/s {head}\nsda 1 1 4 4 {cell}\n"
+            );
+            load(&text, None).expect("one device").in_flight
+        };
+        assert_eq!(of("aqu-sz", "7.50"), Some(7.5));
+        assert_eq!(of("avgqu-sz", "3,00"), Some(3.0));
+        // Of md, where the kernel does not count it.
+        assert_eq!(of("aqu-sz", "0.00"), None);
+        assert_eq!(of("svctm", "7.50"), None);
     }
 }

@@ -24,7 +24,7 @@ impl Answer<'_> {
         tables.extend(verified.as_ref().map(Verification::table));
         let mut notes = left_out(advice);
         notes.iter_mut().for_each(|note| *note = format!("Left out: {note}."));
-        notes.extend(assumed(described, question));
+        notes.extend(assumed(self));
         Page {
             title: "Which array".into(),
             summary: format!(
@@ -42,7 +42,7 @@ impl Answer<'_> {
     fn speeds(&self) -> Table {
         let mut heads = vec!["array".to_string()];
         for share in self.question.mix {
-            let name = share.work.name().replace(' ', "-");
+            let name = share.work.option_name();
             heads.push(format!("{name}, {}", share.work.unit()));
             heads.push("one missing".to_string());
         }
