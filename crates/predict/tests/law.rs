@@ -308,8 +308,11 @@ proptest! {
         }
     }
 
+    /// Left out are streams that read RAID 5 and 6 on disks with platters: a disk that is fast
+    /// enough for its head to pass over parity, in place of a jump, stalls at each row, and the law
+    /// has a step there (docs/models/law.md).
     #[test]
-    fn a_faster_disk_never_makes_a_slower_array(
+    fn a_faster_disk_never_makes_a_slower_array_but_where_heads_pass_over_parity(
         array in any_array(), machine in any_machine(), access in any_access(),
         single in any_single(),
     ) {
@@ -321,10 +324,8 @@ proptest! {
         }
         let constants = Constants::published();
         let of = |single: &Single| predict(&array, &machine, &access, single, &constants);
-        // A disk that is fast enough for its head to pass over parity, in place of a jump, stalls
-        // at each row: the law has a step there.
         let rotates = matches!(machine.media, Media::Rotating { .. });
-        let in_order = matches!(access.work, Work::Read | Work::DirectRead | Work::Rewrite);
+        let in_order = matches!(access.work, Work::Read | Work::Rewrite);
         let steps = matches!(array.level, Level::Raid5 | Level::Raid6) && rotates && in_order;
         prop_assume!(!steps);
         if let (Ok(slow), Ok(fast)) = (of(&single), of(&faster)) {
