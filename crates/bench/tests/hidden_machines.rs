@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use array::{Member, NullMember, PaceControl, PacedMember};
 use bench::probed::ProbedDisks;
-use calibrate::{Machine, Modelled, Scratch, Settings};
+use calibrate::{Machine, Modelled, Scratch, Settings, WiringFigures};
 use drive::{Placement, Profile};
 use results::record::Record;
 use results::stats::median;
@@ -76,6 +76,22 @@ impl Hidden {
     }
 }
 
+impl Hidden {
+    /// Asserts that the hidden buses were found, and no other: their disks, and their rates.
+    fn assert_found(&self, seed: u64, wiring: &WiringFigures) {
+        let mut found: Vec<_> = wiring.buses.iter().collect();
+        found.sort_by_key(|bus| bus.disks.clone());
+        assert_eq!(found.len(), self.buses.len(), "{seed}: {found:?}");
+        let mut first = 0;
+        for (bus, (rate, disks)) in found.iter().zip(&self.buses) {
+            assert_eq!(bus.disks, (first..first + disks).collect::<Vec<_>>(), "{seed}");
+            let ratio = bus.mb_per_s * 1e6 / *rate as f64;
+            assert!((ratio - 1.0).abs() < 0.01, "{seed}: {} of {rate}", bus.mb_per_s);
+            first += disks;
+        }
+    }
+}
+
 /// A disk with its name.
 type Named = (String, Box<dyn Member>);
 
@@ -111,8 +127,9 @@ impl Hidden {
 }
 
 /// Calibrates a machine by the engine's I/O, on the clock of this thread, and compares what the
-/// engine does on its disks, on that clock, with what it does on the drives that were found.
-fn by_the_engines_io(seed: u64, directory: &Path) -> (Vec<f64>, Record) {
+/// engine does on its disks, on that clock, with what it does on the drives that were found: the
+/// errors, what the engine did, and the buses that were found.
+fn by_the_engines_io(seed: u64, directory: &Path) -> (Vec<f64>, Record, WiringFigures) {
     let (hidden, settings) = (Hidden::new(seed), Settings::default());
     let solid = hidden.profile.kind() == drive::Kind::Solid;
     let (disks, scratch) = hidden.paced();
@@ -124,29 +141,28 @@ fn by_the_engines_io(seed: u64, directory: &Path) -> (Vec<f64>, Record) {
     drop(machine);
     let probed = begin.elapsed();
     let fitted = calibrate::fit(&figures, area, settings);
-    let buses = &figures.wiring.as_ref().expect("several disks").buses;
-    let found: Vec<(u64, usize)> =
-        buses.iter().map(|bus| ((bus.mb_per_s * 1e6) as u64, bus.disks.len())).collect();
+    let wiring = figures.wiring.expect("several disks");
     let truth = directory.join(format!("hidden-{seed}.toml"));
     let guess = directory.join(format!("found-{seed}.toml"));
     std::fs::write(&truth, &hidden.document).expect("written");
     std::fs::write(&guess, fitted[0].document("found", "fitted")).expect("written");
     let measured = engine(&truth, hidden.disks, buses_text(&hidden.buses), solid);
     // The prediction is always one of model time.
-    let (count, buses) = (hidden.disks, buses_text(&found));
+    let (count, buses) = (hidden.disks, wiring.as_option());
     let predicted = std::thread::spawn(move || {
         let _clock = ModelClock::start();
         engine(&guess, count, buses, solid)
     });
     let predicted = predicted.join().expect("it runs");
     println!(
-        "{seed} {} x{} buses {:?} found {found:?}; probed in {probed:?}, all {:?}",
+        "{seed} {} x{} buses {:?} found {:?}; probed in {probed:?}, all {:?}",
         hidden.class,
         hidden.disks,
         hidden.buses,
+        wiring.buses,
         begin.elapsed()
     );
-    (errors(&measured, &predicted), measured)
+    (errors(&measured, &predicted), measured, wiring)
 }
 
 /// The path of `raidlab calibrate`: requests through the engine's members instead of the model.
@@ -157,7 +173,8 @@ fn machines_are_predicted_from_probes_by_the_engines_io() {
     let count = if testkit::runs_all() { PACED.len() } else { 1 };
     testkit::print_sample("hidden machines", count as u64, PACED.len() as u64);
     for seed in &PACED[..count] {
-        let (errors, _) = by_the_engines_io(*seed, directory.path());
+        let (errors, _, wiring) = by_the_engines_io(*seed, directory.path());
+        Hidden::new(*seed).assert_found(*seed, &wiring);
         let median = median(&errors).expect("errors");
         assert!(median <= 0.08, "{seed}: {median}");
     }
@@ -172,7 +189,8 @@ fn three_paced_machines_are_predicted_from_probes_in_real_time() {
     let directory = tempfile::tempdir().expect("a directory");
     let (mut all, mut cells) = (Vec::new(), Vec::new());
     for seed in PACED {
-        let (errors, measured) = by_the_engines_io(seed, directory.path());
+        // A disturbed machine may hide a bus: the median says what that costs.
+        let (errors, measured, _) = by_the_engines_io(seed, directory.path());
         all.extend(errors);
         cells.extend(measured.cells);
     }
@@ -256,20 +274,20 @@ fn machines_are_predicted_from_their_probes() {
         let probed = begin.elapsed();
         let disks = calibrate::fit(&figures, Some(hidden.scratch()), settings);
         let fitted = begin.elapsed();
-        let found = &figures.wiring.as_ref().expect("several disks").buses;
-        let found: Vec<(u64, usize)> =
-            found.iter().map(|bus| ((bus.mb_per_s * 1e6) as u64, bus.disks.len())).collect();
+        let wiring = figures.wiring.expect("several disks");
+        hidden.assert_found(seed, &wiring);
         let truth = directory.path().join(format!("hidden-{seed}.toml"));
         let guess = directory.path().join(format!("found-{seed}.toml"));
         std::fs::write(&truth, &hidden.document).expect("written");
         std::fs::write(&guess, disks[0].document("found", "fitted")).expect("written");
         let measured = engine(&truth, hidden.disks, buses_text(&hidden.buses), solid);
-        let predicted = engine(&guess, hidden.disks, buses_text(&found), solid);
+        let predicted = engine(&guess, hidden.disks, wiring.as_option(), solid);
         println!(
-            "{seed} {} x{} buses {:?} found {found:?}; {probed:?} {fitted:?} {:?}",
+            "{seed} {} x{} buses {:?} found {:?}; {probed:?} {fitted:?} {:?}",
             hidden.class,
             hidden.disks,
             hidden.buses,
+            wiring.buses,
             begin.elapsed()
         );
         for number in hidden.profile.numbers() {
