@@ -31,7 +31,7 @@ use work::Screen;
 
 pub use options::{
     ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, HostOptions, Matrix,
-    MatrixOptions, MixedOptions, fastest_kernels, spanned,
+    MatrixOptions, MixedOptions, SampleOptions, fastest_kernels, spanned,
 };
 pub use programs::run_program;
 pub use unused_options::unused_options;
@@ -69,7 +69,7 @@ pub struct BenchArguments {
     matrix: MatrixOptions,
     #[command(flatten)]
     host: HostOptions,
-    /// Repeat the whole run N times, each with new arrays and another seed; `compare` needs
+    /// Repeat the whole run N times, each with new arrays and the next seed; `compare` needs
     /// several [default: 1]
     #[arg(long, value_name = "N", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -264,6 +264,13 @@ fn a_paced_run_stands_beside_its_prediction() {
     );
     let text = raidlab(&predict.replace(" --json", "")).code(1).stdout;
     assert!(text.contains("-16.7 % *") && text.contains("1 by more than 3 %"), "{text}");
+    // Other requests are not compared without a word.
+    assert_eq!(far["against_other_seeds"], json!([]));
+    assert!(!text.contains("The record has seed"), "{text}");
+    let reseeded = format!("{predict} --seed 7");
+    assert_eq!(raidlab(&reseeded).code(1).record()["against_other_seeds"], json!([1]));
+    let text = raidlab(&reseeded.replace(" --json", "")).code(1).stdout;
+    assert!(text.contains("The record has seed 1, the prediction 7"), "{text}");
     let other = predict.replace("--disks 2", "--disks 3");
     assert!(raidlab(&other).code(2).stderr.contains("none of these cells"));
 }

@@ -72,13 +72,8 @@ pub struct MatrixOptions {
     background: BackgroundOptions,
     #[command(flatten)]
     programs: ProgramOptions,
-    /// Take samples (or run a program), at most MAX, until the last five are in steady state
-    #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
-          help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
-    until_steady: Option<u32>,
-    /// Seed of random offsets and of the written data; incremented by 1 per repetition
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
-    seed: u64,
+    #[command(flatten)]
+    samples: SampleOptions,
 }
 
 /// Options of arrays, of the engine and of Linux md.
@@ -201,6 +196,18 @@ pub struct BackgroundOptions {
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Workload",
           requires = "background", value_parser = clap::value_parser!(u8).range(0..=99))]
     foreground_share: Vec<u8>,
+}
+
+/// Options of the samples of a cell.
+#[derive(Args)]
+pub struct SampleOptions {
+    /// Take samples, at most MAX, until the last five are in steady state
+    #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
+          help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    pub until_steady: Option<u32>,
+    /// Seed of random offsets and of the written data
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
+    pub seed: u64,
 }
 
 /// Options of programs.
@@ -398,17 +405,17 @@ impl MatrixOptions {
         let interval = self.programs.interval.unwrap_or(INTERVAL_SECONDS);
         self.blocks.time(RunConfig {
             runs: self.runs.unwrap_or(RUNS),
-            until_steady: self.until_steady,
+            until_steady: self.samples.until_steady,
             phases: Timing {
                 drop_caches: self.programs.drop_caches,
                 interval: Duration::from_secs_f64(interval),
                 runs: self.runs.unwrap_or(1),
-                until_steady: self.until_steady,
+                until_steady: self.samples.until_steady,
                 ..Timing::default()
             },
             directory: host.directory(),
             cores: host.cores,
-            seed: self.seed,
+            seed: self.samples.seed,
             destroy_contents: host.destroy_contents,
             kernels,
             kernels_chosen: host.parity_impl.is_some(),

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is measured: every figure is one of model time, and says so.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -22,7 +23,7 @@ use spec::workload::Kind;
 use super::calibrated::Calibrated;
 use crate::commands::bench::{
     ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, MixedOptions, RUNS,
-    fastest_kernels, spanned,
+    SampleOptions, fastest_kernels, spanned,
 };
 use crate::commands::results::read_record;
 use crate::console::{JsonOut, columns, say};
@@ -68,13 +69,8 @@ pub struct EngineArguments {
     mixed: MixedOptions,
     #[command(flatten)]
     background: BackgroundOptions,
-    /// Take samples, at most MAX, until the last five are in steady state
-    #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
-          help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
-    until_steady: Option<u32>,
-    /// Seed of random offsets
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
-    seed: u64,
+    #[command(flatten)]
+    samples: SampleOptions,
     /// Disks that `raidlab calibrate -o` has measured, and the buses that it has found: its
     /// FILE.toml; or FILE.toml*6, six disks like its first
     #[arg(long, value_name = "FILE", conflicts_with_all = ["members", "bus"])]
@@ -97,6 +93,8 @@ struct Row<'c> {
     name: String,
     cell: &'c Cell,
     measured: Option<f64>,
+    /// Seeds of those paced cells, where they say one.
+    seeds: BTreeSet<u64>,
 }
 
 impl Row<'_> {
@@ -142,10 +140,8 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending> {
     if against.is_some() && rows.iter().all(|row| row.measured.is_none()) {
         bail!("--against: the record has none of these cells: arrays and workloads must be alike");
     }
-    let seconds = started.elapsed().as_secs_f64();
-    arguments
-        .json
-        .put(&text(&rows, seconds), || document(&rows, arguments.seed, &plan, seconds))?;
+    let (seconds, seed) = (started.elapsed().as_secs_f64(), arguments.samples.seed);
+    arguments.json.put(&text(&rows, seed, seconds), || document(&rows, seed, &plan, seconds))?;
     let far = rows.iter().any(|row| row.is_near() == Some(false));
     Ok(if far { Ending::Finding } else { Ending::Fine })
 }
@@ -175,8 +171,8 @@ impl EngineArguments {
     fn config(&self) -> RunConfig {
         self.blocks.time(RunConfig {
             runs: self.runs.unwrap_or(RUNS),
-            until_steady: self.until_steady,
-            seed: self.seed,
+            until_steady: self.samples.until_steady,
+            seed: self.samples.seed,
             kernels: fastest_kernels(),
             ..RunConfig::quick()
         })
@@ -190,13 +186,15 @@ fn rows<'c>(record: &'c Record, against: Option<&Record>) -> Vec<Row<'c>> {
         let key = identity(cell);
         let same = against.iter().flat_map(|record| &record.cells);
         let same = same.filter(|other| identity(other) == key && other.did_something());
-        let measured: Vec<f64> = same.map(Cell::rate).collect();
-        Row { name: pivot::with_disks(&label, cell), cell, measured: median(&measured) }
+        let same: Vec<&Cell> = same.collect();
+        let measured: Vec<f64> = same.iter().map(|other| other.rate()).collect();
+        let seeds = same.iter().filter_map(|other| other.random_seed).collect();
+        Row { name: pivot::with_disks(&label, cell), cell, measured: median(&measured), seeds }
     })
     .collect()
 }
 
-fn text(rows: &[Row<'_>], seconds: f64) -> String {
+fn text(rows: &[Row<'_>], seed: u64, seconds: f64) -> String {
     let compared = rows.iter().any(|row| row.measured.is_some());
     let lines = rows.iter().map(|row| {
         let cell = row.cell;
@@ -232,11 +230,23 @@ fn text(rows: &[Row<'_>], seconds: f64) -> String {
             out += &summary.text();
         }
     }
+    let others = other_seeds(rows, seed);
+    if !others.is_empty() {
+        let others = others.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        out += &format!(
+            "\nThe record has seed {others}, the prediction {seed}: random offsets are others."
+        );
+    }
     out += &format!(
         "\nThe engine on modelled drives, in model time: {} cells in {seconds:.1} s.\n",
         rows.len()
     );
     out
+}
+
+/// Seeds of the paced run that the prediction does not have.
+fn other_seeds(rows: &[Row<'_>], seed: u64) -> BTreeSet<u64> {
+    rows.iter().flat_map(|row| &row.seeds).copied().filter(|other| *other != seed).collect()
 }
 
 /// How near the cells of a kind are to those of the record.
@@ -322,6 +332,7 @@ fn document(rows: &[Row<'_>], seed: u64, plan: &Plan, seconds: f64) -> Value {
         "seconds": (seconds * 1000.0).round() / 1000.0,
         "cells": rows.iter().map(cell).collect::<Vec<_>>(),
         "left_out": plan.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "against_other_seeds": other_seeds(rows, seed),
         "against": summaries.map(|summary| summary.document()).collect::<Vec<_>>(),
     })
 }
