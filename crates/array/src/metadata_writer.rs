@@ -484,6 +484,11 @@ impl MetadataWriter {
         self.manager.free_number()
     }
 
+    /// Whether the bitmap marks all that a member has missed since this event count.
+    pub(crate) fn bitmap_covers(&self, events: u64) -> bool {
+        self.manager.bitmap_covers(events)
+    }
+
     /// Whether a device can leave the array.
     pub(crate) fn may_remove(&self, number: DeviceNumber) -> Result<(), RemoveRefusal> {
         self.manager.may_remove(number)

@@ -28,7 +28,7 @@ use engine::{
     Control, ControlEvent, HostOp, IntentMap, Request, RequestError, ShardPart, Sharding,
 };
 use md::{Geometry, Sector};
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 
@@ -38,7 +38,7 @@ use crate::executor::JoiningMember;
 /// Messages per ring: small enough to stay in the CPU cache.
 const RING_MESSAGES: usize = 256;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Message {
     /// A part of a request, for the shard that owns its range. Its tag is the request's index in
     /// the host table of the sending shard; its buffer is in the region of host buffers, which has
@@ -114,7 +114,9 @@ impl Peer {
     fn send(&mut self, message: Message) {
         self.wake_due = true;
         self.matters |= message.matters();
-        if !self.outbox.is_empty() || self.to.push(message).is_err() {
+        if !self.outbox.is_empty() {
+            self.outbox.push_back(message);
+        } else if let Err(PushError::Full(message)) = self.to.push(message) {
             self.outbox.push_back(message);
         }
     }
@@ -125,11 +127,11 @@ impl Peer {
         if !self.wake_due {
             return true;
         }
-        while let Some(message) = self.outbox.front() {
-            if self.to.push(*message).is_err() {
+        while let Some(message) = self.outbox.pop_front() {
+            if let Err(PushError::Full(message)) = self.to.push(message) {
+                self.outbox.push_front(message);
                 break;
             }
-            self.outbox.pop_front();
         }
         self.wake_due = !self.outbox.is_empty();
         // Between the send and the look at the peer's flags; pairs with `ShardChannels::may_sleep`

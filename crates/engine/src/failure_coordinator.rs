@@ -216,7 +216,7 @@ impl FailureCoordinator {
                 true => Control::EndRebuild(member),
                 false => Control::RebuiltBelow { member, sector: position },
             };
-            out.extend(shards.clone().map(|shard| (shard, control)));
+            out.extend(shards.clone().map(|shard| (shard, control.clone())));
             in_sync.extend(is_over.then_some(member));
             !is_over
         });

@@ -1,6 +1,8 @@
 //! Inputs of the engine: requests, completions, time and commands.
 
 use std::num::NonZeroU16;
+use std::ops::Range;
+use std::sync::Arc;
 
 use md::{MemberIdx, Sector};
 
@@ -264,7 +266,7 @@ pub struct MemberFlags {
 }
 
 /// Commands of the control plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Take what is at this place (see [`crate::Effect`]) out of service, as `mdadm --fail` does.
     /// Ignored if nothing there is in service.
@@ -324,6 +326,15 @@ pub enum Control {
     /// [`crate::ControlEvent::RebuildBegan`]; the requests that rebuild it follow. The executor has
     /// bound it, and no operation on the slot's former member is in flight.
     BeginRebuild(MemberIdx),
+    /// A member that has been put into a slot was there before: it is out of sync in these ranges
+    /// of its data area alone. The intents of writes that are granted from now on are not among
+    /// them.
+    OutOfSyncOnly {
+        /// Its place.
+        member: MemberIdx,
+        /// Ascending ranges, in sectors.
+        ranges: Arc<[Range<u64>]>,
+    },
     /// A device that has joined, or has replaced a member, has these flags. It had none before.
     SetFlags {
         /// Its place. Ignored if it has not the slot.
@@ -362,7 +373,7 @@ pub enum Control {
 }
 
 /// One input. Requests must be admitted within [`crate::Shard::room`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Input {
     /// A host request.
     Request(Request),

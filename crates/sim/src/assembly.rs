@@ -207,7 +207,7 @@ pub struct Found {
     /// Whether it is what an encoder would write: not torn, by another test than its checksum.
     pub is_whole: bool,
     label: String,
-    candidate: Candidate,
+    pub(crate) candidate: Candidate,
 }
 
 /// The devices with superblocks, torn ones too; `None`: a device that is not there. `block`: their

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use engine::{BadBlockLog, DeviceNumber, HostOp, MemberFlags, MetadataInput, RequestError};
 use md::MemberIdx;
+use md::assemble::Readdition;
 use md::ondisk::MemberMetadata;
 use md::ondisk::bad_blocks::BadBlocks;
 use testkit::{Rng, mix};
@@ -164,6 +165,7 @@ impl Life {
             }
             Action::Join(member) => self.join(member, rng),
             Action::JoinReplace(member) => self.join_replacement(member, rng),
+            Action::Readd(member) => self.put_back(member, rng),
             Action::AddSpare => self.add_spare(rng),
             Action::Remove(index) => self.remove(index),
             Action::CancelReplace(member) => {
@@ -221,7 +223,63 @@ impl Life {
         }
         let (bought, flags) = self.buy(number, at, rng);
         self.world.bought.push(bought);
-        self.world.control_plane().input(MetadataInput::Join { number, member, flags });
+        let former = None;
+        self.world.control_plane().input(MetadataInput::Join { number, member, flags, former });
+        self.hand_over(number);
+    }
+
+    /// Has a failed member leave the array. One that has left comes back as it is, after a power
+    /// cut of its own, and lacks what the bitmap marks.
+    fn put_back(&mut self, member: u16, rng: &mut Rng) {
+        self.note_replaced();
+        let at = usize::from(member) % self.world.geometry().members();
+        let is_awaited = self.world.is_awaited(at);
+        let is_lost = self.rest.lost.contains(&at) && !self.rebuilding.contains(&at);
+        let is_here = !self.missing.contains(&at);
+        if !is_lost || !is_here || is_awaited || self.is_destroyed || !self.rest.numbers_stay {
+            return;
+        }
+        let mut former = self.world.members[at].clone();
+        let (offset, used, log) =
+            (self.rest.data_offsets[at], former.data_sectors(), former.log.clone());
+        let image = former.cut(rng);
+        let found = assembly::examine(&[Some(&image)], self.rest.block);
+        let Some(found) = found.first().filter(|found| found.is_whole) else { return };
+        let (slot, number) = (MemberIdx(at as u16), DeviceNumber(found.metadata.dev_number));
+        let control_plane = self.control_plane();
+        let devices = control_plane.manager.devices();
+        let may_leave = control_plane.manager.may_remove(number).is_ok();
+        if devices.iter().any(|it| it.number == number) && may_leave && !rng.one_in(3) {
+            self.world.control_plane().input(MetadataInput::Remove { number });
+            return self.world.hand_over();
+        }
+        let number = control_plane.manager.free_number();
+        let serves = |it: &&engine::DeviceStatus| {
+            it.condition == engine::DeviceCondition::InSync && !it.replaces
+        };
+        let serving = devices.iter().filter(serves);
+        let serving: Vec<(MemberIdx, u32)> =
+            serving.filter_map(|it| Some((it.slot?, it.number.0))).collect();
+        let defining = control_plane.defining();
+        let readdition = Readdition { defining: &defining, serving: &serving };
+        let events = found.metadata.events;
+        let may = readdition.former_slot(&found.candidate) == Some(slot)
+            && events <= control_plane.manager.status().events
+            && control_plane.manager.bitmap_covers(events)
+            && log.as_ref().is_none_or(BadBlockLog::is_empty)
+            && control_plane.manager.may_join(number, slot).is_ok();
+        if !may {
+            return;
+        }
+        let encoder = control_plane.of_former(number.0, found.superblock.clone());
+        let MemberMetadata { write_mostly, failfast, .. } = found.metadata;
+        let mut device = Member::of_device(image, offset, used);
+        device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
+        device.log = log;
+        let flags = MemberFlags { write_mostly, failfast };
+        self.world.bought.push(Bought { number: number.0, place: at, device, encoder });
+        let (member, former) = (slot, Some(events));
+        self.world.control_plane().input(MetadataInput::Join { number, member, flags, former });
         self.hand_over(number);
     }
 

@@ -71,6 +71,7 @@ pub fn scenario(shapes: &[Shape], seed: u64) -> Scenario {
         cuts: rng.within(1, 4),
         aside: rng.clone(),
         spares: Rng::new(seed ^ 0x5ba7_e500),
+        former: Rng::new(seed ^ 0xf0a3_e200),
         rng,
     };
     let actions = load.actions();
@@ -154,6 +155,8 @@ struct Load {
     aside: Rng,
     /// The same for spares, and for devices that leave.
     spares: Rng,
+    /// The same for former members that come back.
+    former: Rng,
     size: u64,
     members: u64,
     used: u64,
@@ -280,6 +283,13 @@ impl Load {
         }
         if self.spares.one_in(30) {
             actions.push(Action::Remove(self.spares.below(4) as u16));
+        }
+        if self.former.one_in(25) {
+            let back = Action::Readd(self.former.below(self.members) as u16);
+            let until = Action::Step(self.former.pick(&[20, 100, 400]));
+            let at = self.former.below(self.size);
+            let write = Action::Write(Extent(at, self.former.within(1, 24).min(self.size - at)));
+            actions.extend([back, until, write, back]);
         }
         if self.rng.one_in(100) {
             actions.push(Action::Slow(member, self.rng.pick(&[1, 10, 100])));

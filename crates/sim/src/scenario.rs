@@ -63,6 +63,9 @@ pub enum Action {
     Fail(u16),
     /// A new device is put into the slot of a member that is lost, while the array runs.
     Join(u16),
+    /// A device that has failed leaves the array, or, when it has left, comes back to its slot: with
+    /// what the bitmap marks as missed.
+    Readd(u16),
     /// At the next start a new device is put into the slot of a member that is lost by then.
     Add(u16),
     /// At the next start a new device is to replace a member, if it is in sync by then.
@@ -176,6 +179,7 @@ impl fmt::Display for Action {
             Action::Replace(member) => write!(f, "replace{member}"),
             Action::JoinReplace(member) => write!(f, "joinreplace{member}"),
             Action::CancelReplace(member) => write!(f, "cancelreplace{member}"),
+            Action::Readd(member) => write!(f, "readd{member}"),
             Action::AddSpare => f.write_str("addspare"),
             Action::Remove(index) => write!(f, "remove{index}"),
             Action::LoseReplacement(member, nanos) => write!(f, "losereplacement{member}@{nanos}"),
@@ -244,6 +248,7 @@ impl FromStr for Action {
             ("replace", &[member]) => Action::Replace(small(member)?),
             ("joinreplace", &[member]) => Action::JoinReplace(small(member)?),
             ("cancelreplace", &[member]) => Action::CancelReplace(small(member)?),
+            ("readd", &[member]) => Action::Readd(small(member)?),
             ("addspare", []) => Action::AddSpare,
             ("remove", &[index]) => Action::Remove(small(index)?),
             ("losereplacement", &[member, nanos]) => Action::LoseReplacement(small(member)?, nanos),
@@ -408,10 +413,10 @@ mod tests {
                     fail0 bad1@0+8 full2@0+64/3 metafull1 space1 slow0@50 flusherror1 destroy2@7 \
                     flaky1@3+4 readtimeout0 writeerror1 writetimeout2 flushlies0 misdirect1 \
                     corruptreads2 cancel begin joinreplace1 cancelreplace1 hangreplacement1@8 \
-                    addspare remove2 readall check corrupt1@5+3 cut2 cut1@5 stop1";
+                    readd1 addspare remove2 readall check corrupt1@5+3 cut2 cut1@5 stop1";
         let scenario: Scenario = text.parse().expect("a scenario");
         assert_eq!(scenario.to_string(), text);
-        assert_eq!(scenario.actions.len(), 39);
+        assert_eq!(scenario.actions.len(), 40);
     }
 
     #[test]

@@ -673,7 +673,7 @@ impl World {
         controls.retain(|(at, shard, control)| {
             if *at <= now {
                 marks.control(control);
-                inputs[usize::from(*shard)].push(Input::Control(*control));
+                inputs[usize::from(*shard)].push(Input::Control(control.clone()));
                 if let Control::Recorded { epoch } = control {
                     unrecorded.retain(|(of, open)| of != shard || open > epoch);
                 }

@@ -109,6 +109,22 @@ impl Array {
         self.call(0, move |driver| driver.add_device(slot, member, device))
     }
 
+    /// See [`Driver::re_add_device`]. `None`: the array has been stopped.
+    pub fn re_add_device(
+        &self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+        events: u64,
+    ) -> Option<Result<(), AddError>> {
+        self.call(0, move |driver| driver.re_add_device(slot, member, device, events))
+    }
+
+    /// See [`Driver::bitmap_covers`]. `None`: the array has been stopped.
+    pub fn bitmap_covers(&self, events: u64) -> Option<bool> {
+        self.call(0, move |driver| driver.bitmap_covers(events))
+    }
+
     /// See [`Driver::add_spare`]. `None`: the array has been stopped.
     pub fn add_spare(
         &self,

@@ -249,11 +249,43 @@ impl Driver {
         member: Box<dyn Member>,
         device: MetadataDevice,
     ) -> Result<(), AddError> {
+        self.put_in(slot, member, device, None)
+    }
+
+    /// Puts a device into the slot that it had until this event count, in sync: what the bitmap
+    /// marks is rebuilt, as after `mdadm --re-add`. Its superblock and bad-block log are its own.
+    /// If the bitmap does not cover what it has missed ([`Driver::bitmap_covers`]), all of it is
+    /// rebuilt. In shard 0.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub fn re_add_device(
+        &mut self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+        events: u64,
+    ) -> Result<(), AddError> {
+        self.put_in(slot, member, device, Some(events))
+    }
+
+    fn put_in(
+        &mut self,
+        slot: MemberIdx,
+        member: Box<dyn Member>,
+        device: MetadataDevice,
+        former: Option<u64>,
+    ) -> Result<(), AddError> {
         self.may_take(JoinAs::Member(slot), device.number, member.info())?;
         let (number, flags) = self.keep_metadata(device)?;
         self.spares.push((number, member));
-        self.metadata_order(MetadataInput::Join { number, member: slot, flags });
+        self.metadata_order(MetadataInput::Join { number, member: slot, flags, former });
         Ok(())
+    }
+
+    /// Whether the bitmap marks all that a member has missed since this event count. In shard 0.
+    pub fn bitmap_covers(&self, events: u64) -> bool {
+        self.metadata_writer.as_ref().is_some_and(|writer| writer.bitmap_covers(events))
     }
 
     /// Makes a device that no superblock lists a spare of an array with metadata, which it is when

@@ -137,7 +137,7 @@ impl Driver {
 
     fn command_all(&mut self, control: Control) {
         let others: Vec<u16> = self.channels.iter().flat_map(|all| all.others()).collect();
-        std::iter::once(0).chain(others).for_each(|shard| self.command(shard, control));
+        std::iter::once(0).chain(others).for_each(|shard| self.command(shard, control.clone()));
     }
 
     /// Whether a range could begin although nothing has completed.

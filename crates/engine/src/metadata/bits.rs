@@ -132,6 +132,11 @@ impl Bits {
         bits
     }
 
+    /// Whether no bit was cleared that a member with this event count has not seen.
+    pub(super) fn covers(&self, events: u64) -> bool {
+        !self.stale && events >= self.events_cleared
+    }
+
     /// A device has joined the array, whose bitmap may say anything.
     pub(super) fn write_all(&mut self) {
         self.unwritten = (0..=page_of(self.count.saturating_sub(1))).collect();
@@ -399,6 +404,16 @@ mod tests {
         let page = bits.page(0, Some(7));
         assert_eq!(page.header, Some(BitmapHeader { events: 7, events_cleared: 1 }));
         assert_eq!((page.bits.len(), page.bits[0]), (3840, 8));
+    }
+
+    #[test]
+    fn bits_cover_what_a_member_missed_that_has_seen_the_last_clearing() {
+        let mut bits = Bits::new(&kept(vec![0; 2]), &map(16), None);
+        assert!(bits.covers(1) && !bits.covers(0));
+        assert!(bits.note_cleared_at(9));
+        assert!(bits.covers(9) && !bits.covers(8));
+        let stale = Bits::new(&ManagedBitmap { stale: true, ..kept(vec![0; 2]) }, &map(16), None);
+        assert!(!stale.covers(u64::MAX));
     }
 
     #[test]

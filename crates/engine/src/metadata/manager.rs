@@ -370,7 +370,9 @@ impl MetadataManager {
                     }
                 }
                 MetadataInput::Checkpoint => self.checkpoints += 1,
-                MetadataInput::Join { number, member, flags } => self.join(number, member, flags),
+                MetadataInput::Join { number, member, flags, former } => {
+                    self.join(number, member, flags, former);
+                }
                 MetadataInput::AddSpare { number, flags } => self.add_spare(number, flags),
                 MetadataInput::Remove { number } => self.remove(number, out),
                 MetadataInput::Replace { number, member, flags } => {
@@ -535,7 +537,8 @@ impl MetadataManager {
     }
 
     fn to_shards(&self, control: Control, out: &mut Vec<MetadataEffect>) {
-        out.extend((0..self.shards).map(|shard| MetadataEffect::ToShard { shard, control }));
+        let to = |shard| MetadataEffect::ToShard { shard, control: control.clone() };
+        out.extend((0..self.shards).map(to));
     }
 
     // ---- members

@@ -177,6 +177,10 @@ pub enum MetadataInput {
         member: MemberIdx,
         /// Its flags, which its superblock is to have.
         flags: MemberFlags,
+        /// It was the slot's member, in sync, and has missed what came after this event count: what
+        /// the bitmap marks is rebuilt, where the bitmap covers that
+        /// ([`crate::MetadataManager::bitmap_covers`]). `None`: all of it.
+        former: Option<u64>,
     },
     /// A device that no superblock lists becomes a spare of the array, which the superblocks
     /// record. Ignored where [`crate::MetadataManager::may_add_spare`] refuses it.

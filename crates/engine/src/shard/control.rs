@@ -136,6 +136,10 @@ impl Shard {
             }
             Control::BeginRebuild(member) => self.begin_rebuild(member, out),
             Control::BeginReplacement(place) => self.begin_replacement(place, out),
+            Control::OutOfSyncOnly { member, ranges } => {
+                let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
+                self.health.out_of_sync_only(member.0, &ranges, block);
+            }
             Control::SetFlags { member: place, flags } => {
                 let slot = self.health.slot_of(place.0);
                 let has_slot = self.health.place(slot) == place.0;

@@ -247,6 +247,19 @@ impl Health {
         self.rebuilding.push(Rebuilding { member, map, since: self.epoch });
     }
 
+    /// A member that has been put into its slot again lacks these ranges alone. Nothing of it has
+    /// been rebuilt so far.
+    pub(crate) fn out_of_sync_only(&mut self, place: u16, ranges: &[Range<u64>], block: u64) {
+        let member = self.slot_of(place);
+        if self.place(member) != place {
+            return;
+        }
+        let mine = self.rebuilding.iter_mut().find(|other| other.member == member);
+        if let Some(rebuilding) = mine {
+            rebuilding.map = SyncMap::new(ranges, block, MemberSet::EMPTY);
+        }
+    }
+
     /// All of a member is in sync, and recorded so.
     pub(crate) fn end_rebuild(&mut self, member: u16) {
         let before = self.rebuilding.len();

@@ -207,7 +207,7 @@ fn a_device_that_joins_keeps_its_flags_in_the_shards_and_in_the_superblocks() {
     array.settle();
     let (number, member) = (DeviceNumber(5), MemberIdx(1));
     let flags = MemberFlags { write_mostly: true, failfast: true };
-    array.input(MetadataInput::Join { number, member, flags });
+    array.input(MetadataInput::Join { number, member, flags, former: None });
     array.settle();
     (0..2).for_each(|shard| array.binds(shard));
     array.settle();
@@ -296,7 +296,12 @@ fn devices_are_listed_with_what_they_do_for_the_array() {
     array.settle();
     let (number, member) = (DeviceNumber(2), MemberIdx(1));
     assert_eq!(array.manager.may_join(number, member), Ok(()));
-    array.input(MetadataInput::Join { number, member, flags: MemberFlags::default() });
+    array.input(MetadataInput::Join {
+        number,
+        member,
+        flags: MemberFlags::default(),
+        former: None,
+    });
     check(&array, &[(0, Some(0), InSync), (1, Some(1), Failed), (2, Some(1), Joining)]);
     let again = array.manager.may_join(DeviceNumber(3), member);
     assert_eq!(again, Err(JoinRefusal::NotEmpty));
@@ -372,7 +377,7 @@ fn a_failed_device_leaves_when_its_loss_is_on_record_and_its_number_is_free_when
     // The same number, in the same slot.
     let (member, flags) = (MemberIdx(1), MemberFlags::default());
     assert_eq!(array.manager.may_join(number, member), Ok(()));
-    array.input(MetadataInput::Join { number, member, flags });
+    array.input(MetadataInput::Join { number, member, flags, former: None });
     array.settle();
     let joining = array.manager.may_remove(number);
     assert_eq!(joining, Err(RemoveRefusal::Rebuilding(member)));

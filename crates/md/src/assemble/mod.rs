@@ -31,6 +31,7 @@ pub use candidate::{Candidate, Source};
 pub use explicit::{AS_GIVEN, Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
 pub use readable::Readable;
+pub use readdition::Readdition;
 pub use shape::{Shape, ShapeError};
 pub use start::{StartDevice, StartMember, StartPlan, StartRebuild, StartRefusal, StartState};
 pub use start_bitmap::{BitmapRefusal, StartBitmap};

@@ -8,14 +8,22 @@ use super::agree::difference;
 use super::candidate::Candidate;
 use super::start::StartPlan;
 use super::start_bitmap::StartBitmap;
-use crate::ondisk::{Role, Version};
+use crate::ondisk::{MemberMetadata, Role, Version};
 use crate::units::MemberIdx;
 
-impl StartPlan<'_> {
-    /// The slot in which a device that was a member is up to date but for what the bits of this
-    /// bitmap cover. `None`: it must be rebuilt as a new device.
-    pub fn readdition(&self, device: &Candidate, bitmap: &StartBitmap) -> Option<MemberIdx> {
-        let (defining, own) = (self.defining(), &device.metadata);
+/// An array to which former members may be added again.
+pub struct Readdition<'a> {
+    /// A superblock of it: its settings count.
+    pub defining: &'a MemberMetadata,
+    /// The members that serve: their slots and numbers.
+    pub serving: &'a [(MemberIdx, u32)],
+}
+
+impl Readdition<'_> {
+    /// The slot in which a device was a member, in sync, with all that serve now. What it has
+    /// missed since its event count is not looked at.
+    pub fn former_slot(&self, device: &Candidate) -> Option<MemberIdx> {
+        let (defining, own) = (self.defining, &device.metadata);
         let Role::Slot(slot) = own.role else { return None };
         // 0.90 cannot record that a member follows the bitmap.
         let is_of_array = own.set_uuid == defining.set_uuid
@@ -33,9 +41,29 @@ impl StartPlan<'_> {
             && is_inside(data_end)
             && is_inside(bitmap_end);
         let was_in_sync = own.recovery_offset.is_none() && !own.replacement;
+        // One that ran without them since then lists them as failed.
+        let served_together = self
+            .serving
+            .iter()
+            .all(|(slot, number)| own.roles.get(*number as usize) == Some(&Role::Slot(slot.0)));
+        let is_slot = u32::from(slot) < defining.raid_disks;
+        let may = is_of_array && is_sound && was_in_sync && served_together && is_slot;
+        may.then_some(MemberIdx(slot))
+    }
+}
+
+impl StartPlan<'_> {
+    /// The slot in which a device that was a member is up to date but for what the bits of this
+    /// bitmap cover. `None`: it must be rebuilt as a new device.
+    pub fn readdition(&self, device: &Candidate, bitmap: &StartBitmap) -> Option<MemberIdx> {
+        let (defining, own) = (self.defining(), &device.metadata);
+        let number = |candidate: usize| self.members[candidate].metadata.dev_number;
+        let serving = self.serving().iter().map(|(slot, it)| (*slot, number(it.candidate)));
+        let serving: Vec<(MemberIdx, u32)> = serving.collect();
+        let slot = Readdition { defining, serving: &serving }.former_slot(device)?;
         let number = own.dev_number;
         let is_free = match defining.roles.get(number as usize) {
-            Some(Role::Slot(listed)) => *listed == slot,
+            Some(Role::Slot(listed)) => *listed == slot.0,
             Some(Role::Journal) => false,
             _ => true,
         };
@@ -43,14 +71,7 @@ impl StartPlan<'_> {
         let saw = |events: u64| {
             !bitmap.stale && (bitmap.header.events_cleared..=defining.events).contains(&events)
         };
-        // One that ran without them since then lists them as failed.
-        let served_together = self.serving().iter().all(|(slot, source)| {
-            let number = self.members[source.candidate].metadata.dev_number;
-            own.roles.get(number as usize) == Some(&Role::Slot(slot.0))
-        });
-        let slot = MemberIdx(slot);
         let is_empty = slot.index() < self.geometry().members() && !self.has_member(slot);
-        let may = is_of_array && is_sound && was_in_sync && is_free && !is_taken && saw(own.events);
-        (may && served_together && is_empty).then_some(slot)
+        (is_free && !is_taken && saw(own.events) && is_empty).then_some(slot)
     }
 }

@@ -11,7 +11,8 @@ use engine::{
     Record, RequestError, ResyncEffect, ResyncLoop,
 };
 use md::Sector;
-use md::ondisk::{Area, MetadataEncoder, Timestamp, Uuid, Write};
+use md::ondisk::superblock::Superblock;
+use md::ondisk::{Area, MemberMetadata, MetadataEncoder, Timestamp, Uuid, Write};
 
 use super::World;
 use super::joins::Ordered;
@@ -165,6 +166,25 @@ impl ControlPlane {
             ppl: metadata.log_area,
             superblock,
         }
+    }
+
+    /// What keeps the metadata of a former member, which has a new number.
+    pub(crate) fn of_former(&self, number: u32, superblock: Superblock) -> MetadataEncoder {
+        let like = self.encoders.iter().flatten().next().expect("some device has metadata");
+        let metadata = superblock.metadata();
+        MetadataEncoder {
+            number,
+            logical_block: like.logical_block,
+            bitmap: metadata.bitmap.zip(like.bitmap.as_ref().map(|(_, header)| header.clone())),
+            ppl: metadata.log_area,
+            superblock,
+        }
+    }
+
+    /// The metadata of some device, as at the start.
+    pub(crate) fn defining(&self) -> MemberMetadata {
+        let like = self.encoders.iter().flatten().next().expect("some device has metadata");
+        like.superblock.metadata()
     }
 
     /// The area of a device's partial parity log, and the array.

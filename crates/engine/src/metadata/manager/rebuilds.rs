@@ -11,7 +11,7 @@ use md::ondisk::Role;
 use md::ondisk::superblock::DeviceState;
 
 use super::work::CHECKPOINT_PARTS;
-use super::{Device, Lost, MetadataManager, in_service};
+use super::{Device, Lost, MetadataManager, in_service, lacking};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::Update;
 use crate::metadata::types::{
@@ -27,6 +27,8 @@ pub(super) struct Joining {
     /// It is to replace the slot's member.
     pub(super) replaces: bool,
     pub(super) flags: MemberFlags,
+    /// It was the slot's member, in sync, until this event count.
+    pub(super) former: Option<u64>,
     /// The executor binds it.
     pub(super) is_ordered: bool,
     /// Shards that have bound it.
@@ -184,12 +186,33 @@ impl MetadataManager {
         }
     }
 
-    pub(super) fn join(&mut self, number: DeviceNumber, member: MemberIdx, flags: MemberFlags) {
+    pub(super) fn join(
+        &mut self,
+        number: DeviceNumber,
+        member: MemberIdx,
+        flags: MemberFlags,
+        former: Option<u64>,
+    ) {
         if self.may_join(number, member).is_err() {
             return;
         }
         let device = self.add_device(number);
         self.want(device, member, member, flags);
+        self.joining.last_mut().expect("just made").former = former;
+    }
+
+    /// Whether the bitmap marks all that a member has missed since this event count: no bit was
+    /// cleared after that.
+    pub fn bitmap_covers(&self, events: u64) -> bool {
+        self.bits.as_ref().is_some_and(|bits| bits.covers(events))
+    }
+
+    /// What a former member lacks, if the bitmap covers that: with the bits of all writes that
+    /// shards may have in flight, none of which was sent to it.
+    fn missed(&self, slot: MemberIdx, former: Option<u64>) -> Option<Vec<Range<u64>>> {
+        let bits = self.bits.as_ref().filter(|bits| former.is_some_and(|at| bits.covers(at)))?;
+        let all = 0..self.geometry.member_used_sectors(slot);
+        Some(lacking::under(&self.geometry, &self.map, slot, all, |bit| bits.has(bit)))
     }
 
     /// A device that no superblock lists.
@@ -210,8 +233,9 @@ impl MetadataManager {
     ) {
         self.touched = true;
         let replaces = self.device_of(slot).is_some();
-        let (is_ordered, bound, dropped) = (false, Vec::new(), None);
-        let joining = Joining { device, slot, place, replaces, flags, is_ordered, bound, dropped };
+        let (former, is_ordered, bound, dropped) = (None, false, Vec::new(), None);
+        let joining =
+            Joining { device, slot, place, replaces, flags, former, is_ordered, bound, dropped };
         self.joining.push(joining);
     }
 
@@ -275,13 +299,19 @@ impl MetadataManager {
         if self.joining[at].bound.len() < usize::from(self.shards) {
             return;
         }
-        let Joining { device, slot: member, flags, dropped, .. } = self.joining.swap_remove(at);
+        let joining = self.joining.swap_remove(at);
+        let Joining { device, slot: member, flags, former, dropped, .. } = joining;
         let is_over = !matches!(self.mode, MetadataMode::Running | MetadataMode::Closing);
         if self.devices[device].failed || is_over {
             self.to_shards(Control::FailMember(place), out);
             return self.take_spare();
         }
         let replaces = self.device_of(member).is_some();
+        let missed = self.missed(member, former.filter(|_| !replaces));
+        if let Some(missed) = &missed {
+            let (member, ranges) = (place, missed.clone().into());
+            self.to_shards(Control::OutOfSyncOnly { member, ranges }, out);
+        }
         let Device { kept, place: at, rebuilt, rebuilt_recorded, out_of_sync, has_joined, .. } =
             &mut self.devices[device];
         *has_joined = true;
@@ -291,14 +321,15 @@ impl MetadataManager {
         kept.is_spare = false;
         (*rebuilt, *rebuilt_recorded) = (Some(0), Some(0));
         let all = 0..self.geometry.member_used_sectors(member);
-        *out_of_sync = std::iter::once(all).collect();
+        let is_by_bitmap = missed.is_some();
+        *out_of_sync = missed.unwrap_or_else(|| std::iter::once(all).collect());
         let number = kept.number.0 as usize;
         if self.states.len() <= number {
             self.states.resize(number + 1, None);
         }
         let role = Role::Slot(member.0);
         let own = self.states[number].take().unwrap_or_else(|| DeviceState::new(role));
-        let (recovery_offset, recovery_by_bitmap, replacement) = (Some(0), false, replaces);
+        let (recovery_offset, recovery_by_bitmap, replacement) = (Some(0), is_by_bitmap, replaces);
         let MemberFlags { write_mostly, failfast } = flags;
         let state = DeviceState { role, recovery_offset, recovery_by_bitmap, replacement, ..own };
         self.states[number] = Some(DeviceState { write_mostly, failfast, ..state });
