@@ -343,14 +343,17 @@ fn former_member(
     device: &Arc<Device>,
 ) -> Option<(MemberIdx, Opened)> {
     let opened = Opened::device(device.clone())?;
-    let metadata = opened.superblock.metadata();
-    let has_bad_blocks = match metadata.bad_blocks {
-        None => false,
-        Some(place) => BadBlockList::read(device.clone(), place, metadata.data_offset)
-            .map_or(true, |list| !list.is_empty()),
-    };
     let slot = plan.readdition(&opened.candidate(), bitmap)?;
-    (!has_bad_blocks && !device.is_read_only()).then_some((slot, opened))
+    (!has_bad_blocks(&opened) && !device.is_read_only()).then_some((slot, opened))
+}
+
+/// Whether a device lists bad blocks, or its list cannot be read.
+pub(crate) fn has_bad_blocks(device: &Opened) -> bool {
+    let metadata = device.superblock.metadata();
+    metadata.bad_blocks.is_some_and(|place| {
+        let list = BadBlockList::read(device.disk.clone(), place, metadata.data_offset);
+        list.map_or(true, |list| !list.is_empty())
+    })
 }
 
 /// Whether a device was a member of the same array: what it holds is that array's.

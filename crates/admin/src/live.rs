@@ -1,22 +1,24 @@
 //! Devices that join an array while it runs: checked, prepared, and given to the array.
 //!
 //! Invariant: nothing is written to a device before all that can refuse it has been checked;
-//! then old superblocks are erased durably before anything else is written. It is filled whole,
-//! also one that was a member: that it lacks only what the bitmap marks can be used by a start
-//! ([`crate::start_replacing`]), not by an array that runs.
+//! then old superblocks are erased durably before anything else is written. A former member that
+//! lacks only what the bitmap marks gets its slot as it is; any other device is filled whole.
 
 use std::sync::Arc;
 
 use array::{
-    AddError, Array, BadBlockList, BadBlockMember, DeviceCondition, DeviceNumber, JoinAs, Member,
-    MemberFlags, MetadataDevice, MetadataTemplate,
+    AddError, Array, ArrayDevice, BadBlockList, BadBlockMember, DeviceCondition, DeviceNumber,
+    JoinAs, Member, MemberFlags, MetadataDevice, MetadataTemplate,
 };
 use device::{AreaError, Device, Disk, superblocks};
 use md::MemberIdx;
+use md::assemble::Readdition;
 use md::ondisk::MemberMetadata;
 use thiserror::Error;
 
-use crate::addition::{JoinError, blank, refuse_what_is_there, was_member, write_preparations};
+use crate::addition::{
+    JoinError, blank, has_bad_blocks, refuse_what_is_there, was_member, write_preparations,
+};
 use crate::opened::Opened;
 
 /// How a device joins a running array.
@@ -38,6 +40,8 @@ pub struct LiveJoined {
     pub number: DeviceNumber,
     /// What it is.
     pub joins: JoinAs,
+    /// It was the slot's member, and gets only what the bitmap marks.
+    pub by_bitmap: bool,
 }
 
 /// Why a device does not join a running array.
@@ -112,6 +116,11 @@ pub fn add_live(
     }
     let metadata = template.superblock.metadata();
     refuse_in_use(array, device, &metadata)?;
+    let former = how.replaces.is_none().then(|| former_member(array, device, &metadata));
+    if let Some((slot, mut opened)) = former.flatten() {
+        opened.add_flags(how.flags);
+        return re_add(array, slot, number, &opened, &template);
+    }
     let joins = match how.replaces {
         Some(slot) => JoinAs::Replacement(slot),
         None => empty_slot(array, metadata.raid_disks).map_or(JoinAs::Spare, JoinAs::Member),
@@ -135,7 +144,52 @@ pub fn add_live(
     };
     taken.ok_or(LiveError::Stopped)?.map_err(not_taken)?;
     tracing::info!(device = name, number = number.0, ?joins, "device joins");
-    Ok(LiveJoined { number, joins })
+    Ok(LiveJoined { number, joins, by_bitmap: false })
+}
+
+/// A device that was the member of a slot which is empty now, with the slot, if the bitmap covers
+/// all that it has missed.
+fn former_member(
+    array: &Array,
+    device: &Arc<Device>,
+    defining: &MemberMetadata,
+) -> Option<(MemberIdx, Opened)> {
+    let opened = Opened::device(device.clone())?;
+    let metadata = opened.superblock.metadata();
+    let devices = array.devices();
+    let serving: Vec<(MemberIdx, u32)> = devices
+        .iter()
+        .map(|device| &device.status)
+        .filter(|it| it.condition == DeviceCondition::InSync && !it.replaces)
+        .filter_map(|it| Some((it.slot?, it.number.0)))
+        .collect();
+    let slot = Readdition { defining, serving: &serving }.former_slot(&opened.candidate())?;
+    let is_empty = slot_is_empty(&devices, slot);
+    let is_covered = metadata.events <= array.metadata()?.events
+        && array.bitmap_covers(metadata.events)?
+        && !has_bad_blocks(&opened);
+    (is_empty && is_covered).then_some((slot, opened))
+}
+
+/// Gives a former member its slot again, with a new number: a member that fails before it is
+/// recorded lists the old number as failed, and this one lists that member so, as after a split
+/// brain.
+fn re_add(
+    array: &Array,
+    slot: MemberIdx,
+    number: DeviceNumber,
+    opened: &Opened,
+    template: &MetadataTemplate,
+) -> Result<LiveJoined, LiveError> {
+    let own = opened.superblock.metadata();
+    let joins = JoinAs::Member(slot);
+    let member = member(opened, &template.superblock.metadata())?;
+    let kept = metadata_device(number, opened, template);
+    let taken = array.re_add_device(slot, member, kept, own.events).ok_or(LiveError::Stopped)?;
+    let name = opened.disk.name();
+    taken.map_err(|source| LiveError::NotTaken { name: name.clone(), source })?;
+    tracing::info!(device = name, number = number.0, slot = slot.0, "former member put back");
+    Ok(LiveJoined { number, joins, by_bitmap: true })
 }
 
 /// Refuses a copy of a device that is in use, or the device by another name, and one that has seen
@@ -170,14 +224,14 @@ fn refuse_in_use(
 /// The first slot that nothing serves or is to get.
 fn empty_slot(array: &Array, slots: u32) -> Option<MemberIdx> {
     let devices = array.devices();
-    let has = |slot: MemberIdx| {
-        devices.iter().map(|device| &device.status).any(|it| {
-            let is_out =
-                matches!(it.condition, DeviceCondition::Failed | DeviceCondition::PassedBy);
-            it.slot == Some(slot) && !it.replaces && !is_out
-        })
-    };
-    (0..slots as u16).map(MemberIdx).find(|slot| !has(*slot))
+    (0..slots as u16).map(MemberIdx).find(|slot| slot_is_empty(&devices, *slot))
+}
+
+fn slot_is_empty(devices: &[ArrayDevice], slot: MemberIdx) -> bool {
+    !devices.iter().map(|device| &device.status).any(|it| {
+        let is_out = matches!(it.condition, DeviceCondition::Failed | DeviceCondition::PassedBy);
+        it.slot == Some(slot) && !it.replaces && !is_out
+    })
 }
 
 /// A handle on its data area. It may get entries in its bad-block log.

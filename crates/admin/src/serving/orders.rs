@@ -255,8 +255,11 @@ impl Serving {
         }
         let opened = OpenDevices::default().open(&device.into())?;
         let name = opened.name();
-        let LiveJoined { joins, .. } = add_live(&self.shared.array, &opened, how)?;
+        let LiveJoined { joins, by_bitmap, .. } = add_live(&self.shared.array, &opened, how)?;
         Ok(match joins {
+            JoinAs::Member(slot) if by_bitmap => format!(
+                "{name}: back in slot {slot}, what it has missed by the bitmap is being rebuilt"
+            ),
             JoinAs::Member(slot) => format!("{name}: added to slot {slot}, it is being rebuilt"),
             JoinAs::Replacement(slot) => format!("{name}: replaces slot {slot}"),
             JoinAs::Spare => format!("{name}: added as a spare"),

@@ -332,11 +332,26 @@ fn a_host_whose_link_is_cut_fails_in_time_and_gets_what_it_missed_by_the_bitmap(
     hosts.link(1, "up");
     load.write(640..648, 1, 4);
     assert_eq!(states(&dir), ["in_sync", "missing", "in_sync"]);
+    // Put back, while the array runs.
+    order(&dir, &format!("remove data {b}")).code(0);
+    let back = order(&dir, &format!("add data {b}")).code(0).stdout;
+    assert!(back.contains("back in slot 1") && back.contains("by the bitmap"), "{back}");
+    load.write(620..650, 1, 5);
+    until("the member is in sync", || is_in_sync(&dir));
+    load.verify();
+    order(&dir, &format!("fail data {local}")).code(0);
+    load.verify();
+    order(&dir, &format!("remove data {local}")).code(0);
+    let back = order(&dir, &format!("add data {local}")).code(0).stdout;
+    assert!(back.contains("back in slot 2") && back.contains("by the bitmap"), "{back}");
+    until("the member is in sync", || is_in_sync(&dir));
+    // Away once more, and put back at a start: only what was written since is copied.
+    order(&dir, &format!("fail data {b}")).code(0);
+    load.write(0..64, 8, 6);
     let Load { file: open, rounds } = load;
     drop(open);
     let (code, error) = server.end(Signal::TERM);
     assert_eq!(code, Some(0), "{error}");
-    // Put back: only what was written since is copied.
     let server = serve(&format!("{a} {local} --add {b}"));
     assert!(server.said.starts_with("data: "), "{}", server.said);
     until("the member is in sync", || is_in_sync(&dir));

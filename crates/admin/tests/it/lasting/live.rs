@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 
 use admin::{JoinError, LiveAddition, LiveError, LiveJoined, add_live};
 use array::{
-    AddError, Array, DeviceCondition, DeviceNumber, JoinAs, MemberFlags, RemoveError, RemoveRefusal,
+    AddError, Array, BackgroundWork, DeviceCondition, DeviceNumber, JoinAs, MemberFlags,
+    RemoveError, RemoveRefusal,
 };
 use device::{Access, Device, DeviceOptions, Location};
 use md::assemble::{MemberState, Options, Verdict};
 use md::create::BitmapOption;
+use md::ondisk::Version;
 use md::{Level, MemberIdx};
 
+use super::readded;
 use super::replaced::{Load, Replaceable, levels, wait_has_slot};
-use super::support::{decide, wait_for};
+use super::support::{Members, contents, decide, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -43,8 +46,8 @@ fn wait_is(array: &Array, number: DeviceNumber, expected: Option<DeviceCondition
 }
 
 /// A device when nothing has it open any more.
-fn free_device(it: &Replaceable, array: &Array, at: usize) -> Arc<Device> {
-    let location = Location::whole(it.members.path(at));
+fn free_device(members: &Members, array: &Array, at: usize) -> Arc<Device> {
+    let location = Location::whole(members.path(at));
     let open =
         || Device::open(&location, DeviceOptions { access: Access::ReadWrite, direct: false }).ok();
     let start = Instant::now();
@@ -82,12 +85,12 @@ fn a_device_added_live_gets_the_empty_slot_and_the_failed_one_comes_back_into_th
             wait_for(&array, "it is out", |status| status.degraded == 1);
             let added = add(&it, &array, slots).expect("it is taken");
             let joins = JoinAs::Member(MemberIdx(1));
-            assert_eq!(added, LiveJoined { number: first, joins });
+            assert_eq!(added, LiveJoined { number: first, joins, by_bitmap: false });
             wait_has_slot(&array, 1);
             // The one that failed: removed, closed, and added again, for another slot.
             array.remove_device(DeviceNumber(1)).expect("it runs").expect("it has failed");
             wait_is(&array, DeviceNumber(1), None);
-            drop(free_device(&it, &array, 1));
+            drop(free_device(&it.members, &array, 1));
             array.fail_member(MemberIdx(0));
             wait_for(&array, "it is out", |status| status.degraded == 1);
             let again = add(&it, &array, 1).expect("it is taken");
@@ -111,6 +114,114 @@ fn a_device_added_live_gets_the_empty_slot_and_the_failed_one_comes_back_into_th
     }
 }
 
+/// Fails the member of a slot, and has it leave.
+fn leave(members: &Members, array: &Array, slot: u16) {
+    let serves = |it: &array::ArrayDevice| {
+        it.status.slot == Some(MemberIdx(slot)) && it.status.condition == DeviceCondition::InSync
+    };
+    let devices = array.devices();
+    let number = devices.iter().find(|it| serves(it)).expect("it serves").status.number;
+    array.fail_member(MemberIdx(slot));
+    wait_is(array, number, Some(DeviceCondition::Failed));
+    array.remove_device(number).expect("it runs").expect("it has failed");
+    wait_is(array, number, None);
+    drop(free_device(members, array, slot.into()));
+}
+
+/// A member comes back into its slot by the bitmap.
+fn come_back(members: &Members, array: &Array, slot: u16) -> Result<(), String> {
+    let device = members.device(slot.into(), Access::ReadWrite);
+    let back = add_live(array, &device, &LiveAddition::default());
+    match back.map_err(|error| error.to_string())? {
+        LiveJoined { joins: JoinAs::Member(at), by_bitmap: true, .. } if at.0 == slot => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+const BITMAP: BitmapOption = BitmapOption::Internal { chunk_bytes: Some(65536) };
+
+/// As after `mdadm --remove` and `--re-add`.
+#[test]
+fn a_former_member_comes_back_live_with_what_it_missed_and_no_more() {
+    for (level, layout, slots) in levels() {
+        let members = readded::created(level, layout, Version::V1_2, slots);
+        // A new array's bits are set until it is stopped.
+        let (array, _) = readded::run(&members, &[], &[]);
+        array.write_at(&[0; 4096], 0).expect("written");
+        array.stop().expect("stopped clean");
+        let (array, _) = readded::run(&members, &[], &[]);
+        let mut expected = vec![0; array.len_bytes() as usize];
+        let mut write = |seed: u8, at: usize| {
+            let data = vec![seed; 8192];
+            array.write_at(&data, at as u64).expect("written");
+            expected[at..at + data.len()].copy_from_slice(&data);
+        };
+        write(1, 0);
+        leave(&members, &array, 1);
+        for (seed, at) in (2..).zip([0, 600_064, 601_088, 3 << 20]) {
+            write(seed, at);
+        }
+        array.pause_background(BackgroundWork::Rebuild, true);
+        come_back(&members, &array, 1).expect("it is taken");
+        wait_for(&array, "it is bound", |status| !status.rebuilding.is_empty());
+        let (lacking, _) = array.metadata().expect("it has metadata").rebuild_sectors;
+        // Four writes, at most two bits each, of 128 sectors.
+        assert!((1..=8 * 128).contains(&lacking), "{level}: {lacking}");
+        // While it lacks them.
+        write(9, 601_088);
+        write(10, 2 << 20);
+        array.pause_background(BackgroundWork::Rebuild, false);
+        wait_for(&array, "its rebuild", |status| status.degraded == 0);
+        let mut read = vec![0; expected.len()];
+        array.read_at(&mut read, 0).expect("read");
+        assert!(read == expected, "{level}");
+        array.stop().expect("stopped clean");
+        assert!(contents(&members, &[]) == expected, "{level}");
+        // Without the first one, it is needed.
+        assert!(contents(&members, &[0]) == expected, "{level}");
+    }
+}
+
+#[test]
+fn a_former_member_comes_back_live_beside_a_load_again_and_again() {
+    for (level, _, slots) in levels() {
+        let it = Replaceable::new(level, slots, 1, BITMAP);
+        let array = it.run();
+        let mut load = Load::of(&array);
+        load.beside(&array, || {
+            for _ in 0..3 {
+                leave(&it.members, &array, 1);
+                come_back(&it.members, &array, 1).expect("it is taken");
+                wait_for(&array, "its rebuild", |status| status.degraded == 0);
+            }
+        });
+        let expected = load.contents(array.len_bytes() as usize);
+        array.stop().expect("stopped clean");
+        let all: Vec<usize> = (0..slots).collect();
+        check_clean(&it, &all, &format!("{level}"));
+        assert!(it.contents(&all) == expected, "{level}");
+        assert!(it.contents(&all[1..]) == expected, "{level}");
+    }
+}
+
+#[test]
+fn a_former_member_without_the_proof_is_rebuilt_whole() {
+    let it = Replaceable::new(Level::Raid6, 4, 1, BITMAP);
+    let array = it.run();
+    array.write_at(&[3; 8192], 0).expect("written");
+    leave(&it.members, &array, 1);
+    leave(&it.members, &array, 2);
+    // The first has served with both that serve now.
+    come_back(&it.members, &array, 1).expect("it is taken");
+    wait_for(&array, "its rebuild", |status| status.degraded == 1);
+    // The second lists the first as failed: perhaps it ran elsewhere without it.
+    let whole = add(&it, &array, 2).expect("it is taken");
+    assert!(!whole.by_bitmap, "{whole:?}");
+    wait_for(&array, "nothing is lost", |status| status.degraded == 0);
+    array.stop().expect("stopped clean");
+    check_clean(&it, &[0, 1, 2, 3], "rebuilt");
+}
+
 #[test]
 fn a_spare_added_live_takes_the_slot_of_the_next_member_that_fails() {
     for (level, bitmap) in [
@@ -125,7 +236,8 @@ fn a_spare_added_live_takes_the_slot_of_the_next_member_that_fails() {
         load.beside(&array, || {
             for (at, number) in [(slots, spare), (slots + 1, other)] {
                 let added = add(&it, &array, at).expect("it is taken");
-                assert_eq!(added, LiveJoined { number, joins: JoinAs::Spare });
+                let expected = LiveJoined { number, joins: JoinAs::Spare, by_bitmap: false };
+                assert_eq!(added, expected);
                 wait_is(&array, number, Some(DeviceCondition::Spare));
             }
             // What the superblocks of all say, while the array runs.
@@ -137,7 +249,7 @@ fn a_spare_added_live_takes_the_slot_of_the_next_member_that_fails() {
             // The other one leaves, and is free at once.
             array.remove_device(other).expect("it runs").expect("it is a spare");
             wait_is(&array, other, None);
-            let again = free_device(&it, &array, slots + 1);
+            let again = free_device(&it.members, &array, slots + 1);
             let again = add_live(&array, &again, &LiveAddition::default()).expect("it is taken");
             assert_eq!(again.number, other, "its number was free");
             wait_is(&array, other, Some(DeviceCondition::Spare));
@@ -170,7 +282,7 @@ fn a_member_is_replaced_live_and_leaves() {
         wait_is(&array, DeviceNumber(3), Some(DeviceCondition::Failed));
         array.remove_device(DeviceNumber(3)).expect("it runs").expect("it is replaced");
         wait_is(&array, DeviceNumber(3), None);
-        drop(free_device(&it, &array, 3));
+        drop(free_device(&it.members, &array, 3));
     });
     let expected = load.contents(array.len_bytes() as usize);
     array.stop().expect("stopped clean");
@@ -224,6 +336,9 @@ fn what_cannot_come_or_leave_is_refused_with_the_reason_and_stays_as_it_is() {
 
 testkit::repeat_in_shards! {
     a_device_added_live_gets_the_empty_slot_and_the_failed_one_comes_back_into_the_next,
+    a_former_member_comes_back_live_with_what_it_missed_and_no_more,
+    a_former_member_comes_back_live_beside_a_load_again_and_again,
+    a_former_member_without_the_proof_is_rebuilt_whole,
     a_spare_added_live_takes_the_slot_of_the_next_member_that_fails,
     a_member_is_replaced_live_and_leaves,
     what_cannot_come_or_leave_is_refused_with_the_reason_and_stays_as_it_is,

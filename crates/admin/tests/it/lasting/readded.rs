@@ -40,14 +40,14 @@ fn try_started(
     start_replacing(&array, &opened, &new, &options)
 }
 
-type RebuildingMembers = Vec<RebuildingMember>;
+pub type RebuildingMembers = Vec<RebuildingMember>;
 
-fn run(members: &Members, out: &[usize], add: &[usize]) -> (Array, RebuildingMembers) {
+pub fn run(members: &Members, out: &[usize], add: &[usize]) -> (Array, RebuildingMembers) {
     let (shards, rebuilding) = started(members, out, add);
     (Array::run_shards(shards).expect("threads"), rebuilding)
 }
 
-fn created(level: Level, layout: Option<Layout>, version: Version, count: usize) -> Members {
+pub fn created(level: Level, layout: Option<Layout>, version: Version, count: usize) -> Members {
     let all = Members::new(count);
     all.create(level, |request| {
         request.version = version;
