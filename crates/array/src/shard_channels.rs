@@ -492,7 +492,7 @@ mod tests {
         let mut channels = channels(2);
         let mut gone = channels.pop().expect("two shards");
         let send = |from: &mut ShardChannels, messages: &[Message], to| {
-            messages.iter().for_each(|message| from.send(to, *message));
+            messages.iter().for_each(|message| from.send(to, message.clone()));
             from.flush_outboxes();
         };
         send(&mut channels[0], before, 1);
@@ -507,7 +507,8 @@ mod tests {
         let done = Message::Done { host: 1, result: Ok(()) };
         let released = Message::Event(ControlEvent::Released { first_bit: 0, bits: 1 });
         assert!(!breaks(&[], false, &[]));
-        assert!(!breaks(&[released], false, &[released; 2 * RING_MESSAGES]));
+        let many = vec![released.clone(); 2 * RING_MESSAGES];
+        assert!(!breaks(&[released], false, &many));
         assert!(breaks(&[], true, &[]));
         assert!(breaks(&[done], false, &[]), "it has unread messages");
         assert!(breaks(&[], false, &[done]), "a message is never received");

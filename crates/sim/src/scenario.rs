@@ -63,8 +63,8 @@ pub enum Action {
     Fail(u16),
     /// A new device is put into the slot of a member that is lost, while the array runs.
     Join(u16),
-    /// A device that has failed leaves the array, or, when it has left, comes back to its slot: with
-    /// what the bitmap marks as missed.
+    /// A device that has failed leaves the array, or, when it has left, comes back to its slot, and
+    /// gets what the bitmap marks as missed.
     Readd(u16),
     /// At the next start a new device is put into the slot of a member that is lost by then.
     Add(u16),
