@@ -24,7 +24,7 @@ use md::{Geometry, MemberIdx, SECTOR_BYTES, Sector};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 
-use crate::buf::{Lease, LeasePool};
+use crate::buf::{Filled, Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
 use crate::driver::{Completion, Driver, DriverOptions};
 use crate::executor::{ArrayExtent, Event};
@@ -371,6 +371,24 @@ impl Array {
         }
         // Unused: `then` takes the outcome.
         drop(self.hand_over_as(ticket, op, offset, lease, bytes / SECTOR_BYTES));
+    }
+
+    /// Reads as [`Array::request`] does, for a frontend that only sends what was read: members in
+    /// memory may lend it instead of copying it into the lease. See [`Filled`].
+    ///
+    /// # Panics
+    /// When the lease is of another array.
+    pub fn read_to_send(
+        &self,
+        mut lease: Lease,
+        offset: u64,
+        then: impl FnOnce(Result<Filled, ArrayError>) + Send + 'static,
+    ) {
+        lease.borrow();
+        let bytes = lease.len() as u64;
+        self.request(HostOp::Read, offset, bytes, Some(lease), move |outcome| {
+            then(outcome.map(|lease| Filled::new(lease.expect("a read has a lease"))));
+        });
     }
 
     /// The longest read or write in bytes: the capacity of a lease.

@@ -301,6 +301,7 @@ impl Driver {
             refuse_shared_files(&executor)?;
         }
         executor.set_member_timeout(options.member_timeout);
+        executor.lend_to_hosts(leases);
         executor.number_leaves(&mut 0);
         let ring = executor.info().uses_ring.then(Ring::new).transpose();
         let mut ring = ring.map_err(system("set up io_uring"))?;
@@ -310,12 +311,11 @@ impl Driver {
                 ring.settle_in(&regions);
             }
         }
-        let (kernels, now) = (options.kernels, clock_nanos());
         let io = Io {
             ring,
             regions,
-            kernels,
-            now,
+            kernels: options.kernels,
+            now: clock_nanos(),
             store_policy: StorePolicy::default(),
             stored_past: false,
         };

@@ -27,12 +27,12 @@ use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
     MemberSet, Mismatch, Request, RequestError, Shard, Token,
 };
-use md::{Geometry, MemberIdx, Sector};
+use md::{Geometry, Level, MemberIdx, Sector};
 
 pub use self::allocation::ArrayExtent;
 pub use self::events::Event;
 use self::events::Events;
-use crate::buf::{self, InPlaceSources};
+use crate::buf::{self, InPlaceSources, LEND_FROM_BYTES, LeasePool};
 use crate::in_flight::InFlight;
 use crate::member::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
@@ -124,6 +124,8 @@ pub(crate) struct Executor {
     effects: Effects,
     /// Inputs of computations that stay in member memory instead of the stripe memory.
     in_place: InPlaceSources,
+    /// Hosts' buffers, if what is read into them may be lent instead.
+    lending: Option<LeasePool>,
     done: Vec<MemberCompletion>,
     /// When the engine's timer is due.
     timer: Option<u64>,
@@ -176,6 +178,7 @@ impl Executor {
             spare: Vec::new(),
             effects: Effects::new(),
             in_place,
+            lending: None,
             done: Vec::new(),
             timer: None,
             timer_overdue: false,
@@ -188,6 +191,14 @@ impl Executor {
             joining: Vec::new(),
             unbinding: Vec::new(),
             late: late::Late::default(),
+        }
+    }
+
+    /// Members in memory may lend what hosts read. Not where there is redundancy: there the engine
+    /// uses what was read into a host's buffer, to correct a member that could not be read.
+    pub(crate) fn lend_to_hosts(&mut self, leases: &LeasePool) {
+        if matches!(self.geometry().level(), Level::Linear | Level::Raid0) {
+            self.lending = Some(leases.clone());
         }
     }
 
@@ -429,7 +440,11 @@ impl Executor {
         match effect {
             Effect::Read { token, member, sector, slices, in_place_ok: loan } => {
                 let slices = effects.slices(slices);
-                if !(*loan && self.map_in_place(*token, *member, *sector, slices)) {
+                let in_place = match loan {
+                    true => self.map_in_place(*token, *member, *sector, slices),
+                    false => self.lend_to_host(*token, *member, *sector, slices),
+                };
+                if !in_place {
                     self.in_place.forget(slices);
                     self.submit_with_data(*token, *member, OpKind::Read, *sector, slices, io);
                 }
@@ -576,6 +591,37 @@ impl Executor {
         let Some(lent) = member.lend(sector, u64::from(slice.len)) else { return false };
         self.in_place.note(*slice, lent);
         self.moved += u64::from(slice.len);
+        self.done.push(MemberCompletion { token, result: Ok(()) });
+        true
+    }
+
+    /// Records where a member in memory has what a host reads, if the host takes it from there.
+    fn lend_to_host(
+        &mut self,
+        token: Token,
+        member: MemberIdx,
+        sector: Sector,
+        slices: &[BufSlice],
+    ) -> bool {
+        let Some(leases) = &self.lending else { return false };
+        if !slices.iter().any(|slice| leases.borrows(*slice)) {
+            return false;
+        }
+        let slot = &mut self.slots[usize::from(member.0)];
+        let bytes = slices.iter().map(|slice| u64::from(slice.len)).sum();
+        let lent = match slices.iter().all(|slice| slice.len >= LEND_FROM_BYTES) {
+            true => slot.member.as_mut().and_then(|member| member.lend_to_host(sector, bytes)),
+            false => None,
+        };
+        let Some((region, mut offset)) = lent else {
+            slices.iter().for_each(|slice| leases.fill(*slice));
+            return false;
+        };
+        for slice in slices {
+            leases.lend(*slice, region.clone(), offset);
+            offset += u64::from(slice.len);
+        }
+        self.moved += bytes;
         self.done.push(MemberCompletion { token, result: Ok(()) });
         true
     }

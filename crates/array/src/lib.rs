@@ -52,7 +52,7 @@ mod shard_channels;
 mod table;
 
 pub use api::{Array, ArrayError, Pending};
-pub use buf::{Lease, LeasePool};
+pub use buf::{Filled, Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec, PartialParityArea};
 pub use driver::{
     AddError, Completion, Driver, DriverOptions, Full, JoinAs, RemoveError, ScrubStatus,

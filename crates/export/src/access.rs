@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use crate::gate::Gate;
-use crate::store::{Buffer, Limits, Outcome, Store, StoreError, StoreExtent};
+use crate::store::{Buffer, Limits, Outcome, Store, StoreError, StoreExtent, ToSend};
 
 /// Queue length of the slow thread; beyond it the caller waits.
 const MAX_SLOW: usize = 64;
@@ -113,6 +113,17 @@ impl Access {
             then(buffer.map(|buffer| Data { buffer, range }));
         };
         self.store.read(buffer, first, Box::new(answer));
+    }
+
+    /// Reads whole blocks at `offset`, a buffer's length, for bytes that are only sent: see
+    /// [`Store::read_to_send`].
+    pub fn read_to_send(
+        &self,
+        buffer: Buffer,
+        offset: u64,
+        then: impl FnOnce(Result<ToSend, StoreError>) + Send + 'static,
+    ) {
+        self.store.read_to_send(buffer, offset, Box::new(then));
     }
 
     /// Writes the buffer's bytes at `offset`; durable at its end if `fua`.

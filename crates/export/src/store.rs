@@ -7,7 +7,8 @@
 mod of_array;
 mod rescued;
 
-use array::{ArrayError, Lease, RequestError};
+use array::{ArrayError, Filled, Lease, RequestError};
+use sys::OutSlice;
 use thiserror::Error;
 
 pub use rescued::Rescued;
@@ -126,6 +127,40 @@ impl Buffer {
     }
 }
 
+/// What a read returns that only sends the bytes.
+pub enum ToSend {
+    /// They are in the buffer.
+    Buffer(Buffer),
+    /// They may be in members' memory.
+    Filled(Filled),
+}
+
+impl ToSend {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            ToSend::Buffer(buffer) => buffer.len(),
+            ToSend::Filled(filled) => filled.len(),
+        }
+    }
+
+    /// Whether its length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `each` with its bytes, in order, until that says to stop.
+    pub(crate) fn each_slice<'a>(&'a self, mut each: impl FnMut(OutSlice<'a>) -> bool) -> bool {
+        match self {
+            ToSend::Buffer(buffer) => each(OutSlice::new(buffer.bytes())),
+            ToSend::Filled(filled) => filled.out_slices().all(each),
+        }
+    }
+}
+
+/// What is done with the outcome of [`Store::read_to_send`]; as [`Then`].
+pub type ThenSend = Box<dyn FnOnce(Result<ToSend, StoreError>) + Send>;
+
 /// How a request ended; reads and writes return their buffer.
 pub type Outcome = Result<Option<Buffer>, StoreError>;
 
@@ -146,6 +181,17 @@ pub trait Store: Send + Sync {
 
     /// Fills the buffer, whole blocks, from byte `offset` on. Does not wait.
     fn read(&self, buffer: Buffer, offset: u64, then: Then);
+
+    /// Reads as [`Store::read`] does, for bytes that are only sent: they may stay where they are
+    /// instead of being copied into the buffer. A write that ends before they are sent may be seen
+    /// in them.
+    fn read_to_send(&self, buffer: Buffer, offset: u64, then: ThenSend) {
+        let answer = |outcome: Outcome| {
+            let buffer = outcome.map(|buffer| buffer.expect("a read has a buffer"));
+            then(buffer.map(ToSend::Buffer));
+        };
+        self.read(buffer, offset, Box::new(answer));
+    }
 
     /// Writes the buffer, whole blocks, at byte `offset`; durable at its end if `fua`. Does not
     /// wait.

@@ -1,8 +1,9 @@
-//! What the other crates need of the system and cannot have from safe libraries: memory maps,
-//! descriptor tables, loop devices, and the clock that the process shares.
+//! What the other crates need of the system and cannot have from safe libraries: memory maps and
+//! sending from them, descriptor tables, loop devices, and the clock that the process shares.
 //!
 //! *Invariant*: every interface is safe, whatever the caller does; nothing here is about RAID.
-//! Unsafe code lives only in `file_map`, `loop_device`, `mapping`, `passed_fds` and `unshared_fds`.
+//! Unsafe code lives only in `file_map`, `loop_device`, `mapping`, `passed_fds`, `send` and
+//! `unshared_fds`.
 #![deny(unsafe_code)]
 
 mod clock;
@@ -16,6 +17,8 @@ mod mapping;
 mod passed_fds;
 mod reason;
 #[allow(unsafe_code)]
+mod send;
+#[allow(unsafe_code)]
 mod unshared_fds;
 
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
@@ -24,4 +27,5 @@ pub use loop_device::LoopDevice;
 pub use mapping::{Mapping, populate, share_one_heap, touch_stack};
 pub use passed_fds::{PassedFd, take_passed_fds};
 pub use reason::{Reason, errno_text, reason};
+pub use send::{OutSlice, send};
 pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

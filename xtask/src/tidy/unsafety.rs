@@ -29,12 +29,13 @@ const FORBID: [&str; 17] = [
 ];
 
 /// Modules that may hold unsafe code, as a file `x.rs` or a directory `x/`.
-const ADDRESSES: [&str; 12] = [
+const ADDRESSES: [&str; 13] = [
     "crates/parity/src/arch",
     "crates/sys/src/file_map",
     "crates/sys/src/loop_device",
     "crates/sys/src/mapping",
     "crates/sys/src/passed_fds",
+    "crates/sys/src/send",
     "crates/sys/src/unshared_fds",
     "crates/array/src/buf",
     "crates/array/src/member/mem",
@@ -61,7 +62,7 @@ pub fn check_addresses(sources: &Sources) -> Vec<Finding> {
             let what = "`unsafe` outside its addresses";
             let why = "unsafe code is reviewed in a few known places only";
             let fix = "use a safe interface of parity/src/arch, \
-                       sys/src/{file_map,mapping,passed_fds,unshared_fds}, array/src/buf, \
+                       sys/src/{file_map,mapping,passed_fds,send,unshared_fds}, array/src/buf, \
                        array/src/member/{mem,uring} or export/src/*/sys, or extend one";
             findings.push(Finding::new("unsafe", path, token.line, what, why, fix));
         }

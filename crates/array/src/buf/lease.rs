@@ -1,9 +1,11 @@
 //! Host buffers, which pass between a host and the driver.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use engine::BufSlice;
 
+use super::lent::LentPart;
 use super::region::Region;
 
 struct Pool {
@@ -13,6 +15,16 @@ struct Pool {
     count: u32,
     free: Mutex<Free>,
     returned: Condvar,
+    /// By slot.
+    lent: Vec<LentTo>,
+}
+
+/// What members have lent in place of a buffer's bytes.
+#[derive(Default)]
+struct LentTo {
+    /// The buffer's holder takes it.
+    wanted: AtomicBool,
+    parts: Mutex<Vec<LentPart>>,
 }
 
 struct Free {
@@ -36,6 +48,8 @@ pub struct Lease {
     len: usize,
     /// Another one went to the host in its place.
     was_replaced: bool,
+    /// Members may lend what a read returns, instead of copying it here.
+    borrows: bool,
 }
 
 impl LeasePool {
@@ -50,7 +64,8 @@ impl LeasePool {
         let (slots, reserve) = ((0..count).rev().collect(), (count..2 * count).rev().collect());
         let free = Mutex::new(Free { slots, reserve, waiting: 0 });
         let returned = Condvar::new();
-        LeasePool(Arc::new(Pool { region, number, lease_bytes, count, free, returned }))
+        let lent = (0..2 * count).map(|_| LentTo::default()).collect();
+        LeasePool(Arc::new(Pool { region, number, lease_bytes, count, free, returned, lent }))
     }
 
     /// A lease of `len` bytes, or `None` while all are in use.
@@ -60,7 +75,7 @@ impl LeasePool {
     pub fn take(&self, len: usize) -> Option<Lease> {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
         let slot = self.0.free.lock().expect("the list lock is not poisoned").slots.pop()?;
-        Some(Lease { pool: self.clone(), slot, len, was_replaced: false })
+        Some(self.lease(slot, len))
     }
 
     /// A lease of `len` bytes; blocks while all are in use.
@@ -72,7 +87,7 @@ impl LeasePool {
         let mut free = self.0.free.lock().expect("the list lock is not poisoned");
         loop {
             if let Some(slot) = free.slots.pop() {
-                return Lease { pool: self.clone(), slot, len, was_replaced: false };
+                return self.lease(slot, len);
             }
             free.waiting += 1;
             free = self.0.returned.wait(free).expect("the list lock is not poisoned");
@@ -83,7 +98,47 @@ impl LeasePool {
     /// A lease in place of one that a late operation uses; `None` while all in reserve are in use.
     pub(crate) fn replacement(&self, len: usize) -> Option<Lease> {
         let slot = self.0.free.lock().expect("the list lock is not poisoned").reserve.pop()?;
-        Some(Lease { pool: self.clone(), slot, len, was_replaced: false })
+        Some(self.lease(slot, len))
+    }
+
+    fn lease(&self, slot: u32, len: usize) -> Lease {
+        Lease { pool: self.clone(), slot, len, was_replaced: false, borrows: false }
+    }
+
+    /// Whether the bytes of a slice, which a read is to fill, may be lent instead: either
+    /// [`LeasePool::lend`] or [`LeasePool::fill`] follows.
+    pub(crate) fn borrows(&self, slice: BufSlice) -> bool {
+        slice.region == self.0.number && self.slot(slice).wanted.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of a slice are in a region of a member.
+    pub(crate) fn lend(&self, slice: BufSlice, region: Arc<Region>, offset: u64) {
+        let part = LentPart { at: self.start(slice), len: slice.len as usize, region, offset };
+        self.others(slice).push(part);
+    }
+
+    /// The bytes of a slice are in the buffer itself, also if they were lent before: a read may be
+    /// begun anew.
+    pub(crate) fn fill(&self, slice: BufSlice) {
+        drop(self.others(slice));
+    }
+
+    /// The parts that are lent in place of other bytes of the buffer than these.
+    fn others(&self, slice: BufSlice) -> MutexGuard<'_, Vec<LentPart>> {
+        let (start, end) = (self.start(slice), self.start(slice) + slice.len as usize);
+        let parts = &self.slot(slice).parts;
+        let mut parts = parts.lock().expect("the list lock is not poisoned");
+        parts.retain(|part| part.at + part.len <= start || end <= part.at);
+        parts
+    }
+
+    /// Where a slice begins in its buffer.
+    fn start(&self, slice: BufSlice) -> usize {
+        (slice.offset % self.0.lease_bytes as u64) as usize
+    }
+
+    fn slot(&self, slice: BufSlice) -> &LentTo {
+        &self.0.lent[(slice.offset / self.0.lease_bytes as u64) as usize]
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -119,6 +174,27 @@ impl Lease {
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.pool.0.lease_bytes);
         self.len = len;
+    }
+
+    /// Members may lend what the next read returns, which [`Lease::take_lent`] ends. The driver
+    /// has the buffer in between, so that its bytes are not looked at.
+    pub(crate) fn borrow(&mut self) {
+        self.borrows = true;
+        self.lent_to().wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// What members have lent in place of its bytes.
+    pub(super) fn take_lent(&mut self) -> Vec<LentPart> {
+        if !std::mem::take(&mut self.borrows) {
+            return Vec::new();
+        }
+        let lent = self.lent_to();
+        lent.wanted.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *lent.parts.lock().expect("the list lock is not poisoned"))
+    }
+
+    fn lent_to(&self) -> &LentTo {
+        &self.pool.0.lent[self.slot as usize]
     }
 
     /// The buffer's bytes.
@@ -157,6 +233,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        drop(self.take_lent());
         if let Ok(mut free) = self.pool.0.free.lock() {
             if self.was_replaced {
                 return free.reserve.push(self.slot);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{BufSlice, MAX_SPAN_SECTORS, REGION_ZERO};
-use sys::Mapping;
+use sys::{Mapping, OutSlice};
 
 use super::copy;
 
@@ -61,6 +61,15 @@ impl Region {
         assert!(inside, "span of {len} bytes at {offset} is outside a region of {size} bytes");
         // SAFETY: inside the mapping, checked above.
         Span { start: unsafe { self.memory.as_ptr().add(offset) }, len }
+    }
+
+    /// A span of it, for the kernel to send.
+    ///
+    /// # Panics
+    /// When the span is not inside the region.
+    pub(crate) fn out_slice(&self, offset: u64, len: usize) -> OutSlice<'_> {
+        let offset = usize::try_from(offset).expect("offset fits the address space");
+        OutSlice::of_mapping(&self.memory, offset, len)
     }
 }
 

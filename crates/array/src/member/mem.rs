@@ -1,10 +1,12 @@
 //! A member in memory: it shows the speed of the engine itself.
 //!
-//! Every read copies out of it and every write into it; only the inputs of computations, above all
-//! the old data and parity of a read-modify-write, are used in place ([`Member::lend`]). A write
-//! may bypass the CPU caches (non-temporal stores) where that is faster ([`StorePolicy`]), unless
-//! its destination is likely to be cached: because the member is small enough to fit the caches, or
-//! was just read there (the old data of a read-modify-write).
+//! Every read copies out of it and every write into it, with two exceptions: the inputs of
+//! computations, above all the old data and parity of a read-modify-write, are used in place
+//! ([`Member::lend`]), and what a host reads may be sent from here ([`Member::lend_to_host`]).
+//!
+//! A write may bypass the CPU caches (non-temporal stores) where that is faster ([`StorePolicy`]),
+//! unless its destination is likely to be cached: because the member is small enough to fit the
+//! caches, or was just read there (the old data of a read-modify-write).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -156,6 +158,16 @@ impl Member for MemMember {
         self.recent.note(sector);
         let len = u32::try_from(bytes).ok()?;
         Some(BufSlice { region, len, offset: sector.0 * md::SECTOR_BYTES })
+    }
+
+    fn lend_to_host(&mut self, sector: Sector, bytes: u64) -> Option<(Arc<Region>, u64)> {
+        let end = sector.0.checked_add(bytes / md::SECTOR_BYTES)?;
+        if end > self.sectors {
+            return None;
+        }
+        self.counters.reads += 1;
+        self.counters.read_bytes += bytes;
+        Some((self.region.clone(), sector.0 * md::SECTOR_BYTES))
     }
 
     fn known(&self, sector: Sector, limit: Sector) -> Known {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use device::FileId;
@@ -9,7 +10,7 @@ use engine::{BufSlice, IoError, MemberError, MemberOp, Token};
 use md::Sector;
 
 use super::{Cqe, Ring};
-use crate::buf::{Regions, StorePolicy};
+use crate::buf::{Region, Regions, StorePolicy};
 
 /// Wake-up latency: the last stretch before an exact deadline is spent polling.
 pub(super) const WAKE_NANOS: u64 = 20_000;
@@ -297,6 +298,13 @@ pub trait Member: Send + Sealed {
     /// Returns the location of these bytes in member memory, instead of reading them; counts as a
     /// read. They stay unchanged until a write to them is submitted. `None`: submit a read.
     fn lend(&mut self, _sector: Sector, _bytes: u64) -> Option<BufSlice> {
+        None
+    }
+
+    /// Returns the region and the offset of these bytes in member memory, for a host that sends
+    /// them from there instead of having them copied; counts as a read. Unlike what is lent to
+    /// computations, they may change until they are sent. `None`: submit a read.
+    fn lend_to_host(&mut self, _sector: Sector, _bytes: u64) -> Option<(Arc<Region>, u64)> {
         None
     }
 

@@ -13,6 +13,7 @@ mod deadlines;
 mod exports;
 mod faults;
 mod files;
+mod lent;
 mod nested_deadlines;
 mod populated;
 mod random;

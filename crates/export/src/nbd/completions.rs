@@ -12,7 +12,7 @@ use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::access::Data;
-use crate::store::{StoreError, StoreExtent};
+use crate::store::{StoreError, StoreExtent, ToSend};
 
 /// The end of a part of a request.
 pub(super) struct Completion {
@@ -27,6 +27,7 @@ pub(super) struct Completion {
 pub(super) enum Got {
     Nothing,
     Data(Data),
+    ToSend(ToSend),
     Extents(Vec<StoreExtent>),
 }
 

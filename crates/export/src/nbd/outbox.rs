@@ -1,16 +1,18 @@
 //! Replies that are to be sent, in order, many with one system call.
 //!
-//! *Invariant*: a reply's data are sent from the buffer that the store filled; the buffer is
-//! returned when its last byte is sent, or the connection is given up.
+//! *Invariant*: a reply's data are sent from the buffer that the store filled, or from where the
+//! store has them; the buffer is returned when its last byte is sent, or the connection is given
+//! up.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 
 use nbd::Head;
 use rustix::fd::BorrowedFd;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use sys::OutSlice;
 
 use crate::access::Data;
+use crate::store::ToSend;
 
 /// Slices of one system call; the kernel takes up to 1024.
 const MAX_SLICES: usize = 128;
@@ -21,6 +23,8 @@ pub(super) enum Body {
     None,
     /// The store's buffer.
     Data(Data),
+    /// The same, or where the store has the bytes.
+    ToSend(ToSend),
     /// A text, or extents.
     Small(Vec<u8>),
     /// The data of a read that several buffers were copied into.
@@ -28,11 +32,22 @@ pub(super) enum Body {
 }
 
 impl Body {
-    fn bytes(&self) -> &[u8] {
+    fn len(&self) -> usize {
         match self {
-            Body::None => &[],
-            Body::Data(data) => data.bytes(),
-            Body::Small(bytes) | Body::Assembled(bytes) => bytes,
+            Body::None => 0,
+            Body::Data(data) => data.bytes().len(),
+            Body::ToSend(data) => data.len(),
+            Body::Small(bytes) | Body::Assembled(bytes) => bytes.len(),
+        }
+    }
+
+    /// Calls `each` with its bytes, in order, until that says to stop; returns whether it did not.
+    fn each_slice<'a>(&'a self, mut each: impl FnMut(OutSlice<'a>) -> bool) -> bool {
+        match self {
+            Body::None => true,
+            Body::Data(data) => each(OutSlice::new(data.bytes())),
+            Body::ToSend(data) => data.each_slice(each),
+            Body::Small(bytes) | Body::Assembled(bytes) => each(OutSlice::new(bytes)),
         }
     }
 }
@@ -94,9 +109,11 @@ impl Outbox {
         while !self.is_empty() {
             let (sent, offered) = match self.send_some(socket) {
                 Ok(sent) => sent,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(rustix::io::Errno::AGAIN) => return Ok((all, false)),
-                Err(error) => return Err(error.into()),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock => return Ok((all, false)),
+                    _ => return Err(error),
+                },
             };
             all += sent;
             self.advance(sent);
@@ -107,32 +124,35 @@ impl Outbox {
         Ok((all, true))
     }
 
-    fn send_some(&self, socket: BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)> {
-        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+    fn send_some(&self, socket: BorrowedFd<'_>) -> io::Result<(usize, usize)> {
+        let mut slices = [OutSlice::new(&[]); MAX_SLICES];
         let (mut used, mut offered, mut skip) = (0, 0, self.sent);
-        'replies: for (head, body) in &self.replies {
-            for bytes in [head.as_deref().unwrap_or(&[]), body.bytes()] {
-                let left = &bytes[skip.min(bytes.len())..];
-                skip -= skip.min(bytes.len());
-                if !left.is_empty() {
-                    if used == MAX_SLICES {
-                        break 'replies;
-                    }
-                    slices[used] = IoSlice::new(left);
-                    (used, offered) = (used + 1, offered + left.len());
+        let mut add = |slice| {
+            let skipped = skip.min(OutSlice::len(&slice));
+            skip -= skipped;
+            let left = slice.skip(skipped);
+            if !left.is_empty() {
+                if used == MAX_SLICES {
+                    return false;
                 }
+                slices[used] = left;
+                (used, offered) = (used + 1, offered + left.len());
+            }
+            true
+        };
+        for (head, body) in &self.replies {
+            let head = OutSlice::new(head.as_deref().unwrap_or(&[]));
+            if !add(head) || !body.each_slice(&mut add) {
+                break;
             }
         }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let mut control = SendAncillaryBuffer::default();
-        let sent = rustix::net::sendmsg(socket, &slices[..used], &mut control, flags)?;
-        Ok((sent, offered))
+        Ok((sys::send(socket, &slices[..used])?, offered))
     }
 
     fn advance(&mut self, sent: usize) {
         self.sent += sent;
         while let Some((head, body)) = self.replies.front() {
-            let bytes = head.as_deref().map_or(0, <[u8]>::len) + body.bytes().len();
+            let bytes = head.as_deref().map_or(0, <[u8]>::len) + body.len();
             if self.sent < bytes {
                 return;
             }
@@ -145,7 +165,7 @@ impl Outbox {
 
     fn give_back(&mut self, body: Body) {
         match body {
-            Body::Data(_) => self.returned.buffers += 1,
+            Body::Data(_) | Body::ToSend(_) => self.returned.buffers += 1,
             Body::Assembled(bytes) => self.returned.assembled += bytes.len(),
             Body::None | Body::Small(_) => {}
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use nbd::server::{ALLOCATION_CONTEXT_ID, Session};
 use nbd::wire::allocation;
-use nbd::{Errno, Extent, Limits, Operation, ReplyTo, Request, Style, Violation};
+use nbd::{Errno, Extent, Head, Limits, Operation, ReplyTo, Request, Style, Violation};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::BorrowedFd;
 use thiserror::Error;
@@ -33,6 +33,9 @@ const SMALL_BYTES: usize = 64 << 10;
 /// After a long payload, this much is received behind it: the next request, and little of its
 /// payload, which would be copied.
 const NARROW_WINDOW: usize = 512;
+/// Parts of reads from this length on may be sent from where they are; the store copies shorter
+/// ones, which costs less.
+const IN_PLACE_BYTES: usize = 32 << 10;
 /// TRIM and WRITE_ZEROES are done in pieces of this length, so that others come in between.
 const PIECE_BYTES: u64 = 64 << 20;
 /// How soon a buffer is looked for again that another front has taken.
@@ -86,6 +89,16 @@ enum Change {
 }
 
 impl Running {
+    /// What comes before the data of the part that ended just now, of a read.
+    fn head_of_part(&self, offset: u64, len: usize) -> Head {
+        let Work::Read { next, end } = self.work else { unreachable!("parts of reads are sent") };
+        let (len, last) = (len as u32, self.parts == 0 && next == end);
+        match u64::from(len) == end - self.to.offset {
+            true => self.to.data(len),
+            false => self.to.data_part(offset, len, last),
+        }
+    }
+
     /// Whether the store has all of it, and has ended it.
     fn is_over(&self) -> bool {
         let left = match self.work {
@@ -519,8 +532,13 @@ impl<'a> Transmission<'a> {
         if next + len as u64 == end {
             self.reading = None;
         }
+        let is_sent = matches!(self.at(slot).work, Work::Read { .. });
         let then = self.part(slot, next);
-        self.served.access.read(buffer, next, len, |result| then(result.map(Got::Data)));
+        let access = &self.served.access;
+        match is_sent && len >= IN_PLACE_BYTES && span == len {
+            true => access.read_to_send(buffer, next, |result| then(result.map(Got::ToSend))),
+            false => access.read(buffer, next, len, |result| then(result.map(Got::Data))),
+        }
         Step::Done
     }
 
@@ -629,19 +647,19 @@ impl<'a> Transmission<'a> {
                     let at = (offset - running.to.offset) as usize;
                     bytes[at..at + data.bytes().len()].copy_from_slice(data.bytes());
                 }
-                Work::Read { next, end } if running.failure.is_none() => {
-                    let len = data.bytes().len() as u32;
-                    let last = running.parts == 0 && next == end;
-                    let whole = u64::from(len) == *end - running.to.offset;
-                    let head = match whole {
-                        true => running.to.data(len),
-                        false => running.to.data_part(offset, len, last),
-                    };
+                Work::Read { .. } if running.failure.is_none() => {
+                    let head = running.head_of_part(offset, data.bytes().len());
                     self.outbox.push(head, Body::Data(data));
                     returned = 0;
                 }
                 _ => {}
             },
+            Ok(Got::ToSend(data)) => {
+                if running.failure.is_none() {
+                    self.outbox.push(running.head_of_part(offset, data.len()), Body::ToSend(data));
+                    returned = 0;
+                }
+            }
         }
         self.buffers.put(returned);
         if matches!(self.at(slot).work, Work::Range { .. } | Work::Status { .. }) {

@@ -3,7 +3,7 @@
 use array::{Array, ArrayError, ArrayExtent, HostOp, Lease};
 use md::SECTOR_BYTES;
 
-use super::{Buffer, Limits, Memory, Store, StoreError, StoreExtent, Then};
+use super::{Buffer, Limits, Memory, Store, StoreError, StoreExtent, Then, ThenSend, ToSend};
 
 fn outcome(then: Then) -> impl FnOnce(Result<Option<Lease>, ArrayError>) + Send + 'static {
     move |outcome| {
@@ -50,6 +50,12 @@ impl Store for Array {
     fn read(&self, buffer: Buffer, offset: u64, then: Then) {
         let bytes = buffer.len() as u64;
         self.request(HostOp::Read, offset, bytes, Some(lease(buffer)), outcome(then));
+    }
+
+    fn read_to_send(&self, buffer: Buffer, offset: u64, then: ThenSend) {
+        Array::read_to_send(self, lease(buffer), offset, |outcome| {
+            then(outcome.map(ToSend::Filled).map_err(StoreError::Array));
+        });
     }
 
     fn write(&self, buffer: Buffer, offset: u64, fua: bool, then: Then) {

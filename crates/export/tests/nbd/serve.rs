@@ -6,12 +6,18 @@ use std::sync::Arc;
 use array::Array;
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use export::store::Store;
+use md::Level;
 
-use crate::support_array::raid5;
+use crate::support_array::{in_memory, raid5};
 
 /// A RAID 5 in memory, of 64 MiB, with this many buffers.
 pub fn array(leases: usize) -> Arc<Array> {
     Arc::new(raid5(32 << 11, 128, leases))
+}
+
+/// A RAID 0 in memory, which lends what is read, of 64 MiB.
+pub fn lending_array(leases: usize) -> Arc<Array> {
+    Arc::new(in_memory(Level::Raid0, 64 * 2048 / 3, 128, leases))
 }
 
 /// A server on a unix socket in a directory of its own.

@@ -1,6 +1,7 @@
 //! What a session does, in every style.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use export::nbd::{NbdExport, ServerLimits};
 use export::store::{Rescued, Store};
@@ -8,7 +9,7 @@ use nbd::wire::allocation;
 use nbd::{Errno, Extent, Operation, Style};
 
 use super::client::Client;
-use super::serve::{Served, array, export};
+use super::serve::{Served, array, export, lending_array};
 use super::support_damaged::Damaged;
 
 const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Extended];
@@ -22,8 +23,34 @@ fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
 }
 
 #[test]
+fn a_read_beside_writes_has_what_was_there_when_it_began_or_newer() {
+    let served = Served::one(lending_array(8));
+    let bytes = 1 << 20;
+    let (began, ended) = (AtomicU8::new(0), AtomicU8::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = Client::connect(served.path(), "", Style::Structured);
+            for version in 1..=100 {
+                began.store(version, Ordering::SeqCst);
+                writer.write(65536, &vec![version; bytes]).unwrap();
+                ended.store(version, Ordering::SeqCst);
+            }
+        });
+        let mut reader = Client::connect(served.path(), "", Style::Structured);
+        while ended.load(Ordering::SeqCst) < 100 {
+            let oldest = ended.load(Ordering::SeqCst);
+            let read = reader.read(65536, bytes as u32).unwrap();
+            let newest = began.load(Ordering::SeqCst);
+            assert!(read.iter().all(|byte| (oldest..=newest).contains(byte)));
+        }
+    });
+    served.stop();
+}
+
+#[test]
 fn ranges_of_any_kind_are_those_of_a_plain_copy() {
-    for style in STYLES {
+    let arrays = [array, lending_array];
+    for (style, array) in STYLES.into_iter().flat_map(|style| arrays.map(|array| (style, array))) {
         // Few buffers of 1 MiB: the long ones are taken in parts.
         let served = Served::one(array(4));
         let mut client = Client::connect(served.path(), "", style);
