@@ -15,6 +15,11 @@ use thiserror::Error;
 
 use crate::socket::{self, SocketError, SocketFile};
 
+/// What a unix socket may hold of replies that were not read; Linux counts twice that, and has a
+/// limit of its own (`net.core.wmem_max`). With the usual 208 KiB the threads of server and client
+/// take turns several times in every long reply. TCP finds its own size.
+const SEND_BUFFER_BYTES: usize = 512 << 10;
+
 /// Why a socket cannot be listened on.
 #[derive(Debug, Error)]
 pub enum ListenError {
@@ -142,13 +147,18 @@ impl Listener {
     pub(super) fn accept(&self) -> rustix::io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::accept_with(&self.socket, flags)?;
-        if let Kind::Tcp(_) = self.kind {
-            // Settings that make it better; without them it works too.
-            let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
-            let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
-            let _ = rustix::net::sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60));
-            let _ = rustix::net::sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(15));
-            let _ = rustix::net::sockopt::set_tcp_keepcnt(&socket, 4);
+        // Settings that make it better; without them it works too.
+        match self.kind {
+            Kind::Unix { .. } => {
+                let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
+            }
+            Kind::Tcp(_) => {
+                let _ = sockopt::set_tcp_nodelay(&socket, true);
+                let _ = sockopt::set_socket_keepalive(&socket, true);
+                let _ = sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60));
+                let _ = sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(15));
+                let _ = sockopt::set_tcp_keepcnt(&socket, 4);
+            }
         }
         Ok(socket)
     }
