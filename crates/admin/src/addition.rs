@@ -199,14 +199,17 @@ impl NewDevice {
         matches!(self.how, How::ByBitmap)
     }
 
-    /// Erases old superblocks, and writes empty logs, on a device that is rebuilt whole. The
-    /// superblock is written when the array runs.
+    /// Erases old superblocks, and writes empty logs, on a device that is rebuilt whole; its
+    /// superblock is written when the array runs. That of a former member says from now on that it
+    /// is being rebuilt.
     ///
     /// # Errors
     /// What could not be done, and why.
     pub(crate) fn prepare(&self) -> Result<(), (&'static str, std::io::Error)> {
         let disk = &self.opened.disk;
         let How::Whole(preparations) = &self.how else {
+            let doing = "record that it is being rebuilt";
+            self.opened.mark_recovering().map_err(|error| (doing, error))?;
             tracing::info!(device = disk.name(), slot = self.slot.0, "former member put back");
             return Ok(());
         };

@@ -119,6 +119,8 @@ pub fn add_live(
     let former = how.replaces.is_none().then(|| former_member(array, device, &metadata));
     if let Some((slot, mut opened)) = former.flatten() {
         opened.add_flags(how.flags);
+        // The array may have got more slots since.
+        opened.superblock = opened.superblock.with_slots(metadata.raid_disks);
         return re_add(array, slot, number, &opened, &template);
     }
     let joins = match how.replaces {
@@ -184,10 +186,17 @@ fn re_add(
     let own = opened.superblock.metadata();
     let joins = JoinAs::Member(slot);
     let member = member(opened, &template.superblock.metadata())?;
+    let name = opened.disk.name();
+    let not_taken = |source| LiveError::NotTaken { name: name.clone(), source };
+    let may = array.may_take(joins, number, member.info()).ok_or(LiveError::Stopped)?;
+    may.map_err(not_taken)?;
+    opened.mark_recovering().map_err(|source| {
+        let (name, doing) = (name.clone(), "record that it is being rebuilt");
+        LiveError::Device { name, doing, source }
+    })?;
     let kept = metadata_device(number, opened, template);
     let taken = array.re_add_device(slot, member, kept, own.events).ok_or(LiveError::Stopped)?;
-    let name = opened.disk.name();
-    taken.map_err(|source| LiveError::NotTaken { name: name.clone(), source })?;
+    taken.map_err(not_taken)?;
     tracing::info!(device = name, number = number.0, slot = slot.0, "former member put back");
     Ok(LiveJoined { number, joins, by_bitmap: true })
 }

@@ -69,6 +69,15 @@ impl Opened {
         }
     }
 
+    /// Records durably that a former member lacks what the bitmap marks: what it gets from now on
+    /// makes a mixture of it, which no start may take for a member in sync.
+    pub(crate) fn mark_recovering(&self) -> std::io::Result<()> {
+        let superblock = self.superblock.recovering_by_bitmap();
+        let bytes = superblock.encode(self.disk.logical_block() as usize);
+        self.disk.write(superblock.sector(), &bytes)?;
+        self.disk.sync()
+    }
+
     /// Whether the device still has the superblock that this one is, or was made from; `None`: it
     /// has none that can be read.
     pub(crate) fn is_as_examined(&self) -> Option<bool> {

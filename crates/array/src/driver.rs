@@ -514,8 +514,8 @@ impl Driver {
             Message::Control(control) if number == 0 => executor.control(control),
             Message::Control(control) => executor.command(control),
             Message::Unbind { place } => executor.unbind(place),
-            // `bind_sent` takes them.
-            Message::Members => {}
+            // `bind_sent` takes it.
+            Message::Member => {}
         });
         self.feed_waiting();
     }

@@ -57,8 +57,8 @@ pub(crate) enum Message {
     Control(Control),
     /// The device that was at a place has left the array: its handle is dropped.
     Unbind { place: u16 },
-    /// Members for slots have come: see [`ShardChannels::take_members`].
-    Members,
+    /// A member for a slot has come: see [`ShardChannels::take_members`].
+    Member,
 }
 
 impl Message {
@@ -81,7 +81,7 @@ struct Waker {
     left: AtomicBool,
     fd: OwnedFd,
     /// Members for slots that the shard has not taken yet: rare, so that a lock does no harm.
-    members: Mutex<Vec<JoiningMember>>,
+    members: Mutex<VecDeque<JoiningMember>>,
 }
 
 /// State shared by all shards.
@@ -169,6 +169,8 @@ pub(crate) struct ShardChannels {
     /// The last value seen of `SharedState::news`.
     seen: u32,
     is_quiet: bool,
+    /// Members whose messages have come, and that are not taken yet.
+    members_come: usize,
 }
 
 impl ShardChannels {
@@ -199,6 +201,7 @@ impl ShardChannels {
                 fate: fate.clone(),
                 seen: 0,
                 is_quiet: false,
+                members_come: 0,
             })
             .collect();
         for one in 0..count {
@@ -219,13 +222,19 @@ impl ShardChannels {
     /// Sends a device for a place to another shard.
     pub(crate) fn send_member(&mut self, shard: u16, joining: JoiningMember) {
         let peer = self.peers[usize::from(shard)].as_mut().expect("another shard");
-        peer.waker.members.lock().expect("no panic while it is locked").push(joining);
-        peer.send(Message::Members);
+        peer.waker.members.lock().expect("no panic while it is locked").push_back(joining);
+        peer.send(Message::Member);
     }
 
-    /// Devices that other shards have sent, with their places.
-    pub(crate) fn take_members(&self) -> Vec<JoiningMember> {
-        std::mem::take(&mut *self.waker.members.lock().expect("no panic while it is locked"))
+    /// The devices whose messages have come, with their places. Those whose messages are under way
+    /// stay: a command before such a message is of the device that was at the place before.
+    pub(crate) fn take_members(&mut self) -> Vec<JoiningMember> {
+        let count = std::mem::take(&mut self.members_come);
+        if count == 0 {
+            return Vec::new();
+        }
+        let mut members = self.waker.members.lock().expect("no panic while it is locked");
+        members.drain(..count).collect()
     }
 
     /// This shard's number.
@@ -280,6 +289,7 @@ impl ShardChannels {
         for (shard, peer) in (0..).zip(&mut self.peers) {
             let Some(peer) = peer else { continue };
             while let Ok(message) = peer.from.pop() {
+                self.members_come += usize::from(matches!(message, Message::Member));
                 take(shard, message);
             }
         }

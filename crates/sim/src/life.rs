@@ -242,7 +242,7 @@ impl Life {
         let mut former = self.world.members[at].clone();
         let (offset, used, log) =
             (self.rest.data_offsets[at], former.data_sectors(), former.log.clone());
-        let image = former.cut(rng);
+        let mut image = former.cut(rng);
         let found = assembly::examine(&[Some(&image)], self.rest.block);
         let Some(found) = found.first().filter(|found| found.is_whole) else { return };
         let (slot, number) = (MemberIdx(at as u16), DeviceNumber(found.metadata.dev_number));
@@ -272,7 +272,11 @@ impl Life {
             return;
         }
         let encoder = control_plane.of_former(number.0, found.superblock.clone());
+        // From now on no start takes it for a member in sync.
+        let marked = found.superblock.recovering_by_bitmap().encode(self.rest.block as usize);
+        let begin = found.superblock.sector() as usize * SECTOR;
         let MemberMetadata { write_mostly, failfast, .. } = found.metadata;
+        image[begin..begin + marked.len()].copy_from_slice(&marked);
         let mut device = Member::of_device(image, offset, used);
         device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
         device.log = log;

@@ -81,6 +81,9 @@ pub enum ManageError {
     /// The server stops before the metadata of the others have recorded it.
     #[error("{0}: leaves the array, which is being stopped and may not have recorded it")]
     Stopping(String),
+    /// It is a device of the array.
+    #[error("{0}: is in use by the array")]
+    InUse(String),
     /// The array has no spare.
     #[error("{0}: no spare is there to replace it; name a new device")]
     NoSpare(String),
@@ -252,6 +255,14 @@ impl Serving {
     fn join(&self, device: &str, how: &LiveAddition) -> Result<String, ManageError> {
         if self.shared.served.metadata.is_none() {
             return Err(ManageError::NoMetadata(device.into()));
+        }
+        // Devices have locks; an export has none.
+        let export = export_of(device);
+        let serves = |it: &&Device| it.state != DeviceState::Faulty;
+        let there = self.shared.devices();
+        let mut serving = there.iter().filter(serves);
+        if export.is_some() && serving.any(|it| export_of(&it.name) == export) {
+            return Err(ManageError::InUse(device.into()));
         }
         let opened = OpenDevices::default().open(&device.into())?;
         let name = opened.name();

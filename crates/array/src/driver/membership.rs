@@ -537,7 +537,7 @@ impl Driver {
 
     /// Members that shard 0 has sent.
     pub(super) fn bind_sent(&mut self) {
-        let Some(channels) = &self.channels else { return };
+        let Some(channels) = &mut self.channels else { return };
         for joining in channels.take_members() {
             self.bind(joining);
         }

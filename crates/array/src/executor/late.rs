@@ -208,7 +208,7 @@ impl Executor {
     /// Whether the device of the joining member with this index has operations in flight in another
     /// slot, where it was a member before.
     pub(super) fn is_busy_elsewhere(&self, joining: usize) -> bool {
-        let busy = self.slots.iter().filter(|slot| slot.in_flight.late() > 0);
+        let busy = self.slots.iter().filter(|slot| slot.in_flight.count() > 0);
         let mut here: Vec<FileId> = Vec::new();
         busy.flat_map(|slot| &slot.member).for_each(|member| member.files(&mut here));
         if here.is_empty() {

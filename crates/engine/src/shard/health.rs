@@ -257,6 +257,8 @@ impl Health {
         let mine = self.rebuilding.iter_mut().find(|other| other.member == member);
         if let Some(rebuilding) = mine {
             rebuilding.map = SyncMap::new(ranges, block, MemberSet::EMPTY);
+            // What was decided without it may be readable now.
+            self.changes += 1;
         }
     }
 

@@ -90,6 +90,19 @@ impl Superblock {
         superblock
     }
 
+    /// As of a member that is being rebuilt from its begin on, of what the bitmap marks: no start
+    /// takes it for in sync.
+    #[must_use]
+    pub fn recovering_by_bitmap(&self) -> Superblock {
+        let number = self.metadata().dev_number as usize;
+        let mut state = self.state();
+        if let Some(Some(own)) = state.devices.get_mut(number) {
+            own.recovery_offset = Some(0);
+            own.recovery_by_bitmap = true;
+        }
+        self.with_state(&state, number).unwrap_or_else(|_| self.clone())
+    }
+
     /// The array state in this superblock: complete for its own device; for the others only their
     /// roles (0.90: also their flags).
     pub fn state(&self) -> ArrayState {
