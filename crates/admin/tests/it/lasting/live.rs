@@ -211,8 +211,11 @@ fn a_former_member_without_the_proof_is_rebuilt_whole() {
     array.write_at(&[3; 8192], 0).expect("written");
     leave(&it.members, &array, 1);
     leave(&it.members, &array, 2);
-    // The first has served with both that serve now.
+    // The first has served with both that serve now. Nothing takes it for in sync before it is.
+    array.pause_background(BackgroundWork::Rebuild, true);
     come_back(&it.members, &array, 1).expect("it is taken");
+    assert_eq!(it.state_now(1).recovery_offset, Some(0));
+    array.pause_background(BackgroundWork::Rebuild, false);
     wait_for(&array, "its rebuild", |status| status.degraded == 1);
     // The second lists the first as failed: perhaps it ran elsewhere without it.
     let whole = add(&it, &array, 2).expect("it is taken");
