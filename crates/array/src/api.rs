@@ -462,8 +462,8 @@ impl Array {
         self.each_range(HostOp::Discard, offset, len)
     }
 
-    /// What is known of a range of blocks, without reading it: at least one extent, at most so
-    /// many, and perhaps not all of the range. A write that has completed is seen.
+    /// What is known of a range of blocks, without reading it: at least one extent, at most `most`,
+    /// and perhaps not all of the range. A write that has completed is seen.
     ///
     /// # Errors
     /// [`ArrayError::Range`] and [`ArrayError::Stopped`].

@@ -271,7 +271,7 @@ impl Life {
         if !may {
             return;
         }
-        let encoder = control_plane.of_former(number.0, found.superblock.clone());
+        let encoder = control_plane.encoder(number.0, found.superblock.clone());
         // From now on no start takes it for a member in sync.
         let marked = found.superblock.recovering_by_bitmap().encode(self.rest.block as usize);
         let begin = found.superblock.sector() as usize * SECTOR;

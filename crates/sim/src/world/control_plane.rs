@@ -156,21 +156,13 @@ impl ControlPlane {
 
     /// What keeps the metadata of a new device.
     pub(crate) fn joining(&self, number: u32, sectors: u64, id: u64) -> MetadataEncoder {
-        let like = self.encoders.iter().flatten().next().expect("some device has metadata");
-        let superblock = crate::assembly::joining(&like.superblock, number, sectors, id);
-        let metadata = superblock.metadata();
-        MetadataEncoder {
-            number,
-            logical_block: like.logical_block,
-            bitmap: metadata.bitmap.zip(like.bitmap.as_ref().map(|(_, header)| header.clone())),
-            ppl: metadata.log_area,
-            superblock,
-        }
+        let like = &self.some_encoder().superblock;
+        self.encoder(number, crate::assembly::joining(like, number, sectors, id))
     }
 
-    /// What keeps the metadata of a former member, which has a new number.
-    pub(crate) fn of_former(&self, number: u32, superblock: Superblock) -> MetadataEncoder {
-        let like = self.encoders.iter().flatten().next().expect("some device has metadata");
+    /// What keeps the metadata of a device that has this number from now on.
+    pub(crate) fn encoder(&self, number: u32, superblock: Superblock) -> MetadataEncoder {
+        let like = self.some_encoder();
         let metadata = superblock.metadata();
         MetadataEncoder {
             number,
@@ -183,8 +175,11 @@ impl ControlPlane {
 
     /// The metadata of some device, as at the start.
     pub(crate) fn defining(&self) -> MemberMetadata {
-        let like = self.encoders.iter().flatten().next().expect("some device has metadata");
-        like.superblock.metadata()
+        self.some_encoder().superblock.metadata()
+    }
+
+    fn some_encoder(&self) -> &MetadataEncoder {
+        self.encoders.iter().flatten().next().expect("some device has metadata")
     }
 
     /// The area of a device's partial parity log, and the array.
