@@ -75,6 +75,8 @@ pub(super) struct Bits {
     ticks: Vec<u8>,
     /// Bits of the current clearing.
     clearing: Vec<u32>,
+    /// Bits that the last clearing has cleared.
+    cleared: Vec<u32>,
     /// Pages that a device lacks: it has joined the array.
     unwritten: Vec<u32>,
     /// Event count of the header.
@@ -108,6 +110,7 @@ impl Bits {
             listed: set(),
             ticks: vec![0; count as usize],
             clearing: Vec::new(),
+            cleared: Vec::new(),
             unwritten: Vec::new(),
             events: 0,
             events_cleared: kept.events_cleared,
@@ -267,7 +270,20 @@ impl Bits {
     /// Begins to clear faded bits. The data under them must be made durable next.
     pub(super) fn begin_clearing(&mut self, at_once: bool) {
         self.clearing = self.faded(at_once).collect();
+        self.cleared.clear();
         self.touched.0.fill(0);
+    }
+
+    /// A member is lost. The error of a flush is reported once: a shard may have got what the flush
+    /// of the last clearing should have, so that the member lacks data under bits that are clear.
+    /// They are set again, for the member may come back by the bitmap.
+    pub(super) fn member_lost(&mut self) {
+        for bit in std::mem::take(&mut self.cleared) {
+            if !self.image.has(bit) {
+                self.image.insert(bit);
+                self.fade(bit);
+            }
+        }
     }
 
     /// The data are durable: clears the bits, except those that were requested in the meantime.
@@ -289,6 +305,7 @@ impl Bits {
             self.image.remove(bit);
             self.durable.remove(bit);
             self.listed.remove(bit);
+            self.cleared.push(bit);
             pages.push(page_of(bit));
         }
         let Bits { fading, listed, .. } = self;
@@ -414,6 +431,27 @@ mod tests {
         assert!(bits.covers(9) && !bits.covers(8));
         let stale = Bits::new(&ManagedBitmap { stale: true, ..kept(vec![0; 2]) }, &map(16), None);
         assert!(!stale.covers(u64::MAX));
+    }
+
+    #[test]
+    fn what_the_last_clearing_has_cleared_is_set_again_when_a_member_is_lost() {
+        let mut bits = Bits::new(&kept(vec![0; 2]), &map(16), None);
+        bits.want(3);
+        let page = bits.page(0, Some(1));
+        bits.page_done(&page);
+        bits.fade(3);
+        bits.begin_clearing(true);
+        assert_eq!(bits.clear(|_| false), [0]);
+        assert!(!bits.has(3));
+        bits.member_lost();
+        assert!(bits.has(3) && !bits.is_durable(3));
+        assert_eq!(bits.pages_to_set(), [0]);
+        // Its turn comes again.
+        bits.begin_clearing(true);
+        bits.clear(|_| false);
+        bits.begin_clearing(true);
+        bits.member_lost();
+        assert!(!bits.has(3));
     }
 
     #[test]

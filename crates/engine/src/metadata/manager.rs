@@ -589,6 +589,7 @@ impl MetadataManager {
             return self.give_up(why, out);
         }
         self.devices[at].failed = true;
+        self.bits.iter_mut().for_each(Bits::member_lost);
         if self.devices[at].rebuilt.take().is_some() {
             out.push(MetadataEffect::RebuildNeeded);
         }
