@@ -39,7 +39,7 @@ pub fn hole_end(file: &File, at: u64, end: u64) -> u64 {
     let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(data) => data.clamp(at, end.max(at)),
         // There is only a hole up to the end.
-        Err(Errno::NXIO) => end,
+        Err(Errno::NXIO) => end.max(at),
         Err(_) => return at,
     };
     // After that: it may have been cut in between.

@@ -321,7 +321,8 @@ impl SlowWorker {
         let block = u64::from(self.limits.block);
         let first = range.start / block * block;
         let bytes = range.end.next_multiple_of(block).min(self.limits.bytes) - first;
-        let mut extents = self.store.allocation(first, bytes, most)?;
+        // The first one may end before the range begins.
+        let mut extents = self.store.allocation(first, bytes, most.saturating_add(1))?;
         let mut at = first;
         extents.retain_mut(|extent| {
             let (from, to) = (at.max(range.start), (at + extent.bytes).min(range.end));
@@ -329,6 +330,7 @@ impl SlowWorker {
             extent.bytes = to.saturating_sub(from);
             extent.bytes > 0
         });
+        extents.truncate(most);
         Ok(extents)
     }
 

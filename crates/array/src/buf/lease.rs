@@ -124,11 +124,20 @@ impl LeasePool {
     }
 
     /// The parts that are lent in place of other bytes of the buffer than these.
+    ///
+    /// # Panics
+    /// When a part is lent of which some bytes are read anew: the rest would be sent from a buffer
+    /// that does not have them.
     fn others(&self, slice: BufSlice) -> MutexGuard<'_, Vec<LentPart>> {
         let (start, end) = (self.start(slice), self.start(slice) + slice.len as usize);
         let parts = &self.slot(slice).parts;
         let mut parts = parts.lock().expect("the list lock is not poisoned");
-        parts.retain(|part| part.at + part.len <= start || end <= part.at);
+        parts.retain(|part| {
+            let is_apart = part.at + part.len <= start || end <= part.at;
+            let is_inside = start <= part.at && part.at + part.len <= end;
+            assert!(is_apart || is_inside, "a part of lent bytes is read anew");
+            is_apart
+        });
         parts
     }
 

@@ -13,9 +13,9 @@ use crate::member::Known;
 
 /// The most chunks, or parts of them, that are looked at in one call.
 const MOST_LOOKS: usize = 4096;
-/// The most questions to members in one call, system calls each: the shard does nothing else
+/// The most calls of members in one call, system calls each: the shard does nothing else
 /// until they have returned.
-const MOST_QUESTIONS: usize = 256;
+const MOST_CALLS: usize = 256;
 
 /// Consecutive sectors of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,11 @@ impl Executor {
     /// extents; they may end before it does, but not before they begin.
     pub(crate) fn allocation(&self, range: Range<u64>, most: usize) -> Vec<ArrayExtent> {
         let known = vec![None; self.geometry().members()];
-        let mut look = Look { executor: self, left: 0, questions: 0, known };
+        let mut look = Look { executor: self, left: 0, calls: 0, known };
         let mut extents: Vec<ArrayExtent> = Vec::new();
         let mut at = range.start;
         for _ in 0..MOST_LOOKS {
-            if at >= range.end || look.questions >= MOST_QUESTIONS {
+            if at >= range.end || look.calls >= MOST_CALLS {
                 break;
             }
             look.left = range.end - at;
@@ -68,7 +68,7 @@ struct Look<'a> {
     executor: &'a Executor,
     /// Sectors of the range that are left: no member has more of it.
     left: u64,
-    questions: usize,
+    calls: usize,
     /// Of each slot, what was found last, and where it began.
     known: Vec<Option<(u64, Known)>>,
 }
@@ -127,7 +127,7 @@ impl Look<'_> {
                 let used = self.executor.geometry().member_used_sectors(member);
                 let limit = used.min(sector + self.left);
                 let Some(member) = &self.executor.slots[place].member else { return (run, false) };
-                self.questions += 1;
+                self.calls += 1;
                 let known = member.known(Sector(sector), Sector(limit));
                 self.known[slot] = Some((sector, known));
                 known

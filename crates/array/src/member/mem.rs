@@ -102,6 +102,17 @@ impl MemMember {
         Ok(MemMember::over(Arc::new(Region::new(bytes)?), written, sectors))
     }
 
+    /// Whether a read is inside; it is counted then.
+    fn is_read(&mut self, sector: Sector, bytes: u64) -> bool {
+        let end = sector.0.checked_add(bytes / md::SECTOR_BYTES);
+        let is_inside = end.is_some_and(|end| end <= self.sectors);
+        if is_inside {
+            self.counters.reads += 1;
+            self.counters.read_bytes += bytes;
+        }
+        is_inside
+    }
+
     fn over(region: Arc<Region>, written: Arc<Written>, sectors: u64) -> MemMember {
         let (counters, recent) = (Counters::default(), Recent::default());
         MemMember { region, number: None, sectors, written, counters, recent }
@@ -149,25 +160,17 @@ impl Member for MemMember {
 
     fn lend(&mut self, sector: Sector, bytes: u64) -> Option<BufSlice> {
         let region = self.number?;
-        let end = sector.0 + bytes / md::SECTOR_BYTES;
-        if end > self.sectors {
+        if !self.is_read(sector, bytes) {
             return None;
         }
-        self.counters.reads += 1;
-        self.counters.read_bytes += bytes;
         self.recent.note(sector);
         let len = u32::try_from(bytes).ok()?;
         Some(BufSlice { region, len, offset: sector.0 * md::SECTOR_BYTES })
     }
 
     fn lend_to_host(&mut self, sector: Sector, bytes: u64) -> Option<(Arc<Region>, u64)> {
-        let end = sector.0.checked_add(bytes / md::SECTOR_BYTES)?;
-        if end > self.sectors {
-            return None;
-        }
-        self.counters.reads += 1;
-        self.counters.read_bytes += bytes;
-        Some((self.region.clone(), sector.0 * md::SECTOR_BYTES))
+        let offset = sector.0 * md::SECTOR_BYTES;
+        self.is_read(sector, bytes).then(|| (self.region.clone(), offset))
     }
 
     fn known(&self, sector: Sector, limit: Sector) -> Known {

@@ -106,7 +106,7 @@ fn what_is_lent_counts_as_read() {
 }
 
 #[test]
-fn what_is_lent_outlives_the_array_and_its_buffer_is_another_ones() {
+fn what_is_lent_outlives_the_array_and_its_buffer_is_used_again() {
     let (array, content) = filled(Level::Raid0, 128, mems(2, SECTORS));
     // Lent and dropped: the next holder of the buffer has its own bytes in it.
     for at in [0, 4096] {
@@ -142,7 +142,7 @@ testkit::repeat_in_shards! {
     what_is_sent_is_what_was_written_wherever_it_is,
     members_in_memory_without_redundancy_lend_long_parts,
     what_is_lent_counts_as_read,
-    what_is_lent_outlives_the_array_and_its_buffer_is_another_ones,
+    what_is_lent_outlives_the_array_and_its_buffer_is_used_again,
     a_write_before_they_are_sent_gives_new_bytes,
     what_cannot_be_read_is_an_error,
 }
