@@ -21,6 +21,8 @@ pub struct FigureError {
 
 /// No figure of a machine is larger; what is computed of smaller ones stays finite.
 const FIGURE_MAX: f64 = 1e12;
+/// Nor smaller, where predictions divide by it.
+const FIGURE_MIN: f64 = 1e-12;
 
 /// What a figure may be.
 #[derive(Clone, Copy)]
@@ -36,7 +38,7 @@ enum Range {
 impl Range {
     fn check(self, of: &str, name: &str, value: f64) -> Result<(), FigureError> {
         let (fits, problem) = match self {
-            Range::Positive => (value > 0.0, "above 0 and below 1e12 is required"),
+            Range::Positive => (value >= FIGURE_MIN, "1e-12 to 1e12 is required"),
             Range::NotNegative => (value >= 0.0, "0 to 1e12 is required"),
             Range::Finite => (true, "a number within 1e12 is required"),
         };
@@ -156,12 +158,20 @@ impl WiringFigures {
         for (number, bus) in buses.iter().enumerate() {
             let of = format!("wiring.buses[{number}]");
             Range::Positive.check(&of, "mb_per_s", bus.mb_per_s)?;
-            if let Some(disk) = bus.disks.iter().find(|disk| **disk >= disks) {
-                return Err(FigureError {
-                    field: format!("{of}.disks"),
-                    value: disk.to_string(),
-                    problem: "there is no such disk",
-                });
+            let wrong = |disk: &usize, problem| {
+                let (field, value) = (format!("{of}.disks"), disk.to_string());
+                Err(FigureError { field, value, problem })
+            };
+            for (at, disk) in bus.disks.iter().enumerate() {
+                if *disk >= disks {
+                    return wrong(disk, "there is no such disk");
+                }
+                if bus.disks[..at].contains(disk) {
+                    return wrong(disk, "a disk is there once");
+                }
+            }
+            if bus.disks.is_empty() {
+                return wrong(&0, "a bus has disks");
             }
         }
         Ok(())

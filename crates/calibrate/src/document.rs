@@ -252,6 +252,8 @@ mod tests {
             ("[65.0, 0.0]", "[65.0, -1.0]", "wiring.together_mb_per_s[1] = -1"),
             ("mb_per_s = 130.0", "mb_per_s = 0.0", "wiring.buses[0].mb_per_s = 0"),
             ("disks = [0, 1]", "disks = [0, 2]", "wiring.buses[0].disks = 2"),
+            ("disks = [0, 1]", "disks = [1, 1]", "wiring.buses[0].disks = 1"),
+            ("disks = [0, 1]", "disks = []", "wiring.buses[0].disks = 0"),
         ] {
             let text = text.replace(figure, broken);
             assert!(text.contains(broken), "{figure} is not in {text}");

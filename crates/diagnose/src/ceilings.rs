@@ -175,8 +175,8 @@ impl Ceilings<'_> {
             && member.is_none_or(|member| !Known::is_on_a_bus(self.case, member))
             && let Some(rate) = self.disks(&self.with_rate(read * share), &without)
         {
-            let who = member.map_or("a member".to_string(), |member| format!("member {member}"));
-            let why = format!("{who} does {:.0} % of the others", share * 100.0);
+            let member = member.map_or("a member".to_string(), |member| format!("member {member}"));
+            let why = format!("{member} does {:.0} % of the others", share * 100.0);
             lines.push(Line { cause: Cause::SlowMember, rate, why });
         }
         if let Some((member, link)) = known.link
@@ -236,7 +236,9 @@ impl Ceilings<'_> {
                 return;
             }
             let other = link.mb_per_s - figure;
-            if other > NEAR * limit {
+            // Of requests of unknown size the figure is a guess, and so is the rest.
+            let is_known = unit == 1.0 || self.known.request_kib.is_some();
+            if is_known && other > NEAR * limit {
                 rate = limit - other;
                 why = format!("what {other:.0} MB/s of other traffic leave of its link");
             }

@@ -245,7 +245,7 @@ impl Deciding<'_> {
     /// Writes without a cache, where they are slower than with one.
     fn without_cache(&self) -> Option<(Verdict, Vec<String>)> {
         // Controllers and disks that keep their cache without power say "write through", too.
-        let off = self.known.cache_off || self.known.says_no_cache && self.is_less();
+        let off = self.known.cache_off || self.known.reports_write_through && self.is_less();
         if !off || !is_write(self.case.access.work) {
             return None;
         }

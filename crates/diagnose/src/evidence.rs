@@ -206,7 +206,7 @@ fn plug_limit(case: &Case) -> Option<Sign> {
 }
 
 fn cpus(case: &Case) -> Option<Sign> {
-    let cpu = case.sample.as_ref()?.cpu.as_ref()?;
+    let cpu = sample_of_the_figure(case)?.cpu.as_ref()?;
     let full = cpu.threads.iter().filter(|thread| thread.cpus >= THREAD_FULL);
     let found = full.filter_map(|thread| Some((thread, cause_of(case, thread)?)));
     // What is this array's or its workload's comes before what may be.
@@ -381,7 +381,7 @@ fn is_like_others(rates: &[f64], member: usize) -> bool {
 
 /// The workload keeps more in flight than the cache holds, and the members wait for requests.
 fn stripe_cache(case: &Case, known: &Known) -> Option<Sign> {
-    let sample = case.sample.as_ref()?;
+    let sample = sample_of_the_figure(case)?;
     if case.array.parities() == 0 || !writes_only(case) {
         return None;
     }

@@ -40,7 +40,7 @@ pub struct Known {
     /// Write caches are off: a first write takes as long as the platter.
     pub cache_off: bool,
     /// The disks say that they have no cache that a flush empties; platters, and not probed.
-    pub says_no_cache: bool,
+    pub reports_write_through: bool,
     /// Least transfer rate of a link, MB/s, and its member.
     pub link: Option<(usize, f64)>,
     /// Members whose commands do not overlap: their indices, and the least of their shares.
@@ -126,7 +126,7 @@ impl Known {
         let links = probes.transfer.iter().flatten().map(|link| link.mb_per_s);
         Known {
             cache_off: cached == Some(true) && !machine.media.is_flash(),
-            says_no_cache: case.state.write_cache == Some(false)
+            reports_write_through: case.state.write_cache == Some(false)
                 && cached.is_none()
                 && !machine.media.is_flash(),
             single,

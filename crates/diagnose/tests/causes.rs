@@ -783,6 +783,11 @@ fn a_sample_of_another_time_says_nothing_of_the_load() {
     let found = diagnose(&case, &fitted);
     assert_eq!(found.verdict, Verdict::Unknown, "{found:#?}");
     assert_eq!(found.signs, []);
+    // Nor does a program that is busy now.
+    let idle = case.clone();
+    threads(&mut case, &[("make", 1.0, false)]);
+    assert_eq!(diagnose(&case, &fitted).signs, []);
+    case = idle;
     case.state.sync = Some(Sync { action: "check".into(), mb_per_s: None });
     assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Background));
 }

@@ -196,7 +196,7 @@ fn beside_places(table: &ByPlace, out: &mut String) {
     row(out, std::iter::once("array".to_string()).chain(table.places.iter().cloned()));
     row(out, std::iter::once("---").chain(table.places.iter().map(|_| "---:")));
     for (label, figures) in &table.rows {
-        let fields = (0..figures.len()).map(|place| ByPlace::told(figures, place));
+        let fields = (0..figures.len()).map(|place| ByPlace::text(figures, place));
         row(out, std::iter::once(label.clone()).chain(fields));
     }
 }

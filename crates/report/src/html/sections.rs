@@ -94,7 +94,7 @@ pub(super) fn along(record: &Record) -> Vec<Along> {
 fn table_of(table: &ByPlace) -> AlongChart {
     let row = |(label, figures): &(String, Vec<Option<f64>>)| AlongRow {
         label: label.clone(),
-        fields: (0..figures.len()).map(|place| ByPlace::told(figures, place)).collect(),
+        fields: (0..figures.len()).map(|place| ByPlace::text(figures, place)).collect(),
     };
     AlongChart {
         title: table.work.clone(),

@@ -27,7 +27,7 @@ pub struct ByPlace {
 
 impl ByPlace {
     /// The figure of a row on a place, with its ratio to the row's first one: `61.2 (0.48x)`.
-    pub fn told(figures: &[Option<f64>], place: usize) -> String {
+    pub fn text(figures: &[Option<f64>], place: usize) -> String {
         let Some(figure) = figures[place] else { return "-".into() };
         let first = figures.iter().position(Option::is_some).filter(|first| *first < place);
         let of = first.and_then(|first| figures[first]).filter(|of| *of > 0.0);
@@ -136,9 +136,9 @@ pub(crate) mod tests {
             ("RAID 5 x4".to_string(), vec![Some(100.0), Some(52.0)]),
         ];
         assert_eq!(tables[0].rows, rows);
-        let fields = [0, 1].map(|place| ByPlace::told(&rows[1].1, place));
+        let fields = [0, 1].map(|place| ByPlace::text(&rows[1].1, place));
         assert_eq!(fields, ["100", "52.0 (0.52x)"]);
-        assert_eq!(ByPlace::told(&rows[0].1, 1), "-");
+        assert_eq!(ByPlace::text(&rows[0].1, 1), "-");
         assert!(by_place(&fixture::record()).is_empty(), "blocks have no place");
     }
 

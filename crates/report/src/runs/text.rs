@@ -33,7 +33,7 @@ pub fn text(report: &Report, colour: bool) -> String {
         out.push_str(&format!("\nBy file system: {work}, {unit}, and times the first:\n"));
         for (label, figures) in &table.rows {
             let field = |(at, place): (usize, &String)| {
-                figures[at].map(|_| format!("{place}: {}", ByPlace::told(figures, at)))
+                figures[at].map(|_| format!("{place}: {}", ByPlace::text(figures, at)))
             };
             let fields = table.places.iter().enumerate().filter_map(field).collect::<Vec<_>>();
             out.push_str(&format!("  {label}: {}\n", fields.join("; ")));
