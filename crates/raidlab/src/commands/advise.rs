@@ -124,12 +124,13 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
     let of_jobs = arguments.job.as_deref().map(jobs).transpose()?;
     let load = arguments.iostat.as_deref().map(load).transpose()?;
     let mut machine = arguments.machine.clone();
-    let depth_from = depth_from(&mut machine, of_jobs.as_ref(), load.as_ref());
+    let depth_from = depth_from(&mut machine, of_jobs.as_ref(), load.as_ref())?;
     let mut described = machine.described()?;
     let bytes = sizes(arguments, &described)?;
     if load.as_ref().is_some_and(|load| load.is_single) {
         described.assumed.push(
-            "the mix is the mean since the system was started: --iostat has a single report"
+            "the mix is the mean since the system was started, unless iostat had -y: --iostat has \
+             a single report"
                 .to_string(),
         );
     }
@@ -254,24 +255,31 @@ fn depth_from(
     machine: &mut MachineArguments,
     of_jobs: Option<&mix::OfJobs>,
     load: Option<&iostat::Load>,
-) -> DepthFrom {
+) -> Result<DepthFrom> {
     if let Some(found) = of_jobs {
         machine.jobs = machine.jobs.or(Some(found.jobs));
     }
     if machine.depth.is_some() {
-        return DepthFrom::Option;
+        return Ok(DepthFrom::Option);
     }
     if let Some(depth) = of_jobs.and_then(|found| found.depth) {
         machine.depth = Some(depth);
-        return DepthFrom::Job;
+        return Ok(DepthFrom::Job);
     }
     if let Some(in_flight) = load.and_then(|load| load.in_flight) {
         // The queue is that of all jobs.
-        let each = in_flight / f64::from(machine.jobs.unwrap_or(1));
-        machine.depth = Some(each.round().clamp(1.0, 65535.0) as u32);
-        return DepthFrom::Iostat;
+        let jobs = f64::from(machine.jobs.unwrap_or(1));
+        let each = (in_flight / jobs).round().clamp(1.0, 65535.0);
+        if jobs > 1.0 && (each * jobs - in_flight).abs() > 0.5 {
+            bail!(
+                "--iostat: {in_flight} requests are in flight, which {jobs} jobs do not divide \
+                 into whole depths: name --depth"
+            );
+        }
+        machine.depth = Some(each as u32);
+        return Ok(DepthFrom::Iostat);
     }
-    DepthFrom::Nothing
+    Ok(DepthFrom::Nothing)
 }
 
 /// The load of `FILE`, or of `FILE:DEVICE`.

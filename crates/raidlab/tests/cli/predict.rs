@@ -464,6 +464,7 @@ fn the_mix_may_be_a_job_file_or_a_running_system() {
         (format!("--job {job}"), "mail.fio:2"),
         (format!("--iostat {stat}:sdz"), "no device sdz"),
         (format!("--iostat {job}"), "iostat -x"),
+        (format!("--iostat {queue} --jobs 8"), "name --depth"),
         (format!("--iostat {stat} --mix seq-read=1"), "--mix"),
     ] {
         let ran = raidlab(&format!("advise --members hdd-2016*4 {words}")).code(2);

@@ -201,11 +201,11 @@ pub struct BackgroundOptions {
 /// Options of the samples of a cell.
 #[derive(Args)]
 pub struct SampleOptions {
-    /// Take samples, at most MAX, until the last five are in steady state
+    /// Take samples (of programs: runs), at most MAX, until the last five are in steady state
     #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
           help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
     pub until_steady: Option<u32>,
-    /// Seed of random offsets and of the written data
+    /// Seed of random offsets and of the written data; incremented by 1 per repetition
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
     pub seed: u64,
 }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use diagnose::{CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic, access_of};
+use diagnose::{CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic};
 use metrics::meter::AllThreads;
 use metrics::{Roots, Snapshot, described, host::line};
 use predict::law::{Work, WriteBack};
@@ -89,7 +89,9 @@ pub fn take(
             cpus: thread.seconds() / threads_seconds.max(1e-9),
             name: thread.name,
             kernel,
-            io: moved.filter(|_| !kernel).map(|bytes| bytes as f64 >= least_bytes),
+            io: moved
+                .filter(|_| !kernel && least_bytes > 0.0)
+                .map(|bytes| bytes as f64 >= least_bytes),
         });
         let busy = shares.user + shares.system;
         CpuSample { busy, cpus: now.cpus, threads: threads.collect() }
@@ -156,11 +158,8 @@ pub fn measured(sample: &Sample, named: Option<&str>, write_back: WriteBack) -> 
         None => bail!("reads and writes are mixed; name what runs with --workload"),
     };
     let name = named.or(work.map(Work::name)).unwrap_or_default();
-    let mut access = access_of(name, write_back)?;
-    if access.work.is_rate_of_operations() {
-        access.depth = array.queue.unwrap_or(1.0).max(1.0);
-    }
-    let value = match access.work {
+    let mut measured = Measured::of(name, write_back, 0.0)?;
+    measured.value = match measured.access.work {
         work if work.is_rate_of_operations() => array.operations(),
         Work::Resync | Work::Check => {
             let of_members = sample.members.iter().map(|one| one.traffic.mb());
@@ -168,9 +167,9 @@ pub fn measured(sample: &Sample, named: Option<&str>, write_back: WriteBack) -> 
         }
         _ => array.mb(),
     };
-    if value <= 0.0 {
+    if measured.value <= 0.0 {
         bail!("nothing of that workload ran on the array in the sample");
     }
-    let depth_is_unknown = array.queue.is_none();
-    Ok(Measured { access, depth_is_unknown, request_kib: Some(kib), value })
+    measured.request_kib = Some(kib);
+    Ok(measured)
 }

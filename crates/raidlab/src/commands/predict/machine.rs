@@ -187,7 +187,8 @@ impl MachineArguments {
                     .to_string(),
             );
         }
-        let (fs, write_back) = self.write_back(facts.as_ref().map(|(facts, _)| facts))?;
+        let (fs, write_back) =
+            self.write_back(facts.as_ref().map(|(facts, _)| facts), machine.kernel)?;
         let counts: Option<Vec<u32>> = sheets.iter().map(|(_, count, _)| *count).collect();
         let count = counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum());
         let bytes = sheets.iter().flat_map(|(sheet, count, _)| {
@@ -309,7 +310,11 @@ impl MachineArguments {
         Ok(single)
     }
 
-    fn write_back(&self, facts: Option<&Facts>) -> Result<(String, WriteBack)> {
+    fn write_back(
+        &self,
+        facts: Option<&Facts>,
+        kernel: Option<Kernel>,
+    ) -> Result<(String, WriteBack)> {
         let named = match &self.fs {
             None => facts.and_then(|facts| facts.file_system),
             Some(text) => {
@@ -318,7 +323,7 @@ impl MachineArguments {
             }
         };
         let name = named.unwrap_or("ext4");
-        Ok((name.to_string(), write_back(name, self.kernel)))
+        Ok((name.to_string(), write_back(name, kernel)))
     }
 }
 
