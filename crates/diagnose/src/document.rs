@@ -160,14 +160,6 @@ impl Document {
         let root = Object::of("", &root)?;
         root.only(&["array", "measured", "facts", "sample", "probes", "description"])?;
         let facts = root.object("facts")?;
-        let says = |keys: &[&str]| {
-            let said = |map: &Map<String, Value>| {
-                let of = |(key, value): (&String, &Value)| is_of(key, keys) && !value.is_null();
-                map.iter().any(of)
-            };
-            facts.as_ref().is_some_and(|facts| said(facts.map))
-        };
-        let says_stripe_cache = says(&["stripe_cache", "stripe_cache_size"]);
         let (mut state, mut ignored) = (State::default(), Vec::new());
         let mut known = None;
         if let Some(facts) = &facts {
@@ -181,11 +173,9 @@ impl Document {
         Ok(Document {
             array,
             measured,
-            says_media: facts.is_some_and(|facts| facts.machine.media.is_flash())
-                || says(&["media", "type", "kind"])
-                || root.map.get("facts").is_some_and(has_rpm),
+            says_media: facts.is_some_and(|facts| facts.media.is_some()),
             machine: facts.map(|facts| facts.machine.clone()),
-            says_stripe_cache,
+            says_stripe_cache: facts.is_some_and(|facts| facts.stripe_cache.is_some()),
             single: known.as_ref().map(|(_, single)| *single).unwrap_or_default(),
             state,
             sample: root.object("sample")?.map(|sample| sample_of(&sample)).transpose()?,
@@ -196,11 +186,6 @@ impl Document {
             ignored,
         })
     }
-}
-
-/// Whether revolutions per minute are among the facts, in a field or in a name.
-fn has_rpm(facts: &Value) -> bool {
-    facts.to_string().to_ascii_lowercase().contains("rpm")
 }
 
 /// Figures of a profile that `raidlab calibrate` wrote.

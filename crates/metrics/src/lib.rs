@@ -32,5 +32,5 @@ pub use drive::{drives, metadata};
 pub use error::{FormatError, MachineCpuError, ReadError, SelectionError};
 pub use machine::{CpuShares, MachineCounters};
 pub use recorder::{CounterSource, Recorded, Recorder, Watched, traffic};
-pub use snapshot::{Roots, Snapshot, below, described};
+pub use snapshot::{Roots, Snapshot, below, described, whole_disk};
 pub use top::{Frame, Group, Head, Line, Selection, render};

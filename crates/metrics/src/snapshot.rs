@@ -92,7 +92,7 @@ pub fn below(roots: &Roots, device: u64) -> (Vec<String>, Option<String>) {
             return (members.map(|member| member.name).collect(), Some(name));
         }
         let [only] = &array::slaves(&roots.sys, &name)[..] else { break };
-        let Some(next) = disk_name(&roots.sys.join("class/block").join(only)) else { break };
+        let Some(next) = whole_disk(roots, only) else { break };
         name = next;
     }
     (vec![own], None)
@@ -100,6 +100,12 @@ pub fn below(roots: &Roots, device: u64) -> (Vec<String>, Option<String>) {
 
 /// Limit of stacked volumes.
 const DEEPEST: usize = 8;
+
+/// The disk that a block device is, or that a partition is on; `None`: no such block device.
+pub fn whole_disk(roots: &Roots, name: &str) -> Option<String> {
+    // In sysfs the slashes of names like cciss/c0d0 are exclamation marks.
+    disk_name(&roots.sys.join("class/block").join(name.replace('/', "!")))
+}
 
 /// The name of a disk, or of that of a partition, by its directory in sysfs or a link to it.
 fn disk_name(link: &Path) -> Option<String> {

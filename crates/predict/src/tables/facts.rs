@@ -12,6 +12,10 @@ use super::words::{file_system, seekers};
 pub struct Facts {
     /// The machine.
     pub machine: Machine,
+    /// What the disks are, where that is stated; `machine` has disks of 7200 rpm otherwise.
+    pub media: Option<Media>,
+    /// Entries of the stripe cache, where they are stated; `machine` has md's own otherwise.
+    pub stripe_cache: Option<f64>,
     /// The file system, where rows do not say.
     pub file_system: Option<&'static str>,
     /// The chunk, where rows do not say.
@@ -57,14 +61,13 @@ impl Facts {
             fields.text(&["disks", "members", "drives"]).unwrap_or_default().to_ascii_lowercase()
         });
         let media = media(facts, &disks, &words);
-        let mut machine = Machine::new(media);
+        let mut machine = Machine::new(media.unwrap_or(USUAL_MEDIA));
         machine.kernel = kernel(facts).or_else(|| kernel(system));
         machine.buses = buses(facts);
         let ahead = ["read_ahead_kib", "read_ahead_kb", "readahead_kib", "read_ahead"];
         machine.read_ahead_kib = ahead.iter().find_map(|key| kib(facts.get(&[key])?));
-        if let Some(pages) = facts.number(&["stripe_cache", "stripe_cache_size"]) {
-            machine.stripe_cache = pages;
-        }
+        let stripe_cache = facts.number(&["stripe_cache", "stripe_cache_size"]);
+        machine.stripe_cache = stripe_cache.unwrap_or(machine.stripe_cache);
         machine.group_threads = facts.number(&["group_threads", "group_thread_cnt"]).unwrap_or(0.0);
         machine.cpu_read_us_per_kib =
             facts.number(&["cpu_read_us_per_kib", "cpu_us_per_kib_read", "cpu_r"]);
@@ -89,7 +92,7 @@ impl Facts {
         let writes: Vec<f64> = disks.iter().filter_map(|disk| disk.write).collect();
         let access = disks.iter().find_map(|disk| disk.access_ms);
         let access = access.or_else(|| access_ms(facts));
-        let access = access.or(match media {
+        let access = access.or(match machine.media {
             Media::Rotating { rpm } => {
                 let seek = disks.iter().find_map(|disk| disk.seek_ms).or_else(|| seek_ms(facts));
                 Some(seek.unwrap_or(usual_seek_ms(rpm)) + 30e3 / rpm)
@@ -99,6 +102,8 @@ impl Facts {
         let fs = facts.text(&["fs", "file_system", "filesystem"]);
         Facts {
             machine,
+            media,
+            stripe_cache,
             file_system: fs.or_else(|| system.text(&["fs"])).and_then(|text| file_system(&text)),
             chunk_kib: facts.get(&["chunk_kib", "chunk", "chunk_kb"]).and_then(kib),
             sheet_read,
@@ -215,13 +220,16 @@ fn is_flash(fields: Fields<'_>) -> bool {
         || ["flash", "ssd", "nvme"].iter().any(|key| fields.flag(&[key]) == Some(true))
 }
 
-fn media(facts: Fields<'_>, disks: &[Disk], words: &[String; 2]) -> Media {
+/// What disks are of which nothing is stated.
+const USUAL_MEDIA: Media = Media::Rotating { rpm: 7200.0 };
+
+fn media(facts: Fields<'_>, disks: &[Disk], words: &[String; 2]) -> Option<Media> {
     let rpm = disks.iter().find_map(|disk| disk.rpm).or_else(|| facts.number(&["rpm"]));
     let flash = is_flash(facts)
         || disks.iter().any(|disk| disk.is_flash)
         || rpm.is_none() && words.iter().any(|text| says_flash(text));
     if flash {
-        return Media::Flash;
+        return Some(Media::Flash);
     }
     let said = words.iter().find_map(|text| {
         let before = text.split("rpm").next().filter(|before| before.len() < text.len())?;
@@ -229,7 +237,11 @@ fn media(facts: Fields<'_>, disks: &[Disk], words: &[String; 2]) -> Media {
         digits.parse().ok()
     });
     let rpm = rpm.or(said).filter(|rpm| (1000.0..=30_000.0).contains(rpm));
-    Media::Rotating { rpm: rpm.unwrap_or(7200.0) }
+    let is_named = ["media", "type", "kind"].iter().any(|key| facts.get(&[key]).is_some());
+    match rpm {
+        Some(rpm) => Some(Media::Rotating { rpm }),
+        None => is_named.then_some(USUAL_MEDIA),
+    }
 }
 
 fn lowest(all: &[f64]) -> Option<f64> {

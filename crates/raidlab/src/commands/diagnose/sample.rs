@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use diagnose::{CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic};
 use metrics::meter::AllThreads;
-use metrics::{Roots, Snapshot, described, host::line};
+use metrics::{Roots, Snapshot, described, host::line, whole_disk};
 use predict::law::{Work, WriteBack};
 
 /// How often a stop is looked for.
@@ -61,7 +61,7 @@ pub fn take(
             .zip(counted(&last))
             .ok_or_else(|| anyhow!("{name}: /proc/diskstats does not list it"))?;
         // Flushes are counted of whole disks that have a queue of requests.
-        let flushes = whole_disk(roots, name).and_then(|disk| {
+        let flushes = counts_flushes(roots, name).and_then(|disk| {
             let at = |snapshot: &Snapshot| snapshot.disk(&disk).map(|disk| disk.counters);
             at(&last)?.since(&at(&first)?).flushes
         });
@@ -108,12 +108,8 @@ pub fn take(
 }
 
 /// The disk that counts this device's flushes; `None`: md and dm pass them on uncounted.
-fn whole_disk(roots: &Roots, name: &str) -> Option<String> {
-    let link = roots.sys.join("class/block").join(name.replace('/', "!"));
-    let own = std::fs::canonicalize(&link).unwrap_or(link);
-    let disk = if own.join("partition").exists() { own.parent()? } else { &own };
-    let disk = disk.file_name()?.to_string_lossy().replace('!', "/");
-    (!disk.starts_with("md") && !disk.starts_with("dm-")).then_some(disk)
+fn counts_flushes(roots: &Roots, name: &str) -> Option<String> {
+    whole_disk(roots, name).filter(|disk| !disk.starts_with("md") && !disk.starts_with("dm-"))
 }
 
 /// Bytes that an interface has received and sent.
