@@ -16,11 +16,12 @@ PEER_ARGS ?=
 TOOLS_DIR ?= $(TARGET)/bench
 TOOLS_ROUNDS ?= 5
 
-.PHONY: help setup setup-tests build dist deb check-deb test test-all bench bench-engine bench-peers bench-arrays bench-tools bench-published clean
+.PHONY: help setup setup-tests build wheel dist deb check-deb test test-all bench bench-engine bench-peers bench-arrays bench-tools bench-published clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make build      set up this machine, build the program: $(TARGET)/release/raidlab'
+	@echo 'make wheel      the Python package, built by maturin: $(TARGET)/wheels'
 	@echo 'make dist       the program without debug information, man pages, completions: $(TARGET)/dist, $(TARGET)/generated'
 	@echo 'make deb        a Debian package of them, with cargo-deb: $(TARGET)/debian'
 	@echo 'make check-deb  installs that package in a minimal Debian of its own (debootstrap, root)'
@@ -44,6 +45,11 @@ setup-tests:
 
 build: setup
 	$(CARGO) build --release -p raidlab
+
+wheel: setup
+	@mkdir -p $(TARGET)/wheels
+	@command -v maturin >/dev/null || { echo 'no maturin: python3 -m pip install maturin'; exit 1; }
+	maturin build --release --locked --manifest-path python/Cargo.toml --out $(TARGET)/wheels
 
 dist: setup
 	$(CARGO) build --profile dist -p raidlab

@@ -3,7 +3,9 @@
 //! Invariant: a failed step never hides a later one, and a step that did not run is never counted
 //! as one that passed. Tests come last, so that a log ends with what they said and the totals.
 
+mod context;
 mod junit;
+mod python;
 mod required;
 mod steps;
 mod totals;
@@ -14,10 +16,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 
 use crate::workspace::Workspace;
-use steps::{Context, Step};
+use context::Context;
+use steps::Step;
 
 /// Steps that must run wherever `ci` runs; skipping one of them is a failure.
-const REQUIRED: [&str; 7] = ["fmt", "clippy", "build", "tidy", "doc", "sim", "test"];
+const REQUIRED: [&str; 8] = ["fmt", "clippy", "build", "tidy", "doc", "sim", "python", "test"];
 
 /// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -37,7 +37,8 @@ pub struct Crate {
     pub version: String,
     /// Directory, from the workspace root.
     pub directory: String,
-    /// Crate roots that end up in a product: `lib.rs`, `main.rs`, `src/bin/*.rs`.
+    /// Crate roots that end up in a product: `lib.rs`, also of an extension module,
+    /// `main.rs`, `src/bin/*.rs`.
     pub roots: Vec<String>,
     /// Everything it depends on, also from outside.
     pub edges: Vec<Edge>,
@@ -94,7 +95,8 @@ fn one_crate(package: &Value, root: &Path) -> Result<Crate> {
     let directory = manifest.trim_end_matches("Cargo.toml").trim_end_matches('/').to_string();
     let mut roots = Vec::new();
     for target in array(package, "targets")? {
-        let product = |kind: &Value| matches!(kind.as_str(), Some("lib" | "rlib" | "bin"));
+        let product =
+            |kind: &Value| matches!(kind.as_str(), Some("lib" | "rlib" | "cdylib" | "bin"));
         if array(target, "kind")?.iter().any(product) {
             roots.push(relative(string(target, "src_path")?)?);
         }

@@ -1,8 +1,9 @@
-//! Reads what nextest leaves of a run: its JUnit report.
+//! Reads what nextest and pytest leave of a run: a JUnit report.
 //!
 //! A test cannot end as skipped in Rust; one that cannot run here prints a line `skipped: why` and
 //! ends well. Such a test is counted as skipped, not as passed. A test that did the rest of its
 //! work names the part (`avx512 skipped: why`): that line is shown, and the test has passed.
+//! pytest's tests can, and are in the report as skipped, with the reason.
 
 use anyhow::{Context, Result};
 use quick_xml::Reader;
@@ -44,7 +45,10 @@ pub fn parse(text: &str) -> Result<Vec<Case>> {
     let mut reader = Reader::from_str(text);
     let (mut cases, mut case, mut in_stdout) = (Vec::new(), Case::default(), false);
     loop {
-        match reader.read_event().context("reading the JUnit report")? {
+        let event = reader.read_event().context("reading the JUnit report")?;
+        // Without a tag that ends it, and without any output.
+        let is_empty = matches!(event, Event::Empty(_));
+        match event {
             Event::Start(tag) | Event::Empty(tag) if tag.name().as_ref() == b"testcase" => {
                 case = Case::default();
                 for attribute in tag.attributes() {
@@ -56,11 +60,20 @@ pub fn parse(text: &str) -> Result<Vec<Case>> {
                         _ => {}
                     }
                 }
+                if is_empty {
+                    cases.push(std::mem::take(&mut case));
+                }
             }
             Event::Start(tag) | Event::Empty(tag)
                 if matches!(tag.name().as_ref(), b"failure" | b"error") =>
             {
                 case.failed = true;
+            }
+            Event::Start(tag) | Event::Empty(tag) if tag.name().as_ref() == b"skipped" => {
+                let message = tag.try_get_attribute("message").context("reading a reason")?;
+                let message = message.map(|it| it.unescape_value().map(|it| it.into_owned()));
+                let message = message.transpose().context("reading a reason")?;
+                case.stdout += &format!("skipped: {}\n", message.unwrap_or_default());
             }
             Event::Start(tag) => in_stdout = tag.name().as_ref() == b"system-out",
             Event::Text(text) if in_stdout => {
@@ -131,6 +144,20 @@ x &lt; y &amp;&amp; z
         assert_eq!(lines[1], ["skipped: no loop devices"]);
         assert_eq!(lines[2], ["avx512 skipped: this CPU has none"]);
         assert_eq!((cases[3].name.as_str(), cases[3].seconds), ("d::fails", 1.5));
+    }
+
+    #[test]
+    fn pytests_skipped_tests_are_skipped() {
+        let report = r#"<testsuites name="pytest tests"><testsuite name="pytest" tests="3">
+<testcase classname="tests.test_a" name="test_one[a]" time="0.1" />
+<testcase classname="tests.test_a" name="test_two" time="0.0"><skipped type="pytest.skip"
+message="no &lt;loop&gt; devices">x.py:3: no loop devices</skipped></testcase>
+<testcase classname="tests.test_a" name="test_three" time="0.1"><failure message="assert 1">at
+x</failure></testcase></testsuite></testsuites>"#;
+        let cases = parse(report).expect("a report");
+        assert_eq!(totals(&cases), Totals { passed: 1, failed: 1, skipped: 1 });
+        let lines: Vec<&str> = cases[1].skipped_lines().collect();
+        assert_eq!(lines, ["skipped: no <loop> devices"]);
     }
 
     #[test]

@@ -5,12 +5,12 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use super::context::{Context, finish};
 use super::totals::{Totals, result_line};
-use super::{Outcome, junit, required};
+use super::{Outcome, junit, python, required};
 use crate::sim;
 use crate::tidy;
 use crate::tools;
-use crate::workspace::{Workspace, cargo};
 use crate::write_path::{self, WritePath};
 
 /// One step.
@@ -23,29 +23,8 @@ pub struct Step {
     pub run: fn(&mut Context) -> Outcome,
 }
 
-/// What steps share.
-pub struct Context {
-    /// The workspace all commands run in.
-    pub workspace: Workspace,
-    /// Set by the test step.
-    pub totals: Option<Totals>,
-}
-
-impl Context {
-    /// Nothing has run yet.
-    pub fn new(workspace: Workspace) -> Self {
-        Self { workspace, totals: None }
-    }
-
-    fn cargo(&self, args: &str) -> Command {
-        let mut command = Command::new(cargo());
-        command.current_dir(&self.workspace.root).args(args.split_whitespace());
-        command
-    }
-}
-
 /// In order: what is cheap and often wrong first, tests last.
-pub const STEPS: [Step; 12] = [
+pub const STEPS: [Step; 13] = [
     Step { name: "tools", what: "looks for every program of scripts/tools", run: tools_step },
     Step { name: "fmt", what: "cargo fmt --all -- --check", run: fmt },
     Step {
@@ -53,7 +32,7 @@ pub const STEPS: [Step; 12] = [
         what: "cargo clippy --workspace --all-targets -- -D warnings",
         run: clippy,
     },
-    Step { name: "build", what: "cargo build -p raidlab", run: build },
+    Step { name: "build", what: "cargo build -p raidlab -p raidlab-python", run: build },
     Step { name: "tidy", what: "cargo xtask tidy --bin target/debug/raidlab", run: tidy_step },
     Step {
         name: "doc",
@@ -84,6 +63,11 @@ pub const STEPS: [Step; 12] = [
         name: "sim",
         what: "cargo xtask sim: fixed seeds, small scopes, fresh seeds (RAIDLAB_TEST=all: mutants)",
         run: simulate,
+    },
+    Step {
+        name: "python",
+        what: "the wheel, built by maturin, in a fresh environment: pytest (python/tests)",
+        run: python::step,
     },
     // Dev, not release: overflow checks and debug assertions are half of what the tests are for,
     // and the profile is optimised where it must be.
@@ -139,8 +123,10 @@ fn component(context: &Context, subcommand: &str, name: &str) -> Option<Outcome>
     (!installed).then_some(Outcome::Skipped(why))
 }
 
+/// The program, and the Python package: together, because alone each would have its dependencies
+/// compiled with features of its own.
 fn build(context: &mut Context) -> Outcome {
-    finish(&mut context.cargo("build -p raidlab"))
+    finish(&mut context.cargo("build -p raidlab -p raidlab-python"))
 }
 
 fn tidy_step(context: &mut Context) -> Outcome {
@@ -279,14 +265,6 @@ fn deb(context: &mut Context) -> Outcome {
     finish(command.arg("check-deb").current_dir(&context.workspace.root))
 }
 
-fn finish(command: &mut Command) -> Outcome {
-    match command.status() {
-        Ok(status) if status.success() => Outcome::Passed,
-        Ok(status) => Outcome::Failed(status.to_string()),
-        Err(error) => Outcome::Failed(format!("could not be started: {error}")),
-    }
-}
-
 /// All tests by nextest, which runs programs side by side and in groups; then those of the docs,
 /// which it does not run.
 fn test(context: &mut Context) -> Outcome {
@@ -347,7 +325,7 @@ fn test(context: &mut Context) -> Outcome {
         // A test program died before its tests, or a test that CI requires was skipped.
         totals.failed = 1;
     }
-    context.totals = Some(totals);
+    context.add(totals);
     outcome
 }
 

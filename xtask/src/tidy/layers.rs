@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 27] = [
+pub const TABLE: [(&str, &[&str]); 28] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
@@ -84,6 +84,7 @@ pub const TABLE: [(&str, &[&str]); 27] = [
             "engine-table",
         ],
     ),
+    ("raidlab-python", &["raidlab"]),
     ("xtask", &[]),
 ];
 

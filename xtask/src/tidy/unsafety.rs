@@ -8,7 +8,7 @@ use crate::tokens::{Sources, Token, is_module};
 use crate::workspace::Workspace;
 
 /// Crates whose roots say `#![forbid(unsafe_code)]`.
-const FORBID: [&str; 17] = [
+const FORBID: [&str; 18] = [
     "md",
     "drive",
     "nbd",
@@ -24,6 +24,7 @@ const FORBID: [&str; 17] = [
     "bench",
     "engine-table",
     "raidlab",
+    "raidlab-python",
     "testkit",
     "xtask",
 ];

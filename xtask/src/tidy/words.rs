@@ -1,10 +1,10 @@
 //! Comments, messages and docs use the field's words (GLOSSARY.md): software is not a person.
 //!
-//! Looked at are comments and string literals of `crates/*/src` and `benches`, the text of all
-//! Markdown files but the changelog, whose old entries stay as they were, and all lines of sweeps,
-//! scripts, the Makefile and what starts CI. A name in braces (`{word}`), in backticks or behind
-//! `$` passes, an option (`--word`), and the variable of a script where it is set: it stands for
-//! its value.
+//! Looked at are comments and string literals of `crates/*/src`, `benches` and `python/src`, the
+//! text of all Markdown files but the changelog, whose old entries stay as they were, and all lines
+//! of sweeps, scripts, Python files, the Makefile and what starts CI. A name in braces (`{word}`),
+//! in backticks or behind `$` passes, an option (`--word`), and the variable of a script where it
+//! is set: it stands for its value.
 
 use crate::finding::Finding;
 use crate::tokens::{Sources, Tok};
@@ -66,13 +66,15 @@ pub fn check(tree: &Tree, sources: &Sources) -> Vec<Finding> {
 }
 
 fn is_source(path: &str) -> bool {
-    (path.starts_with("crates/") || path.starts_with("benches/")) && path.contains("/src/")
+    let roots = ["crates/", "benches/", "python/"];
+    roots.iter().any(|root| path.starts_with(root)) && path.contains("/src/")
 }
 
 /// Whether every line is looked at: what people read and run, in no language of its own here.
 fn is_plain(path: &str) -> bool {
     let folders = ["sweeps/", "scripts/", ".ci/"];
     path == "Makefile"
+        || (path.starts_with("python/") && [".py", ".pyi"].iter().any(|end| path.ends_with(end)))
         || folders.iter().any(|folder| path.starts_with(folder))
         || (path.starts_with("benches/") && !path.ends_with(".rs"))
 }

@@ -1,0 +1,230 @@
+//! The command line: arguments, commands, exit codes. Everything else is in the crates below.
+//!
+//! A library, of which two programs are made: `main.rs`, and the console script of the Python
+//! package.
+//!
+//! Invariant: exit codes are decided here and nowhere else: 0 fine, 1 a finding, 2 an error (also
+//! a named member without a superblock, in `examine`, `detail` and `status`), 130 stopped by a
+//! signal.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod console;
+mod error;
+mod fio_words;
+mod log;
+mod mdadm;
+mod members;
+mod meter;
+mod old_forms;
+mod output;
+mod progress;
+mod signal;
+mod size_args;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use error::text_of;
+
+/// Runs, measures, predicts and rescues Linux software RAID, from user space.
+#[derive(Parser)]
+#[command(name = "raidlab", version = VERSION)]
+#[command(max_term_width = 100, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure arrays: level x layout x chunk x members x workload, every byte checked.
+    Bench(Box<commands::bench::BenchArguments>),
+    /// Measure the cases of a file, store the results; resumes where it was interrupted.
+    Sweep(Box<commands::sweep::SweepArguments>),
+    /// List the programs that bench and sweeps run, such as bonnie++, with their options.
+    Programs(commands::programs::ProgramsArguments),
+    /// Show results: tables, charts, one offline HTML page, Markdown, CSV, Parquet.
+    Report(Box<commands::report::ReportArguments>),
+    /// Compare two records or runs, cell by cell: slower, faster, or no difference.
+    Compare(commands::compare::CompareArguments),
+    /// Predict what Linux md delivers on given disks, with an interval, what limits, and why not.
+    Predict(Box<commands::predict::PredictArguments>),
+    /// Rank levels, layouts and chunks for given disks and a mix of workloads.
+    Advise(Box<commands::advise::AdviseArguments>),
+    /// Create an array from devices and image files.
+    Create(Box<commands::create::CreateArguments>),
+    /// Show the superblocks of members, as mdadm --examine does.
+    Examine(commands::examine::ExamineArguments),
+    /// Show the arrays that members form, and the result of a start.
+    Detail(commands::detail::DetailArguments),
+    /// Show all arrays among members, as /proc/mdstat does.
+    Status(commands::status::StatusArguments),
+    /// List what lies on arrays: partitions, logical volumes of LVM, file systems.
+    Volumes(commands::volumes::VolumesArguments),
+    /// Write an array's contents, or a volume's, to a file or to stdout; members are opened
+    /// read-only.
+    Dump(Box<commands::dump::DumpArguments>),
+    /// Find the geometry of an array from the contents of its members.
+    Guess(Box<commands::guess::GuessArguments>),
+    /// Compare an array's redundancy with its data, repair what is proven wrong.
+    Scrub(commands::scrub::ScrubArguments),
+    Serve(Box<commands::serve::ServeArguments>),
+    /// Take a member of a served array out of service, as mdadm --fail does.
+    Fail(commands::served::DeviceArguments),
+    /// Have a failed device, or a spare, leave a served array, as mdadm --remove does.
+    Remove(commands::served::DeviceArguments),
+    Add(commands::served::AddArguments),
+    Replace(commands::served::ReplaceArguments),
+    Set(commands::served::SetArguments),
+    Stop(commands::served::StopArguments),
+    Rebuild(commands::rebuild::RebuildArguments),
+    Reshape(commands::reshape::ReshapeArguments),
+    /// Erase the superblocks of members.
+    ZeroSuperblock(commands::zero_superblock::ZeroSuperblockArguments),
+    Calibrate(commands::calibrate::CalibrateArguments),
+    /// Find out why an array is slow: a figure, or what runs now, against every ceiling.
+    Diagnose(Box<commands::diagnose::DiagnoseArguments>),
+    /// Show live statistics of disks, members and CPUs, as iostat does.
+    Watch(commands::watch::WatchArguments),
+    /// Print a shell's completions to stdout, or write the man pages to a directory.
+    Generate(commands::generate::GenerateArguments),
+}
+
+/// The outcome of a command that did not fail.
+enum Ending {
+    /// Nothing to report.
+    Fine,
+    /// A finding: wrong data, failed requests.
+    Finding,
+    /// A file or device that was named as a member has no superblock; the others were shown.
+    NotAMember,
+    /// Stopped by a signal.
+    Stopped,
+}
+
+/// Version of this build: `0.1.0 (1a2b3c4d5e6f)`, with the commit where it is known.
+pub const VERSION: &str = env!("RAIDLAB_VERSION");
+
+/// Runs the program as a command line names it, the program itself first; its exit code.
+///
+/// Signals must have the dispositions that a new process has, but SIGPIPE, which is ignored.
+pub fn main(words: Vec<OsString>) -> u8 {
+    let creates = words.get(1).is_some_and(|verb| verb == "create");
+    let code = run(words, creates);
+    // The standard library does it where a Rust program ends, and not in a library of another.
+    let _ = std::io::stdout().flush();
+    code
+}
+
+const FINE: u8 = 0;
+
+fn run(words: Vec<OsString>, creates: bool) -> u8 {
+    let (words, mut notes) = fio_words::rewritten(words);
+    let words = match old_forms::rewritten(words.into_iter(), &Arguments::command()) {
+        Ok((words, old)) => {
+            notes.extend(old);
+            words
+        }
+        Err(error) => return failed(&text_of(&error)),
+    };
+    if let Err(error) = log::start() {
+        return failed(&text_of(&error));
+    }
+    notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
+    let parsed = Arguments::command().try_get_matches_from(words);
+    let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
+    let (arguments, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return misused(&error, creates),
+    };
+    // The matches of the verb, for verbs that need the source of their options.
+    let said = matches.subcommand().map_or(&matches, |(_, said)| said);
+    let ended = match arguments.command {
+        Command::Bench(arguments) => commands::bench::run(*arguments, said),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments, said),
+        Command::Programs(arguments) => commands::programs::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Predict(arguments) => commands::predict::run(&arguments),
+        Command::Advise(arguments) => commands::advise::run(&arguments),
+        Command::Create(arguments) => commands::create::run(&arguments),
+        Command::Examine(arguments) => commands::examine::run(&arguments),
+        Command::Detail(arguments) => commands::detail::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Volumes(arguments) => commands::volumes::run(&arguments),
+        Command::Dump(arguments) => commands::dump::run(&arguments),
+        Command::Guess(arguments) => commands::guess::run(&arguments),
+        Command::Scrub(arguments) => commands::scrub::run(&arguments),
+        Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Fail(arguments) => commands::served::fail(&arguments),
+        Command::Remove(arguments) => commands::served::remove(&arguments),
+        Command::Add(arguments) => commands::served::add(&arguments),
+        Command::Replace(arguments) => commands::served::replace(&arguments),
+        Command::Set(arguments) => commands::served::set(&arguments),
+        Command::Stop(arguments) => commands::served::stop(&arguments),
+        Command::Rebuild(arguments) => commands::rebuild::run(&arguments),
+        Command::Reshape(arguments) => commands::reshape::run(&arguments),
+        Command::ZeroSuperblock(arguments) => commands::zero_superblock::run(&arguments),
+        Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
+        Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
+        Command::Watch(arguments) => commands::watch::run(&arguments),
+        Command::Generate(arguments) => commands::generate::run(&arguments, Arguments::command()),
+    };
+    match ended {
+        Ok(Ending::Fine) => FINE,
+        Ok(Ending::Finding) => 1,
+        Ok(Ending::Stopped) => 130,
+        Ok(Ending::NotAMember) => 2,
+        Err(error) => failed(&text_of(&error)),
+    }
+}
+
+fn failed(problem: &str) -> u8 {
+    console::say(format_args!("raidlab: {problem}"));
+    2
+}
+
+fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
+    let mut arguments = Arguments::from_arg_matches(matches)?;
+    if let (Command::Create(create), Some(matches)) =
+        (&mut arguments.command, matches.subcommand_matches("create"))
+    {
+        create.take_positions(matches);
+    }
+    Ok(arguments)
+}
+
+/// Prints help and version unchanged, and argument errors on one line.
+fn misused(error: &clap::Error, creates: bool) -> u8 {
+    let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == help {
+        if error.use_stderr() {
+            let _ = error.print();
+            return 2;
+        }
+        // clap's own print function drops errors of stdout.
+        return match console::print_raw(&error.render().to_string()) {
+            Ok(()) => FINE,
+            Err(error) => failed(&text_of(&error)),
+        };
+    }
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(name)) if creates => commands::create::mdadm_only::refusal(name),
+        _ => None,
+    };
+    let line = unknown.unwrap_or_else(|| one_line(&error.to_string()));
+    failed(&line)
+}
+
+/// clap's message without its usage and its pointer to the help.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = lines.take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
+    let text = lines.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
+    text.strip_prefix("error: ").unwrap_or(&text).to_string()
+}
