@@ -99,8 +99,11 @@ impl FileMount {
         let system = |doing| move |source| fail(FileMountProblem::System { doing, source });
         let made = prepare(path).map_err(fail)?;
         let limits = store.limits();
-        let access = Access::new(store).map_err(system("start a thread"))?;
-        let (files, ended) = Files::new(access, None);
+        let files = Access::new(store).and_then(|access| Files::new(access, None));
+        let (files, ended) = files.map_err(|error| {
+            discard(path, made);
+            system("start a thread")(error)
+        })?;
         let session = session::start(files, path, &limits, threads);
         let session = session.map_err(|error| {
             discard(path, made);

@@ -2,7 +2,8 @@
 //! alone.
 //!
 //! Invariant: a session thread never waits for the array's I/O (see [`crate::access`]). Replies are
-//! sent by the store's threads.
+//! sent by the store's threads; those of long reads, which the kernel copies, by a thread of their
+//! own ([`super::replies`]).
 //!
 //! No memory is allocated for the data of a request once a thread has received its first write: the
 //! kernel may have none to give before that request is answered.
@@ -23,6 +24,7 @@ use fuser::{
     WriteFlags,
 };
 
+use super::replies::{LongReplies, Replier};
 use crate::access::Access;
 use crate::store::StoreError;
 
@@ -45,6 +47,10 @@ pub struct Files {
     longest: usize,
     owner: (u32, u32),
     made: SystemTime,
+    /// For the replies of long reads.
+    replier: Replier,
+    /// Ends its thread, before the receiver below is notified.
+    _long_replies: LongReplies,
     /// Dropped with this value, which notifies the receiver that the session has ended.
     _ended: mpsc::Sender<()>,
 }
@@ -52,8 +58,12 @@ pub struct Files {
 impl Files {
     /// Serves a store as the file `name` of a directory, or as a file that is mounted itself. The
     /// receiver is disconnected when the session has ended.
-    pub fn new(access: Access, name: Option<OsString>) -> (Files, Receiver<()>) {
+    ///
+    /// # Errors
+    /// When the system cannot start a thread.
+    pub fn new(access: Access, name: Option<OsString>) -> io::Result<(Files, Receiver<()>)> {
         let (ended_with, ended) = mpsc::channel();
+        let (replier, long_replies) = LongReplies::start(usize::from(MAX_BACKGROUND))?;
         let files = Files {
             size: access.limits().bytes,
             longest: access.limits().request_bytes,
@@ -61,9 +71,11 @@ impl Files {
             name,
             owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
             made: SystemTime::now(),
+            replier,
+            _long_replies: long_replies,
             _ended: ended_with,
         };
-        (files, ended)
+        Ok((files, ended))
     }
 
     fn is_file(&self, inode: INodeNo) -> Option<bool> {
@@ -230,8 +242,9 @@ impl Filesystem for Files {
         // Reads whole blocks around the range. Beyond a buffer's length the reply is a short read.
         let bytes = self.access.span(offset, len).min(self.longest as u64);
         let buffer = self.access.buffer(bytes as usize);
+        let replier = self.replier.clone();
         self.access.read(buffer, offset, len as usize, move |outcome| match outcome {
-            Ok(data) => reply.data(data.bytes()),
+            Ok(data) => replier.send(reply, data),
             Err(error) => reply.error(errno(&error)),
         });
     }

@@ -10,6 +10,7 @@ mod file_mount;
 mod files;
 mod front;
 mod protect;
+mod replies;
 mod session;
 #[allow(unsafe_code)]
 mod sys;
