@@ -11,7 +11,7 @@
 mod rank;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use results::record::{Cell, Record};
 use results::settings::{Identity, SETTINGS, identity};
@@ -114,17 +114,17 @@ impl Comparison {
         let works = works(&all.iter().collect::<Vec<_>>());
         let (of_a, of_b) = labels.split_at(a.cells.len());
         let (works_a, works_b) = works.split_at(a.cells.len());
-        let (of_a, of_b) = (gather(a, of_a, works_a), gather(b, of_b, works_b));
-        let find = |all: &[Gathered], key: &str| all.iter().position(|one| one.key == key);
+        let of_a = Side::gather(a, of_a, works_a);
+        let of_b = Side::gather(b, of_b, works_b);
         let mut pairs: Vec<Pair> = Vec::new();
         let mut only_a = Vec::new();
-        for one in &of_a {
-            match find(&of_b, &one.key) {
-                Some(at) => pairs.push(pair(one, &of_b[at], max_slowdown)),
+        for one in &of_a.cells {
+            match of_b.find(&one.key) {
+                Some(other) => pairs.push(pair(one, other, max_slowdown)),
                 None => only_a.push(one.what.clone()),
             }
         }
-        let only_b = of_b.iter().filter(|one| find(&of_a, &one.key).is_none());
+        let only_b = of_b.cells.iter().filter(|one| of_a.find(&one.key).is_none());
         let only_b = only_b.map(|one| one.what.clone()).collect();
         let p_values: Vec<f64> = pairs.iter().map(|pair| pair.p_value.unwrap_or(1.0)).collect();
         for (pair, believed) in pairs.iter_mut().zip(holm(&p_values, FAMILY_ALPHA)) {
@@ -169,6 +169,14 @@ struct Gathered {
     way: Way,
 }
 
+/// The cells of one side, in the order of the record.
+#[derive(Default)]
+struct Side {
+    cells: Vec<Gathered>,
+    /// Index of each key: records of sweeps have thousands of cells.
+    at: HashMap<String, usize>,
+}
+
 /// Settings that may differ between comparable cells; a difference is reported.
 #[derive(Default)]
 struct Way {
@@ -201,11 +209,11 @@ impl Way {
 }
 
 /// Warnings about different settings of A and B, each once.
-fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
+fn different_ways(a: &Side, b: &Side) -> Vec<String> {
     let mut said = BTreeSet::new();
     let mut one_way = false;
-    for one in a {
-        let Some(other) = b.iter().find(|other| other.key == one.key) else { continue };
+    for one in &a.cells {
+        let Some(other) = b.find(&one.key) else { continue };
         let (one, other) = (&one.way, &other.way);
         let list = |names: &BTreeSet<String>| {
             names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
@@ -244,34 +252,50 @@ fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
     said.into_iter().collect()
 }
 
-/// `labels`: the label of each cell's array; `works`: the name of its work.
-fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered> {
-    let mut all: Vec<Gathered> = Vec::new();
-    for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
-        // More bytes at the members may be copies, parity or I/O of another process; and a phase in
-        // which nothing was done has no rate.
-        if cell.program_bytes.is_some() || !cell.did_something() {
-            continue;
+impl Side {
+    /// `labels`: the label of each cell's array; `works`: the name of its work.
+    fn gather(record: &Record, labels: &[String], works: &[String]) -> Side {
+        let mut side = Side::default();
+        for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
+            // More bytes at the members may be copies, parity or I/O of another process; and a
+            // phase in which nothing was done has no rate.
+            if cell.program_bytes.is_none() && cell.did_something() {
+                side.of(cell, label, work).add(cell);
+            }
         }
+        side
+    }
+
+    /// The entry of a cell's identity, which is made when it is missing.
+    fn of(&mut self, cell: &Cell, label: &str, work: &str) -> &mut Gathered {
         let key = identity(cell);
-        let at = all.iter().position(|one| one.key == key).unwrap_or_else(|| {
+        let at = *self.at.entry(key.clone()).or_insert(self.cells.len());
+        if at == self.cells.len() {
             let (what, unit) = (in_words(cell, label, work), cell.unit());
             let (values, samples, cpu, way) = (Vec::new(), 0, Vec::new(), Way::default());
             let background = Vec::new();
-            all.push(Gathered { key, what, unit, values, samples, cpu, background, way });
-            all.len() - 1
-        });
+            self.cells.push(Gathered { key, what, unit, values, samples, cpu, background, way });
+        }
+        &mut self.cells[at]
+    }
+
+    fn find(&self, key: &str) -> Option<&Gathered> {
+        Some(&self.cells[*self.at.get(key)?])
+    }
+}
+
+impl Gathered {
+    fn add(&mut self, cell: &Cell) {
         let samples = cell.samples.iter().map(|sample| cell.rate_of(sample));
         match cell.samples_are_runs {
-            true => all[at].values.extend(samples.filter(|rate| *rate > 0.0)),
-            false => all[at].values.extend(Some(cell.rate()).filter(|rate| *rate > 0.0)),
+            true => self.values.extend(samples.filter(|rate| *rate > 0.0)),
+            false => self.values.extend(Some(cell.rate()).filter(|rate| *rate > 0.0)),
         }
-        all[at].samples += cell.samples.len();
-        all[at].cpu.extend(cell.cpu_s_per_gib);
-        all[at].background.extend(cell.background_mb_per_s);
-        all[at].way.add(cell);
+        self.samples += cell.samples.len();
+        self.cpu.extend(cell.cpu_s_per_gib);
+        self.background.extend(cell.background_mb_per_s);
+        self.way.add(cell);
     }
-    all
 }
 
 fn in_words(cell: &Cell, label: &str, work: &str) -> String {

@@ -28,10 +28,13 @@ pub fn works(cells: &[&Cell]) -> Vec<String> {
 pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
     let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
     // A renamed job file is the same job, named by its first name.
+    let mut first: BTreeMap<_, &str> = BTreeMap::new();
+    for item in cells.iter().filter_map(|cell| cell.item.as_deref()) {
+        first.entry(canonical_id(item)).or_insert(item);
+    }
     let item = |cell: &Cell| {
         let own = canonical_id(cell.item.as_deref()?);
-        let mut items = cells.iter().filter_map(|cell| cell.item.as_deref());
-        items.find(|item| canonical_id(item) == own).map(str::to_string)
+        first.get(&own).map(ToString::to_string)
     };
     name_apart(cells, &mut names, item, |cell, name, item| {
         let phase = cell.program.as_deref().and_then(|program| name.strip_prefix(program));
