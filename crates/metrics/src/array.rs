@@ -6,8 +6,12 @@
 //!                  md/layout, chunk_size, raid_disks      2, 65536, 4
 //!                  md/degraded          members that are missing
 //!                  md/dev-sda1/slot     0, 1, ... or none (a spare)
+//!                  md/dev-sda1/state    in_sync,write_mostly; spare; faulty
+//!                  md/array_state       clean, active, broken, readonly, ...
 //!                  md/sync_action       idle, resync, recover, check, repair, reshape
 //!                  md/sync_completed    1024 / 4096 (sectors), or none
+//!                  md/sync_speed        KiB per second, or none
+//!                  size                 sectors of the array
 //!                  md/stripe_cache_size, stripe_cache_active      (RAID 4, 5, 6)
 //! ```
 //! The kernel's Documentation/admin-guide/md.rst.
@@ -32,6 +36,10 @@ pub struct ArrayState {
     pub chunk_bytes: Option<u64>,
     /// Number of slots.
     pub slots: Option<u32>,
+    /// Sectors of 512 bytes.
+    pub sectors: Option<u64>,
+    /// md's word for its state: `clean`, `active`, `broken`.
+    pub state: Option<String>,
     /// Number of missing members.
     pub degraded: Option<u32>,
     /// Its members, in slot order, spares last.
@@ -51,6 +59,8 @@ pub struct Slot {
     pub name: String,
     /// Its place; `None` for a spare.
     pub slot: Option<u32>,
+    /// md's words for its state: `in_sync`, `write_mostly`, `spare`, `faulty`.
+    pub state: Vec<String>,
 }
 
 /// What runs in the background.
@@ -60,6 +70,8 @@ pub struct SyncProgress {
     pub action: String,
     /// Sectors done and to be done; `None` when nothing runs.
     pub sectors: Option<(u64, u64)>,
+    /// KiB per second.
+    pub speed_kib_s: Option<u64>,
 }
 
 /// The array of this name; `None` when there is none.
@@ -70,9 +82,17 @@ pub(super) fn read(sys: &Path, name: &str) -> Option<ArrayState> {
         return None;
     }
     let slot = |member: &str| line(md.join(format!("dev-{member}/slot")))?.parse().ok();
+    let state = |member: &str| {
+        let words = line(md.join(format!("dev-{member}/state"))).unwrap_or_default();
+        words.split(',').filter(|word| !word.is_empty()).map(str::to_string).collect()
+    };
     let mut members: Vec<Slot> = slaves(sys, name)
         .into_iter()
-        .map(|member| Slot { slot: slot(&member), name: member.replace('!', "/") })
+        .map(|member| Slot {
+            slot: slot(&member),
+            state: state(&member),
+            name: member.replace('!', "/"),
+        })
         .collect();
     members.sort_by_key(|member| (member.slot.is_none(), member.slot));
     let number = |file: &str| line(md.join(file))?.parse().ok();
@@ -84,11 +104,14 @@ pub(super) fn read(sys: &Path, name: &str) -> Option<ArrayState> {
         layout: first_word(&md.join("layout")),
         chunk_bytes: first_word(&md.join("chunk_size")),
         slots: first_word(&md.join("raid_disks")),
+        sectors: first_word(&block.join("size")),
+        state: line(md.join("array_state")),
         degraded: first_word(&md.join("degraded")),
         members,
         sync: line(md.join("sync_action")).map(|action| SyncProgress {
             action,
             sectors: completed.and_then(|text| done_of_all(&text)),
+            speed_kib_s: number("sync_speed"),
         }),
         stripe_cache: number("stripe_cache_size"),
         stripe_cache_active: number("stripe_cache_active"),
