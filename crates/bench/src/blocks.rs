@@ -299,16 +299,27 @@ impl Bench<'_, '_> {
     ) -> Result<(Measurement, Cell), RunError> {
         let Shared { name, array, base, random_placement, watched, .. } = shared;
         let progress = &mut *self.progress;
-        let mut tell = |Running { seconds, live }: Running<'_>| {
-            let workload = spec.kind.name();
-            progress(Progress::Running { array: name, workload, seconds, live });
-        };
         let every = check_every(array);
         let mut base = base.clone();
         if let Some(background) = &spec.background {
             target.prepare_background(background)?;
         }
         set_bound(&mut base, array, spec, target);
+        // Beside background work there is none; see `Before::put_into`.
+        let alone = spec.background.is_none();
+        let (bound_mb_per_s, note) =
+            (base.bound_mb_per_s.filter(|_| alone), base.bound_note.clone().filter(|_| alone));
+        let mut tell = |Running { seconds, live }: Running<'_>| {
+            let (workload, bound_note) = (spec.kind.name(), note.as_deref());
+            progress(Progress::Running {
+                array: name,
+                workload,
+                seconds,
+                live,
+                bound_mb_per_s,
+                bound_note,
+            });
+        };
         let timing = timing(self.run, every);
         let timing = within_a_pass(timing, array, spec, self.run, &base, target);
         let timing = with_arrivals(timing, spec, self.run);

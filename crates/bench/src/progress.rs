@@ -25,6 +25,10 @@ pub enum Progress<'p> {
         seconds: f64,
         /// What it has done so far; one object as long as it runs.
         live: &'p Arc<LiveCounts>,
+        /// What the members could deliver together, MB/s; `None`: there is no bound.
+        bound_mb_per_s: Option<f64>,
+        /// What limits there, or why there is none.
+        bound_note: Option<&'p str>,
     },
     /// A phase of a program is running.
     Phase {
