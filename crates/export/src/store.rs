@@ -4,6 +4,7 @@
 //! Invariant: a read that succeeds returns the store's bytes, all of them; a range that cannot be
 //! read is an error, never zeroes.
 
+mod metered;
 mod of_array;
 mod rescued;
 
@@ -11,6 +12,7 @@ use array::{ArrayError, Filled, Lease, RequestError};
 use sys::OutSlice;
 use thiserror::Error;
 
+pub use metered::{Meter, MeterReading, Metered};
 pub use rescued::Rescued;
 
 use rescued::Counted;
