@@ -62,6 +62,11 @@ pub enum TlsProblem {
 pub struct ServerTls(pub(crate) Arc<ServerConfig>);
 
 impl ServerTls {
+    /// For servers that have sockets of their own.
+    pub fn config(&self) -> &Arc<ServerConfig> {
+        &self.0
+    }
+
     /// Reads the server's certificate and key; with `verify_peer`, clients need a certificate that
     /// the authority of `ca-cert.pem` has signed.
     ///

@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 28] = [
+pub const TABLE: [(&str, &[&str]); 29] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
@@ -26,6 +26,7 @@ pub const TABLE: [(&str, &[&str]); 28] = [
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
     ("admin", &["sys", "device", "array", "engine", "md", "content", "parity", "guess"]),
     ("export", &["sys", "tls", "admin", "array", "md", "nbd"]),
+    ("page", &["tls"]),
     ("spec", &["parity", "md", "drive"]),
     ("results", &["md", "spec"]),
     ("model", &["spec", "md", "drive"]),
@@ -72,6 +73,7 @@ pub const TABLE: [(&str, &[&str]); 28] = [
             "array",
             "admin",
             "export",
+            "page",
             "spec",
             "results",
             "model",
