@@ -132,7 +132,7 @@ impl Reporter {
 }
 
 /// The array of a cell: `raid10,f2 x4`; where there is none, its place: `path:/srv`.
-fn name(cell: &Cell) -> String {
+pub fn name(cell: &Cell) -> String {
     if let Some(array) = &cell.array {
         return array.clone();
     }

@@ -5,9 +5,11 @@
 
 /// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
 /// without a test is a failure.
-const TESTS: [(&str, &str); 12] = [
+const TESTS: [(&str, &str); 14] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
+    ("live_page::", "the pages of --web in a real browser"),
+    ("hostile_clients::", "clients of these pages that do harm"),
     ("own_disks::", "block workloads on all targets, and on block devices that hold something"),
     ("mounted::", "arrays mounted with FUSE"),
     ("real_clients::", "NBD exports and the clients that people use"),
@@ -62,6 +64,8 @@ mod tests {
             "file_systems::t",
             "encrypted::s",
             "newer_clients::r",
+            "live_page::q",
+            "hostile_clients::p",
         ]));
         assert!(missing(&ran, &[], &[]).is_empty());
         assert!(missing(&ran, &names(&["a"]), &[]).is_empty());

@@ -28,4 +28,5 @@ pub mod status;
 pub mod sweep;
 pub mod volumes;
 pub mod watch;
+mod web;
 pub mod zero_superblock;

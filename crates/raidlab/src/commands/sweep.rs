@@ -9,8 +9,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow, bail};
 use bench::Progress;
@@ -19,6 +20,7 @@ use bench::program::session::RunResult;
 use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tasks, tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
+use results::record::Record;
 use results::{NewRun, Store};
 use serde::Serialize;
 use spec::case::{Case, RunConfig};
@@ -30,6 +32,7 @@ use crate::commands::bench::{
     HostOptions, Matrix, MatrixOptions, ResultOptions, check_memory, check_plan, hold_to_cores,
     run_program,
 };
+use crate::commands::web::{Page, SweptFeed, WebOptions};
 use crate::console::say;
 use crate::error::{Context, reworded, text_of};
 use crate::output::json_of;
@@ -41,13 +44,16 @@ Examples:
   raidlab sweep sweeps/wiki-2-disks.toml && raidlab report    measure, then show
   raidlab sweep sweeps/wiki-2-disks.toml --dry-run            the items, and how long they take
   raidlab sweep my.toml --members mem --runs 2                options override the file
+  raidlab sweep my.toml --web                                 with a page for browsers
 
 The file has the options of `raidlab bench` by their names; every list multiplies. What is stored
-is not measured again: run the same command to resume.";
+is not measured again: run the same command to resume. With --web the command does not end with the
+sweep: the page shows the report until Ctrl-C.";
 
 /// Measure the cases of a file one after the other, and store each result when it is final.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("web", |it| it.conflicts_with("dry_run")))]
 pub struct SweepArguments {
     /// A TOML file with options of `bench`, as in sweeps/wiki-2-disks.toml
     #[arg(value_name = "FILE")]
@@ -57,6 +63,8 @@ pub struct SweepArguments {
     again: bool,
     #[command(flatten)]
     results: ResultOptions,
+    #[command(flatten)]
+    web: WebOptions,
     /// Options that override the file's.
     #[command(flatten)]
     matrix: MatrixOptions,
@@ -355,6 +363,7 @@ impl Sweeping<'_> {
         let stop = signal::watch()?;
         let outputs = results.outputs()?;
         hold_to_cores(arguments.host.cores)?;
+        let page = SweepPage::start(&arguments.web, &self.sweep.title)?;
         let mut store = results.db.create()?;
         let head = bench::sweep::head(&all).ok_or_else(|| self.nothing())?;
         let new = NewRun {
@@ -381,9 +390,11 @@ impl Sweeping<'_> {
             store.put_not_run(run, item, why)?;
         }
         let cells = rest.iter().map(|task| task.items.len()).sum();
+        page.feed.planned(cells, self.impossible.len());
         let mut here = Here {
             arguments,
             labels: &self.labels,
+            feed: page.is_served().then(|| page.feed.clone()),
             reporter: Reporter::new(cells, programs(&rest), seconds(&rest)),
             stop: &stop,
             waits_for: Vec::new(),
@@ -417,6 +428,7 @@ impl Sweeping<'_> {
         if rest.is_empty() {
             say(format_args!("all items were measured before; use --again to measure them again"));
         }
+        page.stay(&record, failed.len(), &stop);
         let fine = failed.is_empty() && record.verified();
         Ok(if fine { Ending::Fine } else { Ending::Finding })
     }
@@ -428,6 +440,39 @@ impl Sweeping<'_> {
         }
     }
 }
+
+/// The page of a sweep, if there is one.
+struct SweepPage {
+    page: Option<Page>,
+    feed: Arc<SweptFeed>,
+}
+
+impl SweepPage {
+    fn start(options: &WebOptions, title: &str) -> Result<SweepPage> {
+        let feed = Arc::new(SweptFeed::new(title));
+        let page = options.start(false, feed.clone())?;
+        page.iter().for_each(|page| say(format_args!("page: {}", page.url)));
+        Ok(SweepPage { page, feed })
+    }
+
+    fn is_served(&self) -> bool {
+        self.page.is_some()
+    }
+
+    /// Shows the report until the user ends it.
+    fn stay(&self, record: &Record, failed: usize, stop: &AtomicBool) {
+        let Some(page) = &self.page else { return };
+        let report = (!record.cells.is_empty()).then(|| report::html::render(record));
+        self.feed.ended("finished", failed, report);
+        say(format_args!("the sweep has finished; its page stays until Ctrl-C: {}", page.url));
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(STAY_STEP);
+        }
+    }
+}
+
+/// How often Ctrl-C is looked for while the page stays.
+const STAY_STEP: Duration = Duration::from_millis(50);
 
 fn programs(tasks: &[Task]) -> usize {
     tasks.iter().filter(|task| task.is_program()).count()
@@ -451,6 +496,8 @@ struct Here<'a> {
     arguments: &'a SweepArguments,
     labels: &'a TargetLabels,
     reporter: Reporter,
+    /// What the page shows, if there is one.
+    feed: Option<Arc<SweptFeed>>,
     stop: &'a AtomicBool,
     /// Processes already reported as being waited for.
     waits_for: Vec<u32>,
@@ -474,7 +521,11 @@ impl SweepHost for Here<'_> {
         let status = Status::default();
         let stopped = || self.stop.load(Ordering::Relaxed);
         let left = format!("{} left  ", self.reporter.left());
-        let show = |progress: &Progress<'_>| status.show(&left, progress);
+        let feed = self.feed.clone();
+        let show = |progress: &Progress<'_>| {
+            status.show(&left, progress);
+            feed.iter().for_each(|feed| feed.progress(progress));
+        };
         let begun = Instant::now();
         let destroy = self.arguments.host.destroy_contents;
         let label = self.labels.of(&case.target);
@@ -482,6 +533,10 @@ impl SweepHost for Here<'_> {
         status.finish();
         if ended.is_ok() && !stopped() {
             self.reporter.done(&task.items[0].what, begun.elapsed());
+            if let Some(feed) = &self.feed {
+                feed.program(&cells);
+                feed.left(self.reporter.left());
+            }
         }
         (cells, ended.map_err(without_name))
     }
@@ -492,6 +547,11 @@ impl SweepHost for Here<'_> {
 
     fn progress(&mut self, event: Progress<'_>) {
         self.reporter.show(&event);
+        let Some(feed) = &self.feed else { return };
+        feed.progress(&event);
+        if matches!(event, Progress::Measured(_)) {
+            feed.left(self.reporter.left());
+        }
     }
 
     fn waits(&mut self, items: usize, processes: &[u32]) {

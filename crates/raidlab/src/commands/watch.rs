@@ -1,11 +1,12 @@
 //! `raidlab watch`: live statistics of disks, members and CPUs.
 //!
 //! Invariant: reads `/proc` and `/sys` and nothing else; needs no root. Ends with 0 on Ctrl-C and
-//! when the reader goes away.
+//! when the reader goes away. With `--web` it writes nothing but the address of its page.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use clap::Args;
 use metrics::{Frame, Roots, Selection, Snapshot, render};
 use spec::units::parse_seconds;
 
+use crate::commands::web::{WatchedFeed, WebOptions};
 use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
 use crate::error::{Context, of_option};
 use crate::{Ending, signal};
@@ -23,6 +25,7 @@ Examples:
   raidlab watch                   every array with its members, and every other disk
   raidlab watch md0 nvme0n1       an array with its members, and a disk
   raidlab watch --count 1 --json  one report for a program: a line of JSON for each
+  raidlab watch --web             a page for browsers instead, until Ctrl-C
 
 r/s, w/s: operations per second; rMB/s, wMB/s: 10^6 bytes per second; KiB/op: mean size of an
 operation; queue: mean number in flight; util%: time with at least one in flight. A disk that works
@@ -31,6 +34,7 @@ on several operations concurrently may not be saturated at 100.0.";
 /// Show disk statistics as iostat -x does, with members grouped below their array.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("web", |it| it.conflicts_with_all(["json", "count"])))]
 pub struct WatchArguments {
     /// Disks, partitions or arrays, by name or by path [default: all]
     #[arg(value_name = "DEVICE")]
@@ -43,6 +47,8 @@ pub struct WatchArguments {
     count: Option<u64>,
     #[command(flatten)]
     json: JsonOut,
+    #[command(flatten)]
+    web: WebOptions,
     /// Reads proc and sys below this directory instead of /
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
@@ -62,6 +68,9 @@ const NAP: Duration = Duration::from_millis(50);
 /// Runs the command.
 pub fn run(arguments: &WatchArguments) -> Result<Ending> {
     let roots = arguments.root.as_deref().map_or_else(Roots::default, Roots::below);
+    if arguments.web.is_given() {
+        return serve_page(arguments, roots);
+    }
     let selection = Selection::find(&roots, &arguments.devices)?;
     let mut aside = Aside::open(&arguments.json)?;
     let stop = signal::watch()?;
@@ -94,6 +103,22 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending> {
         (before, shown) = (now, shown + 1);
         // After a suspend, missed reports are skipped.
         next = next.max(Instant::now() - interval);
+    }
+    Ok(Ending::Fine)
+}
+
+/// `--web`.
+fn serve_page(arguments: &WatchArguments, roots: Roots) -> Result<Ending> {
+    let window = Duration::from_secs_f64(arguments.interval);
+    let feed = WatchedFeed::new(roots, &arguments.devices, window)?;
+    let stop = signal::watch()?;
+    let page = arguments.web.start(false, Arc::new(feed))?;
+    let url = page.as_ref().map_or("", |page| &page.url);
+    if !put(&format!("page: {url}\n"))? {
+        return Ok(Ending::Fine);
+    }
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(NAP);
     }
     Ok(Ending::Fine)
 }

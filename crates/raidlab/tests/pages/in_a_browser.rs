@@ -53,7 +53,7 @@ fn raidlab(words: &[&str]) {
 }
 
 /// A browser by its usual names.
-fn browser() -> Option<&'static str> {
+pub fn browser() -> Option<&'static str> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let starts = |name: &&str| {
         // runs: chromium, chromium-browser, google-chrome
@@ -156,7 +156,7 @@ fn the_report_is_drawn_and_the_console_is_silent() {
 }
 
 /// `target/ci`, where CI keeps what it leaves behind.
-fn pictures() -> PathBuf {
+pub fn pictures() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
     let pictures = target.join("ci");
     std::fs::create_dir_all(&pictures).expect("a directory");

@@ -1,5 +1,8 @@
-//! The report opened in a real browser: headless Chromium, as Debian packages it.
+//! Pages opened in a real browser: headless Chromium, as Debian packages it.
 //!
-//! Everything that needs it is below `in_a_browser`: CI fails when one of these tests is skipped.
+//! What needs it is below `in_a_browser`, the report, and `live_page`, the pages of `--web`: CI
+//! fails when one of these tests is skipped.
 
+mod devtools;
 mod in_a_browser;
+mod live_page;

@@ -24,13 +24,14 @@ use export::control::{ControlServer, Managed, ManagedArray, ManagedRescue, contr
 use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{NbdExport, Server, ServerLimits};
 use export::socket::SocketFile;
-use export::store::Store;
+use export::store::{Meter, Store};
 use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
 use spec::members::MemberSet;
 use tls::ServerTls;
 
 use super::source::SourceArguments;
+use super::web::{Page, ServedFeed, WebOptions};
 use crate::console::{JsonOut, say};
 use crate::members::Used;
 use crate::size_args::{parse_member_timeout, parse_speed_limit};
@@ -49,6 +50,8 @@ Examples:
                                                    the disk of a virtual machine
   raidlab serve /dev/sd[b-e]1 --name data --fuse /run/data
   raidlab status data                              the array as it runs; also fail, add, stop
+  raidlab serve disk*.img --nbd unix:/run/array.nbd --web
+                                                   the same on a page for browsers
   raidlab serve disk*.img --read-only --fuse /run/array
                                                    what can be read; lost ranges give EIO
   raidlab serve disk*.img --overlay try.ovl --fuse /run/array
@@ -167,6 +170,12 @@ pub struct ServeArguments {
           help_heading = "Arrays in memory")]
     set: Option<MemberSet>,
     #[command(flatten)]
+    web: WebOptions,
+    /// The page also takes orders: fail, add, scrub; they need a token, which is made if there is
+    /// no --web-token
+    #[arg(long, requires = "web", conflicts_with = "read_only", help_heading = "Page")]
+    web_control: bool,
+    #[command(flatten)]
     json: JsonOut,
 }
 
@@ -184,6 +193,7 @@ struct Running {
     machines: Vec<VhostUser>,
     ublk: Option<Ublk>,
     control: Option<ControlServer>,
+    page: Option<Page>,
     hook: Option<hook::Hook>,
 }
 
@@ -221,10 +231,11 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     let mut missing = Vec::new();
     let protection = Protection::of_process(&mut missing);
     missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
-    let Some(opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
+    let Some(mut opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
+    let meter = arguments.web.is_given().then(|| opened.metered()).flatten();
     opened.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     opened.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
-    let running = start(arguments, &opened, passed, &stop)?;
+    let running = start(arguments, &opened, meter, passed, &stop)?;
     report(arguments, &opened, &running)?;
     notify::ready(&opened.name);
     while !stop.load(Ordering::Relaxed) {
@@ -243,6 +254,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
 fn start(
     arguments: &ServeArguments,
     opened: &Opened,
+    meter: Option<Arc<Meter>>,
     passed: Passed,
     stop: &Arc<AtomicBool>,
 ) -> Result<Running> {
@@ -254,6 +266,7 @@ fn start(
         machines: Vec::new(),
         ublk: None,
         control: None,
+        page: None,
         hook: None,
     };
     let socket = match &arguments.control {
@@ -277,16 +290,23 @@ fn start(
     exports.extend(running.uris.iter().map(|uri| export("nbd", uri.clone())));
     exports.extend(running.disks().map(|socket| export("vhost-user", socket)));
     exports.extend(running.device().map(|device| export("ublk", device)));
-    if let Some(socket) = socket {
-        let managed: Arc<dyn Managed> = match &opened.kind {
-            Kind::Array(serving) => {
-                Arc::new(ManagedArray::new(name, serving.clone(), exports, stop.clone()))
-            }
-            Kind::Rescued(status) => {
-                let status = status.named(name, exports);
-                Arc::new(ManagedRescue::new(status, stop.clone()))
-            }
+    let managed: Arc<dyn Managed> = match &opened.kind {
+        Kind::Array(serving) => {
+            Arc::new(ManagedArray::new(name, serving.clone(), exports, stop.clone()))
+        }
+        Kind::Rescued(status) => {
+            Arc::new(ManagedRescue::new(status.named(name, exports), stop.clone()))
+        }
+    };
+    if arguments.web.is_given() {
+        let serving = match &opened.kind {
+            Kind::Array(serving) => Some(serving.clone()),
+            Kind::Rescued(_) => None,
         };
+        let feed = ServedFeed::new(managed.clone(), serving, meter, arguments.shards);
+        running.page = arguments.web.start(arguments.web_control, Arc::new(feed))?;
+    }
+    if let Some(socket) = socket {
         running.control = Some(ControlServer::start(&socket, managed)?);
     }
     if let (Some(program), Kind::Array(serving)) = (&arguments.program, &opened.kind) {
@@ -378,6 +398,8 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
     let ublk = running.device();
     ublk.iter().for_each(|device| text += &format!("  device  {device}\n"));
     vhost_user.iter().for_each(|socket| text += &format!("  vhost   {socket}\n"));
+    let page = running.page.as_ref().map(|page| &page.url);
+    page.iter().for_each(|url| text += &format!("  page    {url}\n"));
     control.iter().for_each(|socket| text += &format!("  control {socket}\n"));
     arguments.json.put(&text, || {
         serde_json::json!({
@@ -389,6 +411,7 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
             "ublk": ublk,
             "vhost_user": vhost_user,
             "control": control,
+            "page": page,
             "notes": opened.notes,
             "doubts": opened.doubts,
         })
@@ -398,8 +421,8 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
 /// Ends the fronts: files that are in use are waited for, and then unmounted all the same. What is
 /// left is the file of the control socket.
 fn end(running: Running, name: &str) -> Option<SocketFile> {
-    let Running { nbd, mut mounts, machines, ublk, control, hook, .. } = running;
-    drop((nbd, machines));
+    let Running { nbd, mut mounts, machines, ublk, control, page, hook, .. } = running;
+    drop((page, nbd, machines));
     let until = Instant::now() + BUSY_PATIENCE;
     for mount in &mut mounts {
         loop {

@@ -15,7 +15,7 @@ use array::{
     Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, Member, MemberSpec, Pace,
 };
 use export::control::api::{Export, Member as MemberOf, Status};
-use export::store::{Rescued, Store};
+use export::store::{Meter, Metered, Rescued, Store};
 use md::Layout;
 use md::assemble::{MemberState, Options};
 use parity::Kernels;
@@ -43,6 +43,19 @@ pub struct Opened {
     pub kind: Kind,
     pub notes: Vec<String>,
     pub doubts: Vec<String>,
+}
+
+impl Opened {
+    /// Has the requests of all fronts counted; `None` of several volumes, which are not one thing.
+    pub fn metered(&mut self) -> Option<Arc<Meter>> {
+        if !self.volumes.is_empty() {
+            return None;
+        }
+        let metered = Metered::new(self.store.clone());
+        let meter = metered.meter().clone();
+        self.store = Arc::new(metered);
+        Some(meter)
+    }
 }
 
 /// What the control socket manages.
