@@ -2,10 +2,11 @@
 //!
 //! Invariant: names and meanings are stable, units are in the names, an unknown value is empty;
 //! columns are only ever added, at the end. Settings have their place in [`SETTINGS`]; the figures
-//! below fill the places between them, in their order. Used by `export`.
+//! below fill the places between them, in their order. Used by `export`, and by the Python package.
 
 use std::sync::LazyLock;
 
+use crate::host::Host;
 use crate::record::{Cell, DirectionFigures, ForegroundAlone, Record, Sample};
 use crate::settings::{SETTINGS, Setting};
 use crate::value::{Value, maybe, some, text};
@@ -33,7 +34,40 @@ impl Column {
             Source::Figure(of) => of(record, cell),
         }
     }
+
+    /// An unknown value of its type.
+    pub fn kind(&self) -> Value<'static> {
+        let nowhere = Record::new(Host::default(), std::time::UNIX_EPOCH);
+        self.value(&nowhere, &Cell::default()).unknown()
+    }
+
+    /// The unit of its numbers, as its name says: `MB/s` (1e6 bytes), `KiB`, `us`, `1` for counts
+    /// and ratios; `None`: it has no numbers.
+    pub fn unit(&self) -> Option<&'static str> {
+        let has_numbers = matches!(self.kind(), Value::Whole(_) | Value::Number(_));
+        let of_name = UNITS.iter().find(|(part, _)| self.name.ends_with(part));
+        match of_name {
+            Some((_, unit)) => Some(unit),
+            None => has_numbers.then_some("1"),
+        }
+    }
 }
+
+/// (the end of a column's name, the unit of its numbers); the first that fits.
+const UNITS: [(&str, &str); 12] = [
+    ("mb_per_s", "MB/s"),
+    ("mb_per_s_min", "MB/s"),
+    ("mb_per_s_max", "MB/s"),
+    ("iops", "1/s"),
+    ("_s_per_gib", "s/GiB"),
+    ("_us", "us"),
+    ("_s", "s"),
+    ("_bytes", "B"),
+    ("members_moved_per_byte", "1"),
+    ("_kib", "KiB"),
+    ("_percent", "%"),
+    ("others_cpus", "CPUs"),
+];
 
 /// All columns, in order.
 pub fn columns() -> &'static [Column] {
@@ -150,6 +184,37 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), columns().len());
+    }
+
+    #[test]
+    fn a_column_has_the_unit_of_its_name() {
+        let unit =
+            |name: &str| columns().iter().find(|column| column.name == name).and_then(Column::unit);
+        for (name, expected) in [
+            ("mb_per_s", Some("MB/s")),
+            ("mb_per_s_max", Some("MB/s")),
+            ("samples_mb_per_s", Some("MB/s")),
+            ("rate_iops", Some("1/s")),
+            ("cpu_s_per_gib", Some("s/GiB")),
+            ("cpu_process_s", Some("s")),
+            ("latency_p999_us", Some("us")),
+            ("member_bytes", Some("B")),
+            ("chunk_kib", Some("KiB")),
+            ("read_percent", Some("%")),
+            ("disks", Some("1")),
+            ("load_share", Some("1")),
+            ("level", None),
+            ("verified", None),
+            ("degraded", Some("1")),
+        ] {
+            assert_eq!(unit(name), expected, "{name}");
+        }
+        // A text or a flag has none, but for the list of samples.
+        let texts = columns()
+            .iter()
+            .filter(|column| matches!(column.kind(), Value::Text(_) | Value::Flag(_)));
+        let odd: Vec<&str> = texts.filter(|it| it.unit().is_some()).map(|it| it.name).collect();
+        assert_eq!(odd, ["samples_mb_per_s"]);
     }
 
     /// Programs of others read them by place and by name: what is here stays, in this order.

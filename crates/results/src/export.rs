@@ -48,7 +48,7 @@ fn quoted(text: &str) -> String {
 /// An error of the Parquet writer; none is known for a buffer in memory.
 pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     let rows: Vec<(&Record, &Cell)> = rows(records).collect();
-    let fields = columns().iter().map(|column| field(column.name, &kind(column)).map(Arc::new));
+    let fields = columns().iter().map(|column| field(column.name, &column.kind()).map(Arc::new));
     let fields = fields.collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("cells").with_fields(fields).build()?;
     let mut out = Vec::new();
@@ -63,12 +63,6 @@ pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     group.close()?;
     file.close()?;
     Ok(out)
-}
-
-/// An unknown value of the column's type.
-fn kind(column: &Column) -> Value<'static> {
-    let nowhere = Record::new(crate::host::Host::default(), std::time::UNIX_EPOCH);
-    column.value(&nowhere, &Cell::default()).unknown()
 }
 
 fn field(name: &str, kind: &Value<'_>) -> Result<Type, ParquetError> {
@@ -104,7 +98,7 @@ fn write_column(
         levels.push(i16::from(there.is_some()));
     }
     let levels = Some(&levels[..]);
-    let written = match kind(column) {
+    let written = match column.kind() {
         Value::Text(_) => writer.typed::<ByteArrayType>().write_batch(&texts, levels, None),
         Value::Whole(_) => writer.typed::<Int64Type>().write_batch(&wholes, levels, None),
         Value::Number(_) => writer.typed::<DoubleType>().write_batch(&numbers, levels, None),
