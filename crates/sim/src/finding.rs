@@ -3,8 +3,9 @@
 //! Invariant: a smaller scenario counts only if it panics at the same place.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use md::ondisk::Version;
@@ -18,6 +19,8 @@ use crate::tally::Tally;
 thread_local! {
     /// Where this thread has panicked last.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Whether a panic of this thread is a finding.
+    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A scenario that fails.
@@ -59,12 +62,30 @@ impl Finding {
     }
 }
 
-/// From now on panics of this process are silent: they are findings.
+/// From now on panics of scenarios are silent: they are findings. Others stay what they were.
 pub fn silence_panics() {
-    panic::set_hook(Box::new(|info| {
-        let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
-        PLACE.with(|cell| *cell.borrow_mut() = place.unwrap_or_default());
-    }));
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let other = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_RUNNING.get() {
+                return other(info);
+            }
+            let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
+            PLACE.with(|cell| *cell.borrow_mut() = place.unwrap_or_default());
+        }));
+    });
+}
+
+/// Runs what a panic of is a finding.
+///
+/// # Errors
+/// What it panicked with.
+pub fn caught<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
+    let before = IS_RUNNING.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(run));
+    IS_RUNNING.set(before);
+    result
 }
 
 /// Runs a scenario, with a planted bug or without; what it has seen is added to `tally`.
@@ -79,7 +100,7 @@ pub fn try_run(
     let trace = tally.trace.take();
     let mut seen = Tally { trace, ..Tally::default() };
     let run = || life::run_into(scenario, mutant, &mut seen);
-    let result = panic::catch_unwind(AssertUnwindSafe(run));
+    let result = caught(run);
     tally.add(&seen);
     tally.trace = seen.trace;
     result.map_err(|payload| {

@@ -30,6 +30,7 @@ pub mod random;
 pub mod request;
 pub mod scenario;
 pub mod scope;
+pub mod swarm;
 pub mod tally;
 pub mod world;
 pub mod wreck;

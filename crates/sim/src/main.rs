@@ -3,22 +3,19 @@
 
 #![forbid(unsafe_code)]
 
-mod swarm;
-
 use std::io::{IsTerminal as _, Write as _};
-use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use sim::finding::{Finding, place_of_panic, shrink, silence_panics, try_run};
+use sim::finding::{Finding, caught, place_of_panic, shrink, silence_panics, try_run};
 use sim::mutant::Mutant;
 use sim::scenario::Scenario;
 use sim::scope::{self, ScopeTally};
+use sim::swarm::{self, Observer, Swarm};
 use sim::tally::Tally;
-use swarm::Swarm;
 use testkit::Rng;
 
 /// How long a finding is made smaller.
@@ -118,7 +115,7 @@ fn random(arguments: &Arguments) -> bool {
         only: arguments.only.clone(),
         most_findings: if arguments.expect_finding { 1 } else { 5 },
     };
-    let outcome = swarm.run(progress(arguments.seconds));
+    let outcome = swarm.run(&Terminal { seconds: Some(arguments.seconds) });
     if arguments.json {
         println!("{}", outcome.to_json());
     } else if !arguments.expect_finding {
@@ -168,7 +165,7 @@ fn mutants(arguments: &Arguments) -> bool {
             most_findings: 1,
         };
         let begin = Instant::now();
-        let outcome = swarm.run(None);
+        let outcome = swarm.run(&Terminal { seconds: None });
         let time = begin.elapsed().as_secs_f64();
         match outcome.findings.first() {
             Some(finding) => println!(
@@ -205,7 +202,7 @@ fn exhaust(arguments: &Arguments) -> bool {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(scope) = chosen.get(number) else { break };
                     let run = || scope::run(scope, RECOVER_ONE_IN, &mut tally);
-                    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(run)) {
+                    if let Err(payload) = caught(run) {
                         found += 1;
                         let (place, what) = (place_of_panic(), sim::finding::message(&*payload));
                         println!("finding: {place}: {what}");
@@ -240,13 +237,24 @@ fn exhaust(arguments: &Arguments) -> bool {
 const RECOVER_ONE_IN: u64 = 64;
 
 /// Prints progress to a terminal.
-fn progress(seconds: u64) -> Option<Box<dyn Fn(Duration, u64) + Sync>> {
-    if !std::io::stderr().is_terminal() {
-        return None;
+struct Terminal {
+    /// How long it runs; `None`: no progress is shown.
+    seconds: Option<u64>,
+}
+
+impl Observer for Terminal {
+    fn progress(&self, elapsed: Duration, scenarios: u64) {
+        let seconds = self.seconds.filter(|_| std::io::stderr().is_terminal());
+        if let Some(seconds) = seconds {
+            let left = seconds.saturating_sub(elapsed.as_secs());
+            eprint!("\r{scenarios} scenarios, {left} s left  ");
+            let _ = std::io::stderr().flush();
+        }
     }
-    Some(Box::new(move |elapsed, scenarios| {
-        let left = seconds.saturating_sub(elapsed.as_secs());
-        eprint!("\r{scenarios} scenarios, {left} s left  ");
-        let _ = std::io::stderr().flush();
-    }))
+
+    fn stuck(&self, scenario: &Scenario, limit: Duration) {
+        println!("finding: a scenario does not end in {} s", limit.as_secs());
+        println!("  cargo xtask sim --replay '{scenario}'");
+        std::process::exit(1);
+    }
 }

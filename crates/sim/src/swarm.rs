@@ -6,15 +6,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use sim::finding::{Finding, try_run};
-use sim::marks::Mark;
-use sim::mutant::Mutant;
-use sim::random;
-use sim::scenario::Scenario;
-use sim::tally::Tally;
+use crate::finding::{Finding, try_run};
+use crate::marks::Mark;
+use crate::mutant::Mutant;
+use crate::random;
+use crate::scenario::Scenario;
+use crate::tally::Tally;
 
 /// A scenario takes milliseconds. One that takes so long does not end.
 const LONGEST_SCENARIO: Duration = Duration::from_secs(120);
+
+/// What happens beside a swarm.
+pub trait Observer: Sync {
+    /// Called now and then with the time and the number of scenarios.
+    fn progress(&self, _elapsed: Duration, _scenarios: u64) {}
+
+    /// Whether no further scenario is to be begun.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    /// A scenario does not end, and no thread can be ended that never returns: the swarm does not
+    /// end either, unless this ends the process. Called every second from then on.
+    fn stuck(&self, scenario: &Scenario, limit: Duration);
+}
 
 /// What to run.
 pub struct Swarm {
@@ -60,8 +75,8 @@ impl Swarm {
         self.mutant.is_none_or(|mutant| mutant.explains(&finding.message))
     }
 
-    /// Runs it. `progress` is called now and then with the time and the number of scenarios.
-    pub fn run(&self, progress: Option<Box<dyn Fn(Duration, u64) + Sync>>) -> Outcome {
+    /// Runs it.
+    pub fn run(&self, observer: &dyn Observer) -> Outcome {
         let shapes = random::shapes();
         let begin = Instant::now();
         let next = AtomicU64::new(self.first);
@@ -70,23 +85,22 @@ impl Swarm {
         std::thread::scope(|scope| {
             let (ended, is_over) = channel::<()>();
             let all = &running;
-            scope.spawn(move || watch(all, is_over));
+            scope.spawn(move || watch(all, observer, is_over));
             for running in &running {
                 let ended = ended.clone();
-                let (begin, next, total, shapes, progress) =
-                    (&begin, &next, &total, &shapes, &progress);
+                let (begin, next, total, shapes) = (&begin, &next, &total, &shapes);
                 scope.spawn(move || {
                     let _ended = ended;
                     let mut tally = Tally::default();
-                    while begin.elapsed() < self.time {
+                    while begin.elapsed() < self.time && !observer.is_stopped() {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
                         let done = seed - self.first;
                         if self.count.is_some_and(|count| done >= count) {
                             next.fetch_sub(1, Ordering::Relaxed);
                             break;
                         }
-                        if let (Some(progress), 0) = (progress, done % 64) {
-                            progress(begin.elapsed(), done);
+                        if done.is_multiple_of(64) {
+                            observer.progress(begin.elapsed(), done);
                         }
                         let scenario = random::scenario(shapes, seed);
                         if !scenario.is_of(self.only.as_deref()) {
@@ -131,17 +145,14 @@ impl Running {
     }
 }
 
-/// Ends the process when a scenario does not end: no thread can be ended that never returns.
-fn watch(running: &[Running], is_over: Receiver<()>) {
+/// Says so when a scenario does not end.
+fn watch(running: &[Running], observer: &dyn Observer, is_over: Receiver<()>) {
     while is_over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
         for running in running {
-            let scenario = running.0.lock().expect("no thread panics while it has it");
+            let scenario = running.0.lock().expect("no thread panics while it has it").clone();
             let since = |(_, since): &&(Scenario, Instant)| since.elapsed() > LONGEST_SCENARIO;
             if let Some((scenario, _)) = scenario.as_ref().filter(since) {
-                let limit = LONGEST_SCENARIO.as_secs();
-                println!("finding: a scenario does not end in {limit} s");
-                println!("  cargo xtask sim --replay '{scenario}'");
-                std::process::exit(1);
+                observer.stuck(scenario, LONGEST_SCENARIO);
             }
         }
     }
