@@ -59,13 +59,17 @@ pub enum GuessError {
     /// More members than are searched.
     #[error("{0} members; at most {MAX_MEMBERS} are searched")]
     TooMany(usize),
+    /// It was stopped.
+    #[error("the search was stopped")]
+    Stopped,
 }
 
 /// Most members of a search: the geometries that are tried grow with their square.
 pub const MAX_MEMBERS: usize = 32;
 
 /// Finds the geometry of the array that these members form. They were opened as named, or as parts
-/// of disks; `progress` is called with what is being done.
+/// of disks; `progress` is called with what is being done. Once `stopped` says so nothing more is
+/// read, and the search ends soon.
 ///
 /// # Errors
 /// See [`GuessError`].
@@ -73,6 +77,7 @@ pub fn guess_geometry(
     members: &Members,
     options: &GuessOptions,
     progress: &mut dyn FnMut(&str),
+    stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<GuessReport, GuessError> {
     if let Some(unread) = members.all.iter().find(|member| member.disk.is_none()) {
         let (name, why) = (unread.name.clone(), unread.instead.clone());
@@ -84,6 +89,7 @@ pub fn guess_geometry(
     }
     let disks = MemberDisks {
         disks: members.all.iter().filter_map(|member| member.disk.clone()).collect(),
+        stopped,
     };
     let superblocks = members.all.iter().map(|member| {
         let (superblock, _) = member.superblock.as_ref()?;
@@ -96,6 +102,10 @@ pub fn guess_geometry(
     };
     let pages = Pages::new(&disks, options.budget);
     let answer = guess::guess(&pages, &options_of_search, progress);
+    // What was not read was taken for unreadable: it is no answer.
+    if stopped() {
+        return Err(GuessError::Stopped);
+    }
     let failed = pages.failed().into_iter().map(|it| (it.member, it.at, it.len as u64)).collect();
     Ok(GuessReport {
         answer,
@@ -134,11 +144,12 @@ pub fn described(found: &guess::Guessed, partial: bool, check: Check) -> Descrip
 }
 
 /// Members as `guess` reads them.
-struct MemberDisks {
+struct MemberDisks<'s> {
     disks: Vec<Arc<dyn Disk>>,
+    stopped: &'s (dyn Fn() -> bool + Sync),
 }
 
-impl Disks for MemberDisks {
+impl Disks for MemberDisks<'_> {
     fn sizes(&self) -> Vec<u64> {
         self.disks.iter().map(|disk| disk.sectors() * SECTOR_BYTES).collect()
     }
@@ -167,8 +178,11 @@ impl Disks for MemberDisks {
     }
 }
 
-impl MemberDisks {
+impl MemberDisks<'_> {
     fn read_one(&self, range: &ByteRange) -> Option<Vec<u8>> {
+        if (self.stopped)() {
+            return None;
+        }
         let disk = &self.disks[range.member];
         let sectors = (range.len as u64).div_ceil(SECTOR_BYTES);
         let mut bytes = vec![0; (sectors * SECTOR_BYTES) as usize];

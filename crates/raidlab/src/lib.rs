@@ -1,7 +1,7 @@
 //! The command line: arguments, commands, exit codes. Everything else is in the crates below.
 //!
 //! A library, of which two programs are made: `main.rs`, and the console script of the Python
-//! package.
+//! package, which also has what the verbs find as functions ([`verbs`]).
 //!
 //! Invariant: exit codes are decided here and nowhere else: 0 fine, 1 a finding, 2 an error (also
 //! a named member without a superblock, in `examine`, `detail` and `status`), 130 stopped by a
@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod signal;
 mod size_args;
+pub mod verbs;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -121,48 +121,9 @@ fn parse_percent(text: &str) -> Result<f64> {
 pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
     check_html(arguments)?;
     let fitted = fitted(arguments.constants.as_deref())?;
-    let of_jobs = arguments.job.as_deref().map(jobs).transpose()?;
-    let load = arguments.iostat.as_deref().map(load).transpose()?;
-    let mut machine = arguments.machine.clone();
-    let depth_from = depth_from(&mut machine, of_jobs.as_ref(), load.as_ref())?;
-    let mut described = machine.described()?;
-    let bytes = sizes(arguments, &described)?;
-    if load.as_ref().is_some_and(|load| load.is_single) {
-        described.assumed.push(
-            "the mix is the mean since the system was started, unless iostat had -y: --iostat has \
-             a single report"
-                .to_string(),
-        );
-    }
-    let mix = match (of_jobs, load) {
-        (Some(found), _) => found.mix,
-        (None, Some(load)) => mix::of_flows(&load.flows, &described.single)?,
-        (None, None) => mix(arguments, &described)?,
-    };
-    let is_random = |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
-    let in_flight = described.depth * described.jobs;
-    let depth_from = mix.iter().any(is_random).then_some(depth_from);
-    if depth_from == Some(DepthFrom::Nothing) {
-        described.assumed.push(format!("random requests: {in_flight} in flight (--depth)"));
-    }
-    let drives = arguments.verify.then(|| drives(&machine)).transpose()?;
-    let usual = Assumptions::usual(&described.machine);
-    let assumptions = Assumptions {
-        annual_failure_rate: arguments.annual_failures.unwrap_or(usual.annual_failure_rate),
-        errors_per_bit: arguments.read_errors.unwrap_or(usual.errors_per_bit),
-        correlation: arguments.correlation,
-        replacement_h: arguments.replacement,
-    };
-    let question = Question {
-        machine: &described.machine,
-        single: &described.single,
-        bytes: &bytes,
-        mix: &mix,
-        write_back: described.write_back,
-        depth: in_flight,
-        jobs: described.jobs,
-        assumptions,
-    };
+    let asked = Asked::of(arguments)?;
+    let drives = arguments.verify.then(|| drives(&asked.machine)).transpose()?;
+    let question = asked.question();
     let advice = advise(&question, &fitted.constants).map_err(|why| anyhow!("no advice: {why}"))?;
     let verified = match &drives {
         None => None,
@@ -177,8 +138,8 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
     };
     let all = Answer {
         arguments,
-        described: &described,
-        depth_from,
+        described: &asked.described,
+        depth_from: asked.depth_from,
         question: &question,
         advice: &advice,
         verified,
@@ -189,6 +150,86 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
         replace_record(path, page).map_err(of_option("--html"))?;
     }
     Ok(Ending::Fine)
+}
+
+/// What advice is for, as the options say.
+pub struct Asked {
+    /// With the depth and the jobs of a job file or of iostat's figures.
+    machine: MachineArguments,
+    described: Described,
+    bytes: Vec<u64>,
+    mix: Vec<Share>,
+    /// `None`: the mix has no random requests.
+    depth_from: Option<DepthFrom>,
+    assumptions: Assumptions,
+}
+
+impl Asked {
+    /// Reads what the options name.
+    ///
+    /// # Errors
+    /// The disks are not described, or the mix has a workload without a figure of one disk.
+    pub fn of(arguments: &AdviseArguments) -> Result<Asked> {
+        let of_jobs = arguments.job.as_deref().map(jobs).transpose()?;
+        let load = arguments.iostat.as_deref().map(load).transpose()?;
+        let mut machine = arguments.machine.clone();
+        let depth_from = depth_from(&mut machine, of_jobs.as_ref(), load.as_ref())?;
+        let mut described = machine.described()?;
+        let bytes = sizes(arguments, &described)?;
+        if load.as_ref().is_some_and(|load| load.is_single) {
+            described.assumed.push(
+                "the mix is the mean since the system was started, unless iostat had -y: \
+                 --iostat has a single report"
+                    .to_string(),
+            );
+        }
+        let mix = match (of_jobs, load) {
+            (Some(found), _) => found.mix,
+            (None, Some(load)) => mix::of_flows(&load.flows, &described.single)?,
+            (None, None) => mix(arguments, &described)?,
+        };
+        let is_random = |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
+        let in_flight = described.depth * described.jobs;
+        let depth_from = mix.iter().any(is_random).then_some(depth_from);
+        if depth_from == Some(DepthFrom::Nothing) {
+            described.assumed.push(format!("random requests: {in_flight} in flight (--depth)"));
+        }
+        let usual = Assumptions::usual(&described.machine);
+        let assumptions = Assumptions {
+            annual_failure_rate: arguments.annual_failures.unwrap_or(usual.annual_failure_rate),
+            errors_per_bit: arguments.read_errors.unwrap_or(usual.errors_per_bit),
+            correlation: arguments.correlation,
+            replacement_h: arguments.replacement,
+        };
+        Ok(Asked { machine, described, bytes, mix, depth_from, assumptions })
+    }
+
+    /// What the law is given.
+    pub fn question(&self) -> Question<'_> {
+        Question {
+            machine: &self.described.machine,
+            single: &self.described.single,
+            bytes: &self.bytes,
+            mix: &self.mix,
+            write_back: self.described.write_back,
+            depth: self.described.depth * self.described.jobs,
+            jobs: self.described.jobs,
+            assumptions: self.assumptions,
+        }
+    }
+}
+
+impl AdviseArguments {
+    /// What the disks cost together, at the price of `--price`.
+    pub fn cost(&self, disks: usize) -> Option<f64> {
+        self.price.map(|price| price * disks as f64)
+    }
+}
+
+/// What a terabyte of an array costs, of disks that cost so much together.
+pub fn cost_per_tb(candidate: &Candidate, cost: Option<f64>) -> Option<f64> {
+    let bytes = candidate.capacity.bytes;
+    cost.filter(|_| bytes > 0).map(|cost| cost / (bytes as f64 / 1e12))
 }
 
 /// All that the outputs show.
@@ -439,8 +480,7 @@ fn text(answer: &Answer<'_>) -> String {
         out += &format!("\nLeft out: {}\n", left.join("\nLeft out: "));
     }
     out += &stacked(all);
-    if let Some(price) = arguments.price {
-        let cost = price * question.bytes.len() as f64;
+    if let Some(cost) = arguments.cost(question.bytes.len()) {
         out += &format!("\nCost: {}", digits(cost));
         for candidate in all.iter().filter(|candidate| candidate.capacity.bytes > 0) {
             let per_tb = cost / (candidate.capacity.bytes as f64 / 1e12);
@@ -529,7 +569,7 @@ fn document(
     advice: &Advice,
 ) -> Value {
     let assumed = question.assumptions;
-    let cost = arguments.price.map(|price| price * question.bytes.len() as f64);
+    let cost = arguments.cost(question.bytes.len());
     let speed = |speed: &predict::advise::Speed| {
         json!({"workload": speed.work.name(), "unit": speed.work.unit(),
                "healthy": speed.healthy, "degraded": speed.degraded})
@@ -551,9 +591,7 @@ fn document(
             "second_failure_loses": one.risk.rebuild.map(|rebuild| rebuild.second_failure),
             "no_rebuild": one.risk.rebuild.is_none().then_some(NO_REBUILD),
             "loss_in_year": one.risk.loss_in_year,
-            "cost_per_tb": cost
-                .filter(|_| one.capacity.bytes > 0)
-                .map(|cost| cost / (one.capacity.bytes as f64 / 1e12)),
+            "cost_per_tb": cost_per_tb(one, cost),
         })
     };
     json!({

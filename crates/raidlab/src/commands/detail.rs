@@ -6,11 +6,11 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
-use admin::{ArrayDescription, ListedBad, Members, array_name, describe, left_over};
-use anyhow::{Result, bail};
+use admin::{ArrayDescription, ChooseError, ListedBad, Members, array_name, describe, left_over};
+use anyhow::Result;
 use clap::Args;
 use md::Kind;
-use md::assemble::{Array, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
+use md::assemble::{Array, Found, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
@@ -56,18 +56,9 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending> {
         return served::status(server, true, &arguments.json);
     }
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    let members = Members::open(&arguments.members, None)?;
-    let of_array = arguments.array.as_deref().and_then(|wanted| members.of_array(wanted));
-    let members = of_array.unwrap_or(members);
-    let found = members.assemble(&Options::default());
-    let former = members.former_arrays();
-    let arrays: Vec<(&Array, &Members)> = match arguments.array.as_deref() {
-        Some(wanted) => vec![(choose(&found, Some(wanted))?, &members)],
-        None => {
-            let former = former.iter().map(|(members, array)| (array, members));
-            found.arrays.iter().map(|array| (array, &members)).chain(former).collect()
-        }
-    };
+    let looked = Looked::at(&arguments.members, arguments.array.as_deref())?;
+    let Looked { members, found, .. } = &looked;
+    let arrays = looked.arrays()?;
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     let mut text = String::new();
     let mut finding = false;
@@ -79,25 +70,60 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending> {
         finding |= describe(array, members).needs_attention(array);
     }
     if arguments.array.is_none() {
-        for line in left_over(&found, &members) {
+        for line in left_over(found, members) {
             finding = true;
             let _ = writeln!(text, "{}", Shown(line));
         }
     }
-    arguments.json.put(&text, || {
-        let arrays = arrays.iter().map(|(array, members)| self::json(array, members));
-        json!({
-            "arrays": arrays.collect::<Vec<_>>(),
-            "left_over": left_over(&found, &members),
-        })
-    })?;
+    arguments.json.put(&text, || looked.json(&arrays))?;
     if arrays.is_empty() {
-        bail!("no array among the members: none of them holds a superblock");
+        return Err(ChooseError::None.into());
     }
     if arguments.array.is_none() && members.has_non_members() {
         return Ok(Ending::NotAMember);
     }
     Ok(if finding { Ending::Finding } else { Ending::Fine })
+}
+
+/// Members that were opened, and the arrays among them.
+pub struct Looked<'w> {
+    members: Members,
+    found: Found,
+    former: Vec<(Members, Array)>,
+    wanted: Option<&'w str>,
+}
+
+impl<'w> Looked<'w> {
+    /// Opens the members; of an array that is named, with its superblocks.
+    pub fn at(members: &[OsString], wanted: Option<&'w str>) -> Result<Looked<'w>> {
+        let members = Members::open(members, None)?;
+        let of_array = wanted.and_then(|wanted| members.of_array(wanted));
+        let members = of_array.unwrap_or(members);
+        let found = members.assemble(&Options::default());
+        let former = members.former_arrays();
+        Ok(Looked { members, found, former, wanted })
+    }
+
+    /// The array that is named, or all.
+    pub fn arrays(&self) -> Result<Vec<(&Array, &Members)>> {
+        Ok(match self.wanted {
+            Some(wanted) => vec![(choose(&self.found, Some(wanted))?, &self.members)],
+            None => {
+                let former = self.former.iter().map(|(members, array)| (array, members));
+                let arrays = self.found.arrays.iter().map(|array| (array, &self.members));
+                arrays.chain(former).collect()
+            }
+        })
+    }
+
+    /// The JSON of the verb.
+    pub fn json(&self, arrays: &[(&Array, &Members)]) -> Value {
+        let arrays = arrays.iter().map(|(array, members)| self::json(array, members));
+        json!({
+            "arrays": arrays.collect::<Vec<_>>(),
+            "left_over": left_over(&self.found, &self.members),
+        })
+    }
 }
 
 fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {

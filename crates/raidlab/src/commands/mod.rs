@@ -23,7 +23,7 @@ pub mod results;
 pub mod scrub;
 pub mod serve;
 pub mod served;
-mod source;
+pub mod source;
 pub mod status;
 pub mod sweep;
 pub mod volumes;

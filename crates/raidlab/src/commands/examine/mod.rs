@@ -10,7 +10,7 @@ mod json;
 mod v0;
 mod v1;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 
 use anyhow::{Error, Result};
@@ -65,28 +65,22 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     let (mut texts, mut values) = (String::new(), Vec::new());
     let (mut findings, mut non_members, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
-    for member in &arguments.members {
-        let found = MemberName::parse(member).map_err(Error::new);
-        let found = found.and_then(|name| Found::read(&name));
-        for found in found.unwrap_or_else(|error| vec![Err(error)]) {
-            match found {
-                Ok(found) => {
-                    findings |= has_findings(&found);
-                    non_members |= found.is_no_member();
-                    texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
-                        (true, _) | (_, true) if found.has_members() => String::new(),
-                        (true, _) => areas::bitmap(&found),
-                        (_, true) => areas::bad_blocks(&found),
-                        _ => text(&found, &host),
-                    });
-                    values.push(json::member(&found));
-                }
-                Err(error) => {
-                    values.push(
-                        json!({"member": member.to_string_lossy(), "error": text_of(&error)}),
-                    );
-                    errors.push(error);
-                }
+    for (member, found) in arguments.members.iter().flat_map(each) {
+        match found {
+            Ok(found) => {
+                findings |= has_findings(&found);
+                non_members |= found.is_no_member();
+                texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
+                    (true, _) | (_, true) if found.has_members() => String::new(),
+                    (true, _) => areas::bitmap(&found),
+                    (_, true) => areas::bad_blocks(&found),
+                    _ => text(&found, &host),
+                });
+                values.push(json::member(&found));
+            }
+            Err(error) => {
+                values.push(unread(member, &error));
+                errors.push(error);
             }
         }
     }
@@ -100,6 +94,34 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
         None if findings => Ok(Ending::Finding),
         None => Ok(Ending::Fine),
     }
+}
+
+/// A member, and those in its partition table; or why it cannot be looked at.
+fn each(member: &OsString) -> Vec<(&OsString, Result<Found>)> {
+    let found = MemberName::parse(member).map_err(Error::new);
+    let found = found.and_then(|name| Found::read(&name));
+    let found = found.unwrap_or_else(|error| vec![Err(error)]);
+    found.into_iter().map(|found| (member, found)).collect()
+}
+
+/// A member that cannot be looked at, as JSON.
+fn unread(member: &OsStr, error: &Error) -> Value {
+    json!({"member": member.to_string_lossy(), "error": text_of(error)})
+}
+
+/// The JSON of the verb, and what members could not be looked at.
+pub fn document(members: &[OsString]) -> (Value, Vec<(String, Error)>) {
+    let (mut values, mut errors) = (Vec::new(), Vec::new());
+    for (member, found) in members.iter().flat_map(each) {
+        match found {
+            Ok(found) => values.push(json::member(&found)),
+            Err(error) => {
+                values.push(unread(member, &error));
+                errors.push((member.to_string_lossy().into_owned(), error));
+            }
+        }
+    }
+    (json!({"members": Value::Array(values)}), errors)
 }
 
 /// Whether there is a finding. A member refused only by some kernels is noted, not a finding.

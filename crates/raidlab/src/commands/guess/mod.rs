@@ -14,6 +14,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use guess::{Judgement, Known};
 use md::{Level, SECTOR_BYTES};
+use serde_json::Value;
 
 use crate::Ending;
 use crate::console::{JsonOut, say};
@@ -116,29 +117,45 @@ impl Effort {
     }
 }
 
-/// Searches the members that were opened.
-pub fn search(members: &Members, effort: &Effort, known: Known) -> Result<Searched> {
+/// Searches the members that were opened, until `stopped` says so.
+pub fn search(
+    members: &Members,
+    effort: &Effort,
+    known: Known,
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Searched> {
     let started = Instant::now();
     let options = GuessOptions { known, thorough: effort.thorough, budget: effort.budget() };
     let mut last = Instant::now();
-    let report = guess_geometry(members, &options, &mut |what| {
+    let mut show = |what: &str| {
         // Short searches say nothing.
         if started.elapsed().as_secs() >= 2 && last.elapsed().as_secs() >= 1 {
             say(format_args!("raidlab: {what} ({} s)", started.elapsed().as_secs()));
             last = Instant::now();
         }
-    })?;
+    };
+    let report = guess_geometry(members, &options, &mut show, stopped)?;
     Ok(Searched { report, seconds: started.elapsed().as_secs_f64() })
 }
 
-/// Runs the command.
-pub fn run(arguments: &GuessArguments) -> Result<Ending> {
+/// Opens the members, and searches them until `stopped` says so.
+fn searched(arguments: &GuessArguments, stopped: &(dyn Fn() -> bool + Sync)) -> Result<Searched> {
     if arguments.members.iter().any(|member| is_missing(member)) {
         bail!("'missing' is for dump; leave out what is missing, it is found");
     }
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = Members::open_as_named(&arguments.members, None)?;
-    let searched = search(&members, &arguments.effort, arguments.known.known()?)?;
+    search(&members, &arguments.effort, arguments.known.known()?, stopped)
+}
+
+/// The JSON of the verb.
+pub fn document(arguments: &GuessArguments, stopped: &(dyn Fn() -> bool + Sync)) -> Result<Value> {
+    Ok(json::json(&searched(arguments, stopped)?))
+}
+
+/// Runs the command.
+pub fn run(arguments: &GuessArguments) -> Result<Ending> {
+    let searched = searched(arguments, &|| false)?;
     arguments.json.put(&text(&searched), || json::json(&searched))?;
     Ok(match searched.report.answer.verdict {
         Judgement::Exact => Ending::Fine,

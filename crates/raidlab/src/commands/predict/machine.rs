@@ -3,6 +3,7 @@
 //! Invariant: every input keeps its source, and what was assumed is listed. Shared by `predict` and
 //! `advise`.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -142,8 +143,8 @@ impl MachineArguments {
         let depth = f64::from(self.depth.unwrap_or(32));
         let jobs = f64::from(self.jobs.unwrap_or(1));
         let set = self.members.as_deref().map(parse_set).transpose()?.unwrap_or_default();
-        let of_profile = |(profile, count): (&Profile, Option<u32>)| {
-            (Sheet::of(profile, depth * jobs), count, profile.name().to_string())
+        let of_profile = |(profile, count): (Cow<'_, Profile>, Option<u32>)| {
+            (Sheet::of(&profile, depth * jobs), count, profile.name().to_string())
         };
         let sheets: Vec<(Sheet, Option<u32>, String)> = match &calibrated {
             Some(calibrated) => calibrated.sheets(depth * jobs),
@@ -328,7 +329,7 @@ impl MachineArguments {
 }
 
 /// The profiles of a set, with the number of disks where it is counted.
-fn parse_set(text: &str) -> Result<Vec<(&'static Profile, Option<u32>)>> {
+fn parse_set(text: &str) -> Result<Vec<(Cow<'static, Profile>, Option<u32>)>> {
     let parts: Vec<&str> = text.split('+').collect();
     let parsed = parts.iter().map(|part| {
         let (name, count) = match part.rsplit_once('*') {
@@ -351,15 +352,15 @@ fn parse_set(text: &str) -> Result<Vec<(&'static Profile, Option<u32>)>> {
     parsed.collect()
 }
 
-fn profile(name: &str) -> Result<&'static Profile> {
+fn profile(name: &str) -> Result<Cow<'static, Profile>> {
     if name.ends_with(".toml") {
         let text = read_text(name.as_ref())?;
         let profile = Profile::parse(&text).with_context(|| name.to_string())?;
-        // Read once, and kept as long as the command runs.
-        return Ok(Box::leak(Box::new(profile)));
+        return Ok(Cow::Owned(profile));
     }
     let names = || Profile::names().collect::<Vec<_>>().join(", ");
     Profile::named(name)
+        .map(Cow::Borrowed)
         .ok_or_else(|| anyhow!("--members {name}: no such drive profile; there are {}", names()))
 }
 

@@ -15,6 +15,7 @@ use spec::units::{digits, kib};
 use super::machine::{Described, MachineArguments, parse_work};
 use crate::Ending;
 use crate::console::{JsonOut, columns};
+use crate::error::Context as _;
 use crate::size_args::{parse_bytes, parse_level};
 
 /// Options that describe the array and what runs on it.
@@ -27,7 +28,8 @@ pub struct ArrayArguments {
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
     /// Number of members [default: the number in --members]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1920))]
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(DISKS_MAX)))]
     disks: Option<u32>,
     /// Chunk
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "512K")]
@@ -39,8 +41,39 @@ pub struct ArrayArguments {
     workload: Vec<Work>,
 }
 
+/// Members of an array, at most.
+const DISKS_MAX: u32 = 1920;
+
 impl ArrayArguments {
-    fn array(&self, described: &Described) -> Result<Array> {
+    /// Those of a row of a table: what the options would be.
+    ///
+    /// # Errors
+    /// What the program would refuse.
+    pub fn of_row(
+        level: &str,
+        layout: Option<&str>,
+        disks: Option<u32>,
+        chunk_kib: Option<f64>,
+    ) -> Result<ArrayArguments> {
+        let parsed = parse_level(level).with_context(|| format!("level '{level}'"))?;
+        if let Some(disks) = disks.filter(|disks| !(1..=DISKS_MAX).contains(disks)) {
+            bail!("disks {disks}: 1 to {DISKS_MAX}");
+        }
+        let chunk = chunk_kib.unwrap_or(512.0) * 1024.0;
+        if !(chunk >= 1024.0 && chunk <= (4_u64 << 30) as f64) {
+            bail!("chunk_kib {}: 1 to 4194304", chunk / 1024.0);
+        }
+        // The layouts of other levels make no difference to the law.
+        let layout = layout.filter(|_| parsed == Level::Raid10).map(str::to_string);
+        let (level, chunk) = (Some(parsed), chunk as u64);
+        Ok(ArrayArguments { level, layout, disks, chunk, workload: Vec::new() })
+    }
+
+    /// The array of these disks.
+    ///
+    /// # Errors
+    /// Its members are not counted, or the layout is none.
+    pub fn array(&self, described: &Described) -> Result<Array> {
         let level = self.level.ok_or_else(|| {
             anyhow!("--level is required; or --tables, --validate, --ablation or --fit")
         })?;
@@ -91,15 +124,22 @@ pub struct Answer {
     pub changes: Vec<Sensitivity>,
 }
 
-pub fn answer(array: &Array, described: &Described, work: Work, fitted: &Fitted) -> Answer {
+/// The workload as the options say that it runs.
+fn access(described: &Described, work: Work) -> Access {
     let random = matches!(work, Work::RandomRead | Work::RandomWrite);
-    let access = Access {
+    Access {
         work,
         depth: if random { described.depth * described.jobs } else { described.jobs },
         jobs: described.jobs,
         write_back: described.write_back,
         direct: matches!(work, Work::DirectRead | Work::DirectWrite),
-    };
+    }
+}
+
+/// The prediction of a workload, without what would change it: of many rows that would be most of
+/// the work.
+pub fn answer(array: &Array, described: &Described, work: Work, fitted: &Fitted) -> Answer {
+    let access = access(described, work);
     let (machine, single) = (&described.machine, &described.single);
     let constants = &fitted.constants;
     let found = predict(array, machine, &access, single, constants);
@@ -110,8 +150,16 @@ pub fn answer(array: &Array, described: &Described, work: Work, fitted: &Fitted)
         found,
         interval: found.ok().map(|found| fitted.intervals.around(class, found.value, source)),
         naive: naive(array, &access, single),
-        changes: sensitivities(array, machine, &access, single, constants),
+        changes: Vec::new(),
     }
+}
+
+/// The same, with what would change it.
+fn answer_and_changes(array: &Array, described: &Described, work: Work, fitted: &Fitted) -> Answer {
+    let (machine, single) = (&described.machine, &described.single);
+    let access = access(described, work);
+    let changes = sensitivities(array, machine, &access, single, &fitted.constants);
+    Answer { changes, ..answer(array, described, work, fitted) }
 }
 
 fn worst_source(described: &Described, work: Work) -> predict::law::Source {
@@ -140,11 +188,12 @@ pub fn run(
     let made = array.array(&described)?;
     let answers: Vec<Answer> = match array.workload.is_empty() {
         false => {
-            array.workload.iter().map(|work| answer(&made, &described, *work, fitted)).collect()
+            let works = array.workload.iter();
+            works.map(|work| answer_and_changes(&made, &described, *work, fitted)).collect()
         }
         true => Work::ALL
             .into_iter()
-            .map(|work| answer(&made, &described, work, fitted))
+            .map(|work| answer_and_changes(&made, &described, work, fitted))
             .filter(|answer| !matches!(answer.found, Err(WhyNot::NoSingle(_))))
             .collect(),
     };

@@ -1,0 +1,48 @@
+//! Members: their superblocks, the arrays that they form, a geometry from their contents.
+
+use std::ffi::OsString;
+
+use admin::ChooseError;
+use serde_json::Value;
+
+use super::words::Options;
+use super::{Failure, Kind, Result};
+use crate::commands::{detail as detail_verb, examine as examine_verb, guess as guess_verb};
+
+/// The JSON of `raidlab examine`, with `error` in place of what cannot be looked at, and those
+/// errors.
+pub fn examine(members: &[OsString]) -> (Value, Vec<Failure>) {
+    let (value, errors) = examine_verb::document(members);
+    let failure = |(member, error): (String, anyhow::Error)| {
+        let failure = Failure::of(&error, Kind::Invalid);
+        Failure { path: failure.path.or(Some(member)), ..failure }
+    };
+    (value, errors.into_iter().map(failure).collect())
+}
+
+/// The JSON of `raidlab detail`, of members that are not running here; of one array, if it is named
+/// by its UUID or name.
+///
+/// # Errors
+/// A member cannot be opened, or there is no such array.
+pub fn detail(members: &[OsString], array: Option<&str>) -> Result<Value> {
+    let looked = detail_verb::Looked::at(members, array).map_err(Failure::or(Kind::Refused))?;
+    let arrays = looked.arrays().map_err(Failure::or(Kind::NotFound))?;
+    match arrays.is_empty() {
+        true => Err(Failure::of(&ChooseError::None.into(), Kind::NotFound)),
+        false => Ok(looked.json(&arrays)),
+    }
+}
+
+/// The JSON of `raidlab guess`. Once `stopped` says so, no more is read, and it ends soon.
+///
+/// # Errors
+/// A member cannot be opened, or an option is none.
+pub fn guess(
+    members: &[OsString],
+    options: &Options,
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Value> {
+    let arguments: guess_verb::GuessArguments = options.parsed("guess", members)?;
+    guess_verb::document(&arguments, stopped).map_err(Failure::or(Kind::Usage))
+}
