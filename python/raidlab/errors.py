@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
+    "DiffersError",
     "Error",
     "InvalidError",
     "LostError",
@@ -60,13 +61,8 @@ class UnreadableError(Error):
     kind = "unreadable"
 
 
-class LostError(UnreadableError):
-    """Bytes of an array that no member has, and no redundancy brings back.
-
-    :ivar ranges: the lost ranges of what was requested, as (first byte, byte behind the last)
-    """
-
-    kind = "lost"
+class _OfRanges(Error):
+    """An error of ranges of bytes."""
 
     ranges: list[tuple[int, int]]
 
@@ -84,6 +80,15 @@ class LostError(UnreadableError):
         return type(self), (str(self), self.context, self.path, self.ranges)
 
 
+class LostError(_OfRanges, UnreadableError):
+    """Bytes of an array that no member has, and no redundancy brings back.
+
+    :ivar ranges: the lost ranges of what was requested, as (first byte, byte behind the last)
+    """
+
+    kind = "lost"
+
+
 class InvalidError(Error):
     """It was read and is not what it must be: no record, a results file of a newer version."""
 
@@ -98,3 +103,12 @@ class RefusedError(Error):
     """
 
     kind = "refused"
+
+
+class DiffersError(_OfRanges, RefusedError):
+    """Bytes of an array that contradict their redundancy: one of the members is wrong.
+
+    :ivar ranges: those ranges of what was requested, as (first byte, byte behind the last)
+    """
+
+    kind = "differs"

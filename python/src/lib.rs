@@ -2,24 +2,44 @@
 //!
 //! ```text
 //! raidlab/__init__.py -- names, exceptions --> _native (this) --> crate raidlab: verbs
-//!                                                         '-----> results: columns of cells
+//!                                                         '-----> results, sim
 //! ```
 //! *Invariant*: nothing of the program's output is parsed; a number is what the JSON of the verb
 //! says, or null with the reason. Python's lock is not held while files are read or anything is
 //! computed. No panic is meant to cross: one would be a defect, and comes as `PanicException`.
 #![forbid(unsafe_code)]
 
+mod cells;
+mod errors;
+mod input;
+mod members;
+mod objects;
+mod predictions;
 mod program;
+mod simulator;
+mod store;
+mod table;
+mod waiting;
 
 use pyo3::prelude::*;
 
 /// What is written in Rust: use it by `raidlab`, which names it.
 #[pymodule(name = "_native")]
 mod native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::members::{Contents, detail, examine, guess};
+    #[pymodule_export]
+    use crate::predictions::{advise, predict};
     #[pymodule_export]
     use crate::program::program;
-
-    use pyo3::prelude::*;
+    #[pymodule_export]
+    use crate::simulator::{Finding, Simulation, replay, simulate};
+    #[pymodule_export]
+    use crate::store::{Record, Store, cells};
+    #[pymodule_export]
+    use crate::table::Table;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

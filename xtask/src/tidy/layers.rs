@@ -86,7 +86,7 @@ pub const TABLE: [(&str, &[&str]); 29] = [
             "engine-table",
         ],
     ),
-    ("raidlab-python", &["raidlab"]),
+    ("raidlab-python", &["raidlab", "results", "sim"]),
     ("xtask", &[]),
 ];
 
