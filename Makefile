@@ -16,7 +16,7 @@ PEER_ARGS ?=
 TOOLS_DIR ?= $(TARGET)/bench
 TOOLS_ROUNDS ?= 5
 
-.PHONY: help setup setup-tests build wheel dist deb check-deb test test-all bench bench-engine bench-peers bench-arrays bench-tools bench-published clean
+.PHONY: help setup setup-tests build wheel dist deb check-deb test test-all bench bench-engine bench-peers bench-arrays bench-tools bench-published bench-scale clean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo 'make bench-arrays  our generator beside fio, arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
 	@echo 'make bench-tools  bonnie++, fio, dd (and fio for IOzone) beside ours, in TOOLS_DIR=...'
 	@echo 'make bench-published  every published experiment: docs/perf/published-figures.md; 50 minutes, root'
+	@echo 'make bench-scale  how it grows: members, cells, files, disks: docs/perf/scale.md; 10 minutes'
 	@echo 'make setup      only the set-up: installs by apt what is missing, if anything is'
 	@echo 'make clean      remove what was built'
 
@@ -79,6 +80,9 @@ bench: setup
 bench-engine: setup
 	@mkdir -p $(TARGET)/bench
 	$(CARGO) run --release -p raidlab -- bench engine --json=$(TARGET)/bench/engine.json
+
+bench-scale: build
+	scripts/scale --json $(TARGET)/bench/scale.json
 
 bench-published: build
 	scripts/published

@@ -194,19 +194,27 @@ pub(super) struct FindingRow {
     evidence: String,
     command: Option<String>,
     places: String,
+    /// All of them, where `places` has only the first.
+    all_places: Option<String>,
 }
+
+/// More places of a finding are folded.
+const PLACES_MAX: usize = 24;
 
 /// The findings, each kind once.
 pub(super) fn findings(grid: &PivotTable<'_>) -> Vec<FindingRow> {
     let row = |(finding, places): (Finding, Vec<String>)| {
         let evidence = finding.evidence.iter();
         let evidence = evidence.map(|(name, value)| format!("{name} {}", units::digits(*value)));
+        let all = places.join("; ");
+        let is_long = places.len() > PLACES_MAX;
         FindingRow {
             name: finding.name.clone(),
             text: finding.text.clone(),
             evidence: evidence.collect::<Vec<_>>().join(", "),
             command: finding.command.clone(),
-            places: places.join("; "),
+            places: if is_long { pivot::some(&places) } else { all.clone() },
+            all_places: is_long.then_some(all),
         }
     };
     grid.findings().into_iter().map(row).collect()
