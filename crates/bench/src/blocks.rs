@@ -3,6 +3,7 @@
 //! Invariant: every cell of the plan ends up in the record, or the reason why not in its warnings
 //! or in the error; a run that is stopped, or ends with an error, keeps the cells measured so far.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -298,7 +299,7 @@ impl Bench<'_, '_> {
         spec: &Spec,
     ) -> Result<(Measurement, Cell), RunError> {
         let Shared { name, array, base, random_placement, watched, .. } = shared;
-        let progress = &mut *self.progress;
+        let progress = RefCell::new(&mut *self.progress);
         let every = check_every(array);
         let mut base = base.clone();
         if let Some(background) = &spec.background {
@@ -311,7 +312,7 @@ impl Bench<'_, '_> {
             (base.bound_mb_per_s.filter(|_| alone), base.bound_note.clone().filter(|_| alone));
         let mut tell = |Running { seconds, live }: Running<'_>| {
             let (workload, bound_note) = (spec.kind.name(), note.as_deref());
-            progress(Progress::Running {
+            (progress.borrow_mut())(Progress::Running {
                 array: name,
                 workload,
                 seconds,
@@ -338,6 +339,7 @@ impl Bench<'_, '_> {
         if target.is_buffered() {
             base.caches_dropped = Some(target.drop_cached());
         }
+        (progress.borrow_mut())(Progress::Ready);
         let recorder = Recorder::start(Watched { tap: Some(tap), ..watched.clone() });
         let mut measured = runner::run(target, *spec, timing, self.stop, &mut tell)?;
         let mut recorded = recorder.stop();

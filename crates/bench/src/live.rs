@@ -122,6 +122,11 @@ impl LiveCounts {
         self.0.iter().map(LiveCounter::bytes).sum()
     }
 
+    /// Operations so far.
+    pub fn ops(&self) -> u64 {
+        self.0.iter().map(|counter| counter.ops.load(Ordering::Relaxed)).sum()
+    }
+
     /// All of it so far.
     pub fn read(&self) -> LiveState {
         let mut latencies = vec![0u32; BUCKETS];
@@ -130,8 +135,7 @@ impl LiveCounts {
                 *sum = sum.wrapping_add(bucket.load(Ordering::Relaxed));
             }
         }
-        let ops = self.0.iter().map(|counter| counter.ops.load(Ordering::Relaxed)).sum();
-        LiveState { at: clock_nanos(), bytes: self.bytes(), ops, latencies }
+        LiveState { at: clock_nanos(), bytes: self.bytes(), ops: self.ops(), latencies }
     }
 }
 

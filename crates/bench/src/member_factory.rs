@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use array::{
-    FaultControl, FaultMember, FileMember, FileOptions, MemMember, Member, NullMember, PaceControl,
-    PacedMember,
+    FaultControl, FaultMember, FileMember, FileOptions, MemMember, Member, NbdMember, NullMember,
+    PaceControl, PacedMember,
 };
 use drive::{DriveId, Placement, Profile};
 use spec::members::{MemberExpr, known_profile, placement_for};
@@ -123,7 +123,10 @@ impl MemberFactory<'_> {
             }
             MemberExpr::Device(path) => {
                 let device = self.claimed.device(path).ok_or(TargetError::MemberCount)?;
-                Box::new(FileMember::of_device(device, 0..self.sectors))
+                match NbdMember::of_device(device, 0..self.sectors) {
+                    Some(export) => Box::new(export),
+                    None => Box::new(FileMember::of_device(device, 0..self.sectors)),
+                }
             }
             MemberExpr::Paced { profile, placement, inner } => {
                 // Through the page cache: the drive is modelled, its store need only keep up.

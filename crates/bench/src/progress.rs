@@ -15,6 +15,9 @@ pub enum Progress<'p> {
         /// Completed share, 0 to 1.
         done: f64,
     },
+    /// Everything is prepared for a block workload: its first request follows when the receiver
+    /// returns, which may take as long as it likes.
+    Ready,
     /// A block workload is running.
     Running {
         /// The array's name.

@@ -33,6 +33,17 @@ pub struct SweepCase {
     pub case: Case,
     /// Its key and description.
     pub item: Item,
+    /// The machine that it is to be measured on; `None`: any.
+    pub host: Option<String>,
+}
+
+impl SweepCase {
+    /// A case, its target marked with `label`; to be measured on `host`, if one is given.
+    pub fn new(case: Case, label: &str, host: Option<&str>) -> SweepCase {
+        let item = case.item(label);
+        let item = host.map_or(item.clone(), |host| item.on_host(host));
+        SweepCase { case, item, host: host.map(str::to_string) }
+    }
 }
 
 /// What is measured together: block workloads on one array, or one program.
@@ -42,6 +53,8 @@ pub struct Task {
     pub cases: Vec<Case>,
     /// Their items.
     pub items: Vec<Item>,
+    /// The machine that they are to be measured on; `None`: any.
+    pub host: Option<String>,
 }
 
 impl Task {
@@ -51,7 +64,13 @@ impl Task {
         let left = pairs.filter(|(_, item)| !finished.contains(&item.key));
         let (cases, items): (Vec<Case>, Vec<Item>) =
             left.map(|(case, item)| (case.clone(), item.clone())).unzip();
-        (!items.is_empty()).then_some(Task { cases, items })
+        (!items.is_empty()).then_some(Task { cases, items, host: self.host.clone() })
+    }
+
+    /// The task with these items only; `None`: it has none of them.
+    pub fn only(&self, wanted: &HashSet<ItemKey>) -> Option<Task> {
+        let all = self.items.iter().map(|item| &item.key);
+        self.without(&all.filter(|key| !wanted.contains(key)).cloned().collect())
     }
 
     /// The first case: target, array and settings of the run are the same for all.
@@ -76,15 +95,15 @@ impl Task {
     }
 
     /// Whether a case can be measured with those of the task: the array is created once.
-    fn includes(&self, case: &Case) -> bool {
+    fn includes(&self, SweepCase { case, host, .. }: &SweepCase) -> bool {
         let blocks = |case: &Case| matches!(case.workload, Workload::Blocks(_));
         let own = self.case();
         let same = own.target == case.target && own.array == case.array && own.run == case.run;
-        blocks(own) && blocks(case) && same
+        blocks(own) && blocks(case) && same && self.host == *host
     }
 
     /// The devices that no other process may use while it runs.
-    fn devices(&self) -> Vec<ItemKey> {
+    pub fn devices(&self) -> Vec<ItemKey> {
         let case = self.case();
         let members = case.array.iter().flat_map(|array| &array.members);
         let members = members.filter_map(|member| member.device().map(PathBuf::from));
@@ -122,16 +141,20 @@ pub struct Ended {
 pub fn tasks(cases: &[SweepCase], finished: &HashSet<ItemKey>) -> Vec<Task> {
     let mut seen = finished.clone();
     let mut tasks: Vec<Task> = Vec::new();
-    for SweepCase { case, item } in cases {
+    for sweep_case @ SweepCase { case, item, host } in cases {
         if !seen.insert(item.key.clone()) {
             continue;
         }
-        match tasks.last_mut().filter(|task| task.includes(case)) {
+        match tasks.last_mut().filter(|task| task.includes(sweep_case)) {
             Some(task) => {
                 task.cases.push(case.clone());
                 task.items.push(item.clone());
             }
-            None => tasks.push(Task { cases: vec![case.clone()], items: vec![item.clone()] }),
+            None => tasks.push(Task {
+                cases: vec![case.clone()],
+                items: vec![item.clone()],
+                host: host.clone(),
+            }),
         }
     }
     tasks
@@ -345,6 +368,43 @@ fn one_task(
     Ok(())
 }
 
+/// What a task measured for another process, which stores it.
+#[derive(Debug, Default)]
+pub struct TaskResult {
+    /// The cells of each item; `None`: it was not measured completely.
+    pub cells: Vec<Option<Vec<Cell>>>,
+    /// Why items could not be measured; or, where all were, what failed afterwards.
+    pub problem: Option<String>,
+    /// It was stopped by the caller; what it measured before is complete.
+    pub stopped: bool,
+}
+
+/// Measures a task here, and stores nothing.
+pub fn measure(task: &Task, host: &mut dyn SweepHost) -> TaskResult {
+    let mut cells: Vec<Option<Vec<Cell>>> = vec![None; task.items.len()];
+    let result = match host.ready(task) {
+        Err(why) => Err(why),
+        Ok(()) if task.is_program() => {
+            let (of_phases, result) = host.program(task);
+            if result.is_ok() && !host.stopped() {
+                cells[0] = Some(of_phases);
+            }
+            result.map_err(HostError::from)
+        }
+        Ok(()) => {
+            let put = |item: &Item, of_item: &[Cell]| {
+                let at = task.items.iter().position(|own| own.key == item.key);
+                cells[at.expect("an item of the task")] = Some(of_item.to_vec());
+                Ok(())
+            };
+            let mut stored = vec![false; task.items.len()];
+            let ran = blocks(task, put, host, &mut stored);
+            ran.expect("nothing is stored").map_err(HostError::from)
+        }
+    };
+    TaskResult { cells, problem: result.err().map(|why| why.to_string()), stopped: host.stopped() }
+}
+
 /// Runs block workloads on an array. Inner result: of the measurement; outer: of the store.
 fn blocks(
     task: &Task,
@@ -446,7 +506,8 @@ mod tests {
             size: None,
             run: RunConfig::quick(),
         };
-        SweepCase { case, item: Item { key: ItemKey(key.into()), what: key.into() } }
+        let item = Item { key: ItemKey(key.into()), what: key.into() };
+        SweepCase { case, item, host: None }
     }
 
     #[test]
@@ -514,7 +575,7 @@ mod tests {
         let plan = matrix::plan(&options).expect("a plan");
         let run = RunConfig::quick();
         let cases = plan.arrays.iter().flat_map(|array| array.cases(&TargetExpr::Engine, &run));
-        cases.map(|case| SweepCase { item: case.item(""), case }).collect()
+        cases.map(|case| SweepCase::new(case, "", None)).collect()
     }
 
     #[test]

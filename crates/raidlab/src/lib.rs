@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod signal;
 mod size_args;
+pub mod sweeping;
 pub mod verbs;
 
 use std::ffi::OsString;

@@ -51,7 +51,7 @@ fn line(progress: &Progress<'_>) -> Option<String> {
         Progress::Running { array, workload, .. } => Some(format!("{array}: {workload}")),
         Progress::Phase { program, phase, .. } => Some(format!("{program}: {phase}")),
         Progress::Checking { program, file } => Some(format!("{program}: comparing file {file}")),
-        Progress::Measured(_) | Progress::Final { .. } => None,
+        Progress::Ready | Progress::Measured(_) | Progress::Final { .. } => None,
     }
 }
 
@@ -62,6 +62,7 @@ fn show_in(view: &mut LiveView, progress: &Progress<'_>, left: &str, eta: Option
         Progress::Running { live, .. } | Progress::Phase { live, .. } => {
             view.runs(live, &mut || text().unwrap_or_default(), eta);
         }
+        Progress::Ready => {}
         Progress::Measured(_) | Progress::Final { .. } => view.ends(),
         Progress::Filling { .. } | Progress::Checking { .. } => {
             text().iter().for_each(|text| view.rests(text, eta));

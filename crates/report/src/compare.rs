@@ -13,6 +13,7 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use results::host::Host;
 use results::record::{Cell, Record};
 use results::settings::{Identity, SETTINGS, identity};
 use serde::Serialize;
@@ -346,17 +347,22 @@ fn pair(a: &Gathered, b: &Gathered, max_slowdown: f64) -> Pair {
 
 fn warnings(a: &Record, b: &Record) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut differ = |what: &str, a: Option<&str>, b: Option<&str>| {
-        if let (Some(a), Some(b)) = (a, b)
-            && a != b
-        {
-            warnings.push(format!("{what} differs: {a} and {b}"));
+    type Fact = fn(&Host) -> Option<&str>;
+    let of_hosts: [(&str, Fact); 3] = [
+        ("the CPU", |host| host.cpu.as_deref()),
+        ("the kernel", |host| host.kernel.as_deref()),
+        ("the parity kernel", |host| host.parity_kernel.as_deref()),
+    ];
+    for (what, of) in of_hosts {
+        let [a, b] = [a, b].map(|record| {
+            let all = record.machines().iter().filter_map(of).map(String::from);
+            all.collect::<BTreeSet<String>>()
+        });
+        if !a.is_empty() && !b.is_empty() && a != b {
+            let list = |names: BTreeSet<String>| Vec::from_iter(names).join(", ");
+            warnings.push(format!("{what} differs: {} and {}", list(a), list(b)));
         }
-    };
-    differ("the CPU", a.host.cpu.as_deref(), b.host.cpu.as_deref());
-    differ("the kernel", a.host.kernel.as_deref(), b.host.kernel.as_deref());
-    let kernels = (a.host.parity_kernel.as_deref(), b.host.parity_kernel.as_deref());
-    differ("the parity kernel", kernels.0, kernels.1);
+    }
     for (name, record) in [("A", a), ("B", b)] {
         if !record.verified() {
             warnings.push(format!(

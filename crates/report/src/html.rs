@@ -259,7 +259,12 @@ impl Page {
 }
 
 fn subtitle(record: &Record) -> String {
-    let host = &record.host;
+    let machines = record.machines();
+    if machines.len() > 1 {
+        let names = machines.iter().filter_map(|host| host.hostname.as_deref());
+        return format!("{} hosts: {}", machines.len(), names.collect::<Vec<_>>().join(", "));
+    }
+    let host = &machines[0];
     let parts = [host.hostname.clone(), host.cpu.clone(), host.kernel.clone()];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }

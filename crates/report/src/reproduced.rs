@@ -125,7 +125,7 @@ impl Reproduction {
 /// When, by which version and on what a record was made: a clause. Runs of one day on one machine
 /// have the same.
 pub fn provenance(record: &Record) -> String {
-    let host = &record.host;
+    let host = &record.machines()[0];
     let day = record.started.get(..10).unwrap_or(&record.started);
     let kind = if host.virtual_machine == Some(true) { "virtual, " } else { "" };
     let parts = [

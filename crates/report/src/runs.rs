@@ -14,7 +14,7 @@ mod text;
 
 use results::NotRun;
 use results::host::Host;
-use results::record::Record;
+use results::record::{Cell, Record};
 
 use crate::pivot;
 use crate::published::{Beside, Published};
@@ -57,17 +57,23 @@ pub struct Source {
 }
 
 impl Report {
-    /// One record and nothing else.
+    /// One record and nothing else; a source for each of its hosts.
     pub fn of(record: Record) -> Report {
-        let source = Source {
+        let several = !record.hosts.is_empty();
+        let of_host = |host: &Host, cell: &Cell| {
+            let mut names = cell.host.as_deref().unwrap_or_default().split('+');
+            !several || names.any(|name| host.hostname.as_deref() == Some(name))
+        };
+        let source = |host: &Host| Source {
             name: String::new(),
             raidlab: record.raidlab.clone(),
             started: record.started.clone(),
-            host: record.host.clone(),
-            cells: record.cells.len(),
+            host: host.clone(),
+            cells: record.cells.iter().filter(|cell| of_host(host, cell)).count(),
         };
+        let sources = record.machines().iter().map(source).collect();
         let title = "Linux software RAID, measured".to_string();
-        let (sources, not_run) = (vec![source], Vec::new());
+        let not_run = Vec::new();
         Report { title, record, sources, not_run, published: None }
     }
 
@@ -80,10 +86,13 @@ impl Report {
         let mut reports = reports.into_iter();
         let mut all = reports.next().expect("a report of nothing");
         for mut next in reports {
-            std::mem::swap(&mut all.record.cells, &mut next.record.cells);
-            let older = std::mem::replace(&mut all.record, next.record);
-            // The newer head; the older cells, which were swapped into it, stay first.
-            all.record.cells.extend(older.cells);
+            // The newer head; the older cells stay first.
+            std::mem::swap(&mut all.record.raidlab, &mut next.record.raidlab);
+            std::mem::swap(&mut all.record.started, &mut next.record.started);
+            if all.record.host.hostname == next.record.host.hostname {
+                std::mem::swap(&mut all.record.host, &mut next.record.host);
+            }
+            all.record.append(next.record);
             all.sources.extend(next.sources);
             all.not_run.extend(next.not_run);
             all.published = all.published.or(next.published);

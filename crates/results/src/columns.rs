@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use crate::host::Host;
-use crate::record::{Cell, DirectionFigures, ForegroundAlone, Record, Sample};
+use crate::record::{Cell, DirectionFigures, ForegroundAlone, Load, Record, Sample};
 use crate::settings::{SETTINGS, Setting};
 use crate::value::{Value, maybe, some, text};
 
@@ -88,12 +88,14 @@ const fn figure(name: &'static str, of: for<'c> fn(&'c Record, &'c Cell) -> Valu
 }
 
 /// What was measured, and provenance; a new one at the end.
-static FIGURES: [Column; 43] = [
+static FIGURES: [Column; 49] = [
     figure("started", |record, _| text(&record.started)),
     figure("raidlab", |record, _| text(&record.raidlab)),
-    figure("host", |record, _| maybe(record.host.hostname.as_deref())),
-    figure("kernel", |record, _| maybe(record.host.kernel.as_deref())),
-    figure("cpu", |record, _| maybe(record.host.cpu.as_deref())),
+    figure("host", |record, cell| maybe(record.host_name(cell))),
+    figure("kernel", |record, cell| {
+        maybe(record.host_of(cell).and_then(|it| it.kernel.as_deref()))
+    }),
+    figure("cpu", |record, cell| maybe(record.host_of(cell).and_then(|it| it.cpu.as_deref()))),
     // A phase that did not apply has no rate, rather than a rate of 0.
     figure("mb_per_s", |_, cell| Value::Number(cell.moves_data().then_some(cell.mb_per_s))),
     figure("mb_per_s_min", |_, cell| Value::Number(cell.spread.map(|spread| spread.min))),
@@ -133,11 +135,24 @@ static FIGURES: [Column; 43] = [
     figure("alone_iops", |_, cell| alone(cell, |alone| Some(alone.iops))),
     figure("alone_latency_p50_us", |_, cell| alone(cell, |it| it.latency_us.map(|us| us.p50))),
     figure("alone_latency_p99_us", |_, cell| alone(cell, |it| it.latency_us.map(|us| us.p99))),
+    figure("began_unix_s", |_, cell| Value::Number(cell.times.map(|times| times.began_unix_s))),
+    figure("ended_unix_s", |_, cell| Value::Number(cell.times.map(|times| times.ended_unix_s))),
+    figure("clock_offset_s", |_, cell| {
+        Value::Number(cell.times.and_then(|times| times.clock_offset_s))
+    }),
+    figure("load_first_done_s", |_, cell| load(cell, |load| load.first_done_s)),
+    figure("load_last_done_s", |_, cell| load(cell, |load| load.last_done_s)),
+    figure("load_window_s", |_, cell| load(cell, |load| load.window.map(|it| it.seconds()))),
 ];
 
 /// A figure of the workload without background work.
 fn alone<'c>(cell: &'c Cell, of: fn(&ForegroundAlone) -> Option<f64>) -> Value<'c> {
     Value::Number(cell.foreground_alone.as_ref().and_then(of))
+}
+
+/// A figure of the load of several hosts.
+fn load<'c>(cell: &'c Cell, of: fn(&Load) -> Option<f64>) -> Value<'c> {
+    Value::Number(cell.load.as_ref().and_then(of))
 }
 
 /// A figure of the reads or the writes of a mixed workload.
@@ -220,7 +235,7 @@ mod tests {
     /// Programs of others read them by place and by name: what is here stays, in this order.
     #[test]
     fn columns_stay_where_they_are_and_new_ones_come_behind() {
-        const NAMES: [&str; 77] = [
+        const NAMES: [&str; 84] = [
             "started",
             "raidlab",
             "host",
@@ -298,6 +313,13 @@ mod tests {
             "alone_iops",
             "alone_latency_p50_us",
             "alone_latency_p99_us",
+            "began_unix_s",
+            "ended_unix_s",
+            "clock_offset_s",
+            "load_hosts",
+            "load_first_done_s",
+            "load_last_done_s",
+            "load_window_s",
         ];
         let names: Vec<&str> = columns().iter().map(|column| column.name).collect();
         assert_eq!(names[..NAMES.len()], NAMES);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
@@ -47,12 +48,23 @@ fn quoted(text: &str) -> String {
 /// # Errors
 /// An error of the Parquet writer; none is known for a buffer in memory.
 pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+    parquet_with(records, Vec::new())
+}
+
+/// The same with facts beside the rows, by name, in the file's metadata.
+pub(crate) fn parquet_with(
+    records: &[Record],
+    facts: Vec<(String, String)>,
+) -> Result<Vec<u8>, ParquetError> {
     let rows: Vec<(&Record, &Cell)> = rows(records).collect();
     let fields = columns().iter().map(|column| field(column.name, &column.kind()).map(Arc::new));
     let fields = fields.collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("cells").with_fields(fields).build()?;
     let mut out = Vec::new();
-    let properties = Arc::new(WriterProperties::builder().build());
+    let facts = facts.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect::<Vec<_>>();
+    let facts = (!facts.is_empty()).then_some(facts);
+    let properties = WriterProperties::builder().set_key_value_metadata(facts).build();
+    let properties = Arc::new(properties);
     let mut file = SerializedFileWriter::new(&mut out, Arc::new(schema), properties)?;
     let mut group = file.next_row_group()?;
     for column in columns() {

@@ -19,6 +19,8 @@ use spec::workload::AccessKind;
 pub use crate::bins::LatencyBins;
 pub use crate::foreground::ForegroundAlone;
 use crate::host::Host;
+pub use crate::load::{ItemTimes, Load, LoadPoint, LoadWindow};
+pub use crate::series::{MemberSeries, Series};
 use crate::stats;
 pub use crate::stats::{Latency, LatencyPoint};
 use crate::words::{LayoutName, Word};
@@ -34,6 +36,9 @@ pub struct Record {
     pub started: String,
     /// The cells, in the order measured.
     pub cells: Vec<Cell>,
+    /// Where several machines have measured: each of them, by host name; `host` is empty then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<Host>,
 }
 
 /// One array under one workload.
@@ -305,6 +310,16 @@ pub struct Cell {
     /// work.
     #[serde(default)]
     pub foreground_alone: Option<ForegroundAlone>,
+    /// The host that measured it, one of the record's `hosts`, or several with `+` between them;
+    /// `None`: the record's `host`.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// Of a sweep over several hosts: when the item was measured.
+    #[serde(default)]
+    pub times: Option<ItemTimes>,
+    /// Load of several hosts on one target at the same time.
+    #[serde(default)]
+    pub load: Option<Load>,
 }
 
 /// The reads or the writes of a mixed block workload.
@@ -430,41 +445,6 @@ pub struct ThreadTime {
     pub seconds: f64,
 }
 
-/// Counters over the time of a cell, at equal steps. All lists have one value per step, or are
-/// empty where the value is not counted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Series {
-    /// Length of a step, seconds.
-    pub step_s: f64,
-    /// One per member, in slot order; or per disk, by name.
-    pub members: Vec<MemberSeries>,
-    /// Busy CPUs of the whole machine (2.0: two CPUs all the time).
-    pub busy_cpus: Vec<f32>,
-    /// CPU time stolen by other virtual machines, in CPUs.
-    pub stolen_cpus: Vec<f32>,
-    /// Interrupts per second.
-    pub interrupts_per_s: Vec<f32>,
-}
-
-/// One member over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MemberSeries {
-    /// `0`, `1`, ... or the disk's name.
-    pub name: String,
-    /// MB/s read.
-    pub read_mb_per_s: Vec<f32>,
-    /// MB/s written.
-    pub write_mb_per_s: Vec<f32>,
-    /// Operations per second, both directions.
-    pub iops: Vec<f32>,
-    /// Mean number of operations in flight.
-    pub in_flight: Vec<f32>,
-    /// Share of the time with at least one operation in flight, 0 to 1.
-    pub busy: Vec<f32>,
-}
-
 /// A finding: a conclusion from the evidence, and the option that would change it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
@@ -515,7 +495,7 @@ impl Record {
     /// An empty record of this build, begun at `started`.
     pub fn new(host: Host, started: SystemTime) -> Record {
         let raidlab = env!("CARGO_PKG_VERSION").to_string();
-        Record { raidlab, host, started: rfc3339(started), cells: Vec::new() }
+        Record { raidlab, host, started: rfc3339(started), cells: Vec::new(), hosts: Vec::new() }
     }
 
     /// The document: indented JSON with a newline at its end.

@@ -4,6 +4,7 @@
 //!   runs  1 --- n  cells      the record's head; a cell as JSON, with the columns to select it by
 //!   runs  1 --- n  items      items that a sweep has tried: measured, or failed with a reason
 //!   runs  1 --- n  claims     items that a process is measuring now
+//!   runs  1 --- n  hosts      the machines of a run over several; cells name theirs
 //! ```
 //!
 //! Invariant: a published migration step is never changed; a change of the schema is a new step.
@@ -16,11 +17,12 @@ use super::error::StoreProblem;
 /// Identifies a results file of raidlab (`PRAGMA application_id`): "RLab".
 pub const APPLICATION_ID: i32 = 0x524c_6162;
 
-/// The first version with every table that readers need: only writers need the claims.
+/// The first version with every table that readers need: only writers need the claims, and runs
+/// of earlier versions have one host.
 const READABLE: i64 = 2;
 
 /// Migration steps: each upgrades a file from the version of its index to the next.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "CREATE TABLE runs (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
          title TEXT NOT NULL,
@@ -61,6 +63,12 @@ const STEPS: [&str; 3] = [
          began INTEGER NOT NULL,
          number INTEGER NOT NULL,
          PRIMARY KEY (run, key)
+     );",
+    "CREATE TABLE hosts (
+         run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+         hostname TEXT NOT NULL,
+         host TEXT NOT NULL,
+         PRIMARY KEY (run, hostname)
      );",
 ];
 
@@ -143,7 +151,8 @@ mod tests {
     fn what_is_only_read_need_not_be_of_the_newest_version() {
         let file = Connection::open_in_memory().expect("memory");
         file.pragma_update(None, "application_id", APPLICATION_ID).expect("ours");
-        for (version, readable) in [(0, false), (1, false), (2, true), (3, true), (4, false)] {
+        let all = [(0, false), (1, false), (2, true), (3, true), (4, true), (5, false)];
+        for (version, readable) in all {
             file.pragma_update(None, "user_version", version).expect("a version");
             let checked = check_readable(&file);
             assert_eq!(checked.is_ok(), readable, "version {version}: {checked:?}");

@@ -315,6 +315,19 @@ pub static SETTINGS: &[Setting] = {
             .unit(Bytes)
             .identity(Ignored)
             .shown_in(Row(|cell| Some(format!("area={}", short_bytes(area_bytes(cell)?))))),
+        // Its column is that of the record's host, where the cell names none.
+        setting("host", "host", |cell| maybe(cell.host.as_deref()))
+            .identity(CellAndDisk)
+            .shown_in(RowOrAbsent(|cell| cell.host.as_ref().map(|host| format!("on {host}"))))
+            .listed(),
+        setting("load_hosts", "hosts at the target at once", |cell| {
+            Value::Text(cell.load.as_ref().map(|load| load.hosts.join("+").into()))
+        })
+        .column(80)
+        .identity(CellAndDisk)
+        .shown_in(RowOrAbsent(|cell| {
+            cell.load.as_ref().map(|load| format!("{} hosts at once", load.hosts.len()))
+        })),
         setting("warm_up_s", "warm-up", |cell| Value::Number(cell.warm_up_s))
             .unit(Seconds)
             .identity(Reported),
@@ -435,7 +448,7 @@ mod tests {
                 disks_per_channel members_per_spindle member_bytes placement program phase item
                 place file_bytes rounds_max steady_window caches_dropped read_off_s program_bytes
                 repetition random_seed warm_up_s samples_are_runs rate_iops rate_process
-                read_percent background foreground_percent;
+                read_percent background foreground_percent host load;
             found samples mb_per_s iops latency_us cpu_process_s cpu_system_s cpu_s_per_gib steady
                 verified per_member warnings unshared_bound_mb_per_s bound_mb_per_s bound_share
                 bound_note ratio_to_single late_ops checked_every generator_ns_per_op spread
@@ -443,7 +456,7 @@ mod tests {
                 others_cpus cpu_threads workers_mb_per_s cached series findings member_load sync
                 stripe_cache latency_curve latency_bins service_bins service_us arrivals waiting
                 reads_apart writes_apart background_mb_per_s background_idle_mb_per_s
-                foreground_share foreground_alone);
+                foreground_share foreground_alone times);
         let plain = Cell::default();
         let document = serde_json::to_value(&plain).expect("plain data");
         assert_eq!(document.as_object().map(|fields| fields.len()), Some(fields.len()));

@@ -234,10 +234,29 @@ impl Store {
     /// An error of SQLite; then nothing has changed.
     pub fn put(&mut self, run: i64, item: &Item, cells: &[Cell]) -> Result<(), StoreError> {
         self.change(TransactionBehavior::Immediate, |change| {
-            let delete = "DELETE FROM cells WHERE run = ?1 AND key = ?2";
-            change.execute(delete, params![run, item.key.0])?;
-            cells.iter().try_for_each(|cell| insert(change, run, &item.key, cell))?;
-            note(change, run, item, None)
+            replace_cells(change, run, item, cells)
+        })
+    }
+
+    /// Stores the cells of an item that a host has measured, with the facts about the host: all or
+    /// nothing. Earlier cells of the item in the run are replaced. The cells name the host.
+    ///
+    /// # Errors
+    /// An error of SQLite; then nothing has changed.
+    pub fn put_of_host(
+        &mut self,
+        run: i64,
+        item: &Item,
+        cells: &[Cell],
+        hosts: &[Host],
+    ) -> Result<(), StoreError> {
+        self.change(TransactionBehavior::Immediate, |change| {
+            for host in hosts {
+                let json = serde_json::to_string(host).expect("a host is plain data");
+                let text = "INSERT OR REPLACE INTO hosts (run, hostname, host) VALUES (?1, ?2, ?3)";
+                change.execute(text, params![run, host.hostname, json])?;
+            }
+            replace_cells(change, run, item, cells)
         })
     }
 
@@ -374,6 +393,14 @@ impl Store {
     /// # Errors
     /// When there is no such run, or a cell in it cannot be read.
     pub fn record(&self, run: i64) -> Result<Record, StoreError> {
+        self.record_of(run, None)
+    }
+
+    /// As [`Store::record`], of one item: its cells, and the hosts that measured them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn record_of(&self, run: i64, item: Option<&ItemKey>) -> Result<Record, StoreError> {
         let fail = |problem: StoreProblem| StoreError { path: self.path.clone(), problem };
         let head = self
             .connection
@@ -389,10 +416,13 @@ impl Store {
         let host: Host = serde_json::from_str(&host)
             .map_err(|error| undecoded("field host".to_string(), error))?;
         let texts = || {
-            let order = "SELECT id, cell FROM cells WHERE run = ?1 ORDER BY id";
+            let order = "SELECT id, cell FROM cells
+                         WHERE run = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY id";
             let mut query = self.connection.prepare(order)?;
-            let rows = query
-                .query_map([run], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+            let key = item.map(|key| &key.0);
+            let rows = query.query_map(params![run, key], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+            })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         let mut cells: Vec<Cell> = Vec::new();
@@ -400,9 +430,32 @@ impl Store {
             let cell = serde_json::from_str(&text);
             cells.push(cell.map_err(|error| undecoded(format!("cell {id}"), error))?);
         }
-        let mut record = Record { raidlab, host, started, cells };
+        let mut hosts: Vec<Host> = Vec::new();
+        for text in self.hosts(run).map_err(self.failed_with())? {
+            let host: Host = serde_json::from_str(&text)
+                .map_err(|error| undecoded("table hosts".to_string(), error))?;
+            let measured = |cell: &Cell| {
+                let mut names = cell.host.as_deref().unwrap_or_default().split('+');
+                names.any(|name| host.hostname.as_deref() == Some(name))
+            };
+            if item.is_none() || cells.iter().any(measured) {
+                hosts.push(host);
+            }
+        }
+        let mut record = Record { raidlab, host, started, cells, hosts };
         record.set_ratios();
         Ok(record)
+    }
+
+    /// The machines of a run over several, as JSON.
+    fn hosts(&self, run: i64) -> rusqlite::Result<Vec<String>> {
+        // A file of an older version that may not be written does not have the table.
+        if !self.connection.table_exists(None, "hosts")? {
+            return Ok(Vec::new());
+        }
+        let text = "SELECT host FROM hosts WHERE run = ?1 ORDER BY hostname";
+        let mut query = self.connection.prepare(text)?;
+        query.query_map([run], |row| row.get(0))?.collect()
     }
 
     /// Items that a run could not measure.
@@ -483,6 +536,19 @@ fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite
         },
     )?;
     Ok(())
+}
+
+/// Stores the cells of an item, in place of earlier ones.
+fn replace_cells(
+    change: &Connection,
+    run: i64,
+    item: &Item,
+    cells: &[Cell],
+) -> rusqlite::Result<()> {
+    let delete = "DELETE FROM cells WHERE run = ?1 AND key = ?2";
+    change.execute(delete, params![run, item.key.0])?;
+    cells.iter().try_for_each(|cell| insert(change, run, &item.key, cell))?;
+    note(change, run, item, None)
 }
 
 /// Records that an item was measured, or the reason why not, and removes its claim.
@@ -572,6 +638,38 @@ mod tests {
 
     fn run() -> NewRun<'static> {
         NewRun { title: "a test", sweep: Some("wiki"), published: None }
+    }
+
+    #[test]
+    fn a_run_of_several_hosts_has_each_of_them_and_an_item_only_its_own() {
+        let scratch = Scratch::new("hosts");
+        let mut store = Store::create(&scratch.file()).expect("a new file");
+        let mut head = fixture::record();
+        let cell = Cell { host: None, ..head.cells[0].clone() };
+        (head.cells, head.host) = (Vec::new(), Host::default());
+        let id = store.begin(&run(), &head).expect("a run");
+        for (at, name) in ["beta", "alpha", "beta"].into_iter().enumerate() {
+            let host = Host { hostname: Some(name.into()), cores: Some(4), ..Host::default() };
+            let cells = [Cell { host: Some(name.into()), ..cell.clone() }];
+            let hosts = std::slice::from_ref(&host);
+            store.put_of_host(id, &item(at), &cells, hosts).expect("stored");
+            // An item that was measured twice, because its first result was lost on the way.
+            store.put_of_host(id, &item(at), &cells, hosts).expect("stored");
+        }
+        let record = store.record(id).expect("the run");
+        let names = record.hosts.iter().map(|host| host.hostname.as_deref().expect("named"));
+        assert_eq!(names.collect::<Vec<_>>(), ["alpha", "beta"]);
+        let hosts = record.cells.iter().map(|cell| cell.host.as_deref().expect("named"));
+        assert_eq!(hosts.collect::<Vec<_>>(), ["beta", "alpha", "beta"]);
+        let one = store.record_of(id, Some(&item(1).key)).expect("the item");
+        assert_eq!((one.cells.len(), one.hosts.len()), (1, 1));
+        assert_eq!(one.hosts[0].hostname.as_deref(), Some("alpha"));
+        // It is resumed by its own kind only, and not by a sweep of one host.
+        assert_eq!(store.newest_of("wiki", &head).expect("SQL"), Some(id));
+        assert_eq!(store.newest_of("wiki", &fixture::record()).expect("SQL"), None);
+        let nameless = Host::default();
+        let refused = store.put_of_host(id, &item(3), &[], std::slice::from_ref(&nameless));
+        assert!(refused.is_err() && !store.finished(id).expect("keys").contains(&item(3).key));
     }
 
     /// Half a minute of silence would look like a hang.

@@ -8,7 +8,7 @@ use crate::matrix::{self, ArrayPlan, DEFAULT_DEVICE_BYTES, Options, Plan};
 use crate::members::{MemberExpr, MemberSet};
 use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::program::ProgramSpec;
-use crate::target::{Journal, KernelExpr, TargetExpr};
+use crate::target::{Journal, KernelExpr, TargetExpr, is_export};
 use crate::topology::StorageTopology;
 use crate::workload::Kind;
 
@@ -99,6 +99,11 @@ impl BenchOptions {
                 && arrays.members.iter().flat_map(MemberSet::kinds).any(|m| m.device().is_some())
             {
                 return Err(PlanError::JournalOnDevices(expr.to_string()));
+            }
+            if let (TargetExpr::Device(device), false) = (&place, programs.is_empty())
+                && is_export(device)
+            {
+                return Err(PlanError::ProgramOnExport(device.display().to_string()));
             }
             if !places.contains(&place) {
                 places.push(place);

@@ -34,6 +34,9 @@ pub enum PlanError {
          array only; leave it out, or use other --members"
     )]
     JournalOnDevices(String),
+    /// A program on an NBD export, which is no file and no device of the kernel.
+    #[error("{0}: programs need a device of the kernel, as nbd-client makes one; blocks do not")]
+    ProgramOnExport(String),
     /// Background work of what is not an array of the engine.
     #[error("--background: {0}: {1}; run it on --target engine")]
     BackgroundElsewhere(String, &'static str),

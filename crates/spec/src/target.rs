@@ -4,6 +4,7 @@
 //! ```text
 //! PLACE  = engine | path:DIR | device:PATH | fs:KIND[,OPTION]... | md[:PATH[+PATH]...][,KNOB]...
 //!                                                    without PATH: the devices of --members
+//!        | device:URI                                an NBD export
 //! KIND   = ext2 | ext3 | ext4 | xfs | btrfs
 //! OPTION = block=SIZE | journal=ARRAY | unaligned | lvm | KNOB | on=PLACE (the last one)
 //!        | anything else, which mount gets as it is: noatime, data=journal, barrier=0
@@ -12,7 +13,7 @@
 //! ```
 //! Invariant: parsing reports the first error; nothing is accessed or created here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use md::nested::{ArrayExpr, ExprError};
@@ -29,12 +30,19 @@ pub enum TargetExpr {
     Engine,
     /// An existing directory.
     Path(PathBuf),
-    /// An existing block device.
+    /// An existing block device, or the URI of an NBD export ([`is_export`]).
     Device(PathBuf),
     /// A file system, created for the measurement.
     FileSystem(FsExpr),
     /// An array of the kernel, created for the measurement.
     Kernel(KernelExpr),
+}
+
+/// Whether a device is an export of an NBD server, on this host or another: `nbd://HOST/EXPORT`,
+/// `nbd+unix://...`, with TLS `nbds://...`. Hosts share it, and the kernel does not know it.
+pub fn is_export(device: &Path) -> bool {
+    let scheme = device.to_str().and_then(|text| text.split_once("://")).map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| ["nbd", "nbds", "nbd+unix", "nbds+unix"].contains(&scheme))
 }
 
 /// Kind of a target, as records name it.
@@ -506,7 +514,11 @@ fn file_system(text: &str) -> Result<FsExpr, TargetExprError> {
             ("lvm", "") => fs.lvm = true,
             ("on", place) => {
                 fs.on = Box::new(place.parse()?);
-                if matches!(*fs.on, TargetExpr::Path(_) | TargetExpr::FileSystem(_)) {
+                let export =
+                    |on: &TargetExpr| matches!(on, TargetExpr::Device(it) if is_export(it));
+                if matches!(*fs.on, TargetExpr::Path(_) | TargetExpr::FileSystem(_))
+                    || export(&fs.on)
+                {
                     return Err(error(word, TargetProblem::NotOnABlockDevice));
                 }
             }
@@ -628,6 +640,7 @@ mod tests {
             ("fs:ext4,journal=raid9(2)", "raid9"),
             ("fs:ext4,,noatime", "empty"),
             ("fs:ext4,on=path:/mnt", "block device under it"),
+            ("fs:ext4,on=device:nbd://h/x", "block device under it"),
             ("fs:ext4,journal=raid1(2),on=device:/dev/sda", "engine's only"),
             ("fs:ext4,queue-depth=0", "from 1 on"),
             ("fs:ext4,queue-depth=4", "belong to the array"),

@@ -15,11 +15,11 @@ use spec::bench_plan::BenchPlan;
 use spec::case::ArrayConfig;
 use spec::matrix::Plan;
 use spec::members::MemberExpr;
-use spec::target::TargetExpr;
+use spec::target::{TargetExpr, is_export};
 
 use super::error::ProvisionError;
 use super::wipe::{
-    WipeTarget, must_be_block_device, open_for_md, open_to_read, open_to_write_over,
+    WipeTarget, location, must_be_block_device, open_for_md, open_to_read, open_to_write_over,
 };
 
 /// An open device.
@@ -70,8 +70,9 @@ impl ClaimedDevices {
 
     /// The open device of this name.
     pub fn device(&self, path: &Path) -> Option<&Device> {
+        let wanted = location(path).ok()?;
         let devices = self.claims.iter().map(Claim::device);
-        devices.into_iter().find(|device| device.location().path == path)
+        devices.into_iter().find(|device| *device.location() == wanted)
     }
 
     /// Erases what was found on the devices, right before the first write.
@@ -154,6 +155,9 @@ pub fn fitted(config: &ArrayConfig) -> Result<ArrayConfig, ProvisionError> {
 }
 
 fn size_of(path: &Path) -> Result<u64, ProvisionError> {
+    if is_export(path) {
+        return Ok(open_to_read(path)?.bytes());
+    }
     must_be_block_device(path)?;
     let size = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
     size.map_err(|source| ProvisionError::Io { path: path.to_path_buf(), source })

@@ -116,6 +116,9 @@ pub enum ProvisionError {
     /// The device cannot be opened: missing, in use, no permission.
     #[error(transparent)]
     Device(#[from] device::DeviceError),
+    /// The part of an export is none.
+    #[error(transparent)]
+    Location(#[from] device::LocationError),
     /// The old signatures of the device cannot be erased.
     #[error("cannot erase what the device holds: {}", sys::reason(.0))]
     Erase(#[source] io::Error),

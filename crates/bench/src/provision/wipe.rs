@@ -10,6 +10,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use device::{Access, Attachment, Device, DeviceOptions, Disk, Location, data_signs};
+use spec::target::is_export;
 
 use super::error::ProvisionError;
 
@@ -27,7 +28,7 @@ pub struct WipeTarget {
 /// # Errors
 /// It is no block device, it is in use, or [`ProvisionError::WouldDestroy`].
 pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, ProvisionError> {
-    must_be_block_device(path)?;
+    must_be_device_or_export(path)?;
     // Opened and locked first, so that its contents cannot change between check and write.
     let device = open(path)?;
     let there = data_signs(&device);
@@ -56,9 +57,28 @@ pub(super) fn open_for_md(path: &Path) -> Result<WipeTarget, ProvisionError> {
 /// # Errors
 /// It is no block device, or cannot be opened.
 pub fn open_to_read(path: &Path) -> Result<Device, ProvisionError> {
-    must_be_block_device(path)?;
+    must_be_device_or_export(path)?;
     let options = DeviceOptions { access: Access::ReadOnly, direct: true };
-    Ok(Device::open(&Location::whole(path), options)?)
+    Ok(Device::open(&location(path)?, options)?)
+}
+
+/// Where a device is; of an export the URI may name a part: `nbd://HOST/EXPORT@OFFSET+SIZE`.
+///
+/// # Errors
+/// The part is none.
+pub(super) fn location(path: &Path) -> Result<Location, ProvisionError> {
+    match is_export(path) {
+        true => Ok(Location::parse(path.as_os_str())?),
+        false => Ok(Location::whole(path)),
+    }
+}
+
+/// As [`must_be_block_device`]; an export is known when it is opened.
+///
+/// # Errors
+/// As there.
+pub(super) fn must_be_device_or_export(path: &Path) -> Result<(), ProvisionError> {
+    if is_export(path) { Ok(()) } else { must_be_block_device(path) }
 }
 
 /// Refuses what is no block device, without opening it: opening a FIFO waits for a writer.
@@ -112,7 +132,7 @@ impl WipeTarget {
 
 fn open(path: &Path) -> Result<Device, ProvisionError> {
     let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-    Ok(Device::open(&Location::whole(path), options)?)
+    Ok(Device::open(&location(path)?, options)?)
 }
 
 /// Erases the signatures of a device, so that it counts as empty again. Another device that has the

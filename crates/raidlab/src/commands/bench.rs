@@ -31,7 +31,7 @@ use work::Screen;
 
 pub use options::{
     ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, HostOptions, Matrix,
-    MatrixOptions, MixedOptions, SampleOptions, fastest_kernels, spanned,
+    MatrixOptions, MixedOptions, SampleOptions, fastest_kernels, parse_kernels, spanned,
 };
 pub use programs::run_program;
 pub use unused_options::unused_options;

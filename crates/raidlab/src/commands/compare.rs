@@ -101,7 +101,7 @@ fn records(names: &str, db: &DbArgument) -> Result<Record> {
     let mut all = names.split(',').map(|name| record(name, db));
     let mut first = all.next().expect("a list has a first part")?;
     for next in all {
-        first.cells.extend(next?.cells);
+        first.append(next?);
     }
     Ok(first)
 }

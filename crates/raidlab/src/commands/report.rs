@@ -156,7 +156,8 @@ fn gather(arguments: &ReportArguments) -> Result<Vec<Report>> {
     let read = |path: &PathBuf| {
         let mut report = Report::of(read_record(path)?);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        report.sources[0].name = name.unwrap_or_default();
+        let name = name.unwrap_or_default();
+        report.sources.iter_mut().for_each(|source| source.name.clone_from(&name));
         Ok(report)
     };
     arguments.records.iter().map(read).collect()

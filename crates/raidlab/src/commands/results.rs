@@ -8,11 +8,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::Args;
-use report::runs::{Report, Source};
+use report::runs::Report;
 use results::record::{Cell, Record};
-use results::{NewRun, RunInfo, Store, StoreError, tell_of_waits};
+use results::{NewRun, RunInfo, Store, StoreError, record_of_parquet, tell_of_waits};
 use spec::sweep::{Item, ItemKey};
 
 use crate::console::say;
@@ -167,7 +167,7 @@ pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report> {
     let record = store.record(run.id)?;
     let mut report = Report::of(record);
     report.title.clone_from(&run.title);
-    report.sources = vec![Source { name: format!("run {}", run.id), ..report.sources[0].clone() }];
+    report.sources.iter_mut().for_each(|source| source.name = format!("run {}", run.id));
     report.not_run = store.not_run(run.id)?;
     report.published = match &run.published {
         Some(name) => report::published::named(name).ok(),
@@ -176,9 +176,19 @@ pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report> {
     Ok(report)
 }
 
-/// A record that `bench --json` wrote.
+/// Files of a data set: it has one for each item of its sweeps.
+const DATASET_FILES_MAX: usize = 100_000;
+
+/// A record that `bench --json` wrote, or a data set of `sweep --dataset`: a directory of Parquet
+/// files, or one of them.
 pub fn read_record(path: &Path) -> Result<Record> {
     let failed = || format!("{}: cannot be read", path.display());
+    if path.is_dir() {
+        return read_dataset(path);
+    }
+    if path.extension().is_some_and(|extension| extension == "parquet") {
+        return read_parquet(path);
+    }
     let is_not = |why: &str| anyhow!("{}: not a record: {why}", path.display());
     let mut file = BufReader::new(File::open(path).with_context(failed)?);
     // A disk or an image named by mistake is rejected without reading all of it.
@@ -194,4 +204,48 @@ pub fn read_record(path: &Path) -> Result<Record> {
     }
     let text = String::from_utf8(text).map_err(|_| is_not("it is no text in UTF-8"))?;
     Record::from_json(&text).with_context(|| format!("{}: not a record", path.display()))
+}
+
+fn read_parquet(path: &Path) -> Result<Record> {
+    let failed = || format!("{}: cannot be read", path.display());
+    let mut bytes = Vec::new();
+    let file = File::open(path).with_context(failed)?;
+    file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(failed)?;
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        bail!("{}: it is longer than {} MiB", path.display(), RECORD_BYTES_MAX >> 20);
+    }
+    record_of_parquet(bytes).with_context(|| format!("{}", path.display()))
+}
+
+/// All items of a data set as one record, in the order in which they were measured.
+fn read_dataset(path: &Path) -> Result<Record> {
+    let failed = || format!("{}: cannot be read", path.display());
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(path).with_context(failed)? {
+        let file = entry.with_context(failed)?.path();
+        // What is being written has another name.
+        if file.extension().is_some_and(|extension| extension == "parquet") {
+            files.push(file);
+        }
+    }
+    if files.is_empty() || files.len() > DATASET_FILES_MAX {
+        let count = files.len();
+        bail!("{}: not a data set: {count} Parquet file(s) in it", path.display());
+    }
+    files.sort();
+    let mut items = files.iter().map(|file| read_parquet(file)).collect::<Result<Vec<_>>>()?;
+    let begun = |item: &Record| {
+        let times = item.cells.iter().filter_map(|cell| cell.times);
+        times.map(|times| times.began_unix_s).fold(f64::INFINITY, f64::min)
+    };
+    items.sort_by(|one, other| begun(one).total_cmp(&begun(other)));
+    let mut all = items.remove(0);
+    for item in items {
+        if item.started < all.started {
+            all.started.clone_from(&item.started);
+        }
+        all.append(item);
+    }
+    all.set_ratios();
+    Ok(all)
 }

@@ -7,7 +7,10 @@
 //! Invariant: a sweep accepts every option of `bench` that describes a matrix, because the same
 //! parser reads it; options of the command line override the file.
 
-use std::collections::{HashMap, HashSet};
+mod cluster;
+mod plan;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,27 +20,29 @@ use anyhow::{Error, Result, anyhow, bail};
 use bench::Progress;
 use bench::RunError;
 use bench::program::session::RunResult;
-use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tasks, tasks};
+use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tasks};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
+use clap::{ArgMatches, Args, CommandFactory};
 use results::record::Record;
 use results::{NewRun, Store};
 use serde::Serialize;
-use spec::case::{Case, RunConfig};
 use spec::program::ProgramError;
-use spec::sweep::{Item, ItemKey, SweepFile, SweepTable, TargetLabels};
+use spec::sweep::{Item, ItemKey, TargetLabels};
 use spec::target::TargetExpr;
 
 use crate::commands::bench::{
-    HostOptions, Matrix, MatrixOptions, ResultOptions, check_memory, check_plan, hold_to_cores,
-    run_program,
+    HostOptions, MatrixOptions, ResultOptions, check_memory, check_plan, hold_to_cores, run_program,
 };
 use crate::commands::web::{Page, SweptFeed, WebOptions};
 use crate::console::say;
 use crate::error::{Context, reworded, text_of};
 use crate::output::json_of;
 use crate::progress::{Reporter, Status};
-use crate::{Ending, commands, one_line, signal};
+use crate::{Ending, signal};
+use cluster::ClusterOptions;
+
+use plan::MatrixParser;
+pub use plan::{Given, Planned, known};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,6 +67,8 @@ pub struct SweepArguments {
     #[arg(long)]
     again: bool,
     #[command(flatten)]
+    cluster: ClusterOptions,
+    #[command(flatten)]
     results: ResultOptions,
     #[command(flatten)]
     web: WebOptions,
@@ -72,22 +79,8 @@ pub struct SweepArguments {
     host: HostOptions,
 }
 
-/// A parser for the options of a file.
-#[derive(Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct MatrixParser {
-    #[command(flatten)]
-    options: MatrixOptions,
-}
-
-/// The options that a file may set.
-fn known() -> Vec<String> {
-    let command = MatrixParser::command();
-    command.get_arguments().filter_map(|argument| argument.get_long()).map(String::from).collect()
-}
-
 /// Options of the command line that override the file: values by key.
-fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
+fn given(matches: &ArgMatches) -> Vec<Given> {
     let command = MatrixParser::command();
     let mut found = Vec::new();
     for argument in command.get_arguments() {
@@ -108,127 +101,39 @@ pub fn run(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Ending> {
     let (file, host) = (arguments.file.as_path(), &arguments.host);
     let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("{}: cannot be read", file.display()))?;
-    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let names = known();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let sweep = SweepFile::parse(&text, &stem.unwrap_or_default(), &names)
-        .with_context(|| format!("{}", file.display()))?;
-    if let Some(name) = &sweep.published {
-        report::published::named(name).with_context(|| format!("{}", file.display()))?;
-    }
     let given = given(matches);
-    let mut tables = Vec::new();
-    for table in &sweep.runs {
-        let read = read(table, &given).with_context(|| format!("{}", file.display()))?;
-        let checked = read.options.check_programs();
-        checked.with_context(|| format!("{}: line {}", file.display(), table.line))?;
-        tables.push(read);
+    let mut planned = Planned::new(file, &text, &given, host)?;
+    planned.notes.iter().for_each(|note| say(format_args!("{note}")));
+    if let Some(scheduler) = &arguments.cluster.scheduler {
+        return cluster::run(scheduler, arguments, &given, &planned);
     }
-    unused_options(&tables, host, &given).with_context(|| format!("{}", file.display()))?;
-    let labels = TargetLabels::new(tables.iter().flat_map(|table| &table.options.target));
-    // Calibrated once, so that all tables have the same.
-    let kernels = host.kernels();
-    let mut all = Vec::new();
-    let mut impossible = Vec::new();
-    for (table, read) in sweep.runs.iter().zip(&tables) {
-        let planned = cases(&read.options, &read.options.run_config(host, kernels), &labels);
-        let (cases, left_out) = planned.unwrap_or_else(|why| {
-            impossible.push((unplanned(table), text_of(&why)));
-            Default::default()
-        });
-        for left_out in &left_out {
-            let (file, line) = (file.display(), table.line);
-            say(format_args!("{file}: line {line}: left out: {left_out}"));
-        }
-        all.extend(cases);
+    if arguments.cluster.hosts.is_some() || arguments.cluster.dataset.is_some() {
+        bail!("--hosts and --dataset are of a sweep over several hosts: give --scheduler, too");
     }
-    let sweeping = Sweeping { arguments, sweep: &sweep, cases: all, labels, impossible };
+    leave_to_others(&mut planned);
+    let sweeping = Sweeping { arguments, planned: &planned };
     if arguments.results.dry_run { sweeping.show() } else { sweeping.run_sweep() }
 }
 
-/// Refuses options of the command line without effect. Options of the file without effect are only
-/// noted: a target or workload of the command line overrides the file's and may make them unused.
-fn unused_options(
-    tables: &[Matrix],
-    host: &HostOptions,
-    given: &[(String, Vec<String>)],
-) -> Result<()> {
-    let unused = commands::bench::unused_options(tables, host);
-    let in_file = |option: &str| {
-        let overridden = given.iter().any(|(key, _)| key == option);
-        !overridden && tables.iter().any(|table| table.has(option))
-    };
-    if let Some(refused) = unused.iter().find(|found| !in_file(&found.option)) {
-        bail!("{refused}");
-    }
-    let keys: Vec<&str> = unused.iter().map(|found| found.option.as_str()).collect();
-    if !keys.is_empty() {
+/// Takes out the cases that other machines are to measure.
+fn leave_to_others(planned: &mut Planned) {
+    let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let others = |case: &SweepCase| case.host.as_ref().is_some_and(|host| *host != here);
+    let hosts: BTreeSet<&String> = planned
+        .cases
+        .iter()
+        .filter(|case| others(case))
+        .filter_map(|it| it.host.as_ref())
+        .collect();
+    if !hosts.is_empty() {
+        let names = hosts.into_iter().cloned().collect::<Vec<_>>().join(", ");
+        let count = planned.cases.iter().filter(|case| others(case)).count();
         say(format_args!(
-            "note: ignored: {} of the sweep file: no effect with this target or workload",
-            keys.join(", ")
+            "left out: {count} item(s) of other hosts ({names}); this is {here}; --scheduler runs \
+             them there"
         ));
     }
-    Ok(())
-}
-
-/// The cases of one matrix, and what was left out of it.
-fn cases(
-    table: &MatrixOptions,
-    run: &RunConfig,
-    labels: &TargetLabels,
-) -> Result<(Vec<SweepCase>, Vec<String>)> {
-    let work = commands::bench::plan(table)?;
-    let sweep_case = |case: Case, label: &str| SweepCase { item: case.item(label), case };
-    let mut cases: Vec<SweepCase> = Vec::new();
-    for target in &work.blocks {
-        let label = labels.of(&target.place);
-        cases.extend(target.cases(run).map(|case| sweep_case(case, label)));
-    }
-    for target in &work.targets {
-        let label = labels.of(&target.place);
-        let programs = work.cases(target, run);
-        cases.extend(programs.into_iter().map(|case| sweep_case(case, label)));
-    }
-    // The list of arrays left out is the same for every target.
-    let left_out = work.plans().next().map_or(&[][..], |plan| &plan.left_out);
-    Ok((cases, left_out.iter().map(ToString::to_string).collect()))
-}
-
-/// The item of a matrix that cannot be planned.
-fn unplanned(table: &SweepTable) -> Item {
-    let option =
-        |option: &spec::sweep::SweepOption| format!("{} = {}", option.key, option.values.join(","));
-    let what = table.options.iter().map(option).collect::<Vec<_>>().join("; ");
-    Item { key: ItemKey(format!("matrix: {what}")), what }
-}
-
-/// The options of one table, with those of the command line over them.
-fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<Matrix> {
-    let words = |key: &str, values: &[String]| -> Vec<String> {
-        match values {
-            [] => vec![format!("--{key}")],
-            values => values.iter().map(|value| format!("--{key}={value}")).collect(),
-        }
-    };
-    let mut all = Vec::new();
-    for option in &table.options {
-        if given.iter().any(|(key, _)| *key == option.key) {
-            continue;
-        }
-        let own = words(&option.key, &option.values);
-        // Parsed separately first, so that an error can be attributed to this line.
-        if let Err(error) = MatrixParser::try_parse_from(&own) {
-            bail!("line {}: {}", option.line, one_line(&error.to_string()));
-        }
-        all.extend(own);
-    }
-    all.extend(given.iter().flat_map(|(key, values)| words(key, values)));
-    let matches = MatrixParser::command().try_get_matches_from(&all);
-    let parsed = matches.and_then(|matches| {
-        let MatrixParser { options } = MatrixParser::from_arg_matches(&matches)?;
-        Ok(Matrix::new(options, &matches))
-    });
-    parsed.map_err(|error| anyhow!("line {}: {}", table.line, one_line(&error.to_string())))
+    planned.cases.retain(|case| !others(case));
 }
 
 /// A sweep as JSON, for `--dry-run`.
@@ -258,15 +163,16 @@ struct Impossible {
 
 struct Sweeping<'a> {
     arguments: &'a SweepArguments,
-    sweep: &'a SweepFile,
-    cases: Vec<SweepCase>,
-    labels: TargetLabels,
-    impossible: Vec<(Item, String)>,
+    planned: &'a Planned,
 }
 
 impl Sweeping<'_> {
     fn all(&self) -> Vec<Task> {
-        tasks(&self.cases, &HashSet::new())
+        self.left(&HashSet::new())
+    }
+
+    fn left(&self, finished: &HashSet<ItemKey>) -> Vec<Task> {
+        self.planned.tasks(finished)
     }
 
     /// The run to resume, and its finished items.
@@ -275,7 +181,7 @@ impl Sweeping<'_> {
         let Some(head) = bench::sweep::head(&all).filter(|_| !self.arguments.again) else {
             return Ok(None);
         };
-        match store.newest_of(&self.sweep.name, &head)? {
+        match store.newest_of(&self.planned.sweep.name, &head)? {
             Some(run) => Ok(Some((run, store.finished(run)?))),
             None => Ok(None),
         }
@@ -303,12 +209,12 @@ impl Sweeping<'_> {
         out.push_str(&self.summary(&finished, &took));
         let outputs = self.arguments.results.outputs_of_a_list()?;
         outputs.write_texts(&(out + "\n"), &json_of(&shown), None)?;
-        Ok(if self.impossible.is_empty() { Ending::Fine } else { Ending::Finding })
+        Ok(if self.planned.impossible.is_empty() { Ending::Fine } else { Ending::Finding })
     }
 
     /// The items of the sweep, for JSON output.
     fn shown(&self, finished: &HashSet<ItemKey>) -> Shown {
-        let rest = tasks(&self.cases, finished);
+        let rest = self.left(finished);
         let item = |item: &Item| ShownItem {
             key: item.key.0.clone(),
             what: item.what.clone(),
@@ -319,10 +225,10 @@ impl Sweeping<'_> {
             reason: reason.clone(),
         };
         Shown {
-            sweep: self.sweep.name.clone(),
-            title: self.sweep.title.clone(),
+            sweep: self.planned.sweep.name.clone(),
+            title: self.planned.sweep.title.clone(),
             items: self.all().iter().flat_map(|task| &task.items).map(item).collect(),
-            impossible: self.impossible.iter().map(impossible).collect(),
+            impossible: self.planned.impossible.iter().map(impossible).collect(),
             seconds_left: seconds(&rest),
             programs_left: programs(&rest),
         }
@@ -332,7 +238,7 @@ impl Sweeping<'_> {
     /// has the duration of programs that were measured before, in seconds, phases only.
     fn summary(&self, finished: &HashSet<ItemKey>, took: &HashMap<ItemKey, f64>) -> String {
         let count = |tasks: &[Task]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
-        let (all, rest) = (count(&self.all()), tasks(&self.cases, finished));
+        let (all, rest) = (count(&self.all()), self.left(finished));
         let programs = programs(&rest);
         let estimate = seconds(&rest);
         let mut time = match estimate < 1.0 {
@@ -363,18 +269,18 @@ impl Sweeping<'_> {
         let stop = signal::watch()?;
         let outputs = results.outputs()?;
         hold_to_cores(arguments.host.cores)?;
-        let page = SweepPage::start(&arguments.web, &self.sweep.title)?;
+        let page = SweepPage::start(&arguments.web, &self.planned.sweep.title)?;
         let mut store = results.db.create()?;
         let head = bench::sweep::head(&all).ok_or_else(|| self.nothing())?;
         let new = NewRun {
-            title: &self.sweep.title,
-            sweep: Some(&self.sweep.name),
-            published: self.sweep.published.as_deref(),
+            title: &self.planned.sweep.title,
+            sweep: Some(&self.planned.sweep.name),
+            published: self.planned.sweep.published.as_deref(),
         };
         let begun = self.begun(&store)?;
         let finished = begun.as_ref().map(|(_, finished)| finished.clone()).unwrap_or_default();
         let resumed = begun.map(|(run, _)| (&mut store, run));
-        let left = tasks(&self.cases, &finished);
+        let left = self.left(&finished);
         check_devices(&left, resumed, arguments.host.destroy_contents)??;
         let run = match arguments.again {
             true => store.begin(&new, &head),
@@ -383,17 +289,17 @@ impl Sweeping<'_> {
         let run = run?;
         let finished = store.finished(run)?;
         let took = store.programs_took()?;
-        let rest = tasks(&self.cases, &finished);
-        say(format_args!("{}: {}", self.sweep.name, self.summary(&finished, &took)));
+        let rest = self.left(&finished);
+        say(format_args!("{}: {}", self.planned.sweep.name, self.summary(&finished, &took)));
         say(format_args!("run {run} in {}", store.path().display()));
-        for (item, why) in &self.impossible {
+        for (item, why) in &self.planned.impossible {
             store.put_not_run(run, item, why)?;
         }
         let cells = rest.iter().map(|task| task.items.len()).sum();
-        page.feed.planned(cells, self.impossible.len());
+        page.feed.planned(cells, self.planned.impossible.len());
         let mut here = Here {
             arguments,
-            labels: &self.labels,
+            labels: &self.planned.labels,
             feed: page.is_served().then(|| page.feed.clone()),
             reporter: Reporter::new(cells, programs(&rest), seconds(&rest)),
             stop: &stop,
@@ -405,7 +311,7 @@ impl Sweeping<'_> {
         let resumable = |text| format!("{text}; run the same command to resume");
         let ended = ended.map_err(|error| reworded(error, resumable))?;
         let record = store.record(run)?;
-        let failed: Vec<_> = self.impossible.iter().chain(&ended.failed).collect();
+        let failed: Vec<_> = self.planned.impossible.iter().chain(&ended.failed).collect();
         for (item, why) in &failed {
             say(format_args!("could not be run: {}: {why}", item.what));
         }
@@ -434,9 +340,9 @@ impl Sweeping<'_> {
     }
 
     fn nothing(&self) -> Error {
-        match self.impossible.first() {
+        match self.planned.impossible.first() {
             Some((_, why)) => anyhow!("{why}"),
-            None => anyhow!("{}: nothing to run", self.sweep.name),
+            None => anyhow!("{}: nothing to run", self.planned.sweep.name),
         }
     }
 }
@@ -479,7 +385,7 @@ fn programs(tasks: &[Task]) -> usize {
 }
 
 /// The reason why a program could not be run, without the program's name, which the item has.
-fn without_name(error: RunError) -> RunError {
+pub fn without_name(error: RunError) -> RunError {
     match error {
         RunError::Program(ProgramError::Spec { problem, .. }) => RunError::Program(*problem),
         RunError::TooLarge { problem, .. } => RunError::ProgramTooLarge(problem),
@@ -503,17 +409,25 @@ struct Here<'a> {
     waits_for: Vec<u32>,
 }
 
+/// Whether a task has space and memory here.
+///
+/// # Errors
+/// What is missing.
+pub fn check_room(task: &Task, host: &HostOptions) -> Result<(), HostError> {
+    // What others' devices hold takes no space here; block workloads take memory anywhere.
+    let target = &task.case().target;
+    let on_path = matches!(target, TargetExpr::Path(_)) && !task.is_program();
+    let checked = match target.uses_engine() || on_path {
+        true => check_plan(&task.plan(), host, false),
+        false if task.is_program() => Ok(()),
+        false => check_memory(&task.plan(), host),
+    };
+    checked.map_err(|error| text_of(&error).into())
+}
+
 impl SweepHost for Here<'_> {
     fn ready(&mut self, task: &Task) -> Result<(), HostError> {
-        // What others' devices hold takes no space here; block workloads take memory anywhere.
-        let (target, host) = (&task.case().target, &self.arguments.host);
-        let on_path = matches!(target, TargetExpr::Path(_)) && !task.is_program();
-        let checked = match target.uses_engine() || on_path {
-            true => check_plan(&task.plan(), host, false),
-            false if task.is_program() => Ok(()),
-            false => check_memory(&task.plan(), host),
-        };
-        checked.map_err(|error| text_of(&error).into())
+        check_room(task, &self.arguments.host)
     }
 
     fn program(&mut self, task: &Task) -> RunResult {

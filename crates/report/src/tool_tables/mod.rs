@@ -18,11 +18,11 @@ use spec::units::{digits, kib};
 
 /// All runs of programs in a record, each as its tool shows it, with its warnings.
 pub fn render(record: &Record) -> String {
-    let machine = record.host.hostname.as_deref().unwrap_or("localhost");
     let mut out = String::new();
     let runs = runs(&record.cells);
     let everywhere = of_all(&runs);
     for run in &runs {
+        let machine = record.host_name(run[0]).unwrap_or("localhost");
         out.push_str(&heading(run[0]));
         out.push_str(&match run[0].program.as_deref().unwrap_or_default() {
             "bonnie++-2.00" => bonnie_plus_plus::text(run, machine),

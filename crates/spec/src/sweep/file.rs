@@ -7,6 +7,7 @@
 //!   [[run]]                  one matrix: every list multiplies
 //!   level = ["raid0", "raid5"]
 //!   disks = [2, 3, 4]
+//!   host = ["alpha", "beta"]  on each of these machines; without it on any
 //! ```
 //!
 //! Values stay texts here: the command line's parser reads them, so sweeps support every option
@@ -38,6 +39,8 @@ pub struct SweepTable {
     pub line: usize,
     /// Its options, the defaults' first.
     pub options: Vec<SweepOption>,
+    /// The machines to measure it on, by host name; none: any one of them.
+    pub hosts: Vec<String>,
 }
 
 /// `--key=value` for each value.
@@ -98,6 +101,9 @@ pub enum SweepProblem {
     /// The name cannot be used for a file.
     #[error("name '{0}': letters, digits, '-', '_', '.' only")]
     Name(String),
+    /// The name of a machine has characters that no host name has, or is there twice.
+    #[error("host '{0}': each name once; letters, digits, '-', '_', '.' only")]
+    Host(String),
     /// There is no matrix.
     #[error("there is no [[run]]: nothing to measure")]
     NoRun,
@@ -108,6 +114,9 @@ pub enum SweepProblem {
     #[error("{0}: texts and numbers only, or a list of them")]
     NotPlain(String),
 }
+
+/// The key of the machines of a matrix, beside the options.
+const HOST: &str = "host";
 
 const OWN_KEYS: [&str; 5] = ["name", "title", "published", "defaults", "run"];
 
@@ -150,8 +159,7 @@ impl SweepFile {
                 other => return Err(reader.unknown(at, other, None, &OWN_KEYS)),
             }
         }
-        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if file.name.is_empty() || !file.name.chars().all(fits) {
+        if !is_name(&file.name) {
             return Err(reader.fail(0, SweepProblem::Name(file.name)));
         }
         if file.title.is_empty() {
@@ -171,10 +179,34 @@ impl SweepFile {
             let mut options: Vec<SweepOption> =
                 defaults.iter().filter(|option| !named(&option.key)).cloned().collect();
             options.extend(own);
-            file.runs.push(SweepTable { line, options });
+            let hosts = take_hosts(&mut options)?;
+            file.runs.push(SweepTable { line, options, hosts });
         }
         Ok(file)
     }
+}
+
+/// The machines of a matrix: they are no option.
+fn take_hosts(options: &mut Vec<SweepOption>) -> Result<Vec<String>, SweepError> {
+    let Some(at) = options.iter().position(|option| option.key == HOST) else {
+        return Ok(Vec::new());
+    };
+    let SweepOption { line, values, .. } = options.remove(at);
+    let mut hosts: Vec<String> = Vec::new();
+    // `host = true` has no value.
+    let values = if values.is_empty() { vec![String::new()] } else { values };
+    for host in values.iter().flat_map(|value| value.split(',')).map(str::trim) {
+        if !is_name(host) || hosts.iter().any(|known| known == host) {
+            return Err(SweepError { line, problem: SweepProblem::Host(host.into()) });
+        }
+        hosts.push(host.into());
+    }
+    Ok(hosts)
+}
+
+/// Whether a text can be a file's or a machine's name.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 struct Reader<'a> {
@@ -222,8 +254,9 @@ impl Reader<'_> {
         let mut options = Vec::new();
         for (key, value) in table {
             let (name, at) = (key.get_ref().as_ref(), key.span().start);
-            if !self.known.contains(&name) {
-                return Err(self.unknown(at, name, Some(name_of), self.known));
+            if name != HOST && !self.known.contains(&name) {
+                let known = [self.known, &[HOST]].concat();
+                return Err(self.unknown(at, name, Some(name_of), &known));
             }
             let values = match value.get_ref() {
                 DeValue::Boolean(true) => Vec::new(),
@@ -286,6 +319,16 @@ mod tests {
     }
 
     #[test]
+    fn hosts_are_of_a_matrix_and_no_option() {
+        let text = "[defaults]\nhost = 'gamma'\n[[run]]\ndisks = 2\nhost = ['alpha', 'beta,b-2']\n\
+                    [[run]]\ndisks = 3\n";
+        let file = parse(text).expect("a sweep");
+        assert_eq!(file.runs[0].hosts, ["alpha", "beta", "b-2"]);
+        assert_eq!(file.runs[1].hosts, ["gamma"]);
+        assert!(file.runs.iter().flat_map(|run| &run.options).all(|option| option.key == "disks"));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, line, part) in [
             ("titel = 'x'\n[[run]]\n", 1, "unknown key 'titel'; there are name, title"),
@@ -307,6 +350,9 @@ mod tests {
             ("[[run]]\ndisks = 1\ndisks = 2\n", 3, "duplicate key, in 'disks = 2'"),
             ("name = 'a b'\n[[run]]\n", 1, "letters, digits"),
             ("title = 5\n[[run]]\n", 1, "title: a text"),
+            ("[[run]]\nhost = ['a', 'b', 'a']\n", 2, "host 'a': each name once"),
+            ("[[run]]\nhost = 'a b'\n", 2, "host 'a b': each name once; letters"),
+            ("[[run]]\n\nhost = true\n", 3, "host ''"),
         ] {
             let error = parse(text).expect_err(text);
             assert_eq!(error.line, line, "{text}: {error}");

@@ -39,6 +39,17 @@ impl Case {
     }
 }
 
+impl Item {
+    /// The same measurement on one machine, and no other.
+    pub fn on_host(self, host: &str) -> Item {
+        let Item { key, what } = self;
+        Item {
+            key: hashed(&format!("item={} host={host}", key.0)),
+            what: format!("{host}: {what}"),
+        }
+    }
+}
+
 /// The item of a block workload. Elsewhere than on the engine the array is the one below the
 /// target, or stands for the target's own storage.
 fn blocks(
@@ -517,6 +528,17 @@ mod tests {
             assert_eq!(one[at].key, renamed[at].key);
             assert!(one[at].what.contains(": fio:x.fio@") && !one[at].what.contains('/'));
         }
+    }
+
+    #[test]
+    fn an_item_of_one_host_is_another_item() {
+        let item = || Item { key: ItemKey("00ff".into()), what: "raid0(2): seq-read".into() };
+        let [one, other] = ["alpha", "beta"].map(|host| item().on_host(host));
+        assert!(one.key != item().key && one.key != other.key && one.key.0.len() == 16);
+        assert_eq!(
+            (&one, one.what.as_str()),
+            (&item().on_host("alpha"), "alpha: raid0(2): seq-read")
+        );
     }
 
     #[test]

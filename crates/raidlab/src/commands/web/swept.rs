@@ -79,6 +79,7 @@ impl SweptFeed {
                     (cell(array, workload), bound)
                 });
             }
+            Progress::Ready => {}
             Progress::Phase { program, phase, live, .. } => {
                 state.runs(live, || (cell(program, phase), None));
             }
