@@ -1,7 +1,7 @@
 """What is written in Rust. Use it by the names of :mod:`raidlab`."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, final
 
 from raidlab.typing import Path, Rows
@@ -12,7 +12,9 @@ __all__ = [
     "Finding",
     "Record",
     "Simulation",
+    "Stop",
     "Store",
+    "SweepRun",
     "Table",
     "__version__",
     "advise",
@@ -24,6 +26,8 @@ __all__ = [
     "program",
     "replay",
     "simulate",
+    "sweep_measure",
+    "sweep_plan",
 ]
 
 #: Version of the package.
@@ -178,3 +182,63 @@ def simulate(
     shrink_seconds: float = 0.0,
 ) -> Simulation: ...
 def replay(scenario: str) -> Finding | None: ...
+
+@final
+class Stop:
+    """Stops a measurement from another thread."""
+
+    def __new__(cls) -> Stop: ...
+    def set(self) -> None:
+        """Stops it."""
+
+    def is_set(self) -> bool:
+        """Whether it was stopped."""
+
+def sweep_plan(source: str) -> str:
+    """The plan of a sweep, JSON in and out."""
+
+def sweep_measure(
+    source: str,
+    keys: Sequence[str],
+    stop: Stop,
+    clock: tuple[float, float] | None = None,
+    rendezvous: Callable[[int], tuple[float, list[str]]] | None = None,
+) -> bytes:
+    """Measures the items of a task; JSON.
+
+    ``clock`` is this host's offset and its error, seconds. ``rendezvous`` gets the number of a
+    workload that is ready, and returns the agreed start (seconds since 1970 by the director's
+    clock) and the hosts.
+    """
+
+@final
+class SweepRun:
+    """The run of a sweep over several hosts, in a results file."""
+
+    def __new__(
+        cls, source: str, db: str | None = None, hosts: int | None = None, again: bool = False
+    ) -> SweepRun: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def path(self) -> os.PathLike[str]: ...
+    def finished(self) -> list[str]:
+        """Keys of the items that were measured."""
+
+    def put(self, measured: bytes) -> list[str]:
+        """Stores what a worker measured; returns the keys of the stored items."""
+
+    def put_load(self, measured: Sequence[bytes]) -> list[tuple[str, str | None]]:
+        """Stores the parts of a load; returns keys, and why rates could not be added."""
+
+    def put_not_run(self, items: Sequence[tuple[str, str]], why: str) -> None:
+        """Records why items, (key, what), could not be run."""
+
+    def parquet(self, key: str) -> bytes:
+        """A stored item as a Parquet file."""
+
+    def record(self) -> str:
+        """The record of the run, JSON."""
+
+    def end(self, complete: bool) -> None:
+        """Ends it; a second call does nothing."""

@@ -18,6 +18,7 @@ mod predictions;
 mod program;
 mod simulator;
 mod store;
+mod sweep;
 mod table;
 mod waiting;
 
@@ -38,6 +39,8 @@ mod native {
     use crate::simulator::{Finding, Simulation, replay, simulate};
     #[pymodule_export]
     use crate::store::{Record, Store, cells};
+    #[pymodule_export]
+    use crate::sweep::{Stop, SweepRun, sweep_measure, sweep_plan};
     #[pymodule_export]
     use crate::table::Table;
 
