@@ -216,7 +216,7 @@ class SweepRun:
     """The run of a sweep over several hosts, in a results file."""
 
     def __new__(
-        cls, source: str, db: str | None = None, hosts: int | None = None, again: bool = False
+        cls, source: str, db: str | None = None, hosts: str | None = None, again: bool = False
     ) -> SweepRun: ...
     @property
     def number(self) -> int: ...

@@ -135,7 +135,7 @@ impl SweepRun {
         py: Python<'_>,
         source: &str,
         db: Option<PathBuf>,
-        hosts: Option<u32>,
+        hosts: Option<&str>,
         again: bool,
     ) -> PyResult<SweepRun> {
         let source = usage(py, SweepSource::from_json(source))?;

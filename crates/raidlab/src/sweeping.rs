@@ -25,6 +25,7 @@ use results::hosts::together;
 use results::record::{Cell, ItemTimes, Load, LoadPoint, Record};
 use results::{LockHolder, NewRun, Store, parquet_of_record};
 use serde::{Deserialize, Serialize};
+use spec::case::{Case, Workload};
 use spec::sweep::{Item, ItemKey};
 use spec::target::{TargetExpr, is_export};
 
@@ -82,6 +83,8 @@ pub struct TaskPlan {
     pub host: Option<String>,
     /// Keys of the devices that it uses alone: disks of one host.
     pub devices: Vec<String>,
+    /// The NBD export that is its target: hosts share it, so one task uses it at a time.
+    pub export: Option<String>,
     /// Whether it is a program, whose duration is unknown.
     pub program: bool,
     /// Whether several hosts can run it at one time against one target, or why not.
@@ -217,7 +220,8 @@ impl SweepSource {
             let thread = std::thread::Builder::new().name("measure".into());
             let body = || self.measure_here(keys, clock, rendezvous, stop);
             let thread = thread.spawn_scoped(scope, body)?;
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            // It has printed the reason. The item could not be measured; the others can.
+            thread.join().unwrap_or_else(|_| bail!("a defect of raidlab: the measurement panicked"))
         })
     }
 
@@ -264,7 +268,10 @@ impl SweepSource {
             clock_offset_s: clock.map(|clock| clock.offset_s),
             clock_error_s: clock.map(|clock| clock.error_s),
         };
-        let problem = worker.problem.take().or(result.problem);
+        // A start that was not agreed on ends the task as a stop does, and has a reason.
+        let own = worker.problem.take().filter(|_| !stop.load(Ordering::Relaxed));
+        let stopped = result.stopped && own.is_none();
+        let problem = own.or(result.problem.filter(|_| !stopped));
         let items = task.items.into_iter().zip(result.cells).enumerate();
         let items = items.map(|(entry, (item, mut cells))| {
             for cell in cells.iter_mut().flatten() {
@@ -272,10 +279,10 @@ impl SweepSource {
                 cell.times = Some(times);
                 cell.load = worker.loads.remove(&entry).map(|load| load.ended(cell));
             }
-            let problem = problem.clone().filter(|_| cells.is_none() && !result.stopped);
+            let problem = problem.clone().filter(|_| cells.is_none());
             MeasuredItem { key: item.key.0, what: item.what, cells, problem }
         });
-        Ok(MeasuredTask { host: head.host, items: items.collect(), stopped: result.stopped })
+        Ok(MeasuredTask { host: head.host, items: items.collect(), stopped })
     }
 }
 
@@ -284,6 +291,10 @@ impl TaskPlan {
         let case = task.case();
         let not_shared = match (&case.target, task.is_program()) {
             (_, true) => Some("a program: its phases cannot be started together"),
+            (TargetExpr::Device(_), false) if task.cases.iter().any(writes) => Some(
+                "it writes: a device that hosts share is only read, because each of them would \
+                 check its own writes; path:DIR on a shared file system has a file for each",
+            ),
             (TargetExpr::Path(_) | TargetExpr::Device(_), false) => None,
             _ => Some(
                 "each host would make a target of its own: give path:DIR on a file system that \
@@ -291,20 +302,28 @@ impl TaskPlan {
             ),
         };
         // An export is no disk of a host.
-        let devices = match &case.target {
-            TargetExpr::Device(device) if is_export(device) => Vec::new(),
-            _ => task.devices(),
+        let (devices, export) = match &case.target {
+            TargetExpr::Device(device) if is_export(device) => {
+                (Vec::new(), Some(device.display().to_string()))
+            }
+            _ => (task.devices(), None),
         };
         TaskPlan {
             keys: task.items.iter().map(|item| item.key.0.clone()).collect(),
             whats: task.items.iter().map(|item| item.what.clone()).collect(),
             host: task.host.clone(),
             devices: devices.into_iter().map(|key| key.0).collect(),
+            export,
             program: task.is_program(),
             not_shared: not_shared.map(str::to_string),
             seconds: task.estimate_seconds(),
         }
     }
+}
+
+/// Whether block workloads of a case change what is on its target.
+fn writes(case: &Case) -> bool {
+    matches!(&case.workload, Workload::Blocks(spec) if spec.kind.writes())
 }
 
 fn unix_seconds() -> f64 {
@@ -441,7 +460,8 @@ pub struct SweepRun {
 
 impl SweepRun {
     /// Resumes the newest run of the sweep over several hosts by this version, or starts one;
-    /// `again`: in any case. `load` names the hosts of a load: its runs are not those of a sweep.
+    /// `again`: in any case. `load`: the hosts of a load, or how many; its runs are not those
+    /// of a sweep, nor of other hosts.
     /// `keys` are those that will be measured.
     ///
     /// # Errors
@@ -449,7 +469,7 @@ impl SweepRun {
     pub fn begin(
         db: Option<&Path>,
         source: &SweepSource,
-        load: Option<u32>,
+        load: Option<&str>,
         again: bool,
     ) -> Result<SweepRun> {
         let planned = source.planned()?;
@@ -463,7 +483,7 @@ impl SweepRun {
         let (mut name, mut title) = (planned.sweep.name.clone(), planned.sweep.title.clone());
         if let Some(hosts) = load {
             name.push_str(&format!("@{hosts}"));
-            title.push_str(&format!(": load of {hosts} hosts"));
+            title.push_str(&format!(": load of hosts {hosts}"));
         }
         let published = planned.sweep.published.as_deref();
         let new = NewRun { title: &title, sweep: Some(&name), published };
@@ -607,5 +627,32 @@ impl SweepRun {
             self.store.end(self.run)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(workload: &str) -> SweepPlan {
+        let text = format!(
+            "[[run]]\ntarget = \"device:nbd://server/data\"\nsize = \"32M\"\nworkload = \"{workload}\"\n"
+        );
+        let source = serde_json::json!({ "file": "a.toml", "text": text });
+        SweepSource::from_json(&source.to_string()).unwrap().plan().unwrap()
+    }
+
+    #[test]
+    fn an_export_is_used_by_one_task_at_a_time_and_a_load_only_reads_it() {
+        let [task] = &plan("rand-read").tasks[..] else { panic!("one target is one task") };
+        assert_eq!(
+            (task.export.as_deref(), task.not_shared.as_deref()),
+            (Some("nbd://server/data"), None)
+        );
+        for workload in ["seq-write", "rand-mixed"] {
+            let [task] = &plan(workload).tasks[..] else { panic!("one target is one task") };
+            let why = task.not_shared.as_deref().unwrap_or_default();
+            assert!(why.contains("it writes"), "{workload}: {why}");
+        }
     }
 }

@@ -78,7 +78,11 @@ def load(
 
     The other parameters are those of :func:`sweep`.
     """
+    if isinstance(hosts, str):
+        raise UsageError(f"hosts={hosts!r}: a number, or a list of names")
     count = hosts if isinstance(hosts, int) else len(set(hosts))
+    # Loads of other hosts are other runs.
+    whose = str(hosts) if isinstance(hosts, int) else "+".join(sorted(set(hosts)))
     if count < 2:
         raise UsageError(f"hosts={hosts!r}: load of several hosts is of two at least")
     source = Source.read(file, options, directory, destroy_contents, cores, parity_impl)
@@ -91,12 +95,12 @@ def load(
         cluster = Cluster(client, note)
         cluster.expect(patience, stopped)
         _chosen(cluster, hosts, patience, stopped)
-        run = _native.SweepRun(source.text, None if db is None else os.fspath(db), count, again)
+        run = _native.SweepRun(source.text, None if db is None else os.fspath(db), whose, again)
         with running(run, note):
             finished = set(run.finished())
             data = None
             if dataset is not None:
-                data = Dataset(Path(dataset), f"{source.plan['name']}@{count}", run)
+                data = Dataset(Path(dataset), f"{source.plan['name']}@{whose}", run)
                 data.complete(sorted(finished))
             tasks = [left for task in source.tasks() if (left := task.without(finished))]
             state = Director(source, cluster, run, data, stopped, show, patience)

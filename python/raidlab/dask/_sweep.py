@@ -100,6 +100,7 @@ class Task:
     whats: list[str]
     host: str | None
     devices: list[str]
+    export: str | None
     seconds: float | None
     not_shared: str | None
     #: How often its worker has ended before it.
@@ -159,7 +160,7 @@ class Source:
 
     def tasks(self) -> list[Task]:
         """All tasks, in order."""
-        names = ("keys", "whats", "host", "devices", "seconds", "not_shared")
+        names = ("keys", "whats", "host", "devices", "export", "seconds", "not_shared")
         return [Task(**{name: task[name] for name in names}) for task in self.plan["tasks"]]
 
 
@@ -292,18 +293,24 @@ class Director:
         """Gives the scheduler as many tasks as there are hosts."""
         there = set(self.cluster.hosts)
         busy = [task.host for task, _ in self.active.values()]
+        exports = {task.export for task, _ in self.active.values()} - {None}
         room = len(there) - busy.count(None)
         for task in list(self.pending):
+            # Hosts share it: two tasks would disturb each other, and check each other's writes.
+            if task.export in exports:
+                continue
             if task.host is None and room > 0:
                 room -= 1
                 self.pending.remove(task)
                 self.start(task, there)
+                exports |= {task.export} - {None}
             elif task.host is not None and task.host not in busy:
                 host = self.cluster.of_host(task.host)
                 if host is not None:
                     busy.append(task.host)
                     self.pending.remove(task)
                     self.start(task, {host.address})
+                    exports |= {task.export} - {None}
 
     def start(self, task: Task, allowed: set[str]) -> None:
         """Submits a task."""
@@ -342,6 +349,11 @@ class Director:
         try:
             measured = future.result(timeout=FETCH_S)
         except TimeoutError:
+            if future.status == "error":
+                # Its own, not that of the fetch.
+                del self.active[future]
+                self.fail(task, "a system call of its worker timed out")
+                return
             # Its worker died with the result: Dask measures it again.
             if not future.done():
                 future.add_done_callback(self.ended.put)

@@ -398,7 +398,7 @@ class ArrayCard {
       if (runs) list.push(button("Stop the scrub…", () => this.scrub("stop")));
       else list.push(button("Check…", () => this.scrub("check")), button("Repair…", () => this.scrub("repair")));
       if (array.work.length > 0) {
-        list.push(held ? button("Resume", () => this.scrub("resume")) : button("Pause", () => this.scrub("pause")));
+        list.push(held ? button("Resume…", () => this.scrub("resume")) : button("Pause…", () => this.scrub("pause")));
       }
       list.push(button("Add a device…", () => this.add()));
     } else if (session.hasOrders) {
@@ -414,11 +414,11 @@ class ArrayCard {
       check: ["Check", "The redundancy of the whole array is read and compared with its data. Nothing is written."],
       repair: ["Repair", "The redundancy is compared with the data, and what is proven wrong is written."],
       stop: ["Stop the scrub", "What it has found stays in the list of events."],
+      pause: ["Pause", "Resync, rebuild and scrub wait until they are resumed. Redundancy that is missing stays missing."],
+      resume: ["Resume", "Resync, rebuild and scrub go on where they were."],
     };
-    if (texts[action]) {
-      const [title, text] = texts[action];
-      if ((await confirm({ title: `${title}: ${name}`, text, action: title })) === null) return;
-    }
+    const [title, text] = texts[action];
+    if ((await confirm({ title: `${title}: ${name}`, text, action: title })) === null) return;
     await send({ order: "scrub", array: name, action });
   }
 

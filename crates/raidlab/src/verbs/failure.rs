@@ -199,7 +199,7 @@ mod tests {
         let failure = Failure::of(&error.into(), Kind::Usage);
         assert_eq!(failure.kind, Kind::NotFound);
         assert_eq!(failure.path.as_deref(), Some("no-such-member.img"));
-        assert_eq!(failure.context, ["No such file or directory"], "{failure:?}");
+        assert_eq!(failure.context.last().unwrap(), "No such file or directory", "{failure:?}");
 
         let failure = Failure::of(&anyhow::anyhow!("no figure"), Kind::Refused);
         assert_eq!((failure.kind, failure.context, failure.path), (Kind::Refused, vec![], None));

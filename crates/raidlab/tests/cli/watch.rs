@@ -125,3 +125,22 @@ fn this_machine_can_be_watched_without_root() {
     assert!(seconds >= 0.04, "{frame}");
     assert!(frame["cpu"]["user"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)));
 }
+
+#[test]
+fn a_page_for_other_hosts_needs_a_token_and_tls() {
+    let dir = machine();
+    let refused = |words: &str| {
+        let words = format!("watch --root {} {words}", dir.path());
+        raidlab(&words).code(2).stderr
+    };
+    let open = refused("--web=0.0.0.0:0");
+    assert!(open.contains("needs a token and a certificate"), "{open}");
+    dir.write("token", "0123456789abcdef\n");
+    let token = dir.file("token");
+    let open = refused(&format!("--web=[::]:0 --web-token {token}"));
+    assert!(open.contains("others can read it: chmod 600"), "{open}");
+    let name = refused("--web=nas:80");
+    assert!(name.contains("no address"), "{name}");
+    refused("--web --json");
+    refused("--web-token x");
+}

@@ -69,7 +69,15 @@ impl SweptFeed {
 
     /// What the sweep does.
     pub fn progress(&self, progress: &Progress<'_>) {
-        let mut state = self.state();
+        // These are called by threads that generate load: they must not wait for a view, which a
+        // thread of low priority takes. The next call follows soon.
+        let mut state = match progress {
+            Progress::Running { .. } | Progress::Phase { .. } => match self.state.try_lock() {
+                Ok(state) => state,
+                Err(_) => return,
+            },
+            _ => self.state(),
+        };
         match progress {
             Progress::Running { array, workload, live, bound_mb_per_s, bound_note, .. } => {
                 state.runs(live, || {

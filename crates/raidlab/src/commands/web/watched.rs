@@ -282,6 +282,14 @@ fn happened(before: &[ArrayState], now: &[ArrayState], events: &mut Events) {
     for array in now {
         let Some(old) = before.iter().find(|old| old.name == array.name) else { continue };
         let name = &array.name;
+        if array.level.is_none() && array.members.is_empty() {
+            // It is no longer there: nothing is known of it, and nothing has ended well.
+            if old.level.is_some() || !old.members.is_empty() {
+                let text = format!("{name}: has stopped");
+                events.put(at, "DeviceDisappeared", Severity::Warning, name, text);
+            }
+            continue;
+        }
         for member in &array.members {
             let was = old.members.iter().find(|it| it.name == member.name);
             let (state, severity) = state_of(member);
