@@ -636,7 +636,8 @@ mod tests {
 
     fn plan(workload: &str) -> SweepPlan {
         let text = format!(
-            "[[run]]\ntarget = \"device:nbd://server/data\"\nsize = \"32M\"\nworkload = \"{workload}\"\n"
+            "[[run]]\ntarget = \"device:nbd://server/data\"\nsize = \"32M\"\n\
+             workload = \"{workload}\"\n"
         );
         let source = serde_json::json!({ "file": "a.toml", "text": text });
         SweepSource::from_json(&source.to_string()).unwrap().plan().unwrap()
