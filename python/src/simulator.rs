@@ -1,7 +1,7 @@
 //! The simulator: arrays in a simulated world, by seeds.
 //!
-//! Invariant: the same seeds give the same findings; a scenario that does not end raises an error
-//! with its text instead of waiting for ever.
+//! Invariant: the same seeds give the same findings; a scenario of `simulate` that does not end
+//! raises an error with its text instead of waiting for ever. `replay` has no such limit.
 
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;

@@ -234,7 +234,7 @@ mod tests {
         assert!((all.mb_per_s - 80.0).abs() < 0.01, "{}", all.mb_per_s);
         assert!((all.iops - 80e6 / 4096.0).abs() < 2.0, "{}", all.iops);
         assert_eq!((all.host.as_deref(), all.verified), (Some("alpha+beta"), Some(true)));
-        assert_eq!((all.latency_us, all.cpu_process_s), (None, None), "of nobody together");
+        assert_eq!((all.latency_us, all.cpu_process_s), (None, None), "of no host alone");
         // What is between two points is shared out by time.
         let odd = host("beta", 0.6, 6.6, 50e6);
         let all = together(&[alpha.clone(), odd]).expect("a window");

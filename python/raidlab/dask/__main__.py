@@ -55,6 +55,9 @@ def main() -> int:
         reply["error"] = str(error)
     except KeyboardInterrupt:
         reply["error"] = "interrupted; run the same command to resume"
+    except Exception as error:
+        # A full disk at the data set, a scheduler that has gone: the program waits for a reply.
+        reply["error"] = str(error) or repr(error)
     sys.stdout.write(json.dumps(reply) + "\n")
     sys.stdout.flush()
     # Dask's threads may wait for a scheduler that has gone.
