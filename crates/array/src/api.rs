@@ -1,38 +1,29 @@
 //! An array for application threads: blocking calls and futures. One worker thread per shard.
 //!
 //! Invariant: every submitted request completes with a result, also when the array is stopped:
-//! requests in flight are finished first. Callers and a worker thread share an inbox (mutex) and
-//! nothing else. No wakeup is lost: the worker sets `asleep` under the inbox lock before it sleeps,
-//! and a caller that finds it set writes to the eventfd. A request goes to the shard that owns its
-//! first sector.
+//! requests in flight are finished first. A request goes to the shard that owns its first sector;
+//! `worker` has how it gets there, and which thread runs the shard.
 //!
 //! Shutdown order: all shards become idle; shard 0 stops (it writes the metadata, for which the
 //! other shards must still process control messages); then the other shards end.
 
 mod background;
+mod worker;
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use engine::{HostOp, MAX_REQUEST_SECTORS, RequestError, Sharding};
 use md::{Geometry, MemberIdx, SECTOR_BYTES, Sector};
-use rustix::event::EventfdFlags;
-use rustix::fd::OwnedFd;
+use worker::{Busy, Call, Job, Shard};
 
 use crate::buf::{Filled, Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
-use crate::driver::{Completion, Driver, DriverOptions};
+use crate::driver::{Driver, DriverOptions};
 use crate::executor::{ArrayExtent, Event};
 use crate::member::{Counters, MemberInfo};
-use crate::table::Table;
-
-/// Longest sleep of an idle worker thread.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -140,89 +131,9 @@ impl Future for Pending {
     }
 }
 
-struct Job {
-    op: HostOp,
-    at: Sector,
-    sectors: u64,
-    lease: Option<Lease>,
-    ticket: Arc<Ticket>,
-}
-
-/// A closure that the worker runs between two polls.
-type Call = Box<dyn FnOnce(&mut Driver) + Send>;
-
-#[derive(Default)]
-struct Inbox {
-    jobs: Vec<Job>,
-    calls: Vec<Call>,
-    /// The worker sleeps, or is about to: it must be woken through the eventfd.
-    asleep: bool,
-    /// No more requests are accepted.
-    stopping: bool,
-    /// No other shard needs this one any more.
-    leaving: bool,
-    /// The metadata are to be marked clean before the end.
-    closing: bool,
-    stopped: bool,
-}
-
-struct Shared {
-    inbox: Mutex<Inbox>,
-    wake: OwnedFd,
-}
-
-impl Shared {
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().expect("the inbox lock is not poisoned")
-    }
-
-    /// Changes the inbox and wakes the worker if it sleeps. `None` when the worker has ended.
-    fn put<T>(&self, change: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
-        let mut inbox = self.inbox();
-        if inbox.stopped {
-            return None;
-        }
-        let result = change(&mut inbox);
-        let ring = std::mem::take(&mut inbox.asleep);
-        drop(inbox);
-        if ring {
-            // A write fails only when the counter is full, and then the eventfd is readable
-            // already.
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-        }
-        Some(result)
-    }
-}
-
-/// Count of shards that may still have host requests.
-struct Busy {
-    shards: Mutex<usize>,
-    none: Condvar,
-}
-
-impl Busy {
-    fn one_less(&self) {
-        *self.shards.lock().expect("the count lock is not poisoned") -= 1;
-        self.none.notify_all();
-    }
-
-    fn wait(&self) {
-        let mut shards = self.shards.lock().expect("the count lock is not poisoned");
-        while *shards > 0 {
-            shards = self.none.wait(shards).expect("the count lock is not poisoned");
-        }
-    }
-}
-
-struct ShardThread {
-    shared: Arc<Shared>,
-    /// Returns whether the shard left the array clean.
-    thread: Option<std::thread::JoinHandle<bool>>,
-}
-
 /// An array with its worker threads; see the module documentation.
 pub struct Array {
-    shards: Vec<ShardThread>,
+    shards: Vec<Shard>,
     busy: Arc<Busy>,
     sharding: Sharding,
     leases: LeasePool,
@@ -264,25 +175,18 @@ impl Array {
             sharding: first.sharding(),
             info: first.info(),
             leaves: first.leaf_counters().len(),
-            busy: Arc::new(Busy { shards: Mutex::new(shards.len()), none: Condvar::new() }),
+            busy: Busy::of(shards.len()),
             shards: Vec::new(),
         };
         // All workers exist before the first thread starts: a worker that never runs counts as
         // idle.
         let mut workers = Vec::new();
         for driver in shards {
-            let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-            let wake = wake.map_err(|error| system("make an eventfd")(error.into()))?;
-            let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), wake });
-            workers.push(Worker::new(driver, shared, array.busy.clone()));
+            workers.push(Shard::new(driver, &array.busy).map_err(system("make an eventfd"))?);
         }
-        for (number, worker) in workers.into_iter().enumerate() {
-            let shared = worker.shared.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("raidlab-shard-{number}"))
-                .spawn(move || worker.run())
-                .map_err(system("start the array's thread"))?;
-            array.shards.push(ShardThread { shared, thread: Some(thread) });
+        for (number, mut shard) in workers.into_iter().enumerate() {
+            shard.start(number).map_err(system("start the array's thread"))?;
+            array.shards.push(shard);
         }
         Ok(array)
     }
@@ -347,9 +251,10 @@ impl Array {
     /// without a thread for each. Reads and writes bring a lease of their length, which is returned
     /// with the result; other requests give their length in `bytes` (0 for a flush).
     ///
-    /// `then` runs on a worker thread of the array, or on the caller's thread if the request is
-    /// refused immediately. The worker serves nothing else while `then` runs: it must not block,
-    /// and must not drop the array.
+    /// `then` runs on a worker thread of the array; or on the caller's thread, before this
+    /// function returns, if the request is refused, or if it is short and an array whose members
+    /// are all in memory is doing nothing else. A worker serves nothing else while `then` runs: it
+    /// must not block, and must not drop the array.
     ///
     /// # Panics
     /// When the lease is of another array.
@@ -370,7 +275,8 @@ impl Array {
             return ticket.end(Err(error));
         }
         // Unused: `then` takes the outcome.
-        drop(self.hand_over_as(ticket, op, offset, lease, bytes / SECTOR_BYTES));
+        let sectors = bytes / SECTOR_BYTES;
+        drop(self.hand_over_as(ticket, op, offset, lease, sectors, Shard::submit_or_run));
     }
 
     /// Reads as [`Array::request`] does, for a frontend that only sends what was read: members in
@@ -529,7 +435,7 @@ impl Array {
         let (answer, answered) = mpsc::channel();
         // `send` fails only when the caller has gone.
         let call: Call = Box::new(move |driver| drop(answer.send(call(driver))));
-        self.shards[shard].shared.put(|inbox| inbox.calls.push(call))?;
+        self.shards[shard].put(|inbox| inbox.calls.push(call))?;
         answered.recv().ok()
     }
 
@@ -550,7 +456,7 @@ impl Array {
     /// When the flush fails; [`ArrayError::Unclean`] when the metadata cannot be marked clean.
     pub fn stop(mut self) -> Result<(), ArrayError> {
         let flushed = self.flush();
-        self.shards[0].shared.put(|inbox| inbox.closing = flushed.is_ok());
+        self.shards[0].put(|inbox| inbox.closing = flushed.is_ok());
         let clean = self.end_threads();
         flushed.and(if clean { Ok(()) } else { Err(ArrayError::Unclean) })
     }
@@ -562,7 +468,7 @@ impl Array {
             return false;
         }
         for shard in &self.shards {
-            shard.shared.put(|inbox| inbox.stopping = true);
+            shard.put(|inbox| inbox.stopping = true);
         }
         self.busy.wait();
         // Shard 0 first, while the others still answer it; then the others.
@@ -570,12 +476,10 @@ impl Array {
         let (first, others) = self.shards.split_at_mut(1);
         for shards in [first, others] {
             for shard in shards.iter() {
-                shard.shared.put(|inbox| inbox.leaving = true);
+                shard.put(|inbox| inbox.leaving = true);
             }
-            for thread in shards.iter_mut().filter_map(|shard| shard.thread.take()) {
-                // A thread that panicked has printed the reason; its callers get
-                // [`ArrayError::Stopped`].
-                clean &= thread.join().unwrap_or(false);
+            for ended in shards.iter_mut().filter_map(Shard::join) {
+                clean &= ended;
             }
         }
         clean
@@ -607,7 +511,7 @@ impl Array {
     }
 
     fn hand_over(&self, op: HostOp, offset: u64, lease: Option<Lease>, sectors: u64) -> Pending {
-        self.hand_over_as(Ticket::default(), op, offset, lease, sectors)
+        self.hand_over_as(Ticket::default(), op, offset, lease, sectors, Shard::submit)
     }
 
     fn hand_over_as(
@@ -617,6 +521,7 @@ impl Array {
         offset: u64,
         lease: Option<Lease>,
         sectors: u64,
+        submit: impl FnOnce(&Shard, Job),
     ) -> Pending {
         let ticket = Arc::new(ticket);
         let pending = Pending(ticket.clone());
@@ -637,10 +542,7 @@ impl Array {
             HostOp::Flush => 0,
             _ => self.sharding.shard_of(Sector(offset / SECTOR_BYTES)),
         };
-        let shared = &self.shards[usize::from(shard)].shared;
-        if shared.put(|inbox| inbox.jobs.push(job)).is_none() {
-            pending.0.end(Err(ArrayError::Stopped));
-        }
+        submit(&self.shards[usize::from(shard)], job);
         pending
     }
 }
@@ -648,123 +550,5 @@ impl Array {
 impl Drop for Array {
     fn drop(&mut self) {
         self.end_threads();
-    }
-}
-
-/// State of a worker thread.
-struct Worker {
-    driver: Driver,
-    shared: Arc<Shared>,
-    busy: Arc<Busy>,
-    /// The shard is no longer counted in `Busy`.
-    idle: bool,
-    waiting: VecDeque<Job>,
-    calls: Vec<Call>,
-    tickets: Table<Arc<Ticket>>,
-    completed: Vec<Completion>,
-}
-
-impl Worker {
-    fn new(driver: Driver, shared: Arc<Shared>, busy: Arc<Busy>) -> Worker {
-        Worker {
-            driver,
-            shared,
-            busy,
-            idle: false,
-            waiting: VecDeque::new(),
-            calls: Vec::new(),
-            tickets: Table::new(),
-            completed: Vec::new(),
-        }
-    }
-
-    /// Runs the shard; returns whether it left the array clean.
-    fn run(mut self) -> bool {
-        sys::wait_precisely();
-        sys::touch_stack();
-        loop {
-            let (stopping, leaving) = self.fetch();
-            for call in self.calls.drain(..) {
-                call(&mut self.driver);
-            }
-            self.feed();
-            self.driver.poll(&mut self.completed);
-            if !self.completed.is_empty() {
-                self.report();
-                continue;
-            }
-            if stopping && !self.has_requests() && !self.idle {
-                self.idle = true;
-                self.busy.one_less();
-            }
-            if leaving && self.idle {
-                let closing = self.shared.inbox().closing;
-                return !closing || self.driver.stop();
-            }
-            self.sleep();
-        }
-    }
-
-    fn has_requests(&self) -> bool {
-        !self.waiting.is_empty() || !self.tickets.is_empty()
-    }
-
-    /// Takes submitted requests from the inbox; returns whether to stop, and whether to end the
-    /// thread.
-    fn fetch(&mut self) -> (bool, bool) {
-        let mut inbox = self.shared.inbox();
-        self.waiting.extend(inbox.jobs.drain(..));
-        self.calls.append(&mut inbox.calls);
-        (inbox.stopping, inbox.leaving)
-    }
-
-    /// Waits for members, the clock or callers; returns immediately when the inbox has changed.
-    fn sleep(&mut self) {
-        let mut inbox = self.shared.inbox();
-        let woken = match self.idle {
-            false => inbox.stopping && !self.has_requests(),
-            true => inbox.leaving,
-        };
-        if woken || !inbox.jobs.is_empty() || !inbox.calls.is_empty() {
-            return;
-        }
-        inbox.asleep = true;
-        drop(inbox);
-        self.driver.wait(IDLE, Some(self.shared.wake.as_fd()));
-        self.shared.inbox().asleep = false;
-        // Resets the eventfd. A write that comes later only wakes the next sleep once more.
-        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
-    }
-
-    fn feed(&mut self) {
-        while self.driver.room() > 0 {
-            let Some(job) = self.waiting.pop_front() else { return };
-            let Job { op, at, sectors, lease, ticket } = job;
-            let tag = u64::from(self.tickets.insert(ticket));
-            let submitted = self.driver.submit(op, at, sectors, lease, tag);
-            assert!(submitted.is_ok(), "there is room");
-        }
-    }
-
-    fn report(&mut self) {
-        for Completion { tag, result, lease } in self.completed.drain(..) {
-            let ticket = self.tickets.remove(tag as u32);
-            ticket.end(result.map(|()| lease).map_err(ArrayError::Request));
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if !self.idle {
-            self.busy.one_less();
-        }
-        let mut inbox = self.shared.inbox();
-        inbox.stopped = true;
-        inbox.calls.clear();
-        let left = inbox.jobs.drain(..).chain(self.waiting.drain(..));
-        let tickets: Vec<_> = left.map(|job| job.ticket).chain(self.tickets.drain()).collect();
-        drop(inbox);
-        tickets.into_iter().for_each(|ticket| ticket.end(Err(ArrayError::Stopped)));
     }
 }

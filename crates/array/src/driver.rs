@@ -18,6 +18,7 @@ mod rebuild;
 mod resync;
 mod scrub;
 mod shutdown;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +30,6 @@ use engine::{
     RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::clock_nanos;
 
 use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
@@ -44,6 +44,7 @@ use crate::table::Table;
 
 pub use membership::{AddError, JoinAs, RemoveError};
 pub use scrub::ScrubStatus;
+pub(crate) use waiting::poll_for;
 
 /// Retry delay when the kernel had no room for an operation.
 const PUSHED_BACK: Duration = Duration::from_millis(1);
@@ -690,83 +691,6 @@ impl Driver {
             self.executor.kernel_done(event, &mut self.io);
         }
         self.executor.reap_members(&mut self.io);
-    }
-
-    /// Waits until a `poll` may have something to do, at most for `limit`, or until `wake` is
-    /// readable.
-    pub fn wait(&mut self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
-        if self.is_broken() {
-            return self.sleep(limit, wake);
-        }
-        let now = clock_nanos();
-        let background_deadline = self.background_deadline(now);
-        if background_deadline == Some(0)
-            || self.local.as_ref().is_some_and(membership::LocalRebuilds::has_reports)
-            || self.executor.has_work()
-            || self.metadata_writer.as_ref().is_some_and(MetadataWriter::has_work)
-        {
-            return;
-        }
-        let has_room =
-            |parts: &Parts| !parts.waiting.is_empty() && parts.at_work < self.max_requests;
-        if has_room(&self.own) || has_room(&self.others) {
-            return;
-        }
-        let mut limit = limit;
-        if self.channels.as_ref().is_some_and(ShardChannels::is_pushed_back) {
-            limit = limit.min(PUSHED_BACK);
-        }
-        if let Some(ring) = &mut self.io.ring {
-            if ring.has_ended() {
-                return;
-            }
-            if ring.is_pushed_back() {
-                limit = limit.min(PUSHED_BACK);
-            }
-        }
-        let until = now.saturating_add(limit.as_nanos() as u64);
-        let local = self.local.as_ref().and_then(membership::LocalRebuilds::deadline);
-        let resync = self.local_resync.as_ref().and_then(resync::LocalResync::deadline);
-        let local = local.into_iter().chain(resync);
-        let metadata_deadline = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
-        let own_deadlines = metadata_deadline.into_iter().chain(local).chain(background_deadline);
-        let own_deadline = own_deadlines.min();
-        if sys::skip_to(self.executor.deadline().into_iter().chain(own_deadline).min(), until) {
-            return;
-        }
-        let wake_at = self.executor.wake_at().into_iter().chain(own_deadline).min();
-        let until = wake_at.map_or(until, |at| at.min(until));
-        let left = Duration::from_nanos(until.saturating_sub(now));
-        if left.is_zero() {
-            return;
-        }
-        self.sleep(left, wake);
-    }
-
-    /// Sleeps until a kernel, shard or `wake` event, at most for `limit`.
-    fn sleep(&self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
-        if self.channels.as_ref().is_some_and(|channels| !channels.may_sleep()) {
-            return;
-        }
-        let ring = self.io.ring.as_ref().filter(|ring| ring.in_flight() > 0);
-        let metadata_fd = self.metadata_writer.as_ref().and_then(MetadataWriter::fd);
-        let waker = self.channels.as_ref().map(ShardChannels::fd);
-        let fds = ring.map(Ring::fd).into_iter().chain(wake).chain(metadata_fd).chain(waker);
-        let mut fds: arrayvec::ArrayVec<PollFd<'_>, 4> =
-            fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let waits_for_metadata = metadata_fd.is_some();
-        let timeout =
-            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        // An interrupted or failed wait is a short one: the caller polls either way.
-        let _ = rustix::event::poll(&mut fds, Some(&timeout));
-        if let Some(channels) = &self.channels {
-            let waker = fds.last().expect("the waker is the last of them");
-            channels.woke(waker.revents().contains(PollFlags::IN));
-        }
-        if let Some(metadata_writer) = self.metadata_writer.as_ref().filter(|_| waits_for_metadata)
-        {
-            metadata_writer.woke();
-        }
     }
 
     /// Takes a member out of service, as `mdadm --fail` does. The engine ignores it silently when

@@ -166,8 +166,9 @@ pub type ThenSend = Box<dyn FnOnce(Result<ToSend, StoreError>) + Send>;
 /// How a request ended; reads and writes return their buffer.
 pub type Outcome = Result<Option<Buffer>, StoreError>;
 
-/// What is done with the outcome. It runs on a thread of the store: it must not block, and must not
-/// drop the store.
+/// What is done with the outcome. It runs on a thread of the store, or on the caller's before the
+/// call returns: it must not block, must not drop the store, and must not lock what its caller has
+/// locked.
 pub type Then = Box<dyn FnOnce(Outcome) + Send>;
 
 /// What a front serves; see the module documentation. All methods may be called concurrently.

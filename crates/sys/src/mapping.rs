@@ -51,6 +51,16 @@ pub fn touch_stack() {
     std::hint::black_box(&mut [0_u8; STACK_BYTES]);
 }
 
+/// As [`touch_stack`], at the thread's first call: for threads that others start.
+pub fn touch_stack_once() {
+    thread_local! {
+        static TOUCHED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+    if !TOUCHED.replace(true) {
+        touch_stack();
+    }
+}
+
 /// Minimum size for requesting huge pages.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 

@@ -7,6 +7,7 @@ mod allocations;
 mod apart;
 mod api;
 mod background;
+mod callers;
 mod common;
 mod counters;
 mod deadlines;

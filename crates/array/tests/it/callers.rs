@@ -1,0 +1,154 @@
+//! Short requests that their callers run themselves while the array's thread sleeps.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use array::{Array, ArrayError, DriverOptions, Fault, HostOp, Lease, MemberSpec};
+use md::{Level, MemberIdx};
+use testkit::{Rng, print_replay, seeds};
+
+use crate::common::{faulty, mem, mems, spec};
+
+const BLOCK: usize = 4096;
+const LONG: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn start(level: Level, members: Vec<MemberSpec>) -> Array {
+    let options = DriverOptions { leases: 32, lease_bytes: 128 << 10, ..DriverOptions::default() };
+    Array::start(spec(level, 16, members), &options).expect("an array")
+}
+
+/// The outcome of a request, and whether it was there when `request` returned.
+fn request(array: &Array, op: HostOp, at: u64, lease: Lease) -> (Result<Lease, ArrayError>, bool) {
+    let (answer, answers) = mpsc::channel();
+    let then = move |outcome: Result<Option<Lease>, _>| {
+        let lease = outcome.map(|lease| lease.expect("its lease"));
+        let _ = answer.send((lease, std::thread::current().id()));
+    };
+    array.request(op, at, lease.len() as u64, Some(lease), then);
+    let (at_once, outcome) = match answers.try_recv() {
+        Ok(outcome) => (true, outcome),
+        Err(_) => (false, answers.recv_timeout(PATIENCE).expect("an answer")),
+    };
+    let here = std::thread::current().id();
+    assert!(at_once || outcome.1 != here, "this thread was not in a call");
+    (outcome.0, outcome.1 == here)
+}
+
+/// Whether a request of that length is ever run by its caller, in as many tries.
+fn is_run_by_its_caller(array: &Array, bytes: usize, tries: u32) -> bool {
+    (0..tries).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        let (outcome, ran_here) = request(array, HostOp::Read, 0, array.lease(bytes));
+        outcome.expect("read");
+        ran_here
+    })
+}
+
+#[test]
+fn a_caller_runs_its_short_request_while_the_thread_sleeps() {
+    let array = start(Level::Raid5, mems(4, 4096));
+    assert!(is_run_by_its_caller(&array, BLOCK, 5000), "in five seconds the thread never slept");
+    assert!(!is_run_by_its_caller(&array, LONG, 50), "parity is for the array's thread");
+    let array = start(Level::Raid0, mems(4, 4096));
+    assert!(is_run_by_its_caller(&array, LONG, 5000), "it is one copy");
+    array.stop().expect("stopped");
+}
+
+/// Every thread writes and reads its own part, in requests that are run by either.
+#[test]
+fn callers_and_the_thread_take_turns() {
+    for seed in seeds(3) {
+        print_replay!("callers_and_the_thread_take_turns", seed);
+        let array =
+            start([Level::Raid0, Level::Raid5, Level::Raid6][seed as usize % 3], mems(5, 8192));
+        let redundant = array.geometry().level() != Level::Raid0;
+        let part = array.len_bytes() / 4 / BLOCK as u64;
+        let ran_here = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (array, ran_here) = (&array, &ran_here);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(seed * 100 + thread);
+                    for round in 0..400 {
+                        let blocks = if rng.below(4) == 0 { 16 } else { 1 + rng.below(4) };
+                        let at = (thread * part + rng.below(part - 16)) * BLOCK as u64;
+                        let mut lease = array.lease(blocks as usize * BLOCK);
+                        rng.fill(lease.bytes_mut());
+                        let written = lease.bytes().to_vec();
+                        let fua = rng.below(8) == 0;
+                        let (outcome, here) = request(array, HostOp::Write { fua }, at, lease);
+                        let mut lease = outcome.expect("written");
+                        lease.bytes_mut().fill(0);
+                        let (outcome, also) = request(array, HostOp::Read, at, lease);
+                        assert!(outcome.expect("read").bytes() == written, "{round}: at {at}");
+                        ran_here.fetch_add(u64::from(here) + u64::from(also), Ordering::Relaxed);
+                        if redundant && thread == 0 && round == 200 {
+                            array.fail_member(MemberIdx(1));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(array.failed().len(), usize::from(redundant));
+        println!("run by their callers: {} of 3200", ran_here.load(Ordering::Relaxed));
+        array.stop().expect("stopped");
+    }
+}
+
+/// The caller begins the request and leaves; the thread, which slept for a second, ends it.
+#[test]
+fn a_request_that_its_caller_cannot_end_is_ended_by_the_thread() {
+    let delay = Fault::Delay { nanos: 2_000_000 };
+    let members = vec![faulty(4096, vec![delay.clone()]), faulty(4096, vec![delay]), mem(4096)];
+    let array = start(Level::Raid5, members);
+    let begun = Instant::now();
+    for round in 0..40_u64 {
+        let mut lease = array.lease(BLOCK);
+        lease.bytes_mut().fill(round as u8);
+        let at = round * 3 * BLOCK as u64;
+        let (outcome, _) = request(&array, HostOp::Write { fua: false }, at, lease);
+        let (outcome, _) = request(&array, HostOp::Read, at, outcome.expect("written"));
+        assert!(outcome.expect("read").bytes().iter().all(|byte| *byte == round as u8));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // One that waited for the thread's sleep to end would take half a second on average.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}
+
+struct Chain {
+    array: Array,
+    left: AtomicU64,
+    end: mpsc::Sender<()>,
+}
+
+fn next(chain: &Arc<Chain>, lease: Lease) {
+    let again = chain.clone();
+    chain.array.request(HostOp::Read, 0, BLOCK as u64, Some(lease), move |outcome| {
+        let lease = outcome.expect("read").expect("its lease");
+        match again.left.fetch_sub(1, Ordering::Relaxed) {
+            0 | 1 => drop(again.end.send(())),
+            _ => next(&again, lease),
+        }
+    });
+}
+
+#[test]
+fn callbacks_that_submit_requests_do_not_nest() {
+    let (end, ended) = mpsc::channel();
+    let array = start(Level::Raid0, mems(2, 4096));
+    let chain = Arc::new(Chain { array, left: AtomicU64::new(200_000), end });
+    // A stack that would not hold them.
+    let first = chain.clone();
+    let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
+        next(&first, first.array.lease(BLOCK));
+        first
+    });
+    let first = thread.expect("a thread").join().expect("it does not overflow");
+    ended.recv_timeout(PATIENCE).expect("the last");
+    // The array ends here, not in a callback.
+    while Arc::strong_count(&first) > 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
