@@ -4,9 +4,10 @@
 //! that ended, by a crash or a reboot, are void: the next process takes them over. Runs are found
 //! by host name, so all owners are processes of one host. Called from `sweep::runner`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use spec::sweep::{Item, ItemKey};
@@ -39,10 +40,21 @@ impl LockHolder {
         LockHolder { boot: boot(), process, began: began(process).unwrap_or(0), number: 0 }
     }
 
+    /// Its claims are void from now on, also those that could not be released, as where the results
+    /// file cannot be written while this process lives on.
+    pub fn end(&self) {
+        ENDED.lock().unwrap_or_else(PoisonError::into_inner).insert(self.number);
+    }
+
     fn lives(&self) -> bool {
-        self.boot == boot() && began(self.process) == Some(self.began)
+        let has_ended = self.process == std::process::id()
+            && ENDED.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.number);
+        self.boot == boot() && began(self.process) == Some(self.began) && !has_ended
     }
 }
+
+/// Numbers of this process's owners that have ended.
+static ENDED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 impl Default for LockHolder {
     fn default() -> LockHolder {
@@ -212,6 +224,19 @@ mod tests {
         let later = store.moment().expect("SQL");
         let theirs = store.claim(run, &items, &[], &one, later).expect("SQL");
         assert_eq!(keys(theirs), ["a"], "b is tried again");
+    }
+
+    #[test]
+    fn claims_of_an_owner_that_has_ended_are_void_while_its_process_lives_on() {
+        let (_directory, mut store, run) = store();
+        let (one, other, items) = (LockHolder::new(), LockHolder::new(), items());
+        let begun = store.moment().expect("SQL");
+        let mut claim = |owner| keys(store.claim(run, &items, &[], owner, begun).expect("SQL"));
+        assert_eq!(claim(&one), [""; 0]);
+        assert_eq!(claim(&other), ["a", "b"]);
+        // It could not be released.
+        one.end();
+        assert_eq!(claim(&other), [""; 0]);
     }
 
     #[test]
