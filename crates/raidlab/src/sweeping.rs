@@ -12,6 +12,7 @@
 //! transaction: an item that was measured twice is stored once.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,6 +21,7 @@ use anyhow::{Result, anyhow, bail};
 use bench::Progress;
 use bench::program::session::RunResult;
 use bench::sweep::{HostError, SweepHost, Task, measure as measure_task};
+use device::{Endpoint, NbdUri};
 use results::host::Host;
 use results::hosts::together;
 use results::record::{Cell, ItemTimes, Load, LoadPoint, Record};
@@ -83,7 +85,8 @@ pub struct TaskPlan {
     pub host: Option<String>,
     /// Keys of the devices that it uses alone: disks of one host.
     pub devices: Vec<String>,
-    /// The NBD export that is its target: hosts share it, so one task uses it at a time.
+    /// The NBD export that is its target, however it is written: hosts share it, so one task uses
+    /// it at a time.
     pub export: Option<String>,
     /// Whether it is a program, whose duration is unknown.
     pub program: bool,
@@ -304,7 +307,7 @@ impl TaskPlan {
         // An export is no disk of a host.
         let (devices, export) = match &case.target {
             TargetExpr::Device(device) if is_export(device) => {
-                (Vec::new(), Some(device.display().to_string()))
+                (Vec::new(), Some(export_key(device)))
             }
             _ => (task.devices(), None),
         };
@@ -319,6 +322,22 @@ impl TaskPlan {
             seconds: task.estimate_seconds(),
         }
     }
+}
+
+/// An export by its host, port and name, with or without TLS: the same for URIs that differ only in
+/// how they are written. Other names of one host are not found out.
+fn export_key(device: &Path) -> String {
+    let text = device.to_str().unwrap_or_default();
+    let Ok(uri) = NbdUri::parse(text) else { return device.display().to_string() };
+    let server = match &uri.endpoint {
+        Endpoint::Unix(path) => path.display().to_string(),
+        Endpoint::Tcp { host, port } => {
+            let address = host.parse::<IpAddr>().map(|address| address.to_canonical().to_string());
+            let name = || host.trim_end_matches('.').to_ascii_lowercase();
+            format!("[{}]:{port}", address.unwrap_or_else(|_| name()))
+        }
+    };
+    format!("{server}/{}", uri.export)
 }
 
 /// Whether block workloads of a case change what is on its target.
@@ -340,6 +359,18 @@ struct RunningLoad {
 impl RunningLoad {
     fn now_s(&self) -> f64 {
         unix_seconds() - self.offset_s - self.load.start_unix_s
+    }
+
+    /// Adds what was done `seconds` after the first request. The first time says when that was:
+    /// between the agreed start and it, jobs are started.
+    fn add(&mut self, seconds: f64, bytes: u64, ops: u64) {
+        let at_s = self.now_s();
+        if self.load.began_s.is_none() {
+            let began_s = at_s - seconds;
+            self.load.began_s = Some(began_s);
+            self.load.series.push(LoadPoint { at_s: began_s, ..LoadPoint::default() });
+        }
+        self.load.series.push(LoadPoint { at_s, bytes, ops });
     }
 
     /// The load of a cell that is complete: samples follow the warm-up without a pause.
@@ -392,7 +423,7 @@ impl Worker<'_> {
             clock_error_s: self.clock.map(|clock| clock.error_s),
             ..Load::default()
         };
-        let mut running = RunningLoad { load, offset_s: clock.offset_s };
+        let running = RunningLoad { load, offset_s: clock.offset_s };
         loop {
             let left = -running.now_s();
             if left <= 0.0 || self.stop.load(Ordering::Relaxed) {
@@ -400,7 +431,6 @@ impl Worker<'_> {
             }
             std::thread::sleep(LOOK.min(Duration::from_secs_f64(left)));
         }
-        running.load.began_s = Some(running.now_s());
         self.begun = Some(running);
     }
 
@@ -431,11 +461,9 @@ impl SweepHost for Worker<'_> {
     fn progress(&mut self, event: Progress<'_>) {
         match event {
             Progress::Ready => self.meet(),
-            Progress::Running { live, .. } => {
+            Progress::Running { seconds, live, .. } => {
                 if let Some(running) = &mut self.begun {
-                    let (bytes, ops) = (live.bytes(), live.ops());
-                    let at_s = running.now_s();
-                    running.load.series.push(LoadPoint { at_s, bytes, ops });
+                    running.add(seconds, live.bytes(), live.ops());
                 }
             }
             Progress::Measured(_) => self.keep(),
@@ -456,6 +484,13 @@ pub struct SweepRun {
     store: Store,
     run: i64,
     owner: LockHolder,
+}
+
+/// A claim that could not be released must not outlive the run: a notebook's process lives on.
+impl Drop for SweepRun {
+    fn drop(&mut self) {
+        self.owner.end();
+    }
 }
 
 impl SweepRun {
@@ -644,11 +679,44 @@ mod tests {
     }
 
     #[test]
+    fn an_export_is_the_same_however_it_is_written() {
+        let key = |text: &str| export_key(Path::new(text));
+        for same in [
+            ["nbd://s/data", "nbd://s:10809/data"],
+            ["nbd://S.Example./data", "nbd://s.example/data"],
+            ["nbd://s/d%61ta", "nbds://s/data?tls-certificates=certificates"],
+            ["nbd://10.0.0.1/", "nbd://[::ffff:10.0.0.1]"],
+            ["nbd://[FE80:0::1]/a", "nbd://[fe80::1]:10809/a"],
+        ] {
+            assert_eq!(key(same[0]), key(same[1]));
+        }
+        for other in ["nbd://s:10810/data", "nbd://t/data", "nbd://s/Data", "nbd://s//data"] {
+            assert_ne!(key("nbd://s/data"), key(other));
+        }
+        assert_eq!(key("nbd://s:0/data"), "nbd://s:0/data", "no URI: as it is written");
+    }
+
+    #[test]
+    fn a_load_begins_with_its_first_request_and_not_with_the_start_of_its_jobs() {
+        let load = Load { start_unix_s: unix_seconds() - 100.0, ..Load::default() };
+        let mut running = RunningLoad { load, offset_s: 40.0 };
+        running.add(0.25, 4096, 1);
+        running.add(0.5, 8192, 2);
+        let began_s = running.load.began_s.expect("it has begun");
+        // By the director's clock, which is 40 s behind; however long this test is suspended.
+        assert!((59.7..10_000.0).contains(&began_s), "{began_s}");
+        let [zero, first, second] = &running.load.series[..] else { panic!("three points") };
+        assert_eq!((zero.at_s, zero.bytes, zero.ops), (began_s, 0, 0));
+        assert!((first.at_s - began_s - 0.25).abs() < 1e-6 && second.at_s >= first.at_s);
+        assert_eq!((second.bytes, second.ops), (8192, 2));
+    }
+
+    #[test]
     fn an_export_is_used_by_one_task_at_a_time_and_a_load_only_reads_it() {
         let [task] = &plan("rand-read").tasks[..] else { panic!("one target is one task") };
         assert_eq!(
             (task.export.as_deref(), task.not_shared.as_deref()),
-            (Some("nbd://server/data"), None)
+            (Some("[server]:10809/data"), None)
         );
         for workload in ["seq-write", "rand-mixed"] {
             let [task] = &plan(workload).tasks[..] else { panic!("one target is one task") };
