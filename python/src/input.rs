@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
-use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyString};
 use pyo3_arrow::input::AnyRecordBatch;
@@ -48,6 +48,7 @@ impl Input {
         }
         let check = |name: &str| match (known.get(name), others) {
             (Some(holds), _) => Ok(Some(*holds)),
+            (None, _) if is_index(name) => Ok(None),
             (None, "ignore") => Ok(None),
             (None, _) => {
                 let names = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -63,6 +64,17 @@ impl Input {
         }
         let columns = columns(given)?;
         of_objects(py, columns, &check)
+    }
+
+    /// The columns that are known, as a table.
+    pub fn table(&self) -> Result<RecordBatch, ArrowError> {
+        let field = |(name, column): (&String, &ArrayRef)| {
+            Field::new(name, column.data_type().clone(), true)
+        };
+        let fields: Vec<Field> = self.columns.iter().map(field).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        let columns = self.columns.values().cloned().collect();
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
     }
 
     /// Number of rows.
@@ -81,6 +93,12 @@ impl Input {
         let column = self.columns.get(name)?.as_primitive::<Float64Type>();
         column.is_valid(row).then(|| column.value(row)).filter(|number| !number.is_nan())
     }
+}
+
+/// Whether a column is what pandas makes of the index of a table, such as one of filtered rows.
+fn is_index(name: &str) -> bool {
+    let level = name.strip_prefix("__index_level_").and_then(|rest| rest.strip_suffix("__"));
+    level.is_some_and(|level| !level.is_empty() && level.bytes().all(|it| it.is_ascii_digit()))
 }
 
 type Check<'c> = dyn Fn(&str) -> PyResult<Option<Holds>> + 'c;

@@ -32,7 +32,7 @@ mod native {
     #[pymodule_export]
     use crate::members::{Contents, detail, examine, guess};
     #[pymodule_export]
-    use crate::predictions::{advise, predict};
+    use crate::predictions::{advise, configurations, predict};
     #[pymodule_export]
     use crate::program::program;
     #[pymodule_export]

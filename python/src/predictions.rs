@@ -14,7 +14,7 @@ use raidlab::verbs::{
     Advised, Adviser, Configuration, Failure, Figures, Options, Predicted, Predictor, workloads,
 };
 
-use crate::errors::Raise;
+use crate::errors::{Raise, usage};
 use crate::input::{Holds, Input};
 use crate::table::{Columns, Table};
 use crate::waiting::wait_for;
@@ -109,18 +109,18 @@ fn count(input: &Input, name: &str, row: usize) -> raidlab::verbs::Result<Option
 /// Returns a row for each row: `unit` ("MB/s" or "/s"), `value` with `lower` and `upper`, between
 /// which 80 % of healthy machines are, `naive`, the naive rule, `limit`, `next_limit` and
 /// `next_value`, and `why_not`: the reason where there is no value. `constants` is a file of
-/// `raidlab predict --fit`.
+/// `raidlab predict --fit`. `first_row` is the number of the first row in messages: for a part of a
+/// table.
 #[pyfunction]
-#[pyo3(signature = (table, *, constants=None, others="refuse"))]
+#[pyo3(signature = (table, *, constants=None, others="refuse", first_row=0))]
 pub fn predict(
     py: Python<'_>,
     table: &Bound<'_, PyAny>,
     constants: Option<PathBuf>,
     others: &str,
+    first_row: usize,
 ) -> PyResult<Table> {
-    let texts: [&[&str]; 2] = [&MACHINE_TEXTS, &ARRAY_TEXTS];
-    let numbers: [&[&str]; 2] = [&MACHINE_NUMBERS, &ARRAY_NUMBERS];
-    let input = Input::read(table, &known(&texts, &numbers), others)?;
+    let input = configurations_of(table, others)?;
     wait_for(py, move |stop| {
         let mut predictor = Predictor::new(constants.as_deref())?;
         let measured = measured();
@@ -130,11 +130,25 @@ pub fn predict(
                 break;
             }
             let predicted = predicted(&mut predictor, &input, row, &measured);
-            all.push(predicted.map_err(|failure| in_row(row, failure))?);
+            all.push(predicted.map_err(|failure| in_row(first_row + row, failure))?);
         }
         Ok(prediction_table(&all))
     })?
     .or_raise(py)
+}
+
+fn configurations_of(table: &Bound<'_, PyAny>, others: &str) -> PyResult<Input> {
+    let texts: [&[&str]; 2] = [&MACHINE_TEXTS, &ARRAY_TEXTS];
+    let numbers: [&[&str]; 2] = [&MACHINE_NUMBERS, &ARRAY_NUMBERS];
+    Input::read(table, &known(&texts, &numbers), others)
+}
+
+/// The columns of a table that `predict` knows, texts and numbers, as a Table: for its parts.
+#[pyfunction]
+#[pyo3(signature = (table, *, others="refuse"))]
+pub fn configurations(py: Python<'_>, table: &Bound<'_, PyAny>, others: &str) -> PyResult<Table> {
+    let batch = configurations_of(table, others)?.table();
+    batch.map(Table::from).map_err(|error| usage(py, error.to_string()))
 }
 
 fn predicted(

@@ -39,8 +39,15 @@ fn unreadable<T>(py: Python<'_>, result: anyhow::Result<T>) -> PyResult<T> {
 
 /// Stops a measurement from another thread.
 #[pyclass(frozen)]
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 #[pymethods]
 impl Stop {
@@ -56,7 +63,7 @@ impl Stop {
 
     /// Whether it was stopped.
     fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_stopped()
     }
 }
 

@@ -10,14 +10,17 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray,
     UInt64Array,
 };
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyList};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 
 use crate::cells;
+use crate::errors::usage;
 
 /// Name of a field's metadata that holds its unit.
 const UNIT: &str = "unit";
@@ -28,6 +31,12 @@ const UNIT: &str = "unit";
 /// `polars.DataFrame(table)`, `pyarrow.table(table)`, `pandas.DataFrame.from_arrow(table)`.
 #[pyclass(frozen, module = "raidlab")]
 pub struct Table(RecordBatch);
+
+impl From<RecordBatch> for Table {
+    fn from(batch: RecordBatch) -> Table {
+        Table(batch)
+    }
+}
 
 /// Columns that a table is made of.
 #[derive(Default)]
@@ -75,6 +84,22 @@ impl Columns {
         let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = self.0.into_iter().unzip();
         let schema = Arc::new(Schema::new(fields));
         Table(RecordBatch::try_new(schema, columns).expect("columns of one length"))
+    }
+}
+
+impl Table {
+    /// It as a stream of Arrow's IPC.
+    fn to_stream(&self) -> Result<Vec<u8>, ArrowError> {
+        let mut writer = StreamWriter::try_new(Vec::new(), &self.0.schema())?;
+        writer.write(&self.0)?;
+        writer.into_inner()
+    }
+
+    fn of_stream(stream: &[u8]) -> Result<Table, ArrowError> {
+        let reader = StreamReader::try_new(stream, None)?;
+        let schema = reader.schema();
+        let batches = reader.collect::<Result<Vec<_>, _>>()?;
+        arrow_select::concat::concat_batches(&schema, &batches).map(Table)
     }
 }
 
@@ -147,6 +172,41 @@ impl Table {
             values.append(cells::object(py, column, row)?)?;
         }
         Ok(values)
+    }
+
+    /// `length` rows from row `offset` on, of the same buffers; fewer where the table ends before.
+    fn slice(&self, offset: usize, length: usize) -> Table {
+        let offset = offset.min(self.0.num_rows());
+        Table(self.0.slice(offset, length.min(self.0.num_rows() - offset)))
+    }
+
+    /// Tables of the same columns as one, in this order.
+    #[staticmethod]
+    fn concat(py: Python<'_>, tables: Vec<PyRef<'_, Table>>) -> PyResult<Table> {
+        let refused = |text: String| usage(py, text);
+        let first = tables.first().ok_or_else(|| refused("no table is given".into()))?;
+        let schema = first.0.schema();
+        if tables.iter().any(|table| table.0.schema() != schema) {
+            return Err(refused("the tables have different columns".into()));
+        }
+        let batches = tables.iter().map(|table| &table.0);
+        let joined = arrow_select::concat::concat_batches(&schema, batches);
+        joined.map(Table).map_err(|error| refused(error.to_string()))
+    }
+
+    /// For pickles: Arrow's IPC stream, and what reads it.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Table>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let py = slf.py();
+        let stream = slf.get().to_stream().map_err(|error| usage(py, error.to_string()))?;
+        Ok((slf.get_type().getattr("_of_stream")?, (PyBytes::new(py, &stream),)))
+    }
+
+    /// The table of an IPC stream.
+    #[staticmethod]
+    fn _of_stream(py: Python<'_>, stream: &[u8]) -> PyResult<Table> {
+        Table::of_stream(stream).map_err(|error| usage(py, format!("no table: {error}")))
     }
 
     fn __len__(&self) -> usize {

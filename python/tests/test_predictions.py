@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import pandas
@@ -65,6 +66,35 @@ def test_tables_of_all_libraries_are_the_same() -> None:
     ]
     for table in tables:
         assert raidlab.predict(table).to_pylist() == expected, type(table)
+
+
+def test_the_index_of_filtered_rows_is_no_column() -> None:
+    grid = {"level": ["raid5", "raid6", "raid0", "raid6"], "disks": [4, 5, 6, 7]}
+    frame = pandas.DataFrame(grid).assign(members="hdd-2016", workload="seq-read")
+    some = frame[frame["disks"] != 5]
+    assert "__index_level_0__" in pyarrow.table(some).column_names
+    expected = raidlab.predict(frame).to_pylist()
+    assert raidlab.predict(some).to_pylist() == [expected[0], *expected[2:]]
+    two = frame.set_index([pandas.Index([7, 8, 9, 5]), pandas.Index([1, 2, 3, 9])])
+    assert raidlab.predict(two).to_pylist() == expected
+    for name in ["__index_level_x__", "__index_level___", "index"]:
+        with pytest.raises(raidlab.UsageError, match="no such column"):
+            raidlab.predict(frame.assign(**{name: 1}))
+
+
+def test_parts_of_a_table_are_the_table() -> None:
+    grid: dict[str, Any] = {"level": "raid0", "disks": list(range(2, 12)), "members": "hdd-2016"}
+    whole = raidlab.predict(grid | {"workload": "seq-read"})
+    parts = [whole.slice(0, 3), whole.slice(3, 0), whole.slice(3, 100), whole.slice(50, 1)]
+    assert [len(part) for part in parts] == [3, 0, 7, 0]
+    again = raidlab.Table.concat(pickle.loads(pickle.dumps(parts)))
+    assert again.to_pylist() == whole.to_pylist() and again.unit("value") == whole.unit("value")
+    advice = raidlab.advise({"members": "hdd-2016*6", "mix": "seq-read=1"})
+    assert pickle.loads(pickle.dumps(advice)).to_pylist() == advice.to_pylist(), "with lists"
+    with pytest.raises(raidlab.UsageError, match="different columns"):
+        raidlab.Table.concat([whole, advice])
+    with pytest.raises(raidlab.UsageError, match="row 42: "):
+        raidlab.predict({"level": "raid77", "workload": "seq-read"}, first_row=42)
 
 
 def test_what_makes_no_sense_is_refused_with_its_row() -> None:

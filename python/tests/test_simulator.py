@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+import signal
+import subprocess
+import sys
+
 import pytest
 
 import raidlab
@@ -40,6 +45,36 @@ def test_a_scenario_can_be_run_again() -> None:
         raidlab.replay("a tale")
     with pytest.raises(raidlab.UsageError, match="the scenario"):
         raidlab.replay(SCENARIO.replace("x5", "x1"))
+
+
+def test_a_planted_bug_is_found_made_smaller_and_replayed() -> None:
+    bug = "flush not sent to one member"
+    large = raidlab.simulate(0, 20000, planted=bug, most_findings=1)
+    small = raidlab.simulate(0, 20000, planted=bug, most_findings=1, shrink_seconds=1)
+    (one,), (smaller,) = large.findings, small.findings
+    assert one.place == smaller.place and len(smaller.scenario) < len(one.scenario)
+    assert raidlab.replay(smaller.scenario, planted=bug) == smaller
+    assert raidlab.replay(smaller.scenario) is None, "without the bug"
+    assert pickle.loads(pickle.dumps(smaller)) == smaller != one
+    assert 0 < large.cpu_seconds < 600
+    with pytest.raises(raidlab.UsageError, match="no such bug"):
+        raidlab.simulate(0, 1, planted="a bug")
+
+
+def test_ctrl_c_ends_it_at_once() -> None:
+    script = (
+        "import raidlab\n"
+        "print('begun', flush=True)\n"
+        "raidlab.simulate(0, seconds=120)\n"
+        "print('ended', flush=True)\n"
+    )
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"begun\n"
+        started.send_signal(signal.SIGINT)
+        out, said = started.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in said and out == b"", (out, said)
 
 
 def test_what_makes_no_sense_is_refused() -> None:

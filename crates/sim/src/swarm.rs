@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::tally::Tally;
 
 /// A scenario takes milliseconds. One that takes so long does not end.
-const LONGEST_SCENARIO: Duration = Duration::from_secs(120);
+pub const LONGEST_SCENARIO: Duration = Duration::from_secs(120);
 
 /// What happens beside a swarm.
 pub trait Observer: Sync {
@@ -25,6 +25,9 @@ pub trait Observer: Sync {
     fn is_stopped(&self) -> bool {
         false
     }
+
+    /// Called by each thread of the swarm after its last scenario.
+    fn thread_ends(&self) {}
 
     /// A scenario does not end, and no thread can be ended that never returns: the swarm does not
     /// end either, unless this ends the process. Called every second from then on.
@@ -116,6 +119,7 @@ impl Swarm {
                             break;
                         }
                     }
+                    observer.thread_ends();
                     let mut total = total.lock().expect("no thread panics while it has it");
                     total.0.add(&tally);
                     total.2 += begin.elapsed();
