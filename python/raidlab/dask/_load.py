@@ -14,32 +14,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import distributed
 
-from raidlab import _native
 from raidlab.dask import _worker
-from raidlab.dask._cluster import HOST, Cluster, ClusterError, Host, connected
+from raidlab.dask._cluster import HOST, Cluster, ClusterError, Host
+from raidlab.dask._flight import ATTEMPTS, LOOK, PATIENCE_S, Stopped
 from raidlab.dask._sweep import (
-    ATTEMPTS,
-    LOOK,
-    PATIENCE_S,
-    Dataset,
     Director,
-    Progress,
     Source,
-    Stopped,
+    SweepOptions,
     SweepResult,
     Task,
-    note_on_stderr,
-    running,
-    show_on_stderr,
+    directed,
 )
 from raidlab.errors import UsageError
 
@@ -52,19 +43,7 @@ def load(
     scheduler: str | distributed.Client | None = None,
     *,
     hosts: int | Sequence[str],
-    options: Mapping[str, Any] | None = None,
-    db: str | os.PathLike[str] | None = None,
-    dataset: str | os.PathLike[str] | None = None,
-    again: bool = False,
-    directory: str | os.PathLike[str] | None = None,
-    destroy_contents: bool = False,
-    cores: int | None = None,
-    parity_impl: str | None = None,
-    security: Any = None,
-    patience: float = PATIENCE_S,
-    progress: Callable[[Progress], None] | None = None,
-    note: Callable[[str], None] | None = None,
-    stop: threading.Event | None = None,
+    **options: Unpack[SweepOptions],
 ) -> SweepResult:
     """Starts each item of a sweep file on several hosts at one time, against one target.
 
@@ -85,47 +64,19 @@ def load(
     whose = str(hosts) if isinstance(hosts, int) else "+".join(sorted(set(hosts)))
     if count < 2:
         raise UsageError(f"hosts={hosts!r}: load of several hosts is of two at least")
-    source = Source.read(file, options, directory, destroy_contents, cores, parity_impl)
-    note, show = note or note_on_stderr, progress or show_on_stderr
-    stopped = stop.is_set if stop is not None else lambda: False
-    for text in source.plan["notes"]:
-        note(text)
-    client, own = connected(scheduler, security)
-    try:
-        cluster = Cluster(client, note)
+    patience = options.get("patience", PATIENCE_S)
+
+    def prepare(_: Source, cluster: Cluster, stopped: Callable[[], bool]) -> None:
         cluster.expect(patience, stopped)
-        _chosen(cluster, hosts, patience, stopped)
-        run = _native.SweepRun(source.text, None if db is None else os.fspath(db), whose, again)
-        with running(run, note):
-            finished = set(run.finished())
-            data = None
-            if dataset is not None:
-                data = Dataset(Path(dataset), f"{source.plan['name']}@{whose}", run)
-                data.complete(sorted(finished))
-            tasks = [left for task in source.tasks() if (left := task.without(finished))]
-            state = Director(source, cluster, run, data, stopped, show, patience)
-            state.items = sum(len(task.keys) for task in tasks)
-            state.failed = [(what, why) for what, why in source.plan["impossible"]]
-            was_stopped = False
-            try:
-                for task in tasks:
-                    _one(state, task, hosts)
-            except Stopped:
-                was_stopped = True
-            run.end(not was_stopped)
-        return SweepResult(
-            run.number,
-            Path(run.path),
-            state.items,
-            state.measured,
-            state.failed,
-            was_stopped,
-            sorted(state.hosts),
-        )
-    finally:
-        if own:
-            with contextlib.suppress(Exception):
-                client.close(timeout=5)
+        # Where it was stopped here, nothing is begun below.
+        with contextlib.suppress(Stopped):
+            _chosen(cluster, hosts, patience, stopped)
+
+    def direct(director: Director, tasks: list[Task]) -> None:
+        for task in tasks:
+            _one(director, task, hosts)
+
+    return directed(file, scheduler, options, whose, prepare, direct)
 
 
 def _chosen(
@@ -179,7 +130,9 @@ def _one(state: Director, task: Task, hosts: int | Sequence[str]) -> None:
 def _together(state: Director, task: Task, chosen: list[Host]) -> tuple[list[bytes], str | None]:
     """What each host measured, or why not all of them did."""
     client, name = state.cluster.client, f"raidlab-{uuid.uuid4().hex}"
-    clocks = state.cluster.clocks(host.address for host in chosen)
+    # As near to the load as can be: clocks drift.
+    clocks = state.cluster.clocks((host.address for host in chosen), age=0)
+    state.note_errors(clocks)
     names = [host.hostname for host in chosen]
     ready: dict[int, set[str]] = {}
     answers = distributed.Queue(f"{name}-ready", client=client)

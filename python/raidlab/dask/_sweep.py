@@ -14,10 +14,11 @@ worker that comes later gets its share.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
-import queue
+import re
 import sys
 import tempfile
 import threading
@@ -27,27 +28,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import distributed
-from distributed.scheduler import KilledWorker
 
 from raidlab import _native
 from raidlab.dask import _worker
-from raidlab.dask._cluster import HOST, Cluster, ClusterError, connected
-from raidlab.errors import Error, NotFoundError, UsageError
-
-#: Interval at which workers are looked for, and a stop, seconds.
-LOOK = 0.5
-
-#: Seconds within which a finished task's result comes, before it is waited for again.
-FETCH_S = 10.0
-
-#: How often a task begins that ends with its worker.
-ATTEMPTS = 3
-
-#: Seconds without any worker, or without the one that an item is bound to, until that is an error.
-PATIENCE_S = 60.0
+from raidlab.dask._cluster import HOST, Cluster, connected
+from raidlab.dask._flight import ATTEMPTS, LOOK, PATIENCE_S, Ended, Flight, Stopped, reason
+from raidlab.errors import Error, NotFoundError, RefusedError, UsageError
 
 
 @dataclass(frozen=True)
@@ -81,6 +70,8 @@ class SweepResult:
     :ivar failed: items that could not be run, and why
     :ivar stopped: it was stopped; the same call resumes
     :ivar hosts: hosts that measured something in this call
+    :ivar clock_error_s: largest error of a host's clock against this one, seconds; None: none was
+        measured. Each cell has that of its own host.
     """
 
     run: int
@@ -90,6 +81,7 @@ class SweepResult:
     failed: list[tuple[str, str]]
     stopped: bool
     hosts: list[str]
+    clock_error_s: float | None
 
 
 @dataclass
@@ -118,6 +110,39 @@ class Task:
         return self
 
 
+class SweepOptions(TypedDict, total=False):
+    """How items are measured over hosts.
+
+    :ivar options: options of ``raidlab bench`` over the file's, by name: ``{"runs": 2}``
+    :ivar db: results file; None: that of ``raidlab sweep``
+    :ivar dataset: directory of a Parquet data set besides, a file for each item
+    :ivar again: whether to begin a new run, instead of resuming the newest
+    :ivar directory: directory of member files, on each host; None: of its temporary files
+    :ivar destroy_contents: permission to overwrite what devices hold
+    :ivar cores: CPUs to pin to
+    :ivar parity_impl: parity kernels by name; None: the fastest of each host
+    :ivar security: ``distributed.Security`` for TLS; None: Dask's own configuration
+    :ivar patience: seconds without a worker, or without the one that an item is bound to (60)
+    :ivar progress: is called for each item; None: a line on stderr
+    :ivar note: is called with remarks; None: a line on stderr
+    :ivar stop: ends it when it is set; what is running is measured again by the next call
+    """
+
+    options: Mapping[str, Any] | None
+    db: str | os.PathLike[str] | None
+    dataset: str | os.PathLike[str] | None
+    again: bool
+    directory: str | os.PathLike[str] | None
+    destroy_contents: bool
+    cores: int | None
+    parity_impl: str | None
+    security: Any
+    patience: float
+    progress: Callable[[Progress], None] | None
+    note: Callable[[str], None] | None
+    stop: threading.Event | None
+
+
 @dataclass
 class Source:
     """A sweep as its workers get it."""
@@ -126,15 +151,7 @@ class Source:
     plan: dict[str, Any]
 
     @classmethod
-    def read(
-        cls,
-        file: str | os.PathLike[str],
-        options: Mapping[str, Any] | None,
-        directory: str | os.PathLike[str] | None,
-        destroy_contents: bool,
-        cores: int | None,
-        parity_impl: str | None,
-    ) -> Source:
+    def read(cls, file: str | os.PathLike[str], given: SweepOptions) -> Source:
         """Reads and plans a file, with options over it."""
         path = Path(file)
         try:
@@ -147,13 +164,13 @@ class Source:
                 "text": text,
                 "given": [
                     [key, _values(value)]
-                    for key, value in (options or {}).items()
+                    for key, value in (given.get("options") or {}).items()
                     if value is not False
                 ],
-                "directory": None if directory is None else os.fspath(directory),
-                "destroy_contents": destroy_contents,
-                "cores": cores,
-                "parity_impl": parity_impl,
+                "directory": _path(given.get("directory")),
+                "destroy_contents": given.get("destroy_contents", False),
+                "cores": given.get("cores"),
+                "parity_impl": given.get("parity_impl"),
             }
         )
         return cls(source, json.loads(_native.sweep_plan(source)))
@@ -162,6 +179,10 @@ class Source:
         """All tasks, in order."""
         names = ("keys", "whats", "host", "devices", "export", "seconds", "not_shared")
         return [Task(**{name: task[name] for name in names}) for task in self.plan["tasks"]]
+
+
+def _path(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def _values(value: Any) -> list[str]:
@@ -173,24 +194,52 @@ def _values(value: Any) -> list[str]:
     return [str(one) for one in value]
 
 
-class Stopped(Exception):
-    """The caller stops it."""
-
-
 @dataclass
 class Dataset:
-    """The Parquet data set of a run: a file for each item, which is there whole or not at all."""
+    """The Parquet data set of a run: a file for each item, which is there whole or not at all.
+
+    Names of files have the sweep, the run and a digest of what tells the run from others of its
+    number, in other results files.
+    """
 
     directory: Path
     name: str
-    run: _native.SweepRun
+    #: Set by :meth:`open`.
+    run: _native.SweepRun | None = None
+    prefix: str = ""
+
+    def refuse_others(self, prefix: str | None) -> None:
+        """Refuses a directory with files of another run of this sweep: read as one table, their
+        cells would be counted together."""
+        run = re.compile(rf"{re.escape(self.name)}-(\d+)-[0-9a-f]{{12}}-[^.-]*\.parquet")
+        for file in sorted(self.directory.glob("*.parquet")):
+            found = run.fullmatch(file.name)
+            if found is not None and (prefix is None or not file.name.startswith(prefix)):
+                raise RefusedError(
+                    f"{file}: it is of run {found[1]} of {self.name} in this or another results "
+                    "file; a data set has one run of a sweep: name another directory, or remove it",
+                    path=str(file),
+                )
+
+    def open(self, run: _native.SweepRun, finished: Sequence[str]) -> None:
+        """Writes what is missing: a run may have ended between the results file and this."""
+        started = json.loads(run.record())["started"]
+        of_run = f"{Path(run.path).resolve()}\n{run.number}\n{started}"
+        digest = hashlib.sha256(of_run.encode()).hexdigest()[:12]
+        self.run, self.prefix = run, f"{self.name}-{run.number}-{digest}-"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.refuse_others(self.prefix)
+        for key in finished:
+            if not self.file(key).exists():
+                self.write(key)
 
     def file(self, key: str) -> Path:
         """The file of an item."""
-        return self.directory / f"{self.name}-{self.run.number}-{key}.parquet"
+        return self.directory / f"{self.prefix}{key}.parquet"
 
     def write(self, key: str) -> None:
         """Writes the file of a stored item."""
+        assert self.run is not None
         contents, file = self.run.parquet(key), self.file(key)
         with tempfile.NamedTemporaryFile(
             dir=self.directory, prefix=".raidlab-", suffix=".new", delete=False
@@ -206,13 +255,6 @@ class Dataset:
                     Path(new.name).unlink()
                 raise
 
-    def complete(self, keys: Sequence[str]) -> None:
-        """Writes what is missing: a run may have ended between the results file and this."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        for key in keys:
-            if not self.file(key).exists():
-                self.write(key)
-
 
 @dataclass
 class Director:
@@ -226,9 +268,6 @@ class Director:
     show: Callable[[Progress], None]
     patience: float
     pending: deque[Task] = field(default_factory=deque)
-    #: What is with the scheduler, and the addresses that it may run at.
-    active: dict[distributed.Future, tuple[Task, set[str]]] = field(default_factory=dict)
-    ended: queue.SimpleQueue[distributed.Future] = field(default_factory=queue.SimpleQueue)
     items: int = 0
     done: int = 0
     measured: int = 0
@@ -237,41 +276,36 @@ class Director:
     began: float = field(default_factory=time.monotonic)
     #: Estimated seconds of what this call measured.
     estimated: float = 0.0
-    clocks: dict[str, tuple[float, float]] = field(default_factory=dict)
-    alone_since: float | None = None
+    #: Largest error of a clock, seconds.
+    clock_error_s: float | None = None
+    flight: Flight[Task] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flight = Flight(self.cluster)
 
     def direct(self) -> None:
         """Measures everything that is pending."""
         looked = 0.0
         try:
-            while self.pending or self.active:
+            while self.pending or self.flight.active:
                 if self.stopped():
                     raise Stopped
                 if time.monotonic() - looked > LOOK:
                     self.look()
                     looked = time.monotonic()
                 self.submit()
-                with contextlib.suppress(queue.Empty):
-                    self.take(self.ended.get(timeout=LOOK / 2))
+                ended = self.flight.wait(LOOK / 2)
+                if ended is not None:
+                    self.take(ended)
         finally:
-            self.cancel(list(self.active))
+            self.flight.cancel()
 
     def look(self) -> None:
         """Looks for workers that came and went."""
-        self.cluster.refresh()
-        now, there = time.monotonic(), set(self.cluster.hosts)
-        if there:
-            self.alone_since = None
-        elif self.alone_since is None:
-            self.alone_since = now
-            self.cluster.note("no worker is left; waiting for one")
-        elif now - self.alone_since > self.patience:
-            raise ClusterError(f"no worker is left since {self.patience:g} s")
-        for future, (task, allowed) in list(self.active.items()):
-            # Dask waits for ever for workers that were named and are gone.
-            if not allowed & there and not future.done():
-                self.cancel([future])
-                self.again(task, "its worker has gone")
+        self.cluster.look(self.patience)
+        for ended in self.flight.stranded():
+            self.take(ended)
+        now = time.monotonic()
         for task in list(self.pending):
             if task.host is None or self.cluster.of_host(task.host):
                 task.missing_since = None
@@ -280,6 +314,15 @@ class Director:
             elif now - task.missing_since > self.patience:
                 self.pending.remove(task)
                 self.fail(task, f"it is bound to host {task.host}, and no worker of it is there")
+
+    def take(self, ended: Ended[Task]) -> None:
+        """Takes what became of a task."""
+        if ended.failed is not None:
+            self.fail(ended.item, reason(ended.failed, "measured"))
+        elif ended.lost is not None:
+            self.again(ended.item, ended.lost)
+        else:
+            self.store(ended.item, ended.value)
 
     def again(self, task: Task, why: str) -> None:
         """Has a task run once more, unless it has cost too many workers."""
@@ -291,9 +334,9 @@ class Director:
 
     def submit(self) -> None:
         """Gives the scheduler as many tasks as there are hosts."""
-        there = set(self.cluster.hosts)
-        busy = [task.host for task, _ in self.active.values()]
-        exports = {task.export for task, _ in self.active.values()} - {None}
+        there, active = set(self.cluster.hosts), self.flight.items()
+        busy = [task.host for task in active]
+        exports = {task.export for task in active} - {None}
         room = len(there) - busy.count(None)
         for task in list(self.pending):
             # Hosts share it: two tasks would disturb each other, and check each other's writes.
@@ -314,77 +357,24 @@ class Director:
 
     def start(self, task: Task, allowed: set[str]) -> None:
         """Submits a task."""
-        new = [address for address in allowed if address not in self.clocks]
-        self.clocks.update(self.cluster.clocks(new))
-        resources = {HOST: 1.0} | {f"device:{device}": 1.0 for device in task.devices}
-        clocks = {address: self.clocks.get(address) for address in allowed}
-        future = self.cluster.client.submit(
+        clocks = self.cluster.clocks(allowed)
+        self.note_errors(clocks)
+        self.flight.start(
+            task,
+            allowed,
+            f"raidlab-{self.source.plan['name']}-{task.keys[0]}-{uuid.uuid4().hex[:8]}",
             measure_at,
             self.source.text,
             task.keys,
             _worker.build(),
             clocks,
-            key=f"raidlab-{self.source.plan['name']}-{task.keys[0]}-{uuid.uuid4().hex[:8]}",
-            workers=sorted(allowed),
-            allow_other_workers=False,
-            resources=resources,
-            pure=False,
+            resources={HOST: 1.0} | {f"device:{device}": 1.0 for device in task.devices},
         )
-        self.active[future] = (task, allowed)
-        future.add_done_callback(self.ended.put)
 
-    def cancel(self, futures: list[distributed.Future]) -> None:
-        """Takes tasks back."""
-        for future in futures:
-            self.active.pop(future, None)
-        # The scheduler may be gone.
-        with contextlib.suppress(Exception):
-            self.cluster.client.cancel(futures, force=True)
-
-    def take(self, future: distributed.Future) -> None:
-        """Takes what a task returned."""
-        if future not in self.active:
-            return
-        task, _ = self.active[future]
-        try:
-            measured = future.result(timeout=FETCH_S)
-        except TimeoutError:
-            if future.status == "error":
-                # Its own, not that of the fetch.
-                del self.active[future]
-                self.fail(task, "a system call of its worker timed out")
-                return
-            # Its worker died with the result: Dask measures it again.
-            if not future.done():
-                future.add_done_callback(self.ended.put)
-            else:
-                self.ended.put(future)
-            return
-        except KilledWorker:
-            del self.active[future]
-            self.fail(task, "workers died while they measured it: it may be what kills them")
-            return
-        except distributed.client.FutureCancelledError:
-            del self.active[future]
-            self.cluster.refresh()
-            self.again(task, "the scheduler gave it up")
-            return
-        except _worker.OtherBuildError as error:
-            del self.active[future]
-            self.cluster.note(str(error))
-            self.again(task, str(error))
-            return
-        except _worker.CancelledTaskError:
-            del self.active[future]
-            self.again(task, "its worker ended")
-            return
-        except Exception as error:
-            del self.active[future]
-            self.fail(task, str(error) or repr(error))
-            return
-        del self.active[future]
-        future.release()
-        self.store(task, measured)
+    def note_errors(self, clocks: Mapping[str, tuple[float, float]]) -> None:
+        """Keeps the largest error of clocks."""
+        for _, error in clocks.values():
+            self.clock_error_s = max(error, self.clock_error_s or 0.0)
 
     def store(self, task: Task, measured: bytes) -> None:
         """Stores what a worker sent; what it did not measure is pending again."""
@@ -422,7 +412,7 @@ class Director:
 
     def left(self) -> float | None:
         """Seconds left: estimates, by how they have proved so far."""
-        tasks = itertools.chain(self.pending, (task for task, _ in self.active.values()))
+        tasks = itertools.chain(self.pending, self.flight.items())
         seconds = [task.seconds for task in tasks]
         if any(one is None for one in seconds):
             return None
@@ -435,7 +425,7 @@ def measure_at(
     source: str,
     keys: list[str],
     build: str,
-    clocks: dict[str, tuple[float, float] | None],
+    clocks: Mapping[str, tuple[float, float]],
 ) -> bytes:
     """:func:`_worker.measure`, with the clock of the worker that Dask has chosen."""
     address = distributed.get_worker().address
@@ -483,89 +473,56 @@ def running(run: _native.SweepRun, note: Callable[[str], None]) -> Iterator[None
         raise
 
 
-def sweep(
+def directed(
     file: str | os.PathLike[str],
-    scheduler: str | distributed.Client | None = None,
-    *,
-    options: Mapping[str, Any] | None = None,
-    db: str | os.PathLike[str] | None = None,
-    dataset: str | os.PathLike[str] | None = None,
-    again: bool = False,
-    directory: str | os.PathLike[str] | None = None,
-    destroy_contents: bool = False,
-    cores: int | None = None,
-    parity_impl: str | None = None,
-    security: Any = None,
-    patience: float = PATIENCE_S,
-    progress: Callable[[Progress], None] | None = None,
-    note: Callable[[str], None] | None = None,
-    stop: threading.Event | None = None,
+    scheduler: str | distributed.Client | None,
+    given: SweepOptions,
+    hosts: str | None,
+    prepare: Callable[[Source, Cluster, Callable[[], bool]], None],
+    direct: Callable[[Director, list[Task]], None],
 ) -> SweepResult:
-    """Measures the items of a sweep file on the hosts of a Dask cluster.
+    """Runs a sweep or a load.
 
-    Each result is in the results file when it is counted, and a call with the same file resumes
-    where another one ended.
-
-    :param file: a TOML file as for ``raidlab sweep``
-    :param scheduler: address (``tcp://``, ``tls://``), a client, or None: the current client
-    :param options: options of ``raidlab bench`` over the file's, by name: ``{"runs": 2}``
-    :param db: results file; None: that of ``raidlab sweep``
-    :param dataset: directory of a Parquet data set besides, a file for each item
-    :param again: whether to begin a new run, instead of resuming the newest
-    :param directory: directory of member files, on each host; None: of its temporary files
-    :param destroy_contents: permission to overwrite what devices hold
-    :param cores: CPUs to pin to
-    :param parity_impl: parity kernels by name; None: the fastest of each host
-    :param security: ``distributed.Security`` for TLS; None: Dask's own configuration
-    :param patience: seconds without a worker, or without the one that an item is bound to
-    :param progress: is called for each item; None: a line on stderr
-    :param note: is called with remarks; None: a line on stderr
-    :param stop: ends it when it is set; what is running is measured again by the next call
-    :raises UsageError: the file is wrong; with its line
-    :raises RefusedError: workers have another raidlab, or share a host
-    :raises ClusterError: no worker, no scheduler
+    :param hosts: the hosts of a load, whose runs are others
+    :param prepare: called before there is a run; what it raises leaves nothing behind
+    :param direct: called with what is to be measured
     """
-    source = Source.read(file, options, directory, destroy_contents, cores, parity_impl)
-    note = note or note_on_stderr
+    unknown = sorted(given.keys() - SweepOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"no such option: {', '.join(unknown)}")
+    source = Source.read(file, given)
+    note, show = given.get("note") or note_on_stderr, given.get("progress") or show_on_stderr
+    stop, patience = given.get("stop"), given.get("patience", PATIENCE_S)
+    stopped = stop.is_set if stop is not None else lambda: False
     for text in source.plan["notes"]:
         note(text)
-    stopped = stop.is_set if stop is not None else lambda: False
-    tasks = source.tasks()
-    for task in tasks:
-        if task.devices and task.host is None:
-            raise UsageError(
-                f"{file}: {task.whats[0]}: it uses devices of one host, and the file does not say "
-                'of which: host = "NAME" in its [[run]]'
-            )
-    client, own = connected(scheduler, security)
+    client, own = connected(scheduler, given.get("security"))
     try:
         cluster = Cluster(client, note)
-        for task in tasks:
-            if task.host is not None and task.devices:
-                cluster.devices.setdefault(task.host, set()).update(task.devices)
-        cluster.expect(patience, stopped)
-        run = _native.SweepRun(source.text, None if db is None else os.fspath(db), None, again)
+        prepare(source, cluster, stopped)
+        name, again = source.plan["name"], given.get("again", False)
+        data = None
+        if (directory := given.get("dataset")) is not None:
+            data = Dataset(Path(directory), name if hosts is None else f"{name}@{hosts}")
+            if again:
+                data.refuse_others(None)
+        run = _native.SweepRun(source.text, _path(given.get("db")), hosts, again)
         with running(run, note):
             finished = set(run.finished())
-            data = None
-            if dataset is not None:
-                data = Dataset(Path(dataset), source.plan["name"], run)
-                data.complete(sorted(finished))
-            pending = deque(left for task in tasks if (left := task.without(finished)))
-            director = Director(
-                source, cluster, run, data, stopped, progress or show_on_stderr, patience, pending
-            )
-            director.items = sum(len(task.keys) for task in pending)
+            if data is not None:
+                data.open(run, sorted(finished))
+            director = Director(source, cluster, run, data, stopped, show, patience)
+            tasks = [left for task in source.tasks() if (left := task.without(finished))]
+            director.items = sum(len(task.keys) for task in tasks)
             director.failed = [(what, why) for what, why in source.plan["impossible"]]
-            hosts = ", ".join(sorted(host.hostname for host in cluster.hosts.values()))
+            there = ", ".join(sorted(host.hostname for host in cluster.hosts.values()))
             note(
-                f"{source.plan['name']}: {director.items} item(s) to measure, {len(finished)} "
-                f"measured before; {len(cluster.hosts)} host(s): {hosts}; run {run.number} in "
-                f"{run.path}"
+                f"{name}: {director.items} item(s) to measure, {len(finished)} measured before; "
+                f"{len(cluster.hosts)} host(s): {there}; run {run.number} in {run.path}"
             )
             was_stopped = False
             try:
-                director.direct()
+                direct(director, tasks)
             except Stopped:
                 was_stopped = True
             run.end(not was_stopped)
@@ -577,8 +534,49 @@ def sweep(
             director.failed,
             was_stopped,
             sorted(director.hosts),
+            director.clock_error_s,
         )
     finally:
         if own:
             with contextlib.suppress(Exception):
                 client.close(timeout=5)
+
+
+def sweep(
+    file: str | os.PathLike[str],
+    scheduler: str | distributed.Client | None = None,
+    **options: Unpack[SweepOptions],
+) -> SweepResult:
+    """Measures the items of a sweep file on the hosts of a Dask cluster.
+
+    Each result is in the results file when it is counted, and a call with the same file resumes
+    where another one ended.
+
+    :param file: a TOML file as for ``raidlab sweep``
+    :param scheduler: address (``tcp://``, ``tls://``), a client, or None: the current client
+    :raises UsageError: the file is wrong; with its line
+    :raises RefusedError: workers have another raidlab, or share a host; the data set has files of
+        another run
+    :raises ClusterError: no worker, no scheduler
+
+    The other parameters are :class:`SweepOptions`: ``options``, ``db``, ``dataset``, ``again``,
+    ``directory``, ``destroy_contents``, ``cores``, ``parity_impl``, ``security``, ``patience``,
+    ``progress``, ``note``, ``stop``.
+    """
+
+    def prepare(source: Source, cluster: Cluster, stopped: Callable[[], bool]) -> None:
+        for task in source.tasks():
+            if task.devices and task.host is None:
+                raise UsageError(
+                    f"{file}: {task.whats[0]}: it uses devices of one host, and the file does not "
+                    'say of which: host = "NAME" in its [[run]]'
+                )
+            if task.devices and task.host is not None:
+                cluster.devices.setdefault(task.host, set()).update(task.devices)
+        cluster.expect(options.get("patience", PATIENCE_S), stopped)
+
+    def direct(director: Director, tasks: list[Task]) -> None:
+        director.pending.extend(tasks)
+        director.direct()
+
+    return directed(file, scheduler, options, None, prepare, direct)
