@@ -323,5 +323,6 @@ fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> MemberInfo 
         discard_zeroes: present().all(|info| info.discard_zeroes),
         keeps_data: present().all(|info| info.keeps_data),
         uses_ring: present().any(|info| info.uses_ring),
+        in_memory: present().all(|info| info.in_memory),
     }
 }

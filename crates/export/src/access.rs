@@ -105,6 +105,8 @@ impl Access {
         len: usize,
         then: impl FnOnce(Result<Data, StoreError>) + Send + 'static,
     ) {
+        // The store may run on this thread, whose stack must not need memory later.
+        sys::touch_stack_once();
         let first = offset - offset % u64::from(self.limits.block);
         let skip = (offset - first) as usize;
         let range = skip..(skip + len).min(buffer.len());
@@ -123,6 +125,7 @@ impl Access {
         offset: u64,
         then: impl FnOnce(Result<ToSend, StoreError>) + Send + 'static,
     ) {
+        sys::touch_stack_once();
         self.store.read_to_send(buffer, offset, Box::new(then));
     }
 
@@ -137,6 +140,7 @@ impl Access {
         if self.limits.read_only {
             return then(Err(StoreError::ReadOnly));
         }
+        sys::touch_stack_once();
         let block = u64::from(self.limits.block);
         if !offset.is_multiple_of(block) || !(buffer.len() as u64).is_multiple_of(block) {
             let (data, then) = (buffer.bytes().to_vec(), Box::new(then));

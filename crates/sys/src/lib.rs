@@ -24,7 +24,7 @@ mod unshared_fds;
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use file_map::FileMap;
 pub use loop_device::LoopDevice;
-pub use mapping::{Mapping, populate, share_one_heap, touch_stack, touch_stack_once};
+pub use mapping::{Mapping, populate, share_one_heap, thread_mark, touch_stack, touch_stack_once};
 pub use passed_fds::{PassedFd, take_passed_fds};
 pub use reason::{Reason, errno_text, reason};
 pub use send::{OutSlice, send};

@@ -51,7 +51,7 @@ pub fn touch_stack() {
     std::hint::black_box(&mut [0_u8; STACK_BYTES]);
 }
 
-/// As [`touch_stack`], at the thread's first call: for threads that others start.
+/// As [`touch_stack`], at the thread's first call: for threads that others have started.
 pub fn touch_stack_once() {
     thread_local! {
         static TOUCHED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
@@ -59,6 +59,15 @@ pub fn touch_stack_once() {
     if !TOUCHED.replace(true) {
         touch_stack();
     }
+}
+
+/// A number that no other thread has that runs now.
+#[inline]
+pub fn thread_mark() -> usize {
+    thread_local! {
+        static MARK: u8 = const { 0 };
+    }
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
 /// Minimum size for requesting huge pages.

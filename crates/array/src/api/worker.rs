@@ -14,6 +14,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,8 +32,8 @@ use crate::table::Table;
 
 /// Longest sleep of an idle worker thread.
 const IDLE: Duration = Duration::from_secs(1);
-/// The longest request that its caller may run where that computes parity or writes copies: waking
-/// a thread takes longer than such a request.
+/// The longest request that its caller may run where it is more than one copy: waking a thread
+/// takes longer than such a request.
 const SHORT_SECTORS: u64 = (32 << 10) / SECTOR_BYTES;
 
 thread_local! {
@@ -95,11 +96,12 @@ impl Shared {
         Some(result)
     }
 
-    /// The worker does not sleep any more.
-    fn wakes(&self) {
-        let rung = !std::mem::take(&mut self.inbox().asleep);
-        if rung {
-            // Resets the eventfd. A write that comes later only wakes the next sleep once more.
+    /// The worker does not sleep any more. A caller that found it asleep may write to the eventfd
+    /// only later: then that ends the next sleep, which resets it. So it must be reset whenever it
+    /// may be readable, whoever has taken `asleep`.
+    fn wakes(&self, may_be_readable: bool) {
+        self.inbox().asleep = false;
+        if may_be_readable {
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         }
     }
@@ -130,12 +132,41 @@ impl Busy {
     }
 }
 
+/// Which requests their callers may run.
+struct ByCallers {
+    longest_read: u64,
+    longest_write: u64,
+}
+
+impl ByCallers {
+    fn of(driver: &Driver) -> ByCallers {
+        let has_arrays = driver.leaf_counters().len() > driver.geometry().members();
+        let (longest_read, longest_write) = match driver.geometry().level() {
+            // One copy, at most, of what the caller has touched or will.
+            Level::Linear | Level::Raid0 if !has_arrays => (u64::MAX, u64::MAX),
+            Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid10 if !has_arrays => {
+                (SHORT_SECTORS, SHORT_SECTORS)
+            }
+            // Writes that wait for the shard become whole stripes there.
+            _ => (SHORT_SECTORS, 0),
+        };
+        ByCallers { longest_read, longest_write }
+    }
+
+    fn permit(&self, job: &Job) -> bool {
+        match job.op {
+            HostOp::Read => job.sectors <= self.longest_read,
+            HostOp::Write { .. } => job.sectors <= self.longest_write,
+            _ => false,
+        }
+    }
+}
+
 /// A shard for its callers.
 pub(super) struct Shard {
     shared: Arc<Shared>,
     worker: Arc<Mutex<Option<Worker>>>,
-    /// The longest request that its caller may run.
-    short_sectors: u64,
+    by_callers: ByCallers,
     /// Returns whether the shard left the array clean.
     thread: Option<JoinHandle<bool>>,
 }
@@ -148,14 +179,10 @@ impl Shard {
     pub(super) fn new(driver: Driver, busy: &Arc<Busy>) -> std::io::Result<Shard> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), wake });
-        // Without redundancy a request is one copy, at most, of what the caller has just touched.
-        let short_sectors = match driver.geometry().level() {
-            Level::Linear | Level::Raid0 => u64::MAX,
-            _ => SHORT_SECTORS,
-        };
+        let by_callers = ByCallers::of(&driver);
         let worker = Worker::new(driver, shared.clone(), busy.clone());
         let worker = Arc::new(Mutex::new(Some(worker)));
-        Ok(Shard { shared, worker, short_sectors, thread: None })
+        Ok(Shard { shared, worker, by_callers, thread: None })
     }
 
     /// Starts the thread.
@@ -184,14 +211,12 @@ impl Shard {
 
     /// As `submit`; a short request may be run, and answered, on the caller's thread.
     pub(super) fn submit_or_run(&self, job: Job) {
-        let is_short = job.sectors <= self.short_sectors
-            && matches!(job.op, HostOp::Read | HostOp::Write { .. });
-        let may_run = is_short && !RUNS_ITS_OWN.get();
-        match may_run.then(|| self.worker.try_lock()) {
-            Some(Ok(worker)) => self.run_here(worker, job),
-            // The shard is at work, or its last poll panicked, which its thread finds.
-            _ => self.submit(job),
+        let may_run = self.by_callers.permit(&job) && !RUNS_ITS_OWN.get();
+        if may_run && let Ok(worker) = self.worker.try_lock() {
+            return self.run_here(worker, job);
         }
+        // It is long, or the shard is at work.
+        self.submit(job);
     }
 
     fn run_here(&self, mut lock: MutexGuard<'_, Option<Worker>>, job: Job) {
@@ -201,11 +226,16 @@ impl Shard {
         };
         RUNS_ITS_OWN.set(true);
         let _ends = Ends;
-        let answer = worker.run_one(job);
-        let is_awaited = worker.is_due();
+        let run = AssertUnwindSafe(|| (worker.run_one(job), worker.is_due()));
+        let Ok((answer, is_due)) = std::panic::catch_unwind(run) else {
+            // As after a panic on the shard's thread, which finds no worker: all requests end.
+            let broken = lock.take();
+            drop(lock);
+            return drop(broken);
+        };
         // The callback may take long, and may want the shard.
         drop(lock);
-        if is_awaited {
+        if is_due {
             // `None`: the worker has ended, and with it everything that it had.
             let _ = self.put(|_| ());
         }
@@ -260,9 +290,9 @@ fn run(shared: &Shared, shard: &Mutex<Option<Worker>>) -> bool {
     sys::wait_precisely();
     sys::touch_stack();
     let _ends = EndOfWorker(shard);
-    // The lock is poisoned when a poll panicked on the thread of a caller.
     let Ok(mut lock) = shard.lock() else { return false };
     loop {
+        // A poll has panicked on the thread of a caller.
         let Some(worker) = lock.as_mut() else { return false };
         match worker.turn() {
             Turn::Again => continue,
@@ -273,6 +303,7 @@ fn run(shared: &Shared, shard: &Mutex<Option<Worker>>) -> bool {
                 return !closing || worker.driver.stop();
             }
         }
+        let mut may_be_readable = true;
         if !worker.driver.waits_for_clock_only() {
             worker.driver.wait(IDLE, Some(shared.wake.as_fd()));
         } else if let Some(until) = worker.driver.next_work(IDLE) {
@@ -280,15 +311,15 @@ fn run(shared: &Shared, shard: &Mutex<Option<Worker>>) -> bool {
             drop(lock);
             let mut fds = [PollFd::from_borrowed_fd(shared.wake.as_fd(), PollFlags::IN)];
             poll_for(&mut fds, Duration::from_nanos(until.saturating_sub(clock_nanos())));
+            may_be_readable = fds[0].revents().contains(PollFlags::IN);
             let Ok(again) = shard.lock() else { return false };
             lock = again;
         }
-        shared.wakes();
+        shared.wakes(may_be_readable);
     }
 }
 
-/// Takes the worker out and drops it, so that its requests end: also when a poll has panicked, on
-/// the shard's thread or on that of a caller.
+/// Takes the worker out and drops it, so that its requests end: also when a poll has panicked.
 struct EndOfWorker<'a>(&'a Mutex<Option<Worker>>);
 
 impl Drop for EndOfWorker<'_> {
@@ -411,5 +442,33 @@ impl Drop for Worker {
         let tickets: Vec<_> = left.map(|job| job.ticket).chain(self.tickets.drain()).collect();
         drop(inbox);
         tickets.into_iter().for_each(|ticket| ticket.end(Err(ArrayError::Stopped)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::Timespec;
+
+    use super::*;
+
+    fn sleeps_and_is_woken(shared: &Shared) -> bool {
+        shared.inbox().asleep = true;
+        let mut fds = [PollFd::from_borrowed_fd(shared.wake.as_fd(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let readable = rustix::event::poll(&mut fds, Some(&now)).expect("polled") > 0;
+        shared.wakes(readable);
+        readable
+    }
+
+    #[test]
+    fn a_wake_up_that_comes_late_ends_one_sleep() {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let shared = Shared { inbox: Mutex::default(), wake: wake.expect("an eventfd") };
+        shared.inbox().asleep = true;
+        // A request is in, and its caller is about to write; the clock wakes the thread.
+        assert!(std::mem::take(&mut shared.inbox().asleep));
+        shared.wakes(false);
+        rustix::io::write(&shared.wake, &1_u64.to_ne_bytes()).expect("written");
+        assert_eq!((0..10).filter(|_| sleeps_and_is_woken(&shared)).count(), 1);
     }
 }

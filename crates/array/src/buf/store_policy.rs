@@ -30,6 +30,8 @@ const GAIN_PERCENT: u64 = 3;
 pub(crate) struct StorePolicy {
     /// CPU time of the thread in nanoseconds.
     clock: fn() -> u64,
+    /// The thread that stored last: see [`sys::thread_mark`].
+    thread: usize,
     past: bool,
     /// The current trial; `None` while a method is in use.
     trial: Option<Trial>,
@@ -41,6 +43,8 @@ struct Trial {
     number: u8,
     /// Start of its second half; `None` in the first half.
     began: Option<u64>,
+    /// Another thread has stored in it: two clocks give no result.
+    is_moved: bool,
     /// Least nanoseconds for half a trial's bytes so far, near and past.
     least: [Option<u64>; 2],
 }
@@ -54,7 +58,7 @@ impl Default for StorePolicy {
 impl StorePolicy {
     fn new(clock: fn() -> u64) -> StorePolicy {
         // As if KEEP_BYTES were stored: the first store begins the trials.
-        StorePolicy { clock, past: true, trial: None, stored: KEEP_BYTES }
+        StorePolicy { clock, thread: 0, past: true, trial: None, stored: KEEP_BYTES }
     }
 
     /// Whether the next `bytes` bytes go past the caches.
@@ -65,10 +69,12 @@ impl StorePolicy {
             self.next();
         }
         self.stored += bytes;
-        match &self.trial {
-            Some(trial) => trial.is_past(),
-            None => self.past,
+        let Some(trial) = &mut self.trial else { return self.past };
+        let thread = sys::thread_mark();
+        if std::mem::replace(&mut self.thread, thread) != thread {
+            trial.is_moved = true;
         }
+        trial.is_past()
     }
 
     /// Continues with the second half of a trial, the next trial, or the winner.
@@ -77,15 +83,16 @@ impl StorePolicy {
         let now = (self.clock)();
         let stored = std::mem::take(&mut self.stored);
         let Some(trial) = &mut self.trial else {
-            self.trial = Some(Trial { number: 0, began: None, least: [None; 2] });
+            self.trial = Some(Trial { number: 0, began: None, is_moved: false, least: [None; 2] });
             return;
         };
         let Some(began) = trial.began.take() else {
             trial.began = Some(now);
+            trial.is_moved = false;
             return;
         };
-        // Another thread's clock may show less: then the trial has no result.
-        if let Some(nanos) = now.checked_sub(began) {
+        let is_same = !trial.is_moved && self.thread == sys::thread_mark();
+        if let Some(nanos) = now.checked_sub(began).filter(|_| is_same) {
             let nanos = nanos.saturating_mul(TRY_BYTES / 2) / stored;
             let least = &mut trial.least[usize::from(trial.number.is_multiple_of(2))];
             *least = Some(least.map_or(nanos, |least| least.min(nanos)));

@@ -219,6 +219,7 @@ mod tests {
                 discard_zeroes: false,
                 keeps_data: true,
                 uses_ring: true,
+                in_memory: false,
             }
         }
 

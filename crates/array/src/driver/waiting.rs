@@ -48,10 +48,11 @@ impl Driver {
         }
     }
 
-    /// Whether nothing but the clock, and the caller, can give it work: no kernel, no other shard,
-    /// no thread for metadata.
+    /// Whether nothing but the clock, and the caller, can give it work, and a poll waits for
+    /// nothing: members in memory, no kernel, no other shard, no thread for metadata.
     pub(crate) fn waits_for_clock_only(&self) -> bool {
-        self.io.ring.is_none() && self.channels.is_none() && self.metadata_writer.is_none()
+        let alone = self.channels.is_none() && self.metadata_writer.is_none();
+        alone && self.io.ring.is_none() && self.executor.info().in_memory
     }
 
     /// When it is to be polled next, at most `limit` from now; `None`: at once.

@@ -92,6 +92,7 @@ impl Member for DiskMember {
             discard_zeroes: false,
             keeps_data: true,
             uses_ring: false,
+            in_memory: false,
         }
     }
 

@@ -136,6 +136,7 @@ impl FileMember {
             discard_zeroes: true,
             keeps_data: true,
             uses_ring: true,
+            in_memory: false,
         };
         Ok(FileMember::new(Arc::new(file), false, 0, info, direct, id))
     }
@@ -179,6 +180,7 @@ impl FileMember {
             discard_zeroes: !device.is_block_device(),
             keeps_data: true,
             uses_ring: true,
+            in_memory: false,
         };
         let start = device.start_byte() + area.start * md::SECTOR_BYTES;
         let bytes = start..start + info.sectors * md::SECTOR_BYTES;

@@ -146,6 +146,7 @@ impl Member for MemMember {
             discard_zeroes: true,
             keeps_data: true,
             uses_ring: false,
+            in_memory: true,
         }
     }
 

@@ -26,6 +26,7 @@ impl Member for NullMember {
             discard_zeroes: false,
             keeps_data: false,
             uses_ring: false,
+            in_memory: true,
         }
     }
 

@@ -28,6 +28,8 @@ pub struct MemberInfo {
     pub keeps_data: bool,
     /// Whether it works through the driver's io_uring.
     pub uses_ring: bool,
+    /// Whether its operations wait for no device and no system call.
+    pub in_memory: bool,
 }
 
 /// I/O counters of a leaf since it was opened.
@@ -277,7 +279,7 @@ pub struct Io {
 /// Restricts [`Member`] to this crate.
 pub trait Sealed {}
 
-/// A member. All calls come from the thread of the driver that owns it.
+/// A member. One thread at a time calls it: the one that runs the driver that owns it.
 ///
 /// Only this crate implements it: a member that uses other memory than it was given, or that
 /// completes an operation while the kernel still works on it, would be unsound.

@@ -235,8 +235,6 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // The array may run on this thread, which fuser has started.
-        sys::touch_stack_once();
         let len = self.inside(offset, u64::from(size));
         if len == 0 {
             return reply.data(&[]);
@@ -263,7 +261,6 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        sys::touch_stack_once();
         populate_buffer(data, self.longest.min(MAX_TRANSFER));
         let len = self.inside(offset, data.len() as u64) as usize;
         if len == 0 && !data.is_empty() {

@@ -33,7 +33,7 @@ pub(super) fn run(listeners: &[Listener], serving: &Arc<Serving>, stop: &Complet
         if stop.fall_asleep() {
             // An error of it is that of a signal, or passes.
             let _ = rustix::event::poll(&mut fds, None);
-            stop.awake();
+            stop.awake(fds.last().is_some_and(|stop| stop.revents().contains(PollFlags::IN)));
         }
         for listener in listeners {
             match listener.accept() {

@@ -113,15 +113,45 @@ impl Completions {
         queue.asleep
     }
 
-    pub(super) fn awake(&self) {
-        let rung = !std::mem::take(&mut self.lock().asleep);
-        if rung {
-            // Resets the eventfd.
+    /// The caller is awake. `readable`: the eventfd is, and is reset. A thread that found the caller
+    /// asleep may write to it only later, and ends the next sleep.
+    pub(super) fn awake(&self, readable: bool) {
+        self.lock().asleep = false;
+        if readable {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
     }
 
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+
+    use super::*;
+
+    /// Goes to sleep as a connection does, without waiting; returns whether it was woken.
+    fn sleeps_and_is_woken(completions: &Completions) -> bool {
+        assert!(completions.fall_asleep());
+        let mut fds = [PollFd::from_borrowed_fd(completions.event(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let readable = rustix::event::poll(&mut fds, Some(&now)).expect("polled") > 0;
+        completions.awake(readable);
+        readable
+    }
+
+    #[test]
+    fn a_wake_up_that_comes_late_ends_one_sleep() {
+        let completions = Completions::new().expect("an eventfd");
+        assert!(completions.fall_asleep());
+        // A completion is in, and its thread is about to write; the socket wakes the connection.
+        assert!(std::mem::take(&mut completions.lock().asleep));
+        completions.awake(false);
+        rustix::io::write(&completions.event, &1_u64.to_ne_bytes()).expect("written");
+        let woken = (0..10).filter(|_| sleeps_and_is_woken(&completions)).count();
+        assert_eq!(woken, 1);
     }
 }

@@ -137,7 +137,7 @@ fn wait(
     if completions.fall_asleep() {
         let timeout = left.try_into().ok();
         let polled = rustix::event::poll(&mut fds, timeout.as_ref());
-        completions.awake();
+        completions.awake(fds[1].revents().contains(PollFlags::IN));
         match polled {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(NoSession::Socket(error.into())),

@@ -226,7 +226,7 @@ impl<'a> Transmission<'a> {
                 let mut fds = [PollFd::from_borrowed_fd(event, PollFlags::IN)];
                 // An error of it is that of a signal, or passes.
                 let _ = rustix::event::poll(&mut fds, None);
-                self.completions.awake();
+                self.completions.awake(fds[0].revents().contains(PollFlags::IN));
             }
             self.completions.take(&mut done);
             self.in_store -= done.len();
@@ -736,7 +736,7 @@ impl<'a> Transmission<'a> {
         // A socket of which nothing is expected would say that it is closed, again and again.
         let timeout = timeout.and_then(|left| left.try_into().ok());
         let polled = rustix::event::poll(&mut fds[..count], timeout.as_ref());
-        self.completions.awake();
+        self.completions.awake(fds[0].revents().contains(PollFlags::IN));
         // An error of the socket is found when it is read or written.
         let found = fds[1].revents();
         let failed = found.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
