@@ -98,7 +98,7 @@ impl Shared {
 
     /// The worker does not sleep any more. A caller that found it asleep may write to the eventfd
     /// only later: then that ends the next sleep, which resets it. So it must be reset whenever it
-    /// may be readable, whoever has taken `asleep`.
+    /// may be readable, also when `asleep` was still set.
     fn wakes(&self, may_be_readable: bool) {
         self.inbox().asleep = false;
         if may_be_readable {

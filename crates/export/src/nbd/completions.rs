@@ -113,8 +113,8 @@ impl Completions {
         queue.asleep
     }
 
-    /// The caller is awake. `readable`: the eventfd is, and is reset. A thread that found the caller
-    /// asleep may write to it only later, and ends the next sleep.
+    /// The caller is awake. `readable`: the eventfd is, and is reset. A thread that found the
+    /// caller asleep may write to it only later, and ends the next sleep.
     pub(super) fn awake(&self, readable: bool) {
         self.lock().asleep = false;
         if readable {
