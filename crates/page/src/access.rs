@@ -10,6 +10,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
@@ -136,22 +137,40 @@ pub struct Access {
 }
 
 impl Access {
-    /// The rules of a server with this port, on loopback or not.
+    /// The rules of a server with this address.
     pub fn new(
-        port: u16,
-        is_loopback: bool,
+        address: SocketAddr,
         has_tls: bool,
         token: Option<Token>,
         has_orders: bool,
     ) -> Access {
+        let port = address.port();
+        let own = address.ip().to_canonical();
         let scheme = if has_tls { "https" } else { "http" };
         let usual = if has_tls { 443 } else { 80 };
-        let hosts = ["127.0.0.1", "localhost", "[::1]"].into_iter().flat_map(|name| {
-            let plain = (port == usual).then(|| name.to_string());
+        let mut names = vec!["localhost".to_string()];
+        let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        for address in loopback.into_iter().chain([own]) {
+            match address {
+                IpAddr::V4(address) => {
+                    // In an IPv6 address, too; browsers write that in hexadecimal digits.
+                    let [.., high, low] = address.to_ipv6_mapped().segments();
+                    let mapped = [
+                        format!("[{}]", address.to_ipv6_mapped()),
+                        format!("[::ffff:{high:x}:{low:x}]"),
+                    ];
+                    names.push(address.to_string());
+                    names.extend(mapped);
+                }
+                IpAddr::V6(address) => names.push(format!("[{address}]")),
+            }
+        }
+        let hosts = names.into_iter().flat_map(|name| {
+            let plain = (port == usual).then(|| name.clone());
             [Some(format!("{name}:{port}")), plain].into_iter().flatten()
         });
         Access {
-            hosts: is_loopback.then(|| hosts.collect()),
+            hosts: own.is_loopback().then(|| hosts.collect()),
             scheme,
             token,
             cookie: (format!("raidlab-{port}"), secret()),
@@ -268,8 +287,13 @@ mod tests {
         map
     }
 
+    fn at(address: &str) -> SocketAddr {
+        address.parse().expect("an address")
+    }
+
     fn access(token: bool, orders: bool) -> Access {
-        Access::new(8000, true, false, token.then(|| Token("secret-of-a-test".into())), orders)
+        let token = token.then(|| Token("secret-of-a-test".into()));
+        Access::new(at("127.0.0.1:8000"), false, token, orders)
     }
 
     #[test]
@@ -285,10 +309,20 @@ mod tests {
         }
         assert!(!host(&[]));
         assert!(!host(&[("host", "localhost:8000"), ("host", "localhost:8000")]));
-        let usual = Access::new(80, true, false, None, false);
+        let usual = Access::new(at("[::1]:80"), false, None, false);
         assert!(usual.host(&headers(&[("host", "localhost")])).is_ok());
-        let open = Access::new(8000, false, true, None, false);
+        let open = Access::new(at("192.0.2.1:8000"), true, None, false);
         assert!(open.host(&headers(&[("host", "nas.example:8000")])).is_ok());
+        // The address that was given, as it may be written.
+        for given in ["127.0.0.2:8000", "[::ffff:127.0.0.2]:8000"] {
+            let access = Access::new(at(given), false, None, false);
+            let is_own = |host: &str| access.host(&headers(&[("host", host)])).is_ok();
+            let good = ["127.0.0.2:8000", "[::ffff:127.0.0.2]:8000", "[::ffff:7f00:2]:8000"];
+            for good in good.into_iter().chain(["localhost:8000", "127.0.0.1:8000"]) {
+                assert!(is_own(good), "{given}: {good}");
+            }
+            assert!(!is_own("127.0.0.3:8000") && !is_own("127.0.0.2:80"), "{given}");
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod access;
 mod curve;
 mod frames;
 mod listener;
+mod peer;
+mod places;
 mod routes;
 mod server;
 mod view;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -26,9 +26,11 @@ use tokio_stream::StreamExt;
 
 use crate::access::{Access, Denied};
 use crate::frames::Frames;
+use crate::peer::Peer;
+use crate::places::Places;
 use crate::view::{Feed, Order};
 
-/// Viewers at a time; connections beyond are for files and orders.
+/// Viewers at a time, of whom one peer has half; connections beyond are for files and orders.
 pub const MAX_VIEWERS: usize = 48;
 /// Longest order, bytes.
 const MAX_ORDER: usize = 8 << 10;
@@ -61,11 +63,15 @@ pub struct Shared {
     pub feed: Arc<dyn Feed>,
     /// The frames.
     pub frames: Arc<Frames>,
+    /// A place for each viewer.
+    pub viewers: Arc<Places>,
     /// A permit for each order that may run.
     pub orders: Arc<Semaphore>,
 }
 
 type Served = State<Arc<Shared>>;
+/// Whose a request is.
+type Of = Extension<Peer>;
 
 /// All routes.
 pub fn router(shared: Arc<Shared>) -> Router {
@@ -144,15 +150,18 @@ struct Session {
     needs_token: bool,
     may_read: bool,
     has_orders: bool,
+    /// There is a place for one viewer more.
+    has_place: bool,
 }
 
-async fn session(State(shared): Served, headers: HeaderMap) -> Response {
+async fn session(State(shared): Served, of: Of, headers: HeaderMap) -> Response {
     let access = &shared.access;
     let session = Session {
         version: env!("CARGO_PKG_VERSION"),
         needs_token: access.needs_token(),
         may_read: access.may_read(&headers),
         has_orders: access.has_orders(),
+        has_place: shared.viewers.has_one_for(of.0),
     };
     json(StatusCode::OK, &session)
 }
@@ -165,16 +174,20 @@ async fn sign_in(State(shared): Served, headers: HeaderMap) -> Response {
     ([(header::SET_COOKIE, shared.access.set_cookie())], StatusCode::NO_CONTENT).into_response()
 }
 
-async fn events(State(shared): Served, headers: HeaderMap) -> Response {
+async fn events(State(shared): Served, of: Of, headers: HeaderMap) -> Response {
     if let Err(denied) = shared.access.read(&headers) {
         return denied.into_response();
     }
-    if shared.frames.viewers() >= MAX_VIEWERS {
+    let Some(place) = shared.viewers.take(of.0) else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers");
-    }
+    };
     // One that lost its connection tries again after this time, ms.
     let head = tokio_stream::once(Bytes::from_static(b"retry: 1000\n\n"));
-    let frames = head.chain(shared.frames.subscribe()).map(Ok::<_, std::convert::Infallible>);
+    let frames = head.chain(shared.frames.subscribe()).map(move |frame| {
+        // It ends with the stream.
+        let _place = &place;
+        Ok::<_, std::convert::Infallible>(frame)
+    });
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response()
 }
 
@@ -187,7 +200,9 @@ async fn report(State(shared): Served, headers: HeaderMap) -> Response {
         Ok(Some(report)) => {
             let kind = (header::CONTENT_TYPE, "text/html; charset=utf-8");
             let policy = (header::CONTENT_SECURITY_POLICY, REPORT_POLICY);
-            ([kind, policy], Body::from(report.to_string())).into_response()
+            // Not copied: many may read it at a time, slowly.
+            let report = Bytes::from_owner(Arc::<[u8]>::from(report));
+            ([kind, policy], Body::from(report)).into_response()
         }
         Ok(None) => problem(StatusCode::NOT_FOUND, "there is no report yet"),
         Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "its thread panicked"),

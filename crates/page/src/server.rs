@@ -16,7 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::access::{Access, Token};
 use crate::frames::Frames;
 use crate::listener;
-use crate::routes::{self, MAX_ORDERS, Shared};
+use crate::places::Places;
+use crate::routes::{self, MAX_ORDERS, MAX_VIEWERS, Shared};
 use crate::view::Feed;
 
 /// Connections that wait to be accepted.
@@ -100,10 +101,11 @@ impl PageServer {
         let address =
             listener.local_addr().map_err(|source| PageError::Listen { address, source })?;
         let has_tls = tls.is_some();
-        let access = Access::new(address.port(), is_loopback, has_tls, token, control);
+        let access = Access::new(address, has_tls, token, control);
         let frames = Arc::new(Frames::new());
         let orders = Arc::new(Semaphore::new(MAX_ORDERS));
-        let shared = Shared { access, feed: feed.clone(), frames: frames.clone(), orders };
+        let viewers = Places::new(MAX_VIEWERS);
+        let shared = Shared { access, feed: feed.clone(), frames: frames.clone(), viewers, orders };
         let router = routes::router(Arc::new(shared));
         let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config().clone()));
         let (end, ended) = oneshot::channel::<()>();
@@ -134,7 +136,9 @@ impl PageServer {
     /// Where a browser finds it. Behind `#token=` the token may follow; browsers do not send that.
     pub fn url(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
-        format!("{scheme}://{}/", self.address)
+        // As browsers write it: an IPv4 address in an IPv6 one is the former.
+        let address = SocketAddr::new(self.address.ip().to_canonical(), self.address.port());
+        format!("{scheme}://{address}/")
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use rustix::process::Uid;
 
 use page::{Disk, Feed, Order, PageOptions, PageServer, Refused, View};
 
@@ -18,6 +20,9 @@ pub struct Counting {
     pub orders: AtomicU64,
     /// Disks in each view.
     pub disks: usize,
+    /// Bytes of the report, about.
+    pub report: usize,
+    pub made: OnceLock<Arc<str>>,
 }
 
 impl Feed for Counting {
@@ -33,7 +38,10 @@ impl Feed for Counting {
     }
 
     fn report(&self) -> Option<Arc<str>> {
-        Some("<!doctype html><h1>report</h1>".into())
+        let report = self.made.get_or_init(|| {
+            format!("<!doctype html><h1>report</h1>{}", "<hr>".repeat(self.report / 4)).into()
+        });
+        Some(report.clone())
     }
 
     fn order(&self, _order: &Order) -> Result<String, Refused> {
@@ -52,6 +60,22 @@ pub fn options() -> PageOptions {
 pub fn page(disks: usize) -> (PageServer, Arc<Counting>) {
     let feed = Arc::new(Counting { disks, ..Counting::default() });
     (PageServer::start(options(), feed.clone()).expect("a page"), feed)
+}
+
+/// What another user of this machine does; `None`, said: only root can be another one.
+pub fn as_another_user<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    let other = || {
+        let nobody = Uid::from_raw(65534);
+        // Of this thread only.
+        match rustix::thread::set_thread_res_uid(nobody, nobody, nobody) {
+            Ok(()) => Some(work()),
+            Err(error) => {
+                println!("another user skipped: {error}");
+                None
+            }
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(other).join().expect("no panic"))
 }
 
 pub fn connect(address: SocketAddr) -> TcpStream {
