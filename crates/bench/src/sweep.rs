@@ -182,6 +182,9 @@ pub trait SweepHost {
     /// Receives the progress events of [`bench::run`].
     fn progress(&mut self, event: Progress<'_>);
 
+    /// An item could not be measured, for this reason.
+    fn not_measured(&mut self, _item: &Item, _why: &str) {}
+
     /// Called periodically while only `items` items are left, all claimed by `processes` or on
     /// devices that these are using.
     fn waits(&mut self, items: usize, processes: &[u32]);
@@ -361,8 +364,10 @@ fn one_task(
     if let Err(why) = result {
         // If all cells are stored, the check of the redundancy has failed.
         let missing = task.items.iter().zip(&stored).filter(|(_, stored)| !**stored);
+        let why = why.to_string();
         for (item, _) in missing {
-            store.put_not_run(run, item, &why.to_string())?;
+            store.put_not_run(run, item, &why)?;
+            host.not_measured(item, &why);
         }
     }
     Ok(())

@@ -173,14 +173,16 @@ pub enum Severity {
     Bad,
 }
 
-/// What the heat of a member is.
+/// What the heat of an array's members is: one scale for all of them. A member that is out of
+/// service has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Heat {
     /// The share of the time with an operation in flight.
     #[default]
     Busy,
-    /// Its bytes per second, relative to the array's busiest member: nothing measures the time.
+    /// Its bytes per second, as a share of those of the array's busiest member: of none of them is
+    /// the time measured.
     Relative,
 }
 
@@ -263,7 +265,7 @@ pub struct Event {
 pub struct Sweep {
     /// Items in all, of this call.
     pub items: usize,
-    /// Those that are final.
+    /// Those that were measured.
     pub done: usize,
     /// Those that could not be measured.
     pub failed: usize,

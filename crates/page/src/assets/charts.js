@@ -66,19 +66,21 @@ export class Chart {
     most = roundUp(most * 1.04);
     const [first, last] = [times[0] ?? 0, times.at(-1) ?? 1];
     const span = Math.max(last - first, 1);
-    const x = (time) => LEFT + ((time - first) / span) * inner.width;
+    // What ends now ends at the right, also while it is short.
+    const from = this.ago ? last - span : first;
+    const x = (time) => LEFT + ((time - from) / span) * inner.width;
     const y = (value) => TOP + inner.height - (value / most) * inner.height;
     const parts = [];
     for (const share of [0, 0.5, 1]) {
       const at = Math.round(y(most * share)) + 0.5;
       parts.push(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }));
       const text = svg("text", { x: LEFT - 7, y: at + 4, "text-anchor": "end" });
-      text.textContent = digits(most * share);
+      text.textContent = String(Number((most * share).toPrecision(3)));
       parts.push(text);
     }
     const begin = svg("text", { x: LEFT, y: this.height - 3 });
     const end = svg("text", { x: width - RIGHT, y: this.height - 3, "text-anchor": "end" });
-    begin.textContent = this.ago ? `${seconds(last - first)} ago` : seconds(first);
+    begin.textContent = this.ago ? `${seconds(span)} ago` : seconds(first);
     end.textContent = this.ago ? "now" : seconds(last);
     parts.push(begin, end);
     for (const { name, values } of series) parts.push(...this.series(name, times, values, x, y));
@@ -112,7 +114,8 @@ export class Chart {
     const point = ([left, top]) => `${left.toFixed(1)} ${top.toFixed(1)}`;
     const parts = [];
     for (const run of runs) {
-      const line = `M${run.map(point).join("L")}`;
+      // A point alone is a dot: a line to itself.
+      const line = `M${(run.length > 1 ? run : [run[0], run[0]]).map(point).join("L")}`;
       if (area) {
         const shape = `${line}L${run.at(-1)[0].toFixed(1)} ${y(0)}L${run[0][0].toFixed(1)} ${y(0)}Z`;
         parts.push(svg("path", { class: `area ${css}`, d: shape }));

@@ -468,6 +468,10 @@ impl SweepHost for Here<'_> {
         }
     }
 
+    fn not_measured(&mut self, item: &Item, why: &str) {
+        self.feed.iter().for_each(|feed| feed.failed(&item.what, why));
+    }
+
     fn waits(&mut self, items: usize, processes: &[u32]) {
         if self.waits_for != processes {
             let names: Vec<String> = processes.iter().map(u32::to_string).collect();

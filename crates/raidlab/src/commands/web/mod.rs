@@ -145,7 +145,7 @@ impl Events {
     }
 }
 
-/// A share of the largest: heat where nothing measures the time.
+/// Shares of the busiest member's rate: heat where of no member the time is measured.
 fn relative(disks: &mut [page::Disk]) {
     let rate = |disk: &page::Disk| disk.rates.map(|rates| rates.read_mb + rates.write_mb);
     let most = disks.iter().filter_map(rate).fold(0.0, f64::max);

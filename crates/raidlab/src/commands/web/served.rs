@@ -69,7 +69,7 @@ impl ServedFeed {
         let began = Instant::now();
         let state = State {
             readings: VecDeque::new(),
-            curve: Curve::recent(&["read", "write"]),
+            curve: Curve::recent(&["read", "write"], POINT.as_secs_f64()),
             last_point: began,
             seen: 0,
             events: VecDeque::new(),
@@ -248,7 +248,9 @@ fn array(status: &Status, users: Option<Rates>, rates: &[Rates], curve: Curve) -
     };
     let mut members: Vec<Disk> =
         status.members.iter().map(|member| disk(member, rates, synced)).collect();
-    let measured = rates.iter().all(|rates| rates.busy.is_some());
+    // One scale for all members: the time, where any of them measures it; a member that is out of
+    // service, or a slot without one, has no heat.
+    let measured = rates.is_empty() || members.iter().any(|member| member.heat.is_some());
     let heat = if measured { Heat::Busy } else { Heat::Relative };
     if !measured {
         relative(&mut members);
@@ -334,9 +336,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_members_latency_is_the_time_spent_by_its_operations() {
-        let status = || Status {
+    fn status(members: Vec<Member>) -> Status {
+        Status {
             name: "data".into(),
             uuid: None,
             metadata: None,
@@ -348,7 +349,7 @@ mod tests {
             state: "clean, degraded".into(),
             degraded: 1,
             read_only: None,
-            members: Vec::new(),
+            members,
             sync: None,
             waiting: Vec::new(),
             mismatch_cnt: None,
@@ -358,8 +359,12 @@ mod tests {
             pace: None,
             exports: Vec::new(),
             notes: Vec::new(),
-        };
-        let managed = export::control::ManagedRescue::new(status(), Arc::default());
+        }
+    }
+
+    #[test]
+    fn a_members_latency_is_the_time_spent_by_its_operations() {
+        let managed = export::control::ManagedRescue::new(status(Vec::new()), Arc::default());
         let feed = ServedFeed::new(Arc::new(managed), None, None, 1);
         let rates = feed.of_member(&counters(0), &counters(2), 2.0);
         assert_eq!((rates.reads, rates.writes, rates.busy), (10.0, 30.0, Some(0.5)));
@@ -374,5 +379,36 @@ mod tests {
         let device = "disk.img".into();
         let relative = feed.order(&Order::Add { array: "data".into(), device }).unwrap_err();
         assert_eq!(relative.0, "disk.img: is no absolute path");
+    }
+
+    #[test]
+    fn the_heat_of_a_degraded_array_has_one_scale() {
+        let member = |path: Option<&str>, slot: Option<u16>, state: &str| Member {
+            path: path.map(str::to_string),
+            slot,
+            state: state.into(),
+            number: None,
+            replaces: false,
+        };
+        let status = status(vec![
+            member(Some("/dev/sda"), Some(0), "in_sync"),
+            member(None, Some(1), "missing"),
+            member(Some("/dev/sdc"), Some(2), "in_sync"),
+            member(Some("/dev/sdb"), None, "faulty"),
+        ]);
+        let heats = |rates: &[Rates]| {
+            let array = array(&status, None, rates, Curve::default());
+            let heats: Vec<_> = array.members.iter().map(|member| member.heat).collect();
+            (array.heat, heats)
+        };
+        let busy = |busy| Rates { busy, read_mb: 10.0, ..Rates::default() };
+        // A slot without a member measures nothing.
+        let measured = [busy(Some(0.5)), Rates::default(), busy(Some(0.25))];
+        assert_eq!(heats(&measured), (Heat::Busy, vec![Some(0.5), None, Some(0.25), None]));
+        let idle = [busy(Some(0.0)), Rates::default(), busy(Some(0.0))];
+        assert_eq!(heats(&idle), (Heat::Busy, vec![Some(0.0), None, Some(0.0), None]));
+        let of_memory = [busy(None), busy(None), Rates { read_mb: 5.0, ..busy(None) }];
+        assert_eq!(heats(&of_memory), (Heat::Relative, vec![Some(1.0), None, Some(0.5), None]));
+        assert_eq!(heats(&[]), (Heat::Busy, vec![None; 4]));
     }
 }

@@ -2,10 +2,12 @@
 //! measured, findings, and at the end the report.
 //!
 //! ```text
-//!   the sweep's thread --(a lock, a few times a second)--> State <-- page's thread: counters
+//!   the sweep's thread --(a lock, a few times a second)--> State --copied--> the page's thread
+//!   generators --(counters)-----------------------------------> Course <------'
 //! ```
 //! Invariant: a generator that measures is not waited for by the page; the sweep's thread takes the
-//! lock for as long as a comparison takes. The page reads the counters that the terminal's live
+//! lock for as long as a comparison takes, the page's for a copy of what is shown: counters and
+//! their histograms are read without it. The page reads the counters that the terminal's live
 //! line reads; the record has exact figures.
 
 use std::collections::VecDeque;
@@ -21,17 +23,27 @@ use super::{Events, now};
 
 /// Readings that a figure covers: as the terminal's.
 const WINDOW: usize = 4;
+/// Seconds between two readings, as the page has its frames.
+const INTERVAL: f64 = 0.25;
 /// Cells that are listed.
 const MAX_MEASURED: usize = 40;
 
+#[derive(Clone)]
 struct RunningCell {
     number: u64,
     cell: Cell,
     live: Arc<LiveCounts>,
     began: Instant,
+    bound: Option<Bound>,
+}
+
+/// What a cell has done over its time.
+#[derive(Default)]
+struct Course {
+    /// The cell's number.
+    number: u64,
     readings: VecDeque<LiveState>,
     curve: Curve,
-    bound: Option<Bound>,
 }
 
 #[derive(Default)]
@@ -49,18 +61,21 @@ pub struct SweptFeed {
     title: String,
     began: Instant,
     state: Mutex<State>,
+    /// Of the page's thread.
+    course: Mutex<Course>,
 }
 
 impl SweptFeed {
     /// A sweep that begins.
     pub fn new(title: &str) -> SweptFeed {
-        SweptFeed { title: title.into(), began: Instant::now(), state: Mutex::default() }
+        let (state, course) = (Mutex::default(), Mutex::default());
+        SweptFeed { title: title.into(), began: Instant::now(), state, course }
     }
 
-    /// Items that are to be measured; `failed`: those that cannot be planned.
+    /// Items that are to be measured; `failed`: those besides that cannot be planned.
     pub fn planned(&self, items: usize, failed: usize) {
         let mut state = self.state();
-        (state.sweep.items, state.sweep.failed) = (items, failed);
+        (state.sweep.items, state.sweep.failed) = (items + failed, failed);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,6 +135,16 @@ impl SweptFeed {
         }
     }
 
+    /// An item could not be measured; a cell of it that ran no longer does.
+    pub fn failed(&self, what: &str, why: &str) {
+        let mut state = self.state();
+        state.running = None;
+        state.sweep.doing = None;
+        state.sweep.failed += 1;
+        let text = format!("{what}: could not be run: {why}");
+        state.events.put(now(), "Failed", Severity::Bad, what, text);
+    }
+
     /// The time that remains, as text.
     pub fn left(&self, left: String) {
         self.state().sweep.left = Some(left);
@@ -161,8 +186,6 @@ impl State {
             cell,
             live: live.clone(),
             began: Instant::now(),
-            readings: VecDeque::new(),
-            curve: Curve::whole(&["mb", "p50", "p99"]),
             bound,
         });
     }
@@ -201,11 +224,16 @@ impl State {
     }
 }
 
-impl RunningCell {
-    /// Reads the counters.
-    fn now(&mut self) -> Running {
-        let seconds = self.began.elapsed().as_secs_f64();
-        let reading = self.live.read();
+impl Course {
+    /// Reads the counters of the cell.
+    fn now(&mut self, running: RunningCell) -> Running {
+        let RunningCell { number, cell, live, began, bound } = running;
+        if self.number != number {
+            let curve = Curve::whole(&["mb", "p50", "p99"], INTERVAL);
+            *self = Course { number, readings: VecDeque::new(), curve };
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let reading = live.read();
         let window = self.readings.front().map(|before| reading.since(before));
         self.readings.push_back(reading);
         if self.readings.len() > WINDOW {
@@ -220,38 +248,41 @@ impl RunningCell {
             self.curve.push(seconds, &[mb_per_s, p50_ms, p99_ms]);
         }
         Running {
-            number: self.number,
-            cell: self.cell.clone(),
+            number,
+            cell,
             seconds,
             mb_per_s,
             iops: window.map(|it| rate(it.ops, it.seconds)),
             p50_ms,
             p99_ms,
             curve: self.curve.clone(),
-            bound: self.bound.clone(),
+            bound,
         }
     }
 }
 
 impl Feed for SweptFeed {
     fn view(&self) -> View {
-        let mut state = self.state();
-        let running = state.running.as_mut().map(RunningCell::now);
-        let mut sweep = state.sweep.clone();
+        let (mut view, mut sweep, running) = {
+            let state = self.state();
+            let view = View {
+                title: self.title.clone(),
+                source: "sweep",
+                at_ms: now(),
+                events: state.events.all(),
+                has_report: state.report.is_some(),
+                ..View::default()
+            };
+            let measured = state.measured.iter().cloned().collect();
+            (view, Sweep { measured, ..state.sweep.clone() }, state.running.clone())
+        };
         if sweep.ended.is_none() {
             sweep.elapsed_s = self.began.elapsed().as_secs_f64();
         }
-        sweep.running = running;
-        sweep.measured = state.measured.iter().cloned().collect();
-        View {
-            title: self.title.clone(),
-            source: "sweep",
-            at_ms: now(),
-            sweep: Some(sweep),
-            events: state.events.all(),
-            has_report: state.report.is_some(),
-            ..View::default()
-        }
+        let mut course = self.course.lock().expect("no panic while it is locked");
+        sweep.running = running.map(|running| course.now(running));
+        view.sweep = Some(sweep);
+        view
     }
 
     /// A curve begins with its cell, not with the first viewer.
@@ -319,5 +350,48 @@ mod tests {
         assert!(feed.is_always_on() && feed.report().is_none());
         feed.ended("finished", 0, Some("<html>".into()));
         assert!(!feed.is_always_on() && feed.view().has_report);
+    }
+
+    #[test]
+    fn what_fails_does_not_run_on() {
+        let feed = SweptFeed::new("a sweep");
+        feed.planned(2, 1);
+        let live = Arc::new(LiveCounts::new(1));
+        runs(&feed, &live);
+        assert!(feed.view().sweep.unwrap().running.is_some());
+        feed.failed("fs:/data bonnie", "the file system is full");
+        let view = feed.view();
+        let sweep = view.sweep.expect("a sweep");
+        assert!(sweep.running.is_none());
+        assert_eq!((sweep.items, sweep.done, sweep.failed), (3, 0, 2));
+        let event = view.events.last().expect("an event");
+        assert_eq!((event.kind.as_str(), event.severity), ("Failed", Severity::Bad));
+        assert_eq!(event.text, "fs:/data bonnie: could not be run: the file system is full");
+        runs(&feed, &Arc::new(LiveCounts::new(1)));
+        assert_eq!(feed.view().sweep.unwrap().running.expect("the next").number, 2);
+    }
+
+    #[test]
+    fn the_sweep_goes_on_while_counters_are_read() {
+        let feed = feed();
+        let live = Arc::new(LiveCounts::new(1));
+        runs(&feed, &live);
+        // As while the page's thread is among the histograms.
+        let course = feed.course.lock().unwrap();
+        let viewed = std::thread::scope(|scope| {
+            let viewing = scope.spawn(|| feed.view());
+            for _ in 0..100 {
+                let begun = Instant::now();
+                while feed.state.try_lock().is_err() {
+                    assert!(begun.elapsed().as_secs() < 30, "the sweep waits for a view");
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert!(!viewing.is_finished());
+            drop(course);
+            viewing.join().expect("no panic")
+        });
+        assert!(viewed.sweep.is_some());
     }
 }

@@ -14,6 +14,8 @@ use super::{Events, now};
 
 /// Time between two points of a curve, ns.
 const POINT_NS: u64 = 500_000_000;
+/// Readings within the time that rates are of, about: more say no more.
+const READINGS: u64 = 16;
 /// A time without readings, from which on they begin anew, ns.
 const PAUSE_NS: u64 = 5_000_000_000;
 /// Disks in no array that are shown.
@@ -77,23 +79,18 @@ impl WatchedFeed {
             }
         }
         let newest = Snapshot::take(&self.roots)?;
+        let now_ns = newest.at_ns;
         let window = self.window.as_nanos() as u64;
-        let age = |snapshot: &Snapshot| newest.at_ns.saturating_sub(snapshot.at_ns);
-        if state.snapshots.back().is_some_and(|last| age(last) > window.max(PAUSE_NS)) {
-            state.snapshots.clear();
-        }
-        while state.snapshots.len() > 1 && age(&state.snapshots[1]) >= window {
-            state.snapshots.pop_front();
-        }
+        forget(&mut state.snapshots, now_ns, window);
         let arrays = state.selection.arrays();
         happened(&state.arrays, &arrays, &mut state.events);
         state.arrays = arrays;
         let before = state.snapshots.front().unwrap_or(&newest);
         let frame = Frame::between(before, &newest, &state.selection, &state.arrays);
-        let is_point = newest.at_ns.saturating_sub(state.last_point_ns) >= POINT_NS;
+        let is_point = now_ns.saturating_sub(state.last_point_ns) >= POINT_NS;
         let is_known = frame.seconds > 0.0;
-        let seconds = newest.at_ns as f64 / 1e9;
-        state.snapshots.push_back(newest);
+        let seconds = now_ns as f64 / 1e9;
+        keep(&mut state.snapshots, newest, window);
         let mut view = View {
             title: self.title.clone(),
             source: "watch",
@@ -117,12 +114,33 @@ impl WatchedFeed {
             view.arrays.push(shown(array, &group.disks, rates, curve.clone(), is_known));
         }
         if is_point && is_known {
-            state.last_point_ns = state.snapshots.back().expect("it was put there").at_ns;
+            state.last_point_ns = now_ns;
         }
         let alone = groups.flat_map(|group| &group.disks).take(MAX_DISKS);
         view.disks = alone.map(|line| disk(line, None, None, is_known)).collect();
         view.events = state.events.all();
         Ok(view)
+    }
+}
+
+/// Drops what is too old: the first that is left is the newest that is at least a window old, or
+/// the oldest there is.
+fn forget(snapshots: &mut VecDeque<Snapshot>, now_ns: u64, window: u64) {
+    let age = |snapshot: &Snapshot| now_ns.saturating_sub(snapshot.at_ns);
+    if snapshots.back().is_some_and(|last| age(last) > window.max(PAUSE_NS)) {
+        snapshots.clear();
+    }
+    while snapshots.len() > 1 && age(&snapshots[1]) >= window {
+        snapshots.pop_front();
+    }
+}
+
+/// Keeps a reading, if the last one is old enough: their number is bounded, however long the
+/// window.
+fn keep(snapshots: &mut VecDeque<Snapshot>, newest: Snapshot, window: u64) {
+    let age = |last: &Snapshot| newest.at_ns.saturating_sub(last.at_ns);
+    if snapshots.back().is_none_or(|last| age(last) >= window / READINGS) {
+        snapshots.push_back(newest);
     }
 }
 
@@ -143,7 +161,8 @@ impl Feed for WatchedFeed {
 
 fn curve_of<'c>(curves: &'c mut Vec<(String, Curve)>, name: &str) -> &'c mut Curve {
     let at = curves.iter().position(|(own, _)| own == name).unwrap_or_else(|| {
-        curves.push((name.to_string(), Curve::recent(&["read", "write"])));
+        let interval = POINT_NS as f64 / 1e9;
+        curves.push((name.to_string(), Curve::recent(&["read", "write"], interval)));
         curves.len() - 1
     });
     &mut curves[at].1
@@ -192,7 +211,8 @@ fn disk(line: &Line, member: Option<&Slot>, synced: Option<f64>, is_known: bool)
         severity,
         replaces: member.is_some_and(|it| it.state.iter().any(|word| word == "replacement")),
         synced: synced.filter(|_| state == Some("rebuilding")),
-        heat: rates.and_then(|rates| rates.busy),
+        // What a device does that is out of service is not the array's load.
+        heat: rates.and_then(|rates| rates.busy).filter(|_| state != Some("faulty")),
         rates,
     }
 }
@@ -391,6 +411,8 @@ mod tests {
             array.members.iter().map(|it| it.state.as_deref().unwrap_or("")).collect();
         assert_eq!(states, ["in_sync", "rebuilding", "missing", "faulty"]);
         assert_eq!(array.members[1].synced, Some(0.25));
+        let heats: Vec<Option<f64>> = array.members.iter().map(|it| it.heat).collect();
+        assert_eq!(heats, [Some(0.5), Some(0.5), None, None]);
         assert_eq!(array.members[0].rates.expect("rates").latency_ms, Some(200.0));
         assert_eq!((array.severity, array.work[0].eta_s), (Severity::Warning, Some(3)));
         let mut events = Events::default();
@@ -406,5 +428,27 @@ mod tests {
         happened(&[raid5()], &[raid5()], &mut events);
         happened(&[], &[raid5()], &mut events);
         assert!(events.all().is_empty());
+    }
+
+    #[test]
+    fn readings_are_few_however_long_the_interval() {
+        let tick = 250_000_000;
+        for window in [100_000_000, 1_000_000_000, 60_000_000_000, 86_400_000_000_000] {
+            let mut snapshots = VecDeque::new();
+            let ticks = 2 * window / tick + 100;
+            for at_ns in (0..ticks).map(|at| at * tick) {
+                forget(&mut snapshots, at_ns, window);
+                keep(&mut snapshots, Snapshot { at_ns, disks: Vec::new(), machine: None }, window);
+                assert!(snapshots.len() <= READINGS as usize + 2, "{window}: {}", snapshots.len());
+                let covered = at_ns - snapshots[0].at_ns;
+                let most = window + window / READINGS + tick;
+                let least = window.min(at_ns);
+                assert!((least..=most).contains(&covered), "{window}: {covered} at {at_ns}");
+            }
+            // Hours without viewers.
+            let at_ns = ticks * tick + 3 * window.max(PAUSE_NS);
+            forget(&mut snapshots, at_ns, window);
+            assert!(snapshots.is_empty());
+        }
     }
 }
