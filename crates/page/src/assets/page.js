@@ -147,6 +147,13 @@ function shortName(name) {
   return parts.length > 0 && name.startsWith("/") ? parts.at(-1) : name;
 }
 
+// What the full width of a heat is.
+function scaleOf({ heat, members }) {
+  if (heat === "busy") return "share of the time busy, 0 to 100 %";
+  const most = Math.max(0, ...members.map(({ rates }) => (rates ? rates.read_mb + rates.write_mb : 0)));
+  return `MB/s, 0 to ${digits(most)}, the busiest member's; the time is not measured`;
+}
+
 function describe(member, heatIs) {
   const words = [];
   if (member.slot !== null) words.push(`slot ${member.slot}`);
@@ -342,8 +349,7 @@ class ArrayCard {
     setData(this.chips, "severity", array.severity);
     setText(this.shape, shapeOf(array));
     this.members.update(array.members, array.heat);
-    const is = array.heat === "busy" ? "time busy" : "MB/s, relative to the busiest member";
-    setText(this.heatText, is);
+    setText(this.heatText, scaleOf(array));
     setHidden(this.heatLegend, !array.members.some((member) => member.heat !== null));
     this.root.classList.toggle("many", array.members.length > 12);
     this.work.update(array.work, array.name);
@@ -480,7 +486,7 @@ class SweepView {
     this.measured = el(
       "section",
       { class: "card", "aria-label": "Measured cells" },
-      el("div", { class: "head" }, el("h2", {}, "Measured"), this.count),
+      el("div", { class: "head plain" }, el("h2", {}, "Measured"), this.count),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of measured cells" },
         el("table", {}, el("thead", {}, el("tr", {}, ...heads.map(([text, css]) => el("th", { class: css, scope: "col" }, text)))), this.rows)),
     );
@@ -496,7 +502,7 @@ class SweepView {
 
   update(sweep, hasReport) {
     const { job } = this;
-    const share = sweep.items > 0 ? sweep.done / sweep.items : 1;
+    const share = sweep.items > 0 ? Math.min((sweep.done + sweep.failed) / sweep.items, 1) : 1;
     setText(job.percent, percent(share));
     const failed = sweep.failed > 0 ? `, ${sweep.failed} could not be run` : "";
     setText(job.text, `${sweep.done} of ${sweep.items} items${failed}`);
@@ -536,7 +542,7 @@ class SweepView {
 
   showMeasured(sweep) {
     const shown = sweep.measured.length;
-    setText(this.count, shown < sweep.cells ? `the last ${shown} of ${sweep.cells} cells` : `${shown} cells`);
+    setText(this.count, shown < sweep.cells ? `the last ${shown} of ${sweep.cells} cells` : shown === 1 ? "1 cell" : `${shown} cells`);
     const row = (one) => {
       const cells = [[one.cell.array, ""], [one.cell.workload, ""], [digits(one.mb_per_s), "number"], [digits(one.iops), "number optional"],
         [one.p99_ms === null ? "–" : milliseconds(one.p99_ms), "number optional"]].map(([text, css]) => el("td", { class: css }, el("bdi", {}, clean(text))));
@@ -681,9 +687,15 @@ let source = null;
 let lastFrame = 0;
 
 function setLink(state, text) {
+  // Read aloud when it changes, and not with every frame's time.
+  if (byId("link").dataset.state !== state) setText(byId("link-said"), state === "live" ? "connected: figures are live" : text);
   setData(byId("link"), "state", state);
   setText(byId("link-text"), text);
 }
+
+// What is focused is not scrolled below the head, whose height depends on the width.
+const head = document.querySelector("header");
+new ResizeObserver(() => document.documentElement.style.setProperty("--head", `${head.offsetHeight}px`)).observe(head);
 
 function connect() {
   if (source) return;
@@ -751,24 +763,41 @@ byId("sign-in").addEventListener("submit", async (event) => {
   }
 });
 
+// The token is sent once: from the address or the form. When a server does not know the cookie it gave
+// for that, it is another one, and on loopback perhaps another user's: it does not get the token
+// unless it is entered again.
 async function start() {
   if (source || document.hidden) return;
   try {
     const answer = await (await fetch("/session")).json();
     session.hasOrders = answer.has_orders;
-    if (!answer.needs_token) return connect();
-    // The address may contain it; it is not part of a request, and does not stay in the address.
-    const given = new URLSearchParams(location.hash.slice(1)).get("token");
-    if (given) history.replaceState(null, "", location.pathname);
-    const token = given ?? session.token ?? sessionStorage.getItem("token");
-    if (token && (await signIn(token))) return connect();
-    if (answer.may_read) return connect();
-    setLink("waiting", "token needed");
-    showSignIn();
+    if (answer.needs_token && !(await admitted(answer.may_read))) {
+      setLink("waiting", "token needed");
+      return showSignIn();
+    }
+    if (answer.has_place) return connect();
+    setLink("lost", "too many viewers; trying again");
   } catch {
     setLink("lost", "no connection; trying again");
-    setTimeout(start, 2000);
   }
+  setTimeout(start, 2000);
+}
+
+async function admitted(mayRead) {
+  // The address may contain it; that is not part of a request, and does not stay in the address.
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given) history.replaceState(null, "", location.pathname);
+  if (given && (await signIn(given))) return true;
+  if (mayRead) session.token ??= sessionStorage.getItem("token");
+  else forgetToken();
+  return mayRead;
+}
+
+function forgetToken() {
+  session.token = null;
+  sessionStorage.removeItem("token");
+  // Their buttons are drawn with frames, and there are none.
+  for (const card of cards) card.update(card.array);
 }
 
 start();
