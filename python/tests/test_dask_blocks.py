@@ -207,6 +207,20 @@ def test_a_worker_with_another_raidlab_gets_no_block(hosts: Hosts, tmp_path: Pat
     assert found["error"] == "RefusedError" and "(beta): raidlab 0." in found["text"], found
 
 
+def test_without_its_scheduler_it_ends(tmp_path: Path) -> None:
+    with namespaces.hosts(tmp_path, ["alpha"]) as alone:
+        alone.start_scheduler()
+        alone.start_worker("alpha")
+        call = "raidlab.dask.simulate(0, 10**6, SCHEDULER, block_seconds=0.1, progress=progress)"
+        process = start(alone, call, workers=1)
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith('["done"'):
+            assert process.poll() is None
+        alone.kill("scheduler")
+        found = end(process)
+    assert found["error"] == "ClusterError" and "scheduler" in found["text"], found
+
+
 def test_files_that_differ_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text("here")

@@ -7,10 +7,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import raidlab
+import raidlab.dask
 
 HERE = Path(__file__).parent
 PACKAGE = Path(raidlab.__file__).parent
@@ -21,9 +23,10 @@ def test_what_is_tested_is_the_wheel() -> None:
     assert (PACKAGE / "py.typed").is_file()
 
 
-def test_every_public_name_is_documented() -> None:
-    for name in raidlab.__all__:
-        thing = getattr(raidlab, name)
+@pytest.mark.parametrize("module", [raidlab, raidlab.dask], ids=lambda module: module.__name__)
+def test_every_public_name_is_documented(module: ModuleType) -> None:
+    for name in module.__all__:
+        thing = getattr(module, name)
         if isinstance(thing, str):
             continue
         assert inspect.getdoc(thing), name
