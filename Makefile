@@ -9,6 +9,9 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # What `make bench` passes on; `make bench ARGS=...` replaces it.
 ARGS ?= --html $(TARGET)/bench/report.html --json=$(TARGET)/bench/record.json
 
+# What runs scripts of ours; with raidlab[dask] in it, `make bench-scale` measures seeds, too.
+PYTHON ?= python3
+
 # What `make bench-arrays` passes on: peers, --rounds N, --seconds S, --dir DIR, --json FILE.
 PEER_ARGS ?=
 
@@ -34,7 +37,7 @@ help:
 	@echo 'make bench-arrays  our generator beside fio, arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
 	@echo 'make bench-tools  bonnie++, fio, dd (and fio for IOzone) beside ours, in TOOLS_DIR=...'
 	@echo 'make bench-published  every published experiment: docs/perf/published-figures.md; 50 minutes, root'
-	@echo 'make bench-scale  how it grows: members, cells, files, disks: docs/perf/scale.md; 10 minutes'
+	@echo 'make bench-scale  how it grows: members, cells, files, disks, seeds: docs/perf/scale.md; 10 minutes'
 	@echo 'make setup      only the set-up: installs by apt what is missing, if anything is'
 	@echo 'make clean      remove what was built'
 
@@ -82,7 +85,7 @@ bench-engine: setup
 	$(CARGO) run --release -p raidlab -- bench engine --json=$(TARGET)/bench/engine.json
 
 bench-scale: build
-	scripts/scale --json $(TARGET)/bench/scale.json
+	$(PYTHON) scripts/scale --json $(TARGET)/bench/scale.json
 
 bench-published: build
 	scripts/published
