@@ -27,7 +27,7 @@ CLOCK_ROUNDS = 5
 SLEW = 500e-6
 
 #: Age of an offset after which it is measured again, seconds.
-CLOCK_AGE_S = 60.0
+CLOCK_AGE_S = 600.0
 
 #: Seconds within which all workers answer what they are; then each has a part of it.
 PROBE_S = 20.0
@@ -75,7 +75,7 @@ class Cluster:
     measures: bool = True
     #: By address.
     hosts: dict[str, Host] = field(default_factory=dict)
-    #: Workers that are not used, each noted once.
+    #: Workers that are not used, by id, each noted once.
     refused: set[str] = field(default_factory=set)
     #: What was noted of them.
     noted: set[str] = field(default_factory=set)
@@ -99,16 +99,16 @@ class Cluster:
             # another raidlab.
             if address not in workers or workers[address]["worker"] != host.worker:
                 del self.hosts[address]
-        self.refused &= set(workers)
-        for address, hostname in list(self.twins.items()):
+        self.refused &= {facts["worker"] for facts in workers.values()}
+        for worker, hostname in list(self.twins.items()):
             if self.of_host(hostname) is None:
-                self.refused.discard(address)
-                del self.twins[address]
+                self.refused.discard(worker)
+                del self.twins[worker]
         new = {
             address: facts
             for address, facts in workers.items()
             if address not in self.hosts
-            and address not in self.refused
+            and facts["worker"] not in self.refused
             and facts["status"] in ("running", "paused")
         }
         if not new:
@@ -170,7 +170,7 @@ class Cluster:
             if count == 1 or not self.measures:
                 able.append(address)
                 continue
-            self.refused.add(address)
+            self.refused.add(new[address]["worker"])
             if count:
                 problems.append(f"{address}: resource host={count:g}: a host is 1")
         expected = _worker.build()
@@ -178,7 +178,7 @@ class Cluster:
         for address in able:
             facts = answers.get(address)
             if not isinstance(facts, dict):
-                self.refused.add(address)
+                self.refused.add(new[address]["worker"])
                 problems.append(f"{address}: it does not answer")
                 continue
             name = f"{address} ({facts['hostname']})"
@@ -192,13 +192,13 @@ class Cluster:
                 # Restarted since: it is looked at again.
                 continue
             elif twin is not None:
-                self.twins[address] = twin.hostname
+                self.twins[facts["worker"]] = twin.hostname
                 problem = (
                     f"{name}: {twin.address} is a worker of the same host; one worker for each "
                     "host, and hosts of different names"
                 )
             if problem is not None:
-                self.refused.add(address)
+                self.refused.add(new[address]["worker"])
                 problems.append(problem)
                 continue
             worker = new[address]
