@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,7 +57,9 @@ fn socket_of(word: &OsStr) -> Result<PathBuf> {
     };
     let path = control_path(name)?;
     if !path.exists() {
-        let there = servers();
+        let is_there =
+            |name: &String| control_path(name).is_ok_and(|path| UnixStream::connect(path).is_ok());
+        let there: Vec<String> = servers().into_iter().filter(is_there).collect();
         let list = if there.is_empty() { "none".into() } else { there.join(", ") };
         bail!(
             "{name}: no file is named so, and no server in {}; there is {list}",
@@ -66,7 +69,7 @@ fn socket_of(word: &OsStr) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The names of the servers of this user.
+/// The names of the control sockets of this user; a killed server leaves its own.
 fn servers() -> Vec<String> {
     let entries = std::fs::read_dir(runtime_directory()).into_iter().flatten().flatten();
     let name = |entry: std::fs::DirEntry| {
@@ -106,7 +109,7 @@ pub fn status_of_all(json: &JsonOut) -> Result<Ending> {
                 let _ = writeln!(out, "{}", text(&status));
                 states.push(status);
             }
-            Err(error) => unreachable.push((name, format!("{error:#}"))),
+            Err(error) => unreachable.push((name, error.to_string())),
         }
     }
     for (name, error) in &unreachable {
