@@ -15,6 +15,7 @@ from typing import Any
 import cluster as namespaces
 import pytest
 import raidlab
+import raidlab.dask
 from cluster import Hosts
 from raidlab.dask import _simulate, _worker
 from raidlab.dask._blocks import Block, Blocks, even
@@ -119,6 +120,29 @@ def test_a_planted_bug_is_found_and_its_scenario_fails_here(hosts: Hosts) -> Non
     assert raidlab.replay(scenario) is None, "without the bug"
 
 
+#: Seeds until a sweep has ended and some blocks more; the blocks.
+BESIDE = """
+import dataclasses, json, threading
+import distributed, raidlab.dask
+with distributed.Client({scheduler!r}, set_as_default=False) as client:
+    client.wait_for_workers(2, timeout=60)
+stop, ended = threading.Event(), threading.Semaphore(0)
+def measure():
+    try:
+        raidlab.dask.sweep({file!r}, {scheduler!r}, db={db!r})
+        while ended.acquire(blocking=False):
+            pass
+        assert all(ended.acquire(timeout=60) for _ in range(3))
+    finally:
+        stop.set()
+threading.Thread(target=measure).start()
+result = raidlab.dask.simulate(
+    0, 10**6, {scheduler!r}, block_seconds=0.2, stop=stop, progress=lambda _: ended.release()
+)
+print(json.dumps([dataclasses.asdict(it) for it in result.blocks]))
+"""
+
+
 def test_no_block_runs_beside_a_measurement_of_its_host(hosts: Hosts, tmp_path: Path) -> None:
     # A second worker of the same host, which measures nothing: Dask would run both at one time.
     file, db = tmp_path / "beside.toml", tmp_path / "results.db"
@@ -133,22 +157,15 @@ def test_no_block_runs_beside_a_measurement_of_its_host(hosts: Hosts, tmp_path: 
     command += ["--nthreads", "2", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
     command += ["--local-directory", str(scratch)]
     hosts.start("second", hosts.of["alpha"], command)
-    call = "raidlab.dask.simulate(0, 10**6, SCHEDULER, block_seconds=0.2, stop=stop)"
-    # Until the sweep has ended.
-    both = (
-        f"(lambda stop: (threading.Thread(target=lambda: (raidlab.dask.sweep({str(file)!r}, "
-        f"SCHEDULER, db={str(db)!r}), stop.set())).start(), {call})[1])(threading.Event())"
-    )
-    process = start(hosts, f"[threading := __import__('threading'), {both}][1]", workers=3)
-    found = end(process)
+    hosts.kill("beta")
+    names = {"scheduler": hosts.scheduler, "file": str(file), "db": str(db)}
+    found = end(hosts.direct(BESIDE.format(**names)))
     hosts.stop("second")
-    store = raidlab.Store(db)
-    cells = store.record().to_dict()["cells"]
+    hosts.start_worker("beta")
+    cells = raidlab.Store(db).record().to_dict()["cells"]
     measured = [cell["times"] for cell in cells]
-    assert len(measured) == 3 and found["stopped"] and found["seeds"] > 0
-    blocks = [it for it in found["blocks"] if it["host"] == "alpha"]
-    assert blocks, "there were blocks on this host"
-    for block in blocks:
+    assert len(measured) == 3 and len(found) >= 3
+    for block in found:
         # One clock: both are processes of this machine.
         begin, ended = block["began_unix_s"], block["began_unix_s"] + block["wall_s"]
         for times in measured:
@@ -232,6 +249,20 @@ def test_files_that_differ_are_refused(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(raidlab.RefusedError, match="read where it is predicted"):
         files.check()
+
+
+def test_what_makes_no_sense_is_refused_before_a_scheduler_is_looked_for() -> None:
+    for arguments, said in [
+        ({"first_seed": 2**64 - 5, "count": 5}, "below 2\\^64"),
+        ({"first_seed": 0, "count": -1}, "below 2\\^64"),
+        ({"first_seed": 0, "count": 1, "block_seconds": 0.0}, "block_seconds 0"),
+        ({"first_seed": 0, "count": 1, "most_findings": 0}, "most_findings 0"),
+        ({"first_seed": 0, "count": 1, "planted": "a bug"}, "no such bug"),
+    ]:
+        with pytest.raises(raidlab.UsageError, match=said):
+            raidlab.dask.simulate(scheduler="tcp://127.0.0.1:1", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(raidlab.UsageError, match="no such column"):
+        raidlab.dask.predict({"levle": "raid0"}, "tcp://127.0.0.1:1")
 
 
 def test_blocks_are_as_long_as_their_time_and_even_at_the_end() -> None:

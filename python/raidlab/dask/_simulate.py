@@ -190,7 +190,7 @@ def simulate(
     :raises ClusterError: no worker, no scheduler, seeds that have cost three workers
     :raises Error: a scenario that does not end, with its text
     """
-    if count < 0 or first_seed < 0 or first_seed + count > 2**64:
+    if count < 0 or first_seed < 0 or first_seed + count >= 2**64:
         raise UsageError(f"seeds {first_seed} and {count} more: they are below 2^64")
     if not (0 < block_seconds < math.inf):
         raise UsageError(f"block_seconds {block_seconds}: more than 0")
