@@ -25,8 +25,8 @@ pub fn execute<T>(
         Ok(outcome) => outcome,
         Err(panic) => {
             eprintln!(
-                "again: cargo run -p {package} --example fuzz -- {target} --seed {seed} --first \
-                 {number} --executions 1"
+                "again: cargo run -p {package} --example {package}_fuzz -- {target} --seed {seed} \
+                 --first {number} --executions 1"
             );
             std::panic::resume_unwind(panic);
         }

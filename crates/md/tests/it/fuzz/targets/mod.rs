@@ -1,4 +1,5 @@
-//! What is fuzzed, and how inputs are made. Used by the test beside it and by `examples/fuzz.rs`.
+//! What is fuzzed, and how inputs are made. Used by the test beside it and by the example
+//! `md_fuzz`.
 //!
 //! To add a codec: a file here with a `TARGET`, its line in `TARGETS`, and a directory of starting
 //! points in `tests/it/fuzz/corpus` named after it.

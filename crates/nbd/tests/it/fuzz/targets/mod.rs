@@ -1,4 +1,5 @@
-//! What is fuzzed, and how inputs are made. Used by the test beside it and by `examples/fuzz.rs`.
+//! What is fuzzed, and how inputs are made. Used by the test beside it and by the example
+//! `nbd_fuzz`.
 //!
 //! An input is all that a peer sends in one session. It is given in pieces: what a side does must
 //! not depend on them.

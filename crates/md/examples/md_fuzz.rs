@@ -1,8 +1,8 @@
 //! Runs the targets of `tests/it/fuzz` for as long as wanted:
 //!
 //! ```text
-//! cargo run --release -p nbd --example fuzz -- all --minutes 10
-//! cargo run -p nbd --example fuzz -- server --seed 1 --first 4711 --executions 1
+//! cargo run --release -p md --example md_fuzz -- all --minutes 10
+//! cargo run -p md --example md_fuzz -- superblock-1 --seed 1 --first 4711 --executions 1
 //! ```
 
 #[path = "../tests/it/fuzz/targets/mod.rs"]
@@ -10,9 +10,8 @@ mod targets;
 
 use std::time::Instant;
 
+use targets::{TARGETS, Tally, Target, Verdict, corpus, run};
 use testkit::fuzz::Wanted;
-
-use targets::{TARGETS, Tally, Target, run};
 
 fn main() -> std::process::ExitCode {
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
@@ -21,6 +20,12 @@ fn main() -> std::process::ExitCode {
         Err(code) => return code,
     };
     for target in wanted.targets.iter().map(|at| &TARGETS[*at]) {
+        for (name, bytes) in corpus(target) {
+            if (target.check)(&bytes) != Verdict::Decoded {
+                eprintln!("fuzz: corpus/{}/{name} does not decode", target.name);
+                return std::process::ExitCode::from(1);
+            }
+        }
         println!("{}: seed {} from {}", target.name, wanted.seed, wanted.first);
         let (start, enough) = (Instant::now(), wanted.enough());
         let tally = run(target, wanted.seed, wanted.first, |tally| enough(tally.executions));
@@ -30,11 +35,10 @@ fn main() -> std::process::ExitCode {
 }
 
 fn report(target: &Target, tally: Tally, seconds: f64) {
-    let Tally { executions, completed, violations } = tally;
+    let Tally { executions, decoded } = tally;
     let rate = executions as f64 / seconds;
     println!(
-        "{}: {executions} executions, {completed} completed, {violations} violations, \
-         {seconds:.1} s, {rate:.0} per second",
+        "{}: {executions} executions, {decoded} decoded, {seconds:.1} s, {rate:.0} per second",
         target.name
     );
 }
