@@ -12,6 +12,9 @@ ARGS ?= --html $(TARGET)/bench/report.html --json=$(TARGET)/bench/record.json
 # What runs scripts of ours; with raidlab[dask] in it, `make bench-scale` measures seeds, too.
 PYTHON ?= python3
 
+# maturin's place, where it is not installed.
+PYTHON_TOOLS := $(TARGET)/python-tools/bin
+
 # What `make bench-arrays` passes on: peers, --rounds N, --seconds S, --dir DIR, --json FILE.
 PEER_ARGS ?=
 
@@ -52,8 +55,9 @@ build: setup
 
 wheel: setup
 	@mkdir -p $(TARGET)/wheels
-	@command -v maturin >/dev/null || { echo 'no maturin: python3 -m pip install maturin'; exit 1; }
-	maturin build --release --locked --manifest-path python/Cargo.toml --out $(TARGET)/wheels
+	@command -v maturin >/dev/null || test -x $(PYTHON_TOOLS)/maturin || { \
+		$(PYTHON) -m venv $(TARGET)/python-tools && $(PYTHON_TOOLS)/pip install --quiet 'maturin>=1.9.4,<2'; }
+	PATH="$$PATH:$(PYTHON_TOOLS)" maturin build --release --locked --manifest-path python/Cargo.toml --out $(TARGET)/wheels
 
 dist: setup
 	$(CARGO) build --profile dist -p raidlab
