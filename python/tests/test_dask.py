@@ -275,7 +275,9 @@ def test_two_hosts_load_one_export_and_their_rates_are_added_over_the_common_win
     with_all(hosts)
     address = f"{namespaces.SCHEDULER}:10809"
     serve = [*RAIDLAB, "serve", "--level", "raid0", "--members", "mem*4", "--size", "32M"]
-    serve += ["--name", f"load{os.getpid()}", "--nbd", f"tcp:{address}", "--insecure"]
+    # It is killed at the end, and would leave its control socket.
+    serve += ["--name", f"load{os.getpid()}", "--control", "none"]
+    serve += ["--nbd", f"tcp:{address}", "--insecure"]
     hosts.start("serve", hosts.base, serve)
     until = time.monotonic() + 20
     while "is served" not in hosts.log("serve"):
