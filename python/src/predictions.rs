@@ -143,7 +143,7 @@ fn configurations_of(table: &Bound<'_, PyAny>, others: &str) -> PyResult<Input> 
     Input::read(table, &known(&texts, &numbers), others)
 }
 
-/// The columns of a table that `predict` knows, texts and numbers, as a Table: for its parts.
+/// The columns of a table that `predict` reads, texts and numbers, as a Table: for its parts.
 #[pyfunction]
 #[pyo3(signature = (table, *, others="refuse"))]
 pub fn configurations(py: Python<'_>, table: &Bound<'_, PyAny>, others: &str) -> PyResult<Table> {

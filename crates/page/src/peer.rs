@@ -1,4 +1,4 @@
-//! Whose a connection is, as far as this host knows.
+//! Which peer a connection is of, as far as this host can say.
 //!
 //! ```text
 //!   of another host     its address; of IPv6 the network of 64 bits

@@ -137,7 +137,7 @@ class Cluster:
             raise ClusterError(f"no worker is left since {patience:g} s")
 
     def _workers(self) -> dict[str, Any]:
-        """What the scheduler knows of each worker, and its id."""
+        """What the scheduler has of each worker, and its id."""
 
         def workers(dask_scheduler: distributed.Scheduler) -> dict[str, Any]:
             found = {}

@@ -198,7 +198,7 @@ def _values(value: Any) -> list[str]:
 class Dataset:
     """The Parquet data set of a run: a file for each item, which is there whole or not at all.
 
-    Names of files have the sweep, the run and a digest of what tells the run from others of its
+    Names of files have the sweep, the run and a digest of what distinguishes the run from others of its
     number, in other results files.
     """
 

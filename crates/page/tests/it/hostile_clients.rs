@@ -396,7 +396,7 @@ fn a_page_without_viewers_looks_at_nothing_and_ends_in_time() {
         if std::mem::replace(&mut before, views) == views {
             break;
         }
-        assert!(begun.elapsed() < CUT_OFF, "views are taken for nobody");
+        assert!(begun.elapsed() < CUT_OFF, "views are taken without a viewer");
     }
     let held = viewer(server.address());
     let begun = Instant::now();
