@@ -26,8 +26,7 @@ use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record};
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
 use md::ondisk::{Area, MetadataEncoder, Timestamp, UpdateError, Write};
-use rustix::event::EventfdFlags;
-use rustix::fd::OwnedFd;
+use sys::EventFd;
 
 use crate::member::{OpKind, cause_of};
 use device::Disk;
@@ -124,7 +123,7 @@ pub(crate) struct MetadataThreads {
     devices: Vec<DeviceThread>,
     completed: Receiver<MetadataCompletion>,
     completions: Sender<MetadataCompletion>,
-    wake: Arc<OwnedFd>,
+    wake: Arc<EventFd>,
     at_work: usize,
     /// Devices that have come so far.
     serials: u64,
@@ -141,7 +140,7 @@ impl MetadataThreads {
         devices: Vec<DeviceMetadata>,
         limit: Option<Duration>,
     ) -> io::Result<MetadataThreads> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake = EventFd::new()?;
         // Bounded by what the threads can have: `DEVICE_QUEUE` each.
         let (completions, completed) = channel();
         let wake = Arc::new(wake);
@@ -312,8 +311,7 @@ impl MetadataThreads {
 
     /// Resets the eventfd after it was readable, before completions are collected.
     pub(crate) fn woke(&self) {
-        // It is nonblocking; nothing to read is no problem.
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.wake.reset();
     }
 }
 
@@ -351,7 +349,7 @@ struct DeviceWorker {
     index: usize,
     ops: Receiver<MetadataOp>,
     completed: Sender<MetadataCompletion>,
-    wake: Arc<OwnedFd>,
+    wake: Arc<EventFd>,
     discards: Arc<AtomicBool>,
 }
 
@@ -389,8 +387,7 @@ impl DeviceWorker {
                 let completion = MetadataCompletion { token, result, note, thread: self.index };
                 let _ = self.completed.send(completion);
             }
-            // Fails only when the counter is full, and then the eventfd is readable already.
-            let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+            self.wake.signal();
         }
     }
 

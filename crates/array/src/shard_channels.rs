@@ -29,8 +29,7 @@ use engine::{
 };
 use md::{Geometry, Sector};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
-use rustix::event::EventfdFlags;
-use rustix::fd::OwnedFd;
+use sys::EventFd;
 
 use crate::buf::Lease;
 use crate::executor::JoiningMember;
@@ -79,7 +78,7 @@ struct Waker {
     asleep: AtomicBool,
     /// The shard has left.
     left: AtomicBool,
-    fd: OwnedFd,
+    fd: EventFd,
     /// Members for slots that the shard has not taken yet: rare, so that a lock does no harm.
     members: Mutex<VecDeque<JoiningMember>>,
 }
@@ -151,8 +150,7 @@ impl Peer {
 impl Waker {
     fn wake(&self) {
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
-            // Fails only when the counter is full, and then the shard wakes anyway.
-            let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+            self.fd.signal();
         }
     }
 }
@@ -186,7 +184,7 @@ impl ShardChannels {
         let fate = Arc::new(SharedState::default());
         let mut wakers = Vec::new();
         for _ in 0..count {
-            let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            let fd = EventFd::new()?;
             let (asleep, left) = (AtomicBool::new(false), AtomicBool::new(false));
             let members = Mutex::default();
             wakers.push(Arc::new(Waker { asleep, left, fd, members }));
@@ -382,7 +380,7 @@ impl ShardChannels {
     pub(crate) fn woke(&self, readable: bool) {
         self.waker.asleep.store(false, Ordering::Relaxed);
         if readable {
-            let _ = rustix::io::read(&self.waker.fd, &mut [0; 8]);
+            self.waker.fd.reset();
         }
     }
 
@@ -410,7 +408,6 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use md::{GeometrySpec, Layout, Level};
-    use rustix::event::{PollFd, PollFlags, Timespec};
 
     use super::*;
 
@@ -476,9 +473,7 @@ mod tests {
     /// Goes to sleep as `driver` does, without waiting; returns whether the eventfd woke it.
     fn sleeps_and_is_woken(channels: &ShardChannels) -> bool {
         assert!(channels.may_sleep());
-        let mut fds = [PollFd::new(&channels.waker.fd, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let readable = rustix::event::poll(&mut fds, Some(&now)).expect("polled") > 0;
+        let readable = channels.waker.fd.is_readable();
         channels.woke(readable);
         readable
     }
@@ -491,7 +486,7 @@ mod tests {
         assert!(channels[1].may_sleep());
         assert!(channels[0].peers[1].as_ref().expect("a peer").waker.asleep.swap(false, Relaxed));
         channels[1].woke(false);
-        rustix::io::write(&channels[1].waker.fd, &1u64.to_ne_bytes()).expect("written");
+        channels[1].waker.fd.signal();
         let woken = (0..10).filter(|_| sleeps_and_is_woken(&channels[1])).count();
         assert_eq!(woken, 1);
     }

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod clock;
+mod event_fd;
 #[allow(unsafe_code)]
 mod file_map;
 #[allow(unsafe_code)]
@@ -22,6 +23,7 @@ mod send;
 mod unshared_fds;
 
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
+pub use event_fd::EventFd;
 pub use file_map::FileMap;
 pub use loop_device::LoopDevice;
 pub use mapping::{Mapping, populate, share_one_heap, thread_mark, touch_stack, touch_stack_once};

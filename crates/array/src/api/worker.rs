@@ -21,9 +21,8 @@ use std::time::Duration;
 
 use engine::HostOp;
 use md::{Level, SECTOR_BYTES, Sector};
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
-use rustix::fd::OwnedFd;
-use sys::clock_nanos;
+use rustix::event::{PollFd, PollFlags};
+use sys::{EventFd, clock_nanos};
 
 use super::{ArrayError, Outcome, Ticket};
 use crate::buf::Lease;
@@ -71,7 +70,7 @@ pub(super) struct Inbox {
 
 struct Shared {
     inbox: Mutex<Inbox>,
-    wake: OwnedFd,
+    wake: EventFd,
 }
 
 impl Shared {
@@ -89,9 +88,7 @@ impl Shared {
         let ring = std::mem::take(&mut inbox.asleep);
         drop(inbox);
         if ring {
-            // A write fails only when the counter is full, and then the eventfd is readable
-            // already.
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            self.wake.signal();
         }
         Some(result)
     }
@@ -102,7 +99,7 @@ impl Shared {
     fn wakes(&self, may_be_readable: bool) {
         self.inbox().asleep = false;
         if may_be_readable {
-            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            self.wake.reset();
         }
     }
 }
@@ -177,8 +174,7 @@ impl Shard {
     /// # Errors
     /// When the system has no eventfd for it.
     pub(super) fn new(driver: Driver, busy: &Arc<Busy>) -> std::io::Result<Shard> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Arc::new(Shared { inbox: Mutex::default(), wake });
+        let shared = Arc::new(Shared { inbox: Mutex::default(), wake: EventFd::new()? });
         let by_callers = ByCallers::of(&driver);
         let worker = Worker::new(driver, shared.clone(), busy.clone());
         let worker = Arc::new(Mutex::new(Some(worker)));
@@ -447,28 +443,24 @@ impl Drop for Worker {
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::Timespec;
-
     use super::*;
 
     fn sleeps_and_is_woken(shared: &Shared) -> bool {
         shared.inbox().asleep = true;
-        let mut fds = [PollFd::from_borrowed_fd(shared.wake.as_fd(), PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let readable = rustix::event::poll(&mut fds, Some(&now)).expect("polled") > 0;
+        let readable = shared.wake.is_readable();
         shared.wakes(readable);
         readable
     }
 
     #[test]
     fn a_wake_up_that_comes_late_ends_one_sleep() {
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let shared = Shared { inbox: Mutex::default(), wake: wake.expect("an eventfd") };
+        let wake = EventFd::new().expect("an eventfd");
+        let shared = Shared { inbox: Mutex::default(), wake };
         shared.inbox().asleep = true;
         // A request is in, and its caller is about to write; the clock wakes the thread.
         assert!(std::mem::take(&mut shared.inbox().asleep));
         shared.wakes(false);
-        rustix::io::write(&shared.wake, &1_u64.to_ne_bytes()).expect("written");
+        shared.wake.signal();
         assert_eq!((0..10).filter(|_| sleeps_and_is_woken(&shared)).count(), 1);
     }
 }

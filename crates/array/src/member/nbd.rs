@@ -21,9 +21,8 @@ use device::{Completes, Device, Disk, ExportError, NbdExport, Transfer};
 use engine::{IoError, MemberError, Token};
 use md::Sector;
 use nbd::Operation;
-use rustix::event::EventfdFlags;
-use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use sys::EventFd;
 
 use super::file::{errno_of, error_of};
 use super::traits::{Cause, Load, io_error};
@@ -42,7 +41,7 @@ const SPARE: usize = 64;
 /// Ends of operations, for the thread of the driver.
 struct Port {
     ended: Mutex<Vec<Ended>>,
-    wake: OwnedFd,
+    wake: EventFd,
 }
 
 struct Ended {
@@ -56,8 +55,7 @@ impl Completes for Port {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.push(Ended { id, buffer, result });
         if ended.len() == 1 {
-            // It cannot overflow: the reader takes them all.
-            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+            self.wake.signal();
         }
     }
 }
@@ -150,9 +148,9 @@ impl NbdMember {
         }
     }
 
-    fn port(&mut self) -> rustix::io::Result<Arc<Port>> {
+    fn port(&mut self) -> std::io::Result<Arc<Port>> {
         if self.port.is_none() {
-            let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            let wake = EventFd::new()?;
             self.port = Some(Arc::new(Port { ended: Mutex::default(), wake }));
         }
         Ok(self.port.clone().expect("it was made"))
@@ -404,7 +402,7 @@ impl Member for NbdMember {
             let mut ended = port.ended.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::swap(&mut *ended, &mut taken);
             // Under the lock: what ends from now on is a new event.
-            let _ = rustix::io::read(&port.wake, &mut [0; 8]);
+            port.wake.reset();
         }
         for Ended { id, buffer, result } in taken.drain(..) {
             let result = match result {

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use nbd::client::{Negotiated, Received, Requests, Unsent};
 use nbd::{Errno, Operation, Request, Violation};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::AsFd;
+use sys::EventFd;
 use thiserror::Error;
 
 use super::stream::Stream;
@@ -122,7 +123,7 @@ struct Queue {
 
 struct Shared {
     queue: Mutex<Queue>,
-    wake: OwnedFd,
+    wake: EventFd,
     /// How long a request may take, in milliseconds; `u64::MAX`: for ever.
     limit: AtomicU64,
 }
@@ -139,8 +140,7 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // It fails only when the thread has been woken 2^64 times and has not looked.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        self.wake.signal();
     }
 }
 
@@ -158,7 +158,7 @@ impl Connection {
         received: Vec<u8>,
         limit: Option<Duration>,
     ) -> io::Result<Connection> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake = EventFd::new()?;
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::default()),
             wake,
@@ -573,7 +573,7 @@ impl Worker {
         // An error of it is that of a signal, or passes.
         let _ = rustix::event::poll(&mut fds, timeout.as_ref());
         if fds[1].revents().contains(PollFlags::IN) {
-            let _ = rustix::io::read(&shared.wake, &mut [0; 8]);
+            shared.wake.reset();
         }
         Ok(())
     }

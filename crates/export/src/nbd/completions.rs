@@ -8,8 +8,8 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::event::EventfdFlags;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd};
+use sys::EventFd;
 
 use crate::access::Data;
 use crate::store::{StoreError, StoreExtent, ToSend};
@@ -55,13 +55,12 @@ struct Queue {
 /// The queue of a connection; see the module documentation.
 pub(super) struct Completions {
     queue: Mutex<Queue>,
-    event: OwnedFd,
+    event: EventFd,
 }
 
 impl Completions {
     pub(super) fn new() -> io::Result<Completions> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Completions { queue: Mutex::default(), event: rustix::event::eventfd(0, flags)? })
+        Ok(Completions { queue: Mutex::default(), event: EventFd::new()? })
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -74,8 +73,7 @@ impl Completions {
         let ring = std::mem::take(&mut queue.asleep);
         drop(queue);
         if ring {
-            // A write fails only when the counter is full, and then the eventfd is readable.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            self.event.signal();
         }
     }
 
@@ -118,7 +116,7 @@ impl Completions {
     pub(super) fn awake(&self, readable: bool) {
         self.lock().asleep = false;
         if readable {
-            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            self.event.reset();
         }
     }
 
@@ -129,16 +127,12 @@ impl Completions {
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, Timespec};
-
     use super::*;
 
     /// Goes to sleep as a connection does, without waiting; returns whether it was woken.
     fn sleeps_and_is_woken(completions: &Completions) -> bool {
         assert!(completions.fall_asleep());
-        let mut fds = [PollFd::from_borrowed_fd(completions.event(), PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let readable = rustix::event::poll(&mut fds, Some(&now)).expect("polled") > 0;
+        let readable = completions.event.is_readable();
         completions.awake(readable);
         readable
     }
@@ -150,7 +144,7 @@ mod tests {
         // A completion is in, and its thread is about to write; the socket wakes the connection.
         assert!(std::mem::take(&mut completions.lock().asleep));
         completions.awake(false);
-        rustix::io::write(&completions.event, &1_u64.to_ne_bytes()).expect("written");
+        completions.event.signal();
         let woken = (0..10).filter(|_| sleeps_and_is_woken(&completions)).count();
         assert_eq!(woken, 1);
     }

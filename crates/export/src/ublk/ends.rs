@@ -6,19 +6,18 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::event::EventfdFlags;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd};
+use sys::EventFd;
 
 /// The list; see the module documentation.
 pub(super) struct Ends {
     list: Mutex<Vec<(u16, i32)>>,
-    bell: OwnedFd,
+    bell: EventFd,
 }
 
 impl Ends {
     pub(super) fn new() -> io::Result<Ends> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Ends { list: Mutex::default(), bell: rustix::event::eventfd(0, flags)? })
+        Ok(Ends { list: Mutex::default(), bell: EventFd::new()? })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(u16, i32)>> {
@@ -32,8 +31,7 @@ impl Ends {
         let first = list.len() == 1;
         drop(list);
         if first {
-            // A write fails only when the counter is full, and then the bell rings.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            self.bell.signal();
         }
     }
 
@@ -44,8 +42,7 @@ impl Ends {
 
     /// Stops the bell.
     pub(super) fn hush(&self) {
-        // Fails only when it does not ring.
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        self.bell.reset();
     }
 
     pub(super) fn bell(&self) -> BorrowedFd<'_> {

@@ -5,7 +5,7 @@
 //! while the first is there.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
-use rustix::fd::OwnedFd;
+use rustix::event::{PollFd, PollFlags};
+use sys::EventFd;
 use thiserror::Error;
 use vhost::vhost_user::message::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
 use vhost_user_backend::{ShutdownHandle, VhostUserBackend, VhostUserDaemon};
@@ -58,7 +58,7 @@ pub enum VhostUserError {
 /// answers no more.
 pub struct VhostUser {
     path: PathBuf,
-    stop: Arc<OwnedFd>,
+    stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
     _file: SocketFile,
 }
@@ -78,7 +78,7 @@ impl VhostUser {
         let listener = UnixListener::from(socket);
         let access = Access::new(store).map_err(system("start a thread"))?;
         let target = Arc::new(Target { access, identity: device::identity(name) });
-        let stop = Arc::new(event().map_err(system("make an eventfd"))?);
+        let stop = Arc::new(EventFd::new().map_err(system("make an eventfd"))?);
         let waiting = Waiting { listener, target, stop: stop.clone(), machine: None };
         let thread = std::thread::Builder::new()
             .name("raidlab-vhost".into())
@@ -95,7 +95,7 @@ impl VhostUser {
 
 impl Drop for VhostUser {
     fn drop(&mut self) {
-        ring_bell(&self.stop);
+        self.stop.signal();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has printed the reason.
             let _ = thread.join();
@@ -103,20 +103,11 @@ impl Drop for VhostUser {
     }
 }
 
-fn event() -> io::Result<OwnedFd> {
-    Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-fn ring_bell(event: &OwnedFd) {
-    // A write fails only when the counter is full, and then the eventfd is readable.
-    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-}
-
 /// The thread that waits for virtual machines.
 struct Waiting {
     listener: UnixListener,
     target: Arc<Target>,
-    stop: Arc<OwnedFd>,
+    stop: Arc<EventFd>,
     machine: Option<Machine>,
 }
 
@@ -182,7 +173,7 @@ impl Machine {
         // From here on its threads end, whatever happens.
         let mut machine = Machine { shutdown: None, device: device.clone(), thread: None };
         for handler in daemon.get_epoll_handlers() {
-            let end = device.end.as_raw_fd();
+            let end = device.end.as_fd().as_raw_fd();
             handler.register_listener(end, EventSet::IN, u64::from(END))?;
         }
         let ended = |daemon, device: Arc<Device>| {
@@ -238,7 +229,7 @@ struct Device {
     write_through: AtomicBool,
     ending: AtomicBool,
     /// Readable when the daemon's threads are to end.
-    end: OwnedFd,
+    end: EventFd,
 }
 
 impl Device {
@@ -251,13 +242,13 @@ impl Device {
             threads: processors.clamp(1, THREADS),
             write_through: AtomicBool::new(true),
             ending: AtomicBool::new(false),
-            end: event()?,
+            end: EventFd::new()?,
         })
     }
 
     fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
-        ring_bell(&self.end);
+        self.end.signal();
     }
 }
 
