@@ -8,33 +8,14 @@
 #[path = "../tests/it/fuzz/targets/mod.rs"]
 mod targets;
 
-use std::time::Instant;
-
-use testkit::fuzz::Wanted;
-
-use targets::{TARGETS, Tally, Target, run};
+use targets::{TARGETS, Tally, run};
 
 fn main() -> std::process::ExitCode {
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-    let wanted = match Wanted::of_arguments(&names) {
-        Ok(wanted) => wanted,
-        Err(code) => return code,
-    };
-    for target in wanted.targets.iter().map(|at| &TARGETS[*at]) {
-        println!("{}: seed {} from {}", target.name, wanted.seed, wanted.first);
-        let (start, enough) = (Instant::now(), wanted.enough());
-        let tally = run(target, wanted.seed, wanted.first, |tally| enough(tally.executions));
-        report(target, tally, start.elapsed().as_secs_f64());
-    }
-    std::process::ExitCode::SUCCESS
-}
-
-fn report(target: &Target, tally: Tally, seconds: f64) {
-    let Tally { executions, completed, violations } = tally;
-    let rate = executions as f64 / seconds;
-    println!(
-        "{}: {executions} executions, {completed} completed, {violations} violations, \
-         {seconds:.1} s, {rate:.0} per second",
-        target.name
-    );
+    testkit::fuzz::program(&names, |at, wanted| {
+        let enough = wanted.enough();
+        let tally = run(&TARGETS[at], wanted.seed, wanted.first, |tally| enough(tally.executions));
+        let Tally { executions, completed, violations } = tally;
+        Ok((executions, format!("{completed} completed, {violations} violations")))
+    })
 }

@@ -56,7 +56,7 @@ impl Wanted {
     ///
     /// # Errors
     /// The exit code of wrong usage, which has been printed.
-    pub fn of_arguments(names: &[&str]) -> Result<Wanted, ExitCode> {
+    fn of_arguments(names: &[&str]) -> Result<Wanted, ExitCode> {
         let args: Vec<String> = std::env::args().skip(1).collect();
         parse(&args, names).map_err(|problem| {
             eprintln!("fuzz: {problem}\n{USAGE}\ntargets: {}", names.join(", "));
@@ -72,6 +72,36 @@ impl Wanted {
             Length::Time(time) => executions.is_multiple_of(1024) && start.elapsed() >= time,
         }
     }
+}
+
+/// The program of a package that fuzzes: runs the selected targets of these names. `run` returns a
+/// target's executions and what became of them, or why it cannot run.
+pub fn program(
+    names: &[&str],
+    run: impl Fn(usize, &Wanted) -> Result<(u64, String), String>,
+) -> ExitCode {
+    let wanted = match Wanted::of_arguments(names) {
+        Ok(wanted) => wanted,
+        Err(code) => return code,
+    };
+    for at in &wanted.targets {
+        let name = names[*at];
+        println!("{name}: seed {} from {}", wanted.seed, wanted.first);
+        let start = Instant::now();
+        let (executions, outcome) = match run(*at, &wanted) {
+            Ok(it) => it,
+            Err(problem) => {
+                eprintln!("fuzz: {problem}");
+                return ExitCode::from(1);
+            }
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        let rate = executions as f64 / seconds;
+        println!(
+            "{name}: {executions} executions, {outcome}, {seconds:.1} s, {rate:.0} per second"
+        );
+    }
+    ExitCode::SUCCESS
 }
 
 fn parse(args: &[String], names: &[&str]) -> Result<Wanted, String> {
