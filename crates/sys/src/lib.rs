@@ -1,5 +1,6 @@
 //! What the other crates need of the system and cannot have from safe libraries: memory maps and
-//! sending from them, descriptor tables, loop devices, and the clock that the process shares.
+//! sending from them, descriptor tables, eventfds, loop devices, the calling thread, and the clock
+//! that the process shares.
 //!
 //! *Invariant*: every interface is safe, whatever the caller does; nothing here is about RAID.
 //! Unsafe code lives only in `file_map`, `loop_device`, `mapping`, `passed_fds`, `send` and
@@ -19,6 +20,7 @@ mod passed_fds;
 mod reason;
 #[allow(unsafe_code)]
 mod send;
+mod thread;
 #[allow(unsafe_code)]
 mod unshared_fds;
 
@@ -26,8 +28,9 @@ pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use event_fd::EventFd;
 pub use file_map::FileMap;
 pub use loop_device::LoopDevice;
-pub use mapping::{Mapping, populate, share_one_heap, thread_mark, touch_stack, touch_stack_once};
+pub use mapping::{Mapping, populate, share_one_heap};
 pub use passed_fds::{PassedFd, take_passed_fds};
 pub use reason::{Reason, errno_text, reason};
 pub use send::{OutSlice, send};
+pub use thread::{thread_mark, touch_stack, touch_stack_once};
 pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

@@ -42,34 +42,6 @@ pub fn populate(start: *const u8, bytes: usize) -> Result<()> {
     }
 }
 
-/// Bytes of a thread's stack that [`touch_stack`] makes present.
-const STACK_BYTES: usize = 128 << 10;
-
-/// Makes the pages of the calling thread's stack present that it may need later.
-#[inline(never)]
-pub fn touch_stack() {
-    std::hint::black_box(&mut [0_u8; STACK_BYTES]);
-}
-
-/// As [`touch_stack`], at the thread's first call: for threads that others have started.
-pub fn touch_stack_once() {
-    thread_local! {
-        static TOUCHED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    }
-    if !TOUCHED.replace(true) {
-        touch_stack();
-    }
-}
-
-/// A number that no other thread has that runs now.
-#[inline]
-pub fn thread_mark() -> usize {
-    thread_local! {
-        static MARK: u8 = const { 0 };
-    }
-    MARK.with(|mark| std::ptr::from_ref(mark).addr())
-}
-
 /// Minimum size for requesting huge pages.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 
@@ -188,6 +160,5 @@ mod tests {
         assert_eq!(present(mapping.as_ptr(), 8), 6);
         assert_eq!(mapping.bytes_mut()[0], 9);
         assert!(populate(std::ptr::null(), page).is_err());
-        touch_stack();
     }
 }
