@@ -16,6 +16,27 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
     parse_size(text.trim(), BareNumber::Refused).map_err(|error| anyhow!("{}", error.problem))
 }
 
+/// The size of a disk as shops have it: `8T` and `8TB` are 8 x 10^12 bytes; `8TiB` is binary.
+pub fn parse_disk_bytes(text: &str) -> Result<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let power = match unit.trim().to_ascii_uppercase().as_str() {
+        "K" | "KB" => 1,
+        "M" | "MB" => 2,
+        "G" | "GB" => 3,
+        "T" | "TB" => 4,
+        "P" | "PB" => 5,
+        // Binary ones, and the refusal of what is none.
+        _ => return parse_bytes(text),
+    };
+    let bytes = number.parse::<f64>().ok().map(|number| number * 1000f64.powi(power));
+    match bytes {
+        Some(bytes) if (1.0..1e19).contains(&bytes) => Ok(bytes.round() as u64),
+        _ => Err(anyhow!("a size of a disk, as in 8T (8 x 10^12 bytes) or 8TiB")),
+    }
+}
+
 /// The limit of a rate of background work, in KiB/s, at least 1.
 pub fn parse_speed_limit(text: &str) -> Result<u64> {
     Ok((parse_rate(text)? / 1024).max(1))
@@ -72,6 +93,23 @@ pub fn parse_layout(level: Level, text: &str) -> Result<Layout> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn disks_are_sold_in_powers_of_1000() {
+        for (text, bytes) in [
+            ("8T", 8_000_000_000_000),
+            ("8TB", 8_000_000_000_000),
+            ("1.92T", 1_920_000_000_000),
+            ("500G", 500_000_000_000),
+            ("8TiB", 8 << 40),
+            ("64KiB", 64 << 10),
+        ] {
+            assert_eq!(parse_disk_bytes(text).expect(text), bytes, "{text}");
+        }
+        for text in ["8", "T", "1.2.3T", "-1T", "1e30T", "99999P"] {
+            assert!(parse_disk_bytes(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_are_kib_unless_they_say_otherwise() {

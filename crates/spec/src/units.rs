@@ -10,7 +10,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// It is no rate.
-    #[error("'{0}': a rate is a number of MB/s, MiB/s, GB/s or GiB/s, as in 133MB/s")]
+    #[error(
+        "'{0}': a rate is a number of MB/s, MiB/s, GB/s or GiB/s, as in 133MB/s, or of bits: \
+         Mb/s, Mbit/s, Gb/s"
+    )]
     Rate(String),
     /// It is no duration.
     #[error("'{0}': a time is a number of seconds above 0, as in 0.7 or 2s or 500ms")]
@@ -22,18 +25,27 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
-/// Bytes per second: `133MB/s`, `2GB/s`, `250MiB/s`; without a unit, MB/s.
+/// Bytes per second: `133MB/s`, `2GB/s`, `250MiB/s`; without a unit, MB/s. Of bits: `100Mb/s`,
+/// `1Gbit/s`, `100Mbps`. In lower case, `mb/s` may be either, and is refused.
 ///
 /// # Errors
 /// A message with the syntax of rates.
 pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
     let fail = || QuantityError::Rate(text.into());
     let (number, unit) = split(text.trim());
-    let factor = match unit.trim_end_matches("/s").to_ascii_lowercase().as_str() {
-        "" | "mb" | "m" => 1e6,
-        "mib" => f64::from(1 << 20),
-        "gb" | "g" => 1e9,
-        "gib" => f64::from(1 << 30),
+    let (unit, by_word) = match unit.strip_suffix("ps") {
+        Some(unit) => (unit, true),
+        None => (unit.trim_end_matches("/s"), false),
+    };
+    let factor = match unit {
+        "" if by_word => return Err(fail()),
+        "" | "M" | "m" | "MB" => 1e6,
+        "MiB" | "mib" | "MIB" => f64::from(1 << 20),
+        "G" | "g" | "GB" => 1e9,
+        "GiB" | "gib" | "GIB" => f64::from(1 << 30),
+        "kb" | "Kb" | "kbit" | "Kbit" => 1e3 / 8.0,
+        "Mb" | "Mbit" | "mbit" => 1e6 / 8.0,
+        "Gb" | "Gbit" | "gbit" => 1e9 / 8.0,
         _ => return Err(fail()),
     };
     let rate = number.parse::<f64>().map_err(|_| fail())? * factor;
@@ -145,7 +157,12 @@ mod tests {
         assert_eq!(parse_rate("133MB/s"), Ok(133_000_000));
         assert_eq!(parse_rate("1GiB/s"), Ok(1 << 30));
         assert_eq!(parse_rate("66.7"), Ok(66_700_000));
-        assert!(parse_rate("0").is_err() && parse_rate("10Mbit").is_err());
+        assert!(parse_rate("0").is_err() && parse_rate("10ps").is_err());
+        for bits in ["1Gb/s", "1Gbit/s", "1Gbps", "1000Mb/s", "1000Mbit", "1000 Mbps"] {
+            assert_eq!(parse_rate(bits), Ok(125_000_000), "{bits}");
+        }
+        // Bits or bytes: the text does not say.
+        assert!(parse_rate("400mb/s").is_err() && parse_rate("1gb/s").is_err());
         assert_eq!(parse_seconds("500ms"), Ok(0.5));
         assert_eq!(parse_seconds("2"), Ok(2.0));
         assert!(parse_seconds("0").is_err() && parse_seconds("soon").is_err());
