@@ -293,8 +293,8 @@ fn advice_table(all: &[(i64, Advised)]) -> Table {
     made.numbers("loss_in_rebuild", "1", rebuild(1));
     made.numbers("unreadable_in_rebuild", "1", rebuild(2));
     made.numbers("second_failure_loses", "1", rebuild(3));
-    made.texts("no_rebuild", figures().map(|it| it?.no_rebuild));
-    made.numbers("loss_in_year", "1", figures().map(|it| Some(it?.loss_in_year)));
+    made.texts("no_rebuild", figures().map(|it| it?.no_rebuild.as_deref()));
+    made.numbers("loss_in_year", "1", figures().map(|it| it?.loss_in_year));
     made.numbers("cost_per_tb", "price/TB", figures().map(|it| it?.cost_per_tb));
     made.texts("why_not", all.iter().map(|(_, one)| one.why_not.as_deref()));
     made.table()

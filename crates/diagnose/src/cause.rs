@@ -49,6 +49,8 @@ pub enum Cause {
     Background,
     /// Background work in requests of 4 KiB: the plug limit with many members.
     PlugLimit,
+    /// md's limit of background work.
+    SyncSpeed,
     /// Write caches of members are off.
     WriteCacheOff,
     /// What passing over a chunk costs a member.
@@ -59,7 +61,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 26] = [
+    pub const ALL: [Cause; 27] = [
         Cause::Members,
         Cause::Bus,
         Cause::Channel,
@@ -83,6 +85,7 @@ impl Cause {
         Cause::Flush,
         Cause::Background,
         Cause::PlugLimit,
+        Cause::SyncSpeed,
         Cause::WriteCacheOff,
         Cause::Gap,
         Cause::Degraded,
@@ -114,6 +117,7 @@ impl Cause {
             Cause::Flush => "flushes",
             Cause::Background => "background work",
             Cause::PlugLimit => "plug limit",
+            Cause::SyncSpeed => "sync_speed_max",
             Cause::WriteCacheOff => "write cache off",
             Cause::Gap => "gaps",
             Cause::Degraded => "degraded",
@@ -149,6 +153,7 @@ impl Cause {
             Cause::Flush => "fewer syncs, a disk with power-loss protection, a journal elsewhere",
             Cause::Background => "wait until it has ended, or lower sync_speed_max",
             Cause::PlugLimit => "a kernel of 5.16 or later, or fewer members",
+            Cause::SyncSpeed => "raise md/sync_speed_max, where the load of the array permits it",
             Cause::WriteCacheOff => "hdparm -W1 where a power cut does not matter, or a bitmap",
             Cause::Gap => "a chunk of 1 MiB or more, or read-ahead of 16 rows",
             Cause::Degraded => "replace the missing member, and let it be rebuilt",

@@ -5,7 +5,8 @@
 
 use md::Level;
 use predict::law::{
-    Access, Array, Ceiling, Constants, Machine, Prediction, Single, Source, WhyNot, Work, predict,
+    Access, Array, Bus, Ceiling, Constants, Machine, Media, Prediction, Single, Source, WhyNot,
+    Work, predict,
 };
 
 use crate::case::Case;
@@ -56,7 +57,45 @@ pub fn access_of(case: &Case, known: &Known) -> Access {
     let enough = ENOUGH * f64::from(case.array.members);
     let unknown = case.depth_is_unknown && depth_matters(case);
     let depth = if unknown { known.depth.unwrap_or(enough) } else { case.access.depth };
-    Access { depth, ..case.access }
+    Access { depth, depth_is_stated: !unknown && case.access.depth_is_stated, ..case.access }
+}
+
+/// Takes back what the figure disproves: a stall at gaps, a bus or a channel that it is clearly
+/// above. Whether there was any.
+pub fn disprove(case: &Case, known: &mut Known, lines: &[Line]) -> bool {
+    let is_beaten = |cause: Cause| {
+        let beaten = |line: &Line| line.cause == cause && case.measured > line.rate * (1.0 + NEAR);
+        lines.iter().any(beaten)
+    };
+    let (gap, channel) = (is_beaten(Cause::Gap), is_beaten(Cause::Channel));
+    if gap {
+        known.machine.gap_ms = Some(0.0);
+    }
+    if channel {
+        known.channel = None;
+    }
+    let buses = known.machine.buses.len();
+    let is_beaten = |bus: &Bus| {
+        bus_rate(case, known, bus).is_some_and(|rate| case.measured > rate * (1.0 + NEAR))
+    };
+    let left: Vec<Bus> =
+        known.machine.buses.iter().filter(|bus| !is_beaten(bus)).copied().collect();
+    known.machine.buses = left;
+    gap || channel || known.machine.buses.len() < buses
+}
+
+/// What a bus lets through of the workload; `None`: it is none of its ceilings.
+fn bus_rate(case: &Case, known: &Known, bus: &Bus) -> Option<f64> {
+    let (work, members) = (case.access.work, f64::from(case.array.members));
+    let on_it = bus.members.map_or(members, f64::from).min(members);
+    if on_it < 1.0 || work.is_rate_of_operations() && known.machine.media.rotates() {
+        return None;
+    }
+    let rate = bus.mb_per_s / (on_it * share_of_a_member(case));
+    Some(match work.is_rate_of_operations() {
+        true => rate * 1e6 / (known.request_kib.unwrap_or(4.0) * 1024.0),
+        false => rate,
+    })
 }
 
 /// All ceilings, the lowest first.
@@ -95,7 +134,15 @@ impl Ceilings<'_> {
             Work::RandomRead => ENOUGH * self.members(),
             _ => self.case.access.depth,
         };
-        let access = Access { depth, ..self.case.access };
+        // Not the queue, nor a bitmap: what the members could do; of an unknown kind, with nothing
+        // that only platters have.
+        let access = Access { depth, depth_is_stated: false, ..self.case.access };
+        let media = match machine.media {
+            Media::Unknown => Media::Flash,
+            media => media,
+        };
+        let machine = Machine { media, bitmap: None, ..machine.clone() };
+        let machine = &machine;
         let found = predict(&array, machine, &access, single, self.constants).ok()?;
         let disks = found.ceilings().iter().find(|(ceiling, _)| *ceiling == Ceiling::Disks);
         disks.map(|(_, rate)| *rate)
@@ -125,6 +172,7 @@ impl Ceilings<'_> {
                 Ceiling::Lock => (Cause::Lock, "seen on fast devices"),
                 Ceiling::Flush => (Cause::Members, "each write waits for its flush"),
                 Ceiling::PlugLimit => (Cause::PlugLimit, "more than 16 members on such a kernel"),
+                Ceiling::SyncSpeed => (Cause::SyncSpeed, "md's limit of background work"),
             };
             lines.push(Line { cause, rate: *rate, why: why.to_string() });
         }
@@ -201,15 +249,8 @@ impl Ceilings<'_> {
         }
         self.of_channels(lines);
         for bus in &known.machine.buses {
+            let Some(rate) = bus_rate(case, known, bus) else { continue };
             let on_it = bus.members.map_or(self.members(), f64::from).min(self.members());
-            if on_it < 1.0 || work.is_rate_of_operations() && !known.machine.media.is_flash() {
-                continue;
-            }
-            let share = share_of_a_member(case);
-            let mut rate = bus.mb_per_s / (on_it * share);
-            if work.is_rate_of_operations() {
-                rate *= 1e6 / (known.request_kib.unwrap_or(4.0) * 1024.0);
-            }
             let probed = case.probes.buses.is_some();
             let channel = probed && known.channel.as_ref().is_some_and(|(all, _)| all.len() > 1);
             let cause = if channel { Cause::Channel } else { Cause::Bus };

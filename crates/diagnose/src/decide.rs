@@ -101,8 +101,12 @@ impl Diagnosis {
 
 /// Decides. Law and intervals are those of `fitted`.
 pub fn diagnose(case: &Case, fitted: &Fitted) -> Diagnosis {
-    let known = Known::of(case);
-    let ceilings = ceilings::lines(case, &known, &fitted.constants);
+    let mut known = Known::of(case);
+    let mut ceilings = ceilings::lines(case, &known, &fitted.constants);
+    // What the figure exceeds does not limit, and is no expectation.
+    if ceilings::disprove(case, &mut known, &ceilings) {
+        ceilings = ceilings::lines(case, &known, &fitted.constants);
+    }
     let signs = evidence::signs(case, &known);
     let law = ceilings::expected(case, &known, &fitted.constants);
     let source = known.source(case.access.work).unwrap_or(Source::Assumed);
@@ -222,6 +226,10 @@ impl Deciding<'_> {
         let found = self.is_less().then(|| strong.iter().find_map(sure)).flatten();
         let found = found.or_else(|| self.without_dma()).or_else(|| self.without_cache());
         let found = found.or_else(|| self.is_less().then(|| self.near(|_| true)).flatten());
+        // Small synced writes are one at a time: within the interval there is nothing to explain.
+        let is_healthy = self.case.access.work == Work::SyncWrite
+            && expected.is_some_and(|expected| self.measured() >= expected.low);
+        let weak = if is_healthy { &[][..] } else { &weak[..] };
         let of_weak = || weak.iter().find_map(|cause| self.sign(*cause));
         let found = found.or_else(|| self.is_less().then(of_weak).flatten());
         found.unwrap_or_else(|| self.nothing_found(expected))
@@ -325,7 +333,7 @@ impl Deciding<'_> {
         let array = &self.case.array;
         let present = array.members.saturating_sub(array.missing) as usize;
         let missing = |probe: Probe| (!probes.has(probe, present)).then_some(probe);
-        let rotates = !self.known.machine.media.is_flash();
+        let rotates = self.known.machine.media.rotates();
         let work = self.case.access.work;
         let open = !matches!(verdict, Verdict::Cause(_)) && self.is_less();
         // Members that work besides would give other figures; those that wait explain nothing.

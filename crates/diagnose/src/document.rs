@@ -80,8 +80,8 @@ pub struct Document {
     pub says_media: bool,
     /// The facts have a stripe cache; otherwise it is md's own.
     pub says_stripe_cache: bool,
-    /// One disk.
-    pub single: Single,
+    /// The object of facts: what it says of one disk depends on the workload's depth.
+    facts: Option<Value>,
     /// State and settings.
     pub state: State,
     /// What was counted.
@@ -99,7 +99,7 @@ fn error<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T> {
 }
 
 /// Numbers among the facts; the last few are those of a diagnosis alone.
-const NUMBERS: [&str; 19] = [
+const NUMBERS: [&str; 20] = [
     "read_ahead_kib",
     "stripe_cache",
     "stripe_cache_size",
@@ -119,10 +119,11 @@ const NUMBERS: [&str; 19] = [
     "seekers",
     "network_mb_per_s",
     "sync_mb_per_s",
+    "sync_speed_max",
 ];
 
 /// Other facts that are understood.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 18] = [
     "kernel",
     "os",
     "fs",
@@ -139,6 +140,8 @@ const OTHERS: [&str; 16] = [
     "stand_in",
     "not_scored",
     "healthy",
+    "shingled",
+    "smr",
 ];
 
 impl Document {
@@ -165,7 +168,7 @@ impl Document {
         if let Some(facts) = &facts {
             ignored = check_facts(facts)?;
             state = state_of(facts)?;
-            known = Some(of_facts(&Value::Object(facts.map.clone())));
+            known = Some(of_facts(&Value::Object(facts.map.clone()), None));
         }
         let facts = known.as_ref().map(|(facts, _)| facts);
         let array = root.object("array")?.map(|array| array_of(&array, facts)).transpose()?;
@@ -176,7 +179,7 @@ impl Document {
             says_media: facts.is_some_and(|facts| facts.media.is_some()),
             machine: facts.map(|facts| facts.machine.clone()),
             says_stripe_cache: facts.is_some_and(|facts| facts.stripe_cache.is_some()),
-            single: known.as_ref().map(|(_, single)| *single).unwrap_or_default(),
+            facts: root.get("facts").cloned(),
             state,
             sample: root.object("sample")?.map(|sample| sample_of(&sample)).transpose()?,
             probes: match root.object("probes")? {
@@ -185,6 +188,13 @@ impl Document {
             },
             ignored,
         })
+    }
+}
+
+impl Document {
+    /// What the facts say of one disk, with so many requests in flight; `None`: they are unknown.
+    pub fn single(&self, depth: Option<f64>) -> Single {
+        self.facts.as_ref().map_or_else(Single::default, |facts| of_facts(facts, depth).1)
     }
 }
 

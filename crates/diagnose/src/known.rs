@@ -3,7 +3,7 @@
 //! Invariant: a probe's figure comes before a fact, a fact before an assumption.
 
 use md::Level;
-use predict::law::{Bus, Machine, Single, Source, Work};
+use predict::law::{Bus, Machine, Media, Single, Source, Work};
 
 use crate::case::Case;
 
@@ -15,6 +15,8 @@ const SLOW_SEEKS: f64 = 0.7;
 const CACHED_WRITE_US: f64 = 1500.0;
 /// More stripe cache than any array needs.
 const NO_LIMIT_PAGES: f64 = 1e12;
+/// Random reads per second, one at a time, that no disk with platters does.
+const FLASH_READS: f64 = 500.0;
 /// Requests in flight of a member that has always one to do; taken where they are unknown.
 pub const ENOUGH: f64 = 64.0;
 /// A member that has less than this share of its random reads, when all members work, waits for
@@ -53,6 +55,16 @@ impl Known {
         let mut single = case.single;
         let mut machine = case.machine.clone();
         let depth = depth_of(case);
+        // No platter comes round so often.
+        let fastest = probes.seeks.iter().flatten().map(|rates| rates.q1).fold(0.0, f64::max);
+        if machine.media == Media::Unknown && fastest > FLASH_READS {
+            machine.media = Media::Flash;
+        }
+        if let Some(us) = probes.cached_write_us.filter(|us| *us > 0.0)
+            && machine.media.is_flash()
+        {
+            single.write_s = Some(us * 1e-6);
+        }
         let mut slow = machine
             .slowest_mb_per_s
             .zip(single.get(Work::Read))
@@ -72,7 +84,7 @@ impl Known {
             }
             for work in [Work::Write, Work::DirectWrite] {
                 let known = single.get(work).is_some_and(|one| one.source == Source::Measured);
-                if !known && !machine.media.is_flash() {
+                if !known && machine.media.rotates() {
                     single.replace(work, Some(median), Source::Assumed);
                 }
             }
@@ -115,7 +127,9 @@ impl Known {
         machine.cpu_write_us_per_kib = machine.cpu_write_us_per_kib.or(probes.cpu_us_per_kib);
         machine.request_us = probes.cpu_us_per_request.or(machine.request_us);
         machine.gap_ms = probes.gap_ms.or(machine.gap_ms).or(case.ours.then_some(0.0));
+        machine.bitmap = case.state.bitmap.or(machine.bitmap);
         if case.ours {
+            machine.sync_speed_max = NO_LIMIT_PAGES;
             machine.stripe_cache = NO_LIMIT_PAGES;
         }
         // What many streams do at the most.
@@ -124,11 +138,12 @@ impl Known {
         }
         let cached = probes.cached_write_us.map(|us| us > CACHED_WRITE_US);
         let links = probes.transfer.iter().flatten().map(|link| link.mb_per_s);
+        let rotates = machine.media.rotates();
         Known {
-            cache_off: cached == Some(true) && !machine.media.is_flash(),
+            cache_off: cached == Some(true) && machine.media.rotates(),
             reports_write_through: case.state.write_cache == Some(false)
                 && cached.is_none()
-                && !machine.media.is_flash(),
+                && machine.media.rotates(),
             single,
             machine,
             slow,
@@ -137,7 +152,8 @@ impl Known {
             depth,
             request_kib: request_kib_of(case),
             link: lowest(&links.collect::<Vec<_>>()),
-            channel: channel_of(case),
+            // Only cables of disks with platters have commands in turn.
+            channel: channel_of(case).filter(|_| rotates),
         }
     }
 

@@ -557,6 +557,21 @@ fn sick() -> Vec<(Cause, Change, Change)> {
             },
         ),
         (
+            Cause::SyncSpeed,
+            || {
+                let mut case = reading();
+                case.access = Access::new(Work::Resync, WriteBack::Raw);
+                (case.machine.sync_speed_max, case.measured) = (50.0, 49.0);
+                case
+            },
+            || {
+                let mut case = reading();
+                case.access = Access::new(Work::Resync, WriteBack::Raw);
+                case.measured = 132.0;
+                case
+            },
+        ),
+        (
             Cause::WriteCacheOff,
             || {
                 let mut case = scaled(writing(), 0.2);
@@ -649,6 +664,73 @@ fn every_cause_is_named_where_it_is_and_not_where_it_is_not() {
     for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Members) {
         assert!(all.iter().any(|(one, ..)| *one == cause), "{cause:?} has no test");
     }
+}
+
+/// Four members of 100 MB/s that are no disks with platters, read at 110 MB/s: their gaps and
+/// channels say nothing.
+#[test]
+fn what_does_not_rotate_has_no_gaps_and_no_channel() {
+    let fitted = Fitted::published();
+    for media in [Media::Flash, Media::Unknown] {
+        let mut case = reading();
+        case.machine.media = media;
+        (case.ours, case.sample, case.measured) = (true, None, 330.0);
+        case.array = Array::new(Level::Raid5, 4, 64.0);
+        case.probes.alone_mb_per_s = Some(vec![100.0; 4]);
+        case.probes.together_mb_per_s = Some(vec![100.0; 4]);
+        case.probes.seeks = Some(vec![RandomRates { q1: 300.0, q4: 900.0, q32: 900.0 }; 4]);
+        case.probes.seeks_together = Some(vec![300.0; 4]);
+        case.probes.gap_ms = Some(9.0);
+        let found = diagnose(&case, &fitted);
+        assert!(found.cause().is_none(), "{media:?} {found:#?}");
+        assert_ne!(found.verdict, Verdict::Above, "{media:?} {found:#?}");
+        assert_eq!(found.expected.is_err(), media == Media::Unknown, "{found:#?}");
+    }
+}
+
+#[test]
+fn a_ceiling_that_the_figure_exceeds_is_no_expectation() {
+    let mut case = reading();
+    case.sample = None;
+    case.probes.gap_ms = Some(40.0);
+    case.probes.buses =
+        Some(vec![calibrate::SharedBus { disks: (0..6).collect(), mb_per_s: 200.0 }]);
+    let found = diagnose(&case, &Fitted::published());
+    let expected = found.expected.expect("a law");
+    assert!(expected.high > case.measured && found.verdict != Verdict::Above, "{expected:?}");
+    let below = found.ceilings.iter().find(|line| line.rate * 1.15 < case.measured);
+    assert_eq!(below, None);
+}
+
+#[test]
+fn synced_writes_within_the_interval_are_healthy() {
+    let mut case = reading();
+    case.array = Array::new(Level::Raid1, 2, 64.0);
+    case.access = Access::new(Work::SyncWrite, WriteBack::Extents);
+    case.request_kib = Some(4.0);
+    (case.probes.sync_ms, case.measured) = (Some(18.0), 38.0);
+    case.state.bitmap = Some(false);
+    let sample = case.sample.as_mut().expect("a sample");
+    sample.array = Traffic { writes: 38.0, write_mb: 0.2, queue: Some(0.95), ..Traffic::default() };
+    sample.members.truncate(2);
+    for member in &mut sample.members {
+        member.traffic = Traffic { writes: 38.0, busy: Some(0.5), ..Traffic::default() };
+    }
+    let found = diagnose(&case, &Fitted::published());
+    assert_eq!(found.cause(), None, "{found:#?}");
+    let expected = found.expected.expect("a law");
+    assert!((expected.low..expected.high).contains(&38.0), "{expected:?}");
+}
+
+#[test]
+fn an_internal_bitmap_leaves_no_expectation_of_small_writes() {
+    let mut case = reading();
+    (case.access, case.sample) = (Access::new(Work::RandomWrite, WriteBack::Raw), None);
+    case.measured = 90.0;
+    let found = diagnose(&case, &Fitted::published());
+    assert_eq!(found.expected, Err(predict::law::WhyNot::Bitmap));
+    case.state.bitmap = Some(false);
+    assert!(diagnose(&case, &Fitted::published()).expected.is_ok());
 }
 
 #[test]

@@ -242,6 +242,11 @@ impl Profile {
         }
     }
 
+    /// Whether its tracks are shingled, and the drive manages them.
+    pub fn is_shingled(&self) -> bool {
+        matches!(&self.mechanics, Mechanics::Rotating(numbers) if numbers.shingles.is_some())
+    }
+
     /// The size of the whole drive.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes

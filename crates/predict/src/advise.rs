@@ -14,12 +14,12 @@ mod risk;
 use md::Level;
 
 pub use capacity::{Capacity, capacity};
-pub use risk::{Assumptions, NO_REBUILD, Rebuild, Risk, risk};
+pub use risk::{Assumptions, Rebuild, Risk, risk};
 
 use std::fmt;
 
 use crate::law::{Access, Array, Copies, Machine, Single, Work, WriteBack, one_disk, predict};
-use crate::law::{Constants, WhyNot};
+use crate::law::{Ceiling, Constants, Prediction, WhyNot};
 use crate::score::{CLEAR, PROBABLE};
 
 /// A workload and its weight in the mix.
@@ -48,6 +48,8 @@ pub struct Question<'a> {
     pub depth: f64,
     /// Jobs.
     pub jobs: f64,
+    /// Failures of any disk that an array must survive to be ranked; 0 ranks RAID 0, too.
+    pub survive: u32,
     /// Failure rates and their like.
     pub assumptions: Assumptions,
 }
@@ -138,6 +140,8 @@ pub enum WhyLeftOut {
     LargeMirror,
     /// RAID 4 has RAID 5's capacity and risk, and one member writes all of the parity.
     ParityMember,
+    /// It survives the failure of no more than so many disks, whichever they are.
+    Survives(u32),
 }
 
 impl fmt::Display for WhyLeftOut {
@@ -149,6 +153,12 @@ impl fmt::Display for WhyLeftOut {
             }
             WhyLeftOut::ParityMember => {
                 f.write_str("as raid5, but one member writes all of the parity")
+            }
+            WhyLeftOut::Survives(0) => {
+                f.write_str("survives the failure of no disk (--survive 0 ranks it)")
+            }
+            WhyLeftOut::Survives(failures) => {
+                write!(f, "survives any {failures} failures, fewer than --survive")
             }
         }
     }
@@ -201,6 +211,10 @@ fn best_chunk(
         Level::Raid4 => return Err(WhyLeftOut::ParityMember),
         _ => {}
     }
+    let survives = risk::tolerates(&array);
+    if survives < question.survive && array.level != Level::Linear {
+        return Err(WhyLeftOut::Survives(survives));
+    }
     let with = |chunk_kib| {
         let found = candidate(question, Array { chunk_kib, ..array }, constants);
         found.map_err(WhyLeftOut::Law)
@@ -241,6 +255,7 @@ fn candidate(
         let access = Access {
             work: share.work,
             depth: if random { question.depth } else { question.jobs },
+            depth_is_stated: random,
             jobs: question.jobs,
             write_back: question.write_back,
             direct: matches!(share.work, Work::DirectRead | Work::DirectWrite),
@@ -248,14 +263,20 @@ fn candidate(
         let (machine, single) = (question.machine, question.single);
         let found = predict(&array, machine, &access, single, constants)?;
         let one =
-            one_disk(share.work, machine, single, constants).ok_or(WhyNot::NoSingle(share.work))?;
+            one_disk(&access, machine, single, constants).ok_or(WhyNot::NoSingle(share.work))?;
         logs += share.weight * (found.value / one).ln();
         weights += share.weight;
         let degraded = degraded::speed(&array, share.work, found.value, single);
         speeds.push(Speed { work: share.work, healthy: found.value, degraded });
     }
     let resync = Access::new(Work::Resync, WriteBack::Raw);
-    let rebuild = predict(&array, question.machine, &resync, question.single, constants)?;
+    let rebuild = predict(&array, question.machine, &resync, question.single, constants);
+    // md's limit is one of the mean rate, not of that at the edge: `risk` has it.
+    let others = |found: Prediction| {
+        let others = found.ceilings().iter().filter(|(name, _)| *name != Ceiling::SyncSpeed);
+        others.map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min)
+    };
+    let rebuild = rebuild.map(others);
     let smallest = question.bytes.iter().copied().min().unwrap_or(0);
     Ok(Candidate {
         array,
@@ -263,6 +284,6 @@ fn candidate(
         speeds,
         score: (logs / weights).exp(),
         confidence: Confidence::TooClose,
-        risk: risk(&array, question.machine, smallest, rebuild.value, &question.assumptions),
+        risk: risk(&array, question.machine, smallest, rebuild, &question.assumptions),
     })
 }

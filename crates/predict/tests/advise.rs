@@ -2,12 +2,23 @@
 
 use md::Level;
 use predict::advise::{Advice, Assumptions, Confidence, Question, Share, WhyLeftOut, advise};
-use predict::law::{Constants, Machine, Sheet, Single, WhyNot, Work, WriteBack};
+use predict::law::{Constants, Machine, SYNC_SPEED_MAX, Sheet, Single, WhyNot, Work, WriteBack};
 
 fn ask(disks: u32, mix: &[(Work, f64)]) -> Advice {
-    let profile = drive::Profile::named("hdd-2016").expect("built in");
-    let sheet = Sheet::of(profile, 32.0);
-    let machine = Machine::new(sheet.media);
+    ask_of("hdd-2016", disks, mix, 32.0, 0).expect("candidates")
+}
+
+fn ask_of(
+    drive: &str,
+    disks: u32,
+    mix: &[(Work, f64)],
+    depth: f64,
+    survive: u32,
+) -> Result<Advice, WhyNot> {
+    let profile = drive::Profile::named(drive).expect("built in");
+    let sheet = Sheet::of(profile, depth);
+    let is_shingled = sheet.is_shingled;
+    let machine = Machine { is_shingled, ..Machine::new(sheet.media) };
     let bytes = vec![sheet.bytes; disks as usize];
     let mix: Vec<Share> = mix.iter().map(|&(work, weight)| Share { work, weight }).collect();
     let question = Question {
@@ -16,11 +27,67 @@ fn ask(disks: u32, mix: &[(Work, f64)]) -> Advice {
         bytes: &bytes,
         mix: &mix,
         write_back: WriteBack::Extents,
-        depth: 32.0,
+        depth,
         jobs: 1.0,
+        survive,
         assumptions: Assumptions::usual(&machine),
     };
-    advise(&question, &Constants::published()).expect("candidates")
+    advise(&question, &Constants::published())
+}
+
+#[test]
+fn with_one_request_in_flight_no_array_is_faster_than_a_disk() {
+    for drive in drive::Profile::names().filter(|name| *name != "hdd-smr") {
+        for work in [Work::RandomRead, Work::RandomWrite] {
+            let found = ask_of(drive, 4, &[(work, 1.0)], 1.0, 0).expect(drive);
+            for one in found.candidates {
+                assert!(one.score <= 1.0 + 1e-9, "{drive} {work:?} {:?}: {}", one.array, one.score);
+            }
+        }
+    }
+}
+
+#[test]
+fn cpu_time_per_request_limits_one_disk_as_it_limits_arrays() {
+    let found = ask_of("nvme-ssd-plp", 4, &[(Work::RandomRead, 1.0)], 32.0, 0).expect("flash");
+    // 4.5 us of a disk, and 1 us of md: not half of a disk whose requests cost nothing.
+    assert!(found.candidates[0].score > 0.75, "{:?}", found.candidates[0]);
+    let both = [(Work::RandomRead, 0.7), (Work::RandomWrite, 0.3)];
+    for one in ask_of("nvme-ssd-plp", 8, &both, 32.0, 0).expect("flash").candidates {
+        for speed in one.speeds {
+            assert!(speed.healthy < 225e3, "one thread: {speed:?}");
+        }
+    }
+}
+
+#[test]
+fn raid_0_is_ranked_where_it_is_asked_for() {
+    let found = ask_of("hdd-2016", 6, &[(Work::Read, 1.0)], 32.0, 1).expect("candidates");
+    assert!(found.candidates.iter().all(|one| one.risk.tolerates >= 1));
+    let left = found.left_out.iter().find(|one| one.array.level == Level::Raid0).expect("named");
+    assert_eq!(left.why, WhyLeftOut::Survives(0));
+    let two = ask_of("hdd-2016", 6, &[(Work::Read, 1.0)], 32.0, 2).expect("candidates");
+    assert!(two.candidates.iter().all(|one| one.risk.tolerates >= 2));
+}
+
+#[test]
+fn shingled_disks_have_no_advice_for_writes_and_no_rebuild() {
+    let refused = ask_of("hdd-smr", 4, &[(Work::RandomWrite, 1.0)], 32.0, 1).map(|_| ());
+    assert_eq!(refused, Err(WhyNot::Shingled(Work::RandomWrite)));
+    for one in ask_of("hdd-smr", 4, &[(Work::Read, 1.0)], 32.0, 1).expect("reads").candidates {
+        assert_eq!((one.risk.rebuild, one.risk.loss_in_year), (None, None));
+        assert!(one.risk.why_no_rebuild().expect("a reason").contains("shingled"));
+    }
+}
+
+#[test]
+fn flash_is_rebuilt_no_faster_than_md_permits() {
+    for one in ask_of("nvme-ssd-plp", 4, &[(Work::RandomRead, 1.0)], 32.0, 1).expect("x").candidates
+    {
+        let hours = one.risk.rebuild.expect("redundancy").hours;
+        let bytes = drive::Profile::named("nvme-ssd-plp").expect("built in").capacity_bytes();
+        assert!(hours >= 0.999 * bytes as f64 / 204.8e6 / 3600.0, "{hours}");
+    }
 }
 
 #[test]
@@ -45,7 +112,7 @@ fn far_copies_read_as_stripes_do() {
             assert!(degraded <= speed.healthy * (1.0 + 1e-9));
             assert_eq!(speed.degraded.is_none(), one.array.level == Level::Raid0);
         }
-        assert!((0.0..=1.0).contains(&one.risk.loss_in_year));
+        assert!((0.0..=1.0).contains(&one.risk.loss_in_year.expect("a rate")));
     }
 }
 
@@ -68,6 +135,7 @@ fn without_a_figure_of_one_disk_there_is_no_advice() {
         write_back: WriteBack::Raw,
         depth: 1.0,
         jobs: 1.0,
+        survive: 1,
         assumptions: Assumptions::usual(&machine),
     };
     let found = advise(&question, &Constants::published()).map(|_| ());
@@ -94,8 +162,10 @@ fn every_workload_is_relative_to_one_disk() {
     let score = |all: &[predict::advise::Candidate]| {
         all.iter().find(|one| one.array.level == Level::Raid0).expect("a candidate").score
     };
-    // A resync is 0.9 of a disk: the mean of both lies between.
-    assert!((score(&mixed) / (score(&alone) * 0.9).sqrt() - 1.0).abs() < 0.01);
+    // A resync is 0.9 of a disk, and no faster than md permits: the mean of both lies between.
+    let read = Sheet::of(drive::Profile::named("hdd-2016").expect("built in"), 32.0).read;
+    let resync = (0.9 * read).min(SYNC_SPEED_MAX) / read;
+    assert!((score(&mixed) / (score(&alone) * resync).sqrt() - 1.0).abs() < 0.01);
 }
 
 #[test]

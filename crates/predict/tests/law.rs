@@ -121,7 +121,90 @@ fn flash_is_limited_by_threads_and_locks() {
     assert_eq!(found.ceilings()[0].1, 1800e3);
     near(ask(&array, &machine, Work::Write, 3000.0).ceilings()[0].1, 1100.0);
     machine.group_threads = 3.0;
-    assert_eq!(ask(&array, &machine, Work::Write, 3000.0).ceilings()[0].1, 4400.0);
+    let (constants, write) = (Constants::priors(), Access::new(Work::Write, WriteBack::Raw));
+    let of = |rate| predict(&array, &machine, &write, &single(Work::Write, rate), &constants);
+    assert_eq!(of(3000.0).map(|_| ()), Err(WhyNot::GroupThreads));
+    // Members that one thread keeps up with.
+    near(of(100.0).expect("no thread limits").value, 644.0);
+}
+
+#[test]
+fn one_reader_of_fast_flash_is_outside_unless_its_cpu_time_is_known() {
+    let array = Array::new(Level::Raid0, 8, 64.0);
+    let mut machine = Machine::new(Media::Flash);
+    let constants = Constants::priors();
+    let mut access = Access::new(Work::Read, WriteBack::Raw);
+    let of = |machine: &Machine, access: &Access, rate| {
+        predict(&array, machine, access, &single(Work::Read, rate), &constants)
+            .map(|found| found.limit())
+    };
+    assert_eq!(of(&machine, &access, 7000.0), Err(WhyNot::OneReader));
+    assert_eq!(of(&machine, &access, 300.0), Ok(Ceiling::Disks));
+    machine.cpu_read_us_per_kib = Some(0.1);
+    assert_eq!(of(&machine, &access, 7000.0), Ok(Ceiling::Cpu));
+    machine.cpu_read_us_per_kib = None;
+    access.jobs = 16.0;
+    assert_eq!(of(&machine, &access, 7000.0), Ok(Ceiling::Disks));
+}
+
+#[test]
+fn random_writes_of_another_depth_or_with_a_bitmap_get_no_number() {
+    let array = Array::new(Level::Raid0, 4, 64.0);
+    let mut access = Access::new(Work::RandomWrite, WriteBack::Raw);
+    (access.depth, access.depth_is_stated) = (32.0, true);
+    let constants = Constants::priors();
+    let mut machine = Machine::new(Media::Flash);
+    let mut one = single(Work::RandomWrite, 100e3);
+    let of = |array: &Array, machine: &Machine, access: &Access, one: &Single| {
+        predict(array, machine, access, one, &constants).map(|found| found.value)
+    };
+    // With 32 in flight each of four members has eight: what it does with eight is not known.
+    let refused = Err(WhyNot::OtherDepth(Work::RandomWrite));
+    assert_eq!(of(&array, &machine, &access, &one), refused);
+    // 100 us each: 32 in flight are 320,000/s; one thread does 181,818/s.
+    one.write_s = Some(100e-6);
+    let fast = of(&array, &machine, &access, &one).expect("a latency is known");
+    assert!((160e3..182e3).contains(&fast), "{fast}");
+    let alone = Access { depth: 1.0, ..access };
+    assert!(of(&array, &machine, &alone, &one).expect("one") <= 10_000.0);
+    // Parity reads first.
+    let five = Array::new(Level::Raid5, 4, 64.0);
+    one.read_s = Some(100e-6);
+    assert!(of(&five, &machine, &alone, &one).expect("both") <= 5_000.0);
+    // A bitmap writes besides; RAID 0 has none.
+    machine.bitmap = Some(true);
+    assert_eq!(of(&five, &machine, &alone, &one), Err(WhyNot::Bitmap));
+    assert!(of(&array, &machine, &alone, &one).is_ok());
+}
+
+#[test]
+fn a_resync_is_no_faster_than_md_permits() {
+    let array = Array::new(Level::Raid5, 4, 64.0);
+    let mut machine = Machine::new(Media::Flash);
+    let access = Access::new(Work::Resync, WriteBack::Raw);
+    let one = single(Work::Read, 3000.0);
+    let of = |machine: &Machine| {
+        predict(&array, machine, &access, &one, &Constants::priors())
+            .map(|found| (found.value, found.limit()))
+    };
+    let (rate, limit) = of(&machine).expect("md's own limit");
+    near(rate, 204.8);
+    assert_eq!(limit, Ceiling::SyncSpeed);
+    machine.sync_speed_max = 2000.0;
+    assert_eq!(of(&machine), Err(WhyNot::FlashResync));
+}
+
+#[test]
+fn writes_of_shingled_disks_are_outside() {
+    let machine = Machine { is_shingled: true, ..Machine::new(DISK) };
+    let array = Array::new(Level::Raid5, 4, 64.0);
+    for work in [Work::RandomWrite, Work::SyncWrite, Work::Rewrite, Work::Resync] {
+        let access = Access::new(work, WriteBack::Extents);
+        let found = predict(&array, &machine, &access, &single(work, 90.0), &Constants::priors());
+        assert_eq!(found.map(|_| ()), Err(WhyNot::Shingled(work)));
+    }
+    assert!(WhyNot::Shingled(Work::RandomWrite).to_string().contains("shingled"));
+    ask(&array, &machine, Work::Read, 100.0);
 }
 
 #[test]
@@ -264,8 +347,15 @@ fn any_access() -> impl Strategy<Value = Access> {
     let work = proptest::sample::select(&Work::ALL[..]);
     let backs = [WriteBack::Pages, WriteBack::Extents, WriteBack::Raw];
     let back = proptest::sample::select(backs.to_vec());
-    (work, back, 1.0..512.0f64, 1.0..64.0f64, any::<bool>()).prop_map(
-        |(work, write_back, depth, jobs, direct)| Access { work, depth, jobs, write_back, direct },
+    (work, back, 1.0..512.0f64, 1.0..64.0f64, any::<bool>(), any::<bool>()).prop_map(
+        |(work, write_back, depth, jobs, direct, depth_is_stated)| Access {
+            work,
+            depth,
+            depth_is_stated,
+            jobs,
+            write_back,
+            direct,
+        },
     )
 }
 

@@ -16,7 +16,7 @@
 
 use md::Level;
 
-use crate::law::{Array, Copies, Machine};
+use crate::law::{Array, Copies, Machine, WhyNot};
 
 /// What is assumed of the disks and of their replacement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,10 +50,34 @@ impl Assumptions {
 pub struct Risk {
     /// Members that may fail, whichever they are.
     pub tolerates: u32,
-    /// Of replacing one member; `None` without redundancy: the array is lost with it.
+    /// Of replacing one member; `None` without redundancy, where the array is lost with it, and
+    /// where nothing is known of its rate.
     pub rebuild: Option<Rebuild>,
-    /// Chance that the array is lost within a year.
-    pub loss_in_year: f64,
+    /// Why the rate of a rebuild is not known; `None`: it is, or there is no rebuild.
+    pub rate_unknown: Option<WhyNot>,
+    /// Chance that the array is lost within a year; `None`: it depends on a rebuild whose rate is
+    /// not known.
+    pub loss_in_year: Option<f64>,
+}
+
+impl Risk {
+    /// Why there is no [`Rebuild`]; `None`: there is one.
+    pub fn why_no_rebuild(&self) -> Option<String> {
+        match (self.rebuild, self.rate_unknown) {
+            (Some(_), _) => None,
+            (None, Some(why)) => Some(why.to_string()),
+            (None, None) => Some(NO_REBUILD.to_string()),
+        }
+    }
+}
+
+/// Failures of members that an array survives, whichever they are.
+pub fn tolerates(array: &Array) -> u32 {
+    match array.level {
+        Level::Linear | Level::Raid0 => 0,
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => array.parities(),
+        Level::Raid1 | Level::Raid10 => array.copy_count() - 1,
+    }
 }
 
 /// What the failure of one member costs until it has been replaced and rebuilt.
@@ -70,8 +94,7 @@ pub struct Rebuild {
 }
 
 /// Why an array without redundancy has no [`Rebuild`].
-pub const NO_REBUILD: &str =
-    "without redundancy there is no rebuild: a lost member loses the array";
+const NO_REBUILD: &str = "without redundancy there is no rebuild: a lost member loses the array";
 
 const HOURS: f64 = 8766.0;
 
@@ -83,12 +106,23 @@ pub fn risk(
     array: &Array,
     machine: &Machine,
     member_bytes: u64,
-    rebuild_mb_per_s: f64,
+    rebuild_mb_per_s: Result<f64, WhyNot>,
     assumptions: &Assumptions,
 ) -> Risk {
     let n = f64::from(array.members);
+    let tolerates = tolerates(array);
+    let rebuild_mb_per_s = match rebuild_mb_per_s {
+        Ok(rate) => rate,
+        Err(why) if tolerates > 0 => {
+            let rate_unknown = Some(why);
+            return Risk { tolerates, rebuild: None, rate_unknown, loss_in_year: None };
+        }
+        // Nothing is rebuilt.
+        Err(_) => f64::INFINITY,
+    };
     let zone = if machine.media.is_flash() { 1.0 } else { MEAN_ZONE };
-    let rebuild_h = member_bytes as f64 / 1e6 / (rebuild_mb_per_s * zone) / 3600.0;
+    let mean = (rebuild_mb_per_s * zone).min(machine.sync_speed_max);
+    let rebuild_h = member_bytes as f64 / 1e6 / mean / 3600.0;
     let window = rebuild_h + assumptions.replacement_h;
     // An annual rate of failures as a rate per hour: 1 - exp(-a) of the disks fail in a year.
     let fail = -(1.0 - assumptions.annual_failure_rate.clamp(0.0, 0.999)).ln() / HOURS;
@@ -98,19 +132,23 @@ pub fn risk(
     let unreadable = |members: f64| 1.0 - (-bits(members) * assumptions.errors_per_bit).exp();
     let repair = (1.0 / window).min(RATE_MAX);
     let redundant = |rates: &[f64], unreadable: f64, second_failure: f64| Risk {
-        tolerates: rates.len() as u32 - 1,
+        tolerates,
+        rate_unknown: None,
         rebuild: Some(Rebuild {
             hours: rebuild_h,
             loss: chain(&rates[1..], 0.0, window),
             unreadable,
             second_failure,
         }),
-        loss_in_year: chain(rates, repair, HOURS),
+        loss_in_year: Some(chain(rates, repair, HOURS)),
     };
     match array.level {
-        Level::Linear | Level::Raid0 => {
-            Risk { tolerates: 0, rebuild: None, loss_in_year: chain(&[n * fail], 0.0, HOURS) }
-        }
+        Level::Linear | Level::Raid0 => Risk {
+            tolerates,
+            rebuild: None,
+            rate_unknown: None,
+            loss_in_year: Some(chain(&[n * fail], 0.0, HOURS)),
+        },
         Level::Raid4 | Level::Raid5 => {
             redundant(&[n * fail, (n - 1.0) * after], unreadable(n - 1.0), 1.0)
         }
@@ -192,7 +230,7 @@ mod tests {
     fn of(level: Level, members: u32) -> Risk {
         let machine = Machine::new(Media::Rotating { rpm: 7200.0 });
         let array = Array::new(level, members, 512.0);
-        risk(&array, &machine, 12_000_000_000_000, 200.0, &Assumptions::usual(&machine))
+        risk(&array, &machine, 12_000_000_000_000, Ok(200.0), &Assumptions::usual(&machine))
     }
 
     fn rebuild(risk: Risk) -> Rebuild {
@@ -222,7 +260,8 @@ mod tests {
         // 5 members of 96e12 bits at 1e-15: 38 %.
         assert!((rebuild(five).unreadable - 0.381).abs() < 0.01);
         let all = [of(Level::Raid0, 6), five, of(Level::Raid10, 6), of(Level::Raid6, 6)];
-        let losses: Vec<f64> = all.iter().map(|risk| risk.loss_in_year).collect();
+        let losses: Vec<f64> = all.iter().filter_map(|risk| risk.loss_in_year).collect();
+        assert_eq!(losses.len(), all.len());
         assert!(losses.is_sorted_by(|a, b| a > b), "{losses:?}");
         assert_eq!(rebuild(of(Level::Raid10, 6)).second_failure, 0.2);
         assert_eq!(rebuild(of(Level::Raid6, 6)).second_failure, 0.0);
@@ -234,7 +273,22 @@ mod tests {
         let risk = of(Level::Raid0, 6);
         assert_eq!((risk.tolerates, risk.rebuild), (0, None));
         // 6 disks at 1.5 % a year.
-        assert!((risk.loss_in_year - (1.0 - 0.985f64.powi(6))).abs() < 1e-6, "{risk:?}");
+        let loss = risk.loss_in_year.expect("nothing is rebuilt");
+        assert!((loss - (1.0 - 0.985f64.powi(6))).abs() < 1e-6, "{risk:?}");
+    }
+
+    #[test]
+    fn a_rebuild_of_unknown_rate_has_no_hours_and_no_chances() {
+        let machine = Machine::new(Media::Rotating { rpm: 5400.0 });
+        let why = WhyNot::Shingled(crate::law::Work::Resync);
+        let of = |level| {
+            let array = Array::new(level, 6, 512.0);
+            risk(&array, &machine, 1 << 43, Err(why), &Assumptions::usual(&machine))
+        };
+        let five = of(Level::Raid5);
+        assert_eq!((five.tolerates, five.rebuild, five.loss_in_year), (1, None, None));
+        assert!(five.why_no_rebuild().expect("a reason").contains("shingled"));
+        assert!(of(Level::Raid0).loss_in_year.is_some());
     }
 
     #[test]
@@ -254,9 +308,10 @@ mod tests {
             let usual = Assumptions { correlation, ..Assumptions::usual(&machine) };
             for (level, members) in [(Level::Raid5, 6), (Level::Raid6, 1920), (Level::Raid1, 8)] {
                 let array = Array::new(level, members, 512.0);
-                let risk = risk(&array, &machine, 12_000_000_000_000, 200.0, &usual);
+                let risk = risk(&array, &machine, 12_000_000_000_000, Ok(200.0), &usual);
                 let first = 1.0 - 0.985f64.powi(members as i32);
-                assert!((risk.loss_in_year / first - 1.0).abs() < 1e-3, "{level} {risk:?}");
+                let loss = risk.loss_in_year.expect("a rate");
+                assert!((loss / first - 1.0).abs() < 1e-3, "{level} {risk:?}");
             }
         }
     }

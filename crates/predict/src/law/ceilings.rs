@@ -7,8 +7,8 @@ use md::Level;
 
 use super::array::{Array, Copies};
 use super::constants::{Constants, Symbol};
-use super::machine::Machine;
-use super::single::Single;
+use super::machine::{Machine, Media};
+use super::single::{Single, Source, Value};
 use super::why_not::WhyNot;
 use super::work::{Access, Work, WriteBack};
 
@@ -35,6 +35,8 @@ pub enum Ceiling {
     Flush,
     /// The plug limit of resync with many members.
     PlugLimit,
+    /// md's limit of background work.
+    SyncSpeed,
 }
 
 impl Ceiling {
@@ -51,12 +53,18 @@ impl Ceiling {
             Ceiling::Lock => "md lock",
             Ceiling::Flush => "flush",
             Ceiling::PlugLimit => "plug limit",
+            Ceiling::SyncSpeed => "sync_speed_max",
         }
     }
 }
 
 /// The most ceilings that one workload has.
 const MOST: usize = 6;
+/// Beyond this rate, MB/s, one reader or writer of flash is limited by its CPU time; how far, no
+/// published figure says.
+const ONE_READER: f64 = 3000.0;
+/// A `sync_speed_max` beyond this, MB/s, is one that was raised.
+const RAISED: f64 = 250.0;
 
 /// A prediction: the value and the ceilings it comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,15 +145,22 @@ pub fn predict(
 }
 
 /// What one disk does alone: its own figure, or as the law has it for a workload without one. Of
-/// resync and check, the rate at which a disk could follow.
+/// resync and check, the rate at which a disk could follow; of small requests to flash no more than
+/// the CPU time of a request permits, which limits arrays, too.
 pub fn one_disk(
-    work: Work,
+    access: &Access,
     machine: &Machine,
     single: &Single,
     constants: &Constants,
 ) -> Option<f64> {
     let own = |work| single.get(work).map(|value| value.rate);
+    let work = access.work;
     match work {
+        Work::RandomRead | Work::RandomWrite if machine.media.is_flash() => {
+            let value = single.get(work)?;
+            let request = request_us(value, machine, access, constants);
+            Some(value.rate.min(access.jobs * 1e6 / request))
+        }
         Work::Seeks => own(work).or_else(|| seeks_by_access(single, constants)),
         Work::Rewrite => own(work).or_else(|| {
             let factor = single.rewrite_factor.unwrap_or(constants[Symbol::H]);
@@ -158,6 +173,16 @@ pub fn one_disk(
             Some(read.min(write).min(slowest))
         }
         work => own(work),
+    }
+}
+
+/// CPU time of a small request without md, us. A measured figure that would need more CPU time than
+/// there was shows that a request takes less.
+fn request_us(value: Value, machine: &Machine, access: &Access, constants: &Constants) -> f64 {
+    let usual = machine.request_us.unwrap_or(constants[Symbol::T1]);
+    match value.source {
+        Source::Measured | Source::StandIn => usual.min(access.jobs * 1e6 / value.rate),
+        Source::Sheet | Source::Assumed => usual,
     }
 }
 
@@ -192,6 +217,9 @@ impl Law<'_> {
         if self.array.level == Level::Linear {
             return Err(WhyNot::Level);
         }
+        if self.machine.media == Media::Unknown {
+            return Err(WhyNot::Media);
+        }
         if !self.array.has_enough_members() {
             return Err(WhyNot::TooFew);
         }
@@ -205,19 +233,54 @@ impl Law<'_> {
         if self.array.level == Level::Raid1 && many && self.machine.slowest_mb_per_s.is_some() {
             return Err(WhyNot::MixedMirror);
         }
+        let work = self.access.work;
+        // What reads only, and one stream that is written, pass over shingles as over others.
+        let of_shingles = matches!(
+            work,
+            Work::Rewrite
+                | Work::Seeks
+                | Work::RandomWrite
+                | Work::StreamsWrite
+                | Work::SyncWrite
+                | Work::DirectWrite
+                | Work::Resync
+        );
+        if self.machine.is_shingled && of_shingles {
+            return Err(WhyNot::Shingled(work));
+        }
+        let small_writes = matches!(work, Work::RandomWrite | Work::SyncWrite);
+        // RAID 0 has none.
+        if self.machine.bitmap == Some(true) && small_writes && self.array.level != Level::Raid0 {
+            return Err(WhyNot::Bitmap);
+        }
         Ok(())
     }
 
     fn predict(&self) -> Result<Prediction, WhyNot> {
+        let found = self.of_the_workload()?;
+        if self.is_beyond_one_reader(&found) { Err(WhyNot::OneReader) } else { Ok(found) }
+    }
+
+    /// One reader or writer of fast flash, where nothing says what it costs.
+    fn is_beyond_one_reader(&self, found: &Prediction) -> bool {
+        let Access { work, jobs, .. } = *self.access;
+        let background = matches!(work, Work::Resync | Work::Check);
+        let is_stream = !work.is_rate_of_operations() && !background;
+        let is_known = found.of(Ceiling::Cpu).is_some();
+        let one = jobs <= 1.0 && self.machine.media.is_flash();
+        one && is_stream && !is_known && found.value > ONE_READER
+    }
+
+    fn of_the_workload(&self) -> Result<Prediction, WhyNot> {
         match self.access.work {
             Work::Read => Ok(self.read(self.one(Work::Read)?)),
-            Work::Write => Ok(self.write(self.one(Work::Write)?)),
+            Work::Write => self.write(self.one(Work::Write)?),
             Work::Rewrite => self.rewrite(),
             Work::Seeks => self.seeks(),
             Work::RandomRead => self.random_read(),
             Work::RandomWrite => self.random_write(),
             Work::StreamsRead => self.streams_read(),
-            Work::StreamsWrite => Ok(self.write(self.one(Work::StreamsWrite)?)),
+            Work::StreamsWrite => self.write(self.one(Work::StreamsWrite)?),
             Work::SyncWrite => self.sync_write(),
             Work::DirectRead | Work::DirectWrite => self.direct(),
             Work::Resync | Work::Check => self.resync(),
@@ -230,7 +293,7 @@ impl Law<'_> {
 
     /// The figure of one member.
     fn one(&self, work: Work) -> Result<f64, WhyNot> {
-        self.single.get(work).map(|value| value.rate).ok_or(WhyNot::NoSingle(work))
+        self.single.figure(work).map(|value| value.rate)
     }
 
     /// A sequential rate of one member, no higher than that of the slowest: stripes wait for it.
@@ -327,7 +390,7 @@ impl Law<'_> {
         nd * tau + skipped.min(jump) + self.n * stall
     }
 
-    fn write(&self, one: f64) -> Prediction {
+    fn write(&self, one: f64) -> Result<Prediction, WhyNot> {
         let one = self.of_the_slowest(one);
         let data = self.array.data_members();
         let mut time = 1.0 / (data * one * (1.0 - self.constant(Symbol::Aw)));
@@ -336,23 +399,31 @@ impl Law<'_> {
             time /= self.constant(Symbol::Ff);
         }
         let mut all = Prediction::none();
-        if self.array.parities() > 0 {
-            if self.machine.media.is_flash() {
-                all.add(Ceiling::RaidThread, self.raid_threads());
-            } else {
-                time += self.partial_stripes();
-            }
+        if self.array.parities() > 0 && !self.machine.media.is_flash() {
+            time += self.partial_stripes();
         }
         all.add(Ceiling::Disks, 1.0 / time);
         self.add_buses(&mut all, 1.0 / data);
         if let Some(us) = self.machine.cpu_write_us_per_kib {
             all.add(Ceiling::Cpu, 1024.0 / us);
         }
-        all.with_soft_minimum()
+        self.add_raid_thread(&mut all, 1.0)?;
+        Ok(all.with_soft_minimum())
     }
 
-    fn raid_threads(&self) -> f64 {
-        self.constant(Symbol::Rt) * (1.0 + self.machine.group_threads)
+    /// What the thread of a parity array writes, in a unit of so many to the MB; after all other
+    /// ceilings. With threads of a group beside it, it is known only that it does not get slower.
+    fn add_raid_thread(&self, all: &mut Prediction, to_the_mb: f64) -> Result<(), WhyNot> {
+        if self.array.parities() == 0 || !self.machine.media.is_flash() {
+            return Ok(());
+        }
+        let thread = self.constant(Symbol::Rt) * to_the_mb;
+        if self.machine.group_threads <= 0.0 {
+            all.add(Ceiling::RaidThread, thread);
+            return Ok(());
+        }
+        let others = all.ceilings().iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min);
+        if others > thread { Err(WhyNot::GroupThreads) } else { Ok(()) }
     }
 
     /// s per MB of the array's data: stripes that are written in parts cost reads and seeks.
@@ -376,7 +447,7 @@ impl Law<'_> {
         let known = self.single.get(Work::Rewrite).map(|one| (1.0 / one.rate) * read * write);
         let factor = known.map(|time| time / (read + write)).or(self.single.rewrite_factor);
         let factor = factor.unwrap_or(self.constant(Symbol::H));
-        let (read, write) = (self.read(read), self.write(write));
+        let (read, write) = (self.read(read), self.write(write)?);
         let mut all = Prediction::none();
         for (ceiling, rate) in read.ceilings().iter().chain(write.ceilings()) {
             let other = |phase: &Prediction| phase.of(*ceiling).map_or(0.0, |rate| 1.0 / rate);
@@ -407,23 +478,15 @@ impl Law<'_> {
     }
 
     fn random_read(&self) -> Result<Prediction, WhyNot> {
-        let one = self.one(Work::RandomRead)?;
-        let depth = self.access.depth;
-        if depth <= 1.0 {
-            return Ok(Prediction::only(Ceiling::Disks, one * self.n.powf(0.05)));
-        }
+        let one = self.single.figure(Work::RandomRead)?;
+        // One request in flight keeps one member busy.
+        let disks = one.rate * self.busy(self.access.depth);
         if !self.machine.media.is_flash() {
-            return Ok(Prediction::only(Ceiling::Disks, one * self.busy(depth)));
+            return Ok(Prediction::only(Ceiling::Disks, disks));
         }
         let mut all = Prediction::none();
-        all.add(Ceiling::Disks, one * self.busy(depth));
-        let md = match self.array.level {
-            Level::Raid0 => Symbol::O0,
-            Level::Raid1 | Level::Raid10 => Symbol::O1,
-            _ => Symbol::O5,
-        };
-        let request = self.machine.request_us.unwrap_or(self.constant(Symbol::T1));
-        all.add(Ceiling::RequestCpu, self.access.jobs * 1e6 / (request + self.constant(md)));
+        all.add(Ceiling::Disks, self.in_flight(disks, self.single.read_s));
+        self.add_request_cpu(&mut all, one);
         if let Some(lock) = self.lock() {
             all.add(Ceiling::Lock, lock);
         }
@@ -432,6 +495,22 @@ impl Law<'_> {
             all.add(Ceiling::Bus, bus.mb_per_s * 1e6 / 4096.0 * self.n / on_it);
         }
         Ok(all.with_soft_minimum())
+    }
+
+    /// No more than the requests in flight permit, each of which takes so long.
+    fn in_flight(&self, rate: f64, time: Option<f64>) -> f64 {
+        time.map_or(rate, |time| rate.min(self.access.depth.max(1.0) / time))
+    }
+
+    /// CPU time of small requests to flash: that of one disk, and md's.
+    fn add_request_cpu(&self, all: &mut Prediction, one: Value) {
+        let md = match self.array.level {
+            Level::Raid0 => Symbol::O0,
+            Level::Raid1 | Level::Raid10 => Symbol::O1,
+            _ => Symbol::O5,
+        };
+        let request = request_us(one, self.machine, self.access, self.constants);
+        all.add(Ceiling::RequestCpu, self.access.jobs * 1e6 / (request + self.constant(md)));
     }
 
     /// Reads per second that a lock of md admits; each was seen once.
@@ -447,16 +526,51 @@ impl Law<'_> {
     }
 
     fn random_write(&self) -> Result<Prediction, WhyNot> {
-        let one = self.one(Work::RandomWrite)?;
-        if self.array.level == Level::Raid1 {
-            return Ok(Prediction::only(Ceiling::Disks, 0.95 * one));
+        let one = self.single.figure(Work::RandomWrite)?;
+        // Members that a write is on at a time.
+        let touched = match self.array.level {
+            Level::Raid1 | Level::Raid10 => f64::from(self.array.copy_count()),
+            _ => 1.0 + f64::from(self.array.parities()),
+        };
+        let busy = match self.access.depth_is_stated {
+            true => self.busy(self.access.depth.max(1.0) * touched),
+            // Dirty pages are written back many at a time.
+            false => self.n,
+        };
+        let disks = match self.array.level {
+            Level::Raid1 => 0.95 * one.rate,
+            _ => one.rate * busy / self.array.small_write_operations(),
+        };
+        if !self.machine.media.is_flash() {
+            return Ok(Prediction::only(Ceiling::Disks, disks));
         }
         let mut all = Prediction::none();
-        all.add(Ceiling::Disks, self.n * one / self.array.small_write_operations());
-        if self.machine.media.is_flash() && self.array.parities() > 0 {
-            all.add(Ceiling::RaidThread, self.raid_threads() * 1e6 / 4096.0);
-        }
+        let time = self.time_of_a_write(one, touched)?;
+        all.add(Ceiling::Disks, self.in_flight(disks, time));
+        self.add_request_cpu(&mut all, one);
+        self.add_raid_thread(&mut all, 1e6 / 4096.0)?;
         Ok(all.with_soft_minimum())
+    }
+
+    /// Time of a small write to flash with none beside it, s: that of one disk, and of the read
+    /// before it where there is parity. `None`: each member has as many in flight as the one disk
+    /// of the figure had.
+    fn time_of_a_write(&self, one: Value, touched: f64) -> Result<Option<f64>, WhyNot> {
+        let alone = self.access.depth_is_stated && self.access.depth <= 1.0;
+        let of_figure = |rate: f64| alone.then_some(1.0 / rate);
+        let write = self.single.write_s.or_else(|| of_figure(one.rate));
+        let parity = self.array.parities() > 0;
+        if write.is_none() && !parity && touched >= self.n {
+            return Ok(None);
+        }
+        // With as many in flight, a member has fewer than the one disk had.
+        let write = write.ok_or(WhyNot::OtherDepth(Work::RandomWrite))?;
+        if !parity {
+            return Ok(Some(write));
+        }
+        let figure = || of_figure(self.single.get(Work::RandomRead)?.rate);
+        let read = self.single.read_s.or_else(figure);
+        Ok(Some(write + read.ok_or(WhyNot::NoSingle(Work::RandomRead))?))
     }
 
     fn streams_read(&self) -> Result<Prediction, WhyNot> {
@@ -475,7 +589,12 @@ impl Law<'_> {
     }
 
     fn sync_write(&self) -> Result<Prediction, WhyNot> {
-        let alone = 1.0 / self.one(Work::SyncWrite)?;
+        let mut alone = 1.0 / self.one(Work::SyncWrite)?;
+        if self.array.parities() > 0 {
+            // Data and parity are read before they are written.
+            let read = self.single.read_s.or(self.single.access_s);
+            alone += read.ok_or(WhyNot::NoSingle(Work::RandomRead))?;
+        }
         let mirrored = if self.array.copy_count() > 1 { 1.1 } else { 1.0 };
         let md_us = self.constant(Symbol::L0) + self.constant(Symbol::L1) * self.n;
         Ok(Prediction::only(Ceiling::Flush, 1.0 / (alone * mirrored + md_us * 1e-6)))
@@ -488,10 +607,10 @@ impl Law<'_> {
         let members = if writes { self.array.data_members() } else { self.n };
         let mut all = Prediction::none();
         all.add(Ceiling::Disks, members * one * kept);
-        if writes && self.array.parities() > 0 && self.machine.media.is_flash() {
-            all.add(Ceiling::RaidThread, self.raid_threads());
-        }
         self.add_buses(&mut all, 1.0 / members);
+        if writes {
+            self.add_raid_thread(&mut all, 1.0)?;
+        }
         Ok(all.with_soft_minimum())
     }
 
@@ -508,7 +627,14 @@ impl Law<'_> {
         if plugged {
             all.add(Ceiling::PlugLimit, self.constant(Symbol::Rp) * one);
         }
+        let limit = self.machine.sync_speed_max;
+        if self.machine.media.is_flash() && limit > RAISED {
+            return Err(WhyNot::FlashResync);
+        }
         self.add_buses(&mut all, 1.0);
-        Ok(all.with_soft_minimum())
+        // A limit that is set costs nothing below it.
+        let value = all.with_soft_minimum().value.min(limit);
+        all.add(Ceiling::SyncSpeed, limit);
+        Ok(Prediction { value, ..all.with_soft_minimum() })
     }
 }

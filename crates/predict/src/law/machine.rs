@@ -12,20 +12,27 @@ pub enum Media {
     },
     /// Flash: skipping a chunk costs nothing.
     Flash,
+    /// Nothing says what they are: exports, files in memory.
+    Unknown,
 }
 
 impl Media {
-    /// Time of a revolution, s; 0 on flash.
+    /// Time of a revolution, s; 0 of what is not known to turn.
     pub fn revolution(self) -> f64 {
         match self {
             Media::Rotating { rpm } => 60.0 / rpm,
-            Media::Flash => 0.0,
+            Media::Flash | Media::Unknown => 0.0,
         }
     }
 
     /// Whether it is flash.
     pub fn is_flash(self) -> bool {
         self == Media::Flash
+    }
+
+    /// Whether it has platters.
+    pub fn rotates(self) -> bool {
+        matches!(self, Media::Rotating { .. })
     }
 }
 
@@ -65,7 +72,16 @@ pub struct Machine {
     pub seekers: f64,
     /// Sequential rate of the slowest member, MB/s, where members differ.
     pub slowest_mb_per_s: Option<f64>,
+    /// The members are shingled: what a write costs depends on what was written before.
+    pub is_shingled: bool,
+    /// The array has an internal bitmap; `None`: not stated, taken as without.
+    pub bitmap: Option<bool>,
+    /// `sync_speed_max`, MB/s of each member.
+    pub sync_speed_max: f64,
 }
+
+/// md's own `sync_speed_max`: 200,000 KiB/s.
+pub const SYNC_SPEED_MAX: f64 = 204.8;
 
 impl Machine {
     /// A machine of which only the media is known.
@@ -83,6 +99,9 @@ impl Machine {
             gap_ms: None,
             seekers: 3.0,
             slowest_mb_per_s: None,
+            is_shingled: false,
+            bitmap: None,
+            sync_speed_max: SYNC_SPEED_MAX,
         }
     }
 

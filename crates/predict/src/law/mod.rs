@@ -15,7 +15,7 @@ pub use array::{Array, Copies};
 pub use ceilings::{Ceiling, Prediction, naive, one_disk, predict};
 pub use constants::{Constants, ConstantsError, PARAMETERS, Parameter, Symbol};
 pub use kernel::Kernel;
-pub use machine::{Bus, Machine, Media};
+pub use machine::{Bus, Machine, Media, SYNC_SPEED_MAX};
 pub use sensitivity::{Sensitivity, sensitivities};
 pub use sheet::Sheet;
 pub use single::{Single, Source, Value};

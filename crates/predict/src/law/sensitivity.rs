@@ -49,8 +49,6 @@ pub fn sensitivities(
     }
     let cache = Machine { stripe_cache: machine.stripe_cache.max(256.0) * 4.0, ..machine.clone() };
     offer("stripe_cache x 4", value(array, &cache, single));
-    let threads = Machine { group_threads: machine.group_threads + 4.0, ..machine.clone() };
-    offer("group_thread_cnt + 4", value(array, &threads, single));
     if let Some(ahead) = machine.read_ahead_kib {
         let ahead = Machine { read_ahead_kib: Some(ahead * 4.0), ..machine.clone() };
         offer("read-ahead x 4", value(array, &ahead, single));

@@ -20,6 +20,8 @@ pub struct Sheet {
     pub bytes: u64,
     /// Sequential read, MB/s.
     pub read: f64,
+    /// A disk with shingled tracks, managed by the drive.
+    pub is_shingled: bool,
 }
 
 impl Sheet {
@@ -31,6 +33,7 @@ impl Sheet {
         };
         let link = profile.link_bytes_per_s() as f64 / 1e6;
         let mut single = Single::default();
+        let (mut read_s, mut write_s) = (None, None);
         let mut offer = |work, rate: f64| single.offer(work, rate, Source::Sheet);
         let depth = depth.clamp(1.0, f64::from(profile.queue_depth()));
         let (media, read) = match profile.kind() {
@@ -57,6 +60,7 @@ impl Sheet {
                 let dies = number("dies").max(1.0);
                 let write = number("direct_write_mb_per_s").min(number("write_mb_per_s")).min(link);
                 let write_us = overhead + number("write_us") + block_us;
+                (read_s, write_s) = (Some(latency_us * 1e-6), Some(write_us * 1e-6));
                 offer(Work::Write, write);
                 offer(Work::DirectWrite, write);
                 let busy = dies * (1.0 - (1.0 - 1.0 / dies).powf(depth));
@@ -74,7 +78,9 @@ impl Sheet {
         };
         single.offer(Work::Read, read, Source::Sheet);
         single.offer(Work::DirectRead, read, Source::Sheet);
-        Sheet { media, single, bytes: profile.capacity_bytes(), read }
+        (single.read_s, single.write_s) = (read_s, write_s);
+        let is_shingled = profile.is_shingled();
+        Sheet { media, single, bytes: profile.capacity_bytes(), read, is_shingled }
     }
 }
 
@@ -90,7 +96,7 @@ mod tests {
             let rate = |work| sheet.single.get(work).expect(name).rate;
             let random = match sheet.media {
                 Media::Rotating { .. } => 50.0..150.0,
-                Media::Flash => 5e3..25e3,
+                Media::Flash | Media::Unknown => 5e3..25e3,
             };
             assert!(random.contains(&rate(Work::RandomRead)), "{name} {}", rate(Work::RandomRead));
             assert!((10.0..8000.0).contains(&rate(Work::Read)), "{name}");

@@ -1,5 +1,6 @@
 //! What one member does alone: the inputs of the law.
 
+use super::why_not::WhyNot;
 use super::work::Work;
 
 /// Where a figure comes from, the best first.
@@ -44,6 +45,12 @@ pub struct Single {
     pub access_s: Option<f64>,
     /// Time of rewriting, of that of reading and writing; from a stand-in.
     pub rewrite_factor: Option<f64>,
+    /// Time of a small read with none beside it, s; of flash, where it is known.
+    pub read_s: Option<f64>,
+    /// The same of a small write.
+    pub write_s: Option<f64>,
+    /// Workloads whose only figure is of another number of requests in flight.
+    of_other_depth: [bool; Work::ALL.len()],
 }
 
 impl Single {
@@ -59,6 +66,23 @@ impl Single {
         if better && rate.is_finite() && rate > 0.0 {
             self.values[work as usize] = Some(Value { rate, source });
         }
+    }
+
+    /// Notes that there is a figure of this workload, of another number of requests in flight,
+    /// which says nothing of those that are asked for.
+    pub fn has_other_depth(&mut self, work: Work) {
+        self.of_other_depth[work as usize] = true;
+    }
+
+    /// The figure of a workload, or why there is none.
+    ///
+    /// # Errors
+    /// It is not known, or is of another number of requests in flight.
+    pub fn figure(&self, work: Work) -> Result<Value, WhyNot> {
+        self.get(work).ok_or(match self.of_other_depth[work as usize] {
+            true => WhyNot::OtherDepth(work),
+            false => WhyNot::NoSingle(work),
+        })
     }
 
     /// Sets it, whatever there was; `None` and rates that are no positive finite number leave

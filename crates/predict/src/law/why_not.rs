@@ -19,12 +19,26 @@ pub enum WhyNot {
     Level,
     /// Not Linux md: hardware RAID, ZFS, btrfs.
     NotMd,
+    /// It is not known whether the members rotate.
+    Media,
     /// The row does not say how many members.
     Members,
     /// Fewer members than the level needs.
     TooFew,
     /// A workload without an equation.
     Workload,
+    /// The figure of one disk is of another number of requests in flight than members have.
+    OtherDepth(Work),
+    /// Small writes of an array with an internal bitmap.
+    Bitmap,
+    /// Writes of shingled disks that are not one stream.
+    Shingled(Work),
+    /// What more threads of a parity array gain.
+    GroupThreads,
+    /// More than one reader or writer was seen to move.
+    OneReader,
+    /// Resync or rebuild of flash, faster than md's own limit.
+    FlashResync,
     /// Limited by the CPU of the program: single characters, file creation.
     CpuBound,
     /// A figure of the page cache.
@@ -47,9 +61,16 @@ impl WhyNot {
             WhyNot::Degraded => "degraded array",
             WhyNot::Level => "level without an equation",
             WhyNot::NotMd => "not Linux md",
+            WhyNot::Media => "members of unknown kind: disks with platters, or flash",
             WhyNot::Members => "number of members unknown",
             WhyNot::TooFew => "too few members",
             WhyNot::Workload => "workload without an equation",
+            WhyNot::OtherDepth(_) => "single-disk value of another depth",
+            WhyNot::Bitmap => "internal bitmap: what its updates cost is not known",
+            WhyNot::Shingled(_) => "shingled disks",
+            WhyNot::GroupThreads => "gain of group threads not known",
+            WhyNot::OneReader => "one reader or writer of fast flash: its CPU time is not known",
+            WhyNot::FlashResync => "flash with a raised sync_speed_max",
             WhyNot::CpuBound => "limited by the program's CPU time",
             WhyNot::InCache => "figure of the page cache",
             WhyNot::Input => "single disk: an input",
@@ -62,7 +83,12 @@ impl WhyNot {
 impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WhyNot::NoSingle(work) => write!(f, "{} for {}", self.name(), work.name()),
+            WhyNot::NoSingle(work) | WhyNot::OtherDepth(work) => {
+                write!(f, "{} for {}", self.name(), work.name())
+            }
+            WhyNot::Shingled(work) => {
+                write!(f, "{}: {} depends on what was written before", self.name(), work.name())
+            }
             _ => f.write_str(self.name()),
         }
     }

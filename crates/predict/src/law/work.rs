@@ -102,6 +102,8 @@ pub struct Access {
     pub work: Work,
     /// Requests in flight, of all jobs together; 1 without a queue.
     pub depth: f64,
+    /// Whether the requests in flight are stated: otherwise `depth` is 1, or that of one disk.
+    pub depth_is_stated: bool,
     /// Jobs or threads.
     pub jobs: f64,
     /// The file system's write-back.
@@ -113,6 +115,7 @@ pub struct Access {
 impl Access {
     /// One job, one request in flight.
     pub fn new(work: Work, write_back: WriteBack) -> Access {
-        Access { work, depth: 1.0, jobs: 1.0, write_back, direct: false }
+        let (depth, jobs) = (1.0, 1.0);
+        Access { work, depth, depth_is_stated: false, jobs, write_back, direct: false }
     }
 }

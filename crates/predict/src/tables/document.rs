@@ -236,14 +236,28 @@ pub fn parse(text: &str) -> Result<Vec<Table>, TablesError> {
     Ok(tables)
 }
 
-/// An object of facts alone: the machine, and what is known of one disk.
-pub fn of_facts(facts: &Value) -> (Facts, Single) {
+/// An object of facts alone: the machine, and what is known of one disk with so many requests in
+/// flight, as rows of a table have it. `None`: they are unknown, and each figure counts as it is.
+pub fn of_facts(facts: &Value, depth: Option<f64>) -> (Facts, Single) {
     let system = serde_json::json!({ "facts": facts });
     let reader = Reader::new(Fields::of(Some(&system)));
-    let access = Access::new(Work::Read, WriteBack::Extents);
     let known = reader.known_of_facts();
-    let inputs = Inputs::of(&known, &[], &reader.facts, reader.facts.file_system, &access);
-    let single = inputs.resolve(&Constants::priors());
+    let at = |known: &[SingleSource], depth: f64| {
+        let access = Access { depth, ..Access::new(Work::Read, WriteBack::Extents) };
+        let inputs = Inputs::of(known, &[], &reader.facts, reader.facts.file_system, &access);
+        inputs.resolve(&Constants::priors())
+    };
+    let single = match depth {
+        Some(depth) => at(&known, depth),
+        None => {
+            let one = at(&known, 1.0);
+            let as_they_are = |one: &SingleSource| SingleSource { depth: 1.0, ..one.clone() };
+            let each: Vec<SingleSource> = known.iter().map(as_they_are).collect();
+            let mut single = at(&each, 1.0);
+            (single.read_s, single.write_s) = (one.read_s, one.write_s);
+            single
+        }
+    };
     let mut facts = reader.facts;
     add_cpu(&mut facts.machine, &known, facts.file_system);
     (facts, single)
@@ -555,6 +569,7 @@ impl<'a> Reader<'a> {
         let (tuned_depth, tuned_jobs) = depth_and_jobs(&tuning);
         let jobs = fields.number(&JOBS).or(word.jobs).or(tuned_jobs);
         let depth = fields.number(&DEPTHS).or(word.depth).or(tuned_depth);
+        let depth_is_stated = jobs.is_some() || depth.is_some();
         let usual = match jobs {
             Some(_) => 1.0,
             None => self.usual_depth(word.work, measured, fields.number(&MEMBERS)),
@@ -571,6 +586,7 @@ impl<'a> Reader<'a> {
         Access {
             work: word.work,
             depth: depth.unwrap_or(usual).clamp(1.0, 1e6) * jobs,
+            depth_is_stated,
             jobs,
             write_back: if direct { WriteBack::Raw } else { write_back },
             direct,

@@ -73,6 +73,16 @@ impl Facts {
             facts.number(&["cpu_read_us_per_kib", "cpu_us_per_kib_read", "cpu_r"]);
         machine.cpu_write_us_per_kib =
             facts.number(&["cpu_write_us_per_kib", "cpu_us_per_kib_write", "cpu_w"]);
+        machine.is_shingled = is_shingled(facts)
+            || disks.iter().any(|disk| disk.is_shingled)
+            || words.iter().any(|text| says_shingled(text));
+        machine.bitmap = facts.get(&["bitmap"]).and_then(|value| match value {
+            Value::Bool(has) => Some(*has),
+            Value::String(text) => Some(text != "none"),
+            _ => None,
+        });
+        let limit = facts.number(&["sync_speed_max"]).filter(|kib| *kib > 0.0);
+        machine.sync_speed_max = limit.map_or(machine.sync_speed_max, |kib| kib * 1024.0 / 1e6);
         machine.request_us = facts.number(&["request_us", "cpu_us_per_request", "t1_us"]);
         machine.gap_ms = facts.number(&["gap_ms", "gap_stall_ms"]);
         let tool = [facts, system].into_iter().find_map(|fields| fields.text(&["tool"]));
@@ -97,7 +107,7 @@ impl Facts {
                 let seek = disks.iter().find_map(|disk| disk.seek_ms).or_else(|| seek_ms(facts));
                 Some(seek.unwrap_or(usual_seek_ms(rpm)) + 30e3 / rpm)
             }
-            Media::Flash => None,
+            Media::Flash | Media::Unknown => None,
         });
         let fs = facts.text(&["fs", "file_system", "filesystem"]);
         Facts {
@@ -149,6 +159,7 @@ const SEQUENTIAL_WRITE: [&str; 6] = [
 struct Disk {
     rpm: Option<f64>,
     is_flash: bool,
+    is_shingled: bool,
     read: Option<f64>,
     write: Option<f64>,
     seek_ms: Option<f64>,
@@ -181,6 +192,7 @@ impl Disk {
         Disk {
             rpm: fields.number(&["rpm"]),
             is_flash: is_flash(fields),
+            is_shingled: is_shingled(fields),
             read: read.or_else(|| any(&["seq", "sustain"], &not_write)),
             write: fields.number(&SEQUENTIAL_WRITE).or_else(|| any(&["write"], &not)),
             seek_ms: seek_ms(fields),
@@ -218,6 +230,18 @@ fn is_flash(fields: Fields<'_>) -> bool {
     named.iter().any(|key| fields.text(&[key]).is_some_and(|text| says_flash(&text)))
         || fields.get(&["rpm"]).and_then(Value::as_f64) == Some(0.0)
         || ["flash", "ssd", "nvme"].iter().any(|key| fields.flag(&[key]) == Some(true))
+}
+
+fn says_shingled(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let word = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric()).any(|it| it == "smr");
+    lower.contains("shingled") || word(&lower)
+}
+
+fn is_shingled(fields: Fields<'_>) -> bool {
+    let named = ["media", "type", "kind", "model", "class", "name"];
+    named.iter().any(|key| fields.text(&[key]).is_some_and(|text| says_shingled(&text)))
+        || fields.flag(&["shingled", "smr"]) == Some(true)
 }
 
 /// What disks are of which nothing is stated.

@@ -54,11 +54,19 @@ impl Inputs {
         let mut base = Single::default();
         base.access_s = facts.access_s;
         for work in Work::ALL {
-            if let Some(best) = best(known, work, fs, access.depth)
-                && let Some(rate) = at_depth(best, facts, access.depth)
-            {
-                base.offer(work, rate, best.source);
+            let Some(best) = best(known, work, fs, access.depth) else { continue };
+            match at_depth(best, facts, access.depth) {
+                Some(rate) => base.offer(work, rate, best.source),
+                None => base.has_other_depth(work),
             }
+        }
+        if facts.machine.media.is_flash() {
+            // One request at a time: the time of each.
+            let alone = |work| {
+                let one = best(known, work, fs, 1.0).filter(|one| one.depth <= 1.0)?;
+                Some(1.0 / one.rate)
+            };
+            (base.read_s, base.write_s) = (alone(Work::RandomRead), alone(Work::RandomWrite));
         }
         let same = |one: &&StandIn| one.file_system == fs;
         let mut chosen: Vec<StandIn> = stand_ins.iter().filter(same).cloned().collect();
@@ -136,13 +144,16 @@ fn best<'a>(
     })
 }
 
-/// The rate at another depth: a disk gains the fifth root of the depth by sorting, flash is not
-/// known.
+/// The rate at another depth: a disk gains the fifth root of the depth by sorting; of flash it is
+/// not known, nor of writes, which caches take.
 fn at_depth(one: &SingleSource, facts: &Facts, depth: f64) -> Option<f64> {
     if !matches!(one.work, Work::RandomRead | Work::RandomWrite) {
         return Some(one.rate);
     }
     let ratio = depth / one.depth;
+    if one.work == Work::RandomWrite {
+        return (0.99..=1.01).contains(&ratio).then_some(one.rate);
+    }
     if !facts.machine.media.is_flash() {
         return Some(one.rate * ratio.powf(0.2));
     }

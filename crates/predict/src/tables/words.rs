@@ -233,9 +233,17 @@ pub enum Unit {
 /// # Errors
 /// None of them.
 pub fn unit(text: &str) -> Result<Unit, WhyNot> {
+    // A small b behind a large prefix is a bit.
+    match text.trim() {
+        "Mb/s" | "Mbps" => return Ok(Unit::Rate(0.125)),
+        "Gb/s" | "Gbps" => return Ok(Unit::Rate(125.0)),
+        _ => {}
+    }
     let lower = text.trim().to_ascii_lowercase();
     let plain = lower.replace("per second", "/s").replace("/sec", "/s").replace("ps", "/s");
     Ok(match plain.replace(' ', "").as_str() {
+        "mbit/s" | "mbits/s" => Unit::Rate(0.125),
+        "gbit/s" | "gbits/s" => Unit::Rate(125.0),
         "mb/s" | "m/s" | "10^6b/s" => Unit::Rate(1.0),
         "mib/s" => Unit::Rate(1.048_576),
         "kb/s" | "k/s" | "kib/s" => Unit::Rate(1.024e-3),

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use predict::advise::{Advice, Assumptions, Candidate, NO_REBUILD, Question, Share, advise};
-use predict::law::Work;
+use predict::advise::{Advice, Assumptions, Candidate, Question, Share, advise};
+use predict::law::{Constants, Work};
 use report::table::wrap;
 use serde_json::{Value, json};
 use spec::units::{digits, kib};
@@ -25,7 +25,7 @@ use super::predict::{
 };
 use crate::console::{JsonOut, check_replaceable, columns, is_stdout, replace_record};
 use crate::error::of_option;
-use crate::size_args::parse_bytes;
+use crate::size_args::parse_disk_bytes;
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -40,7 +40,8 @@ Examples:
   raidlab advise --members hdd-2009*4 --verify --html advice.html
 
 Speeds are predictions of the law (docs/models), those of a degraded array count disk operations.
-The order is clear from a predicted ratio of 1.2 on, probable from 1.1 on, else too close to call.";
+The order is clear from a predicted ratio of 1.2 on, probable from 1.1 on, else too close to call.
+Arrays survive the failure of a disk; --survive 0 ranks RAID 0, too.";
 
 /// Rank levels, layouts and chunks for given disks and a mix of workloads: capacity, healthy and
 /// degraded speed, rebuild time, the chance of loss, and how sure the order is.
@@ -49,8 +50,9 @@ The order is clear from a predicted ratio of 1.2 on, probable from 1.1 on, else 
 pub struct AdviseArguments {
     #[command(flatten)]
     machine: MachineArguments,
-    /// Capacity of each disk [default: that of the profiles]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, value_delimiter = ',')]
+    /// Capacity of each disk, as shops have it: 8T is 8 x 10^12 bytes, 8TiB is binary [default:
+    /// that of the profiles]
+    #[arg(long, value_name = "SIZE", value_parser = parse_disk_bytes, value_delimiter = ',')]
     size: Vec<u64>,
     /// Workloads and their weights [default: equal weights of seq-read, seq-write, random-read,
     /// random-write]
@@ -69,6 +71,10 @@ pub struct AdviseArguments {
     /// real and in model time stand beside the law's; requires --members or --calibration
     #[arg(long, conflicts_with_all = ["measured", "facts"])]
     verify: bool,
+    /// Rank arrays that survive the failure of any N disks; 0 ranks RAID 0, too
+    #[arg(long, value_name = "N", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(0..=15))]
+    survive: u32,
     /// Price of a disk: adds the cost and the cost per TB
     #[arg(long, value_name = "PRICE", value_parser = parse_positive)]
     price: Option<f64>,
@@ -159,6 +165,7 @@ pub struct Asked {
     described: Described,
     bytes: Vec<u64>,
     mix: Vec<Share>,
+    survive: u32,
     /// `None`: the mix has no random requests.
     depth_from: Option<DepthFrom>,
     assumptions: Assumptions,
@@ -183,17 +190,6 @@ impl Asked {
                     .to_string(),
             );
         }
-        let mix = match (of_jobs, load) {
-            (Some(found), _) => found.mix,
-            (None, Some(load)) => mix::of_flows(&load.flows, &described.single)?,
-            (None, None) => mix(arguments, &described)?,
-        };
-        let is_random = |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
-        let in_flight = described.depth * described.jobs;
-        let depth_from = mix.iter().any(is_random).then_some(depth_from);
-        if depth_from == Some(DepthFrom::Nothing) {
-            described.assumed.push(format!("random requests: {in_flight} in flight (--depth)"));
-        }
         let usual = Assumptions::usual(&described.machine);
         let assumptions = Assumptions {
             annual_failure_rate: arguments.annual_failures.unwrap_or(usual.annual_failure_rate),
@@ -201,7 +197,50 @@ impl Asked {
             correlation: arguments.correlation,
             replacement_h: arguments.replacement,
         };
-        Ok(Asked { machine, described, bytes, mix, depth_from, assumptions })
+        let is_usual = arguments.mix.is_empty() && of_jobs.is_none() && load.is_none();
+        let mix = match (of_jobs, load) {
+            (Some(found), _) => found.mix,
+            (None, Some(load)) => mix::of_flows(&load.flows, &described.single)?,
+            (None, None) => mix(arguments, &described)?,
+        };
+        let survive = arguments.survive;
+        let mut asked =
+            Asked { machine, described, bytes, mix, survive, depth_from: None, assumptions };
+        if is_usual {
+            asked.leave_out_what_is_outside()?;
+        }
+        let Asked { mix, described, .. } = &mut asked;
+        let is_random = |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
+        let in_flight = described.depth * described.jobs;
+        let depth_from = mix.iter().any(is_random).then_some(depth_from);
+        if depth_from == Some(DepthFrom::Nothing) {
+            described.assumed.push(format!("random requests: {in_flight} in flight (--depth)"));
+        }
+        asked.depth_from = depth_from;
+        Ok(asked)
+    }
+
+    /// Of the usual mix, workloads for which no array has a figure are left out, and named.
+    fn leave_out_what_is_outside(&mut self) -> Result<()> {
+        let constants = Constants::published();
+        let mut reasons = Vec::new();
+        for share in std::mem::take(&mut self.mix) {
+            let alone = [share];
+            let question = Question { mix: &alone, ..self.question() };
+            match advise(&question, &constants) {
+                Ok(_) => self.mix.push(share),
+                Err(why) => reasons.push((share.work, why)),
+            }
+        }
+        if self.mix.is_empty() {
+            let first = reasons.first().map_or(String::new(), |(_, why)| format!(": {why}"));
+            bail!("no advice: every workload of the usual mix is outside the law{first}");
+        }
+        for (work, why) in reasons {
+            let name = work.option_name();
+            self.described.assumed.push(format!("the mix has no {name}, which is outside: {why}"));
+        }
+        Ok(())
     }
 
     /// What the law is given.
@@ -214,6 +253,7 @@ impl Asked {
             write_back: self.described.write_back,
             depth: self.described.depth * self.described.jobs,
             jobs: self.described.jobs,
+            survive: self.survive,
             assumptions: self.assumptions,
         }
     }
@@ -430,7 +470,7 @@ fn ranked(all: &[Candidate]) -> impl Iterator<Item = [String; 8]> {
             risk.tolerates.to_string(),
             risk.rebuild.map_or("-".into(), |rebuild| format!("{} h", digits(rebuild.hours))),
             risk.rebuild.map_or("-".into(), |rebuild| chance(rebuild.unreadable)),
-            chance(risk.loss_in_year),
+            risk.loss_in_year.map_or("-".into(), chance),
         ]
     })
 }
@@ -475,6 +515,9 @@ fn text(answer: &Answer<'_>) -> String {
         out += &format!("  {}: {second}\n", level_name(&candidate.array));
     }
     out += &verified.as_ref().map_or(String::new(), Verification::text);
+    if let Some(line) = no_rebuild(advice) {
+        out += &format!("\n{line}\n");
+    }
     let left = left_out(advice);
     if !left.is_empty() {
         out += &format!("\nLeft out: {}\n", left.join("\nLeft out: "));
@@ -535,6 +578,12 @@ fn assumed(answer: &Answer<'_>) -> Vec<String> {
     lines
 }
 
+/// Why arrays with redundancy have no rebuild time and no chance of loss.
+fn no_rebuild(advice: &Advice) -> Option<String> {
+    let why = advice.candidates.iter().find_map(|one| one.risk.rate_unknown)?;
+    Some(format!("No rebuild time and no chance of loss: {why}."))
+}
+
 /// The levels and layouts without advice, by reason.
 fn left_out(advice: &Advice) -> Vec<String> {
     let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
@@ -589,7 +638,7 @@ fn document(
             "loss_in_rebuild": one.risk.rebuild.map(|rebuild| rebuild.loss),
             "unreadable_in_rebuild": one.risk.rebuild.map(|rebuild| rebuild.unreadable),
             "second_failure_loses": one.risk.rebuild.map(|rebuild| rebuild.second_failure),
-            "no_rebuild": one.risk.rebuild.is_none().then_some(NO_REBUILD),
+            "no_rebuild": one.risk.why_no_rebuild(),
             "loss_in_year": one.risk.loss_in_year,
             "cost_per_tb": cost_per_tb(one, cost),
         })
@@ -602,6 +651,7 @@ fn document(
             .collect::<Vec<_>>(),
         "depth": question.depth,
         "jobs": question.jobs,
+        "survive": question.survive,
         "inputs": inputs(described),
         "assumptions": {
             "annual_failure_rate": assumed.annual_failure_rate,

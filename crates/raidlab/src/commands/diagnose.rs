@@ -128,6 +128,9 @@ pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
     let stop = signal::watch()?;
     let stop = || stop.load(Ordering::Relaxed);
     let mut target = source::of(&arguments.targets, &roots)?;
+    if target.is_served {
+        target.notes.push(source::SERVED.to_string());
+    }
     let Some(mut case) = case(arguments, document, &mut target, &roots, &stop)? else {
         return Ok(Ending::Stopped);
     };
@@ -146,6 +149,9 @@ pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
     if arguments.probe {
         if target.paths.is_empty() {
             bail!("--probe: the members are unknown; name the array, or its members");
+        }
+        if target.is_served {
+            bail!("--probe: {}", source::SERVED);
         }
         let mut machine = ProbedDisks::new(opened(&target.paths, &mut target.notes)?, None, &stop)?;
         let mut ran: Vec<Probe> = Vec::new();
@@ -235,6 +241,7 @@ fn case(
     if let Some(depth) = arguments.depth {
         measured.access.depth = f64::from(depth);
         measured.depth_is_unknown = false;
+        measured.access.depth_is_stated = true;
     }
     measured.request_kib =
         arguments.block.map(|bytes| bytes as f64 / 1024.0).or(measured.request_kib);
@@ -250,14 +257,16 @@ fn case(
         }
         state.network_mb_per_s = state.network_mb_per_s.or(limit);
     }
-    let mut single = facts.map_or_else(Single::default, |facts| facts.single);
+    // A figure of one disk counts as it is where the workload's requests in flight are unknown.
+    let depth = (!measured.depth_is_unknown).then_some(measured.access.depth);
+    let mut single = facts.map_or_else(Single::default, |facts| facts.single(depth));
     // Seeks of a platter, which the facts had assumed.
-    if machine.media.is_flash() && facts.is_some_and(|facts| !facts.says_media) {
+    if !machine.media.rotates() && facts.is_some_and(|facts| !facts.says_media) {
         single.access_s = None;
     }
     // What a disk reads in order it also writes so, where nothing else is known.
     if let (Some(read), None) = (single.get(Work::Read), single.get(Work::Write))
-        && !machine.media.is_flash()
+        && machine.media.rotates()
     {
         single.offer(Work::Write, read.rate, Source::Assumed);
     }

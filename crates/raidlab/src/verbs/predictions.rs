@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use ::predict::advise::{Candidate, NO_REBUILD, advise};
+use ::predict::advise::{Candidate, advise};
 use ::predict::fit::Fitted;
 use ::predict::law::Work;
 
@@ -154,9 +154,9 @@ pub struct Figures {
     /// Hours, chance of loss, of unreadable sectors, and that one more failure loses the array.
     pub rebuild: Option<[f64; 4]>,
     /// Why there is no rebuild.
-    pub no_rebuild: Option<&'static str>,
-    /// Chance that the array is lost within a year.
-    pub loss_in_year: f64,
+    pub no_rebuild: Option<String>,
+    /// Chance that the array is lost within a year; `None`: the rate of a rebuild is not known.
+    pub loss_in_year: Option<f64>,
     /// Price of a terabyte.
     pub cost_per_tb: Option<f64>,
 }
@@ -222,7 +222,7 @@ fn figures(one: &Candidate, cost: Option<f64>) -> Figures {
         speeds: one.speeds.iter().map(speed).collect(),
         tolerates: one.risk.tolerates,
         rebuild: rebuild.map(|it| [it.hours, it.loss, it.unreadable, it.second_failure]),
-        no_rebuild: rebuild.is_none().then_some(NO_REBUILD),
+        no_rebuild: one.risk.why_no_rebuild(),
         loss_in_year: one.risk.loss_in_year,
         cost_per_tb: cost_per_tb(one, cost),
     }

@@ -161,7 +161,15 @@ fn constants_are_fitted_printed_and_read_again() {
 
 #[test]
 fn advice_ranks_arrays_and_says_how_sure_the_order_is() {
-    let words = "advise --members hdd-2016*6 --mix random-write=1 --price 200";
+    // RAID 0 is ranked where it is asked for.
+    let usual = raidlab("advise --members hdd-2016*6 --mix random-write=1 --json").code(0);
+    let usual = usual.record();
+    let levels = usual["candidates"].as_array().expect("candidates").clone();
+    assert!(levels.iter().all(|one| one["level"] != "raid0"), "{usual}");
+    let left = usual["left_out"].as_array().expect("left out");
+    let raid0 = left.iter().find(|one| one["level"] == "raid0").expect("named");
+    assert!(raid0["why"].as_str().expect("a reason").contains("--survive 0"), "{raid0}");
+    let words = "advise --members hdd-2016*6 --mix random-write=1 --price 200 --survive 0";
     let record = raidlab(&format!("{words} --json")).code(0).record();
     let all = record["candidates"].as_array().expect("candidates").clone();
     let of = |level: &str| {
@@ -208,13 +216,106 @@ fn advice_says_why_a_level_is_left_out() {
 
 #[test]
 fn mixed_sizes_may_be_stacked() {
-    let words = "advise --members hdd-2016*4 --size 4T,4T,8T,8T --json";
+    // As shops have it.
+    let words = "advise --members hdd-2016*4 --size 4T,4TB,8T,8T --json";
     let record = raidlab(words).code(0).record();
     let all = record["candidates"].as_array().expect("candidates").clone();
     let five = all.iter().find(|one| one["level"] == "raid5").expect("RAID 5");
-    let tib = 1u64 << 40;
-    assert_eq!(five["capacity_bytes"].as_u64(), Some(12 * tib));
-    assert_eq!(five["stacked_bytes"].as_u64(), Some(16 * tib));
+    let tb = 1_000_000_000_000;
+    assert_eq!(five["capacity_bytes"].as_u64(), Some(12 * tb));
+    assert_eq!(five["stacked_bytes"].as_u64(), Some(16 * tb));
+}
+
+#[test]
+fn shingled_disks_are_named_and_have_no_figures_of_writes() {
+    let words = "predict --level raid5 --disks 4 --members hdd-smr";
+    let all = predictions(words);
+    let of = |work: &str| {
+        let found = all.iter().find(|one| one["workload"] == work);
+        found.unwrap_or_else(|| panic!("{work}")).clone()
+    };
+    for work in ["random write", "resync", "sync write"] {
+        assert_eq!((&of(work)["predicted"], &of(work)["low"]), (&Value::Null, &Value::Null));
+        assert!(of(work)["why_not"].as_str().expect("a reason").contains("shingled"));
+    }
+    assert!(of("seq read")["predicted"].as_f64().is_some());
+    let advice = raidlab("advise --members hdd-smr*4").code(0).stdout;
+    assert!(advice.contains("the disks are shingled"), "{advice}");
+    assert!(advice.contains("No rebuild time and no chance of loss: shingled disks"), "{advice}");
+    assert!(advice.contains("the mix has no random-write"), "{advice}");
+    let refused = raidlab("advise --members hdd-smr*4 --mix random-write=1").code(2).stderr;
+    assert!(refused.contains("shingled"), "{refused}");
+}
+
+/// Four disks of 140 random reads a second with 32 in flight.
+#[test]
+fn a_stated_depth_means_the_same_in_all_three_verbs() {
+    let dir = Dir::new();
+    let file = |name: &str, value: Value| {
+        let path = dir.file(name);
+        std::fs::write(&path, value.to_string()).expect("a file");
+        path
+    };
+    let facts = json!({"disks": [{"count": 4, "rpm": 7200}],
+                       "single": {"random read": {"value": 140, "unit": "/s", "depth": 32}}});
+    let path = file("facts.json", facts.clone());
+    let words = format!(
+        "predict --level raid10 --disks 4 --facts {path} --depth 32 \
+                         --workload random-read"
+    );
+    let of_facts = predictions(&words)[0]["predicted"].as_f64().expect("a number");
+    assert!((550.0..561.0).contains(&of_facts), "{of_facts}");
+    let diagnosed = |measured: f64, code: i32| {
+        let document = json!({
+            "array": {"level": "raid10", "layout": "n2", "disks": 4, "chunk_kib": 512},
+            "measured": {"workload": "random read", "value": measured, "unit": "/s", "depth": 32},
+            "facts": facts,
+        });
+        let path = file("diagnose.json", document);
+        raidlab(&format!("diagnose --facts {path} --json")).code(code).record()
+    };
+    let healthy = diagnosed(550.0, 0);
+    assert_eq!(healthy["verdict"], "members");
+    let expected = healthy["expected"]["value"].as_f64().expect("a number");
+    assert!((expected / of_facts - 1.0).abs() < 1e-6, "{expected} {of_facts}");
+    assert_eq!(diagnosed(260.0, 1)["verdict"], "unexplained");
+}
+
+#[test]
+fn what_cannot_be_known_is_outside_with_the_reason() {
+    for (words, work, why) in [
+        ("--level raid5 --members nvme-ssd-plp*8", "seq-read", "one reader or writer"),
+        ("--level raid10 --members hdd-2016*4 --bitmap internal", "random-write", "bitmap"),
+        (
+            "--level raid5 --members nvme-ssd-plp*4 --group-threads 8 --jobs 8",
+            "random-write",
+            "group",
+        ),
+        ("--level raid5 --members nvme-ssd-plp*4 --sync-speed-max 2GB/s", "resync", "sync_speed"),
+        (
+            "--level raid0 --disks 4 --measured seq-read=3000,random-write=100000",
+            "random-write",
+            "another depth",
+        ),
+    ] {
+        let words = words.replace(',', " --measured ");
+        let all = predictions(&format!("{words} --workload {work}"));
+        assert_eq!(all[0]["predicted"], Value::Null, "{words}: {all:?}");
+        let said = all[0]["why_not"].as_str().expect("a reason");
+        assert!(said.contains(why), "{words}: {said}");
+    }
+    // md's own limit, by its name.
+    let words = "--level raid5 --members nvme-ssd-plp*4 --workload resync";
+    let resync = &predictions(words)[0];
+    assert_eq!(resync["limit"], "sync_speed_max");
+    assert!(resync["predicted"].as_f64().is_some_and(|rate| rate < 205.0), "{resync}");
+    let hours = raidlab("advise --members nvme-ssd-plp*4 --mix random-read=1 --json").code(0);
+    let hours = hours.record()["candidates"][0]["rebuild_hours"].as_f64().expect("hours");
+    assert!(hours > 1.0, "{hours}");
+    // A network of bits.
+    let words = "--level raid0 --members hdd-2016*4 --workload seq-read --bus 1Gb/s";
+    let rate = predictions(words)[0]["predicted"].as_f64().expect("a number");
+    assert!(rate <= 125.0, "{rate}");
 }
 
 #[test]

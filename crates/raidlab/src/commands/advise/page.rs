@@ -3,7 +3,8 @@
 use report::advised::{Page, Table};
 use spec::units::digits;
 
-use super::{Answer, HEADS, array_name, assumed, left_out, mix_in_words, ranked, second_failure};
+use super::second_failure;
+use super::{Answer, HEADS, array_name, assumed, left_out, mix_in_words, no_rebuild, ranked};
 use super::{terabytes, verify::Verification};
 use crate::commands::predict::level_name;
 
@@ -24,6 +25,7 @@ impl Answer<'_> {
         tables.extend(verified.as_ref().map(Verification::table));
         let mut notes = left_out(advice);
         notes.iter_mut().for_each(|note| *note = format!("Left out: {note}."));
+        notes.extend(no_rebuild(advice));
         notes.extend(assumed(self));
         Page {
             title: "Which array".into(),

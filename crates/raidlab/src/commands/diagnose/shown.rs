@@ -103,14 +103,14 @@ impl Shown<'_> {
         for sign in others {
             let _ = writeln!(out, "also seen: {}: {}", sign.cause.name(), Escaped(&sign.words));
         }
-        if let Some(probe) = found.next_probe.filter(|_| !probed) {
+        if let Some(probe) = found.next_probe.filter(|_| !probed && !self.target.is_served) {
             let what = match found.cause() {
                 Some(_) => "to make sure",
                 None => "to decide",
             };
             let _ = writeln!(out, "{what}: {} (--probe)", probe.words());
         }
-        if found.needs_writes {
+        if found.needs_writes && !self.target.is_served {
             let what = "what a write costs is unknown: raidlab calibrate --scratch, --calibration";
             let _ = writeln!(out, "to decide: {what}");
         }

@@ -3,14 +3,17 @@
 //! Invariant: what a source does not say is absent; facts of a file fill in.
 
 use std::ffi::OsString;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use admin::Members;
 use anyhow::{Result, anyhow, bail};
+use device::Location;
 use diagnose::{Document, NarrowLink, State, Sync};
 use md::assemble::{MemberState, Options};
 use md::{Layout, Level};
-use metrics::{ArrayState, Roots, described, drives, host::line, metadata};
+use metrics::host::{line, queue_of};
+use metrics::{ArrayState, Roots, described, drives, metadata};
 use predict::law::{Array, Copies, Kernel, Machine, Media};
 
 use crate::commands::served;
@@ -29,6 +32,8 @@ pub struct Target {
     pub md: Option<String>,
     /// The engine of this project runs it.
     pub ours: bool,
+    /// A server has its members open.
+    pub is_served: bool,
     /// What it is.
     pub array: Option<Array>,
     /// Where its members are.
@@ -49,11 +54,14 @@ impl Target {
         let stated = facts.and_then(|facts| facts.machine.clone());
         let media = match self.rotational {
             Some(false) => Media::Flash,
-            _ => Media::Rotating { rpm: 7200.0 },
+            Some(true) => Media::Rotating { rpm: 7200.0 },
+            None => Media::Unknown,
         };
         let mut machine = stated.unwrap_or_else(|| Machine::new(media));
-        // What the facts leave out is a default there; sysfs has it.
-        if self.rotational.is_some() && !facts.is_some_and(|facts| facts.says_media) {
+        // What the facts leave out is a default there, of arrays of nothing but facts; sysfs has
+        // it, or nothing is known.
+        let has_members = self.rotational.is_some() || !self.paths.is_empty();
+        if has_members && !facts.is_some_and(|facts| facts.says_media) {
             machine.media = media;
         }
         if !facts.is_some_and(|facts| facts.says_stripe_cache) {
@@ -66,6 +74,24 @@ impl Target {
         }
         (machine, self.state.clone())
     }
+}
+
+/// Why members of a served array are not probed, and what can be done.
+pub const SERVED: &str = "the server has the members open, so that they cannot be probed: stop it \
+    and name the members with --probe, or state what they do (--calibration, --facts)";
+
+/// Whether members rotate: by the queues of their devices, or of the devices that their files are
+/// on. `None`: that is not known of each, as of exports and files in memory.
+fn rotational(members: &[OsString]) -> Option<bool> {
+    let of = |member: &OsString| {
+        let location = Location::parse(member).ok()?;
+        let metadata = std::fs::metadata(&location.path).ok()?;
+        let is_device = metadata.file_type().is_block_device();
+        let number = if is_device { metadata.rdev() } else { metadata.dev() };
+        Some(line(format!("{}/rotational", queue_of(number)?))? == "1")
+    };
+    let all: Option<Vec<bool>> = members.iter().map(of).collect();
+    all?.into_iter().reduce(|a, b| a || b)
 }
 
 /// What the words of the command name; nothing of no words.
@@ -123,6 +149,7 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         name: name.clone(),
         md: Some(name.clone()),
         ours: false,
+        is_served: false,
         array: Some(Array {
             level,
             copies: copies(level, state.layout.unwrap_or(NEAR_2))
@@ -226,10 +253,13 @@ fn of_server(status: &export::control::api::Status) -> Result<Target> {
     };
     let in_slots = status.members.iter().filter(|member| member.slot.is_some());
     let paths = in_slots.filter_map(|member| member.path.clone()).map(OsString::from);
+    let paths: Vec<OsString> = paths.collect();
     let running = status.sync.as_ref().filter(|sync| sync.state == "running");
     Ok(Target {
         name: status.name.clone(),
         ours: true,
+        is_served: true,
+        rotational: rotational(&paths),
         array: Some(Array {
             level,
             copies,
@@ -237,7 +267,7 @@ fn of_server(status: &export::control::api::Status) -> Result<Target> {
             chunk_kib: status.chunk_kib.map_or(64.0, |kib| kib as f64),
             missing: u32::from(status.degraded),
         }),
-        paths: paths.collect(),
+        paths,
         state: State {
             sync: running.map(|sync| Sync {
                 action: sync.action.clone(),
@@ -254,7 +284,8 @@ fn of_server(status: &export::control::api::Status) -> Result<Target> {
 fn of_members(words: &[OsString]) -> Result<Target> {
     let members = Members::open(words, None)?;
     let found = members.assemble(&Options::default());
-    let mut target = Target { paths: words.to_vec(), ours: true, ..Target::default() };
+    let (paths, rotational) = (words.to_vec(), rotational(words));
+    let mut target = Target { paths, ours: true, rotational, ..Target::default() };
     match &found.arrays[..] {
         [] => target.name = "members without superblocks".to_string(),
         [array] => {

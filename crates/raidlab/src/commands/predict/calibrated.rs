@@ -120,6 +120,12 @@ impl Calibrated {
         }
         let access = self.figures.disks.first().and_then(|disk| disk.random_ms);
         single.access_s = access.map(|ms| ms * 1e-3).or(single.access_s);
+        if !self.rotates() {
+            let write_us =
+                self.figures.scratch.as_ref().and_then(|written| written.cached_write_us);
+            single.read_s = access.map(|ms| ms * 1e-3).or(single.read_s);
+            single.write_s = write_us.map(|us| us * 1e-6).or(single.write_s);
+        }
     }
 
     fn rotates(&self) -> bool {

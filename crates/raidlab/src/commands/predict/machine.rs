@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use drive::Profile;
-use predict::law::{Bus, Kernel, Machine, Media, Sheet, Single, Source, Work, WriteBack};
+use predict::law::{Bus, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack};
 use predict::tables::{Facts, file_system, workload, write_back};
 use serde_json::Value;
 use spec::buses::Buses;
@@ -44,7 +44,8 @@ pub struct MachineArguments {
     /// Kernel of the machine, as in 5.15, or its year [default: 6.1]
     #[arg(long, value_name = "VERSION", value_parser = parse_kernel)]
     pub kernel: Option<Kernel>,
-    /// Rate of a path that all disks share, as in 400MB/s; or of some of them, as in 193MB/s*3
+    /// Rate of a path that all disks share, as in 400MB/s; or of some of them, as in 193MB/s*3;
+    /// of bits, as in 1Gb/s
     #[arg(long, value_name = "RATE")]
     pub bus: Option<Buses>,
     /// Read-ahead of the array [default: md's, two rows or more]
@@ -53,6 +54,12 @@ pub struct MachineArguments {
     /// md's stripe_cache_size, pages per member [default: 256; grows by itself since 4.1]
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(17..=32768))]
     pub stripe_cache: Option<u32>,
+    /// The array's bitmap: none or internal, which mdadm makes above 100 GB [default: none]
+    #[arg(long, value_name = "KIND", value_parser = parse_bitmap)]
+    pub bitmap: Option<bool>,
+    /// md's sync_speed_max, as in 400MB/s [default: 200,000 KiB/s]
+    #[arg(long, value_name = "RATE", value_parser = parse_sync_speed)]
+    pub sync_speed_max: Option<f64>,
     /// md's group_thread_cnt: threads of a parity array beside the first [default: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8192))]
     pub group_threads: Option<u32>,
@@ -77,6 +84,18 @@ fn parse_measured(text: &str) -> Result<(Work, f64)> {
 
 fn parse_kernel(text: &str) -> Result<Kernel> {
     Kernel::parse(text).ok_or_else(|| anyhow!("a version as in 5.15 or 2.6.32, or a year"))
+}
+
+fn parse_bitmap(text: &str) -> Result<bool> {
+    match text {
+        "none" => Ok(false),
+        "internal" => Ok(true),
+        _ => bail!("none or internal"),
+    }
+}
+
+fn parse_sync_speed(text: &str) -> Result<f64> {
+    Ok(spec::units::parse_rate(text)? as f64 / 1e6)
 }
 
 /// A workload by the names of tables or of bench.
@@ -130,6 +149,10 @@ impl MachineArguments {
     /// # Errors
     /// Nothing describes the disks; names and files that are none.
     pub fn described(&self) -> Result<Described> {
+        // One meaning of a depth: that of random requests, of all jobs.
+        let depth = f64::from(self.depth.unwrap_or(32));
+        let jobs = f64::from(self.jobs.unwrap_or(1));
+        let facts_of = |path| facts_of(path, depth * jobs);
         let facts = self.facts.as_deref().map(facts_of).transpose()?;
         let calibrated = self.calibration.as_deref().map(Calibrated::read).transpose()?;
         let is_described = self.members.is_some() || facts.is_some() || calibrated.is_some();
@@ -140,8 +163,6 @@ impl MachineArguments {
             );
         }
         let mut assumed = Vec::new();
-        let depth = f64::from(self.depth.unwrap_or(32));
-        let jobs = f64::from(self.jobs.unwrap_or(1));
         let set = self.members.as_deref().map(parse_set).transpose()?.unwrap_or_default();
         let of_profile = |(profile, count): (Cow<'_, Profile>, Option<u32>)| {
             (Sheet::of(&profile, depth * jobs), count, profile.name().to_string())
@@ -166,6 +187,14 @@ impl MachineArguments {
         if let Some(calibrated) = &calibrated {
             calibrated.apply(&mut machine);
         }
+        machine.is_shingled |= sheets.iter().any(|(sheet, ..)| sheet.is_shingled);
+        if machine.is_shingled {
+            assumed.push(
+                "the disks are shingled: random and small writes, rewrites and rebuilds depend on \
+                 what was written before, and become slower by a factor of ten and more"
+                    .to_string(),
+            );
+        }
         let known =
             Known { sheets: &sheets, facts: facts.as_ref(), calibrated: calibrated.as_ref() };
         let single = self.single(&known, depth * jobs, &mut machine)?;
@@ -173,6 +202,13 @@ impl MachineArguments {
         if machine.kernel.is_none() {
             machine.kernel = Some(CURRENT);
             assumed.push(format!("the kernel is {CURRENT} (--kernel)"));
+        }
+        if machine.bitmap.is_none() {
+            assumed.push(
+                "the array has no internal bitmap, which mdadm makes above 100 GB: with one, small \
+                 writes are slower (--bitmap)"
+                    .to_string(),
+            );
         }
         let has_wiring = calibrated.as_ref().is_some_and(Calibrated::has_wiring);
         if machine.buses.is_empty() && !has_wiring {
@@ -238,6 +274,8 @@ impl MachineArguments {
         if let Some(pages) = self.stripe_cache {
             machine.stripe_cache = f64::from(pages);
         }
+        machine.bitmap = self.bitmap.or(machine.bitmap);
+        machine.sync_speed_max = self.sync_speed_max.unwrap_or(machine.sync_speed_max);
         if let Some(threads) = self.group_threads {
             machine.group_threads = f64::from(threads);
         }
@@ -274,6 +312,12 @@ impl MachineArguments {
                 }
             }
             single.access_s = of_facts.access_s;
+            (single.read_s, single.write_s) = (of_facts.read_s, of_facts.write_s);
+            for work in Work::ALL {
+                if of_facts.figure(work) == Err(WhyNot::OtherDepth(work)) {
+                    single.has_other_depth(work);
+                }
+            }
         }
         if let Some(calibrated) = calibrated {
             calibrated.offer(&mut single, depth);
@@ -290,8 +334,12 @@ impl MachineArguments {
                 single.offer(work, rate, source);
             }
         }
-        let access = sheets.iter().filter_map(|(sheet, ..)| sheet.single.access_s);
-        single.access_s = single.access_s.or(access.reduce(f64::max));
+        let slowest = |time: fn(&Single) -> Option<f64>| {
+            sheets.iter().filter_map(|(sheet, ..)| time(&sheet.single)).reduce(f64::max)
+        };
+        single.access_s = single.access_s.or(slowest(|one| one.access_s));
+        single.read_s = single.read_s.or(slowest(|one| one.read_s));
+        single.write_s = single.write_s.or(slowest(|one| one.write_s));
         let reads = sheets.iter().map(|(sheet, ..)| sheet.read);
         let (low, high) = (reads.clone().reduce(f64::min), reads.reduce(f64::max));
         if let (Some(low), Some(high)) = (low, high)
@@ -365,7 +413,7 @@ fn profile(name: &str) -> Result<Cow<'static, Profile>> {
 }
 
 /// The facts of a file, and what they say of one disk.
-fn facts_of(path: &Path) -> Result<(Facts, Single)> {
+fn facts_of(path: &Path, depth: f64) -> Result<(Facts, Single)> {
     let text = read_text(path)?;
     let value: Value =
         serde_json::from_str(&text).with_context(|| format!("{}: no JSON", path.display()))?;
@@ -373,5 +421,5 @@ fn facts_of(path: &Path) -> Result<(Facts, Single)> {
     if !facts.is_object() {
         bail!("{}: an object of facts is required", path.display());
     }
-    Ok(predict::tables::of_facts(facts))
+    Ok(predict::tables::of_facts(facts, Some(depth)))
 }

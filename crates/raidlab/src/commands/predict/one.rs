@@ -130,6 +130,7 @@ fn access(described: &Described, work: Work) -> Access {
     Access {
         work,
         depth: if random { described.depth * described.jobs } else { described.jobs },
+        depth_is_stated: random,
         jobs: described.jobs,
         write_back: described.write_back,
         direct: matches!(work, Work::DirectRead | Work::DirectWrite),
