@@ -77,6 +77,8 @@ struct Page {
     version: String,
     started: String,
     subtitle: String,
+    /// What was measured, for the key of the charts: `modelled disks`, `disks`.
+    measured: String,
     verified: bool,
     all_checked: bool,
     cells: usize,
@@ -216,6 +218,7 @@ impl Page {
             version: record.raidlab.clone(),
             started: record.started.clone(),
             subtitle: subtitle(record),
+            measured: crate::runs::measured_on(&record.cells),
             verified: record.verified(),
             all_checked: record.cells.iter().all(|cell| cell.verified.is_some()),
             cells: record.cells.len(),
@@ -266,7 +269,8 @@ fn subtitle(record: &Record) -> String {
     }
     let host = &machines[0];
     let parts = [host.hostname.clone(), host.cpu.clone(), host.kernel.clone()];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    let host = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
+    if host.is_empty() { host } else { format!("run on {host}") }
 }
 
 fn head(column: &Column) -> Head {
@@ -310,7 +314,10 @@ fn sections(grid: &PivotTable<'_>) -> Vec<Section> {
 fn figures(cell: &Cell) -> Figures {
     Figures {
         rate: units::digits(cell.rate()),
-        ratio: cell.ratio_to_single.map_or(String::new(), |ratio| format!("{ratio:.2}×")),
+        ratio: cell
+            .ratio_to_single
+            .filter(|_| !cell.is_spoiled())
+            .map_or(String::new(), |ratio| format!("{ratio:.2}×")),
         share: cell.bound_share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
         note: cell.bound_note.clone().unwrap_or_default(),
         cpu: or_dash(cell.cpu_s_per_gib.map(units::digits)),
@@ -379,7 +386,7 @@ fn member_row(row: &Row<'_>, column: &Column, cell: &Cell) -> MemberRow {
         disks: pivot::disks(cell),
         workload: column.title().to_string(),
         moved: times(cell.amplification()),
-        uneven: times(cell.imbalance()),
+        uneven: crate::table::uneven(cell).replace('x', "×").replace('-', "–"),
         members: cell.per_member.iter().map(member_text).collect(),
     }
 }

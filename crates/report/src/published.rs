@@ -170,7 +170,7 @@ pub fn named(name: &str) -> Result<Published, UnknownSet> {
 }
 
 /// The base of ratios, where both sides have one.
-const THE_DISK: &str = "the ordinary disk";
+pub(crate) const THE_DISK: &str = "the ordinary disk";
 
 impl Published {
     /// Every figure that stands beside a cell of the record, in the order of the cells.

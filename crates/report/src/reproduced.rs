@@ -18,7 +18,7 @@ use spec::units::digits;
 use crate::markdown::plain;
 use crate::pivot;
 use crate::published::claims::{ClaimOutcome, Relation, same_phase, same_work};
-use crate::published::{Beside, Figure, Published};
+use crate::published::{Beside, Figure, Published, THE_DISK};
 use crate::shown::Shown;
 use crate::works::work;
 
@@ -59,7 +59,7 @@ pub struct SetReproduction {
     pub pairs: usize,
     /// Pairs that are in the same order here.
     pub same_order: usize,
-    /// Pairs of which a figure was not run.
+    /// Pairs of which a figure was not run, or only on a busy machine.
     pub not_run: usize,
     /// Figures that stand beside none of our cells.
     pub figures_not_run: usize,
@@ -90,6 +90,18 @@ pub struct Distance {
     pub published_cpu_percent: Option<f64>,
     /// CPU load of raidlab's process here, percent of one CPU.
     pub here_cpu_percent: Option<f64>,
+    /// The array is above its number of disks times the ordinary disk: the base is of another
+    /// access, or a cache was measured.
+    pub is_above_all_disks: bool,
+}
+
+impl Distance {
+    /// Its details, and what is wrong with its ratio.
+    pub fn details_shown(&self) -> String {
+        let said = self.is_above_all_disks.then_some(ABOVE_ALL_DISKS);
+        let parts = [Some(self.details.as_str()).filter(|text| !text.is_empty()), said];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A figure's ratios to a base.
@@ -105,6 +117,9 @@ pub struct RatioOfRatios {
     pub here_over_published: f64,
 }
 
+/// What stands beside a ratio above the number of disks.
+pub const ABOVE_ALL_DISKS: &str = "above the number of disks";
+
 impl Reproduction {
     /// Of each set with its cells; `measured`: [`provenance`] of the runs that they are from.
     pub fn of(sets: &[(Published, Record)], measured: Vec<String>) -> Reproduction {
@@ -119,6 +134,24 @@ impl Reproduction {
             measured,
             sets,
         }
+    }
+}
+
+/// The share of pairs in the same order, each table with the same weight; `None` without pairs.
+pub fn by_table(all: &Reproduction) -> Option<f64> {
+    let counted = all.sets.iter().filter(|set| !set.limits && set.pairs > 0);
+    let shares: Vec<f64> = counted.map(|set| set.same_order as f64 / set.pairs as f64).collect();
+    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+}
+
+/// [`share`] of all pairs, and of the tables: one table may have most of the pairs.
+pub fn shares(all: &Reproduction) -> String {
+    let pairs = share(all.pairs, all.same_order, all.not_run);
+    match by_table(all) {
+        Some(tables) => {
+            format!("{pairs}; each table with the same weight: {:.0} %", 100.0 * tables)
+        }
+        None => pairs,
     }
 }
 
@@ -247,6 +280,9 @@ fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
         });
         let chunk = one.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
         let array = format!("{}{chunk}", pivot::array_label(one.cell));
+        let of_the_disk = ratios.as_ref().filter(|all| all.of == THE_DISK);
+        let disks = f64::from(one.cell.disks);
+        let is_above_all_disks = of_the_disk.is_some_and(|all| all.here > 1.02 * disks);
         (one.ours > 0.0).then(|| Distance {
             array: pivot::with_disks(&array, one.cell),
             work: work(one.cell),
@@ -257,6 +293,7 @@ fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
             ratios,
             published_cpu_percent: one.figure.cpu_percent,
             here_cpu_percent: one.cell.cpu_process_share.map(|share| 100.0 * share),
+            is_above_all_disks,
         })
     };
     let mut all: Vec<Distance> = beside.iter().filter_map(distance).collect();
@@ -293,7 +330,7 @@ pub fn cpu(one: &Distance) -> Option<String> {
 
 /// The page for the terminal.
 pub fn text(all: &Reproduction) -> String {
-    let mut out = format!("Published: {}\n", share(all.pairs, all.same_order, all.not_run));
+    let mut out = format!("Published: {}\n", shares(all));
     for measured in &all.measured {
         out.push_str(&format!("  measured: {}\n", Shown(measured)));
     }
@@ -307,10 +344,11 @@ pub fn text(all: &Reproduction) -> String {
             let (array, work) = (Shown(&one.array), Shown(&one.work));
             out.push_str(&match &one.ratios {
                 Some(ratios) => format!(
-                    "  {:.2}: {array}, {work}: {:.2}x of {} here, {:.2}x published\n",
+                    "  {:.2}: {array}, {work}: {:.2}x of {} here{}, {:.2}x published\n",
                     ratios.here_over_published,
                     ratios.here,
                     Shown(&ratios.of),
+                    if one.is_above_all_disks { " (above the number of disks)" } else { "" },
                     ratios.published
                 ),
                 None => format!(
@@ -359,7 +397,7 @@ fn wrapped(text: &str) -> String {
 
 /// The page as Markdown.
 pub fn markdown(all: &Reproduction) -> String {
-    let counts = share(all.pairs, all.same_order, all.not_run);
+    let counts = shares(all);
     let introduction = format!(
         "{counts}. Pairs within one table count where the published figures are {:.0} % apart or \
          more. A claim of a text counts as a pair.",
@@ -395,7 +433,7 @@ pub fn markdown(all: &Reproduction) -> String {
              |---|---|--:|--:|---|---|--:|--:|--:|---|\n",
         );
         for one in &set.figures {
-            let details = match one.details.as_str() {
+            let details = match one.details_shown().as_str() {
                 "" => String::new(),
                 details => format!(" ({details})"),
             };

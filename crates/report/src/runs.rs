@@ -15,6 +15,7 @@ mod text;
 use results::NotRun;
 use results::host::Host;
 use results::record::{Cell, Record};
+use spec::target::TargetKind;
 
 use crate::pivot;
 use crate::published::{Beside, Published};
@@ -72,7 +73,7 @@ impl Report {
             cells: record.cells.iter().filter(|cell| of_host(host, cell)).count(),
         };
         let sources = record.machines().iter().map(source).collect();
-        let title = "Linux software RAID, measured".to_string();
+        let title = title(&record.cells);
         let not_run = Vec::new();
         Report { title, record, sources, not_run, published: None }
     }
@@ -131,11 +132,78 @@ impl Report {
     }
 }
 
+/// What the cells were measured on: `raidlab's engine on modelled disks: hdd-2007`.
+fn title(cells: &[Cell]) -> String {
+    let mut targets: Vec<String> = Vec::new();
+    for cell in cells {
+        let target = match cell.target.known() {
+            Some(TargetKind::Engine) => "raidlab's engine".to_string(),
+            Some(TargetKind::Kernel) => "Linux md".to_string(),
+            _ => cell.target_shown(),
+        };
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    match targets.is_empty() {
+        true => "Software RAID".to_string(),
+        false => format!("{} on {}", targets.join(", "), measured_on(cells)),
+    }
+}
+
+/// `modelled disks: hdd-2007, hdd-2009`; `memory`, `files`, `disks`; several joined by `and`.
+pub fn measured_on(cells: &[Cell]) -> String {
+    const NAMES_MAX: usize = 4;
+    let (mut models, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let add = |list: &mut Vec<String>, name: String| {
+        if !list.contains(&name) {
+            list.push(name);
+        }
+    };
+    for cell in cells {
+        for member in cell.members.split('+').filter(|member| !member.is_empty()) {
+            let member = member.split('*').next().unwrap_or(member);
+            match member.split_once("paced:") {
+                Some((_, model)) => {
+                    let name = model.split([':', '@']).next().unwrap_or(model);
+                    add(&mut models, name.to_string());
+                }
+                None => add(&mut others, format!("members: {member}")),
+            }
+        }
+    }
+    let more = models.len().saturating_sub(NAMES_MAX);
+    models.truncate(NAMES_MAX);
+    if more > 0 {
+        models.push(format!("{more} more"));
+    }
+    let modelled = (!models.is_empty()).then(|| format!("modelled disks: {}", models.join(", ")));
+    others.truncate(NAMES_MAX);
+    let all: Vec<String> = modelled.into_iter().chain(others).collect();
+    if all.is_empty() { "the members of the target".to_string() } else { all.join(" and ") }
+}
+
 #[cfg(test)]
 mod tests {
     use results::fixture;
 
     use super::*;
+
+    #[test]
+    fn the_title_says_what_was_measured() {
+        let cell = |target: &str, members: &str| Cell {
+            target: target.into(),
+            members: members.into(),
+            ..Cell::default()
+        };
+        let cells = [cell("engine", "paced:hdd-2007"), cell("engine", "paced:hdd-2007:mem*2")];
+        assert_eq!(title(&cells), "raidlab's engine on modelled disks: hdd-2007");
+        let mixed = [cell("engine", "paced:hdd-2007*2+hdd-2009@0.5*2"), cell("engine", "mem")];
+        let title_of_both = title(&mixed);
+        assert!(title_of_both.contains("modelled disks: hdd-2007"), "{title_of_both}");
+        assert!(title_of_both.contains("members: mem"), "{title_of_both}");
+        assert!(!title(&[cell("engine", "/dev/sda+/dev/sdb")]).contains("modelled"));
+    }
 
     #[test]
     fn records_together_keep_all_cells_in_order_and_every_source() {

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use results::record::{Cell, Record};
 use results::settings::{CHUNK, identity_but_for};
 use results::stats::median;
+use spec::units::kib;
 use spec::workload::{AccessKind, Kind};
 
 use crate::compare::{ALPHA, FAMILY_ALPHA, Ratio, holm, p_value, ratio, runs_needed};
@@ -176,6 +177,8 @@ const OF_WORK: [&str; 14] = [
 ];
 const BLOCK: &str = "block_kib";
 const MEMBER_BYTES: &str = "member_bytes";
+/// The block of works that write whole stripes, which differ from level to level.
+const WHOLE_STRIPE: f64 = 0.0;
 /// Arrays of one size are rounded to whole stripes, whose length depends on the level.
 const ROUNDING: f64 = 1.1;
 
@@ -224,10 +227,16 @@ fn candidates(cells: &[Cell]) -> Vec<Candidate<'_>> {
     let whole_stripes = whole_stripes(&named, &any_block);
     for cell in &mut named {
         if whole_stripes.contains(&identity_but_for(cell, &any_block)) {
-            cell.block_kib = 0.0;
+            // Its own stripe each: no block of all.
+            cell.block_kib = WHOLE_STRIPE;
         }
     }
-    let names = works(&named.iter().collect::<Vec<_>>());
+    let mut names = works(&named.iter().collect::<Vec<_>>());
+    for (name, cell) in names.iter_mut().zip(&named) {
+        if cell.block_kib == WHOLE_STRIPE {
+            *name = name.replace(&format!(", {}", kib(WHOLE_STRIPE)), ", whole stripes");
+        }
+    }
     let labels = pivot::conditions(cells);
     cells
         .iter()
@@ -414,6 +423,7 @@ fn figures<'a>(cells: &[&'a Candidate<'_>], left_out: &mut Vec<String>) -> Vec<F
             _ if cell.verified == Some(false) => Some("data differed from what was written"),
             _ if cell.program_bytes.is_some() => Some("measured at the members"),
             _ if cell.cached.is_some() => Some("a cache was measured"),
+            _ if cell.is_spoiled() => Some("a busy machine, and samples far apart"),
             _ => None,
         };
         if let Some(reason) = reason {

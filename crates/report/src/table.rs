@@ -81,11 +81,11 @@ const VIEWS: [View; 3] = [
     },
     View {
         title: "Below: CPU seconds of the whole machine per GiB; bytes that members moved per \
-                byte, busiest over idlest",
+                byte, busiest over idlest (or how many were idle)",
         heads: |_| ["all CPU-s", "moved", "uneven"],
         figures: |_, cell| {
             let machine = cell.machine_cpu_s_per_gib.map_or(dash(), units::digits);
-            [machine, times(cell.amplification()), times(cell.imbalance())]
+            [machine, times(cell.amplification()), uneven(cell)]
         },
     },
 ];
@@ -108,12 +108,25 @@ fn spread(cell: &Cell) -> String {
     let single = cell.samples.len() < 2 || cell.mb_per_s <= 0.0;
     cell.spread.filter(|_| !single).map_or(String::new(), |spread| {
         let half = (spread.max - spread.min) / 2.0 / cell.mb_per_s * 100.0;
-        if half < 1.0 { format!("±{half:.1}%") } else { format!("±{half:.0}%") }
+        match half {
+            _ if half < 1.0 => format!("±{half:.1}%"),
+            // More than the figure itself: it is none.
+            _ if half > 100.0 => "±>100%".to_string(),
+            _ => format!("±{half:.0}%"),
+        }
     })
 }
 
 fn ratio(cell: &Cell) -> String {
-    times(cell.ratio_to_single)
+    times(cell.ratio_to_single.filter(|_| !cell.is_spoiled()))
+}
+
+/// `1.25x`, or `1 idle` where a member moved nothing.
+pub(crate) fn uneven(cell: &Cell) -> String {
+    match cell.idle_members() {
+        0 => times(cell.imbalance()),
+        idle => format!("{idle} idle"),
+    }
 }
 
 fn times(factor: Option<f64>) -> String {
@@ -218,7 +231,7 @@ fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
             latency(cell.latency_us.map(|latency| latency.p50)),
             latency(cell.latency_us.map(|latency| latency.p99)),
             times(cell.amplification()),
-            times(cell.imbalance()),
+            uneven(cell),
         ]);
     }
     if grid.cells().all(|(_, _, cell)| cell.ratio_to_single.is_none()) {
@@ -286,6 +299,9 @@ fn legend(grid: &PivotTable<'_>, out: &mut String) {
     ];
     for (_, text) in legend.iter().filter(|(wanted, _)| has(wanted)) {
         line(out, text);
+    }
+    if grid.cells().any(|(_, _, cell)| cell.is_spoiled()) {
+        line(out, "busy machine, and samples far apart: no ratio, and no winner");
     }
     if grid.cells().any(|(_, _, cell)| cell.is_of_window()) {
         line(

@@ -15,10 +15,11 @@ impl Record {
     /// member, the program with the same options. In a mixed set the first member counts. What was
     /// measured at the members has no ratio: an array's members move copies and parity, too. Where
     /// an array is written in whole stripes, a single disk that was written sequentially in another
-    /// block will do: its rate does not depend on it.
+    /// block will do: its rate does not depend on it. Figures that a busy machine spoiled have no
+    /// ratio.
     pub fn set_ratios(&mut self) {
-        let singles: Vec<Cell> =
-            self.cells.iter().filter(|cell| cell.is_single()).cloned().collect();
+        let singles = self.cells.iter().filter(|cell| cell.is_single() && !cell.is_spoiled());
+        let singles: Vec<Cell> = singles.cloned().collect();
         for cell in &mut self.cells {
             let kind = first(cell);
             let mut alike = singles.iter().filter(|single| {
@@ -30,7 +31,7 @@ impl Record {
             let any_block = alike.next().filter(|_| cell.workload == AccessKind::SeqWrite);
             let single = same_block.or(any_block);
             cell.ratio_to_single = single
-                .filter(|single| single.mb_per_s > 0.0)
+                .filter(|single| single.mb_per_s > 0.0 && !cell.is_spoiled())
                 .map(|single| cell.mb_per_s / single.mb_per_s);
         }
     }
@@ -70,6 +71,24 @@ mod tests {
         record.set_ratios();
         let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
         assert_eq!(ratios, [Some(1.5), Some(1.0), Some(1.0), Some(1.0), Some(2.0), None]);
+        // What a busy machine spoiled has no ratio, and is the base of none.
+        record.cells = vec![
+            cell("single", "paced:a", "seq-read", 100.0),
+            cell("raid0", "paced:a", "seq-read", 150.0),
+            cell("raid5", "paced:a", "seq-read", 80.0),
+        ];
+        let spoil = |cell: &mut Cell| {
+            let name = "busy-machine".to_string();
+            cell.findings = vec![crate::record::Finding { name, ..Default::default() }];
+            cell.spread = Some(crate::record::Spread { min: 10.0, max: 900.0 });
+        };
+        spoil(&mut record.cells[2]);
+        record.set_ratios();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        assert_eq!(ratios, [Some(1.0), Some(1.5), None]);
+        spoil(&mut record.cells[0]);
+        record.set_ratios();
+        assert!(record.cells.iter().all(|cell| cell.ratio_to_single.is_none()));
         // Blocks are not compared with a phase of a program, nor the other way round.
         let dd =
             |cell: Cell| Cell { program: Some("dd".into()), phase: Some("read".into()), ..cell };

@@ -710,10 +710,29 @@ impl Cell {
         (user > 0 && !self.per_member.is_empty()).then(|| moved as f64 / user as f64)
     }
 
-    /// Traffic of the busiest member over that of the idlest one that moved anything: 1 is even.
+    /// Traffic of the busiest member over that of the idlest one: 1 is even. `None` where a member
+    /// that is present moved nothing ([`Cell::idle_members`]): there is no such ratio.
     pub fn imbalance(&self) -> Option<f64> {
+        if self.idle_members() > 0 {
+            return None;
+        }
         let busy = || self.per_member.iter().map(MemberTraffic::bytes).filter(|bytes| *bytes > 0);
         Some(busy().max()? as f64 / busy().min()? as f64)
+    }
+
+    /// Whether other processes used the CPU during its samples.
+    pub fn had_a_busy_machine(&self) -> bool {
+        self.findings.iter().any(|finding| finding.name == "busy-machine")
+    }
+
+    /// Whether other processes spoiled the figure: they used the CPU, and the samples are far
+    /// apart. Nothing is derived from it: no ratio, no winner.
+    pub fn is_spoiled(&self) -> bool {
+        const FAR: f64 = 0.5;
+        let apart = self.spread.is_some_and(|spread| {
+            self.mb_per_s <= 0.0 || (spread.max - spread.min) / self.mb_per_s > FAR
+        });
+        apart && self.had_a_busy_machine()
     }
 
     /// Number of present members that moved nothing.
@@ -950,8 +969,9 @@ mod tests {
         assert_eq!(cell.amplification(), Some(3.0));
         let read_off = Cell { program_bytes: Some(150), ..cell.clone() };
         assert_eq!(read_off.amplification(), Some(2.0), "per byte of the program");
-        assert_eq!(cell.imbalance(), Some(2.0));
-        assert_eq!(cell.idle_members(), 1);
+        assert_eq!((cell.imbalance(), cell.idle_members()), (None, 1));
+        let two_lost = Cell { degraded: 2, ..cell.clone() };
+        assert_eq!((two_lost.imbalance(), two_lost.idle_members()), (Some(2.0), 0));
     }
 
     #[test]

@@ -72,7 +72,8 @@ pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
             let tooltip = format!("{} {unit} in {:.2} s", units::digits(value), sample.seconds);
             chart.dot("dot", x, y + ROW / 2.0, 2.3, Some(&tooltip));
         }
-        let ratio = cell.ratio_to_single.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default();
+        let ratio = cell.ratio_to_single.filter(|_| !cell.is_spoiled());
+        let ratio = ratio.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default();
         chart.values(y, &units::digits(value), &ratio);
     })
 }
@@ -141,7 +142,7 @@ pub(super) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let title = format!("{}: traffic of each member", grid.columns[column].title());
     let desc = "A group of bars for each array, one for each member: bytes read (lower part) and \
                 written (upper part) per byte of the workload. Right: the sum of all members, and \
-                the busiest over the idlest.";
+                the busiest over the idlest, or how many were idle.";
     let axis = Axis::none();
     let chart = Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let members = cell.per_member.len().max(1) as f64;
@@ -162,7 +163,8 @@ pub(super) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
             }
         }
         let times = |factor: Option<f64>| factor.map(|f| format!("{f:.2}×")).unwrap_or_default();
-        chart.values(y, &times(cell.amplification()), &times(cell.imbalance()));
+        let uneven = crate::table::uneven(cell).replace('x', "×");
+        chart.values(y, &times(cell.amplification()), &uneven);
     });
     Some(chart)
 }

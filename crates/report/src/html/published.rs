@@ -9,7 +9,7 @@ use spec::units::digits;
 
 use super::{chart, rendered};
 use crate::reproduced::{
-    Distance, MARGIN, RatioOfRatios, Reproduction, SetReproduction, cpu, share, share_of, verdict,
+    Distance, MARGIN, RatioOfRatios, Reproduction, SetReproduction, cpu, share_of, shares, verdict,
 };
 
 const TEMPLATE: &str = include_str!("published.html");
@@ -31,7 +31,7 @@ struct Set<'a> {
 struct Row<'a> {
     array: &'a str,
     work: &'a str,
-    details: &'a str,
+    details: String,
     unit: &'static str,
     ratio_of: &'a str,
     /// Published, here.
@@ -47,7 +47,7 @@ pub fn render_published(all: &Reproduction) -> String {
         subtitle => format!(
             "{}. Pairs within one table count where the published figures are {:.0} % apart or \
              more; a claim of a text counts as a pair.",
-            share(all.pairs, all.same_order, all.not_run),
+            shares(all),
             (MARGIN - 1.0) * 100.0
         ),
         sets => all.sets.iter().map(set).collect::<Vec<_>>(),
@@ -89,7 +89,7 @@ fn row(one: &Distance) -> Row<'_> {
     Row {
         array: &one.array,
         work: &one.work,
-        details: &one.details,
+        details: one.details_shown(),
         unit: one.unit,
         ratio_of: ratios.map_or("-", |ratios| &ratios.of),
         values: [digits(one.published), digits(one.here)],

@@ -61,7 +61,7 @@ pub struct ClaimOutcome {
     pub of: String,
     /// How the sides should compare.
     pub relation: Relation,
-    /// Our figures, `more` first; `None`: at least one was not run.
+    /// Our figures, `more` first; `None`: at least one was not run, or only on a busy machine.
     pub here: Option<[f64; 2]>,
     /// Whether it holds here; `None`: it was not run.
     pub holds: Option<bool>,
@@ -99,7 +99,8 @@ impl Claim {
     fn measured<'c>(&self, side: &Figure, record: &'c Record) -> Vec<(&'c Cell, f64)> {
         let value = |cell: &'c Cell| {
             let fields = LazyCell::new(|| Fields::of(cell));
-            let fits = side.fits(cell, &fields);
+            // What was measured beside others' load judges nothing.
+            let fits = !cell.had_a_busy_machine() && side.fits(cell, &fields);
             let value = fits.then(|| fields.get(&self.of).as_f64()).flatten();
             Some((cell, value.filter(|value| *value > 0.0)?))
         };

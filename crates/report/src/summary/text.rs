@@ -43,7 +43,7 @@ pub fn lines(group: &Group, works_max: usize) -> Vec<Line> {
         if let Some(first) = parts.first_mut() {
             *first = format!("{lead}: {first}");
         }
-        add("too close to call", parts);
+        add("not decided", parts);
     }
     let known: Vec<&Array> =
         group.arrays.iter().filter(|array| array.redundancy.is_some()).collect();
@@ -113,8 +113,10 @@ fn too_few_runs(answers: &[Answer]) -> Vec<(String, Vec<String>)> {
             continue;
         };
         let option = if *samples_are_runs { "--runs" } else { "bench --repeat" };
-        let ending = if *runs == 1 { "" } else { "s" };
-        let lead = format!("{runs} run{ending} of each, {needed} could decide ({option} {needed})");
+        let lead = match runs {
+            1 => format!("one run of each ({option} {needed})"),
+            _ => format!("{runs} runs of each, {needed} could decide ({option} {needed})"),
+        };
         let (work, leader, missing) = (&answer.work, &answer.leader, missing(answer));
         let (rate, over) = (rate(answer), over(next));
         let text = format!("{work}: {leader} leads with {rate} ({over}){missing}");

@@ -336,15 +336,15 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
     if cell.amplification()? < MOVED_SHARE {
         return None;
     }
-    let (idle, ratio) = (cell.idle_members(), cell.imbalance()?);
+    let (idle, ratio) = (cell.idle_members(), cell.imbalance());
     let moved = |member: &&MemberTraffic| member.bytes() > 0;
     let fewest = cell.per_member.iter().filter(moved).map(|m| m.reads + m.writes).min()?;
     // With n operations at random on each, two members differ by some 1/sqrt(n) by chance.
-    if idle == 0 && ratio < UNEVEN + 4.0 / (fewest.max(1) as f64).sqrt() {
+    if idle == 0 && ratio? < UNEVEN + 4.0 / (fewest.max(1) as f64).sqrt() {
         return None;
     }
     let text = match idle {
-        0 => format!("the busiest member moved {}x what the idlest one moved", short(ratio)),
+        0 => format!("the busiest member moved {}x what the idlest one moved", short(ratio?)),
         1 => "one member moved nothing".to_string(),
         _ => format!("{idle} members moved nothing"),
     };
@@ -363,10 +363,11 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
         ),
     };
     let evidence = [
-        ("busiest_over_idlest", ratio),
-        ("idle_members", idle as f64),
-        ("fewest_operations", fewest as f64),
+        ratio.map(|ratio| ("busiest_over_idlest", ratio)),
+        Some(("idle_members", idle as f64)),
+        Some(("fewest_operations", fewest as f64)),
     ];
+    let evidence: Vec<(&str, f64)> = evidence.into_iter().flatten().collect();
     Some(finding("unbalanced-members", format!("{text}: {why}"), &evidence, command))
 }
 
