@@ -81,7 +81,7 @@ const VIEWS: [View; 3] = [
     },
     View {
         title: "Below: CPU seconds of the whole machine per GiB; bytes that members moved per \
-                byte, busiest over idlest (or how many were idle)",
+                byte, busiest over idlest",
         heads: |_| ["all CPU-s", "moved", "uneven"],
         figures: |_, cell| {
             let machine = cell.machine_cpu_s_per_gib.map_or(dash(), units::digits);
