@@ -5,7 +5,7 @@
 //! # comments
 //! 0x00120000     ?               1          current position, status, pass (ignored but checked)
 //! 0x00000000  0x00100000  +                 position, size, status: each block follows the last
-//! 0x00100000  0x00020000  -
+//! 0x00100000  0x00020000  -   # of its owner: a comment also ends a line
 //! ```
 //! Invariant: any bytes are taken without a panic, and only what is finished (`+`) counts as read.
 //! What a map does not cover is not read. Pure: no file is opened here. The format is described in
@@ -93,7 +93,7 @@ impl Mapfile {
     /// Whether a file begins as ddrescue writes its mapfiles (since 1.20) or logfiles (before).
     pub fn begins(head: &[u8]) -> bool {
         let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let first = String::from_utf8_lossy(first);
+        let first = String::from_utf8_lossy(first.trim_ascii_start());
         let kinds = ["# Mapfile. Created by ", "# Rescue Logfile. Created by "];
         kinds.iter().any(|kind| first.starts_with(kind))
     }
@@ -108,7 +108,7 @@ impl Mapfile {
         let mut last = 0;
         for (number, line) in lines(bytes) {
             last = number;
-            if let Some(comment) = line.strip_prefix('#') {
+            if let Some(comment) = line.trim_start().strip_prefix('#') {
                 map.comments.push(comment.trim().to_string());
                 continue;
             }
@@ -181,9 +181,6 @@ pub fn parse_list(bytes: &[u8]) -> Result<Vec<Range<u64>>, MapfileError> {
     let mut block = None;
     let mut found: Vec<Range<u64>> = Vec::new();
     for (number, line) in lines(bytes) {
-        if line.starts_with('#') {
-            continue;
-        }
         let fields = Fields::of(number, &line);
         match (fields.words.as_slice(), block) {
             ([], _) => {}
@@ -231,7 +228,7 @@ pub fn parse_list(bytes: &[u8]) -> Result<Vec<Range<u64>>, MapfileError> {
 
 /// Whether a file is a list of blocks.
 pub(crate) fn is_list(bytes: &[u8]) -> bool {
-    let first = lines(bytes).find(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
+    let first = lines(bytes).find(|(number, line)| !Fields::of(*number, line).words.is_empty());
     first.is_some_and(|(_, line)| line.trim_start().starts_with("block"))
 }
 
@@ -256,7 +253,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, std::borrow::Cow<'_, str>
     lines.map(|(index, line)| (index + 1, String::from_utf8_lossy(line)))
 }
 
-/// The words of a line.
+/// The words of a line, without the comment behind them.
 struct Fields<'l> {
     line: usize,
     words: Vec<&'l str>,
@@ -264,6 +261,7 @@ struct Fields<'l> {
 
 impl<'l> Fields<'l> {
     fn of(line: usize, text: &'l str) -> Fields<'l> {
+        let text = text.split_once('#').map_or(text, |(words, _)| words);
         // More than any line has; a line of a foreign file may have any number of them.
         Fields { line, words: text.split_ascii_whitespace().take(5).collect() }
     }
@@ -415,6 +413,32 @@ mod tests {
         assert_eq!(map.unread(), [0..1, 3..u64::MAX.div_ceil(512)]);
         let map = Mapfile::parse(b"0 +\n0 1001 +\n1001 23 -\n1024 512 +\n").unwrap();
         assert_eq!(map.unread(), [1..2, 3..u64::MAX.div_ceil(512)]);
+    }
+
+    #[test]
+    fn comments_stand_behind_blanks_and_behind_fields() {
+        // A logfile of 1.14, pasted into a page that indents; ddrescuelog takes it.
+        let pasted = " # Rescue Logfile. Created by GNU ddrescue version 1.14 \n \n \
+             # Command line: ddrescue -v -d -r3 /dev/sdX /dev/sdY log -f \n \
+             # current_pos  current_status \n 0x00414E00     + \n \
+             #      pos        size  status \n 0x00000000  0x00414000  + \n \
+             0x00414000  0x00001000  - \n 0x00415000  0x13eb000  +\n\n";
+        // One with remarks of its owner; a '#' may touch the field before it.
+        let annotated = "# Mapfile. Created by GNU ddrescue version 1.25\n\
+             0x00645678  +  1# where it stopped\n0x00000000  0x00414000  +   # recovered\n\
+             0x00414000  0x00001000  -# bad, not recovered - + 0x0\n0x00415000  0x13eb000  + #\n";
+        for text in [pasted, annotated] {
+            assert!(Mapfile::begins(text.as_bytes()) && !is_list(text.as_bytes()), "{text}");
+            let map = Mapfile::parse(text.as_bytes()).unwrap();
+            assert_eq!(map.end(), Some(0x180_0000), "{text}");
+            let unread = [0x41_4000 / 512..0x41_5000 / 512, 0xc000..u64::MAX.div_ceil(512)];
+            assert_eq!(map.unread(), unread, "{text}");
+        }
+        let list = b"\t# of badblocks\nblock 512 # bytes\n7 # once\n  9#\n";
+        assert!(is_list(list));
+        assert_eq!(parse_list(list).unwrap(), [7..8, 9..10]);
+        let cut = Mapfile::parse(b"0 +\n0 1 # +\n").unwrap_err();
+        assert_eq!(cut.to_string(), "line 2: status: missing");
     }
 
     #[test]
