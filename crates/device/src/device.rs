@@ -29,7 +29,8 @@ use sys::Mapping;
 use crate::Location;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, hole_end, is_shorter};
-use crate::identity::{Identity, Overlap, loop_device_of, who_uses};
+use crate::holder::Holder;
+use crate::identity::{Identity, Overlap, in_use, loop_device_of, who_uses};
 use crate::problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
@@ -62,6 +63,15 @@ pub struct Device {
     stored_end: u64,
     /// What the copy of a disk does not have.
     unread: Option<Unread>,
+    /// It was opened without a lock, because of this one's.
+    in_use: Option<InUse>,
+}
+
+/// Another process has a device open that is looked at without a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// The process, if this user may see it.
+    pub holder: Option<Holder>,
 }
 
 impl Device {
@@ -112,6 +122,7 @@ impl Device {
             identity,
             stored_end: window.end,
             unread: None,
+            in_use: None,
             window,
             access,
             direct: false,
@@ -142,14 +153,59 @@ impl Device {
             let unread = Some(map.within(&device.window, device.window.end));
             return Ok(Device { unread, ..device });
         }
-        let opened = Opening::new(location, options)?;
-        let stored = opened.bytes;
-        let all = stored.max(map.end.filter(|_| !opened.is_block_device).unwrap_or(0));
-        let window = window(location, all).map_err(|problem| opened.fail(problem))?;
+        let (opened, window) = Opening::copy(location, Some(&map), options)?;
         lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
-        let unread = Some(map.within(&window, stored));
-        let stored_end = window.end.min(stored);
-        Ok(Device { stored_end, unread, ..opened.device(window, options.access) })
+        let stored = opened.bytes;
+        Ok(opened.device(window, options.access).with_map(Some(map), stored))
+    }
+
+    /// Opens a member, or a copy with a map, to look at what it records: for reading, and without
+    /// a lock where another process writes to it ([`Device::in_use`]). What is read of such a one
+    /// may be of several moments, so it is shown and nothing is decided by it.
+    ///
+    /// # Errors
+    /// As [`Device::open_copy`], but for locks.
+    pub fn look(location: &Location, map: Option<Arc<RescueMap>>) -> Result<Device, DeviceError> {
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let holder = match Device::open_copy(location, map.clone(), options) {
+            Err(DeviceError { problem: DeviceProblem::Locked { holder, .. }, .. }) => holder,
+            opened => return opened,
+        };
+        let (opened, window) = Opening::copy(location, map.as_deref(), options)?;
+        let stored = opened.bytes;
+        let device = opened.device(window, options.access).with_map(map, stored);
+        Ok(Device { in_use: Some(InUse { holder }), ..device })
+    }
+
+    /// Refuses what another process or the kernel uses, as opening it for writing would: for what
+    /// is only looked at so far.
+    ///
+    /// # Errors
+    /// [`DeviceProblem::InUse`].
+    pub fn check_unused(&self) -> Result<(), DeviceError> {
+        let path = &self.location.path;
+        let how = match (&self.store, self.is_block_device) {
+            (Store::Export(_), _) => None,
+            (Store::File(_), true) => in_use(path),
+            (Store::File(_), false) => loop_device_of(self.identity)
+                .map(|device| format!("it is attached to {}", device.display())),
+        };
+        let problem = how.map(|how| DeviceProblem::InUse { how });
+        let location = self.location.clone();
+        problem.map_or(Ok(()), |problem| Err(DeviceError { location, problem }))
+    }
+
+    /// With what the map of a copy says of it, whose file has `stored` bytes.
+    fn with_map(self, map: Option<Arc<RescueMap>>, stored: u64) -> Device {
+        let Some(map) = map else { return self };
+        let unread = Some(map.within(&self.window, stored));
+        let stored_end = self.window.end.min(stored);
+        Device { stored_end, unread, ..self }
+    }
+
+    /// Another process that writes to it, where it was opened by [`Device::look`].
+    pub fn in_use(&self) -> Option<&InUse> {
+        self.in_use.as_ref()
     }
 
     /// Opens another part of the file or device of this one, or all of it, with the same map.
@@ -166,6 +222,9 @@ impl Device {
             let device = Device::of_export(location, export.clone(), access)?;
             let unread = map.map(|map| map.within(&device.window, device.window.end));
             return Ok(Device { unread, ..device });
+        }
+        if self.in_use.is_some() {
+            return Device::look(location, map);
         }
         Device::open_copy(location, map, DeviceOptions { access, direct: false })
     }
@@ -600,6 +659,19 @@ impl Opening {
         Ok(Opening { file, location, identity, is_block_device, direct, bytes })
     }
 
+    /// Opens a copy, and its range: that of the disk, as its map says.
+    fn copy(
+        location: &Location,
+        map: Option<&RescueMap>,
+        options: DeviceOptions,
+    ) -> Result<(Opening, Range<u64>), DeviceError> {
+        let opened = Opening::new(location, options)?;
+        let end = map.and_then(|map| map.end).filter(|_| !opened.is_block_device);
+        let window = window(location, opened.bytes.max(end.unwrap_or(0)));
+        let window = window.map_err(|problem| opened.fail(problem))?;
+        Ok((opened, window))
+    }
+
     fn fail(&self, problem: DeviceProblem) -> DeviceError {
         DeviceError { location: self.location.clone(), problem }
     }
@@ -619,6 +691,7 @@ impl Opening {
             id: FileId { path, identity, bytes: window.clone() },
             stored_end: window.end,
             unread: None,
+            in_use: None,
             window,
             access,
             direct,
@@ -735,7 +808,9 @@ pub(crate) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<()
     }
     match result {
         Ok(_) => Ok(()),
-        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Err(DeviceProblem::Locked { access }),
+        Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
+            Err(DeviceProblem::Locked { access, holder: Holder::of(file, access) })
+        }
         // Reading without a lock (a read-only network share) is harmless.
         Err(_) if access == Access::ReadOnly => Ok(()),
         Err(errno) => {

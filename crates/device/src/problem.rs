@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::Location;
+use crate::holder::Holder;
 use crate::remote::{ExportProblem, UriProblem};
 
 /// Permitted access to a device.
@@ -84,13 +85,15 @@ pub enum DeviceProblem {
         how: String,
     },
     /// Another process has it open as a member.
-    #[error("{}", match access {
+    #[error("{}{}", match access {
         Access::ReadWrite => "another process has it open (as a member, or as a virtual disk)",
         Access::ReadOnly => "another process writes to it (as a member, or as a virtual disk)",
-    })]
+    }, holder.as_ref().map(|holder| format!(": {holder}")).unwrap_or_default())]
     Locked {
         /// The access that was requested here.
         access: Access,
+        /// The process, if this user may see it.
+        holder: Option<Holder>,
     },
     /// The byte range is outside the file or device.
     #[error("the part is out of range: {} has {bytes} bytes", path.display())]

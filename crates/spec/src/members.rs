@@ -164,7 +164,7 @@ impl FromStr for MemberSet {
 
     fn from_str(text: &str) -> Result<MemberSet, MembersError> {
         let mut parts = Vec::new();
-        let mut paced = false;
+        let (mut words, mut paced) = (Vec::new(), false);
         for part in text.split('+') {
             let (member, count) = match part.rsplit_once('*') {
                 Some((member, count)) => {
@@ -175,11 +175,14 @@ impl FromStr for MemberSet {
                 None => (part, None),
             };
             let name = member.split(['@', ':']).next().unwrap_or("");
-            let bare_profile = paced && (is_document(name) || Profile::named(name).is_some());
+            // A drive profile alone is that of paced members, as `predict` has it.
+            let bare_profile = is_document(name) || Profile::named(name).is_some();
             let expr = match bare_profile {
                 true => paced_expr(member, 1)?,
                 false => member_expr(member, 1)?,
             };
+            let prefix = if bare_profile && !paced { "paced:" } else { "" };
+            words.push(format!("{prefix}{part}"));
             paced = matches!(expr, MemberExpr::Paced { .. });
             let twice = |device| parts.iter().any(|(other, _)| MemberExpr::device(other) == device);
             if expr.device().is_some() && (count.is_some() || twice(expr.device())) {
@@ -187,7 +190,7 @@ impl FromStr for MemberSet {
             }
             parts.push((expr, count));
         }
-        Ok(MemberSet { text: text.into(), parts })
+        Ok(MemberSet { text: words.join("+"), parts })
     }
 }
 
@@ -588,6 +591,20 @@ mod tests {
         assert!(drives[0].0.media_rate_at(0.0) > 1.3 * drives[3].0.media_rate_at(1.0));
         assert!(missing.expect_err("no such file").to_string().contains("none.toml: "));
         assert!(bad.expect_err("no profile").to_string().contains("bad.toml: "));
+    }
+
+    #[test]
+    fn a_profile_alone_is_that_of_paced_members() {
+        for (text, written) in [
+            ("hdd-2016", "paced:hdd-2016"),
+            ("hdd-2016*2+hdd-2009@0.5:mem", "paced:hdd-2016*2+hdd-2009@0.5:mem"),
+            ("mem+hdd-2016", "mem+paced:hdd-2016"),
+            ("paced:hdd-2016+mem", "paced:hdd-2016+mem"),
+        ] {
+            let set: MemberSet = text.parse().expect(text);
+            assert_eq!(set.to_string(), written);
+            assert_eq!(written.parse::<MemberSet>().expect(written), set);
+        }
     }
 
     #[test]

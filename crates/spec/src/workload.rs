@@ -214,8 +214,11 @@ impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(text: &str) -> Result<Kind, UnknownKind> {
+        // As `predict` prints them.
+        let short = text.strip_prefix("random-").map(|rest| format!("rand-{rest}"));
+        let short = short.as_deref().unwrap_or(text);
         let mut all = Kind::ALL.into_iter().chain([Kind::None]);
-        let found = all.find(|kind| kind.name() == text);
+        let found = all.find(|kind| kind.name() == short);
         found.ok_or_else(|| UnknownKind(text.to_string()))
     }
 }
@@ -389,5 +392,7 @@ mod tests {
             assert_eq!(access.is_random(), !kind.is_sequential());
         }
         assert_eq!(AccessKind::named("seq-append"), None);
+        assert_eq!("random-read".parse(), Ok(Kind::RandRead));
+        assert_eq!("random-".parse::<Kind>(), Err(UnknownKind("random-".into())));
     }
 }

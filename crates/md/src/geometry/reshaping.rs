@@ -96,6 +96,22 @@ impl Reshaping {
         self.backwards
     }
 
+    /// How much has been moved, and of how much: sectors of the array. A reshape to more space
+    /// also goes over what is new.
+    pub fn progress(&self) -> (u64, u64) {
+        let position = self.position.0;
+        match self.backwards {
+            true => {
+                let all = self.array_sectors();
+                (all.saturating_sub(position), all)
+            }
+            false => {
+                let all = self.new.array_sectors();
+                (position.min(all), all)
+            }
+        }
+    }
+
     /// One of the two geometries.
     pub fn geometry(&self, generation: Generation) -> &Geometry {
         match generation {
