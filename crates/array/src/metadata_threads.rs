@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record};
+use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record, UpdateTimes};
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
 use md::ondisk::{Area, MetadataEncoder, Timestamp, UpdateError, Write};
@@ -71,6 +71,8 @@ impl From<MetadataDevice> for DeviceMetadata {
 struct MetadataOp {
     token: MetaToken,
     record: Option<Record>,
+    /// The time that a superblock gets.
+    updated: Timestamp,
 }
 
 /// A completed operation.
@@ -129,6 +131,7 @@ pub(crate) struct MetadataThreads {
     serials: u64,
     /// How long an operation may take.
     limit: Option<Duration>,
+    times: UpdateTimes,
 }
 
 impl MetadataThreads {
@@ -153,6 +156,7 @@ impl MetadataThreads {
             at_work: 0,
             serials: 0,
             limit,
+            times: UpdateTimes::default(),
         };
         devices.into_iter().try_for_each(|device| it.add(device))?;
         Ok(it)
@@ -233,9 +237,13 @@ impl MetadataThreads {
         record: Option<Record>,
         now: u64,
     ) -> bool {
+        let updated = match &record {
+            Some(Record::Superblock(state)) => self.times.of(state, self::now()),
+            _ => Timestamp::default(),
+        };
         let Some(device) = self.device(number) else { return false };
         device.pending.push_back((token, now));
-        device.waiting.push_back(MetadataOp { token, record });
+        device.waiting.push_back(MetadataOp { token, record, updated });
         device.feed();
         self.at_work += 1;
         true
@@ -376,7 +384,8 @@ impl DeviceWorker {
                     }
                 }
             }
-            for (MetadataOp { token, record }, result) in batch.drain(..).zip(results.drain(..)) {
+            for (MetadataOp { token, record, .. }, result) in batch.drain(..).zip(results.drain(..))
+            {
                 let name = self.device.disk.name();
                 let text = result.as_ref().err().and_then(|(_, text)| text.as_ref());
                 let note = text
@@ -397,7 +406,7 @@ impl DeviceWorker {
             return Err((IoError::of_metadata(MemberError::Gone, None), None));
         }
         let Some(record) = &op.record else { return Ok(()) };
-        self.guarded(OpKind::Write { fua: false }, |device| device.write(record))
+        self.guarded(OpKind::Write { fua: false }, |device| device.write(record, op.updated))
     }
 
     /// Performs a part of an operation. A panic is an error of the device: a thread that ends
@@ -422,11 +431,11 @@ impl DeviceWorker {
 }
 
 impl DeviceMetadata {
-    fn write(&mut self, record: &Record) -> io::Result<()> {
+    fn write(&mut self, record: &Record, updated: Timestamp) -> io::Result<()> {
         let failed = io::Error::other::<UpdateError>;
         match record {
             Record::Superblock(state) => {
-                let write = self.encoder.superblock(state, now()).map_err(failed)?;
+                let write = self.encoder.superblock(state, updated).map_err(failed)?;
                 self.perform(write)
             }
             Record::Bitmap(page) => {

@@ -57,7 +57,7 @@ pub use metadata::{
     DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, DeviceStatus, JoinRefusal,
     ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
     MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record, RemoveRefusal,
-    ReplaceRefusal,
+    ReplaceRefusal, UpdateTimes,
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use pacer::{Pace, Pacer, SLICE_NANOS};

@@ -12,9 +12,11 @@ mod bits;
 mod job;
 mod manager;
 mod start;
+mod times;
 mod types;
 
 pub use manager::MetadataManager;
+pub use times::UpdateTimes;
 pub use types::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_BITS_AHEAD_NANOS,
     DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, DeviceStatus, JoinRefusal,

@@ -8,7 +8,7 @@
 use engine::{
     BackgroundState, ControlEvent, DeviceNumber, HostOp, IoError, MemberError, MetaToken,
     MetadataEffect, MetadataInput, MetadataManager, RebuildEffect, RebuildLoop, RebuildRange,
-    Record, RequestError, ResyncEffect, ResyncLoop,
+    Record, RequestError, ResyncEffect, ResyncLoop, UpdateTimes,
 };
 use md::Sector;
 use md::ondisk::superblock::Superblock;
@@ -66,6 +66,7 @@ pub struct ControlPlane {
     /// Of the last operation, by place: when it takes place.
     last: Vec<u64>,
     sequence: u64,
+    times: UpdateTimes,
     timer: Option<u64>,
     acknowledged: Vec<Acknowledged>,
     /// Flushes in flight, and how many of `acknowledged` each covers.
@@ -101,6 +102,7 @@ impl ControlPlane {
             inputs: Vec::new(),
             operations: Vec::new(),
             sequence: 0,
+            times: UpdateTimes::default(),
             timer: None,
             acknowledged: Vec::new(),
             flushes: Vec::new(),
@@ -315,7 +317,10 @@ impl ControlPlane {
         let encoder = self.encoders[device].as_mut().expect("the device has metadata");
         let writes = match record {
             Record::Superblock(state) => {
-                let updated = Timestamp { seconds: now / 1_000_000_000, micros: 0 };
+                // By the microsecond, so that no two updates have one time by chance.
+                let (seconds, nanos) = (now / 1_000_000_000, now % 1_000_000_000);
+                let updated = Timestamp { seconds, micros: (nanos / 1_000) as u32 };
+                let updated = self.times.of(state, updated);
                 vec![encoder.superblock(state, updated).expect("the state fits")]
             }
             Record::Bitmap(page) => {
