@@ -159,7 +159,7 @@ pub fn explicit(spec: &ExplicitSpec) -> Result<Explicit, ExplicitError> {
     let verdict = verdict(&geometry, &slots);
     let warnings = vec![AS_GIVEN.to_string()];
     let repairs = Repairs::default();
-    let read_only = Plan { verdict, slots, journal: None, warnings, repairs };
+    let read_only = Plan { verdict, slots, journal: None, warnings, doubts: Vec::new(), repairs };
     Ok(Explicit { shape: Shape::Settled(geometry), read_only })
 }
 

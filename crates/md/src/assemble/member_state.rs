@@ -7,9 +7,10 @@
 
 use super::agree::{Against, Agreement, agree, role_word};
 use super::candidate::Candidate;
-use super::messages::updates;
+use super::messages::{self, updates};
+use super::moments::{Other, others};
 use super::types::{Member, MemberState, Options, OtherVerdict, Software};
-use crate::ondisk::{MemberMetadata, Role, Version};
+use crate::ondisk::{MemberMetadata, Role, Timestamp, Version};
 use crate::units::MemberIdx;
 
 /// The candidates of each array, and those that belong to none.
@@ -55,18 +56,35 @@ pub(super) fn slots_of(metadata: &MemberMetadata) -> usize {
     new.max(old).max(0) as usize
 }
 
-/// Decides about the candidates of one array.
-pub(super) fn member_states(all: &[Candidate], group: &[usize], options: &Options) -> MemberStates {
-    let order = options
-        .order
-        .as_ref()
-        .filter(|order| order.iter().flatten().any(|candidate| group.contains(candidate)));
-    let named = |index: usize| order.is_none_or(|order| order.contains(&Some(index)));
-    let able = |index: usize| named(index) && broken(&all[index], options).is_none();
+/// The order that applies to this array.
+fn order_of<'o>(group: &[usize], options: &'o Options) -> Option<&'o [Option<usize>]> {
+    let order = options.order.as_deref()?;
+    order.iter().flatten().any(|candidate| group.contains(candidate)).then_some(order)
+}
+
+/// Whether nothing excludes a candidate but what the others say.
+pub(super) fn is_able(all: &[Candidate], group: &[usize], options: &Options, index: usize) -> bool {
+    let order = order_of(group, options);
+    let is_named = order.is_none_or(|order| order.contains(&Some(index)));
+    is_named && broken(&all[index], options).is_none()
+}
+
+/// Decides about the candidates of one array; `moment`: see [`others`].
+pub(super) fn member_states(
+    all: &[Candidate],
+    group: &[usize],
+    options: &Options,
+    moment: Option<(u64, Timestamp)>,
+) -> MemberStates {
+    let order = order_of(group, options);
+    let able = |index: usize| is_able(all, group, options, index);
+    let others = others(all, group, &able, moment);
+    let of_moment =
+        |index: usize| able(index) && others.iter().all(|other| other.candidate != index);
     let has_slot =
         |index: usize| order.is_some() || matches!(all[index].metadata.role, Role::Slot(_));
     let events = |index: usize| all[index].metadata.events;
-    let Agreement { defining, asked, against, tie } = agree(all, group, &able, &has_slot);
+    let Agreement { defining, asked, against, tie } = agree(all, group, &of_moment, &has_slot);
     // Without a member that has a slot, one that is shown, but makes no array.
     let fallback = || group.iter().copied().max_by_key(|&index| events(index));
     let chosen = defining.or_else(fallback).expect("a group has a candidate");
@@ -75,31 +93,42 @@ pub(super) fn member_states(all: &[Candidate], group: &[usize], options: &Option
         group,
         options,
         freshest: chosen,
-        order: order.map(Vec::as_slice),
+        order,
         asked,
         against,
+        others,
         members: Vec::new(),
-        split: false,
+        other_half: Vec::new(),
         elsewhere: Vec::new(),
         contradictions: Vec::new(),
     };
     // Fresh ones first, so that of two for one place the fresher one has it.
     let mut by_freshness = group.to_vec();
-    by_freshness.sort_by_key(|&index| (index != judge.freshest, std::cmp::Reverse(events(index))));
+    by_freshness.sort_by_key(|&index| {
+        let fresher = std::cmp::Reverse(events(index));
+        (index != judge.freshest, fresher, judge.of_another_moment(index).is_some())
+    });
     for index in by_freshness {
         let (standing, why) = judge.standing(index);
         judge.members.push(Member { candidate: index, state: standing, why });
     }
     let contests = judge.leave_out_contests();
     judge.members.sort_by_key(|member| member.candidate);
+    let split = judge.split(tie.is_some());
+    let is_tied = tie.is_some();
+    // Halves that ran apart are a tie that the sentence about them explains.
+    let mut matter = judge.against.iter().filter(|against| against.difference.matters);
+    let is_split = matter.all(|against| judge.other_half.contains(&against.candidate));
+    let tie = split.clone().filter(|_| is_tied && is_split).or(tie);
+    judge.contradictions.splice(0..0, split.iter().cloned());
     MemberStates {
         defining: judge.freshest,
         has_slot: defining.is_some(),
         members: judge.members,
-        split: judge.split,
+        split: split.is_some(),
         other_verdicts: judge.elsewhere,
         contradictions: judge.contradictions,
-        is_tied: tie.is_some(),
+        is_tied,
         ties: tie.into_iter().chain(contests).collect(),
     }
 }
@@ -112,9 +141,11 @@ struct Judge<'a> {
     order: Option<&'a [Option<usize>]>,
     asked: Vec<usize>,
     against: Vec<Against>,
+    others: Vec<Other>,
     /// Those judged so far.
     members: Vec<Member>,
-    split: bool,
+    /// Members that ran without the freshest one, and it without them.
+    other_half: Vec<usize>,
     elsewhere: Vec<OtherVerdict>,
     contradictions: Vec<String>,
 }
@@ -144,8 +175,10 @@ impl Judge<'_> {
         if let Some(of) = self.same_number(index).filter(|_| self.order.is_none()) {
             let other = &self.all[of].label;
             let number = metadata.dev_number;
+            self.note_moment(index);
             let age = match self.is_contest(index, of) {
                 true => "as fresh",
+                false if self.of_another_moment(index).is_some() => "of another moment",
                 false if metadata.events < self.all[of].metadata.events => "older",
                 false => "no member with a slot",
             };
@@ -170,7 +203,10 @@ impl Judge<'_> {
         let ordered = self
             .order
             .and_then(|order| order.iter().position(|&candidate| candidate == Some(index)));
-        if behind > 1 && (in_use(metadata.role) || in_use(listed) || ordered.is_some()) {
+        let is_other = self.of_another_moment(index).is_some();
+        let is_used = in_use(metadata.role) || in_use(listed) || ordered.is_some();
+        if is_other || behind > 1 && is_used {
+            self.note_moment(index);
             return self.stale(index, behind, ordered);
         }
         if ordered.is_none() && in_use(listed) && !in_use(metadata.role) {
@@ -230,6 +266,10 @@ impl Judge<'_> {
             let agrees = self.asked.contains(&index);
             return differs(&self.all[index].metadata, freshest).filter(|_| !agrees);
         };
+        if difference.matters && self.ran_apart(index) {
+            self.other_half.push(index);
+            return Some(difference.what.clone());
+        }
         let (label, what) = (&self.all[index].label, &difference.what);
         let others = if others.is_empty() { String::new() } else { format!(", as {others} say") };
         let sentence = format!("{label} contradicts the other members: {what}{others}.");
@@ -268,6 +308,10 @@ impl Judge<'_> {
 
     /// Whether two candidates for one place are so equally fresh that nothing decides.
     fn is_contest(&self, one: usize, other: usize) -> bool {
+        let is_other = [one, other].map(|index| self.of_another_moment(index).is_some());
+        if is_other[0] != is_other[1] {
+            return false;
+        }
         let [one, other] = [one, other].map(|index| &self.all[index].metadata);
         let has_slot = |of: &MemberMetadata| of.role != Role::Spare && of.role != Role::Faulty;
         one.events.abs_diff(other.events) <= 1 && (has_slot(one) == has_slot(other))
@@ -358,15 +402,29 @@ impl Judge<'_> {
             None if metadata.role == Role::Journal => "the journal".to_string(),
             None => format!("no active member ({})", role_word(metadata.role)),
         };
-        let mut why = format!(
-            "{label} was {place} but missed {} (events {}, the freshest has {}), so its data may \
-             be stale.",
-            updates(behind),
-            metadata.events,
-            self.all[self.freshest].metadata.events
-        );
-        if own.is_some() && !self.has_shared_history(index) {
-            self.split = true;
+        let mut why = match self.of_another_moment(index) {
+            Some(used) => format!(
+                "{label} was {place} at another moment: it was last updated {}, and {} {}, with \
+                 the same event count ({}), so its data may be stale.",
+                metadata.updated,
+                self.all[used].label,
+                self.all[used].metadata.updated,
+                metadata.events,
+            ),
+            None => format!(
+                "{label} was {place} but missed {} (events {}, the freshest has {}), so its data \
+                 may be stale.",
+                updates(behind),
+                metadata.events,
+                self.all[self.freshest].metadata.events
+            ),
+        };
+        let ran_apart = match behind {
+            0 | 1 => self.ran_apart(index),
+            _ => own.is_some() && !self.has_shared_history(index),
+        };
+        if ran_apart {
+            self.other_half.push(index);
             why.push_str(&format!(
                 " It records {} as failed: it has run without it, and may hold writes that are not \
                  on {}.",
@@ -374,6 +432,79 @@ impl Judge<'_> {
             ));
         }
         (MemberState::Stale { slot, events_behind: behind }, why)
+    }
+
+    /// The candidate that is used with this one's event count, if this one has another time.
+    fn of_another_moment(&self, index: usize) -> Option<usize> {
+        let other = self.others.iter().find(|other| other.candidate == index);
+        other.map(|other| other.used)
+    }
+
+    /// Says that a candidate is of another moment, if it is.
+    fn note_moment(&mut self, index: usize) {
+        let Some(used) = self.of_another_moment(index) else { return };
+        let [own, other] = [index, used].map(|index| &self.all[index]);
+        self.contradictions.push(format!(
+            "{} is of another moment than {}: both have the event count {}, but it was last \
+             updated {}, and {} {}.",
+            own.label,
+            other.label,
+            own.metadata.events,
+            own.metadata.updated,
+            other.label,
+            other.metadata.updated,
+        ));
+    }
+
+    /// Whether a member and the freshest, each with a slot, record each other as failed.
+    fn ran_apart(&self, index: usize) -> bool {
+        let has_slot = |of: usize| matches!(self.all[of].metadata.role, Role::Slot(_));
+        index != self.freshest
+            && has_slot(index)
+            && has_slot(self.freshest)
+            && self.counts_out(index, self.freshest)
+            && self.counts_out(self.freshest, index)
+    }
+
+    /// The sentence about two halves, if there are two.
+    fn split(&self, is_tied: bool) -> Option<String> {
+        if self.other_half.is_empty() {
+            return None;
+        }
+        let is_of_it = |index: usize| {
+            let member = self.members.iter().find(|member| member.candidate == index);
+            let serves = |member: &Member| {
+                matches!(member.state, MemberState::Active(_) | MemberState::Recovering { .. })
+            };
+            index == self.freshest || member.is_some_and(serves)
+        };
+        let half: Vec<usize> =
+            self.group.iter().copied().filter(|&index| is_of_it(index)).collect();
+        let mut other = self.other_half.clone();
+        other.sort_unstable();
+        let shown = |half: &[usize]| {
+            let member = |&index: &usize| {
+                let Candidate { label, metadata, .. } = &self.all[index];
+                let (events, updated) = (metadata.events, metadata.updated);
+                format!("{label} (events {events}, last updated {updated})")
+            };
+            messages::and(half.iter().map(member))
+        };
+        let named =
+            |half: &[usize]| messages::and(half.iter().map(|&it| self.all[it].label.clone()));
+        let used = match is_tied {
+            true => "Nothing says which is newer, so neither is used".to_string(),
+            false => format!("That of {} is read", self.all[self.freshest].label),
+        };
+        Some(format!(
+            "Split brain: two sets of members were run separately, each records the other as \
+             failed, and each may hold writes that the other lacks: {}; and {}. {used}. To read \
+             one of them, name only its members: only {}, or only {}.",
+            shown(&half),
+            shown(&other),
+            named(&half),
+            named(&other),
+        ))
     }
 
     /// Whether one member's superblock gives another one no slot.
@@ -440,12 +571,11 @@ impl Judge<'_> {
         if self.counts_out(index, self.freshest) {
             let (label, other) = (&self.all[index].label, &self.all[self.freshest].label);
             let what = format!("leaves {label} out: it records {other} as failed.");
-            if self.counts_out(self.freshest, index) {
-                self.split = true;
-                let what = format!("{label} and {other} record each other as failed.");
-                self.contradictions.push(what);
-            }
+            let ran_apart = self.ran_apart(index);
             self.other_verdict(Software::Mdadm, what);
+            if ran_apart {
+                self.other_half.push(index);
+            }
         }
     }
 

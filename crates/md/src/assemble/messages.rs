@@ -18,6 +18,15 @@ pub(super) fn and(list: impl IntoIterator<Item = String>) -> String {
     }
 }
 
+/// How a member that is out of date differs from the freshest: `3 updates behind`, or with as many
+/// of them `of another moment`.
+pub(super) fn behind(updates: u64) -> String {
+    match updates {
+        0 => "of another moment".to_string(),
+        count => format!("{} behind", self::updates(count)),
+    }
+}
+
 /// `1 update`, `3 updates`.
 pub(super) fn updates(count: u64) -> String {
     if count == 1 { "1 update".to_string() } else { format!("{count} updates") }

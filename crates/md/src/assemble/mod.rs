@@ -18,6 +18,7 @@ mod candidate;
 mod explicit;
 mod member_state;
 mod messages;
+mod moments;
 mod plan;
 mod readable;
 mod readdition;
@@ -36,8 +37,8 @@ pub use shape::{Shape, ShapeError};
 pub use start::{StartDevice, StartMember, StartPlan, StartRebuild, StartRefusal, StartState};
 pub use start_bitmap::{BitmapRefusal, StartBitmap};
 pub use types::{
-    Array, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery, Repairs,
-    Replay, Resync, Software, Verdict,
+    Array, Found, Member, MemberState, Options, OtherVerdict, OutOfDate, Override, Plan, Recovery,
+    Repairs, Replay, Resync, Software, Verdict,
 };
 
 /// Finds the arrays among the candidates and decides about each. Results refer to candidates by

@@ -7,22 +7,47 @@
 use super::agree::{has_turned, same_places};
 use super::areas;
 use super::candidate::{Candidate, Slots, Source};
-use super::member_state::{MemberStates, cut_off, member_states, slots_of};
+use super::member_state::{MemberStates, cut_off, is_able, member_states, slots_of};
 use super::messages;
+use super::moments::moments;
 use super::repair::{self, Facts};
 use super::shape::{Shape, ShapeError, shape};
 use super::types::{
-    Array, Member, MemberState, Options, OtherVerdict, Override, Plan, Repairs, Software, Verdict,
+    Array, Member, MemberState, Options, OtherVerdict, OutOfDate, Override, Plan, Repairs,
+    Software, Verdict,
 };
 use crate::geometry::{Generation, Geometry, Kind, MAX_MEMBERS};
 use crate::level::Level;
 use crate::ondisk::superblock::Policy;
-use crate::ondisk::{MemberMetadata, Role};
+use crate::ondisk::{MemberMetadata, Role, Timestamp};
 use crate::units::MemberIdx;
 
-/// Decides about the candidates of one array.
+/// Decides about the candidates of one array. Of several moments with one event count the newest is
+/// used that can be read alone (a clock may have been wrong, or most members are copies of a former
+/// moment), else the newest.
 pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Array {
-    let found = member_states(all, group, options);
+    let newest = array_at(all, group, options, None);
+    let stands_alone = |array: &Array| {
+        let Plan { verdict, slots, .. } = &array.read_only;
+        let runs = matches!(verdict, Verdict::Run | Verdict::RunDegraded { .. });
+        runs && slots.iter().flatten().all(|source| !source.stale)
+    };
+    let able = |index: usize| is_able(all, group, options, index);
+    let several = moments(all, group, &able).filter(|_| !stands_alone(&newest));
+    let Some((events, times)) = several else { return newest };
+    let older = times[1..].iter().map(|&at| array_at(all, group, options, Some((events, at))));
+    older.into_iter().find(stands_alone).unwrap_or(newest)
+}
+
+/// The same with the members of one moment: an event count, and the time among those of its
+/// members; `None`: the newest.
+fn array_at(
+    all: &[Candidate],
+    group: &[usize],
+    options: &Options,
+    moment: Option<(u64, Timestamp)>,
+) -> Array {
+    let found = member_states(all, group, options, moment);
     let MemberStates { defining, has_slot, members, split, other_verdicts: elsewhere, .. } = found;
     let metadata = &all[defining].metadata;
     let mut facts = Planner {
@@ -32,6 +57,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         metadata,
         members: &members,
         split,
+        is_newest: moment.is_none(),
         journal: journal(&members),
         other_verdicts: elsewhere,
         ties: &found.ties,
@@ -46,6 +72,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
     } else {
         facts.plans(slots)
     };
+    let out_of_date = facts.out_of_date(&read_only.slots);
     if !metadata.version.is_foreign() {
         facts.compare_start(&shape, &missing);
     }
@@ -69,6 +96,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         read_only,
         other_verdicts: elsewhere,
         contradictions,
+        out_of_date,
         forced: options.force,
     }
 }
@@ -118,9 +146,20 @@ struct Planner<'a> {
     metadata: &'a MemberMetadata,
     members: &'a [Member],
     split: bool,
+    /// No members were last updated later, with the same event count.
+    is_newest: bool,
     journal: Option<usize>,
     other_verdicts: Vec<OtherVerdict>,
     ties: &'a [String],
+}
+
+/// What is said of the contents.
+#[derive(Clone, Default)]
+struct Said {
+    /// See [`Plan::warnings`].
+    warnings: Vec<String>,
+    /// See [`Plan::doubts`].
+    doubts: Vec<String>,
 }
 
 type Plans = (Result<Shape, ShapeError>, Vec<MemberIdx>, Plan, Plan);
@@ -162,7 +201,8 @@ pub fn data_starts(own: &MemberMetadata, defining: &MemberMetadata) -> (u64, u64
 impl Planner<'_> {
     /// No array at all.
     fn nothing(&self, why: ShapeError) -> Plans {
-        let plan = || self.plan(Verdict::Refused { why: why.to_string() }, Vec::new(), Vec::new());
+        let refused = || Verdict::Refused { why: why.to_string() };
+        let plan = || self.plan(refused(), Vec::new(), Said::default());
         let (read_only, read_write) = (plan(), plan());
         (Err(why), Vec::new(), read_only, read_write)
     }
@@ -175,8 +215,10 @@ impl Planner<'_> {
         why.map_or(ShapeError::NoSlots, ShapeError::Foreign)
     }
 
-    fn plan(&self, verdict: Verdict, slots: Slots, warnings: Vec<String>) -> Plan {
-        Plan { verdict, slots, journal: self.journal, warnings, repairs: Repairs::default() }
+    fn plan(&self, verdict: Verdict, slots: Slots, said: Said) -> Plan {
+        let Said { warnings, doubts } = said;
+        let (journal, repairs) = (self.journal, Repairs::default());
+        Plan { verdict, slots, journal, warnings, doubts, repairs }
     }
 
     fn plans(&self, count: usize) -> Plans {
@@ -186,7 +228,7 @@ impl Planner<'_> {
         let (read_only, read_write) = match &geometry {
             Err(why) => {
                 let refused = || Verdict::Refused { why: why.to_string() };
-                let plan = || self.plan(refused(), fresh.clone(), Vec::new());
+                let plan = || self.plan(refused(), fresh.clone(), Said::default());
                 (plan(), plan())
             }
             Ok(shape) => (self.read_only(shape, &fresh), self.read_write(shape, &fresh)),
@@ -256,12 +298,62 @@ impl Planner<'_> {
             }
             *place = Some(source);
             let label = &self.all[candidate].label;
-            used.push(format!("{label} (slot {slot}, {} behind)", messages::updates(behind)));
+            used.push(format!("{label} (slot {slot}, {})", messages::behind(behind)));
             if enough(shape, &slots) {
                 return Some((slots, messages::and(used)));
             }
         }
         None
+    }
+
+    /// The members that must not serve, beyond what the plan takes of them, the youngest first. None
+    /// is there where a reshape has moved the data since, nor beyond what it ever held; what a
+    /// rebuild has not reached is last: it may never have been of the array.
+    fn out_of_date(&self, serving: &Slots) -> Vec<OutOfDate> {
+        if self.metadata.version.is_foreign() {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for member in self.members {
+            let Candidate { label, metadata, .. } = &self.all[member.candidate];
+            let behind = self.metadata.events.saturating_sub(metadata.events);
+            let own = match metadata.role {
+                Role::Slot(slot) => Some(MemberIdx(slot)),
+                _ => None,
+            };
+            let held = held(metadata, self.metadata);
+            let (slot, in_sync, age, how) = match member.state {
+                MemberState::Stale { slot: Some(slot), events_behind } => {
+                    (slot, held, (0, behind), messages::behind(events_behind))
+                }
+                MemberState::Faulty => {
+                    let Some(slot) = own else { continue };
+                    (slot, held, (0, behind), "marked faulty".to_string())
+                }
+                MemberState::Spare => {
+                    let Some(slot) = own else { continue };
+                    (slot, held, (0, behind), "removed".to_string())
+                }
+                MemberState::Recovering { slot, up_to }
+                | MemberState::Replacement { slot, up_to: Some(up_to) } => {
+                    let how = format!("not rebuilt behind sector {up_to} of its data");
+                    (slot, u64::MAX, (1, behind), how)
+                }
+                _ => continue,
+            };
+            let serves = serving
+                .iter()
+                .flatten()
+                .any(|it| it.candidate == member.candidate && it.valid_sectors >= in_sync);
+            if serves || slot.index() >= serving.len() || !same_places(metadata, self.metadata) {
+                continue;
+            }
+            let source = self.source(member.candidate, in_sync, true);
+            let what = format!("{label} (slot {slot}, {how})");
+            found.push((age, OutOfDate { slot, source, what }));
+        }
+        found.sort_by_key(|(age, it)| (*age, it.slot, it.source.candidate));
+        found.into_iter().map(|(_, it)| it).collect()
     }
 
     /// A refusal if the array could be read with members left out because of a tie; names a remedy.
@@ -301,7 +393,8 @@ impl Planner<'_> {
     }
 
     fn read_write(&self, shape: &Shape, fresh: &Slots) -> Plan {
-        let refused = |why: String| self.plan(Verdict::Refused { why }, fresh.clone(), Vec::new());
+        let refused =
+            |why: String| self.plan(Verdict::Refused { why }, fresh.clone(), Said::default());
         if self.metadata.version.is_foreign() {
             let version = self.metadata.version;
             return refused(format!("Arrays with {version} metadata are read here, not run."));
@@ -360,7 +453,8 @@ impl Planner<'_> {
         let facts =
             Facts { all, metadata, geometry, members, slots: &slots, missing: &missing, journal };
         let repairs = repair::repairs(&facts);
-        Plan { repairs, ..self.plan(verdict, slots, risks) }
+        let said = Said { warnings: risks, doubts: Vec::new() };
+        Plan { repairs, ..self.plan(verdict, slots, said) }
     }
 
     /// Whether the array has a write journal that is missing or out of date.
@@ -408,6 +502,13 @@ impl Planner<'_> {
                  the others would be lost. To choose the others, name only them."
             ));
         }
+        if !self.is_newest {
+            risks.push(
+                "Members with the same event count were updated later than those that would be \
+                 used: writes to them would be lost."
+                    .to_string(),
+            );
+        }
         let policy = repair::policy(self.metadata);
         if self.lacks_journal() {
             risks.push(format!("{NO_JOURNAL} All redundancy must be resynced."));
@@ -429,28 +530,28 @@ impl Planner<'_> {
     }
 
     fn read_only(&self, shape: &Shape, fresh: &Slots) -> Plan {
-        let mut warnings = self.reading_warnings(shape, fresh);
+        let mut said = self.said_of_reading(shape, fresh);
         let missing = slots_where(fresh, not_whole);
         if self.lacks_journal() && !self.options.force {
             let verdict = Verdict::NeedsForce { with: Override::Force, risk: NO_JOURNAL.into() };
-            return self.plan(verdict, fresh.clone(), warnings);
+            return self.plan(verdict, fresh.clone(), said);
         }
         if missing.is_empty() {
-            return self.plan(Verdict::Run, fresh.clone(), warnings);
+            return self.plan(Verdict::Run, fresh.clone(), said);
         }
         if enough(shape, fresh) {
             if let Some(risk) = self.unproven(shape, &missing) {
                 if !self.options.force {
                     let verdict = Verdict::NeedsForce { with: Override::Force, risk };
-                    return self.plan(verdict, fresh.clone(), warnings);
+                    return self.plan(verdict, fresh.clone(), said);
                 }
-                warnings.push(risk);
+                said.doubts.push(risk);
             }
-            return self.plan(Verdict::RunDegraded { missing }, fresh.clone(), warnings);
+            return self.plan(Verdict::RunDegraded { missing }, fresh.clone(), said);
         }
         let why = self.too_few(shape, fresh);
         if let Some(verdict) = self.contested(&why) {
-            return self.plan(verdict, fresh.clone(), warnings);
+            return self.plan(verdict, fresh.clone(), said);
         }
         if let Some((slots, used)) = self.with_stale(shape, fresh) {
             let risk = format!(
@@ -459,13 +560,13 @@ impl Planner<'_> {
             );
             if !(self.options.ignore_events || self.options.force) {
                 let verdict = Verdict::NeedsForce { with: Override::IgnoreEvents, risk };
-                return self.plan(verdict, fresh.clone(), warnings);
+                return self.plan(verdict, fresh.clone(), said);
             }
-            warnings.push(risk);
+            said.doubts.push(risk);
             let missing = slots_where(&slots, not_whole);
             let degraded = !missing.is_empty();
             let verdict = if degraded { Verdict::RunDegraded { missing } } else { Verdict::Run };
-            return self.plan(verdict, slots, warnings);
+            return self.plan(verdict, slots, said);
         }
         let verdict = if fresh.iter().all(Option::is_none) {
             Verdict::Refused { why: format!("{why} No data can be read.") }
@@ -475,7 +576,7 @@ impl Planner<'_> {
             let risk = format!("{why} The rest can be read; reads of lost data would fail.");
             Verdict::NeedsForce { with: Override::Partial, risk }
         };
-        self.plan(verdict, fresh.clone(), warnings)
+        self.plan(verdict, fresh.clone(), said)
     }
 
     /// The risk of recovering data from redundancy that never agreed with it everywhere; md's own
@@ -501,8 +602,8 @@ impl Planner<'_> {
         })
     }
 
-    fn reading_warnings(&self, shape: &Shape, slots: &Slots) -> Vec<String> {
-        let mut warnings = Vec::new();
+    fn said_of_reading(&self, shape: &Shape, slots: &Slots) -> Said {
+        let Said { mut warnings, mut doubts } = Said::default();
         let missing = slots_where(slots, not_whole);
         let unidentified = |source: &Source| {
             let foreign = self.all[source.candidate].metadata.foreign.as_ref();
@@ -515,26 +616,28 @@ impl Planner<'_> {
                     .to_string(),
             );
         }
-        if self.split {
-            warnings.push(
-                "Split brain: two sets of members were run separately; the one with the highest \
-                 event count is read."
-                    .to_string(),
-            );
-        }
         if self.metadata.level <= 0 && !missing.is_empty() {
             warnings
                 .push("The missing member is assumed to have the size of the others.".to_string());
         }
         let policy = repair::policy(self.metadata);
         if self.lacks_journal() {
-            warnings.push(NO_JOURNAL.to_string());
+            doubts.push(NO_JOURNAL.to_string());
         }
+        // Each row has its parity where nothing but parity is missing.
+        let only_parity = match shape {
+            Shape::Settled(geometry) => repair::only_parity(geometry, &missing),
+            Shape::Reshaping(_) => false,
+        };
+        let data_lost = level_of(shape).has_parity() && !missing.is_empty() && !only_parity;
+        // What a partial parity log lacks is said when it has been read.
+        let is_logged = policy == Some(Policy::Ppl) && self.metadata.resync_offset == Some(0);
         match policy {
             // The journal is in the plan: the reader replays it, or reports why it cannot.
             Some(Policy::Journal) if self.journal.is_some() => {}
-            _ if self.dirty() && level_of(shape).has_parity() && !missing.is_empty() => {
-                warnings.push(format!(
+            _ if self.dirty() && data_lost => {
+                let said = if is_logged { &mut warnings } else { &mut doubts };
+                said.push(format!(
                     "The array was in use when it stopped, and {} is missing: data reconstructed \
                      for it may be wrong where a write was in flight.",
                     messages::slots(&missing)
@@ -547,7 +650,7 @@ impl Planner<'_> {
             ),
             _ => {}
         }
-        warnings.extend(self.first_copies_lost(level_of(shape), &missing));
+        doubts.extend(self.first_copies_lost(level_of(shape), &missing));
         if let Shape::Reshaping(reshaping) = shape {
             warnings.push(format!(
                 "The array is in the middle of a reshape ({}), at array sector {}.",
@@ -564,7 +667,7 @@ impl Planner<'_> {
                     .to_string()
             });
         }
-        warnings
+        Said { warnings, doubts }
     }
 
     fn in_place(&self, slots: &Slots) -> bool {

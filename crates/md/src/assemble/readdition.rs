@@ -71,7 +71,9 @@ impl StartPlan<'_> {
         let saw = |events: u64| {
             !bitmap.stale && (bitmap.header.events_cleared..=defining.events).contains(&events)
         };
+        // With the same event count at another time it is of another state of the array.
+        let is_other = own.events == defining.events && own.updated != defining.updated;
         let is_empty = slot.index() < self.geometry().members() && !self.has_member(slot);
-        (is_free && !is_taken && saw(own.events) && is_empty).then_some(slot)
+        (is_free && !is_taken && !is_other && saw(own.events) && is_empty).then_some(slot)
     }
 }

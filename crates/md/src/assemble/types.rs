@@ -58,11 +58,12 @@ pub enum MemberState {
     Spare,
     /// The array's journal.
     Journal,
-    /// Out of date: its event count is behind.
+    /// Out of date: its event count is behind, or another moment has the same.
     Stale {
         /// The slot that it had.
         slot: Option<MemberIdx>,
-        /// Difference of the event counts.
+        /// Difference of the event counts; 0: equal or one behind, and last updated at another
+        /// time than fresh members with its event count.
         events_behind: u64,
     },
     /// The freshest superblock says that it failed.
@@ -99,10 +100,10 @@ impl fmt::Display for MemberState {
             MemberState::Spare => f.write_str("spare"),
             MemberState::Journal => f.write_str("journal"),
             MemberState::Stale { slot: Some(slot), events_behind } => {
-                write!(f, "stale, was slot {slot}, {} behind", messages::updates(*events_behind))
+                write!(f, "stale, was slot {slot}, {}", messages::behind(*events_behind))
             }
             MemberState::Stale { slot: None, events_behind } => {
-                write!(f, "stale, {} behind", messages::updates(*events_behind))
+                write!(f, "stale, {}", messages::behind(*events_behind))
             }
             MemberState::Faulty => f.write_str("faulty"),
             MemberState::Foreign { .. } => f.write_str("foreign"),
@@ -173,7 +174,8 @@ pub struct Array {
     pub members: Vec<Member>,
     /// Slots without a member in sync.
     pub missing: Vec<MemberIdx>,
-    /// Members each say that the others have failed: the array was run in two halves.
+    /// Members each say that the others have failed: the array was run in two halves. A sentence of
+    /// [`Array::contradictions`] names both.
     pub split: bool,
     /// Sectors that it offers; 0 without a geometry.
     pub array_sectors: u64,
@@ -188,8 +190,22 @@ pub struct Array {
     /// Contradictions between members with equal event counts, or to the given order: sentences.
     /// The contents of such an array must be checked.
     pub contradictions: Vec<String>,
+    /// Members that must not serve, and may have what nothing else has, the youngest first.
+    pub out_of_date: Vec<OutOfDate>,
     /// [`Options::force`] was given.
     pub forced: bool,
+}
+
+/// A member that must not serve its slot: it missed updates, failed, was removed, or was not rebuilt
+/// yet. Where nothing else has a range, what it holds is better than nothing, with consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfDate {
+    /// The slot that it had.
+    pub slot: MemberIdx,
+    /// Where its data are, as far as it ever held the slot.
+    pub source: Source,
+    /// What it is: `disk2 (slot 2, 20 updates behind)`.
+    pub what: String,
 }
 
 /// An option that overrides a refusal.
@@ -263,8 +279,10 @@ pub struct Plan {
     pub slots: Vec<Option<Source>>,
     /// The journal device.
     pub journal: Option<usize>,
-    /// Warnings about the contents: sentences.
+    /// What is to be known of the contents: sentences.
     pub warnings: Vec<String>,
+    /// Reasons why the contents may be wrong, besides [`Array::contradictions`]: sentences.
+    pub doubts: Vec<String>,
     /// Repairs at the start; empty in a read-only plan.
     pub repairs: Repairs,
 }

@@ -78,6 +78,28 @@ pub struct Timestamp {
     pub micros: u32,
 }
 
+/// `2026-11-26 22:18:15 UTC`, with the microseconds where there are any.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, second) = (self.seconds / 86_400, self.seconds % 86_400);
+        // The calendar repeats every 146,097 days; years begin in March, so that leap days are last.
+        let shifted = days + 719_468;
+        let (era, day) = (shifted / 146_097, shifted % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = era * 400 + year + u64::from(month < 3);
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        write!(f, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")?;
+        if self.micros > 0 {
+            write!(f, ".{:06}", self.micros)?;
+        }
+        f.write_str(" UTC")
+    }
+}
+
 /// A range of the whole device, in sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
@@ -211,4 +233,27 @@ pub struct MemberMetadata {
     pub reshape: Option<ReshapeState>,
     /// More of a volume in another format than md's.
     pub foreign: Option<Box<ForeignVolume>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timestamp;
+
+    #[test]
+    fn a_moment_is_shown_by_the_calendar() {
+        let shown = |seconds, micros| Timestamp { seconds, micros }.to_string();
+        // date -u -d @SECONDS
+        for (seconds, wanted) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00:00 UTC"),
+            (1_609_459_199, "2020-12-31 23:59:59 UTC"),
+            (1_795_731_495, "2026-11-26 22:18:15 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(shown(seconds, 0), wanted);
+        }
+        assert_eq!(shown(1, 5), "1970-01-01 00:00:01.000005 UTC");
+    }
 }

@@ -3,6 +3,7 @@
 mod areas;
 mod explicit;
 mod hostile;
+mod moments;
 mod reading;
 mod standings;
 mod start_plan;

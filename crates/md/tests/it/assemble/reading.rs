@@ -113,7 +113,7 @@ fn old_members_serve_only_if_asked_and_only_where_needed() {
     assert_eq!(both(&array), ["needs Force", "degraded 1"]);
     assert!(array.read_only.slots[3].as_ref().unwrap().stale);
     assert!(array.read_only.slots[1].is_none(), "parity is preferred to an older member");
-    assert!(array.read_only.warnings[0].contains("disk3 (slot 3, 5 updates behind)"));
+    assert!(array.read_only.doubts[0].contains("disk3 (slot 3, 5 updates behind)"));
     assert!(readable(&array).iter().all(|&here| here));
 }
 
@@ -128,7 +128,9 @@ fn reading_what_was_in_use_warns() {
         dirty(&mut all);
         let array = one(&all[1..]);
         assert_eq!(short(&array.read_only.verdict), "degraded 0");
-        assert!(array.read_only.warnings[0].contains(part), "{:?}", array.read_only.warnings);
+        // What may be wrong is a doubt; that copies may differ is seen where they are compared.
+        let said = if level == 5 { &array.read_only.doubts } else { &array.read_only.warnings };
+        assert!(said[0].contains(part), "{said:?}");
         assert!(array.read_only.repairs == Default::default(), "reading repairs nothing");
     }
 }

@@ -197,7 +197,7 @@ fn halves_that_ran_apart_are_not_joined_in_silence() {
         assert_eq!(both(&array), ["refused", "refused"]);
         let Verdict::Refused { why } = &array.read_only.verdict else { unreachable!() };
         assert!(
-            why.contains("name only disk0, or only disk1")
+            why.contains("name only its members: only disk0, or only disk1")
                 || why.contains("only disk1, or only disk0"),
             "{why}"
         );

@@ -164,7 +164,7 @@ fn copies_that_may_differ_are_not_used_without_the_resync_source() {
         let array = one(&all);
         assert_eq!(both(&array), [expected, &*degraded], "{context}");
         let says = |text: &str| text.contains(&format!("disk{torn} has the copy"));
-        let warned = array.read_only.warnings.iter().any(|warning| says(warning));
+        let warned = array.read_only.doubts.iter().any(|doubt| says(doubt));
         assert_eq!(warned, expected != degraded, "{context}");
         if let Verdict::NeedsForce { risk, .. } = &array.read_write.verdict {
             assert!(says(risk) && risk.contains("checksum"), "{context}: {risk}");
@@ -211,7 +211,7 @@ fn logs_are_replayed_first() {
     assert_eq!(both(&array), ["needs Force", "needs Force"]);
     let array = one_with(&all, &force());
     assert_eq!(both(&array), ["run", "run"]);
-    assert!(array.read_only.warnings[0].contains("the journal device is missing or out of date"));
+    assert!(array.read_only.doubts[0].contains("the journal device is missing or out of date"));
     assert_eq!(array.read_write.repairs.replay, Some(Replay::DropJournal));
     assert_eq!(
         array.read_write.repairs.resync,
@@ -284,6 +284,6 @@ fn a_journal_that_is_missing_or_stale_is_a_refusal_and_hides_no_other_warning() 
     // With a data member missing as well, the write hole is still said.
     let array = one_with(&all[1..], &force());
     assert_eq!(both(&array)[1], "degraded 0");
-    let warnings = array.read_only.warnings.join(" ");
-    assert!(warnings.contains("data reconstructed for it may be wrong"), "{warnings}");
+    let doubts = array.read_only.doubts.join(" ");
+    assert!(doubts.contains("data reconstructed for it may be wrong"), "{doubts}");
 }
