@@ -161,7 +161,7 @@ pub fn left_over(found: &Found, members: &Members) -> Vec<String> {
 
 fn health(array: &Array) -> Health {
     let runs = |verdict: &Verdict| matches!(verdict, Verdict::Run | Verdict::RunDegraded { .. });
-    if array.missing.is_empty() {
+    if array.missing.is_empty() && array.shape.is_ok() {
         Health::Complete
     } else if runs(&array.read_write.verdict) || runs(&array.read_only.verdict) {
         Health::Degraded

@@ -229,6 +229,7 @@ pub(crate) fn rescue_array(
     };
     notes.extend(more);
     notes.extend(plan.warnings.iter().cloned());
+    doubts.extend(plan.doubts.iter().cloned());
     let disks = members.candidate_disks();
     let prepared = prepare(array, plan, &members.candidates, &disks, kernels)?;
     notes.extend(prepared.notes);

@@ -75,7 +75,7 @@ pub fn reshape_members(
     let mut it = run(job.goal, superblocks, array, &candidates)?;
     let from = it.subject.position().0;
     let change = it.change(job.goal);
-    let warnings = array.read_only.warnings.iter().cloned();
+    let warnings = array.read_only.warnings.iter().chain(&array.read_only.doubts).cloned();
     warnings.for_each(|warning| observe(ReshapeEvent::Note(warning)));
     observe(ReshapeEvent::Begins { change: change.clone(), sectors: it.plan.left() });
     it.begin()?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use admin::rescue::{Piece, StreamOptions, prepare, stream};
 use device::{Disk, MemoryDisk};
-use md::assemble::{Array, Candidate, Options, Verdict, assemble};
+use md::assemble::{Array, Candidate, Options, Plan, Verdict, assemble};
 use md::ondisk::superblock::{READ_BYTES, detect};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -121,7 +121,8 @@ impl Case {
                 counts[0] += 1;
                 assert_eq!(part.lost, [], "{context}");
                 let differs = first_difference(&part.bytes, whole);
-                let explained = array.read_only.warnings.iter().any(|warning| {
+                let Plan { warnings, doubts, .. } = &array.read_only;
+                let explained = warnings.iter().chain(doubts).any(|warning| {
                     ["in use when it stopped", "journal"].iter().any(|sign| warning.contains(sign))
                 });
                 assert!(
@@ -130,7 +131,7 @@ impl Case {
                     part.notes
                 );
                 if differs.is_some() {
-                    println!("{context} differs at {differs:?}: {:?}", array.read_only.warnings);
+                    println!("{context} differs at {differs:?}: {warnings:?} {doubts:?}");
                 }
                 assert_eq!(part.bytes.len(), whole.len(), "{context}");
             }

@@ -278,7 +278,10 @@ fn a_member_that_missed_updates_is_left_out_and_said_so() {
     let words = without(case, &[lost]);
     let ran = dump(&format!("--sha256 {words}")).code(2);
     assert!(ran.stderr.contains("--ignore-events"), "{}", ran.stderr);
-    dump(&format!("--sha256 --ignore-events {words}")).code(0);
+    // Consent makes a mixture no less doubtful.
+    let ran = dump(&format!("--json --sha256 --ignore-events {words}")).code(1);
+    let doubts = ran.record()["doubts"].as_array().expect("a list").clone();
+    assert!(doubts[0].as_str().is_some_and(|it| it.contains("are stale")), "{doubts:?}");
 }
 
 #[test]
@@ -407,14 +410,15 @@ fn an_overlay_lies_over_the_members() {
 }
 
 #[test]
-fn dirty_and_degraded_is_read_with_a_warning() {
+fn dirty_and_degraded_is_read_with_a_doubt() {
     let Some(cases) = corpus::whole() else {
         return eprintln!("skipped: the array that was in use is not in the slice");
     };
     let case = cases.iter().find(|case| case.name == "raid5-3d-bitmap-dirty").expect("it");
-    let ran = dump(&format!("--sha256 {}", without(case, &[1]))).code(0);
-    assert!(ran.stderr.contains("was in use when it stopped"), "{}", ran.stderr);
+    let ran = dump(&format!("--json --sha256 {}", without(case, &[1]))).code(1);
+    assert!(ran.stderr.contains("doubt: The array was in use when it stopped"), "{}", ran.stderr);
     assert!(ran.stderr.contains("may be wrong"), "{}", ran.stderr);
+    assert_eq!(ran.record()["doubts"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
