@@ -36,7 +36,7 @@ fn kills() -> u64 {
 }
 
 /// A session with a server; everything ends with `None` once the server is gone.
-struct Session {
+pub struct Session {
     stream: UnixStream,
     requests: Requests,
     style: Style,
@@ -45,10 +45,15 @@ struct Session {
 
 impl Session {
     fn connect(socket: &str) -> Session {
+        Session::connect_to(socket, "data")
+    }
+
+    /// A session with the export of this name.
+    pub fn connect_to(socket: &str, export: &str) -> Session {
         let mut stream = UnixStream::connect(socket).expect("a server listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
         let style = Style::Structured;
-        let wanted = Wanted { export: "data".into(), style, allocation: false, tls: false };
+        let wanted = Wanted { export: export.into(), style, allocation: false, tls: false };
         let mut handshake = Handshake::new(wanted).expect("it is a name");
         let (mut input, mut out) = (Vec::new(), Vec::new());
         let session = loop {
@@ -67,7 +72,7 @@ impl Session {
         Session { stream, requests, style: session.style, input }
     }
 
-    fn send(&mut self, operation: Operation, payload: &[u8]) -> Option<u64> {
+    pub fn send(&mut self, operation: Operation, payload: &[u8]) -> Option<u64> {
         let (cookie, header) = self.requests.start(operation).expect("it is permitted");
         self.stream.write_all(&header[..Request::header_bytes(self.style)]).ok()?;
         self.stream.write_all(payload).ok()?;
@@ -75,7 +80,7 @@ impl Session {
     }
 
     /// The next request that ends, and what it has read.
-    fn receive(&mut self) -> Option<(u64, Vec<u8>)> {
+    pub fn receive(&mut self) -> Option<(u64, Vec<u8>)> {
         let mut data = Vec::new();
         loop {
             let (consumed, received) = self.requests.receive(&self.input).expect("a good server");
@@ -103,7 +108,7 @@ impl Session {
         }
     }
 
-    fn read(&mut self, offset: usize, length: usize) -> Vec<u8> {
+    pub fn read(&mut self, offset: usize, length: usize) -> Vec<u8> {
         let (offset, length) = (offset as u64, length as u32);
         self.send(Operation::Read { offset, length, one_piece: false }, &[]).expect("it is there");
         self.receive().expect("it answers").1

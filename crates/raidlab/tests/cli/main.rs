@@ -30,6 +30,7 @@ mod misuse;
 mod outputs;
 mod own_disks;
 mod partitions;
+mod placed;
 mod places;
 mod predict;
 mod programs;

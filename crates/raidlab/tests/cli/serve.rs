@@ -42,8 +42,20 @@ impl Server {
         Server::start_by(dir, command)
     }
 
+    /// Starts one, or what it said in place of serving.
+    pub fn try_start(dir: &Dir, words: &str) -> Result<Server, Ran> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+        command.arg("serve").args(words.split_whitespace()).stdin(Stdio::null());
+        Server::started(dir, &mut command)
+    }
+
     /// Starts one by a command of this kind.
     pub fn start_by(dir: &Dir, mut command: Command) -> Server {
+        Server::started(dir, &mut command)
+            .unwrap_or_else(|ran| panic!("{command:?}: {}{}", ran.stdout, ran.stderr))
+    }
+
+    fn started(dir: &Dir, command: &mut Command) -> Result<Server, Ran> {
         command.envs(runtime(dir)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut said = String::new();
@@ -56,14 +68,15 @@ impl Server {
             }
         }
         if !said.contains("  control") {
-            let mut error = String::new();
-            child.stderr.take().expect("piped").read_to_string(&mut error).expect("UTF-8");
-            panic!("{command:?}: {said}{error}");
+            let mut stderr = String::new();
+            child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("UTF-8");
+            let code = child.wait().expect("it ends").code().unwrap_or(-1);
+            return Err(Ran { code, stdout: said, stderr });
         }
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let files = words.windows(2).filter(|pair| pair[0] == "--fuse");
         let files = files.map(|pair| pair[1].to_string()).collect();
-        Server { child, said, files, has_ended: false }
+        Ok(Server { child, said, files, has_ended: false })
     }
 
     /// What it said when it served.
