@@ -20,6 +20,7 @@ use crate::bitmap;
 use crate::create::what_it_holds;
 use crate::opened::{Opened, start_members};
 use crate::random::random_uuid;
+use crate::rescue::laid_over;
 
 /// Why a device cannot be put into a slot.
 #[derive(Debug, Error)]
@@ -192,6 +193,24 @@ impl NewDevice {
             numbers.push(number);
         }
         Ok(new)
+    }
+
+    /// The device as it will be when it has joined, on paper: without its old superblocks, and the
+    /// superblock that it gets.
+    pub(crate) fn on_paper(&self) -> (Arc<dyn Disk>, Superblock) {
+        let Opened { disk, superblock, .. } = &self.opened;
+        if self.is_by_bitmap() {
+            return (disk.clone(), superblock.recovering_by_bitmap());
+        }
+        let old = superblocks(&**disk).outcomes.into_iter();
+        let old = old.filter(|(_, outcome)| !matches!(outcome, Outcome::NoMagic));
+        let zeroes = [0; READ_BYTES];
+        let sectors = disk.sectors();
+        let erased = old.map(|(candidate, _)| {
+            let bytes = (sectors.saturating_sub(candidate.sector) * SECTOR_BYTES) as usize;
+            (candidate.sector, &zeroes[..bytes.min(READ_BYTES)])
+        });
+        (laid_over(disk.clone(), erased), superblock.clone())
     }
 
     /// Whether it was the slot's member, and lacks only what the bitmap's set bits cover.

@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use device::{Disk, data_signs, some_data, superblocks};
 use md::SECTOR_BYTES;
+use md::assemble::{Candidate, Options, assemble};
 use md::create::{DeviceLayout, Plan};
 use md::ondisk::Write;
-use md::ondisk::superblock::{Outcome, READ_BYTES};
+use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES};
 use thiserror::Error;
 
 /// Options for creating an array.
@@ -29,6 +30,9 @@ pub enum CreateFailed {
     /// Devices hold data: one sentence each.
     #[error("{}", .0.join("\n"))]
     Holds(Vec<String>),
+    /// The superblocks that were to be written do not describe the array: a clause.
+    #[error("the superblocks of the new array would not describe it; nothing was written: {0}")]
+    OnPaper(String),
     /// A device could not be written.
     #[error("{name}: cannot {doing}: {}; {}", sys::reason(source), changed_text(changed))]
     Device {
@@ -78,7 +82,7 @@ impl CreateFailed {
     /// The devices that were changed.
     pub fn changed(&self) -> &[(String, Change)] {
         match self {
-            CreateFailed::Holds(_) => &[],
+            CreateFailed::Holds(_) | CreateFailed::OnPaper(_) => &[],
             CreateFailed::Device { changed, .. } => changed,
         }
     }
@@ -159,7 +163,9 @@ pub fn create(
 
 /// Writes a planned array; what the devices hold has been looked at.
 pub(crate) fn write(plan: &Plan, disks: &[Option<Arc<dyn Disk>>]) -> Result<(), CreateFailed> {
-    let mut making = Making { disks: planned(plan, disks), changes: Vec::new() };
+    let disks = planned(plan, disks);
+    on_paper(plan, &disks)?;
+    let mut making = Making { disks, changes: Vec::new() };
     making.changes = vec![None; making.disks.len()];
     making.each("erase its old contents", |making, at| making.erase_superblocks(at))?;
     making.each("write its bitmap and logs", |making, at| {
@@ -183,6 +189,24 @@ pub(crate) fn write(plan: &Plan, disks: &[Option<Arc<dyn Disk>>]) -> Result<(), 
         making.changes[at] = Some(Change::Member);
         Ok(())
     })
+}
+
+/// Whether the superblocks that will be written are found as the array that was planned.
+fn on_paper(plan: &Plan, disks: &[Arc<dyn Disk>]) -> Result<(), CreateFailed> {
+    let candidates = disks.iter().zip(&plan.superblocks).map(|(disk, superblock)| {
+        let (sectors, block) = (disk.sectors(), disk.logical_block() as usize);
+        Candidate::new(&disk.name(), sectors, block, superblock, Checksum::Correct { stored: 0 })
+    });
+    let found = assemble(&candidates.collect::<Vec<_>>(), &Options::default());
+    let refused = |why: String| Err(CreateFailed::OnPaper(why));
+    let [array] = found.arrays.as_slice() else {
+        return refused(format!("they are found as {} arrays", found.arrays.len()));
+    };
+    match &array.shape {
+        Ok(shape) if shape.array_sectors() == plan.geometry.array_sectors() => Ok(()),
+        Ok(_) => refused(format!("the array would have {} sectors", array.array_sectors)),
+        Err(why) => refused(why.to_string()),
+    }
 }
 
 /// The devices of an array that is being created, and their changes so far.

@@ -20,6 +20,7 @@ mod live;
 mod members;
 mod new_array;
 mod offline;
+mod on_paper;
 mod opened;
 mod partitioned;
 mod random;
@@ -49,6 +50,7 @@ pub use new_array::{
     ReserveError, Reserved,
 };
 pub use offline::{NotInSync, OpenError};
+pub use on_paper::Worse;
 pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
 pub use random::random_uuid;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
 use device::{
-    Access, Device, DeviceError, DeviceOptions, Disk, OverlayError, open_overlay, superblocks,
+    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, OverlayError, open_overlay,
+    superblocks,
 };
 use md::Sector;
 use md::assemble::{Array, Found, Source};
@@ -98,9 +99,24 @@ impl OpenDevices {
 
     /// Opens members, which have superblocks.
     pub(crate) fn members(&mut self, names: &[OsString]) -> Result<Vec<Opened>, OpenError> {
+        self.members_as(names, Access::ReadWrite)
+    }
+
+    /// Opens members, which have superblocks, and which nothing else may write to meanwhile.
+    pub(crate) fn members_as(
+        &mut self,
+        names: &[OsString],
+        access: Access,
+    ) -> Result<Vec<Opened>, OpenError> {
         let mut members = Vec::new();
         for name in names {
-            let device = self.open(name)?;
+            let device = self.open_as(name, DeviceOptions { access, direct: true })?;
+            if access == Access::ReadOnly
+                && let Some(how) = device.in_use()
+            {
+                let (location, problem) = (device.location(), DeviceProblem::InUse { how });
+                return Err(DeviceError { location: location.clone(), problem }.into());
+            }
             let name = device.location().to_string();
             members.push(Opened::device(device).ok_or(OpenError::NoSuperblock { name })?);
         }

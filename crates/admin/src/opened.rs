@@ -40,6 +40,11 @@ impl Opened {
         Some(Opened { disk, device: None, superblock, checksum, grown_to: None })
     }
 
+    /// The same member on a disk that is laid over its own.
+    pub(crate) fn on(&self, disk: Arc<dyn Disk>) -> Opened {
+        Opened { disk, device: None, ..self.clone() }
+    }
+
     /// A new device, whose superblock is not on it yet.
     pub(crate) fn new_device(device: &Arc<Device>, superblock: Superblock) -> Opened {
         Opened {

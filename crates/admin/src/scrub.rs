@@ -1,20 +1,26 @@
-//! A scrub of an array that is not running: started, resynced if need be, scrubbed, stopped.
+//! A scrub of an array that is not running. A check reads the members as they are; a repair
+//! corrects what redundancy names, and resyncs the array after that if it was not in sync.
 //!
-//! Invariant: only a complete array in sync is scrubbed. Findings name members as they were given.
-//! An interrupted scrub reports where it can be resumed.
+//! Invariant: only a complete array is scrubbed, and a check writes nothing: its members are open
+//! for reading only. Findings name members as they were given. An interrupted scrub reports where
+//! it can be resumed.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use array::{Driver, Event, Mismatch, MismatchKind, RequestError, ScrubMode};
-use md::Level;
-use md::assemble::{Candidate, Options, assemble};
+use device::Access;
+use md::assemble::{Array, Candidate, Options, assemble};
+use md::geometry::Copy;
+use md::{Geometry, Kind, Level, SECTOR_BYTES, Sector};
 use thiserror::Error;
 
 use crate::members::ChooseError;
 use crate::offline::{
     NotInSync, OpenDevices, OpenError, STEP, choose_to_write, flush, places, resync, with_two,
 };
+use crate::start::{AsFound, start_as_found};
 use crate::{Opened, StartError, StartOptions, start};
 
 /// Findings that a report lists at most; all are counted.
@@ -22,6 +28,9 @@ pub const MAX_FINDINGS: usize = 100_000;
 
 /// What md's RAID 4, 5 and 6 count in.
 const PAGE_SECTORS: u64 = 8;
+
+/// Pages at which copies are compared to see whether they were ever in sync.
+const SAMPLES: u64 = 4096;
 
 /// What to scrub, and how.
 #[derive(Clone, Debug)]
@@ -54,7 +63,7 @@ impl Default for ScrubOptions {
 /// What a scrub reports while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScrubEvent {
-    /// The array is resynced first.
+    /// The array is resynced, after what could be corrected was.
     Resync {
         /// Sectors that are in sync.
         done: u64,
@@ -86,11 +95,13 @@ pub struct Finding {
     /// First sector of that member, counted from its begin; where it is not known, of all members,
     /// if the block is at the same sector of each.
     pub member_sector: Option<u64>,
+    /// Redundancy should have agreed there: it was in sync.
+    pub in_sync: bool,
     /// It has been repaired.
     pub repaired: bool,
 }
 
-/// A block that could not be read, and was recovered and written back.
+/// A block that could not be read, and was recovered; a check does not write it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corrected {
     /// The member, as it was named.
@@ -124,7 +135,7 @@ pub struct ScrubReport {
     pub findings: Vec<Finding>,
     /// Findings that are not listed.
     pub omitted: u64,
-    /// Blocks that could not be read, and were recovered and written back.
+    /// Blocks that could not be read, and were recovered; written back, but by a check.
     pub corrected: Vec<Corrected>,
     /// Members that failed in the meantime.
     pub failed: Vec<String>,
@@ -134,7 +145,18 @@ pub struct ScrubReport {
     pub position: u64,
     /// The end.
     pub span: u64,
-    /// Whether the array was stopped clean.
+    /// Sectors of the members that were not in sync when the scrub began: a crash may have left
+    /// them different. All members together.
+    pub out_of_sync_sectors: u64,
+    /// Of the sectors in findings, those there.
+    pub out_of_sync_mismatch_sectors: u64,
+    /// Of these, sectors that the resync after a repair has made agree: data and the first copy
+    /// were taken for right.
+    pub resynced_sectors: u64,
+    /// Of a repair of an array that was not in sync: whether the resync came to its end. `None`:
+    /// there was none.
+    pub resynced: Option<bool>,
+    /// Whether the array was stopped clean; a check leaves it as it was.
     pub is_clean: bool,
 }
 
@@ -195,6 +217,10 @@ pub enum ScrubError {
 
 /// Scrubs the array of these members, until it is done or `stop` is set.
 ///
+/// A check opens them read-only and compares them as they are. A repair of an array that is not in
+/// sync first writes what redundancy names, and resyncs it then: a resync trusts data and the first
+/// copy, and what it has overwritten cannot be located any more.
+///
 /// # Errors
 /// See [`ScrubError`].
 pub fn scrub(
@@ -202,23 +228,115 @@ pub fn scrub(
     options: &ScrubOptions,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ScrubEvent),
-) -> Result<Option<ScrubReport>, ScrubError> {
-    let members = OpenDevices::default().members(names)?;
+) -> Result<ScrubReport, ScrubError> {
+    let is_check = options.mode == ScrubMode::Check;
+    let access = if is_check { Access::ReadOnly } else { Access::ReadWrite };
+    let members = OpenDevices::default().members_as(names, access)?;
     let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
     let found = assemble(&candidates, &Options::default());
     let array = choose_to_write(&found, options.array.as_deref(), &members)?;
     with_two(array, &members).into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
-    let mut driver = start(array, &members, &options.start)?;
-    let result = run(&mut driver, options, stop, observe);
-    let is_clean = driver.stop();
-    pass_notes(&mut driver, observe);
-    let Some(Run { status, mismatches, events, counts, is_durable }) = result? else {
-        return Ok(None);
-    };
+    let AsFound { mut driver, out_of_sync, notes } =
+        start_as_found(array, &members, access, &options.start)?;
+    let is_in_sync = out_of_sync.is_empty();
+    if is_check || !is_in_sync {
+        notes.into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
+    } else {
+        drop(driver);
+        driver = start(array, &members, &options.start)?;
+    }
+    let mut mode = options.mode;
+    if !is_check
+        && !is_in_sync
+        && !may_be_corrected(array, &members, driver.geometry(), &out_of_sync)
+    {
+        let note = "where the copies are not in sync, no more blocks with contents agree than differ: \
+                    they seem never to have been in sync, and most of them prove nothing; the \
+                    first one is copied to the others";
+        observe(ScrubEvent::Note(note.into()));
+        mode = ScrubMode::Check;
+    }
     let places = places(array, &members);
+    let options = &ScrubOptions { mode, ..options.clone() };
+    let result = run(&mut driver, options, &out_of_sync, stop, observe);
+    let mut is_clean = driver.stop();
+    pass_notes(&mut driver, observe);
+    let run = result?;
+    let geometry = driver.geometry().clone();
+    drop(driver);
+    let mut report = report(&run, &geometry, &places, &out_of_sync);
+    if !is_check && !is_in_sync && report.is_complete() && report.failed.is_empty() {
+        let mut driver = start(array, &members, &options.start)?;
+        let resynced = resync(&mut driver, stop, |driver, progress| {
+            pass_notes(driver, observe);
+            if let Some((done, sectors)) = progress {
+                observe(ScrubEvent::Resync { done, sectors });
+            }
+            refuse_degraded(driver, geometry.members())
+        });
+        is_clean = driver.stop();
+        pass_notes(&mut driver, observe);
+        let resynced = resynced?;
+        report.resynced = Some(resynced);
+        if resynced {
+            report.resynced_sectors = run.counts.out_of_sync - run.counts.out_of_sync_repaired;
+        }
+    }
+    report.is_clean = is_clean;
+    Ok(report)
+}
+
+/// Whether most copies may be written over the others where these are not in sync: not if they
+/// never were, as those of a new array of a disk with data and of empty ones. Parity says by itself
+/// whether it has been computed.
+fn may_be_corrected(
+    array: &Array,
+    members: &[Opened],
+    geometry: &Geometry,
+    out_of_sync: &[Range<u64>],
+) -> bool {
+    let Kind::Mirrored(mirrored) = geometry.kind() else { return true };
+    let mut copies = vec![Copy::default(); mirrored.copies()];
+    if copies.len() < 3 {
+        return true;
+    }
+    let read = |copy: &Copy| {
+        let source = array.read_write.slots.get(copy.member.index())?.as_ref()?;
+        let mut bytes = vec![0; (PAGE_SECTORS * SECTOR_BYTES) as usize];
+        let disk = &members[source.candidate].disk;
+        disk.read(source.data_offset + copy.sector.0, &mut bytes).ok()?;
+        Some(bytes)
+    };
+    let (mut alike, mut differing) = (0, 0);
+    let positions: u64 = out_of_sync.iter().map(|range| range.end - range.start).sum();
+    let every = (positions / SAMPLES).next_multiple_of(PAGE_SECTORS).max(PAGE_SECTORS);
+    for range in out_of_sync {
+        for at in (range.start / PAGE_SECTORS * PAGE_SECTORS..range.end).step_by(every as usize) {
+            if mirrored.locate(Sector(at), &mut copies) < PAGE_SECTORS {
+                continue;
+            }
+            let Some(all) = copies.iter().map(read).collect::<Option<Vec<_>>>() else { continue };
+            let is_plain = |bytes: &Vec<u8>| bytes.iter().all(|byte| *byte == bytes[0]);
+            match all.iter().all(|other| *other == all[0]) {
+                true => alike += u64::from(!is_plain(&all[0])),
+                false => differing += 1,
+            }
+        }
+    }
+    alike > differing
+}
+
+/// What a scrub has found, with members by name.
+fn report(
+    run: &Run,
+    geometry: &Geometry,
+    places: &[Option<(String, u64)>],
+    out_of_sync: &[Range<u64>],
+) -> ScrubReport {
+    let Run { status, mismatches, events, counts, is_durable } = run;
     let (mut corrected, mut failed) = (Vec::new(), Vec::new());
     for event in events {
-        match event {
+        match *event {
             Event::MemberFailed { member, .. } => {
                 failed.extend(places[member.index()].as_ref().map(|(name, _)| name.clone()));
             }
@@ -236,15 +354,15 @@ pub fn scrub(
             }
         }
     }
+    let in_sync = |found: &Mismatch| !is_within(out_of_sync, position(found, geometry), found);
     let mut findings: Vec<Finding> =
-        mismatches.iter().map(|found| finding(found, &places, driver.geometry())).collect();
+        mismatches.iter().map(|it| finding(it, places, geometry, in_sync(it))).collect();
     findings.sort_by_key(|finding| finding.array_sector);
-    let geometry = driver.geometry();
     let each = match geometry.level().has_parity() {
         true => geometry.members() as u64,
         false => copies(geometry),
     };
-    Ok(Some(ScrubReport {
+    ScrubReport {
         level: geometry.level(),
         checked_sectors: status.checked * each,
         unchecked_sectors: status.skipped * each,
@@ -256,16 +374,36 @@ pub fn scrub(
         findings,
         corrected,
         failed,
-        is_durable,
+        is_durable: *is_durable,
         position: status.position,
         span: status.span,
-        is_clean,
-    }))
+        out_of_sync_sectors: out_of_sync.iter().map(|range| range.end - range.start).sum::<u64>()
+            * each,
+        out_of_sync_mismatch_sectors: counts.out_of_sync,
+        resynced_sectors: 0,
+        resynced: None,
+        is_clean: true,
+    }
 }
 
-fn copies(geometry: &md::Geometry) -> u64 {
+/// Where a mismatch is, as ranges out of sync count: on levels with parity in sectors of a member,
+/// else of the array.
+fn position(found: &Mismatch, geometry: &Geometry) -> u64 {
+    match geometry.level().has_parity() {
+        true => found.member_sector.0,
+        false => found.array_sector.0,
+    }
+}
+
+fn is_within(ranges: &[Range<u64>], start: u64, found: &Mismatch) -> bool {
+    let first = ranges.partition_point(|range| range.end <= start);
+    let covers = |range: &Range<u64>| range.start <= start && start + found.sectors <= range.end;
+    ranges.get(first).is_some_and(covers)
+}
+
+fn copies(geometry: &Geometry) -> u64 {
     match geometry.kind() {
-        md::Kind::Mirrored(mirrored) => mirrored.copies() as u64,
+        Kind::Mirrored(mirrored) => mirrored.copies() as u64,
         _ => 1,
     }
 }
@@ -284,6 +422,9 @@ pub(crate) struct Counts {
     findings: u64,
     pub(crate) sectors: u64,
     repaired: u64,
+    /// Sectors where the array was not in sync, and of these repaired.
+    out_of_sync: u64,
+    out_of_sync_repaired: u64,
     /// Pages of rows, and the last one; what is found in one comes together.
     pages: u64,
     last_page: Option<u64>,
@@ -305,13 +446,13 @@ impl Counts {
     }
 }
 
-/// `None`: stopped before it began.
 fn run(
     driver: &mut Driver,
     options: &ScrubOptions,
+    out_of_sync: &[Range<u64>],
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ScrubEvent),
-) -> Result<Option<Run>, ScrubError> {
+) -> Result<Run, ScrubError> {
     let geometry = driver.geometry();
     let (level, members) = (geometry.level(), geometry.members());
     if matches!(level, Level::Linear | Level::Raid0) || !level.has_parity() && copies(geometry) < 2
@@ -322,16 +463,6 @@ fn run(
         return Err(ScrubError::Policy { level });
     }
     refuse_degraded(driver, members)?;
-    let in_sync = resync(driver, stop, |driver, progress| {
-        pass_notes(driver, observe);
-        if let Some((done, sectors)) = progress {
-            observe(ScrubEvent::Resync { done, sectors });
-        }
-        refuse_degraded(driver, members)
-    });
-    if !in_sync? {
-        return Ok(None);
-    }
     // Whole pages: the logical blocks of the members may be as large.
     driver.start_scrub(options.mode, options.from / PAGE_SECTORS * PAGE_SECTORS);
     let mut events = Vec::new();
@@ -348,6 +479,11 @@ fn run(
         pass_notes(driver, observe);
         for mismatch in driver.take_mismatches() {
             counts.add(&mismatch);
+            let position = position(&mismatch, driver.geometry());
+            if is_within(out_of_sync, position, &mismatch) {
+                counts.out_of_sync += mismatch.sectors;
+                counts.out_of_sync_repaired += if mismatch.repaired { mismatch.sectors } else { 0 };
+            }
             if mismatches.len() < MAX_FINDINGS {
                 mismatches.push(mismatch);
             }
@@ -363,7 +499,7 @@ fn run(
         }
     }
     let is_durable = flush(driver);
-    Ok(Some(Run { status, mismatches, events, counts, is_durable }))
+    Ok(Run { status, mismatches, events, counts, is_durable })
 }
 
 fn refuse_degraded(driver: &Driver, members: usize) -> Result<(), ScrubError> {
@@ -380,7 +516,8 @@ fn pass_notes(driver: &mut Driver, observe: &mut dyn FnMut(ScrubEvent)) {
 fn finding(
     mismatch: &Mismatch,
     places: &[Option<(String, u64)>],
-    geometry: &md::Geometry,
+    geometry: &Geometry,
+    in_sync: bool,
 ) -> Finding {
     let Mismatch { kind, array_sector, sectors, member, member_sector, repaired } = *mismatch;
     let place = member.and_then(|member| places[member.index()].clone());
@@ -395,6 +532,7 @@ fn finding(
         sectors,
         member: place.map(|(name, _)| name),
         member_sector: offset.map(|offset| offset + member_sector.0),
+        in_sync,
         repaired,
     }
 }

@@ -10,21 +10,25 @@ use std::sync::Arc;
 
 use array::{
     ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, DataPlaneConfig, Driver,
-    DriverOptions, MemberSpec, MetadataDevice, PartialParityArea,
+    DriverOptions, MemberSpec, MetadataDevice, PartialParityArea, UnwrittenMember,
 };
-use device::{AreaError, Device};
+use device::{Access, AreaError, Device, Disk};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
 use md::assemble::{
-    Array, Member, Source, StartBitmap, StartDevice, StartPlan, StartRebuild, StartRefusal,
+    Array, Candidate, Member, Options, Source, StartBitmap, StartDevice, StartPlan, StartRebuild,
+    StartRefusal,
 };
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::ppl::PplHeader;
 use md::ondisk::{Area, MemberMetadata};
 use md::{Level, MemberIdx, SECTOR_BYTES};
+use parity::Kernels;
 use thiserror::Error;
 
 use crate::addition::{JoinError, NewDevice, NewDevices};
 use crate::bitmap::{self, BitmapFailed};
+use crate::on_paper::{Before, Worse, on_paper};
+use crate::rescue::LogReplay;
 use crate::{Opened, opened, rescue};
 
 /// Options for starting an array.
@@ -81,6 +85,12 @@ pub enum StartError {
     /// A device cannot be put into a slot.
     #[error(transparent)]
     Join(#[from] JoinError),
+    /// With the superblocks of new devices it would serve less.
+    #[error(
+        "with the superblocks of the new devices the array would serve less; nothing was written: \
+         {0}"
+    )]
+    Worse(#[from] Worse),
     /// It cannot be assembled.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -157,6 +167,95 @@ pub fn start_replacing(
     let mut rebuilding = Vec::new();
     let started = assembled(array, members, Some((&new, &mut rebuilding)), options);
     noted(started).map(|shards| (shards, rebuilding))
+}
+
+/// An array that runs as it was found: nothing is recorded, resynced or rebuilt.
+pub(crate) struct AsFound {
+    pub(crate) driver: Driver,
+    /// Positions at which redundancy may not match the data, ascending.
+    pub(crate) out_of_sync: Vec<Range<u64>>,
+    /// Notes of the assembly's decision.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Starts the array by its read-write plan without its metadata manager: superblocks and bitmap
+/// stay as they are, and nothing is resynced. With [`Access::ReadOnly`] nothing at all reaches the
+/// members but reads: logs are replayed in memory, and what the engine would write is dropped.
+///
+/// # Errors
+/// See [`StartError`].
+///
+/// # Panics
+/// When a member of the plan is not among `members`.
+pub(crate) fn start_as_found(
+    array: &Array,
+    members: &[Opened],
+    access: Access,
+    options: &StartOptions,
+) -> Result<AsFound, StartError> {
+    let is_read_only = access == Access::ReadOnly;
+    let metadata: Vec<MemberMetadata> =
+        members.iter().map(|member| member.superblock.metadata()).collect();
+    let labels: Vec<String> = members.iter().map(|member| member.disk.name()).collect();
+    let mut found = opened::start_members(members, &metadata, &labels);
+    if is_read_only {
+        found.iter_mut().for_each(|member| member.read_only = false);
+    }
+    let plan = StartPlan::new(array, found)?;
+    let first_new = members.len();
+    let mut it = Starting { array, plan, members, first_new, metadata: &metadata };
+    it.is_as_examined()?;
+    let mut bad_blocks = it.read_bad_blocks()?;
+    let bitmap = it.read_bitmap()?;
+    let laid_over;
+    let resync_offset = match it.log_replay(options)? {
+        Some(log) if is_read_only => {
+            laid_over = with_log(members, &log);
+            it.members = &laid_over;
+            it.plan.resync_offset(log.verdict)
+        }
+        log => it.replay(log)?,
+    };
+    let manager = MetadataManager::new(MetadataConfig::of_start(
+        &it.plan,
+        resync_offset,
+        &[],
+        bitmap.as_ref().map(|(bitmap, bits)| (bitmap, bits.clone())),
+        1,
+    ));
+    let mut specs = it.member_specs(&mut bad_blocks);
+    if is_read_only {
+        for spec in &mut specs {
+            let missing = MemberSpec::Missing { sectors: 0 };
+            *spec = match std::mem::replace(spec, missing) {
+                MemberSpec::Ready(member) => MemberSpec::ready(UnwrittenMember::new(member)),
+                other => other,
+            };
+        }
+    }
+    let geometry = it.plan.geometry();
+    let spec = ArraySpec {
+        level: geometry.level(),
+        layout: geometry.layout(),
+        chunk_sectors: it.plan.defining().chunk_sectors.into(),
+        members: specs,
+        data_plane: it.data_plane(options.data_plane),
+    };
+    let driver = Driver::new(spec, &options.driver).map_err(StartError::Build)?;
+    Ok(AsFound { driver, out_of_sync: manager.out_of_sync(), notes: it.plan.notes() })
+}
+
+/// Members as they would be after a replay of their logs.
+fn with_log(members: &[Opened], log: &LogReplay) -> Vec<Opened> {
+    let member = |(candidate, member): (usize, &Opened)| {
+        let own = log.writes.iter().filter(|write| write.candidate == candidate);
+        let mut own = own.map(|write| (write.sector, &write.bytes[..])).peekable();
+        if own.peek().is_none() {
+            return member.clone();
+        }
+        member.on(rescue::laid_over(member.disk.clone(), own))
+    };
+    members.iter().enumerate().map(member).collect()
 }
 
 /// A member that is rebuilt while the array runs.
@@ -246,7 +345,8 @@ fn assembled(
     let it = Starting { array, plan, members: &members, first_new, metadata: &metadata };
     it.is_as_examined()?;
     let mut bad_blocks = it.read_bad_blocks()?;
-    let resync_offset = it.replay(options)?;
+    let log = it.log_replay(options)?;
+    let resync_offset = it.replay(log)?;
     let log = it.log();
     let mut driver = options.driver.clone();
     let mut notes = it.plan.notes();
@@ -286,6 +386,9 @@ fn assembled(
     let shards = Driver::managed(spec, &driver, metadata).map_err(StartError::Build)?;
     let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
+    if !joining.is_empty() {
+        joins_on_paper(array, &members[..first_new], joining, options.driver.kernels)?;
+    }
     // Last: nothing can be refused any more, and nothing is written before the first poll.
     for device in joining {
         device.prepare().map_err(|(doing, source)| {
@@ -294,6 +397,27 @@ fn assembled(
         })?;
     }
     Ok(shards)
+}
+
+/// Whether the array is found as it was beside the superblocks that new devices get.
+fn joins_on_paper(
+    array: &Array,
+    members: &[Opened],
+    joining: &[NewDevice],
+    kernels: Kernels,
+) -> Result<(), Worse> {
+    let mut candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
+    let mut disks: Vec<Arc<dyn Disk>> = members.iter().map(|member| member.disk.clone()).collect();
+    let mut planned = Vec::new();
+    for device in joining {
+        let (disk, superblock) = device.on_paper();
+        planned.push((candidates.len(), superblock));
+        candidates.push(device.opened.candidate());
+        disks.push(disk);
+    }
+    let options = &Options { force: array.forced, ..Options::default() };
+    let before = Before { array, candidates: &candidates, disks: &disks, options };
+    on_paper(&before, &planned, &(0..0), kernels).map(|_| ())
 }
 
 struct Starting<'a> {
@@ -352,14 +476,10 @@ impl Starting<'_> {
         Ok(lists)
     }
 
-    /// Replays the partial parity log, durably. Returns the position from which on redundancy is in
-    /// doubt afterwards.
-    ///
-    /// A crash in the middle leaves logs and members unchanged or partly replayed: the next start
-    /// repeats the replay.
-    fn replay(&self, options: &StartOptions) -> Result<Option<u64>, StartError> {
+    /// What a replay of the partial parity log writes; `None`: there is none to be replayed.
+    fn log_replay(&self, options: &StartOptions) -> Result<Option<LogReplay>, StartError> {
         if !self.plan.replays_ppl() {
-            return Ok(self.plan.resync_offset(None));
+            return Ok(None);
         }
         let candidates: Vec<_> = self.members.iter().map(Opened::candidate).collect();
         let disks: Vec<_> = self.members.iter().map(|member| member.disk.clone()).collect();
@@ -367,9 +487,19 @@ impl Starting<'_> {
         let (plan, geometry) = (&self.array.read_write, self.plan.geometry());
         let log = rescue::ppl_writes(self.array, plan, &candidates, &disks, geometry, kernels);
         self.plan.check_logs(&log.gaps)?;
+        Ok(Some(log))
+    }
+
+    /// Replays the partial parity log, durably. Returns the position from which on redundancy is in
+    /// doubt afterwards.
+    ///
+    /// A crash in the middle leaves logs and members unchanged or partly replayed: the next start
+    /// repeats the replay.
+    fn replay(&self, log: Option<LogReplay>) -> Result<Option<u64>, StartError> {
+        let Some(log) = log else { return Ok(self.plan.resync_offset(None)) };
         let mut written = Vec::new();
         for rescue::LogWrite { candidate, sector, bytes } in log.writes {
-            let disk = &disks[candidate];
+            let disk = &self.members[candidate].disk;
             disk.write(sector, &bytes).map_err(self.failed(candidate, "replay its log"))?;
             written.push(candidate);
         }
@@ -378,7 +508,8 @@ impl Starting<'_> {
         written.dedup();
         let members = written.len();
         for candidate in written {
-            disks[candidate].sync().map_err(self.failed(candidate, "replay its log"))?;
+            let disk = &self.members[candidate].disk;
+            disk.sync().map_err(self.failed(candidate, "replay its log"))?;
         }
         tracing::info!(writes, members, "partial parity log replayed");
         Ok(self.plan.resync_offset(log.verdict))

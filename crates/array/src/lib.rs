@@ -69,7 +69,7 @@ pub use member::{
     BadBlockList, BadBlockMember, Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember,
     FileMember, FileOptions, FormerLeaf, Io, Known, MemMember, Member, MemberCompletion,
     MemberInfo, NbdMember, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
-    io_error_text,
+    UnwrittenMember, io_error_text,
 };
 pub use metadata_threads::MetadataDevice;
 pub use metadata_writer::{ArrayDevice, MetadataTemplate};

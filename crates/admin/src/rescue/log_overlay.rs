@@ -1,7 +1,8 @@
-//! A member as it would be after a log replay: the log's contents are laid over it in memory.
+//! A member as it would be after a log replay, or with another superblock: what would be written
+//! is laid over it in memory.
 //!
-//! Invariant: the member is never written; a sector comes from the newest log entry or from the
-//! member.
+//! Invariant: the member is never written; a sector comes from the newest of what is laid over it,
+//! or from the member.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -38,6 +39,20 @@ pub(super) type Patches = BTreeMap<u64, Patch>;
 pub(super) struct LogOverlay {
     pub(super) base: Arc<dyn Disk>,
     pub(super) patches: Patches,
+}
+
+/// A member as it would be after these writes: a sector of it, and whole sectors of bytes.
+pub(crate) fn laid_over<'a>(
+    base: Arc<dyn Disk>,
+    writes: impl IntoIterator<Item = (u64, &'a [u8])>,
+) -> Arc<dyn Disk> {
+    let mut patches = Patches::new();
+    for (first, bytes) in writes {
+        for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR_BYTES as usize)) {
+            patches.insert(sector, Patch::Bytes(bytes.into()));
+        }
+    }
+    Arc::new(LogOverlay { base, patches })
 }
 
 impl DiskLayer for LogOverlay {

@@ -24,6 +24,7 @@ use super::rows;
 use super::standing::{self, Shown};
 use super::types::{ReshapeError, ReshapeEvent, ReshapeReport, ReshapeState};
 use crate::members::{array_name, choose};
+use crate::on_paper::{Before, OnPaper, Worse, on_paper};
 use crate::opened::Opened;
 use crate::rescue::ReadableArray;
 
@@ -66,7 +67,8 @@ pub fn reshape_members(
     let mut superblocks: Vec<Superblock> =
         members.iter().map(|member| member.superblock.clone()).collect();
     let disks: Vec<Arc<dyn Disk>> = members.iter().map(|member| member.disk.clone()).collect();
-    if let Some(report) = settled(array, &candidates, &disks, &mut superblocks, began)? {
+    let before = Before { array, candidates: &candidates, disks: &disks, options: &options };
+    if let Some(report) = settled(&before, &mut superblocks, job.kernels, began)? {
         return Ok(report);
     }
     let run = |goal, superblocks, array: &Array, candidates: &[Candidate]| {
@@ -77,21 +79,15 @@ pub fn reshape_members(
     let change = it.change(job.goal);
     let warnings = array.read_only.warnings.iter().chain(&array.read_only.doubts).cloned();
     warnings.for_each(|warning| observe(ReshapeEvent::Note(warning)));
+    it.check_way_back()?;
     observe(ReshapeEvent::Begins { change: change.clone(), sectors: it.plan.left() });
     it.begin()?;
     let mut is_over = it.go(stop, observe)?;
     let mut is_back = false;
     if is_over && job.goal == Goal::Revert {
         it.turn()?;
+        let now = it.candidates_now();
         let Run { superblocks, moved, restored, copied, .. } = it;
-        let now: Vec<Candidate> = candidates
-            .iter()
-            .zip(&superblocks)
-            .map(|(candidate, superblock)| Candidate {
-                metadata: superblock.metadata(),
-                ..candidate.clone()
-            })
-            .collect();
         let found = assemble(&now, &options);
         let array = choose(&found, job.array)?;
         it = run(Goal::Continue, superblocks, array, &now)?;
@@ -126,12 +122,12 @@ pub fn reshape_members(
 
 /// An array whose reshape is over, but for members that do not record it yet.
 fn settled(
-    array: &Array,
-    candidates: &[Candidate],
-    disks: &[Arc<dyn Disk>],
+    before: &Before<'_>,
     superblocks: &mut [Superblock],
+    kernels: Kernels,
     began: Instant,
 ) -> Result<Option<ReshapeReport>, ReshapeError> {
+    let Before { array, candidates, disks, .. } = *before;
     let Ok(Shape::Settled(geometry)) = &array.shape else { return Ok(None) };
     let used = |state: &MemberState| {
         let spare = *state == MemberState::Spare;
@@ -157,6 +153,7 @@ fn settled(
         present: numbers(candidates, &members),
     };
     // Only those that lag, so that no two are ever further apart.
+    let mut planned = Vec::new();
     for candidate in members.into_iter().filter(reshapes) {
         let metadata = &candidates[candidate].metadata;
         let used = geometry.member_used_sectors(md::MemberIdx(0));
@@ -165,8 +162,13 @@ fn settled(
             true => Recovered::All,
             false => Recovered::AsBefore,
         };
-        superblocks[candidate] = superblocks[candidate].reshaped(&update, recovered);
-        write_superblock(&*disks[candidate], &superblocks[candidate])?;
+        planned.push((candidate, superblocks[candidate].reshaped(&update, recovered)));
+    }
+    let worse = |why| ReshapeError::Worse { name: name.clone(), why };
+    on_paper(before, &planned, &(0..0), kernels).map_err(worse)?;
+    for (candidate, next) in planned {
+        write_superblock(&*disks[candidate], &next)?;
+        superblocks[candidate] = next;
     }
     Ok(Some(ReshapeReport {
         name,
@@ -211,6 +213,7 @@ struct Run<'a> {
     subject: Subject,
     plan: MovePlan,
     disks: Vec<Arc<dyn Disk>>,
+    candidates: Vec<Candidate>,
     superblocks: Vec<Superblock>,
     metadata: MemberMetadata,
     old: ReadableArray,
@@ -252,6 +255,7 @@ impl<'a> Run<'a> {
             subject,
             plan,
             disks: disks.to_vec(),
+            candidates: candidates.to_vec(),
             superblocks,
             metadata,
             old,
@@ -322,13 +326,79 @@ impl<'a> Run<'a> {
             (true, is_of_linux) => usize::from(is_of_linux),
         };
         let position = self.plan.recorded();
+        if updates > 0 {
+            self.check_on_paper(&self.planned(ReshapeStage::At(position)), &(0..0))?;
+        }
         (0..updates).try_for_each(|_| self.update(ReshapeStage::At(position)))
+    }
+
+    /// The candidates, with the superblocks that their members have by now.
+    fn candidates_now(&self) -> Vec<Candidate> {
+        let candidates = self.candidates.iter().zip(&self.superblocks);
+        let now = candidates.map(|(candidate, superblock)| Candidate {
+            metadata: superblock.metadata(),
+            ..candidate.clone()
+        });
+        now.collect()
+    }
+
+    /// Whether the array that these superblocks describe serves what this one does.
+    fn check_on_paper(
+        &self,
+        planned: &[(usize, Superblock)],
+        moving: &Range<u64>,
+    ) -> Result<OnPaper, ReshapeError> {
+        let candidates = &self.candidates_now();
+        let options = &Options { force: self.job.force, ..Options::default() };
+        let found = assemble(candidates, options);
+        let array = choose(&found, self.job.array)?;
+        let before = Before { array, candidates, disks: &self.disks, options };
+        on_paper(&before, planned, moving, self.job.kernels).map_err(|why| self.worse(why))
+    }
+
+    fn worse(&self, why: Worse) -> ReshapeError {
+        ReshapeError::Worse { name: self.name.clone(), why }
+    }
+
+    /// A reshape that turns round must be able to go back from there. Checked before anything is
+    /// moved: a member that the reshape fills, as the one that a RAID 0 gets, has nothing to go
+    /// back from by the superblocks.
+    fn check_way_back(&mut self) -> Result<(), ReshapeError> {
+        let Some(position) = self.turn_at else { return Ok(()) };
+        let on_disk = self.superblocks.clone();
+        for (candidate, next) in self.levelled() {
+            self.superblocks[candidate] = next;
+        }
+        let checked = self.turned_on_paper(position);
+        self.superblocks = on_disk;
+        checked
+    }
+
+    fn turned_on_paper(&self, position: u64) -> Result<(), ReshapeError> {
+        let from = self.plan.recorded();
+        let moving = from.min(position)..from.max(position);
+        let planned = self.planned(ReshapeStage::Reversed(position));
+        let OnPaper { found, candidates } = self.check_on_paper(&planned, &moving)?;
+        match subject(&found, &candidates, Goal::Continue, self.job.force) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(self.worse(Worse(why.to_string()))),
+        }
     }
 
     /// Members that lag by one update, as after a crash between the superblocks, get the state of
     /// the freshest before anything counts up: otherwise one of them could be two updates behind.
     fn bring_level(&mut self) -> Result<(), ReshapeError> {
-        let Some(state) = self.metadata.reshape else { return Ok(()) };
+        for (candidate, next) in self.levelled() {
+            write_superblock(&*self.disks[candidate], &next)?;
+            self.superblocks[candidate] = next;
+        }
+        Ok(())
+    }
+
+    /// The superblocks of members that lag, with the state of the freshest.
+    fn levelled(&self) -> Vec<(usize, Superblock)> {
+        let Some(state) = self.metadata.reshape else { return Vec::new() };
+        let mut levelled = Vec::new();
         for &candidate in &self.subject.recorded {
             let own = self.superblocks[candidate].metadata();
             if own.events >= self.events {
@@ -348,12 +418,10 @@ impl<'a> Run<'a> {
                 resync_offset: Some(self.metadata.resync_offset),
                 present: numbers.collect(),
             };
-            let next =
-                self.superblocks[candidate].reshaped(&update, self.recovered(candidate, stage));
-            write_superblock(&*self.disks[candidate], &next)?;
-            self.superblocks[candidate] = next;
+            let recovered = self.recovered(candidate, stage);
+            levelled.push((candidate, self.superblocks[candidate].reshaped(&update, recovered)));
         }
-        Ok(())
+        levelled
     }
 
     /// Old rows from the position on, or from where the backup ends, must stand: something has to
@@ -566,7 +634,17 @@ impl<'a> Run<'a> {
 
     /// One update of all superblocks, one after the other.
     fn update(&mut self, stage: ReshapeStage) -> Result<(), ReshapeError> {
+        let planned = self.planned(stage);
         self.events += 1;
+        for (candidate, next) in planned {
+            write_superblock(&*self.disks[candidate], &next)?;
+            self.superblocks[candidate] = next;
+        }
+        Ok(())
+    }
+
+    /// The superblocks of the next update.
+    fn planned(&self, stage: ReshapeStage) -> Vec<(usize, Superblock)> {
         let old = self.metadata.resync_offset;
         let resync_offset = match stage {
             // The copies behind the old end were never made the same.
@@ -579,7 +657,7 @@ impl<'a> Run<'a> {
         let candidates = &self.subject.recorded;
         let number = |&candidate: &usize| self.superblocks[candidate].metadata().dev_number;
         let update = ReshapeUpdate {
-            events: self.events,
+            events: self.events + 1,
             updated: match stage {
                 ReshapeStage::Finished => Timestamp { micros: 0, ..now() },
                 _ => now(),
@@ -588,13 +666,11 @@ impl<'a> Run<'a> {
             resync_offset,
             present: candidates.iter().map(number).collect(),
         };
-        for &candidate in candidates {
+        let next = |&candidate: &usize| {
             let recovered = self.recovered(candidate, stage);
-            let next = self.superblocks[candidate].reshaped(&update, recovered);
-            write_superblock(&*self.disks[candidate], &next)?;
-            self.superblocks[candidate] = next;
-        }
-        Ok(())
+            (candidate, self.superblocks[candidate].reshaped(&update, recovered))
+        };
+        candidates.iter().map(next).collect()
     }
 
     /// RAID 10 that has grown: what is behind its old end is resynced when it runs.
@@ -630,6 +706,7 @@ impl<'a> Run<'a> {
             let both = [self.plan.recorded(), position];
             backup::note_nothing(store, &self.metadata, self.moment(), &both)?;
         }
+        self.check_on_paper(&self.planned(ReshapeStage::Reversed(position)), &(0..0))?;
         self.update(ReshapeStage::Reversed(position))
     }
 
@@ -637,6 +714,7 @@ impl<'a> Run<'a> {
     /// it may be needed to know that nothing was under way.
     fn finish(&mut self) -> Result<(), ReshapeError> {
         self.sync()?;
+        self.check_on_paper(&self.planned(ReshapeStage::Finished), &(0..0))?;
         self.update(ReshapeStage::Finished)?;
         for &candidate in &self.subject.recorded {
             self.touch_bitmap(candidate)?;

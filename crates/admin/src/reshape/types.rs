@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::members::ChooseError;
 use crate::offline::OpenError;
+use crate::on_paper::Worse;
 
 /// Where a reshape writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,18 @@ pub enum ReshapeError {
         /// The reason.
         #[source]
         why: ReshapeRefusal,
+    },
+    /// The superblocks that would be written describe an array that serves less.
+    #[error(
+        "{name}: with the superblocks that were to be written, the array would serve less; they \
+         were not written: {why}"
+    )]
+    Worse {
+        /// The array.
+        name: String,
+        /// What would be left.
+        #[source]
+        why: Worse,
     },
     /// Copies are needed, and there is no file for them.
     #[error(

@@ -1,7 +1,7 @@
 //! What an array is made of: things that read and write sectors.
 //!
 //! ```text
-//! leaves: mem  null  file  nbd  disk   wrappers: paced(m)  fault(m)  bad_block(m)   arrays: nested
+//! leaves: mem  null  file  nbd  disk   wrappers: paced(m)  fault(m)  bad_block(m)  unwritten(m)   arrays: nested
 //! ```
 //! Leaves count what they are to move, so that the figures are taken below everything.
 
@@ -16,6 +16,7 @@ mod nested;
 mod null;
 mod paced;
 mod traits;
+mod unwritten;
 #[allow(unsafe_code)]
 mod uring;
 
@@ -34,6 +35,7 @@ pub use paced::{PaceControl, PacedMember};
 pub use traits::{
     Counters, FormerLeaf, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind,
 };
+pub use unwritten::UnwrittenMember;
 pub use uring::Cqe;
 
 pub(crate) use device::FileId;

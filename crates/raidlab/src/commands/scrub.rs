@@ -1,9 +1,8 @@
 //! `raidlab scrub`: compares the redundancy of an array with its data, and repairs what is proven
 //! wrong.
 //!
-//! Invariant: of an array in sync, `--check` changes nothing but blocks that cannot be read, and
-//! `--repair` nothing that P and Q or most copies do not name, unless `--policy` says which side
-//! wins.
+//! Invariant: `--check` writes nothing. `--repair` changes nothing of what is in sync that P and Q
+//! or most copies do not name, unless `--policy` says which side wins.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -38,12 +37,16 @@ Examples:
 
 On RAID 6, P and Q show which block of a row is wrong, for each 512 bytes; of three or more copies,
 most of them do. RAID 4, 5 and two copies only show that something differs: --repair leaves that as
-it is, and --policy says which side wins. Blocks that cannot be read are recovered and written back
-by --check, too.
+it is, and --policy says which side wins. --repair also writes back blocks that cannot be read.
 
-Unless a server is named, the array must not be running. It is started, resynced if it was not
-stopped clean (also by --check), scrubbed, and stopped. Ctrl-C ends a scrub in order; --from
+Unless a server is named, the array must not be running. --check opens the members for reading only
+and writes nothing, whatever state they are in. What was not in sync when the array stopped is
+compared, too, and counted apart. --repair of such an array first repairs what is named, and then
+resyncs the rest as md does: data and the first copy win. Ctrl-C ends a scrub in order; --from
 continues it.
+
+A server is asked to check the array while it runs: it goes on to write what its clients write, and
+writes back blocks that cannot be read.
 
 Copies with maps (:map=FILE) are only read, by --check.
 
@@ -58,10 +61,10 @@ pub struct ScrubArguments {
     /// device; or the name of a server
     #[arg(required = true, value_name = "MEMBER|NAME")]
     members: Vec<OsString>,
-    /// Report mismatches (the default)
+    /// Report mismatches, and write nothing (the default)
     #[arg(long, conflicts_with = "repair")]
     check: bool,
-    /// Repair mismatches whose wrong block is known
+    /// Repair mismatches whose wrong block is known, and resync what was not in sync
     #[arg(long)]
     repair: bool,
     /// Of a server: hold background work, resume it, or end the scrub
@@ -138,18 +141,18 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
     let options = options(arguments);
     let mode = options.mode;
     let mut meter: Option<Meter> = None;
-    let mut is_scrubbing = false;
+    let mut is_resyncing = false;
     let mut observe = |event| match event {
-        ScrubEvent::Resync { done, sectors } => {
-            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
-        }
         ScrubEvent::Progress { done, sectors } => {
-            if !std::mem::replace(&mut is_scrubbing, true)
+            meter.get_or_insert_with(|| Meter::new("scrubbed", sectors)).set(done);
+        }
+        ScrubEvent::Resync { done, sectors } => {
+            if !std::mem::replace(&mut is_resyncing, true)
                 && let Some(meter) = meter.take()
             {
                 meter.finish();
             }
-            meter.get_or_insert_with(|| Meter::new("scrubbed", sectors)).set(done);
+            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
         }
         ScrubEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
@@ -157,10 +160,7 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
     if let Some(meter) = meter {
         meter.finish();
     }
-    let Some(report) = scrubbed.map_err(|error| failed(error, arguments))? else {
-        say(format_args!("raidlab: stopped before the array was in sync; nothing was scrubbed"));
-        return Ok(Ending::Stopped);
-    };
+    let report = scrubbed.map_err(|error| failed(error, arguments))?;
     arguments.json.put(&text(&report, mode), || json(&report, mode))?;
     if !report.is_clean {
         say(format_args!("raidlab: the array could not be stopped clean"));
@@ -168,10 +168,11 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
     if !report.is_durable {
         say(format_args!("raidlab: the flush failed: what was repaired may not be durable"));
     }
-    if !report.is_complete() && report.failed.is_empty() && stop.load(Ordering::Relaxed) {
+    let is_left = !report.is_complete() || report.resynced == Some(false);
+    if is_left && report.failed.is_empty() && stop.load(Ordering::Relaxed) {
         return Ok(Ending::Stopped);
     }
-    let left = report.mismatch_sectors - report.repaired_sectors;
+    let left = report.mismatch_sectors - report.repaired_sectors - report.resynced_sectors;
     let is_fine = report.is_complete()
         && report.is_clean
         && left == 0
@@ -234,10 +235,11 @@ fn text(report: &ScrubReport, mode: ScrubMode) -> String {
     for finding in &report.findings {
         let _ = writeln!(out, "{}", line(finding, mode));
     }
+    let is_check = mode == ScrubMode::Check;
     for Corrected { member, member_sector, sectors } in &report.corrected {
+        let end = if is_check { "can be recovered" } else { "recovered and written back" };
         let what = format!(
-            "{member}: {sectors} sectors from sector {member_sector} on could not be read: \
-             recovered and written back"
+            "{member}: {sectors} sectors from sector {member_sector} on could not be read: {end}"
         );
         let _ = writeln!(out, "{}", Shown(what));
     }
@@ -263,6 +265,9 @@ fn text(report: &ScrubReport, mode: ScrubMode) -> String {
         let _ = write!(out, " (md's mismatch_cnt: {count})");
     }
     out.push('\n');
+    if report.out_of_sync_sectors > 0 {
+        let _ = writeln!(out, "{}", not_in_sync(report, mode));
+    }
     if report.unchecked_sectors > 0 {
         let why = report.error.map(|error| format!(": {error}")).unwrap_or_default();
         let size = show_size(report.unchecked_sectors);
@@ -274,8 +279,29 @@ fn text(report: &ScrubReport, mode: ScrubMode) -> String {
     out
 }
 
+/// What is said of an array that was not in sync.
+fn not_in_sync(report: &ScrubReport, mode: ScrubMode) -> String {
+    let ScrubReport { out_of_sync_mismatch_sectors: differing, resynced_sectors, .. } = report;
+    let size = show_size(report.out_of_sync_sectors);
+    let found = match differing {
+        0 => "nothing differs there".into(),
+        1 => "1 sector differs there".into(),
+        sectors => format!("{sectors} sectors differ there"),
+    };
+    let end = match (mode, report.resynced) {
+        (ScrubMode::Check, _) => "; nothing was written, --repair resyncs it".into(),
+        (_, Some(true)) if *resynced_sectors > 0 => {
+            format!("; {resynced_sectors} made to agree by the resync, with data and first copy")
+        }
+        (_, Some(true)) => "; resynced".into(),
+        (_, Some(false)) => format!("; stopped while resyncing, --from {} continues", report.span),
+        (_, None) => "; not resynced".into(),
+    };
+    format!("not stopped clean: {size} of members were not in sync: {found}{end}")
+}
+
 fn line(finding: &Finding, mode: ScrubMode) -> String {
-    let Finding { kind, array_sector, sectors, member, member_sector, repaired } = finding;
+    let Finding { kind, array_sector, sectors, member, member_sector, repaired, .. } = finding;
     let at = member_sector.map(|sector| format!(" at sector {sector}")).unwrap_or_default();
     let what = match (kind, member) {
         (MismatchKind::Data, Some(member)) => format!("data of {member}{at} are wrong"),
@@ -308,6 +334,7 @@ fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
                 MismatchKind::Copy => "copy",
                 MismatchKind::Unknown => "unknown",
             },
+            "in_sync": finding.in_sync,
             "repaired": finding.repaired,
         })
     };
@@ -318,7 +345,8 @@ fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
             "sectors": corrected.sectors,
         })
     };
-    let is_over = report.is_complete() || !report.failed.is_empty();
+    let is_resynced = report.resynced != Some(false);
+    let is_over = report.is_complete() && is_resynced || !report.failed.is_empty();
     json!({
         "mode": match mode {
             ScrubMode::Check => "check",
@@ -329,6 +357,10 @@ fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
         "repaired_sectors": report.repaired_sectors,
         "mismatch_cnt": report.mismatch_cnt,
         "unchecked_sectors": report.unchecked_sectors,
+        "out_of_sync_sectors": report.out_of_sync_sectors,
+        "out_of_sync_mismatch_sectors": report.out_of_sync_mismatch_sectors,
+        "resynced_sectors": report.resynced_sectors,
+        "resynced": report.resynced,
         "corrected": report.corrected.iter().map(corrected).collect::<Vec<_>>(),
         "failed_members": report.failed,
         "durable": report.is_durable,

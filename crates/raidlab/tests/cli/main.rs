@@ -34,6 +34,7 @@ mod placed;
 mod places;
 mod predict;
 mod programs;
+mod reading_verbs;
 mod rebuild;
 mod reference;
 mod reshape;

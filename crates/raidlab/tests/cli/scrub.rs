@@ -3,8 +3,11 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
 
 use crate::support::{Dir, Ran, raidlab};
+use md::ondisk::Version;
+use md::ondisk::superblock::SuperblockV1;
 use serde_json::Value;
 
 /// Data begin at 1 MiB on members of this size; those of metadata 1.2 do.
@@ -57,6 +60,28 @@ impl Images {
 
     fn bytes(&self, member: usize) -> Vec<u8> {
         std::fs::read(&self.members[member]).expect("an image")
+    }
+
+    /// The superblocks are as those of an array that was in use when its host stopped.
+    fn was_in_use(&self) {
+        for member in &self.members {
+            let mut image = std::fs::read(member).expect("an image");
+            let decoded = SuperblockV1::decode(&image[4096..8192], Version::V1_2);
+            let (mut superblock, _) = decoded.expect("a superblock");
+            superblock.resync_offset = 0;
+            let bytes = superblock.encode(512);
+            image[4096..][..bytes.len()].copy_from_slice(&bytes);
+            std::fs::write(member, image).expect("an image");
+        }
+    }
+
+    /// All bytes of the members, and when they were last written.
+    fn state(&self) -> Vec<(Vec<u8>, SystemTime)> {
+        let state = |member: &String| {
+            let written = std::fs::metadata(member).and_then(|it| it.modified()).expect("it is");
+            (std::fs::read(member).expect("an image"), written)
+        };
+        self.members.iter().map(state).collect()
     }
 
     /// Inverts bytes of a member.
@@ -198,5 +223,110 @@ fn a_deadline_of_members_is_some_time() {
             assert!(refused.stderr.contains("--member-timeout"), "{}", refused.stderr);
             assert_eq!(refused.stdout, "");
         }
+    }
+}
+
+/// Options, members, and whether redundancy names a wrong block.
+const LEVELS: [(&str, usize, bool); 6] = [
+    ("-l 1 --bitmap none", 2, false),
+    ("-l 1 --bitmap none", 3, true),
+    ("-l 5 -c 64K --bitmap none", 4, false),
+    ("-l 5 -c 64K --consistency-policy ppl", 4, false),
+    ("-l 6 -c 64K --bitmap none", 5, true),
+    ("-l 10 -c 64K --bitmap none", 4, false),
+];
+
+#[test]
+fn a_check_writes_nothing_whatever_state_the_array_is_in() {
+    for (options, members, is_named) in LEVELS {
+        let images = Images::new(options, members);
+        for in_use in [false, true] {
+            if in_use {
+                images.was_in_use();
+            }
+            let before = images.state();
+            images.scrub("").code(0);
+            let clean = json(&images.scrub("--check --json").code(0));
+            assert_eq!(clean["mismatch_sectors"], 0, "{options}: {clean}");
+            images.corrupt(1, DATA_OFFSET + (1 << 20), 32 << 10);
+            let (spoilt, bytes) = (images.state(), images.bytes(1));
+            let ran = images.scrub("--check --json").code(1);
+            let found = json(&ran);
+            assert_eq!(found["mismatch_sectors"], 64, "{options}: {found}");
+            let is_ppl = options.contains("ppl");
+            let out_of_sync = if in_use && !is_ppl { 64 } else { 0 };
+            assert_eq!(found["out_of_sync_mismatch_sectors"], out_of_sync, "{options}: {found}");
+            let named = |it: &Value| it["member"] == images.members[1];
+            let findings = found["findings"].as_array().expect("a list");
+            assert_eq!(findings.iter().all(named), is_named, "{options}: {found}");
+            let text = images.scrub("").code(1).stdout;
+            assert_eq!(text.contains("not stopped clean"), out_of_sync > 0, "{options}: {text}");
+            assert!(images.state() == spoilt, "{options}: a check wrote to members");
+            images.corrupt(1, DATA_OFFSET + (1 << 20), 32 << 10);
+            assert!(images.bytes(1) != bytes && images.bytes(1) == before[1].0);
+        }
+    }
+}
+
+#[test]
+fn a_check_opens_members_for_reading_only() {
+    let images = Images::new("-l 6 -c 64K", 4);
+    images.was_in_use();
+    // A lock for reading keeps writers out, and no readers.
+    let held = std::fs::File::open(&images.members[0]).expect("an image");
+    let lock = rustix::fs::FlockOperation::NonBlockingLockShared;
+    rustix::fs::fcntl_lock(&held, lock).expect("locked");
+    images.scrub("--check").code(0);
+    let refused = images.scrub("--repair").code(2);
+    assert!(refused.stderr.contains("another process has it open"), "{}", refused.stderr);
+}
+
+#[test]
+fn what_redundancy_names_is_corrected_before_a_resync_could_bury_it() {
+    for (options, members, is_named) in LEVELS {
+        if options.contains("ppl") {
+            continue;
+        }
+        for spoilt in 0..members {
+            let images = Images::new(options, members);
+            images.was_in_use();
+            let before: Vec<Vec<u8>> = (0..members).map(|member| images.bytes(member)).collect();
+            images.corrupt(spoilt, DATA_OFFSET + (1 << 20), 32 << 10);
+            let ran = images.scrub("--repair --json").code(0);
+            let found = json(&ran);
+            let context = format!("{options}, member {spoilt}: {found}");
+            let (repaired, resynced) = if is_named { (64, 0) } else { (0, 64) };
+            assert_eq!(found["mismatch_sectors"], 64, "{context}");
+            assert_eq!(found["out_of_sync_mismatch_sectors"], 64, "{context}");
+            assert_eq!(found["repaired_sectors"], repaired, "{context}");
+            assert_eq!(found["resynced_sectors"], resynced, "{context}");
+            assert_eq!((&found["resynced"], &found["stopped_clean"]), (&true.into(), &true.into()));
+            for member in 0..members {
+                let data = |bytes: &[u8]| bytes[DATA_OFFSET as usize..].to_vec();
+                let is_same = data(&images.bytes(member)) == data(&before[member]);
+                assert!(is_same || !is_named, "{context}: member {member}");
+            }
+            let clean = json(&images.scrub("--check --json").code(0));
+            assert_eq!(clean["out_of_sync_sectors"], 0, "{context}: {clean}");
+        }
+    }
+}
+
+/// Of a new array of a disk with data and of empty ones, most copies prove nothing.
+#[test]
+fn copies_that_never_were_in_sync_do_not_outvote_the_first() {
+    let images = Images::new("-l 1 --bitmap none", 3);
+    images.was_in_use();
+    let from = DATA_OFFSET as usize;
+    for member in [1, 2] {
+        let mut bytes = images.bytes(member);
+        bytes[from..].fill(0);
+        std::fs::write(&images.members[member], bytes).expect("an image");
+    }
+    let first = images.bytes(0);
+    let ran = images.scrub("--repair --json").code(0);
+    assert!(ran.stderr.contains("never to have been in sync"), "{}", ran.stderr);
+    for member in 0..3 {
+        assert!(images.bytes(member)[from..] == first[from..], "member {member}");
     }
 }

@@ -84,6 +84,13 @@ pub fn kinds() -> Vec<Kind2> {
     all
 }
 
+/// A RAID 0 of two that grows to three: for the time of the reshape md makes a RAID 4 of it whose
+/// parity is missing, and the third disk fills the slot that the parity had before.
+pub fn raid0_grows() -> Kind2 {
+    let grows = kind("raid0 grows", Level::Raid4, (0, 8, 3), (0, 8, 4), false, 0);
+    Kind2 { missing: &[3], empty: &[2], ..grows }
+}
+
 pub struct Made {
     pub images: Vec<Vec<u8>>,
     /// The contents of the array, as long as the smaller geometry.

@@ -113,3 +113,43 @@ fn the_kernels_reshapes_are_finished_and_reverted_from_every_position() {
         assert!(positions > 3, "{name}: {positions} positions");
     }
 }
+
+/// A RAID 0 of two that Linux made grow to three, reset at about a third.
+#[test]
+fn a_raid0_that_grows_goes_on_and_is_not_turned_round() {
+    let cases = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let case = cases.join("../../../shared/reference/field-cases/reshape-revert-raid0");
+    if !case.is_dir() {
+        println!("skipped: no {}", case.display());
+        return;
+    }
+    let image = |number: u32| {
+        let packed = std::fs::File::open(case.join(format!("k{number}.img.zst"))).expect("it");
+        let mut bytes = Vec::new();
+        let mut decoder = ruzstd::decoding::StreamingDecoder::new(packed).expect("zstd");
+        std::io::Read::read_to_end(&mut decoder, &mut bytes).expect("zstd");
+        bytes
+    };
+    let images: Vec<Vec<u8>> = (0..3).map(image).collect();
+    let world = World::new(&images, 16 << 20);
+    let contents = dumped(&world.disks()).expect("it can be read").0;
+    assert!(sha256(&contents).starts_with("90ce49b0"));
+    let disks = world.disks().into_iter();
+    let opened: Vec<Opened> = disks.map(|disk| Opened::disk(disk).expect("a superblock")).collect();
+    let job = ReshapeJob {
+        goal: Goal::Revert,
+        force: true,
+        array: None,
+        backups: vec![world.file()],
+        own: Some(world.file()),
+        kernels: Kernels::best(),
+        limits: None,
+    };
+    let refused = reshape_members(&opened, &job, &AtomicBool::new(false), &mut |_| {});
+    let why = refused.expect_err("the way back would serve less").to_string();
+    assert!(why.contains("would serve less"), "{why}");
+    assert!(world.images() == images, "{why}: something was written");
+    assert_eq!(run(&world, Goal::Continue, None).state, ReshapeState::Finished);
+    let (found, _) = dumped(&world.disks()).expect("it can be read");
+    assert!(found[..contents.len()] == contents, "the contents");
+}

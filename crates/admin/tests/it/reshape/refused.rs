@@ -1,14 +1,14 @@
 //! What is refused, with the field or the reason.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::Opened;
-use admin::reshape::{ReshapeJob, reshape_members};
+use admin::reshape::{ReshapeError, ReshapeEvent, ReshapeJob, ReshapeState, reshape_members};
 use md::ondisk::superblock::Superblock;
 use md::reshape::Goal;
 use parity::Kernels;
 
-use super::arrays::{Kind2, SECTOR, kinds};
+use super::arrays::{Kind2, SECTOR, dumped, kinds, raid0_grows};
 use super::world::World;
 
 fn named(name: &str) -> Kind2 {
@@ -125,4 +125,46 @@ fn too_few_members_are_refused() {
     assert!(error.contains("too few") || error.contains("cannot serve"), "{error}");
     let error = message(&made.images[1..2], Goal::Continue, None);
     assert!(error.contains("cannot serve"), "{error}");
+}
+
+/// What is recorded of the third disk would have nothing of the rows that were moved to it: the
+/// array of the turned superblocks cannot be read without that.
+#[test]
+fn a_way_back_that_would_serve_less_is_refused_before_anything_is_written() {
+    let made = raid0_grows().make(384);
+    let world = World::new(&made.images, 1 << 20);
+    let run = |goal, moves: Option<u32>| {
+        let disks = world.disks().into_iter();
+        let opened: Vec<Opened> = disks.filter_map(Opened::disk).collect();
+        let job = ReshapeJob {
+            goal,
+            force: true,
+            array: None,
+            backups: vec![world.file()],
+            own: Some(world.file()),
+            kernels: Kernels::best(),
+            limits: Some([96, 192, 96]),
+        };
+        let (stop, mut left) = (AtomicBool::new(false), moves.unwrap_or(u32::MAX));
+        let mut observe = |event: ReshapeEvent| {
+            if matches!(event, ReshapeEvent::Progress { .. }) {
+                left = left.saturating_sub(1);
+                stop.fetch_or(left == 0, Ordering::Relaxed);
+            }
+        };
+        reshape_members(&opened, &job, &stop, &mut observe)
+    };
+    let begun = run(Goal::Continue, Some(3)).expect("it begins");
+    assert_eq!(begun.state, ReshapeState::Stopped);
+    assert!(begun.position > 0, "{begun:?}");
+    let (before, written) = (world.images(), world.operations());
+    let error = run(Goal::Revert, None).expect_err("it would serve less");
+    assert!(matches!(error, ReshapeError::Worse { .. }), "{error}");
+    assert!(error.to_string().contains("cannot serve all of its data without slot"), "{error}");
+    assert_eq!(world.operations(), written, "{error}: something was written");
+    assert!(world.images() == before, "{error}");
+    let done = run(Goal::Continue, None).expect("it can be continued");
+    assert_eq!(done.state, ReshapeState::Finished);
+    let (found, _) = dumped(&world.disks()).expect("it can be read");
+    assert!(found[..made.contents.len()] == made.contents, "the contents");
 }
