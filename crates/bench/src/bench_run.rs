@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::time::SystemTime;
 
+use device::Access;
 use results::record::{Cell, Record};
 use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::{Case, RunConfig};
@@ -82,7 +83,7 @@ pub fn head(plan: &BenchPlan, run: &RunConfig) -> Record {
 /// # Errors
 /// Besides the record: the first error, with its array and target.
 pub fn run(bench: &BenchRun<'_>, events: &mut Events<'_>) -> (Record, Result<(), RunError>) {
-    if let Err(problem) = check_devices(bench.plan, bench.run.destroy_contents) {
+    if let Err(problem) = check_devices(bench.plan, bench.run.destroy_contents, Access::ReadWrite) {
         return (head(bench.plan, bench.run), Err(problem.into()));
     }
     if bench.repeat <= 1 {

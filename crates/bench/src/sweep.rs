@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::slice;
 use std::time::Duration;
 
+use device::Access;
 use results::record::{Cell, Record};
 use results::{LockHolder, Sequence, Store, StoreError};
 use spec::case::{Case, Workload};
@@ -204,6 +205,7 @@ pub fn check_devices(
     tasks: &[Task],
     mut resumed: Option<(&mut Store, i64)>,
     destroy: bool,
+    access: Access,
 ) -> Result<Result<(), RunError>, StoreError> {
     let owner = LockHolder::new();
     let mut seen = HashSet::new();
@@ -214,7 +216,7 @@ pub fn check_devices(
         if devices.is_empty() || !seen.insert(alike) {
             continue;
         }
-        let check = || check_devices_of(&case.target, Some(&task.plan()), destroy);
+        let check = || check_devices_of(&case.target, Some(&task.plan()), destroy, access);
         let checked = match &mut resumed {
             None => check(),
             Some((store, run)) => {

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use device::{Attachment, Device};
+use device::{Access, Attachment, Device};
 use spec::bench_plan::BenchPlan;
 use spec::case::ArrayConfig;
 use spec::matrix::Plan;
@@ -18,8 +18,10 @@ use spec::members::MemberExpr;
 use spec::target::{TargetExpr, is_export};
 
 use super::error::ProvisionError;
+use super::kernel::kernel_has_md_for;
 use super::wipe::{
-    WipeTarget, location, must_be_block_device, open_for_md, open_to_read, open_to_write_over,
+    WipeTarget, for_md, location, look_at, must_be_block_device, open_for_md, open_to_read,
+    open_to_write_over,
 };
 
 /// An open device.
@@ -52,19 +54,7 @@ impl ClaimedDevices {
     /// # Errors
     /// A device is missing, in use, too small, or holds data.
     pub fn open(config: &ArrayConfig, destroy: bool) -> Result<ClaimedDevices, ProvisionError> {
-        let mut claims = Vec::new();
-        for path in config.members.iter().filter_map(MemberExpr::device) {
-            let claim = match config.read_only {
-                true => Claim::ToRead(open_to_read(path)?),
-                false => Claim::ToWriteOver(open_to_write_over(path, destroy)?),
-            };
-            let bytes = claim.device().bytes();
-            if bytes < config.member_bytes {
-                let (path, wanted) = (path.to_path_buf(), config.member_bytes);
-                return Err(ProvisionError::SmallDevice { path, bytes, wanted });
-            }
-            claims.push(claim);
-        }
+        let claims = claims(config, destroy, Access::ReadWrite)?;
         Ok(ClaimedDevices { claims, begun: false })
     }
 
@@ -118,6 +108,36 @@ impl ClaimedDevices {
     }
 }
 
+/// The devices of an array; with `Access::ReadOnly` they are only looked at.
+fn claims(
+    config: &ArrayConfig,
+    destroy: bool,
+    access: Access,
+) -> Result<Vec<Claim>, ProvisionError> {
+    let mut claims = Vec::new();
+    for path in config.members.iter().filter_map(MemberExpr::device) {
+        let claim = match config.read_only {
+            true => Claim::ToRead(open_to_read(path)?),
+            false => claim(path, destroy, access)?,
+        };
+        let bytes = claim.device().bytes();
+        if bytes < config.member_bytes {
+            let (path, wanted) = (path.to_path_buf(), config.member_bytes);
+            return Err(ProvisionError::SmallDevice { path, bytes, wanted });
+        }
+        claims.push(claim);
+    }
+    Ok(claims)
+}
+
+/// A device that is to be written over.
+fn claim(path: &Path, destroy: bool, access: Access) -> Result<Claim, ProvisionError> {
+    match access {
+        Access::ReadOnly => Ok(Claim::ToRead(look_at(path, destroy)?)),
+        Access::ReadWrite => Ok(Claim::ToWriteOver(open_to_write_over(path, destroy)?)),
+    }
+}
+
 impl Drop for ClaimedDevices {
     fn drop(&mut self) {
         // Where an error matters, `release` has been called. Otherwise the devices hold the data
@@ -164,15 +184,21 @@ fn size_of(path: &Path) -> Result<u64, ProvisionError> {
 }
 
 /// Opens every block device of a plan as it will be opened, and closes it again: what is refused is
-/// refused before anything is measured.
+/// refused before anything is measured. With `Access::ReadOnly` they are only looked at, for a dry
+/// run.
 ///
 /// # Errors
-/// A device is missing, in use, too small, or holds data that would be overwritten.
-pub fn check_devices(plan: &BenchPlan, destroy: bool) -> Result<(), ProvisionError> {
+/// A device is missing, in use, too small, or holds data that would be overwritten; or this kernel
+/// has no md for an array.
+pub fn check_devices(
+    plan: &BenchPlan,
+    destroy: bool,
+    access: Access,
+) -> Result<(), ProvisionError> {
     let blocks = plan.blocks.iter().map(|target| (&target.place, Some(&target.plan)));
     let programs = plan.targets.iter().map(|target| (&target.place, target.arrays.as_ref()));
     let mut all = blocks.chain(programs);
-    all.try_for_each(|(place, arrays)| check_devices_of(place, arrays, destroy))
+    all.try_for_each(|(place, arrays)| check_devices_of(place, arrays, destroy, access))
 }
 
 /// As [`check_devices`], for one target and its arrays.
@@ -183,6 +209,7 @@ pub fn check_devices_of(
     place: &TargetExpr,
     arrays: Option<&Plan>,
     destroy: bool,
+    access: Access,
 ) -> Result<(), ProvisionError> {
     let place = match place {
         TargetExpr::FileSystem(fs) => &fs.on,
@@ -191,16 +218,20 @@ pub fn check_devices_of(
     let arrays = || arrays.into_iter().flat_map(|plan| &plan.arrays).map(|planned| &planned.array);
     match place {
         TargetExpr::Engine => {
-            arrays().try_for_each(|array| ClaimedDevices::open(&fitted(array)?, destroy).map(drop))
+            arrays().try_for_each(|array| claims(&fitted(array)?, destroy, access).map(drop))
         }
         TargetExpr::Device(path) => {
             match arrays().find(|array| array.members.iter().any(|m| m.device().is_some())) {
-                Some(own) => ClaimedDevices::open(&fitted(own)?, destroy).map(drop),
-                None => open_to_write_over(path, destroy).map(drop),
+                Some(own) => claims(&fitted(own)?, destroy, access).map(drop),
+                None => claim(path, destroy, access).map(drop),
             }
         }
         TargetExpr::Kernel(kernel) => {
-            kernel.devices.iter().try_for_each(|path| open_for_md(path).map(drop))
+            arrays().try_for_each(|array| kernel_has_md_for(array.expr.level))?;
+            kernel.devices.iter().try_for_each(|path| match access {
+                Access::ReadOnly => for_md(look_at(path, false)).map(drop),
+                Access::ReadWrite => open_for_md(path).map(drop),
+            })
         }
         TargetExpr::Path(_) | TargetExpr::FileSystem(_) => Ok(()),
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use export::fuse::FrontError;
+use md::Level;
 use spec::matrix::CannotServe;
 use spec::units::show_size;
 use thiserror::Error;
@@ -99,6 +100,9 @@ pub enum ProvisionError {
         /// Members of the array.
         wanted: usize,
     },
+    /// The kernel cannot run an array of this level.
+    #[error("md: this kernel has no md for {0}: neither in /proc/mdstat nor as a module")]
+    NoMd(Level),
     /// All numbers for arrays of md are in use.
     #[error("md: md200 to md255 all exist; stop one that is unused")]
     NoFreeNumber,

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use md::{Geometry, GeometrySpec, Layout, Level};
@@ -82,6 +83,25 @@ pub fn kernel_steps(
     args.push(device.display().to_string());
     args.extend(kernel.devices.iter().map(|path| path.display().to_string()));
     Ok(vec![Step::run("mdadm", args)])
+}
+
+/// Refuses an array whose level this kernel has no md for, before anything is measured: mdadm fails
+/// then, and leaves the node of its device. Where the system does not tell, mdadm will.
+///
+/// # Errors
+/// [`ProvisionError::NoMd`].
+pub(super) fn kernel_has_md_for(level: Level) -> Result<(), ProvisionError> {
+    let known = std::fs::read_to_string("/proc/mdstat").unwrap_or_default();
+    if known.contains(&format!("[{level}]")) {
+        return Ok(());
+    }
+    let alias = format!("md-{level}");
+    let mut modprobe = Command::new("modprobe");
+    modprobe.args(["-n", "-q", &alias]).stdin(Stdio::null());
+    match modprobe.output().map(|output| output.status.success()) {
+        Ok(false) => Err(ProvisionError::NoMd(level)),
+        _ => Ok(()),
+    }
 }
 
 /// Steps that remove the array, in reverse order.

@@ -43,12 +43,31 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, Prov
 /// # Errors
 /// As [`open_to_write_over`]; what holds data is [`ProvisionError::HoldsDataForMd`].
 pub(super) fn open_for_md(path: &Path) -> Result<WipeTarget, ProvisionError> {
-    open_to_write_over(path, false).map_err(|error| match error {
+    for_md(open_to_write_over(path, false))
+}
+
+/// What holds data is refused in words of md's.
+pub(super) fn for_md<T>(opened: Result<T, ProvisionError>) -> Result<T, ProvisionError> {
+    opened.map_err(|error| match error {
         ProvisionError::WouldDestroy { path, contents } => {
             ProvisionError::HoldsDataForMd { path, contents }
         }
         error => error,
     })
+}
+
+/// Looks at a block device that a run would write over: opened only for reading, and refused as
+/// [`open_to_write_over`] refuses it.
+///
+/// # Errors
+/// As there.
+pub(super) fn look_at(path: &Path, destroy: bool) -> Result<Device, ProvisionError> {
+    let device = open_to_read(path)?;
+    device.check_unused()?;
+    if !destroy {
+        refuse(path, &data_signs(&device))?;
+    }
+    Ok(device)
 }
 
 /// Opens a block device that is only read (`O_RDONLY`), with direct I/O: it may hold data, and be

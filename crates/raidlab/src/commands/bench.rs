@@ -14,7 +14,9 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Error, Result, anyhow};
 use bench::bench_run::{self, BenchEvent, BenchRun};
+use bench::provision::check_devices;
 use clap::{ArgMatches, Args, Subcommand};
+use device::Access;
 use serde_json::json;
 use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::RunConfig;
@@ -136,6 +138,7 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     hold_to_cores(host.cores)?;
     let work = work::checked_plan(&matrix, &host, results.dry_run)?;
     if results.dry_run {
+        check_devices(&work, config.destroy_contents, Access::ReadOnly)?;
         return dry_run(&work, &config, &results);
     }
     let stop = signal::watch()?;

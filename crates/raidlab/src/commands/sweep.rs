@@ -23,6 +23,7 @@ use bench::program::session::RunResult;
 use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory};
+use device::Access;
 use results::record::Record;
 use results::{NewRun, Store};
 use serde::Serialize;
@@ -281,7 +282,7 @@ impl Sweeping<'_> {
         let finished = begun.as_ref().map(|(_, finished)| finished.clone()).unwrap_or_default();
         let resumed = begun.map(|(run, _)| (&mut store, run));
         let left = self.left(&finished);
-        check_devices(&left, resumed, arguments.host.destroy_contents)??;
+        check_devices(&left, resumed, arguments.host.destroy_contents, Access::ReadWrite)??;
         let run = match arguments.again {
             true => store.begin(&new, &head),
             false => store.go_on(&new, &head),
