@@ -49,7 +49,7 @@ Examples:
       -o array.img                                  the superblocks are lost
   raidlab dump disk*.img --guess -o array.img       the same, and the geometry is not known
 
-Sizes are KiB, or have a unit: 64K, 1M, 10G, 2T, 2048s (sectors). Exit code: 1 if data was lost
+Sizes are KiB, or have a unit: 64K, 1M, 10G, 2T, 2048s (sectors). Exit status: 1 if data was lost
 (--partial), members contradict each other, or the redundancy does not match the data; 2 if the
 array cannot be read as requested; 130 if stopped by a signal.";
 
@@ -73,6 +73,9 @@ pub struct DumpArguments {
     /// Overwrite FILE if it exists, or a block device
     #[arg(long, requires = "output")]
     overwrite: bool,
+    /// Begin also where the file system of FILE may have too little space; zeroes take none
+    #[arg(long, requires = "output", help_heading = "Output")]
+    ignore_space: bool,
     /// Print the SHA-256 of the contents; can be used without -o
     #[arg(long)]
     sha256: bool,
@@ -124,6 +127,12 @@ impl DumpArguments {
     #[cfg(test)]
     fn rescue(&self, members: &admin::Members) -> Result<Rescue> {
         source::read_from(&self.source, &self.read_options(), members)
+    }
+
+    /// What is written to the output.
+    fn wanted_output<'a>(&self, view: &'a dyn Readable, used: &'a [Used]) -> output::Wanted<'a> {
+        let (overwrite, ignore_space) = (self.overwrite, self.ignore_space);
+        output::Wanted { view, overwrite, ignore_space, used }
     }
 
     /// How the source is read.
@@ -260,13 +269,8 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending> {
         let outcome = Outcome { gaps, ..resumable::copy(arguments, source, &used)? };
         return report::report(arguments, outcome, to_stdout);
     }
-    let mut output = Output::open(
-        arguments.output.as_deref(),
-        arguments.overwrite,
-        arguments.sha256,
-        source.view.sectors(),
-        &used,
-    )?;
+    let wanted = arguments.wanted_output(&source.view, &used);
+    let mut output = Output::open(arguments.output.as_deref(), arguments.sha256, &wanted)?;
     let outcome = Outcome { gaps, ..copy(arguments, source, &mut output)? };
     report::report(arguments, outcome, to_stdout)
 }

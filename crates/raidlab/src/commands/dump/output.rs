@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use admin::rescue::Readable;
 use anyhow::{Error, Result, anyhow, bail};
 use device::{Device, Disk, Identity};
 use md::SECTOR_BYTES;
@@ -26,6 +27,8 @@ use md::show_size;
 /// Granularity of zero detection, and size of one write of zeroes, in bytes.
 const BLOCK: usize = 4096;
 const ZEROES: usize = 1 << 20;
+/// Steps in which holes are looked for, where there is none.
+const STEP_SECTORS: u64 = 2048;
 
 /// Why a dump stopped early.
 pub enum Stop {
@@ -53,6 +56,18 @@ enum Sink {
     Stream(File),
 }
 
+/// What is to be written, and where it must not go.
+pub struct Wanted<'a> {
+    /// The contents.
+    pub view: &'a dyn Readable,
+    /// Overwrite a file or a block device.
+    pub overwrite: bool,
+    /// Begin also where the file system may have too little space.
+    pub ignore_space: bool,
+    /// Files and devices that are not overwritten.
+    pub used: &'a [Used],
+}
+
 /// An open output.
 pub struct Output {
     sink: Sink,
@@ -64,19 +79,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens the output for `sectors` sectors; `used` are files and devices it must not overlap.
-    pub fn open(
-        path: Option<&Path>,
-        overwrite: bool,
-        sha256: bool,
-        sectors: u64,
-        used: &[Used],
-    ) -> Result<Output> {
+    /// Opens the output.
+    pub fn open(path: Option<&Path>, sha256: bool, wanted: &Wanted<'_>) -> Result<Output> {
         let sink = match path {
             None => Sink::None,
-            Some(path) if is_stdout(path) => open_stdout(used)?,
+            Some(path) if is_stdout(path) => open_stdout(wanted.used)?,
             Some(path) if is_stream(path) => open_stream(path)?,
-            Some(path) => open_file(path, overwrite, sectors, used)?,
+            Some(path) => open_file(path, wanted)?,
         };
         Ok(Output {
             sink,
@@ -162,19 +171,14 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Opens the output for `sectors` sectors, empty but of that length; with `again` the one that
-    /// an earlier run of the same dump has begun.
-    pub fn open(
-        path: &Path,
-        overwrite: bool,
-        again: bool,
-        sectors: u64,
-        used: &[Used],
-    ) -> Result<Placed> {
+    /// Opens the output, empty but of its length; with `again` the one that an earlier run of the
+    /// same dump has begun.
+    pub fn open(path: &Path, again: bool, wanted: &Wanted<'_>) -> Result<Placed> {
         let failed = || format!("-o {}: cannot resize it", path.display());
+        let sectors = wanted.view.sectors();
         let (file, is_file) = match again {
-            true => open_again(path, sectors, used)?,
-            false => match open_file(path, overwrite, sectors, used)? {
+            true => open_again(path, sectors, wanted.used)?,
+            false => match open_file(path, wanted)? {
                 Sink::Sparse(file) => {
                     file.set_len(sectors * SECTOR_BYTES).with_context(failed)?;
                     (file, true)
@@ -328,7 +332,9 @@ fn open_stream(path: &Path) -> Result<Sink> {
     Ok(Sink::Stream(file))
 }
 
-fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Result<Sink> {
+fn open_file(path: &Path, wanted: &Wanted<'_>) -> Result<Sink> {
+    let Wanted { view, overwrite, used, .. } = *wanted;
+    let sectors = view.sectors();
     let fail = |what: &str| Err(anyhow!("-o {}: {what}", path.display()));
     if path.is_dir() {
         return fail("it is a directory; name a file");
@@ -343,6 +349,12 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
     // Checked before the file is opened or created: creating a file writes to a disk.
     if let Some(how) = overlaps(used, path) {
         return fail(&how);
+    }
+    if !wanted.ignore_space
+        && (overwrite || !path.exists())
+        && let Some(why) = too_little_space(path, view)
+    {
+        return fail(&why);
     }
     let (output, _) = Device::open_output(path).map_err(of_option("-o"))?;
     if let Some(how) = used.iter().find_map(|used| used.touches(output.identity())) {
@@ -368,6 +380,48 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
     Ok(Sink::Sparse(file))
 }
 
+/// Why what may have to be stored at a path does not fit into its file system. What is a hole
+/// on the members takes no space; of the rest, zeroes will not either, but that shows only when
+/// they are read.
+fn too_little_space(path: &Path, view: &dyn Readable) -> Option<String> {
+    let file = std::fs::metadata(path).ok();
+    if file.as_ref().is_some_and(|file| !file.is_file()) {
+        return None;
+    }
+    // A bare name is in this directory.
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    let at = if file.is_some() { path } else { directory };
+    let space = rustix::fs::statvfs(at).ok()?;
+    // An old file makes room for the new one.
+    let old = file.map_or(0, |file| file.blocks() * SECTOR_BYTES);
+    let free = space.f_bavail.saturating_mul(space.f_frsize).saturating_add(old) / SECTOR_BYTES;
+    is_more(view, free).then(|| {
+        format!(
+            "it may need up to {}, its file system has {} free; --ignore-space begins nevertheless \
+             (zeroes take no space), with --map FILE it can be continued; --volume NAME dumps one \
+             volume; 'raidlab serve --read-only' copies nothing",
+            show_size(view.sectors()),
+            show_size(free)
+        )
+    })
+}
+
+/// Whether more sectors than `free` are outside of holes.
+fn is_more(view: &dyn Readable, free: u64) -> bool {
+    let (mut at, end, mut stored) = (0, view.sectors(), 0);
+    while at < end && stored <= free && end - at + stored > free {
+        let hole = view.hole_end(at, end);
+        if hole > at {
+            at = hole;
+            continue;
+        }
+        let next = view.piece_end(at, STEP_SECTORS).min(end);
+        stored += next - at;
+        at = next;
+    }
+    stored > free
+}
+
 /// Writes the blocks that are not zero.
 fn write_sparse(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
@@ -386,4 +440,60 @@ fn write_sparse(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         start = end;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Data up to `data`, a hole behind it.
+    struct Holes {
+        data: u64,
+        sectors: u64,
+    }
+
+    impl Readable for Holes {
+        fn sectors(&self) -> u64 {
+            self.sectors
+        }
+
+        fn read(&self, _: u64, _: &mut [u8]) -> Vec<Range<u64>> {
+            panic!("nothing is read for it")
+        }
+
+        fn hole_end(&self, at: u64, limit: u64) -> u64 {
+            if at < self.data { at } else { limit }
+        }
+
+        fn stripe_sectors(&self) -> Option<u64> {
+            None
+        }
+
+        fn piece_end(&self, at: u64, sectors: u64) -> u64 {
+            (at / sectors + 1) * sectors
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_before_anything_is_made() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let output = directory.path().join("array.img");
+        let space = rustix::fs::statvfs(directory.path()).expect("its space");
+        let free = space.f_bavail * space.f_frsize / SECTOR_BYTES;
+        let open = |view: &dyn Readable, ignore_space| {
+            let wanted = Wanted { view, overwrite: false, ignore_space, used: &[] };
+            Output::open(Some(&output), false, &wanted).map(drop)
+        };
+        // More than it has, also when others free some of it meanwhile.
+        let large = Holes { data: 8 * free, sectors: 8 * free };
+        let error = open(&large, false).expect_err("too large").to_string();
+        for named in ["array.img: it may need up to", "--ignore-space", "--map", "--volume"] {
+            assert!(error.contains(named), "{error}");
+        }
+        assert!(!output.exists());
+        // Holes take nothing.
+        open(&Holes { data: free / 8, sectors: 8 * free }, false).expect("holes are not counted");
+        std::fs::remove_file(&output).expect("it was made");
+        open(&large, true).expect("ignored");
+    }
 }

@@ -141,7 +141,8 @@ fn say_differing(outcome: &Outcome) {
         ));
     } else if let Some(what) = outcome.compares.as_ref().filter(|_| outcome.stop.is_none()) {
         let name = &outcome.name;
-        say(format_args!("raidlab: {name}: the redundancy agrees ({what}: {compared})"));
+        let holes = if *sectors < outcome.sectors { ", holes are not counted" } else { "" };
+        say(format_args!("raidlab: {name}: the redundancy agrees ({what}: {compared}{holes})"));
     }
 }
 

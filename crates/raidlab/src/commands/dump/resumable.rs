@@ -42,7 +42,8 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
     }
     let name = output.display().to_string();
     let known = earlier(path, &source.identity, &name, sectors)?;
-    let placed = Placed::open(output, arguments.overwrite, known.is_some(), sectors, used)?;
+    let wanted = arguments.wanted_output(&source.view, used);
+    let placed = Placed::open(output, known.is_some(), &wanted)?;
     let mut map = known.unwrap_or_else(|| DumpMap::new(&source.identity, &name, sectors));
     for doubt in &source.doubts {
         if !map.doubts.contains(doubt) {

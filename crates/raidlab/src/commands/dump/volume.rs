@@ -37,7 +37,8 @@ impl Source {
         self.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
         self.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
         let (file, sectors) = (arguments.output.as_deref(), self.view.sectors());
-        let mut output = Output::open(file, arguments.overwrite, arguments.sha256, sectors, used)?;
+        let wanted = arguments.wanted_output(&self.view, used);
+        let mut output = Output::open(file, arguments.sha256, &wanted)?;
         let mut outcome = Outcome {
             name: self.name,
             on: Some(self.on),
