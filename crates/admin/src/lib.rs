@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod addition;
+mod bad_block_log;
 mod bitmap;
 mod copies;
 mod create;
@@ -36,6 +37,7 @@ pub mod volumes;
 mod zero_superblock;
 
 pub use addition::{JoinError, NewDevices};
+pub use bad_block_log::{BadBlockLogs, LogError, RemovedLog};
 pub use bitmap::BitmapFailed;
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 pub use describe::{ArrayDescription, Counts, Health, ListedBad, Pending, describe, left_over};

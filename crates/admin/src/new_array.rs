@@ -315,6 +315,9 @@ impl OpenMembers {
                 })?)
             }
         };
+        if access == Access::ReadOnly {
+            device.check_unused()?;
+        }
         // Devices that can be opened separately may still be the same storage, such as two loop
         // devices over one file.
         if let Some(shared) = shared(&device, &self.opened) {

@@ -14,6 +14,7 @@ use md::ondisk::{Uuid, Version};
 use thiserror::Error;
 
 use crate::copies::{CopyError, writable};
+use crate::members::names;
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// A superblock that is erased, or would be.
@@ -53,7 +54,7 @@ pub enum ZeroError {
         /// Its name.
         name: String,
         /// The array.
-        array: Uuid,
+        array: String,
     },
     /// A member has only one that is damaged, or of another place.
     #[error("{name}: sector {sector}: {why}")]
@@ -99,14 +100,14 @@ pub struct FoundSuperblocks(Vec<(Arc<Device>, Erased)>);
 
 impl FoundSuperblocks {
     /// Opens the members and finds their superblocks. `odd`: damaged ones too, and those that
-    /// belong to another place. `array`: only those of this array.
+    /// belong to another place. `array`: only those of this array, by its UUID or name.
     ///
     /// # Errors
     /// See [`ZeroError`].
     pub fn of(
         names: &[OsString],
         odd: bool,
-        array: Option<Uuid>,
+        array: Option<&str>,
         access: Access,
     ) -> Result<FoundSuperblocks, ZeroError> {
         let mut devices: Vec<Arc<Device>> = Vec::new();
@@ -121,6 +122,9 @@ impl FoundSuperblocks {
                 }
             });
             let device = Arc::new(device?);
+            if access == Access::ReadOnly {
+                device.check_unused()?;
+            }
             if let Some(shared) = shared(&device, &devices) {
                 return Err(shared.into());
             }
@@ -157,7 +161,7 @@ impl FoundSuperblocks {
 }
 
 /// The superblocks of a device.
-fn places(device: &Device, odd: bool, array: Option<Uuid>) -> Result<Vec<Erased>, ZeroError> {
+fn places(device: &Device, odd: bool, array: Option<&str>) -> Result<Vec<Erased>, ZeroError> {
     let name = device.name();
     let mut found = Vec::new();
     let mut refused = None;
@@ -172,8 +176,8 @@ fn places(device: &Device, odd: bool, array: Option<Uuid>) -> Result<Vec<Erased>
             }
             Outcome::Invalid(error) => (None, Some(format!("a damaged superblock: {error}"))),
         };
-        let uuid = superblock.as_ref().map(|superblock| superblock.metadata().set_uuid);
-        if array.is_some() && uuid != array {
+        let is_of = |array| superblock.as_ref().is_some_and(|it| names(it, array));
+        if array.is_some_and(|array| !is_of(array)) {
             continue;
         }
         if let Some(why) = why.filter(|_| !odd) {
@@ -187,7 +191,7 @@ fn places(device: &Device, odd: bool, array: Option<Uuid>) -> Result<Vec<Erased>
         found.push(Erased { member: name.clone(), sector, superblock });
     }
     if let Some(array) = array.filter(|_| found.is_empty() && refused.is_none()) {
-        return Err(ZeroError::NotOfArray { name, array });
+        return Err(ZeroError::NotOfArray { name, array: array.to_string() });
     }
     match (found.is_empty(), refused) {
         (true, Some(refused)) => Err(refused),

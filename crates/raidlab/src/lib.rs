@@ -22,6 +22,7 @@ mod progress;
 mod signal;
 mod size_args;
 pub mod sweeping;
+mod verb_tips;
 pub mod verbs;
 
 use std::ffi::OsString;
@@ -31,10 +32,17 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::text_of;
 
+/// The verbs by what is at hand.
+const SITUATIONS: &str = "\
+Rescue:   status, examine, detail, volumes, guess, dump, serve --read-only
+Run:      create, serve, add, remove, replace, fail, set, stop, scrub, rebuild, reshape, update
+Measure:  bench, sweep, programs, report, compare, calibrate, diagnose, watch
+Plan:     predict, advise";
+
 /// Runs, measures, predicts and rescues Linux software RAID, from user space.
 #[derive(Parser)]
 #[command(name = "raidlab", version = VERSION)]
-#[command(max_term_width = 100, propagate_version = true)]
+#[command(max_term_width = 100, propagate_version = true, after_help = SITUATIONS)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -52,7 +60,7 @@ enum Command {
     Report(Box<commands::report::ReportArguments>),
     /// Compare two records or runs, cell by cell: slower, faster, or no difference.
     Compare(commands::compare::CompareArguments),
-    /// Predict what Linux md delivers on given disks, with an interval, what limits, and why not.
+    /// Predict what Linux md delivers on given disks, with an interval and the bottleneck.
     Predict(Box<commands::predict::PredictArguments>),
     /// Rank levels, layouts and chunks for given disks and a mix of workloads.
     Advise(Box<commands::advise::AdviseArguments>),
@@ -76,7 +84,7 @@ enum Command {
     Serve(Box<commands::serve::ServeArguments>),
     /// Take a member of a served array out of service, as mdadm --fail does.
     Fail(commands::served::DeviceArguments),
-    /// Have a failed device, or a spare, leave a served array, as mdadm --remove does.
+    /// Remove a failed device, or a spare, from a served array, as mdadm --remove does.
     Remove(commands::served::DeviceArguments),
     Add(commands::served::AddArguments),
     Replace(commands::served::ReplaceArguments),
@@ -84,6 +92,8 @@ enum Command {
     Stop(commands::served::StopArguments),
     Rebuild(commands::rebuild::RebuildArguments),
     Reshape(commands::reshape::ReshapeArguments),
+    /// Remove bad-block logs, as mdadm --update=no-bbl does.
+    Update(commands::update::UpdateArguments),
     /// Erase the superblocks of members.
     ZeroSuperblock(commands::zero_superblock::ZeroSuperblockArguments),
     Calibrate(commands::calibrate::CalibrateArguments),
@@ -124,6 +134,7 @@ pub fn main(words: Vec<OsString>) -> u8 {
 const FINE: u8 = 0;
 
 fn run(words: Vec<OsString>, creates: bool) -> u8 {
+    let words = help_of_help(words);
     let (words, mut notes) = fio_words::rewritten(words);
     let words = match old_forms::rewritten(words.into_iter(), &Arguments::command()) {
         Ok((words, old)) => {
@@ -136,7 +147,7 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         return failed(&text_of(&error));
     }
     notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
-    let parsed = Arguments::command().try_get_matches_from(words);
+    let parsed = with_short_help(Arguments::command(), &words).try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -169,6 +180,7 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         Command::Stop(arguments) => commands::served::stop(&arguments),
         Command::Rebuild(arguments) => commands::rebuild::run(&arguments),
         Command::Reshape(arguments) => commands::reshape::run(&arguments),
+        Command::Update(arguments) => commands::update::run(&arguments),
         Command::ZeroSuperblock(arguments) => commands::zero_superblock::run(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
@@ -182,6 +194,33 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         Ok(Ending::NotAMember) => 2,
         Err(error) => failed(&text_of(&error)),
     }
+}
+
+/// For `-h` of verbs that have many options: those without a heading, and the fronts of `serve`.
+fn with_short_help(program: clap::Command, words: &[OsString]) -> clap::Command {
+    let verb = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let mut options = words.iter().skip(2).take_while(|word| *word != "--");
+    if !["bench", "sweep", "serve"].contains(&verb) || !options.any(|word| word == "-h") {
+        return program;
+    }
+    let more = format!("'raidlab {verb} --help' lists all options, and has examples.");
+    program.mut_subcommand(verb.to_string(), |verb| {
+        let shown = |heading: Option<&str>| heading.is_none_or(|heading| heading == "Fronts");
+        let verb = verb.mut_args(|argument| {
+            let hidden = !shown(argument.get_help_heading());
+            argument.hide(hidden)
+        });
+        verb.after_help(more)
+    })
+}
+
+/// `raidlab help --help` is `raidlab --help`.
+fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    let asks = |word: &OsString| word == "--help" || word == "-h";
+    if words.get(1).is_some_and(|verb| verb == "help") && words[2..].iter().any(asks) {
+        words.splice(1.., ["--help".into()]);
+    }
+    words
 }
 
 fn failed(problem: &str) -> u8 {
@@ -213,12 +252,29 @@ fn misused(error: &clap::Error, creates: bool) -> u8 {
             Err(error) => failed(&text_of(&error)),
         };
     }
-    let unknown = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(name)) if creates => commands::create::mdadm_only::refusal(name),
+    let unknown = match (error.get(ContextKind::InvalidArg), error.get(UNKNOWN_VERB)) {
+        (Some(ContextValue::String(name)), _) if creates => {
+            commands::create::mdadm_only::refusal(name)
+        }
+        (_, Some(ContextValue::String(word))) => verb_refusal(word, error),
         _ => None,
     };
     let line = unknown.unwrap_or_else(|| one_line(&error.to_string()));
     failed(&line)
+}
+
+/// clap's name of a verb that does not exist.
+const UNKNOWN_VERB: ContextKind = ContextKind::InvalidSubcommand;
+
+/// The refusal of a verb; a subcommand of one is refused in clap's words.
+fn verb_refusal(word: &str, error: &clap::Error) -> Option<String> {
+    let program = Arguments::command();
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let of_a_verb = program
+        .get_subcommands()
+        .any(|verb| usage.contains(&format!("{} {}", program.get_name(), verb.get_name())));
+    let verbs = program.get_subcommands().map(clap::Command::get_name);
+    (!of_a_verb).then(|| verb_tips::refusal(word, verbs))
 }
 
 /// clap's message without its usage and its pointer to the help.

@@ -18,12 +18,13 @@ use calibrate::{
 };
 use clap::Args;
 use device::{Access, Device, DeviceOptions, Disk, Location};
+use drive::Profile;
 use indicatif::{ProgressBar, ProgressStyle};
 use report::shown::Shown;
 use serde_json::{Value, json};
 use spec::units::show_size;
 
-use crate::console::{JsonOut, check_replaceable, replace_record, say};
+use crate::console::{JsonOut, check_replaceable, print_raw, replace_record, say};
 use crate::error::{Context, of_option};
 use crate::members::{Used, overlaps};
 use crate::size_args::parse_bytes;
@@ -35,19 +36,23 @@ Examples:
   raidlab calibrate /dev/sd[b-e] -o mine.toml       the profile of the first disk in a file
   raidlab calibrate /dev/sdb --scratch /mnt/sdb     and writes, in a file on a file system there
   raidlab bench --members paced:mine.toml           arrays of disks that behave like it
+  raidlab calibrate --list                          the profiles that are built in
 
 The first disk gets all probes; of the others the rate at the beginning is measured, and of all at a
 time which of them share a bus. Members may hold data, and be in use: then the figures are those of
 a busy disk. Without --scratch, numbers about writes are those of the disk's class, and the profile
-says so for each. Exit code: 0, 2 if a disk cannot be read.";
+says so for each. Exit status: 0, 2 if a disk cannot be read.";
 
 /// Measure what disks do: a drive profile for bench and predict, and which disks share a bus.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CalibrateArguments {
     /// Disks, partitions, image files; read only
-    #[arg(required = true, value_name = "MEMBER")]
+    #[arg(required_unless_present = "list", value_name = "MEMBER")]
     members: Vec<OsString>,
+    /// List the drive profiles that bench, predict and advise have, measure nothing
+    #[arg(long, exclusive = true)]
+    list: bool,
     /// Also measure writes, in a file in this directory, which is on the first disk
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -70,6 +75,13 @@ const SCRATCH_MIN: u64 = 64 << 20;
 
 /// Runs the command.
 pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
+    if arguments.list {
+        let profiles = Profile::names().filter_map(Profile::named);
+        let line =
+            |profile: &Profile| format!("{:<12}  {}\n", profile.name(), profile.description());
+        print_raw(&profiles.map(line).collect::<String>())?;
+        return Ok(Ending::Fine);
+    }
     let used = Used::members(&arguments.members);
     arguments.json.refuse_overlap(&used)?;
     if let Some(path) = &arguments.output {

@@ -20,7 +20,7 @@ Examples:
   raidlab compare before.json after.json --max-slowdown 3%
   raidlab compare a1.json,a2.json b1.json,b2.json --markdown -    several records on each side
 
-Ends with 1 when a cell is slower than --max-slowdown allows and the runs show it.";
+Exit status: 1 when a cell is slower than --max-slowdown allows and the runs show it.";
 
 /// Two records side by side: the ratio B/A of each cell with its 99 % interval, from a rank test
 /// over runs that holds for any noise. Samples of one run are one value: bench --repeat makes
@@ -114,7 +114,7 @@ fn record(name: &str, db: &DbArgument) -> Result<Record> {
         (false, Ok(Which::All)) => bail!("all: two records are compared; name one run"),
         (false, Ok(which)) => which,
         (false, Err(_)) => {
-            bail!("{name}: there is no such file, and it is no run; as in last~1");
+            bail!("{name}: no such file or run (examples: 12, last, last~1)");
         }
     };
     let store = db.open()?;

@@ -30,7 +30,7 @@ Examples:
   raidlab detail disk*.img --json         for programs
   raidlab detail data                     the array that the server named data runs
 
-Ends with 1 when an array is degraded, was not stopped, or cannot be started.";
+Exit status: 1 when an array is degraded, was not stopped, or cannot be started.";
 
 /// Show the arrays that members form, without running them: state, members, result of a start.
 #[derive(Args)]
@@ -310,7 +310,7 @@ fn outlook(out: &mut String, array: &Array, members: &Members, description: &Arr
     lines.extend(description.doubts.iter().map(|doubt| ("Doubt".into(), doubt.clone())));
     lines.push(("To run it".into(), verdict(&array.read_write)));
     lines.extend(repairs(&array.read_write).into_iter().map(|text| ("Then".into(), text)));
-    lines.push(("To read it".into(), verdict(&array.read_only)));
+    lines.push(("Readable".into(), readable(&array.read_only)));
     for plan in [&array.read_write, &array.read_only] {
         for warning in &plan.warnings {
             let line = ("Mind".to_string(), warning.clone());
@@ -325,6 +325,15 @@ fn outlook(out: &mut String, array: &Array, members: &Members, description: &Arr
     out.push('\n');
     for (label, text) in lines {
         line(out, &label, text);
+    }
+}
+
+/// What of it can be read.
+fn readable(plan: &Plan) -> String {
+    match &plan.verdict {
+        Verdict::Run => "yes, all data".into(),
+        Verdict::RunDegraded { .. } => format!("yes, all data; {}", verdict(plan)),
+        _ => verdict(plan),
     }
 }
 

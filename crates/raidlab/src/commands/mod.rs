@@ -26,6 +26,7 @@ pub mod served;
 pub mod source;
 pub mod status;
 pub mod sweep;
+pub mod update;
 pub mod volumes;
 pub mod watch;
 mod web;

@@ -50,7 +50,7 @@ After a crash it continues from the last checkpoint: every 1/16 of a member, or 
 What nothing can be read of any more is listed in the new member's bad-block log; reads of it fail
 until it is written.
 
-Ends with 1 when something could not be rebuilt, a slot stays empty, or a member fails.";
+Exit status: 1 when something could not be rebuilt, a slot stays empty, or a member fails.";
 
 /// Rebuild members of an array that is degraded, from spares or new devices.
 #[derive(Args)]

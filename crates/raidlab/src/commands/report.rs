@@ -30,7 +30,7 @@ Examples:
   raidlab report --run last~1 --html run.html  the run before it, as one offline page with charts
   raidlab report a.json b.json --csv -         records that bench --json=FILE wrote
 
-Ends with 1 when data was wrong or requests failed.";
+Exit status: 1 when data was wrong or requests failed.";
 
 /// Without files: the newest run in the results. Without a format: a table.
 #[derive(Args)]

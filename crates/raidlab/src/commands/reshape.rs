@@ -59,7 +59,7 @@ pub struct ReshapeArguments {
     /// Go back to the geometry from before the reshape
     #[arg(long)]
     revert: bool,
-    /// Write to this overlay file and not to the members; it is made, or used further
+    /// Write to this overlay file and not to the members; created, or reused
     #[arg(long, value_name = "FILE", conflicts_with = "in_place")]
     overlay: Option<PathBuf>,
     /// Write to the members

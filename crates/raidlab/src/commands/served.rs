@@ -60,13 +60,25 @@ fn socket_of(word: &OsStr) -> Result<PathBuf> {
         let is_there =
             |name: &String| control_path(name).is_ok_and(|path| UnixStream::connect(path).is_ok());
         let there: Vec<String> = servers().into_iter().filter(is_there).collect();
-        let list = if there.is_empty() { "none".into() } else { there.join(", ") };
+        let running = match there.is_empty() {
+            true => "none is".to_string(),
+            false => there.join(", "),
+        };
         bail!(
-            "{name}: no file is named so, and no server in {}; there is {list}",
+            "no server named {name} is running (in {}: {running}; 'raidlab status' lists them)",
             runtime_directory().display()
         );
     }
     Ok(path)
+}
+
+/// The server of this user that is this process: what listens on its control socket.
+pub fn server_of_process(process: u32) -> Option<String> {
+    servers().into_iter().find(|name| {
+        let stream = control_path(name).ok().and_then(|path| UnixStream::connect(path).ok());
+        let peer = stream.and_then(|it| rustix::net::sockopt::socket_peercred(it).ok());
+        peer.is_some_and(|peer| peer.pid.as_raw_nonzero().get().cast_unsigned() == process)
+    })
 }
 
 /// The names of the control sockets of this user; a killed server leaves its own.
@@ -211,18 +223,19 @@ fn letter(status: &Status, slot: u16) -> char {
     if serves > 0 { 'U' } else { '_' }
 }
 
-/// As in /proc/mdstat: a bar, the share, the blocks, the time that is left, the rate.
-fn progress(sync: &Sync) -> String {
-    let share = sync.done_sectors as f64 / sync.of_sectors.max(1) as f64;
+/// As in /proc/mdstat: a bar, the share, the blocks.
+pub fn bar(word: &str, done_sectors: u64, of_sectors: u64) -> String {
+    let share = done_sectors as f64 / of_sectors.max(1) as f64;
     let done = ((share * 20.0) as usize).min(20);
     let bar = if done == 20 { "=".repeat(20) } else { "=".repeat(done) + ">" };
+    let (share, done, all) = (share * 100.0, done_sectors / 2, of_sectors / 2);
+    format!("[{bar:.<20}]  {word} = {share:.1}% ({done}/{all})")
+}
+
+/// Its bar, the time that is left, the rate.
+fn progress(sync: &Sync) -> String {
     let word = if sync.action == "recover" { "recovery" } else { &sync.action };
-    let mut out = format!(
-        "[{bar:.<20}]  {word} = {:.1}% ({}/{})",
-        share * 100.0,
-        sync.done_sectors / 2,
-        sync.of_sectors / 2
-    );
+    let mut out = bar(word, sync.done_sectors, sync.of_sectors);
     if let Some(eta) = sync.eta_s {
         let _ = write!(out, " finish={:.1}min", eta as f64 / 60.0);
     }
@@ -345,7 +358,7 @@ fn of_device(route: &str, arguments: &DeviceArguments) -> Result<Ending> {
     order(&arguments.server, route, &OfDevice { device }, &arguments.json)
 }
 
-/// Have a device join a served array, as mdadm --add does: into an empty slot, else as a spare.
+/// Add a device to a served array, as mdadm --add does: into an empty slot, else as a spare.
 #[derive(Args)]
 pub struct AddArguments {
     #[command(flatten)]

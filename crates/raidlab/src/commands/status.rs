@@ -11,7 +11,7 @@ use std::time::Duration;
 use admin::{Members, array_name, describe};
 use anyhow::{Result, bail};
 use clap::Args;
-use md::assemble::{Array, Found, MemberState, Options};
+use md::assemble::{Array, Found, MemberState, Options, Shape};
 use md::ondisk::Version;
 use report::shown::Shown;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ Examples:
   raidlab status data           the array that the server named data runs; --watch keeps it live
   raidlab status data --events  what happens to it, as 'mdadm --monitor' reports it
 
-Ends with 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
+Exit status: 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
 of the directory cannot be looked at.";
 
 /// Show all arrays among members, one paragraph each, in the style of /proc/mdstat.
@@ -154,6 +154,11 @@ fn show(array: &Array, members: &Members) -> String {
         let _ = write!(out, " [{slots}/{active}] [{}]", letters(array));
     }
     out.push('\n');
+    if let Ok(Shape::Reshaping(reshaping)) = &array.shape {
+        let (done, all) = reshaping.progress();
+        let (bar, change) = (served::bar("reshape", done, all), reshaping.change());
+        let _ = writeln!(out, "      {bar}, {change}, stopped: 'raidlab reshape --continue'");
+    }
     for line in &description.maps {
         let _ = writeln!(out, "      rescue map: {}", Shown(line));
     }
@@ -186,6 +191,19 @@ fn letters(array: &Array) -> String {
     (0..slots).map(|slot| if is_up(slot) { 'U' } else { '_' }).collect()
 }
 
+/// Where a reshape stopped.
+fn reshape_json(shape: &Shape) -> Option<Value> {
+    let Shape::Reshaping(reshaping) = shape else { return None };
+    let (done, all) = reshaping.progress();
+    Some(json!({
+        "change": reshaping.change().to_string(),
+        "position_sectors": reshaping.position().0,
+        "backwards": reshaping.backwards(),
+        "done_sectors": done,
+        "of_sectors": all,
+    }))
+}
+
 fn json(array: &Array, members: &Members) -> Value {
     let description = describe(array, members);
     let metadata = description.metadata;
@@ -207,6 +225,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "slots": letters(array),
         "former": members.is_former(array),
         "doubts": description.doubts,
+        "reshape": array.shape.as_ref().ok().and_then(reshape_json),
         "array_sectors": array.shape.as_ref().ok().map(|_| array.array_sectors),
         "members": array
             .members

@@ -31,7 +31,7 @@ Examples:
   raidlab volumes .                                the files of this directory
   raidlab dump disk*.img --volume vg1/lv -o lv.img the contents of one of them
 
-OFFSET is the volume's first byte on the array, if it is one piece of it. Ends with 1 when an
+OFFSET is the volume's first byte on the array, if it is one piece of it. Exit status: 1 when an
 array or a volume cannot be read, or when contents may be wrong (doubt).";
 
 /// List what lies on arrays: partitions, logical volumes of LVM, file systems. Members are opened

@@ -9,7 +9,6 @@ use admin::{Erased, FoundSuperblocks, ZeroError};
 use anyhow::{Error, Result};
 use clap::Args;
 use device::Access;
-use md::ondisk::Uuid;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
@@ -36,8 +35,8 @@ pub struct ZeroSuperblockArguments {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// Erase only the superblocks of this array; others on the same members stay
-    #[arg(long, value_name = "UUID")]
-    array: Option<Uuid>,
+    #[arg(long, value_name = "UUID|NAME")]
+    array: Option<String>,
     /// Also erase damaged superblocks, and those that belong to another place
     #[arg(short, long)]
     force: bool,
@@ -52,8 +51,9 @@ pub struct ZeroSuperblockArguments {
 pub fn run(arguments: &ZeroSuperblockArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
-    let found = FoundSuperblocks::of(&arguments.members, arguments.force, arguments.array, access)
-        .map_err(failed)?;
+    let array = arguments.array.as_deref();
+    let found =
+        FoundSuperblocks::of(&arguments.members, arguments.force, array, access).map_err(failed)?;
     let erased = match arguments.dry_run {
         true => found.list(),
         false => found.erase().map_err(failed)?,

@@ -4,11 +4,13 @@
 //! decoded is a result of its own, so that the rest of the member is still shown. Called from
 //! `examine`.
 
+use std::fmt;
+
 use admin::{Inside, Part, in_another_unit};
 use anyhow::{Error, Result, bail};
 use device::{
-    Access, Device, DeviceOptions, Disk, MemberName, RescueMap, Signature, TableKind, Unread,
-    packed_as, read_area, read_bad_blocks, signatures, superblocks,
+    Device, Disk, Holder, MemberName, RescueMap, Signature, TableKind, Unread, packed_as,
+    read_area, read_bad_blocks, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::foreign::Detected;
@@ -19,10 +21,14 @@ use md::ondisk::bitmap::{
 use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
 
+use crate::commands::served;
 use crate::error::text_of;
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
+
+/// How often a superblock in use is read again until its checksum is right.
+const READS_IN_USE: u32 = 5;
 
 /// See the module.
 pub struct Found {
@@ -52,6 +58,17 @@ pub struct Found {
     pub table: Option<Table>,
     /// What it does not have, if it is a copy with a map.
     pub unread: Option<Unread>,
+    /// What writes to it now.
+    pub in_use: Option<User>,
+}
+
+/// What writes to a member now.
+#[derive(Clone)]
+pub struct User {
+    /// The process, if this user may see it.
+    pub holder: Option<Holder>,
+    /// The name of that process, if it is a server of this user.
+    pub server: Option<String>,
 }
 
 /// A partition table.
@@ -99,13 +116,22 @@ impl FoundBitmap {
     }
 }
 
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.server, &self.holder) {
+            (Some(server), Some(holder)) => write!(f, "server {server} ({holder})"),
+            (Some(server), None) => write!(f, "server {server}"),
+            (None, Some(holder)) => write!(f, "{holder}"),
+            (None, None) => f.write_str("another process"),
+        }
+    }
+}
+
 impl Found {
     /// Reads all of it; a disk with a partition table is followed by the members in it, or by why
     /// one cannot be looked at.
     pub fn read(name: &MemberName) -> Result<Vec<Result<Found>>> {
-        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-        let map = RescueMap::of(name)?;
-        let device = Device::open_copy(&name.location, map, options)?;
+        let device = Device::look(&name.location, RescueMap::of(name)?)?;
         let mut whole = Found::on(&device);
         let Some(inside) = Inside::of(&device) else { return Ok(vec![Ok(whole)]) };
         if whole.superblock().is_some() {
@@ -141,7 +167,19 @@ impl Found {
 
     fn on(device: &Device) -> Found {
         let sectors = device.sectors();
-        let detection = superblocks(device);
+        let mut detection = superblocks(device);
+        // One that is being written may be read in two halves.
+        for _ in 0..READS_IN_USE {
+            let is_whole = detection.superblock().is_some_and(|(_, it)| it.is_correct());
+            if is_whole || device.in_use().is_none() {
+                break;
+            }
+            detection = superblocks(device);
+        }
+        let in_use = device.in_use().map(|it| User {
+            server: it.holder.as_ref().and_then(|it| served::server_of_process(it.process)),
+            holder: it.holder.clone(),
+        });
         let mut found = Found {
             name: device.location().to_string(),
             sectors,
@@ -155,6 +193,7 @@ impl Found {
             elsewhere: None,
             table: None,
             unread: device.unread().cloned(),
+            in_use,
             detection,
         };
         match found.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum)) {

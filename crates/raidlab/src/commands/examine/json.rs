@@ -15,7 +15,7 @@ use md::ondisk::{Area, MemberMetadata, Role};
 use serde_json::{Map, Value, json};
 
 use super::foreign;
-use super::found::{Found, FoundBitmap, Row, Table};
+use super::found::{Found, FoundBitmap, Row, Table, User};
 use crate::error::text_of;
 use crate::mdadm;
 use crate::members::map_json;
@@ -29,6 +29,7 @@ pub fn member(found: &Found) -> Value {
         "candidates": found.detection.outcomes.iter().map(candidate).collect::<Vec<_>>(),
         "superblock": null,
         "rescue_map": map_json(found.unread.as_ref()),
+        "in_use": found.in_use.as_ref().map(in_use),
     });
     match found.superblock() {
         Some((superblock, checksum)) => {
@@ -49,6 +50,14 @@ pub fn member(found: &Found) -> Value {
         value["partition_table"] = partition_table(table);
     }
     value
+}
+
+fn in_use(user: &User) -> Value {
+    let holder = user.holder.as_ref();
+    json!({
+        "server": user.server, "process": holder.map(|it| it.process),
+        "program": holder.map(|it| it.program.as_str()),
+    })
 }
 
 fn partition_table(table: &Table) -> Value {

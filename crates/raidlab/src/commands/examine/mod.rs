@@ -1,6 +1,7 @@
 //! `raidlab examine`: the superblocks of members.
 //!
-//! Invariant: members are opened read-only. A problem with one member does not prevent the others
+//! Invariant: members are opened read-only, and looked at also while another process writes to
+//! them. A problem with one member does not prevent the others
 //! from being shown; the worst result determines the exit code.
 
 mod areas;
@@ -36,7 +37,7 @@ Examples:
   raidlab examine --bitmap /dev/sda1      as mdadm --examine-bitmap
   raidlab examine --json disk0.img        every field, for programs
 
-Ends with 1 when something is wrong with a member: no superblock, a wrong checksum, or anything
+Exit status: 1 when something is wrong with a member: no superblock, a wrong checksum, or anything
 else for which the kernel would refuse it.";
 
 /// Show the superblocks of members, as `mdadm --examine` does. Nothing is written.
@@ -188,6 +189,9 @@ fn remarks(found: &Found) -> String {
     if let Some(Err(error)) = &found.bad_blocks {
         lines.push(format!(" Bad Blocks     : {}", text_of(error)));
     }
+    if let Some(user) = &found.in_use {
+        lines.push(format!("         In Use : by {user}; what is shown may be of several moments"));
+    }
     if let Some(unread) = &found.unread {
         lines.push(format!("     Rescue Map : {}", unread.note(&found.name)));
     }
@@ -220,6 +224,9 @@ fn instead(found: &Found) -> String {
             let _ =
                 writeln!(out, "   sector {} (version {version}): {}", place.sector, Shown(outcome));
         }
+    }
+    if let Some(user) = &found.in_use {
+        let _ = writeln!(out, "   it is in use by {}", Shown(user));
     }
     if let Some(unread) = &found.unread {
         let _ = writeln!(out, "   {}", Shown(unread.note(&found.name)));

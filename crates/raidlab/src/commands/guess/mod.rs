@@ -32,7 +32,7 @@ Examples:
   raidlab dump *.img --guess -o array.img       guess, then dump the array that was found
 
 The order of the members has no influence. Superblocks are only hypotheses here: what they say is
-compared with the contents. Sizes of --chunk and --data-offset are KiB, or have a unit. Exit code:
+compared with the contents. Sizes of --chunk and --data-offset are KiB, or have a unit. Exit status:
 0 if the geometry is exact, 1 if several are possible or none was found, 2 if the members cannot be
 read.";
 

@@ -42,7 +42,7 @@ Examples:
 
 The engine itself runs, on modelled drives, with a clock that advances where it would wait; the CPU
 time of the engine is not in the figures. With the same seed a paced run has the same requests.
-Exit code: 0; 1 if --against has a cell that is further off than 3 % (sequential) or 5 % (random).";
+Exit status: 1 if --against has a cell that is further off than 3 % (sequential), 5 % (random).";
 
 /// Predict our own engine instead of Linux md: it runs on modelled drives in model time. Options
 /// as of bench; every combination is predicted.

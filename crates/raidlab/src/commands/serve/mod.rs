@@ -73,7 +73,7 @@ array as after a crash. Members are locked: two servers cannot run one array.
 
 Its control socket is $XDG_RUNTIME_DIR/raidlab/NAME.sock, or /run/raidlab/NAME.sock.
 
-Ends with 1 if the array could not be marked clean, or what was served read-only is in doubt.";
+Exit status: 1 if the array could not be marked clean, or what was served read-only is in doubt.";
 
 /// Run an array, or what can be read of one, and make it a block device for other programs.
 #[derive(Args)]
@@ -171,7 +171,7 @@ pub struct ServeArguments {
     set: Option<MemberSet>,
     #[command(flatten)]
     web: WebOptions,
-    /// The page also takes orders: fail, add, scrub; they need a token, which is made if there is
+    /// The page also takes commands: fail, add, scrub; they need a token, which is made if there is
     /// no --web-token
     #[arg(long, requires = "web", conflicts_with = "read_only", help_heading = "Page")]
     web_control: bool,

@@ -1,0 +1,177 @@
+//! Takes the bad-block logs off members of an array that does not run, as mdadm's
+//! `--update=no-bbl` and `--update=force-no-bbl` do.
+//!
+//! Invariant: every member is opened and examined before the first one is written, and a log that
+//! lists blocks stays unless `force` says otherwise: what it lists cannot be read. Called by
+//! `raidlab update`.
+
+use std::ffi::OsString;
+use std::io;
+
+use device::{Access, AreaError, DeviceOptions, Disk, read_bad_blocks};
+use md::ondisk::superblock::{Superblock, feature};
+use thiserror::Error;
+
+use crate::Opened;
+use crate::offline::{OpenDevices, OpenError};
+
+/// A log that is taken off, or would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovedLog {
+    /// The member, as it was named.
+    pub member: String,
+    /// Whether it has one at all.
+    pub is_there: bool,
+    /// Number of ranges that it lists.
+    pub ranges: usize,
+    /// Number of sectors in them.
+    pub sectors: u64,
+}
+
+/// Why no log is taken off.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// A member cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Its superblock cannot be trusted.
+    #[error("{name}: the superblock's checksum is wrong")]
+    Checksum {
+        /// Its name.
+        name: String,
+    },
+    /// Metadata 0.90 and other formats have none.
+    #[error("{name}: metadata {version} has no bad-block log")]
+    Version {
+        /// Its name.
+        name: String,
+        /// Its version.
+        version: &'static str,
+    },
+    /// It lists blocks.
+    #[error(
+        "{name}: its bad-block log lists {ranges} range(s), {sectors} sectors, which cannot be \
+         read from it; nothing was written"
+    )]
+    Listed {
+        /// Its name.
+        name: String,
+        /// Number of ranges.
+        ranges: usize,
+        /// Sectors in them.
+        sectors: u64,
+    },
+    /// It cannot be read or decoded.
+    #[error("{name}: its bad-block log cannot be used: {source}; nothing was written")]
+    Unusable {
+        /// Its name.
+        name: String,
+        /// The reason.
+        source: AreaError,
+    },
+    /// A write failed; `done` have lost their logs.
+    #[error("{name}: cannot write its superblock: {}", sys::reason(source))]
+    Write {
+        /// Its name.
+        name: String,
+        /// The system's error.
+        source: io::Error,
+        /// What was taken off before.
+        done: Vec<RemovedLog>,
+    },
+}
+
+/// The bad-block logs of members, found and not yet taken off.
+pub struct BadBlockLogs(Vec<(Opened, RemovedLog)>);
+
+impl BadBlockLogs {
+    /// Opens the members. `force`: also logs that list blocks or cannot be read.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub fn of(names: &[OsString], force: bool, access: Access) -> Result<BadBlockLogs, LogError> {
+        let mut devices = OpenDevices::default();
+        let mut found = Vec::new();
+        for name in names {
+            let device = devices.open_as(name, DeviceOptions { access, direct: false })?;
+            if access == Access::ReadOnly {
+                device.check_unused().map_err(OpenError::Device)?;
+            }
+            let name = device.name();
+            let none = OpenError::NoSuperblock { name };
+            let opened = Opened::device(device).ok_or(none)?;
+            let log = log_of(&opened, force)?;
+            found.push((opened, log));
+        }
+        Ok(BadBlockLogs(found))
+    }
+
+    /// What was found.
+    pub fn list(&self) -> Vec<RemovedLog> {
+        self.0.iter().map(|(_, log)| log.clone()).collect()
+    }
+
+    /// Takes them off, durably.
+    ///
+    /// # Errors
+    /// [`LogError::Write`].
+    pub fn remove(self) -> Result<Vec<RemovedLog>, LogError> {
+        let mut done = Vec::new();
+        for (opened, log) in self.0 {
+            if !log.is_there {
+                done.push(log);
+                continue;
+            }
+            let (disk, superblock) = (&opened.disk, without_log(opened.superblock));
+            // One block, whose first sector holds all that changes, with the checksum: a crash
+            // leaves the old superblock or the new one. The log itself stays where it is.
+            let bytes = superblock.encode(disk.logical_block() as usize);
+            let written = disk.write(superblock.sector(), &bytes).and_then(|()| disk.sync());
+            if let Err(source) = written {
+                return Err(LogError::Write { name: log.member, source, done });
+            }
+            tracing::info!(member = log.member, sectors = log.sectors, "bad-block log removed");
+            done.push(log);
+        }
+        Ok(done)
+    }
+}
+
+fn log_of(opened: &Opened, force: bool) -> Result<RemovedLog, LogError> {
+    let name = opened.disk.name();
+    if !opened.checksum.is_correct() {
+        return Err(LogError::Checksum { name });
+    }
+    let metadata = opened.superblock.metadata();
+    if !matches!(opened.superblock, Superblock::V1(_)) {
+        return Err(LogError::Version { name, version: metadata.version.name() });
+    }
+    let none = RemovedLog { member: name.clone(), is_there: false, ranges: 0, sectors: 0 };
+    let Some(place) = metadata.bad_blocks else { return Ok(none) };
+    let there = RemovedLog { is_there: true, ..none };
+    match read_bad_blocks(&*opened.disk, place) {
+        Ok(bad) => {
+            let (ranges, sectors) = (bad.ranges().len(), bad.sectors());
+            match bad.is_empty() || force {
+                true => Ok(RemovedLog { ranges, sectors, ..there }),
+                false => Err(LogError::Listed { name, ranges, sectors }),
+            }
+        }
+        Err(_) if force => Ok(there),
+        Err(source) => Err(LogError::Unusable { name, source }),
+    }
+}
+
+/// The same superblock without a log, as mdadm writes it.
+fn without_log(superblock: Superblock) -> Superblock {
+    match superblock {
+        Superblock::V1(mut superblock) => {
+            superblock.feature_map &= !feature::BAD_BLOCKS;
+            superblock.bblog_offset = 0;
+            superblock.bblog_size = 0;
+            superblock.bblog_shift = 0;
+            Superblock::V1(superblock)
+        }
+        other => other,
+    }
+}
