@@ -151,7 +151,7 @@ function shortName(name) {
 function scaleOf({ heat, members }) {
   if (heat === "busy") return "share of the time busy, 0 to 100 %";
   const most = Math.max(0, ...members.map(({ rates }) => (rates ? rates.read_mb + rates.write_mb : 0)));
-  return `MB/s, 0 to ${digits(most)}, the busiest member's; the time is not measured`;
+  return `bar: MB/s of each member, 0 to ${digits(most)}`;
 }
 
 function describe(member, heatIs) {

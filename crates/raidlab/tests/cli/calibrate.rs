@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::Dir;
+use crate::support::{Dir, raidlab};
 
 fn calibrate(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
@@ -113,4 +113,16 @@ fn what_cannot_be_measured_is_refused_and_nothing_is_written() {
     let output = calibrate(at, &["a.toml", "-o", "a.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("member a.toml"));
+}
+
+#[test]
+fn the_built_in_profiles_are_listed() {
+    let list = raidlab("calibrate --list").code(0).stdout;
+    for profile in drive::Profile::names() {
+        let line = list.lines().find(|line| line.starts_with(&format!("{profile} ")));
+        let line = line.unwrap_or_else(|| panic!("{profile}: {list}"));
+        assert!(line.trim_start_matches(profile).trim().len() > 10, "{line}");
+    }
+    raidlab("calibrate --list /dev/sdx").code(2);
+    raidlab("calibrate").code(2);
 }

@@ -66,10 +66,15 @@ fn the_minute_without_disks_runs() {
     let dir = Dir::new();
     let ran = run(block(&page("README.md"), "An array on image files"), &dir);
     assert!(ran.len() >= 4);
+    let mut hashes = Vec::new();
     for (line, text, code) in ran {
         let expected = if line.contains("status") { 1 } else { 0 };
         assert_eq!(code, Some(expected), "{line}: {text}");
+        let words = text.split_whitespace();
+        hashes.extend(words.filter(|word| word.len() == 64).map(str::to_string));
     }
+    assert_eq!(hashes.len(), 2);
+    assert_eq!(hashes[0], hashes[1]);
 }
 
 /// An array with an ext4 in it, in members of these names, 16 MiB each, that are in a directory.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::corpus::{self, Case};
+use crate::serve;
 use crate::support::{Dir, Ran, mdadm, raidlab};
 
 /// mdadm's lines without what a machine adds: names of devices, of its host.
@@ -379,4 +380,30 @@ fn a_member_inside_an_image_is_found_at_its_offset() {
     let plain = examine(&corpus::case("raid1-2d-v12").images[0]).code(0);
     let inside = examine(&format!("{disk}@2048s+{}", member.len())).code(0);
     assert_eq!(own_lines(&plain), own_lines(&inside));
+}
+
+#[test]
+fn a_member_that_is_served_is_shown_with_its_server() {
+    let dir = Dir::new();
+    let disks = serve::make(&dir, "1", 2, "");
+    let socket = dir.file("nbd");
+    let words = format!("{} {} --name shown --nbd unix:{socket}", disks[0], disks[1]);
+    let server = serve::Server::start(&dir, &words);
+    let member = &disks[0];
+    let ran = serve::order(&dir, &format!("examine {member}")).code(0);
+    assert!(ran.stdout.contains("Array State : AA"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("In Use : by server shown (process "), "{}", ran.stdout);
+    let ran = serve::order(&dir, &format!("examine --json {member}")).code(0);
+    let json: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let user = &json["members"][0]["in_use"];
+    assert_eq!((&user["server"], &user["program"]), (&"shown".into(), &"raidlab".into()));
+    // What decides about members still refuses it, and names the process.
+    let process = user["process"].as_u64().expect("a number");
+    let ran = serve::order(&dir, &format!("dump --sha256 {} {}", disks[0], disks[1])).code(2);
+    let named =
+        format!("{member}: another process writes to it (as a member, or as a virtual disk)");
+    assert!(ran.stderr.contains(&format!("{named}: process {process}, raidlab")), "{}", ran.stderr);
+    server.end(rustix::process::Signal::TERM);
+    let ran = serve::order(&dir, &format!("examine {member}")).code(0);
+    assert!(!ran.stdout.contains("In Use"), "{}", ran.stdout);
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data};
 
-const VERBS: [&str; 33] = [
+const VERBS: [&str; 34] = [
     "",
     "bench",
     "bench kernels",
@@ -37,6 +37,7 @@ const VERBS: [&str; 33] = [
     "calibrate",
     "diagnose",
     "watch",
+    "update",
     "zero-superblock",
     "generate",
     "generate completions",
@@ -72,5 +73,26 @@ fn the_help_fits_the_width_of_the_terminal() {
         let width: usize = width.parse().expect("a number");
         let wide = options.lines().find(|line| line.chars().count() > width);
         assert_eq!(wide, None);
+    }
+}
+
+#[test]
+fn the_short_help_is_shorter() {
+    for (verb, shown, hidden) in [
+        ("bench", "--level", "--stripe-cache"),
+        ("sweep", "--dry-run", "--stripe-cache"),
+        ("serve", "--nbd", "--ignore-events"),
+    ] {
+        let help = |option: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+            let command = command.args([verb, option]).env("COLUMNS", "100").stdin(Stdio::null());
+            let output = command.output().expect("the program starts");
+            assert!(output.status.success(), "{verb}");
+            String::from_utf8(output.stdout).expect("UTF-8")
+        };
+        let (short, long) = (help("-h"), help("--help"));
+        assert!(short.lines().count() * 3 < long.lines().count() * 2, "{verb}: {short}");
+        assert!(short.contains(shown) && !short.contains(hidden), "{verb}: {short}");
+        assert!(short.contains("--help' lists all options"), "{verb}: {short}");
     }
 }

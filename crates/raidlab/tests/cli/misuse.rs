@@ -251,3 +251,37 @@ fn what_was_measured_before_an_error_is_kept() {
     let record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(record["cells"].as_array().expect("a list").len(), 1);
 }
+
+/// A word for which there is no verb never leads to one that writes.
+#[test]
+fn an_unknown_verb_leads_to_verbs_that_read() {
+    for (word, named) in [
+        ("rescue", "'status', 'dump', 'guess', 'serve --read-only'"),
+        ("repair", "'dump'"),
+        ("top", "'watch'"),
+        ("profiles", "'predict'"),
+        ("check", "'scrub --check'"),
+        ("statsu", "tip: 'status'"),
+        ("xyzzy", "'raidlab --help' lists all"),
+    ] {
+        let ran = raidlab(word);
+        for writes in ["'replace'", "'remove'", "'fail'", "'set'", "'stop'", "'rebuild'"] {
+            assert!(!ran.stderr.contains(writes), "{word}: {}", ran.stderr);
+        }
+        refused(ran, &[&format!("unrecognized verb '{word}'"), named]);
+    }
+    refused(raidlab("generate nothing"), &["unrecognized subcommand 'nothing'"]);
+    assert_eq!(raidlab("help --help").code(0).stdout, raidlab("--help").code(0).stdout);
+    assert_eq!(raidlab("help dump").code(0).stdout, raidlab("dump --help").code(0).stdout);
+}
+
+/// A dry run refuses what the run would refuse.
+#[test]
+fn a_dry_run_looks_at_the_devices() {
+    for device in ["/dev/nosuch", "/dev/null"] {
+        refused(raidlab(&format!("bench --members {device} --dry-run")), &[device]);
+    }
+    let named = "seq-read";
+    let ran = raidlab("bench --members hdd-2016 --workload seq-read,random-read --dry-run").code(0);
+    assert!(ran.stdout.contains(named) && ran.stdout.contains("rand-read"), "{}", ran.stdout);
+}

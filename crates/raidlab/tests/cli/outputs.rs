@@ -208,6 +208,9 @@ fn completions_and_man_pages_are_made_from_the_arguments() {
     for shell in ["bash", "zsh", "fish"] {
         let text = raidlab(&format!("generate completions {shell}")).code(0).stdout;
         assert!(text.contains("raidlab") && text.contains("assume-clean"), "{shell}");
+        for word in ["raid10", "hdd-2016", "rand-mixed"] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
     }
     let dir = Dir::new();
     let pages = dir.file("man");
@@ -217,6 +220,13 @@ fn completions_and_man_pages_are_made_from_the_arguments() {
     let page = std::fs::read_to_string(format!("{pages}/raidlab-create.1")).expect("a page");
     assert!(page.contains("raidlab-create(1)") || page.contains(".TH raidlab-create 1"), "{page}");
     assert!(page.contains("assume\\-clean"), "{page}");
+    for name in ["raidlab", "raidlab-create", "raidlab-bench-kernels"] {
+        let page = std::fs::read_to_string(format!("{pages}/{name}.1")).expect("a page");
+        for section in ["EXIT STATUS", "SEE ALSO"] {
+            assert_eq!(page.matches(&format!(".SH \"{section}\"")).count(), 1, "{name}: {section}");
+        }
+        assert!(!page.contains("EXTRA"), "{name}");
+    }
 }
 
 #[test]

@@ -165,3 +165,33 @@ fn a_reshape_in_place_needs_a_backup_file_and_goes_back() {
     assert!(detail.contains("Chunk Size : 64K"), "{detail}");
     raidlab(&format!("scrub --check {all}")).code(0);
 }
+
+#[test]
+fn status_shows_where_a_reshape_stopped() {
+    let images = Images::new(true);
+    for member in &images.members {
+        let mut image = fs::read(member).expect("an image");
+        let read = &image[SUPERBLOCK..][..4096];
+        let (mut superblock, _) = SuperblockV1::decode(read, Version::V1_2).expect("a superblock");
+        // Four rows of three chunks of 64 KiB.
+        superblock.reshape_position = 1536;
+        let bytes = superblock.encode(512);
+        image[SUPERBLOCK..][..bytes.len()].copy_from_slice(&bytes);
+        fs::write(member, image).expect("an image");
+    }
+    let ran = raidlab(&format!("status --json {}", images.all())).code(1);
+    let json: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let array = &json["arrays"][0];
+    let reshape = &array["reshape"];
+    assert_eq!(
+        (&reshape["position_sectors"], &reshape["done_sectors"]),
+        (&1536.into(), &1536.into())
+    );
+    assert_eq!(reshape["of_sectors"], array["array_sectors"]);
+    let all = array["array_sectors"].as_u64().expect("a number");
+    let share = 153_600.0 / all as f64;
+    let text = raidlab(&format!("status {}", images.all())).code(1).stdout;
+    let wanted = format!("reshape = {share:.1}% (768/{})", all / 2);
+    assert!(text.contains(&wanted) && text.contains("reshape --continue"), "{wanted}: {text}");
+    assert!(text.contains(reshape["change"].as_str().expect("text")), "{text}");
+}

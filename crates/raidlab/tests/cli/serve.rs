@@ -229,7 +229,7 @@ fn a_member_fails_another_is_added_and_the_array_is_whole_again() {
     let ran = order(&dir, "fail data nowhere.img").code(2);
     assert!(ran.stderr.contains("no device of data is named so"), "{}", ran.stderr);
     let ran = order(&dir, "fail other 1").code(2);
-    assert!(ran.stderr.contains("no server in"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no server named"), "{}", ran.stderr);
     // A member by its path, and one that is needed.
     let failed = order(&dir, &format!("fail data {}", disks[1])).code(0).stdout;
     assert!(failed.contains("set faulty"), "{failed}");
