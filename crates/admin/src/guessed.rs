@@ -137,6 +137,7 @@ pub fn described(found: &guess::Guessed, partial: bool, check: Check) -> Descrip
         },
         slots: (0..found.raid_devices).map(read).collect(),
         areas: areas.collect(),
+        is_found: true,
         partial,
         check,
         correct: false,

@@ -10,6 +10,7 @@
 //! fit        who is where: the assignment of greatest weight    (assign)
 //! judge      alternatives, redundancy, reading, verdict  (redundancy, contest, gates, stale)
 //! conclude   names, roles, what superblocks say
+//! stated     the other way round: does one geometry put blocks where they belong?
 //! ```
 //!
 //! Invariant: *exact* is said only when every gate holds and nothing else is possible. No file is
@@ -39,6 +40,7 @@ mod search;
 mod shape;
 mod source;
 mod stale;
+mod stated;
 #[cfg(test)]
 mod synthetic;
 mod through;
@@ -48,3 +50,4 @@ pub use answer::{Answer, Claim, Evidence, FoundFileSystem, Guessed, Judgement, M
 pub use known::{Known, Options};
 pub use search::guess;
 pub use source::{ByteRange, Disks, Pages};
+pub use stated::{Stated, stated};

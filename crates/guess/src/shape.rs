@@ -126,39 +126,44 @@ impl Shape {
         }
     }
 
-    /// The places of an address: the data and its copies, then P and Q. Empty beyond the end.
+    /// The places of an address: see [`places`].
     pub fn places(&self, address: u64, into: &mut Vec<Place>) {
-        into.clear();
-        if address >= self.bytes() {
-            return;
+        places(&self.geometry, address, into);
+    }
+}
+
+/// The places of an address: the data and its copies, then P and Q. Empty beyond the end.
+pub(crate) fn places(geometry: &Geometry, address: u64, into: &mut Vec<Place>) {
+    into.clear();
+    let (sector, rest) = (Sector(address / SECTOR_BYTES), address % SECTOR_BYTES);
+    if sector.0 >= geometry.array_sectors() {
+        return;
+    }
+    let bytes = |sector: Sector| sector.0 * SECTOR_BYTES + rest;
+    match geometry.kind() {
+        Kind::Striped(striped) => {
+            let extent = striped.locate(sector);
+            let (slot, at) = (extent.member.index(), bytes(extent.sector));
+            into.push(Place { slot, at, role: Role::Data });
         }
-        let (sector, rest) = (Sector(address / SECTOR_BYTES), address % SECTOR_BYTES);
-        let bytes = |sector: Sector| sector.0 * SECTOR_BYTES + rest;
-        match self.geometry.kind() {
-            Kind::Striped(striped) => {
-                let extent = striped.locate(sector);
-                let (slot, at) = (extent.member.index(), bytes(extent.sector));
-                into.push(Place { slot, at, role: Role::Data });
-            }
-            Kind::Mirrored(mirrored) => {
-                let mut copies = vec![Copy::default(); mirrored.copies()];
-                mirrored.locate(sector, &mut copies);
-                into.extend(copies.iter().map(|copy| {
-                    let (slot, at) = (copy.member.index(), bytes(copy.sector));
-                    Place { slot, at, role: Role::Data }
-                }));
-            }
-            Kind::Parity(parity) => {
-                let found = parity.locate(sector);
-                let at = bytes(parity.member_sector(found.stripe, found.offset));
-                let row = parity.row(found.stripe);
-                let index = usize::from(found.index);
-                let place = |slot: md::MemberIdx, role| Place { slot: slot.index(), at, role };
-                into.push(place(row.data[index], Role::Data));
-                into.push(place(row.p, Role::P));
-                if let Some(q) = row.q {
-                    into.push(place(q, Role::Q { plain: row.exponent[index] == 0 }));
-                }
+        Kind::Mirrored(mirrored) => {
+            let mut copies = vec![Copy::default(); mirrored.copies()];
+            mirrored.locate(sector, &mut copies);
+            into.extend(copies.iter().map(|copy| {
+                let (slot, at) = (copy.member.index(), bytes(copy.sector));
+                Place { slot, at, role: Role::Data }
+            }));
+        }
+        Kind::Parity(parity) => {
+            let found = parity.locate(sector);
+            let at = bytes(parity.member_sector(found.stripe, found.offset));
+            let row = parity.row(found.stripe);
+            let index = usize::from(found.index);
+            let place = |slot: md::MemberIdx, role| Place { slot: slot.index(), at, role };
+            into.push(place(row.data[index], Role::Data));
+            into.push(place(row.p, Role::P));
+            if let Some(q) = row.q {
+                into.push(place(q, Role::Q { plain: row.exponent[index] == 0 }));
             }
         }
     }

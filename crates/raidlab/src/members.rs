@@ -119,6 +119,9 @@ pub fn choose<'a>(found: &'a Found, wanted: Option<&str>) -> Result<&'a Array> {
 pub fn choice_text(error: &ChooseError, wanted: Option<&str>) -> String {
     match (error, wanted) {
         (_, Some(wanted)) => format!("--array {wanted}: {error}"),
+        (ChooseError::None, None) => {
+            format!("{error}; 'raidlab guess' looks for the geometry in their contents")
+        }
         (ChooseError::Several { .. }, None) => format!("{error}; name one with --array"),
         (_, None) => error.to_string(),
     }

@@ -29,6 +29,7 @@ mod readable_array;
 mod rows;
 mod slot_reader;
 mod stream;
+mod told;
 
 pub use compare::{Blamed, BlockKind, Compared, ZeroRange};
 pub use device::DATA_STEP;
@@ -39,6 +40,7 @@ pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, r
 pub(crate) use open::{appended, left_out_members, rescue_array};
 pub(crate) use prepare::{LogReplay, LogWrite, ppl_writes};
 pub use prepare::{NoGeometry, Prepared, prepare, prepare_explicit};
+pub(crate) use readable::Contents;
 pub use readable::Readable;
 pub use readable_array::{Part, ReadableArray};
 pub use slot_reader::{Failure, Source};

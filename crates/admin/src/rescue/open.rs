@@ -6,14 +6,16 @@
 use std::sync::Arc;
 
 use device::{Disk, Unread, partition_tables};
+use guess::Stated;
 use md::assemble::{
-    Array, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options, Override, Plan,
-    Verdict, explicit,
+    AS_GIVEN, Array, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options, Override,
+    Plan, Shape, Verdict, explicit,
 };
 use md::{MemberIdx, show_size};
 use parity::Kernels;
 use thiserror::Error;
 
+use super::told::{by_contents, by_superblocks, made_anew, unseen_of};
 use super::{NoGeometry, ReadableArray, prepare, prepare_explicit};
 use crate::members::is_called;
 use crate::{ChooseError, Member, Members, SharedStorage, array_name, choose};
@@ -37,6 +39,9 @@ pub struct Rescue {
     pub compares_below: Option<u64>,
     /// Members that are copies with maps: the name of each, and what it lacks.
     pub copies: Vec<(String, Unread)>,
+    /// What redundancy that agrees does not show: a list. Of a description that neither superblocks
+    /// nor contents confirm.
+    pub unseen: Option<&'static str>,
 }
 
 /// How much of the redundancy is compared with the data.
@@ -75,6 +80,8 @@ pub struct Description {
     /// By slot, where the data area begins and how long it is, in sectors, where that is known of
     /// each; empty: as the specification says.
     pub areas: Vec<(u64, Option<u64>)>,
+    /// Whether it was found in the contents, which then refute superblocks that say otherwise.
+    pub is_found: bool,
     /// Accept that a part of the data is lost.
     pub partial: bool,
     /// What is compared.
@@ -245,13 +252,22 @@ pub(crate) fn rescue_array(
     let of_array = array.members.iter().map(|it| &members.all[members.given[it.candidate]]);
     let copies = of_array.filter_map(copy).collect();
     let view = prepared.view;
+    match by_contents(&view) {
+        Stated::Refutes(clause) => doubts.push(format!(
+            "The contents refute the geometry of the superblocks: {clause}; 'raidlab guess' looks \
+             for the one that fits."
+        )),
+        Stated::Nothing => notes.extend(made_anew(&view)),
+        Stated::Agrees(_) => {}
+    }
     let identity = format!("{} events {}", array.set_uuid, metadata.events);
-    let it = Rescue { view, name, identity, notes, doubts, compares_below: None, copies };
+    let (compares_below, unseen) = (None, None);
+    let it = Rescue { view, name, identity, notes, doubts, compares_below, copies, unseen };
     compared(it, check, options.correct, below)
 }
 
-/// Makes an array readable as the caller describes it; superblocks are ignored. `members` were
-/// opened as named.
+/// Makes an array readable as the caller describes it; what superblocks and contents say against
+/// the description are doubts. `members` were opened as named.
 ///
 /// # Errors
 /// See [`RescueError`].
@@ -317,8 +333,32 @@ pub fn rescue_described(
         spec.used_sectors,
         description.slots
     );
-    let doubts = Vec::new();
-    let it = Rescue { view, name, identity, notes, doubts, compares_below: None, copies };
+    let mut doubts = Vec::new();
+    let mut unseen = None;
+    if !description.is_found
+        && let Shape::Settled(geometry) = &described.shape
+    {
+        doubts.extend(by_superblocks(description, &chosen, geometry));
+        let told = chosen.iter().flatten().all(|member| member.superblock.is_some());
+        let confirmed = match by_contents(&view) {
+            Stated::Refutes(clause) => {
+                doubts.push(format!(
+                    "The contents refute the description: {clause}; 'raidlab guess' looks for the \
+                     geometry that fits."
+                ));
+                false
+            }
+            Stated::Agrees(clause) => {
+                notes.retain(|note| note != AS_GIVEN);
+                notes.push(format!("The geometry is as given, and the contents agree: {clause}."));
+                true
+            }
+            Stated::Nothing => told && doubts.is_empty(),
+        };
+        unseen = unseen_of(spec.level).filter(|_| !confirmed);
+    }
+    let compares_below = None;
+    let it = Rescue { view, name, identity, notes, doubts, compares_below, copies, unseen };
     compared(it, description.check, description.correct, None)
 }
 

@@ -11,9 +11,9 @@ use device::partition_tables;
 use md::{SECTOR_BYTES, show_size};
 
 use super::names::{Draft, Root};
-use super::view::{Contents, Layer, VolumeView};
+use super::view::{Layer, VolumeView};
 use super::volume::{Access, Kind, Volume};
-use crate::rescue::{Readable, ReadableArray};
+use crate::rescue::{Contents, Readable, ReadableArray};
 
 /// Of a table, more partitions than these are not listed.
 const PARTITIONS_MAX: usize = 256;

@@ -95,9 +95,9 @@ fn readable(
     array: ArrayBelow,
 ) -> (Option<crate::rescue::ReadableArray>, ArrayBelow) {
     match opened {
-        Ok(Rescue { view, notes, doubts, compares_below, .. }) => {
+        Ok(Rescue { view, notes, doubts, compares_below, unseen, .. }) => {
             let sectors = Some(view.sectors());
-            (Some(view), ArrayBelow { sectors, notes, doubts, compares_below, ..array })
+            (Some(view), ArrayBelow { sectors, notes, doubts, compares_below, unseen, ..array })
         }
         Err(refusal) => (None, ArrayBelow { refusal: Some(refusal), ..array }),
     }

@@ -37,6 +37,8 @@ pub struct ArrayBelow {
     pub doubts: Vec<String>,
     /// The redundancy is compared below this array sector; `None`: it is not compared.
     pub compares_below: Option<u64>,
+    /// What redundancy that agrees does not show.
+    pub unseen: Option<&'static str>,
     /// Why it cannot be read.
     pub refusal: Option<RescueError>,
     /// The array itself, its partitions, and the logical volumes that begin on it.

@@ -57,8 +57,8 @@ pub struct SourceArguments {
                                 "force"],
           help_heading = "Without superblocks")]
     pub guess: Option<u16>,
-    /// RAID level, if superblocks are lost or wrong: they are ignored, and members are given in
-    /// slot order
+    /// RAID level, if superblocks are lost or wrong: members are given in slot order, and what
+    /// superblocks and contents say against it is a doubt
     #[arg(long, value_parser = parse_level,
           conflicts_with_all = ["array", "ignore_events", "ignore_checksums", "force"],
           help_heading = "Without superblocks")]
@@ -271,6 +271,7 @@ pub fn description(arguments: &SourceArguments, read: &ReadOptions) -> Result<De
         },
         slots,
         areas: Vec::new(),
+        is_found: false,
         partial: read.partial,
         check: read.check,
         correct: read.correct,

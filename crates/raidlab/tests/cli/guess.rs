@@ -51,6 +51,10 @@ fn file_system(dir: &Dir, bytes: u64, seed: u64) -> Vec<u8> {
 
 /// An ext4 file system of this size with these files.
 fn made(dir: &Dir, bytes: u64, tree: &str) -> Vec<u8> {
+    made_with(dir, bytes, tree, &[])
+}
+
+fn made_with(dir: &Dir, bytes: u64, tree: &str, more: &[&str]) -> Vec<u8> {
     let image = dir.file("image");
     std::fs::write(&image, []).expect("an image");
     let file = std::fs::OpenOptions::new().write(true).open(&image).expect("an image");
@@ -58,7 +62,8 @@ fn made(dir: &Dir, bytes: u64, tree: &str) -> Vec<u8> {
     // runs: mke2fs
     let mut mke2fs = Command::new("mke2fs");
     let path = format!("/usr/sbin:/sbin:{}", std::env::var("PATH").unwrap_or_default());
-    mke2fs.env("PATH", path).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-J", "size=4", "-d"]);
+    mke2fs.env("PATH", path).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-J", "size=4"]);
+    mke2fs.args(more).arg("-d");
     let made = mke2fs.arg(tree).arg(&image).output().expect("mke2fs starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     std::fs::read(&image).expect("an image")
@@ -312,4 +317,209 @@ fn a_file_system_in_a_file_is_not_taken_for_the_array() {
     let answer = parsed(&array.guess(&[]));
     let is_outer = answer["file_systems"][0]["size"] == 32 * MIB;
     assert!(answer["verdict"] != "exact" || is_outer, "{answer:#}");
+}
+
+/// The XOR of a row is the same in every order, with every chunk and data offset: only the file
+/// system and the superblocks can tell that a description is wrong.
+#[test]
+fn a_description_is_compared_with_the_contents_and_with_superblocks() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|slot| array.names[slot].as_str());
+    let described = |words: &str| raidlab(&format!("dump --sha256 --level 5 {words}"));
+    let right = format!("--raid-devices 4 --chunk 64K --data-offset 1M {a} {b} {c} {d}");
+    let ran = described(&right).code(0);
+    let hash = ran.stdout.clone();
+    assert!(ran.stderr.contains("and the contents agree"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("does not show"), "{}", ran.stderr);
+    let wrong = [
+        format!("--raid-devices 4 --chunk 64K --data-offset 1M {b} {a} {c} {d}"),
+        format!("--raid-devices 4 --chunk 64K --data-offset 1M {a} {c} {b} {d}"),
+        format!("--raid-devices 4 --chunk 128K --data-offset 1M {a} {b} {c} {d}"),
+        format!("--raid-devices 4 --chunk 64K --data-offset 1M {a} {c} missing {d}"),
+    ];
+    for words in &wrong {
+        let ran = described(words).code(1);
+        assert!(ran.stderr.contains("doubt: The contents refute the description"), "{words}");
+        assert!(ran.stderr.contains("raidlab guess"), "{}", ran.stderr);
+        if !words.contains("missing") {
+            let agrees = "it does not show the order of the members, the chunk, the data offset";
+            assert!(ran.stderr.contains(agrees), "{}", ran.stderr);
+        }
+    }
+    // Superblocks of the same array beside it: now they tell as well.
+    let create = "create -l 5 -n 4 -c 64K --assume-clean --force --data-offset 1M -b none";
+    raidlab(&format!("{create} {a} {b} {c} {d}")).code(0);
+    let by_superblocks = raidlab(&format!("dump --sha256 {a} {b} {c} {d}")).code(0);
+    assert!(!by_superblocks.stderr.contains("guess"), "{}", by_superblocks.stderr);
+    let ran = described(&right).code(0);
+    assert_eq!(ran.stdout, hash);
+    for (words, named) in [
+        (&wrong[0], &["says slot 0, the description 1", "says slot 1, the description 0"][..]),
+        (&wrong[2], &["says chunk", "64 KiB"]),
+        (&right.replace("--data-offset 1M", "--data-offset 2048"), &["says data offset"]),
+        (&format!("--layout left-asymmetric {right}"), &["says layout left-symmetric"]),
+        (&format!("--size 6M {right}"), &["says an array of"]),
+    ] {
+        let ran = described(words).code(1);
+        for named in named {
+            assert!(ran.stderr.contains(named), "{words}: {named}: {}", ran.stderr);
+        }
+    }
+    let file = array.dir.file("json");
+    described(&format!("--json={file} {}", wrong[0])).code(1);
+    let record = std::fs::read_to_string(&file).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    assert!(record["doubts"].as_array().is_some_and(|it| it.len() >= 2), "{record:#}");
+}
+
+/// `mdadm --create` over an array in another order: its parity is right, and its superblocks agree.
+#[test]
+fn a_wrong_create_is_a_doubt_that_names_guess() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|slot| array.names[slot].as_str());
+    let create = "create -l 5 -n 4 -c 64K --assume-clean --force --data-offset 1M -b none";
+    for order in [format!("{a} {c} {b} {d}"), format!("{b} {a} {c} {d}")] {
+        raidlab(&format!("{create} {order}")).code(0);
+        for verb in ["dump --sha256", "volumes"] {
+            let ran = raidlab(&format!("{verb} {order}")).code(1);
+            let said = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(said.contains("The contents refute the geometry of the superblocks"), "{said}");
+            assert!(said.contains("raidlab guess"), "{said}");
+        }
+    }
+}
+
+/// One of them was mounted or checked alone later: its superblock was written last, and its files
+/// are the older ones.
+#[test]
+fn halves_of_a_mirror_that_are_each_consistent_are_ambiguous() {
+    if cannot() {
+        return;
+    }
+    let dir = Dir::new();
+    let tree = dir.file("tree");
+    for folder in 0..8 {
+        let path = Path::new(&tree).join(format!("folder-{folder}"));
+        std::fs::create_dir_all(&path).expect("a folder");
+        for file in 0..8 {
+            let bytes = noise(folder * 8 + file, 9_000);
+            std::fs::write(path.join(format!("file-{file}")), bytes).expect("a file");
+        }
+    }
+    let uuid = ["-U", "5e0a6a0e-1c1f-4b1c-9b7e-0d2f7a6f3b11"];
+    let newer = made_with(&dir, 8 * MIB, &tree, &uuid);
+    std::fs::remove_file(Path::new(&tree).join("folder-3/file-5")).expect("a file");
+    // Without what was added since, and written last.
+    let older = made_with(&dir, 8 * MIB, &tree, &uuid);
+    let array = Array::of(dir, newer, Level::Raid1, Layout::None, 2, 0);
+    array.assert_dumped(&[]);
+    let mut member = std::fs::read(&array.names[1]).expect("a member");
+    member[MIB as usize..].copy_from_slice(&older);
+    std::fs::write(&array.names[1], member).expect("a member");
+    let answer = parsed(&array.guess(&[]).code(1));
+    assert_eq!(answer["verdict"], "ambiguous", "{answer:#}");
+    let output = array.dir.file("out");
+    let ran = raidlab(&format!("dump --guess -o {output} {}", array.given(&[]))).code(1);
+    assert!(!Path::new(&output).exists(), "something was dumped");
+    for name in &array.names {
+        assert!(ran.stderr.contains(name.as_str()), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn superblocks_of_some_members_that_agree_are_true() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|slot| array.names[slot].as_str());
+    let create = "create -l 5 -n 4 -c 64K --assume-clean --force --data-offset 1M -b none";
+    raidlab(&format!("{create} {a} {b} {c} {d}")).code(0);
+    let mut bytes = std::fs::read(b).expect("a member");
+    bytes[4096..8192].fill(0);
+    std::fs::write(b, bytes).expect("a member");
+    let answer = parsed(&array.guess(&[]).code(0));
+    assert_eq!(answer["verdict"], "exact", "{answer:#}");
+    let claims = answer["members"].as_array().expect("members");
+    let claims = claims.iter().filter_map(|it| it["superblock"]["refuted"].as_bool());
+    assert_eq!(claims.collect::<Vec<_>>(), [false; 3], "{answer:#}");
+}
+
+/// A GUID partition table as a firmware or another system writes it on a disk that seems empty.
+fn write_gpt(path: &str, guid: u8) {
+    let mut bytes = std::fs::read(path).expect("a member");
+    let last = bytes.len() as u64 / 512 - 1;
+    let entries = [0_u8; 128 * 128];
+    let header = |block: u64, other: u64, at: u64| {
+        let mut header = [0; 512];
+        header[..12].copy_from_slice(b"EFI PART\0\0\x01\0");
+        header[12..16].copy_from_slice(&92_u32.to_le_bytes());
+        for (from, value) in [(24, block), (32, other), (40, 34), (48, last - 33), (72, at)] {
+            header[from..from + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        header[56..72].fill(guid);
+        header[80..84].copy_from_slice(&128_u32.to_le_bytes());
+        header[84..88].copy_from_slice(&128_u32.to_le_bytes());
+        header[88..92].copy_from_slice(&crc(&entries).to_le_bytes());
+        let sum = crc(&header[..92]);
+        header[16..20].copy_from_slice(&sum.to_le_bytes());
+        header
+    };
+    let mut put = |block: u64, what: &[u8]| {
+        bytes[block as usize * 512..][..what.len()].copy_from_slice(what);
+    };
+    put(1, &header(1, last, 2));
+    put(2, &entries);
+    put(last - 32, &entries);
+    put(last, &header(last, 1, last - 32));
+    std::fs::write(path, bytes).expect("a member");
+}
+
+/// The CRC of a GPT (IEEE 802.3, reflected).
+fn crc(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 };
+    !bytes.iter().fold(u32::MAX, |sum, &byte| (0..8).fold(sum ^ u32::from(byte), step))
+}
+
+#[test]
+fn partition_tables_that_were_written_over_both_ends_do_not_mislead() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    for (guid, name) in (1..).zip(&array.names) {
+        write_gpt(name, guid);
+    }
+    let answer = parsed(&array.guess(&[]).code(0));
+    assert_eq!(answer["verdict"], "exact", "{answer:#}");
+    assert_eq!(answer["best"]["data_offset"], MIB);
+    let ran = raidlab(&format!("dump --sha256 {}", array.given(&[]))).code(2);
+    assert!(ran.stderr.contains("raidlab guess"), "{}", ran.stderr);
+}
+
+/// A disk with more blocks that state their address than the array has.
+#[test]
+fn a_disk_of_its_own_never_hides_the_array() {
+    if cannot() {
+        return;
+    }
+    let array = raid5();
+    let other = Dir::new();
+    let name = array.dir.file("a-system-disk");
+    std::fs::write(&name, file_system(&other, 40 * MIB, 9)).expect("a disk");
+    for without in [&[][..], &[1]] {
+        let ran = raidlab(&format!("guess --json {} {name}", array.given(without)));
+        let answer = parsed(&ran);
+        let best = &answer["best"];
+        assert_eq!(best["chunk"], 65536, "{answer:#}");
+        assert_eq!(answer["file_systems"][0]["size"], 24 * MIB, "{answer:#}");
+        let order = best["order"].as_array().expect("an order");
+        assert!(!order.contains(&name.as_str().into()), "{answer:#}");
+    }
 }

@@ -170,6 +170,8 @@ struct Outcome {
     /// The range in which the redundancy was compared, as text.
     compares: Option<String>,
     compared: Compared,
+    /// What redundancy that agrees does not show.
+    unseen: Option<&'static str>,
     /// What copies with maps leave of the array.
     gaps: Option<Gaps>,
     stop: Option<Stop>,
@@ -192,6 +194,7 @@ impl Outcome {
             doubts: source.doubts.clone(),
             compares: source.compares_below.map(range_text),
             compared: Compared::default(),
+            unseen: source.unseen,
             gaps: None,
             stop: None,
             failures: Default::default(),

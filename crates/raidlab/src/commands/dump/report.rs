@@ -142,7 +142,11 @@ fn say_differing(outcome: &Outcome) {
     } else if let Some(what) = outcome.compares.as_ref().filter(|_| outcome.stop.is_none()) {
         let name = &outcome.name;
         let holes = if *sectors < outcome.sectors { ", holes are not counted" } else { "" };
-        say(format_args!("raidlab: {name}: the redundancy agrees ({what}: {compared}{holes})"));
+        let but = outcome.unseen.map(|unseen| format!("; it does not show {unseen}"));
+        let but = but.unwrap_or_default();
+        say(format_args!(
+            "raidlab: {name}: the redundancy agrees ({what}: {compared}{holes}){but}"
+        ));
     }
 }
 

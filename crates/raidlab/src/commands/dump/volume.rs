@@ -25,6 +25,7 @@ pub struct Source {
     pub doubts: Vec<String>,
     /// The ranges in which the redundancy is compared, as text; `None`: it is not compared.
     compares: Option<String>,
+    unseen: Option<&'static str>,
 }
 
 impl Source {
@@ -46,6 +47,7 @@ impl Source {
             notes: self.notes,
             doubts: self.doubts,
             compares: self.compares,
+            unseen: self.unseen,
             ..Outcome::default()
         };
         transfer(arguments, &self.view, &mut output, &mut outcome)?;
@@ -103,7 +105,8 @@ pub fn open(
     }
     let names = on.iter().map(|array| array.name.clone()).collect();
     let name = volume.name.clone();
-    Ok(Source { name, view, on: names, notes, doubts, compares })
+    let unseen = on.iter().find_map(|array| array.unseen);
+    Ok(Source { name, view, on: names, notes, doubts, compares, unseen })
 }
 
 /// The ranges of the arrays in which the redundancy is compared.
