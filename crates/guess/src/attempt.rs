@@ -69,12 +69,19 @@ pub(crate) fn attempt(
     file_systems: &FileSystems,
     points: &[Vec<Point>],
     members: usize,
+    own_tables: &Masks,
 ) -> Attempt {
-    let masks = masks(options);
+    let mut masks = masks(options);
+    masks.extend(own_tables.iter().cloned());
     let hypotheses = hypotheses(pages, &options.superblocks);
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.retain(|&at| !file_systems.list()[at].kind.is_table() && points[at].len() >= 3);
     order.sort_by_key(|&at| std::cmp::Reverse(points[at].len()));
+    // A disk of its own among the members, however much it holds.
+    let is_own = |&at: &usize| lies_on_one(pages, file_systems, points, at);
+    if order.iter().any(|at| !is_own(at) && points[*at].len() >= 6) {
+        order.retain(|at| !is_own(at));
+    }
     // The largest always: the others may be images in its files, with more blocks than its own.
     let largest = order.iter().copied().skip(TRIED).max_by_key(|&at| file_systems.list()[at].bytes);
     order.truncate(TRIED);
@@ -124,6 +131,7 @@ pub(crate) fn attempt(
         recreated: options.superblocks.iter().flatten().next().is_some(),
         thorough: options.thorough,
         members: pages.members(),
+        stated: options.superblocks.iter().map(|it| stated(it.as_ref()?)).collect(),
     };
     attempt.judged = judge(&case, &fits, candidates);
     attempt.tables = placed.tables.clone();
@@ -141,6 +149,36 @@ pub(crate) fn attempt(
     }
     attempt.set = Some(placed.set);
     attempt
+}
+
+/// Whether a file system lies on one member alone, which has room for all of it.
+fn lies_on_one(
+    pages: &Pages,
+    file_systems: &FileSystems,
+    points: &[Vec<Point>],
+    file_system: usize,
+) -> bool {
+    let own = &points[file_system];
+    let Some(member) = own.first().map(|it| it.member) else { return false };
+    let mut starts: Vec<u64> = own.iter().filter_map(|it| it.at.checked_sub(it.address)).collect();
+    starts.sort_unstable();
+    let alike = starts.chunk_by(|one, other| one == other);
+    let Some(most) = alike.max_by_key(|alike| alike.len()) else { return false };
+    let end = most[0].saturating_add(file_systems.list()[file_system].bytes);
+    own.iter().all(|it| it.member == member)
+        && member < pages.members()
+        && most.len() * 4 >= own.len() * 3
+        && end <= pages.size(member)
+}
+
+/// What a superblock says of its member: the data offset, and how much of it is used.
+fn stated(metadata: &md::ondisk::MemberMetadata) -> Option<(u64, u64)> {
+    let used = match metadata.used_sectors {
+        0 => metadata.data_sectors,
+        used => used,
+    };
+    let bytes = |sectors: u64| sectors.checked_mul(md::SECTOR_BYTES);
+    Some((bytes(metadata.data_offset)?, bytes(used)?))
 }
 
 /// A table before the place where the array is said to begin: the array begins earlier.

@@ -185,8 +185,7 @@ fn claim(hypothesis: &Hypothesis, best: Option<(&Candidate, &[u64], Judgement)>)
         (_, None) => (None, "nothing on the members says whether it is true".to_string()),
         (None, _) => (None, "md has no such array".to_string()),
         (Some(claimed), Some((best, samples, verdict))) => {
-            let claimed = Candidate { base: best.base, ..claimed.clone() };
-            if claimed.same(best, samples) {
+            if completed(claimed, best).same(best, samples) {
                 (Some(false), "the contents agree".to_string())
             } else if verdict == Judgement::Exact {
                 (Some(true), "the superblocks describe another array than the contents".to_string())
@@ -197,6 +196,20 @@ fn claim(hypothesis: &Hypothesis, best: Option<(&Candidate, &[u64], Judgement)>)
     };
     let created = metadata.created.seconds;
     Claim { text, created, refuted, why, members: hypothesis.members.clone() }
+}
+
+/// What superblocks say, with members for slots that they leave open: those of lost superblocks
+/// and those that are out of date are as the contents say.
+fn completed(claimed: &Candidate, best: &Candidate) -> Candidate {
+    let mut order = claimed.order.clone();
+    if order.len() == best.order.len() {
+        for (slot, found) in best.order.iter().enumerate() {
+            if order[slot].is_none() && found.is_some_and(|it| !claimed.order.contains(&Some(it))) {
+                order[slot] = *found;
+            }
+        }
+    }
+    Candidate { base: best.base, order, exclude: best.exclude.clone(), ..claimed.clone() }
 }
 
 /// What would tell two candidates apart.

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a gate only doubts; none makes an answer surer.
 
+use std::collections::BTreeSet;
+
 use md::Level;
 
 use crate::candidate::Candidate;
@@ -60,20 +62,32 @@ pub(crate) fn gates(
 }
 
 /// Blocks that the best does not explain, but another data offset all together, if they are many:
-/// the first of far copies, where the second looks like an array of its own.
+/// the first of far copies, where the second looks like an array of its own. Copies in a journal
+/// are of one part of the file system; those are of all parts.
 fn elsewhere(set: &Set, best: &Candidate) -> Option<usize> {
     let mut places = Vec::new();
-    let mut distances: Vec<u64> = Vec::new();
+    // The distance of each, and the part of the file system that it is of.
+    let mut distances: Vec<(u64, u64)> = Vec::new();
+    let mut parts = BTreeSet::new();
+    let last = set.points().iter().map(|it| it.address).max()?;
     for point in set.points().iter().filter(|it| it.strong && !it.either) {
         best.shape.places(point.address, &mut places);
         let usual = best.offsets.first().copied().unwrap_or(0);
+        let part = (u128::from(point.address) * 16 / (u128::from(last) + 1)) as u64;
         if places.iter().all(|it| usual + it.at != point.at) {
-            distances.extend(places.first().and_then(|it| point.at.checked_sub(it.at)));
+            let distance = places.first().and_then(|it| point.at.checked_sub(it.at));
+            distances.extend(distance.map(|distance| (distance, part)));
+        } else {
+            parts.insert(part);
         }
     }
     distances.sort_unstable();
-    let most = distances.chunk_by(|one, other| one == other).map(<[u64]>::len).max()?;
-    (most >= 8 && most * 4 >= best.direct).then_some(most)
+    let alike = distances.chunk_by(|one, other| one.0 == other.0);
+    let most = alike.max_by_key(|alike| alike.len())?;
+    let mut of_parts: Vec<u64> = most.iter().map(|it| it.1).collect();
+    of_parts.dedup();
+    let is_spread = of_parts.len() * 4 >= parts.len();
+    (most.len() >= 8 && most.len() * 4 >= best.direct && is_spread).then_some(most.len())
 }
 
 /// A member without a slot that holds blocks of the array in the right rows.

@@ -178,6 +178,8 @@ fn ranked(case: &Case, fits: &[Fit], others: Vec<Candidate>) -> Vec<Ranked> {
 /// The candidate over the areas that its members have room for, if the file system fits.
 fn holding(case: &Case, candidate: Candidate) -> Option<Candidate> {
     let candidate = candidate.fitted(case.pages)?;
+    let holds = |it: &Candidate| it.shape.bytes() >= case.set.end;
+    let candidate = case.bounded(&candidate).filter(holds).unwrap_or(candidate);
     // RAID 10 with several missing members that leave nothing whole explains too much.
     let whole = candidate.is_whole() || candidate.shape.level == Level::Raid0;
     (whole && candidate.shape.bytes() >= case.set.end).then_some(candidate)
@@ -476,6 +478,13 @@ fn settle_stale(
         }
         Settled::Open { candidates, why } => {
             doubts.push(why);
+            let mut candidates = candidates.into_iter();
+            // Of copies each half is read alone: never now the one and now the other.
+            if kind == "mirror"
+                && let Some(first) = candidates.next()
+            {
+                judged.best = Candidate { weight: judged.best.weight, ..first };
+            }
             judged.alternatives.extend(candidates);
         }
     }

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use content::{FileSystems, Part, Scan, Sighting};
+use content::{FileSystems, Kind, Part, Scan, Sighting};
 
 use crate::answer::Answer;
 use crate::attempt::{Attempt, attempt};
 use crate::conclude::{conclude, nothing};
 use crate::known::Options;
 use crate::points::Point;
+use crate::redundancy::Masks;
 use crate::source::{ByteRange, Pages};
 use crate::view::View;
 
@@ -50,6 +51,12 @@ pub fn guess(pages: &Pages, options: &Options, progress: &mut dyn FnMut(&str)) -
             last = Some(attempt);
         }
     }
+    if last.as_ref().is_some_and(|attempt| !attempt.is_empty() && !attempt.is_exact()) {
+        progress("looking for a table on a missing member");
+        if search.find_table_of_missing() {
+            last = Some(search.attempt());
+        }
+    }
     match last.filter(|attempt| !attempt.is_empty()) {
         Some(attempt) => conclude(pages, options, &search.file_systems, attempt),
         None => nothing(pages, options, &search.file_systems),
@@ -67,6 +74,8 @@ pub(crate) struct Search<'a> {
     sightings: Vec<Vec<Sighting>>,
     /// Units scanned of every member.
     scanned: BTreeSet<u64>,
+    /// Where members hold partition tables of their own.
+    own_tables: Masks,
 }
 
 impl<'a> Search<'a> {
@@ -80,6 +89,7 @@ impl<'a> Search<'a> {
             scans: vec![Scan::new(); members],
             sightings: vec![Vec::new(); members],
             scanned: BTreeSet::new(),
+            own_tables: own_tables(pages),
         }
     }
 
@@ -198,15 +208,26 @@ impl<'a> Search<'a> {
         if len == 0 {
             return;
         }
-        if let Some(bytes) = self.pages.take(member, at, len as usize) {
+        if let Some(bytes) = self.take(member, at, len as usize) {
             look(self, member, &bytes, at);
         } else if len > UNIT {
             for at in (at..at + len).step_by(UNIT as usize) {
-                if let Some(bytes) = self.pages.take(member, at, UNIT.min(len) as usize) {
+                if let Some(bytes) = self.take(member, at, UNIT.min(len) as usize) {
                     look(self, member, &bytes, at);
                 }
             }
         }
+    }
+
+    /// The bytes of a member, zeroes where it holds a table of its own.
+    fn take(&self, member: usize, at: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = self.pages.take(member, at, len)?;
+        let end = at + len as u64;
+        for (_, own) in self.own_tables.iter().filter(|it| it.0 == member) {
+            let (from, to) = (own.start.clamp(at, end), own.end.clamp(at, end));
+            bytes[(from - at) as usize..(to - at) as usize].fill(0);
+        }
+        Some(bytes)
     }
 
     /// Reads through the best candidates what their file system says of its addresses.
@@ -223,7 +244,8 @@ impl<'a> Search<'a> {
     }
 
     fn attempt(&self) -> Attempt {
-        attempt(self.pages, self.options, &self.file_systems, &self.points(), self.members)
+        let (points, own_tables) = (self.points(), &self.own_tables);
+        attempt(self.pages, self.options, &self.file_systems, &points, self.members, own_tables)
     }
 
     /// Every witness, by file system; addresses count from the file system's start.
@@ -245,6 +267,29 @@ impl<'a> Search<'a> {
             }
         }
         points
+    }
+
+    /// Looks on a member of RAID 4 or 5 that is missing, the XOR of the others, for the table that
+    /// says where a file system begins; false if there is none.
+    fn find_table_of_missing(&mut self) -> bool {
+        let (pages, sum) = (self.pages, self.pages.members());
+        if sum < 2 || self.file_systems.list().iter().any(|it| it.kind.is_table()) {
+            return false;
+        }
+        for unit in self.scanned.iter().take((SMALL / UNIT) as usize) {
+            let at = unit * UNIT;
+            let len = UNIT.min(pages.size(sum).saturating_sub(at)) / 512 * 512;
+            let Some(bytes) = pages.take(sum, at, len as usize) else { continue };
+            let mut there = FileSystems::new();
+            there.find(&bytes, at);
+            // An MBR is two bytes: in a sum it is often chance.
+            let is_table = |kind: Kind| kind.is_table() && kind != Kind::Mbr;
+            if there.list().iter().any(|it| is_table(it.kind)) {
+                self.file_systems.find(&bytes, at);
+                return true;
+            }
+        }
+        false
     }
 
     /// With one member of RAID 4 or 5 missing, the XOR of the others is that member: what begins
@@ -271,6 +316,33 @@ impl<'a> Search<'a> {
         self.members += 1;
         Some(self.attempt())
     }
+}
+
+/// Where members hold a GPT that is of the member itself: it is as long, and no other member has
+/// the same. It was written over what the array had there, or divides a disk with the array in it.
+fn own_tables(pages: &Pages) -> Masks {
+    const HEAD: u64 = 24 << 10;
+    let mut found: Vec<(usize, Option<String>, u64)> = Vec::new();
+    for member in 0..pages.members() {
+        let size = pages.size(member);
+        let mut tables = FileSystems::new();
+        if let Some(bytes) = pages.take(member, 0, HEAD.min(size) as usize) {
+            tables.find(&bytes, 0);
+        }
+        let mut own = tables.list().iter();
+        let own = own.find(|it| it.kind == Kind::Gpt && it.bytes == size);
+        found.extend(own.map(|it| (member, it.uuid.clone(), u64::from(it.block))));
+    }
+    let is_only = |uuid: &Option<String>| found.iter().filter(|it| it.1 == *uuid).count() == 1;
+    let mut masks = Masks::new();
+    for (member, _, block) in found.iter().filter(|it| pages.members() > 1 && is_only(&it.1)) {
+        // 128 entries of 128 bytes, a header, and before the first one an MBR.
+        let entries = (16_u64 << 10).div_ceil(*block) * block;
+        let size = pages.size(*member);
+        masks.push((*member, 0..entries + 2 * block));
+        masks.push((*member, size.saturating_sub(entries + block)..size));
+    }
+    masks
 }
 
 /// Units as windows.

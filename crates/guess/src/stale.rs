@@ -96,10 +96,8 @@ fn by_cross_checks(asked: &Asked, candidate: &Candidate, found: &Redundancy) -> 
         let checks = cross_checks(asked, &without);
         tried.push((member, without, checks));
     }
-    let decided = match candidate.shape.geometry().kind() {
-        Kind::Mirrored(_) => newest(&tried),
-        _ => fewest(&tried),
-    };
+    let is_mirror = matches!(candidate.shape.geometry().kind(), Kind::Mirrored(_));
+    let decided = if is_mirror { only(&tried) } else { fewest(&tried) };
     let all = found.bad.len();
     if let Some((at, why)) = decided {
         let (member, without, _) = tried.swap_remove(at);
@@ -109,11 +107,15 @@ fn by_cross_checks(asked: &Asked, candidate: &Candidate, found: &Redundancy) -> 
             return Settled::Stale { candidate: Box::new(without), member, why };
         }
     }
+    // Each copy is whole: the one that a file system wrote last comes first, and decides nothing.
+    if is_mirror {
+        tried.sort_by_key(|it| std::cmp::Reverse(it.2.written));
+    }
     let candidates = tried.into_iter().map(|(_, without, _)| without).collect();
     let compared = found.compared;
+    let what = if is_mirror { "copies disagree" } else { "redundancy disagrees" };
     let why = format!(
-        "the redundancy disagrees in {all} of {compared} blocks, and nothing says which member is \
-         out of date"
+        "the {what} in {all} of {compared} blocks, and nothing says which member is out of date"
     );
     Settled::Open { candidates, why }
 }
@@ -172,23 +174,8 @@ fn fewest(tried: &[(usize, Candidate, CrossChecks)]) -> Option<(usize, String)> 
     clear.then_some((best, why))
 }
 
-/// Of copies, the exclusion that leaves the newest superblock; the cross-checks may deny it.
-fn newest(tried: &[(usize, Candidate, CrossChecks)]) -> Option<(usize, String)> {
-    let written = |at: usize| tried[at].2.written.unwrap_or(0);
-    let mut order: Vec<usize> = (0..tried.len()).collect();
-    order.sort_by_key(|&at| std::cmp::Reverse(written(at)));
-    let &best = order.first()?;
-    let Some(&next) = order.get(1) else {
-        return Some((best, "it takes part in every one of them".into()));
-    };
-    if written(best) == written(next) {
-        return fewest(tried);
-    }
-    let (failed, others) = (tried[best].2.failed, tried[next].2.failed);
-    let denied = failed >= others + 3;
-    let why = format!(
-        "its superblock of the file system is {} seconds older",
-        written(best) - written(next)
-    );
-    (!denied).then_some((best, why))
+/// Of copies, the only member that takes part in every block that disagrees. Of two that are each
+/// consistent, none: the one that was mounted or checked later may be the older one.
+fn only(tried: &[(usize, Candidate, CrossChecks)]) -> Option<(usize, String)> {
+    (tried.len() == 1).then(|| (0, "it takes part in every one of them".into()))
 }

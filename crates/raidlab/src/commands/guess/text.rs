@@ -231,7 +231,9 @@ fn dump_line(it: &Guessed, report: &GuessReport) -> String {
     if let Some(offset) = it.data_offset().filter(|&it| it > 0) {
         let _ = write!(line, " --data-offset {}", size(offset));
     }
-    if let (Some(_), Some(used)) = (it.stride, it.used) {
+    // Superblocks that are there are compared with the description, also in how much is used.
+    let is_told = report.answer.claims.iter().any(|claim| claim.refuted == Some(false));
+    if let (true, Some(used)) = (it.stride.is_some() || is_told, it.used) {
         let _ = write!(line, " --size {}", size(used));
     }
     line + " -o array.img"
