@@ -112,7 +112,7 @@ impl OpenDevices {
         for name in names {
             let device = self.open_as(name, DeviceOptions { access, direct: true })?;
             if access == Access::ReadOnly
-                && let Some(how) = device.in_use()
+                && let Some(how) = device.claimed()
             {
                 let (location, problem) = (device.location(), DeviceProblem::InUse { how });
                 return Err(DeviceError { location: location.clone(), problem }.into());

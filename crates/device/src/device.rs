@@ -301,7 +301,7 @@ impl Device {
     /// How something else uses the device or the file: the kernel has a claim on it (a mount, an
     /// array that runs), or a loop device is attached. Opening it for writing is refused then;
     /// what is opened read-only may change while it is read.
-    pub fn in_use(&self) -> Option<String> {
+    pub fn claimed(&self) -> Option<String> {
         let path = &self.location.path;
         if !self.is_block_device {
             let device = loop_device_of(self.identity)?;
