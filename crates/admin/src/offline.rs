@@ -111,11 +111,8 @@ impl OpenDevices {
         let mut members = Vec::new();
         for name in names {
             let device = self.open_as(name, DeviceOptions { access, direct: true })?;
-            if access == Access::ReadOnly
-                && let Some(how) = device.claimed()
-            {
-                let (location, problem) = (device.location(), DeviceProblem::InUse { how });
-                return Err(DeviceError { location: location.clone(), problem }.into());
+            if access == Access::ReadOnly {
+                device.check_unused()?;
             }
             let name = device.location().to_string();
             members.push(Opened::device(device).ok_or(OpenError::NoSuperblock { name })?);

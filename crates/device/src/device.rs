@@ -298,26 +298,6 @@ impl Device {
         self.identity.overlap(other.identity)
     }
 
-    /// How something else uses the device or the file: the kernel has a claim on it (a mount, an
-    /// array that runs), or a loop device is attached. Opening it for writing is refused then;
-    /// what is opened read-only may change while it is read.
-    pub fn claimed(&self) -> Option<String> {
-        let path = &self.location.path;
-        if !self.is_block_device {
-            let device = loop_device_of(self.identity)?;
-            return Some(format!("it is attached to {}", device.display()));
-        }
-        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let tries = CLAIM_PATIENCE.as_millis() / LOCK_PAUSE.as_millis();
-        for _ in 0..tries {
-            match rustix::fs::open(path, flags, Mode::empty()) {
-                Err(Errno::BUSY) => std::thread::sleep(LOCK_PAUSE),
-                _ => return None,
-            }
-        }
-        Some(who_uses(path))
-    }
-
     /// Creates a sparse image file of `bytes` bytes, which must not exist, and opens it for
     /// writing. It is locked while it is still empty: no other process can open it as a member
     /// before. [`Device::preallocate`] reserves its space.

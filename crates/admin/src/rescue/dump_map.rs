@@ -4,18 +4,72 @@
 //!
 //! ```text
 //! +  written, and nothing contradicts it          *  a large read failed, small ones come later
-//! /  written, but contradicted by redundancy      -  lost: not in the output
+//! /  written, but contradicted by redundancy,     -  lost: not in the output
+//!    or read from other members
 //! ?  not read yet
 //! ```
 //! Invariant: a range is marked as written when its data are durable in the output (the caller
-//! syncs it before it stores the map), and only in a map of the same array and output. Doubts of
-//! one run stay in the map for the next ones. No I/O here.
+//! syncs it before it stores the map), only in a map of the same array and output, and only as long
+//! as the same members serve, none of which lacks more by now: else all of it is to be read again.
+//! Doubts of one run stay in the map for the next ones. No I/O here.
 
 use std::ops::Range;
 
 use device::{MapBlock, MapStatus, Mapfile, MapfileError};
 use md::SECTOR_BYTES;
 use thiserror::Error;
+
+use super::ranges::without_all;
+
+/// What an array is read from, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// What is compared and corrected.
+    pub how: String,
+    /// The members that serve, in the order of their slots.
+    pub members: Vec<Reader>,
+}
+
+/// A member that serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reader {
+    /// What it is, and in which state: one line.
+    pub member: String,
+    /// What it does not have, in sectors of the member: sorted and disjoint.
+    pub unread: Vec<Range<u64>>,
+}
+
+impl Reading {
+    /// Whether everything that was read like `before` would be the same now: the same members
+    /// serve, and none of them lacks what it had.
+    fn covers(&self, before: &Reading) -> bool {
+        let pairs = self.members.iter().zip(&before.members);
+        let is_covered = |(now, before): (&Reader, &Reader)| {
+            comment(&now.member) == before.member
+                && without_all(&now.unread, &before.unread).is_empty()
+        };
+        comment(&self.how) == before.how
+            && self.members.len() == before.members.len()
+            && pairs.into_iter().all(is_covered)
+    }
+}
+
+impl Reader {
+    fn text(&self) -> String {
+        let unread = self.unread.iter().map(|range| format!(" {}-{}", range.start, range.end));
+        format!("{} lacks{}", comment(&self.member), unread.collect::<String>())
+    }
+
+    fn parse(text: &str) -> Option<Reader> {
+        let (member, unread) = text.rsplit_once(" lacks")?;
+        let range = |word: &str| {
+            let (start, end) = word.split_once('-')?;
+            Some(start.parse().ok()?..end.parse().ok()?)
+        };
+        let unread = unread.split_whitespace().map(range).collect::<Option<Vec<_>>>()?;
+        Some(Reader { member: member.to_string(), unread })
+    }
+}
 
 /// The map of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +80,8 @@ pub struct DumpMap {
     pub output: String,
     /// Reasons why what was written may be wrong, of this run and of earlier ones.
     pub doubts: Vec<String>,
+    /// How what is written was read.
+    reading: Reading,
     /// Of each range its status: contiguous, from sector 0 to the end of the array.
     ranges: Vec<(Range<u64>, MapStatus)>,
 }
@@ -69,6 +125,7 @@ impl DumpMap {
             array: comment(array),
             output: comment(output),
             doubts: Vec::new(),
+            reading: Reading::default(),
             ranges: vec![(all, MapStatus::NonTried)],
         }
     }
@@ -104,7 +161,14 @@ impl DumpMap {
         }
         let doubts = comments.iter().filter_map(|comment| comment.strip_prefix("doubt: "));
         let doubts = doubts.map(str::to_string).collect();
-        let mut map = DumpMap { doubts, ..DumpMap::new(array, output, sectors) };
+        let members = comments.iter().filter_map(|comment| comment.strip_prefix("member: "));
+        // One that is not understood is another.
+        let members = members.map(|text| {
+            Reader::parse(text).unwrap_or(Reader { member: String::new(), unread: Vec::new() })
+        });
+        let reading =
+            Reading { how: found("read: ").unwrap_or_default(), members: members.collect() };
+        let mut map = DumpMap { doubts, reading, ..DumpMap::new(array, output, sectors) };
         for MapBlock { bytes, status } in blocks {
             // What is there of a sector in part is not there.
             let sectors = match status {
@@ -114,6 +178,21 @@ impl DumpMap {
             map.set(sectors, status);
         }
         Ok(map)
+    }
+
+    /// Continues with a reading. If another one wrote what is there, all of that is to be read
+    /// again, and stays where it cannot be; the doubts of then do not count. Returns whether
+    /// it is so.
+    pub fn continue_with(&mut self, reading: &Reading) -> bool {
+        let is_other = !reading.covers(&self.reading);
+        if is_other {
+            for range in self.of(&[MapStatus::Finished]) {
+                self.set(range, MapStatus::NonScraped);
+            }
+            self.doubts.clear();
+        }
+        self.reading = reading.clone();
+        is_other
     }
 
     /// Sets the status of a range.
@@ -175,9 +254,12 @@ impl DumpMap {
         let mut comments = vec![TITLE.to_string()];
         comments.push(format!("array: {}", self.array));
         comments.push(format!("output: {}", self.output));
+        comments.push(format!("read: {}", comment(&self.reading.how)));
+        let members = self.reading.members.iter();
+        comments.extend(members.map(|member| format!("member: {}", member.text())));
         comments.push(
-            "+ written, / written but contradicted by redundancy, - lost, * to be read in small \
-             parts, ? not read"
+            "+ written, / written but contradicted by redundancy or read from other members, - \
+             lost, * to be read in small parts, ? not read"
                 .into(),
         );
         comments.extend(self.doubts.iter().map(|doubt| format!("doubt: {}", comment(doubt))));
@@ -236,6 +318,51 @@ mod tests {
             let again = DumpMap::parse(text.as_bytes(), "a", "o\nut ", 100).unwrap();
             assert_eq!((&again.ranges, &again.doubts[0][..]), (&map.ranges, "x\\u{1b}"));
         }
+    }
+
+    #[test]
+    fn what_other_members_wrote_is_to_be_read_again() {
+        let unread: &[Range<u64>] = &[8..16, 40..48];
+        let reader = |member: &str, unread: &[Range<u64>]| Reader {
+            member: member.into(),
+            unread: unread.to_vec(),
+        };
+        let reading = Reading {
+            how: "compared".into(),
+            members: vec![reader("slot 0 a lacks 1-2", &[]), reader("slot 1 b\n", unread)],
+        };
+        let mut map = DumpMap::new("a", "o", 100);
+        map.continue_with(&reading);
+        map.set(0..60, Finished);
+        map.set(60..70, BadSector);
+        map.doubts = vec!["of then".into()];
+        let parse = || DumpMap::parse(map.text().as_bytes(), "a", "o", 100).unwrap();
+        type Change = fn(&mut Reading);
+        let table: [(Change, bool); 8] = [
+            (|_| {}, false),
+            (|it| it.members[1].unread = vec![8..12, 41..42], false),
+            (|it| it.members[1].unread = Vec::new(), false),
+            (|it| it.members[1].unread = vec![8..16, 39..48], true),
+            (|it| it.members[0].unread = vec![0..1], true),
+            (|it| it.members[0].member = "slot 0 c".into(), true),
+            (|it| drop(it.members.pop()), true),
+            (|it| it.how = "not compared".into(), true),
+        ];
+        for (change, is_other) in table {
+            let mut now = reading.clone();
+            change(&mut now);
+            let mut again = parse();
+            assert_eq!(again.continue_with(&now), is_other, "{now:?}");
+            let wanted = if is_other { NonScraped } else { Finished };
+            assert_eq!(again.of(&[wanted]), [0..60], "{now:?}");
+            assert_eq!(again.of(&[BadSector]), [60..70]);
+            assert_eq!(again.doubts.is_empty(), is_other);
+        }
+        // A map of before this was recorded.
+        let lines = map.text();
+        let old: Vec<&str> = lines.lines().filter(|line| !line.contains("member:")).collect();
+        let mut old = DumpMap::parse((old.join("\n") + "\n").as_bytes(), "a", "o", 100).unwrap();
+        assert!(old.continue_with(&reading));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use parity::Kernels;
 use thiserror::Error;
 
 use super::told::{by_contents, by_superblocks, made_anew, unseen_of};
-use super::{NoGeometry, ReadableArray, prepare, prepare_explicit};
+use super::{NoGeometry, ReadableArray, Reader, Reading, prepare, prepare_explicit};
 use crate::members::is_called;
 use crate::{ChooseError, Member, Members, SharedStorage, array_name, choose};
 
@@ -29,6 +29,8 @@ pub struct Rescue {
     /// What distinguishes its contents from those of others: the array and its last update, or the
     /// description.
     pub identity: String,
+    /// The members that serve, and how they are read.
+    pub reading: Reading,
     /// Notes about the contents: degraded slots, members left out.
     pub notes: Vec<String>,
     /// Reasons why the contents may be wrong: members that contradict each other, logs that could
@@ -172,6 +174,16 @@ pub enum RescueError {
     },
 }
 
+impl Rescue {
+    /// The doubts, also about members that are out of date and may serve ranges that nothing else
+    /// has, for what does not say which were.
+    pub fn all_doubts(&self) -> Vec<String> {
+        let stale = "What nothing else has is read from members that are out of date.";
+        let stale = self.view.may_be_stale().then(|| stale.to_string());
+        self.doubts.iter().cloned().chain(stale).collect()
+    }
+}
+
 /// Notes behind a message.
 pub(crate) fn appended(notes: &[String]) -> String {
     notes.iter().map(|note| format!("; {note}")).collect()
@@ -238,6 +250,7 @@ pub(crate) fn rescue_array(
     notes.extend(plan.warnings.iter().cloned());
     doubts.extend(plan.doubts.iter().cloned());
     let disks = members.candidate_disks();
+    let may_be_stale = options.assemble.ignore_events || options.assemble.force;
     let prepared = prepare(array, plan, &members.candidates, &disks, kernels)?;
     notes.extend(prepared.notes);
     doubts.extend(prepared.doubts);
@@ -251,7 +264,10 @@ pub(crate) fn rescue_array(
     };
     let of_array = array.members.iter().map(|it| &members.all[members.given[it.candidate]]);
     let copies = of_array.filter_map(copy).collect();
-    let view = prepared.view;
+    let view = match may_be_stale {
+        true => prepared.view.with_stale_ranges(),
+        false => prepared.view,
+    };
     match by_contents(&view) {
         Stated::Refutes(clause) => doubts.push(format!(
             "The contents refute the geometry of the superblocks: {clause}; 'raidlab guess' looks \
@@ -261,8 +277,10 @@ pub(crate) fn rescue_array(
         Stated::Agrees(_) => {}
     }
     let identity = format!("{} events {}", array.set_uuid, metadata.events);
+    let reading = Reading { how: String::new(), members: readers(array, members, may_be_stale) };
     let (compares_below, unseen) = (None, None);
-    let it = Rescue { view, name, identity, notes, doubts, compares_below, copies, unseen };
+    let it =
+        Rescue { view, name, identity, reading, notes, doubts, compares_below, copies, unseen };
     compared(it, check, options.correct, below)
 }
 
@@ -357,9 +375,53 @@ pub fn rescue_described(
         };
         unseen = unseen_of(spec.level).filter(|_| !confirmed);
     }
+    let reader = |member: &&Member| Reader {
+        member: member.name.clone(),
+        unread: member.unread.as_ref().map_or(Vec::new(), |unread| unread.ranges.to_vec()),
+    };
+    let readers = chosen.iter().flatten().map(reader).collect();
+    let reading = Reading { how: String::new(), members: readers };
     let compares_below = None;
-    let it = Rescue { view, name, identity, notes, doubts, compares_below, copies, unseen };
+    let it =
+        Rescue { view, name, identity, reading, notes, doubts, compares_below, copies, unseen };
     compared(it, description.check, description.correct, None)
+}
+
+/// The members that serve an array, as its superblocks describe them: those of slots, whole or in
+/// part, and the journal.
+fn readers(array: &Array, members: &Members, may_be_stale: bool) -> Vec<Reader> {
+    let plan = &array.read_only;
+    let reader = |member: &md::assemble::Member| {
+        let mut slots = plan.slots.iter().flatten();
+        let source = slots.find(|source| source.candidate == member.candidate);
+        let serves = matches!(
+            member.state,
+            MemberState::Active(_)
+                | MemberState::Recovering { .. }
+                | MemberState::Replacement { .. }
+                | MemberState::Journal
+        );
+        let mut stale = array.out_of_date.iter().filter(|_| may_be_stale);
+        let is_stale = stale.any(|it| it.source.candidate == member.candidate);
+        (serves || is_stale || source.is_some()).then(|| {
+            let of = &members.all[members.given[member.candidate]];
+            let metadata = &members.candidates[member.candidate].metadata;
+            let device = metadata.device_uuid.map_or("-".to_string(), |uuid| uuid.to_string());
+            let (state, number, data) = (&member.state, metadata.dev_number, metadata.data_offset);
+            let (events, updated, name) = (metadata.events, metadata.updated, &of.name);
+            Reader {
+                member: format!(
+                    "{state}: device {device}, number {number}, events {events}, updated \
+                     {updated}, data from sector {data}: {name}"
+                ),
+                unread: of.unread.as_ref().map_or(Vec::new(), |unread| unread.ranges.to_vec()),
+            }
+        })
+    };
+    let mut readers: Vec<Reader> = array.members.iter().filter_map(reader).collect();
+    // Whatever the order of the names.
+    readers.sort_by(|one, other| one.member.cmp(&other.member));
+    readers
 }
 
 /// The name of a copy with a map, and what it lacks.
@@ -370,7 +432,7 @@ fn copy(member: &Member) -> Option<(String, Unread)> {
 /// Enables the comparison of the redundancy during the read: where it is known to be in sync (array
 /// sectors below `below`), or everywhere.
 fn compared(
-    it: Rescue,
+    mut it: Rescue,
     check: Check,
     correct: bool,
     below: Option<u64>,
@@ -378,6 +440,7 @@ fn compared(
     if correct && !it.view.can_prove() {
         return Err(RescueError::NothingProven { name: it.name });
     }
+    it.reading.how = "not compared".into();
     if !it.view.has_redundancy() {
         return match check {
             Check::Everything => Err(RescueError::NoRedundancy { name: it.name }),
@@ -390,6 +453,8 @@ fn compared(
     let below = below.filter(|&below| below > 0 && check == Check::InSync).unwrap_or(u64::MAX);
     let view = it.view.compared(below);
     let view = if correct { view.correcting() } else { view };
+    let served = if correct { "what is proven right is served" } else { "nothing is corrected" };
+    it.reading.how = format!("compared below sector {below}, {served}");
     Ok(Rescue { view, compares_below: Some(below), ..it })
 }
 

@@ -7,7 +7,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use md::assemble::{Array, Candidate, Explicit, MemberState, Plan, Shape, ShapeError, data_starts};
+use md::assemble::{
+    Array, Candidate, Explicit, MemberState, OutOfDate, Plan, Shape, ShapeError, data_starts,
+};
 use md::geometry::{Generation, Reshaping};
 use md::ondisk::{journal, ppl};
 use md::reshape::{MovePlan, is_of_linux};
@@ -16,7 +18,7 @@ use parity::Kernels;
 
 use super::log_overlay::{LogOverlay, Patch, Patches};
 use super::slot_reader;
-use super::{Part, ReadableArray, Source};
+use super::{OutOfDateSource, Part, ReadableArray, Source};
 use crate::reshape::old_rows_stand;
 use device::{AreaError, Disk, read_bad_blocks};
 
@@ -81,7 +83,9 @@ pub fn prepare(
             vec![part(0..position, first), part(position..end, second)]
         }
     };
+    let out_of_date = parts.iter().map(|part| it.out_of_date(shape, part)).collect();
     let view = ReadableArray::new(parts, kernels).with_newest(newest);
+    let view = view.with_out_of_date(out_of_date);
     Ok(Prepared { view, notes: it.notes, doubts: it.doubts })
 }
 
@@ -250,6 +254,25 @@ impl<'a> Preparing<'a> {
             (of.index() == slot).then_some((member.candidate, up_to))
         });
         in_sync.collect()
+    }
+
+    /// The members that are out of date, as sources of a part of the array.
+    fn out_of_date(&mut self, shape: &Shape, part: &Part) -> Vec<OutOfDateSource> {
+        // Of a reshape: a part with the new geometry has the data at the new offsets.
+        let is_new = match shape {
+            Shape::Settled(_) => false,
+            Shape::Reshaping(it) => (part.array.start == 0) != it.backwards(),
+        };
+        let array = self.array;
+        let source = |it: &OutOfDate| {
+            let start = if is_new { it.source.new_data_offset } else { it.source.data_offset };
+            OutOfDateSource {
+                source: self.source(it.source.candidate, start, it.source.valid_sectors),
+                slot: it.slot.index(),
+                what: it.what.clone(),
+            }
+        };
+        array.out_of_date.iter().map(source).collect()
     }
 
     fn source(&mut self, candidate: usize, data_offset: u64, in_sync: u64) -> Source {

@@ -8,6 +8,7 @@ use parity::Kernels;
 
 use super::compare::{Compared, Comparison, Held};
 use super::log_overlay::Patches;
+use super::out_of_date::{OutOfDate, OutOfDateRange, OutOfDateSource};
 use super::ranges::{add_range, intersection, without_all};
 use super::rows;
 use super::slot_reader::{self, Failure, Failures, Source};
@@ -31,6 +32,7 @@ pub struct ReadableArray {
     kernels: Kernels,
     failures: Failures,
     comparison: Option<Comparison>,
+    out_of_date: Option<OutOfDate>,
 }
 
 impl ReadableArray {
@@ -48,7 +50,39 @@ impl ReadableArray {
             at = part.array.end;
         }
         let (newest, failures) = (Patches::new(), Failures::default());
-        ReadableArray { parts, newest, kernels, failures, comparison: None }
+        let (comparison, out_of_date) = (None, None);
+        ReadableArray { parts, newest, kernels, failures, comparison, out_of_date }
+    }
+
+    /// Adds members that are out of date, of each part: what they could serve of what is lost is
+    /// noted.
+    pub fn with_out_of_date(self, sources: Vec<Vec<OutOfDateSource>>) -> ReadableArray {
+        let is_there = sources.iter().any(|sources| !sources.is_empty());
+        let out_of_date = is_there.then(|| OutOfDate::new(&self.parts, &sources));
+        ReadableArray { out_of_date, ..self }
+    }
+
+    /// Serves from members that are out of date what nothing else has.
+    pub fn with_stale_ranges(mut self) -> ReadableArray {
+        if let Some(members) = &mut self.out_of_date {
+            members.may_serve = true;
+        }
+        self
+    }
+
+    /// Whether members that are out of date serve what nothing else has.
+    pub fn may_be_stale(&self) -> bool {
+        self.out_of_date.as_ref().is_some_and(|it| it.may_serve)
+    }
+
+    /// What members that are out of date have served so far, or could have, if they may not.
+    pub fn out_of_date(&self) -> Vec<OutOfDateRange> {
+        self.out_of_date.as_ref().map(OutOfDate::found).unwrap_or_default()
+    }
+
+    /// The ranges that they have served since the last call: array sectors, in no order.
+    pub fn take_stale(&self) -> Vec<Range<u64>> {
+        self.out_of_date.as_ref().map(OutOfDate::take_fresh).unwrap_or_default()
     }
 
     /// Adds sectors that only a journal has. Neither the members nor the parity contain them: a row
@@ -74,11 +108,15 @@ impl ReadableArray {
         self
     }
 
-    /// Keeps every range that differs until [`ReadableArray::take_differing`] takes it, however
-    /// many there are.
+    /// Keeps every range that differs, or that members have served which are out of date, until
+    /// [`ReadableArray::take_differing`] or [`ReadableArray::take_stale`] takes it, however many
+    /// there are.
     pub fn tracking(mut self) -> ReadableArray {
         if let Some(comparison) = &mut self.comparison {
             comparison.track();
+        }
+        if let Some(members) = &mut self.out_of_date {
+            members.track();
         }
         self
     }
@@ -119,9 +157,10 @@ impl ReadableArray {
     }
 
     /// Begins anew to collect read errors and what the comparison finds.
-    pub(crate) fn forget_findings(&self) {
+    pub fn forget_findings(&self) {
         self.failures.forget();
         self.comparison.iter().for_each(Comparison::forget);
+        self.out_of_date.iter().for_each(OutOfDate::forget);
     }
 
     /// Whether there is redundancy to compare: more copies, or more parity, than missing members.
@@ -166,46 +205,75 @@ impl ReadableArray {
         let end = at + buf.len() as u64 / SECTOR_BYTES;
         assert!(end <= self.sectors(), "sectors {at} to {end} are outside of the array");
         let mut lost = Vec::new();
-        for part in &self.parts {
+        for (number, part) in self.parts.iter().enumerate() {
             let (from, to) = (at.max(part.array.start), end.min(part.array.end));
             if from >= to {
                 continue;
             }
             let bytes = ((from - at) * SECTOR_BYTES) as usize..((to - at) * SECTOR_BYTES) as usize;
             let buf = &mut buf[bytes];
-            match part.geometry.kind() {
-                Kind::Striped(striped) => {
-                    let locate = |at| {
-                        let extent = striped.locate(Sector(at));
-                        let only = Copy { member: extent.member, sector: extent.sector };
-                        (vec![only], extent.sectors)
-                    };
-                    self.read_copies(part, from, buf, locate, &mut lost);
-                }
-                Kind::Mirrored(mirrored) => {
-                    let locate = |at| {
-                        let mut copies = vec![Copy::default(); mirrored.copies()];
-                        let run = mirrored.locate(Sector(at), &mut copies);
-                        (copies, run)
-                    };
-                    self.read_copies(part, from, buf, locate, &mut lost);
-                }
-                Kind::Parity(parity) => {
-                    let rows = rows::Rows {
-                        parity,
-                        slots: &part.slots,
-                        failures: &self.failures,
-                        kernels: self.kernels,
-                        comparison: self.comparison.as_ref(),
-                    };
-                    rows.read(from, buf, &mut lost);
-                }
+            let mut of_part = self.read_part(part, from, buf, self.comparison.as_ref(), false);
+            // What is left in haste is read again.
+            if let Some(members) = &self.out_of_date
+                && !of_part.is_empty()
+                && !self.failures.is_hasty()
+            {
+                let read = |part: &Part, at, buf: &mut [u8], comparison: Option<&Comparison>| {
+                    self.read_part(part, at, buf, comparison, true)
+                };
+                of_part = members.fill(number, from, buf, of_part, self.kernels, &read);
             }
+            of_part.into_iter().for_each(|range| add_range(&mut lost, range));
         }
         self.read_newest(at, buf, &mut lost);
         for range in &lost {
             let bytes = |sector| ((sector - at) * SECTOR_BYTES) as usize;
             buf[bytes(range.start)..bytes(range.end)].fill(0);
+        }
+        lost
+    }
+
+    /// Fills `buf` from array sector `from` on, which is of this part; returns what is lost.
+    /// `with_rows`: a part of one chunk, with all that its parity is compared with.
+    fn read_part(
+        &self,
+        part: &Part,
+        from: u64,
+        buf: &mut [u8],
+        comparison: Option<&Comparison>,
+        with_rows: bool,
+    ) -> Vec<Range<u64>> {
+        let mut lost = Vec::new();
+        match part.geometry.kind() {
+            Kind::Striped(striped) => {
+                let locate = |at| {
+                    let extent = striped.locate(Sector(at));
+                    let only = Copy { member: extent.member, sector: extent.sector };
+                    (vec![only], extent.sectors)
+                };
+                self.read_copies(part, from, buf, locate, comparison, &mut lost);
+            }
+            Kind::Mirrored(mirrored) => {
+                let locate = |at| {
+                    let mut copies = vec![Copy::default(); mirrored.copies()];
+                    let run = mirrored.locate(Sector(at), &mut copies);
+                    (copies, run)
+                };
+                self.read_copies(part, from, buf, locate, comparison, &mut lost);
+            }
+            Kind::Parity(parity) => {
+                let rows = rows::Rows {
+                    parity,
+                    slots: &part.slots,
+                    failures: &self.failures,
+                    kernels: self.kernels,
+                    comparison,
+                };
+                match with_rows {
+                    true => rows.read_with_row(from, buf, &mut lost),
+                    false => rows.read(from, buf, &mut lost),
+                }
+            }
         }
         lost
     }
@@ -238,6 +306,7 @@ impl ReadableArray {
         mut at: u64,
         buf: &mut [u8],
         locate: impl Fn(u64) -> (Vec<Copy>, u64),
+        comparison: Option<&Comparison>,
         lost: &mut Vec<Range<u64>>,
     ) {
         let mut rest = buf;
@@ -246,7 +315,7 @@ impl ReadableArray {
             let run = run.min(rest.len() as u64 / SECTOR_BYTES);
             let (buf, behind) = rest.split_at_mut((run * SECTOR_BYTES) as usize);
             let there = copies.iter().filter(|copy| !part.slots[copy.member.index()].is_empty());
-            let comparison = self.comparison.as_ref().filter(|it| it.covered(at, run) > 0);
+            let comparison = comparison.filter(|it| it.covered(at, run) > 0);
             let left = match comparison.filter(|_| there.count() > 1) {
                 Some(comparison) => self.compare_copies(comparison, part, at, buf, &copies),
                 None => self.read_first_copy(part, buf, &copies),

@@ -88,6 +88,28 @@ impl Rows<'_> {
         }
     }
 
+    /// As [`Rows::read`], of a part of one chunk, with the same part of all other data of the row:
+    /// its parity is compared also where some of these have to be recovered.
+    pub(super) fn read_with_row(&self, at: u64, buf: &mut [u8], lost: &mut Vec<Range<u64>>) {
+        let pos = self.parity.locate(Sector(at));
+        let sectors = buf.len() as u64 / SECTOR_BYTES;
+        let range = pos.offset..pos.offset + sectors;
+        if range.end > self.parity.chunk_sectors() {
+            return self.read(at, buf, lost);
+        }
+        let mut blocks = vec![vec![0; buf.len()]; self.parity.row(pos.stripe).data.len()];
+        let wanted = blocks.iter_mut().enumerate().map(|(index, buf)| Wanted {
+            index,
+            range: range.clone(),
+            buf,
+            failed: Vec::new(),
+        });
+        let mut of_row = Vec::new();
+        self.read_row(pos.stripe, &mut wanted.collect::<Vec<_>>(), &mut of_row);
+        buf.copy_from_slice(&blocks[usize::from(pos.index)]);
+        clipped(&of_row, &(at..at + sectors)).into_iter().for_each(|range| add_range(lost, range));
+    }
+
     fn read_row(&self, stripe: StripeNo, wanted: &mut [Wanted<'_>], lost: &mut Vec<Range<u64>>) {
         let row = self.parity.row(stripe);
         for want in wanted.iter_mut() {

@@ -98,7 +98,7 @@ impl Failures {
         self.is_hasty.store(is_hasty, Ordering::Relaxed);
     }
 
-    fn is_hasty(&self) -> bool {
+    pub(super) fn is_hasty(&self) -> bool {
         self.is_hasty.load(Ordering::Relaxed)
     }
 
@@ -151,6 +151,8 @@ impl Failures {
     /// Begins anew.
     pub(super) fn forget(&self) {
         self.lists.lock().expect("the list lock is not poisoned").clear();
+        self.health.lock().expect("the list lock is not poisoned").clear();
+        self.left.store(0, Ordering::Relaxed);
     }
 }
 

@@ -95,7 +95,9 @@ fn readable(
     array: ArrayBelow,
 ) -> (Option<crate::rescue::ReadableArray>, ArrayBelow) {
     match opened {
-        Ok(Rescue { view, notes, doubts, compares_below, unseen, .. }) => {
+        Ok(rescue) => {
+            let doubts = rescue.all_doubts();
+            let Rescue { view, notes, compares_below, unseen, .. } = rescue;
             let sectors = Some(view.sectors());
             (Some(view), ArrayBelow { sectors, notes, doubts, compares_below, unseen, ..array })
         }

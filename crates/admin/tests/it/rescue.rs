@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use admin::rescue::{Part, Piece, ReadableArray, Source, StreamError, StreamOptions, gaps, stream};
+use admin::rescue::{
+    OutOfDateSource, Part, Piece, ReadableArray, Source, StreamError, StreamOptions, gaps, stream,
+};
 use array::{
     ArraySpec, DataPlaneConfig, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec,
 };
@@ -567,4 +569,57 @@ fn in_haste_a_member_that_fails_much_is_left_to_the_others() {
             }
         }
     }
+}
+
+#[test]
+fn of_members_that_are_out_of_date_those_serve_that_redundancy_confirms() {
+    let array = filled(Level::Raid6, Layout::Raid6(Raid6Layout::LeftAsymmetric), 6);
+    // Three are gone; an older one of each is there, of which the youngest is wrong in places.
+    for sector in [7, 40, 333, 700] {
+        spoil(&array, 2, sector);
+    }
+    let gone = || {
+        let mut slots = array.sources();
+        slots[2..5].iter_mut().for_each(Vec::clear);
+        array.view(slots)
+    };
+    let source = |slot: usize| OutOfDateSource {
+        source: Source::whole(open(&array.path(slot)), 0),
+        slot,
+        what: format!("m{slot}"),
+    };
+    let sum = |view: &ReadableArray| -> u64 {
+        let found = view.out_of_date();
+        found.iter().map(|it| it.sectors.end - it.sectors.start).sum()
+    };
+    // Without consent nothing is read from them, and it is known how much it would be.
+    let view = gone().with_out_of_date(vec![vec![source(2), source(3), source(4)]]);
+    let (_, lost) = array.read_all(&view);
+    let all: u64 = lost.iter().map(|range| range.end - range.start).sum();
+    assert!(all > 0);
+    assert_eq!((view.may_be_stale(), sum(&view)), (false, 2 * all), "two of them agree");
+    let view = view.with_stale_ranges();
+    let (bytes, lost) = array.read_all(&view);
+    assert_eq!((lost, view.may_be_stale()), (vec![], true));
+    assert!(bytes == array.contents, "the wrong one was used");
+    // One alone has what it has, right or wrong; what its slot does not need is right.
+    let view = gone().with_out_of_date(vec![vec![source(3)]]).with_stale_ranges();
+    let (bytes, lost) = array.read_all(&view);
+    assert!(lost.is_empty() && bytes == array.contents);
+    assert_eq!(sum(&view), all);
+    // Two that do not agree: the youngest.
+    let view = gone().with_out_of_date(vec![vec![source(2)]]).with_stale_ranges();
+    let (bytes, lost) = array.read_all(&view);
+    assert!(lost.is_empty() && bytes != array.contents);
+    // Only the blocks that it holds are taken from it.
+    let mut half = source(3);
+    half.source = Source::new(open(&array.path(3)), 0, 512, &[]);
+    let view = gone().with_out_of_date(vec![vec![half]]).with_stale_ranges();
+    let (bytes, lost) = array.read_all(&view);
+    let is_lost = |sector: u64| lost.iter().any(|range| range.contains(&sector));
+    for (sector, bytes) in (0..).zip(bytes.chunks(512)) {
+        let expected = &array.contents[sector as usize * 512..][..512];
+        assert!(is_lost(sector) || bytes == expected, "sector {sector}");
+    }
+    assert!(!lost.is_empty());
 }

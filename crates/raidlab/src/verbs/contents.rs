@@ -52,7 +52,8 @@ impl Contents {
             .and_then(|members| source::open(&arguments, &read, &members));
         match opened.map_err(Failure::or(Kind::Usage))? {
             Opened::Array(rescue) => {
-                let rescue = Rescue { view: rescue.view.tracking(), ..*rescue };
+                let doubts = rescue.all_doubts();
+                let rescue = Rescue { view: rescue.view.tracking(), doubts, ..*rescue };
                 Ok(Contents { rescue, differing: Mutex::default() })
             }
             Opened::NotExact(text) => {

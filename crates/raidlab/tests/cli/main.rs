@@ -27,6 +27,7 @@ mod latencies;
 mod lvm;
 mod matrix;
 mod misuse;
+mod moments;
 mod outputs;
 mod own_disks;
 mod partitions;

@@ -132,6 +132,47 @@ fn what_redundancy_contradicts_stays_a_finding_until_it_is_read_right() {
 }
 
 #[test]
+fn what_other_members_have_written_is_read_again() {
+    let disks = Disks::new("-l 5 -c 64K", 4);
+    let hole = (DATA + (3 << 20), 1 << 20);
+    let copy = disks.copy(2, &[hole]);
+    let (of_copy, aside) = (disks.dir.file("c2.map"), disks.dir.file("aside"));
+    std::fs::rename(&of_copy, &aside).expect("its map");
+    let (out, map) = (disks.dir.file("out.img"), disks.dir.file("out.map"));
+    let few = format!("{} {} {copy}", disks.members[0], disks.members[1]);
+    let words = format!("--sha256 -o {out} --map {map} {few}");
+    // The mapfile is forgotten, so that nothing shows that zeroes are a hole.
+    assert_ne!(hash(&dump(&words).code(0)), disks.sha256);
+    let written = std::fs::read(&out).expect("it");
+    std::fs::rename(&aside, &of_copy).expect("its map");
+    for _ in 0..2 {
+        let ran = dump(&format!("--json {words}")).code(1);
+        let kept = ranges(&ran.record()["kept"]);
+        assert_eq!(kept.iter().map(|(_, sectors)| sectors).sum::<u64>(), 3 << 10);
+        assert!(ran.stderr.contains("is kept, and confirmed by nothing"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("do not agree"), "{}", ran.stderr);
+        assert_eq!(of(&map, '/').iter().map(|(_, sectors)| sectors).sum::<u64>(), 3 << 10);
+        assert!(std::fs::read(&out).expect("it") == written, "what was there is gone");
+    }
+    // The missing member is found.
+    let all = format!("--sha256 -o {out} --map {map} {few} {}", disks.members[3]);
+    let ran = dump(&all).code(0);
+    assert_eq!((hash(&ran), of(&map, '/').len()), (disks.sha256.clone(), 0));
+    assert_eq!(hash(&dump(&all).code(0)), disks.sha256);
+    // Wrong members in a wrong order, then none.
+    let members = disks.members.join(" ");
+    let words = format!("--sha256 -o {out}2 --map {map}2");
+    dump(&format!("{words} --order 1,0,2,3 {members}")).code(1);
+    let ran = dump(&format!("{words} {members}")).code(0);
+    assert!(ran.stderr.contains("it is read again"), "{}", ran.stderr);
+    assert_eq!(hash(&ran), disks.sha256);
+    // Another file in place of the output.
+    std::fs::write(&out, vec![0; written.len()]).expect("a file");
+    let ran = dump(&all).code(2);
+    assert!(ran.stderr.contains("it is not what was written to it"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_map_of_something_else_is_refused_and_not_overwritten() {
     let disks = Disks::new("-l 5 -c 64K", 3);
     let other = Disks::new("-l 5 -c 64K", 3);

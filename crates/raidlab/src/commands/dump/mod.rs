@@ -15,12 +15,13 @@ mod sweep;
 pub(in crate::commands) mod volume;
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use admin::rescue::{
-    Check, Compared, Failure, Gaps, Piece, Readable, Rescue, StreamError, StreamOptions, gaps,
-    stream,
+    Check, Compared, Failure, Gaps, OutOfDateRange, Piece, Readable, Rescue, StreamError,
+    StreamOptions, gaps, stream,
 };
 use anyhow::{Result, bail};
 use clap::Args;
@@ -164,6 +165,12 @@ struct Outcome {
     done_sectors: u64,
     /// Lost ranges: start and end, in array sectors.
     lost: Vec<(u64, u64)>,
+    /// Ranges that an earlier run has written from other members, and that these do not have.
+    kept: Vec<Range<u64>>,
+    /// Ranges that only members have which are out of date.
+    stale: Vec<OutOfDateRange>,
+    /// Whether these serve them.
+    is_stale: bool,
     sha256: Option<String>,
     notes: Vec<String>,
     doubts: Vec<String>,
@@ -189,6 +196,9 @@ impl Outcome {
             sectors: source.view.sectors(),
             done_sectors: 0,
             lost: Vec::new(),
+            kept: Vec::new(),
+            stale: Vec::new(),
+            is_stale: source.view.may_be_stale(),
             sha256: None,
             notes: source.notes.clone(),
             doubts: source.doubts.clone(),
@@ -209,7 +219,9 @@ impl Outcome {
 
     /// The exit status of a complete dump.
     fn ending(&self) -> Ending {
-        let fine = self.lost.is_empty() && self.doubts.is_empty();
+        let is_stale = self.is_stale && !self.stale.is_empty();
+        let whole = self.lost.is_empty() && self.kept.is_empty() && !is_stale;
+        let fine = whole && self.doubts.is_empty();
         let compared = &self.compared;
         if fine && compared.differing.is_empty() && compared.more == 0 {
             Ending::Fine
@@ -283,6 +295,7 @@ fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Resul
     transfer(arguments, &source.view, output, &mut outcome)?;
     outcome.failures = source.view.failures();
     outcome.compared = source.view.comparison();
+    outcome.stale = source.view.out_of_date();
     Ok(outcome)
 }
 

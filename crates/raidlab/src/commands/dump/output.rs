@@ -248,6 +248,12 @@ impl Placed {
             .try_for_each(|(at, length)| self.file.write_all_at(&zeroes[..length], at))
     }
 
+    /// Reads what is there, from a sector on.
+    pub fn read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        let failed = || format!("{}: cannot read it", self.path.display());
+        self.file.read_exact_at(bytes, sector * SECTOR_BYTES).with_context(failed)
+    }
+
     /// Makes what was written durable.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|error| self.failed(error))

@@ -5,7 +5,9 @@
 use std::ops::Range;
 use std::path::Path;
 
-use admin::rescue::{Blamed, BlockKind, Compared, CopyGaps, Failure, Gaps, ZeroRange};
+use admin::rescue::{
+    Blamed, BlockKind, Compared, CopyGaps, Failure, Gaps, OutOfDateRange, ZeroRange,
+};
 use anyhow::{Result, bail};
 use device::{MapBlock, MapStatus, Mapfile, RescueMap};
 use md::{SECTOR_BYTES, show_size};
@@ -24,6 +26,7 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
     say_failures(&outcome);
     say_left(&outcome);
     say_differing(&outcome);
+    say_stale(&outcome);
     let of = outcome.unit();
     let done = show_size(outcome.done_sectors);
     let all = show_size(outcome.sectors);
@@ -59,6 +62,19 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
         say(format_args!(
             "raidlab: lost: {} more ranges (all with --json)",
             outcome.lost.len() - 20
+        ));
+    }
+    for range in outcome.kept.iter().take(20) {
+        let (start, end) = (range.start, range.end);
+        say(format_args!(
+            "raidlab: {of} sectors {start} to {end} cannot be read: what an earlier run wrote there \
+             is kept, and confirmed by nothing"
+        ));
+    }
+    if outcome.kept.len() > 20 {
+        say(format_args!(
+            "raidlab: {} more ranges are kept (all with --json)",
+            outcome.kept.len() - 20
         ));
     }
     if let Some(map) = arguments.map.as_ref().filter(|_| lost > 0) {
@@ -112,6 +128,32 @@ fn say_left(outcome: &Outcome) {
     }
 }
 
+/// Prints what members that are out of date have served, or would serve.
+fn say_stale(outcome: &Outcome) {
+    let mut members: Vec<&str> = outcome.stale.iter().map(|it| it.what.as_str()).collect();
+    members.dedup();
+    for member in members {
+        let of_member = || outcome.stale.iter().filter(|it| it.what == member);
+        let sectors: u64 = of_member().map(|it| it.sectors.end - it.sectors.start).sum();
+        let (size, of) = (show_size(sectors), outcome.unit());
+        if !outcome.is_stale {
+            say(format_args!(
+                "raidlab: {size} of what is lost would be read with {member}, which is out of date \
+                 (--ignore-events)"
+            ));
+            continue;
+        }
+        say(format_args!(
+            "raidlab: doubt: {size} that nothing else has are read with {member}: what was \
+             written there since is missing"
+        ));
+        for OutOfDateRange { sectors, .. } in of_member().take(20) {
+            let (start, end) = (sectors.start, sectors.end);
+            say(format_args!("raidlab: {of} sectors {start} to {end} are read with {member}"));
+        }
+    }
+}
+
 /// Prints the ranges in which the redundancy does not match the data.
 fn say_differing(outcome: &Outcome) {
     let Compared { sectors, differing, more, .. } = &outcome.compared;
@@ -139,7 +181,10 @@ fn say_differing(outcome: &Outcome) {
              wrong there{how}",
             outcome.name
         ));
-    } else if let Some(what) = outcome.compares.as_ref().filter(|_| outcome.stop.is_none()) {
+    } else if let Some(what) = outcome.compares.as_ref()
+        && outcome.stop.is_none()
+        && *sectors > 0
+    {
         let name = &outcome.name;
         let holes = if *sectors < outcome.sectors { ", holes are not counted" } else { "" };
         let but = outcome.unseen.map(|unseen| format!("; it does not show {unseen}"));
@@ -334,6 +379,12 @@ fn json(outcome: &Outcome) -> Value {
     let compared = &outcome.compared;
     let lost = outcome.lost.iter();
     let lost = lost.map(|(start, end)| json!({"sector": start, "sectors": end - start}));
+    let kept = outcome.kept.iter();
+    let kept = kept.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
+    let stale = outcome.stale.iter().filter(|_| outcome.is_stale).map(|it| {
+        let (sector, sectors) = (it.sectors.start, it.sectors.end - it.sectors.start);
+        json!({"member": it.what, "sector": sector, "sectors": sectors})
+    });
     let failures = outcome.failures.0.iter().map(|failure| {
         json!({
             "member": failure.name, "sector": failure.sectors.start,
@@ -345,6 +396,8 @@ fn json(outcome: &Outcome) -> Value {
     let mut json = json!({
         "sha256": outcome.sha256,
         "lost": lost.collect::<Vec<_>>(),
+        "kept": kept.collect::<Vec<_>>(),
+        "stale": stale.collect::<Vec<_>>(),
         "member_failures": failures.collect::<Vec<_>>(),
         "notes": outcome.notes,
         "doubts": outcome.doubts,

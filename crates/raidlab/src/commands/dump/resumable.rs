@@ -3,7 +3,9 @@
 //!
 //! Invariant: the map is replaced as a whole, after the output is durable: at any moment it is
 //! valid, and what it calls written is in the output. The output is called whole only when all of
-//! it is. Called from `dump`.
+//! it is. What other members have written is read again, and stays, as a finding, where these
+//! cannot read it. What comes from members that are out of date is never called written for good.
+//! Called from `dump`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,12 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::rescue::{DumpMap, Piece, Rescue, StreamError, StreamOptions, stream};
+use admin::rescue::{DumpMap, Piece, ReadableArray, Rescue, StreamError, StreamOptions, stream};
 use anyhow::{Result, anyhow, bail};
 use device::MapStatus::{self, BadSector, Finished, NonScraped, NonTried, NonTrimmed};
+use md::{SECTOR_BYTES, show_size};
 
 use super::output::{Placed, Stop};
 use super::{DumpArguments, Outcome, no_resources};
+use crate::console::say;
 use crate::error::Context;
 use crate::members::{Used, overlaps};
 use crate::meter::Meter;
@@ -44,7 +48,21 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
     let known = earlier(path, &source.identity, &name, sectors)?;
     let wanted = arguments.wanted_output(&source.view, used);
     let placed = Placed::open(output, known.is_some(), &wanted)?;
+    let is_known = known.is_some();
     let mut map = known.unwrap_or_else(|| DumpMap::new(&source.identity, &name, sectors));
+    if map.continue_with(&source.reading) && is_known {
+        say(format_args!(
+            "raidlab: {}: other members, copies or options have written {} of it: it is read again",
+            output.display(),
+            show_size(map.sectors(&[NonScraped])),
+        ));
+    } else if let Some(sector) = changed(&source.view, &map, &placed)? {
+        bail!(
+            "-o {}: it is not what was written to it (sector {sector}); to begin anew, remove it \
+             and the map",
+            output.display()
+        );
+    }
     for doubt in &source.doubts {
         if !map.doubts.contains(doubt) {
             map.doubts.push(doubt.clone());
@@ -57,7 +75,9 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
     let meter = Meter::new("read", sectors);
     let done = map.sectors(&[Finished]);
     let pending = Vec::new();
-    let mut run = Run { view: &view, placed, map, saved, meter, done, pending, stop: &stop };
+    let (view, stop) = (&view, &stop);
+    let (kept, stale) = (Vec::new(), Vec::new());
+    let mut run = Run { view, placed, map, saved, meter, done, pending, kept, stale, stop };
     run.saved.store(&run.map)?;
     let result = run.passes(arguments.depth.into());
     run.meter.finish();
@@ -66,8 +86,22 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
     outcome.failures = view.failures();
     outcome.left_in_haste = view.left_in_haste();
     outcome.compared = view.comparison();
-    outcome.compared.differing = run.map.of(&[NonScraped]);
-    outcome.compared.more = 0;
+    // Else some of them are not read again yet.
+    if result.is_ok() {
+        let contradicted = run.map.of(&[NonScraped]).into_iter();
+        outcome.compared.differing = contradicted
+            .flat_map(|range| {
+                let inside = run.kept.iter().chain(&run.stale);
+                let inside = inside.filter(|it| range.start <= it.start && it.end <= range.end);
+                let mut inside: Vec<Range<u64>> = inside.cloned().collect();
+                inside.sort_by_key(|it| it.start);
+                without(range.clone(), &inside)
+            })
+            .collect();
+        outcome.compared.more = 0;
+    }
+    outcome.kept = run.kept.clone();
+    outcome.stale = view.out_of_date();
     let lost = run.map.of(&[BadSector]);
     outcome.lost = lost.iter().map(|range| (range.start, range.end)).collect();
     outcome.done_sectors = run.map.sectors(&[Finished, NonScraped, BadSector]);
@@ -80,12 +114,51 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
         }
     }
     if arguments.sha256 {
-        outcome.sha256 = run.placed.sha256(sectors, &stop)?;
+        outcome.sha256 = run.placed.sha256(sectors, stop)?;
         if outcome.sha256.is_none() {
             outcome.stop = Some(Stop::Signal);
         }
     }
     Ok(outcome)
+}
+
+/// Blocks that are compared before a dump goes on.
+const SAMPLES: u64 = 64;
+
+/// Sectors of each.
+const SAMPLE: u64 = 8;
+
+/// A sector of the output that is not as the array is read now, of blocks spread over what the map
+/// calls written: another file has taken its place, or it was written to.
+fn changed(view: &ReadableArray, map: &DumpMap, placed: &Placed) -> Result<Option<u64>> {
+    let written = map.of(&[Finished]);
+    let all = map.sectors(&[Finished]);
+    let mut found = None;
+    view.set_hasty(true);
+    for sample in 0..SAMPLES.min(all) {
+        // In the middle of each part.
+        let mut place =
+            (u128::from(all) * u128::from(2 * sample + 1) / u128::from(2 * SAMPLES)) as u64;
+        let of = written.iter().find(|range| {
+            let sectors = range.end - range.start;
+            let is_inside = place < sectors;
+            place -= if is_inside { 0 } else { sectors };
+            is_inside
+        });
+        let Some(range) = of else { continue };
+        let sector = range.start + place;
+        let sectors = SAMPLE.min(range.end - sector);
+        let (mut now, mut there) = (vec![0; (sectors * SECTOR_BYTES) as usize], Vec::new());
+        there.resize(now.len(), 0);
+        // What cannot be read by now says nothing.
+        if view.read(sector, &mut now).is_empty() {
+            placed.read(sector, &mut there)?;
+            found = found.or((now != there).then_some(sector));
+        }
+    }
+    view.set_hasty(false);
+    view.forget_findings();
+    Ok(found)
 }
 
 /// Whether two paths are the same, be there a file or not.
@@ -150,7 +223,7 @@ impl Saved {
 }
 
 struct Run<'r> {
-    view: &'r admin::rescue::ReadableArray,
+    view: &'r ReadableArray,
     placed: Placed,
     map: DumpMap,
     saved: Saved,
@@ -159,6 +232,10 @@ struct Run<'r> {
     done: u64,
     /// Ranges that differ and were not delivered yet, or are in the map.
     pending: Vec<Range<u64>>,
+    /// Ranges that an earlier run has written and this one cannot read: sorted.
+    kept: Vec<Range<u64>>,
+    /// Ranges that members have served which are out of date.
+    stale: Vec<Range<u64>>,
     stop: &'r AtomicBool,
 }
 
@@ -202,10 +279,11 @@ impl Run<'_> {
                     self.written(at..at + sectors, &[], lost_as);
                 }
                 Piece::Data { at, bytes, lost } => {
-                    let end = at + bytes.len() as u64 / md::SECTOR_BYTES;
+                    let end = at + bytes.len() as u64 / SECTOR_BYTES;
                     let kept = if lost_as == NonScraped { lost } else { &[] };
+                    self.kept.extend(kept.iter().cloned());
                     for part in without(at..end, kept) {
-                        let byte = |sector: u64| ((sector - at) * md::SECTOR_BYTES) as usize;
+                        let byte = |sector: u64| ((sector - at) * SECTOR_BYTES) as usize;
                         self.placed.write(part.start, &bytes[byte(part.start)..byte(part.end)])?;
                     }
                     self.written(at..end, lost, lost_as);
@@ -223,6 +301,9 @@ impl Run<'_> {
     fn written(&mut self, range: Range<u64>, lost: &[Range<u64>], lost_as: MapStatus) {
         self.map.set(range.clone(), Finished);
         self.pending.extend(self.view.take_differing());
+        let stale = self.view.take_stale();
+        self.pending.extend(stale.iter().cloned());
+        self.stale.extend(stale);
         let mut later = Vec::new();
         for differs in std::mem::take(&mut self.pending) {
             let here = differs.start.max(range.start)..differs.end.min(range.end);

@@ -250,7 +250,8 @@ fn rescued(arguments: &ServeArguments) -> Result<Option<Opened>> {
         }
         None => match source::open(&arguments.source, &read, &members)? {
             Source::Array(rescue) => {
-                (rescue.name, Arc::new(rescue.view), rescue.notes, rescue.doubts)
+                let doubts = rescue.all_doubts();
+                (rescue.name, Arc::new(rescue.view), rescue.notes, doubts)
             }
             Source::NotExact(text) => {
                 say_lines(&text);
