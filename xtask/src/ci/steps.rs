@@ -32,7 +32,11 @@ pub const STEPS: [Step; 13] = [
         what: "cargo clippy --workspace --all-targets -- -D warnings",
         run: clippy,
     },
-    Step { name: "build", what: "cargo build -p raidlab -p raidlab-python", run: build },
+    Step {
+        name: "build",
+        what: "cargo test --workspace --no-run: all programs, libraries and tests",
+        run: build,
+    },
     Step { name: "tidy", what: "cargo xtask tidy --bin target/debug/raidlab", run: tidy_step },
     Step {
         name: "doc",
@@ -123,10 +127,10 @@ fn component(context: &Context, subcommand: &str, name: &str) -> Option<Outcome>
     (!installed).then_some(Outcome::Skipped(why))
 }
 
-/// The program, and the Python package: together, because alone each would have its dependencies
+/// Everything that later steps run, by one compilation: a part alone would have its dependencies
 /// compiled with features of its own.
 fn build(context: &mut Context) -> Outcome {
-    finish(&mut context.cargo("build -p raidlab -p raidlab-python"))
+    finish(&mut context.cargo("test --workspace --no-run"))
 }
 
 fn tidy_step(context: &mut Context) -> Outcome {
