@@ -158,17 +158,16 @@ fn lies_on_one(
     points: &[Vec<Point>],
     file_system: usize,
 ) -> bool {
+    // Some of another file system may look like its own: nine of ten count.
     let own = &points[file_system];
-    let Some(member) = own.first().map(|it| it.member) else { return false };
-    let mut starts: Vec<u64> = own.iter().filter_map(|it| it.at.checked_sub(it.address)).collect();
+    let starts = own.iter().filter_map(|it| Some((it.member, it.at.checked_sub(it.address)?)));
+    let mut starts: Vec<(usize, u64)> = starts.collect();
     starts.sort_unstable();
     let alike = starts.chunk_by(|one, other| one == other);
     let Some(most) = alike.max_by_key(|alike| alike.len()) else { return false };
-    let end = most[0].saturating_add(file_systems.list()[file_system].bytes);
-    own.iter().all(|it| it.member == member)
-        && member < pages.members()
-        && most.len() * 4 >= own.len() * 3
-        && end <= pages.size(member)
+    let (member, start) = most[0];
+    let end = start.saturating_add(file_systems.list()[file_system].bytes);
+    member < pages.members() && most.len() * 10 >= own.len() * 9 && end <= pages.size(member)
 }
 
 /// What a superblock says of its member: the data offset, and how much of it is used.

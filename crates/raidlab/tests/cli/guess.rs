@@ -337,6 +337,7 @@ fn a_description_is_compared_with_the_contents_and_with_superblocks() {
     let wrong = [
         format!("--raid-devices 4 --chunk 64K --data-offset 1M {b} {a} {c} {d}"),
         format!("--raid-devices 4 --chunk 64K --data-offset 1M {a} {c} {b} {d}"),
+        format!("--raid-devices 4 --chunk 64K --data-offset 1M {a} {b} {d} {c}"),
         format!("--raid-devices 4 --chunk 128K --data-offset 1M {a} {b} {c} {d}"),
         format!("--raid-devices 4 --chunk 64K --data-offset 1M {a} {c} missing {d}"),
     ];
@@ -358,7 +359,7 @@ fn a_description_is_compared_with_the_contents_and_with_superblocks() {
     assert_eq!(ran.stdout, hash);
     for (words, named) in [
         (&wrong[0], &["says slot 0, the description 1", "says slot 1, the description 0"][..]),
-        (&wrong[2], &["says chunk", "64 KiB"]),
+        (&wrong[3], &["says chunk", "64 KiB"]),
         (&right.replace("--data-offset 1M", "--data-offset 2048"), &["says data offset"]),
         (&format!("--layout left-asymmetric {right}"), &["says layout left-symmetric"]),
         (&format!("--size 6M {right}"), &["says an array of"]),
@@ -384,7 +385,8 @@ fn a_wrong_create_is_a_doubt_that_names_guess() {
     let array = raid5();
     let [a, b, c, d] = [0, 1, 2, 3].map(|slot| array.names[slot].as_str());
     let create = "create -l 5 -n 4 -c 64K --assume-clean --force --data-offset 1M -b none";
-    for order in [format!("{a} {c} {b} {d}"), format!("{b} {a} {c} {d}")] {
+    for order in [[a, c, b, d], [b, a, c, d], [a, b, d, c]] {
+        let order = order.join(" ");
         raidlab(&format!("{create} {order}")).code(0);
         for verb in ["dump --sha256", "volumes"] {
             let ran = raidlab(&format!("{verb} {order}")).code(1);
@@ -412,11 +414,16 @@ fn halves_of_a_mirror_that_are_each_consistent_are_ambiguous() {
             std::fs::write(path.join(format!("file-{file}")), bytes).expect("a file");
         }
     }
-    let uuid = ["-U", "5e0a6a0e-1c1f-4b1c-9b7e-0d2f7a6f3b11"];
-    let newer = made_with(&dir, 8 * MIB, &tree, &uuid);
-    std::fs::remove_file(Path::new(&tree).join("folder-3/file-5")).expect("a file");
-    // Without what was added since, and written last.
-    let older = made_with(&dir, 8 * MIB, &tree, &uuid);
+    let newer = made_with(&dir, 8 * MIB, &tree, &["-b", "1024", "-J", "size=1"]);
+    let image = dir.file("image");
+    // The older state: without what was added since, and written last.
+    // runs: debugfs
+    let mut debugfs = Command::new("debugfs");
+    let path = format!("/usr/sbin:/sbin:{}", std::env::var("PATH").unwrap_or_default());
+    let debugfs = debugfs.env("PATH", path).args(["-w", "-R", "rm folder-3/file-5", &image]);
+    assert!(debugfs.output().expect("debugfs starts").status.success());
+    let older = std::fs::read(&image).expect("an image");
+    assert_ne!(newer, older);
     let array = Array::of(dir, newer, Level::Raid1, Layout::None, 2, 0);
     array.assert_dumped(&[]);
     let mut member = std::fs::read(&array.names[1]).expect("a member");
