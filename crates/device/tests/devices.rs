@@ -520,3 +520,22 @@ fn child_that_fills_the_disk() {
     assert_eq!((block, error.kind()), (202, ErrorKind::FileTooLarge), "{error}");
     overlay[0].sync().unwrap();
 }
+
+#[test]
+fn what_is_written_to_can_be_looked_at_without_its_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = file(dir.path(), "disk", 16);
+    let looked = Device::look(&image, None).unwrap();
+    assert_eq!(looked.in_use(), None);
+    drop(looked);
+    let writer = open(&image, Access::ReadWrite).unwrap();
+    let looked = Device::look(&image, None).unwrap();
+    assert!(looked.in_use().is_some() && looked.is_read_only());
+    // A part of it, too; and the writer loses nothing by it.
+    let inside = looked.open_part(&part(&image, 4096, None)).unwrap();
+    assert!(inside.in_use().is_some());
+    drop((looked, inside));
+    open(&image, Access::ReadOnly).unwrap_err();
+    drop(writer);
+    open(&image, Access::ReadWrite).unwrap();
+}

@@ -227,11 +227,11 @@ pub fn check_devices_of(
             }
         }
         TargetExpr::Kernel(kernel) => {
-            arrays().try_for_each(|array| kernel_has_md_for(array.expr.level))?;
             kernel.devices.iter().try_for_each(|path| match access {
                 Access::ReadOnly => for_md(look_at(path, false)).map(drop),
                 Access::ReadWrite => open_for_md(path).map(drop),
-            })
+            })?;
+            arrays().try_for_each(|array| kernel_has_md_for(array.expr.level))
         }
         TargetExpr::Path(_) | TargetExpr::FileSystem(_) => Ok(()),
     }

@@ -349,7 +349,11 @@ fn names_of_then_are_names_of_today() {
             true => raidlab(&format!("bench --dry-run --workload dd --target {target}")),
             false => ran,
         };
-        ran.code(0);
+        // The words are taken; a dry run looks at the devices, and these are none.
+        match target.contains("/dev/") {
+            true => assert!(ran.code(2).stderr.contains("/dev/"), "{target}"),
+            false => _ = ran.code(0),
+        }
     }
     for array in ["raid1(raid0(2),raid0(2))", "raid10,f2,64K(4)", "raid6,left-symmetric,1M(5)"] {
         raidlab(&format!("bench --dry-run --members mem --array {array}")).code(0);
