@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
 use device::{
-    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, OverlayError, open_overlay,
-    superblocks,
+    Access, Device, DeviceError, DeviceOptions, Disk, OverlayError, open_overlay, superblocks,
 };
 use md::Sector;
 use md::assemble::{Array, Found, Source};

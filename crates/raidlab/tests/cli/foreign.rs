@@ -81,7 +81,9 @@ fn a_first_synchronisation_that_has_not_ended_needs_force() {
     let refused = dump(case, volume, 2, "").code(2);
     assert!(refused.stderr.contains("initial synchronisation"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
-    dump(case, volume, 2, "--force").code(0);
+    // By force it is read with the doubt, and ends with it.
+    let forced = dump(case, volume, 2, "--force").code(1);
+    assert!(forced.stderr.contains("doubt: The initial synchronisation"), "{}", forced.stderr);
 }
 
 /// Copies of images under names that say nothing.

@@ -228,7 +228,7 @@ fn mixed_sizes_may_be_stacked() {
 
 #[test]
 fn shingled_disks_are_named_and_have_no_figures_of_writes() {
-    let words = "predict --level raid5 --disks 4 --members hdd-smr";
+    let words = "--level raid5 --disks 4 --members hdd-smr";
     let all = predictions(words);
     let of = |work: &str| {
         let found = all.iter().find(|one| one["workload"] == work);
@@ -260,7 +260,7 @@ fn a_stated_depth_means_the_same_in_all_three_verbs() {
                        "single": {"random read": {"value": 140, "unit": "/s", "depth": 32}}});
     let path = file("facts.json", facts.clone());
     let words = format!(
-        "predict --level raid10 --disks 4 --facts {path} --depth 32 \
+        "--level raid10 --disks 4 --facts {path} --depth 32 \
                          --workload random-read"
     );
     let of_facts = predictions(&words)[0]["predicted"].as_f64().expect("a number");

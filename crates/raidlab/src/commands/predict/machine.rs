@@ -205,8 +205,8 @@ impl MachineArguments {
         }
         if machine.bitmap.is_none() {
             assumed.push(
-                "the array has no internal bitmap, which mdadm makes above 100 GB: with one, small \
-                 writes are slower (--bitmap)"
+                "no internal bitmap, which mdadm makes above 100 GB: with one, small writes are \
+                 slower (--bitmap)"
                     .to_string(),
             );
         }
