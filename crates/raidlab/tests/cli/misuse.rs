@@ -50,7 +50,7 @@ fn the_line_names_what_is_wrong() {
         ("--jobs 257", &["--jobs", "1..=256"]),
         ("--seconds 0", &["--seconds", "above 0"]),
         ("--seconds 0.0001", &["--seconds", "1ms"]),
-        ("--bus 10Mbit", &["--bus", "133MB/s"]),
+        ("--bus 10furlongs", &["--bus", "133MB/s"]),
         ("--queue-depth 0", &["--queue-depth"]),
         ("--cores 0", &["--cores", "a number of CPUs", "1 or more"]),
         ("--cores none", &["--cores", "a number of CPUs"]),

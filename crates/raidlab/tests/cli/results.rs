@@ -436,7 +436,7 @@ fn a_comparison_says_slower_only_when_the_samples_do() {
     let estimate = json["pairs"][0]["ratio"]["estimate"].as_f64().expect("a number");
     assert!((0.78..0.82).contains(&estimate), "{estimate}");
     let stderr = raidlab(&format!("compare {usual} {}", dir.file("none.json"))).code(2).stderr;
-    assert!(stderr.contains("none.json: there is no such file"), "{stderr}");
+    assert!(stderr.contains("none.json: no such file or run"), "{stderr}");
     raidlab(&format!("compare {usual} {slow} --max-slowdown 100%")).code(2);
 }
 

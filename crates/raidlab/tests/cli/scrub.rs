@@ -49,8 +49,10 @@ impl Images {
         }
         let all = members.join(" ");
         let count = members.len();
-        raidlab(&format!("create --force -e 1.2 --data-offset 1M -n {count} {options} {all}"))
-            .code(0);
+        // A partial parity log needs more than 1 MiB before the data.
+        let offset = if options.contains("ppl") { "2M" } else { "1M" };
+        let create = format!("create --force -e 1.2 --data-offset {offset}");
+        raidlab(&format!("{create} -n {count} {options} {all}")).code(0);
         Images { dir, members }
     }
 
