@@ -21,6 +21,9 @@ use super::compare::Comparison;
 use super::ranges::{Ranges, add_range, without_all};
 use super::readable_array::Part;
 
+/// Reads a part from an array sector on into a buffer; returns what of it is lost.
+type ReadPart<'a> = &'a dyn Fn(&Part, u64, &mut [u8], Option<&Comparison>) -> Vec<Range<u64>>;
+
 /// A source that nothing else must be taken from.
 #[derive(Clone)]
 pub struct OutOfDateSource {
@@ -109,7 +112,7 @@ impl OutOfDate {
         buf: &mut [u8],
         lost: Vec<Range<u64>>,
         kernels: parity::Kernels,
-        read: &dyn Fn(&Part, u64, &mut [u8], Option<&Comparison>) -> Vec<Range<u64>>,
+        read: ReadPart<'_>,
     ) -> Vec<Range<u64>> {
         let Some(combinations) = self.parts.get(part).filter(|list| !list.is_empty()) else {
             return lost;
@@ -145,7 +148,7 @@ fn made<'c>(
     from: u64,
     sectors: u64,
     kernels: parity::Kernels,
-    read: &dyn Fn(&Part, u64, &mut [u8], Option<&Comparison>) -> Vec<Range<u64>>,
+    read: ReadPart<'_>,
 ) -> Option<(&'c [String], Vec<u8>)> {
     let mut best: Option<(&[String], Vec<u8>)> = None;
     for Combination { part, what } in combinations {
