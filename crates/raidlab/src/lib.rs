@@ -204,7 +204,7 @@ fn with_short_help(program: clap::Command, words: &[OsString]) -> clap::Command 
         return program;
     }
     let more = format!("'raidlab {verb} --help' lists all options, and has examples.");
-    program.mut_subcommand(verb.to_string(), |verb| {
+    program.mut_subcommand(verb, |verb| {
         let shown = |heading: Option<&str>| heading.is_none_or(|heading| heading == "Fronts");
         let verb = verb.mut_args(|argument| {
             let hidden = !shown(argument.get_help_heading());
