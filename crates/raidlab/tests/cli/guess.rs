@@ -359,7 +359,7 @@ fn a_description_is_compared_with_the_contents_and_with_superblocks() {
     assert_eq!(ran.stdout, hash);
     for (words, named) in [
         (&wrong[0], &["says slot 0, the description 1", "says slot 1, the description 0"][..]),
-        (&wrong[3], &["says chunk", "64 KiB"]),
+        (&wrong[3], &["says chunk 64.00 KiB, the description 128.00 KiB"]),
         (&right.replace("--data-offset 1M", "--data-offset 2048"), &["says data offset"]),
         (&format!("--layout left-asymmetric {right}"), &["says layout left-symmetric"]),
         (&format!("--size 6M {right}"), &["says an array of"]),
