@@ -2,7 +2,6 @@
 //! times, and nothing that is missing or contradicted is forgotten.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::copies::{DATA, Disks, KIB, ddrescue, dump, hash, ranges, spoil};
 
