@@ -286,6 +286,7 @@ fn comment(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of ranges")]
 mod tests {
     use MapStatus::{BadSector, Finished, NonScraped, NonTried, NonTrimmed};
 
