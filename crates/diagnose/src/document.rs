@@ -192,7 +192,7 @@ impl Document {
 }
 
 impl Document {
-    /// What the facts say of one disk, with so many requests in flight; `None`: they are unknown.
+    /// What the facts say of one disk, with N requests in flight; `None`: they are unknown.
     pub fn single(&self, depth: Option<f64>) -> Single {
         self.facts.as_ref().map_or_else(Single::default, |facts| of_facts(facts, depth).1)
     }

@@ -330,7 +330,8 @@ impl Found {
                  another one"
             ));
         }
-        // What a wrong geometry moves may be little: every member must be proven to be in its place.
+        // What a wrong geometry moves may be little: every member must be proven to be in its
+        // place.
         let agrees = has_start && right >= 6 && asked >= 12 && held * 100 >= asked * 97;
         match agrees && unproven == 0 && moved == 0 && wrong * 20 <= right {
             true => Stated::Agrees(format!(

@@ -140,7 +140,7 @@ pub enum WhyLeftOut {
     LargeMirror,
     /// RAID 4 has RAID 5's capacity and risk, and one member writes all of the parity.
     ParityMember,
-    /// It survives the failure of no more than so many disks, whichever they are.
+    /// It survives the failure of no more than N disks, whichever they are.
     Survives(u32),
 }
 

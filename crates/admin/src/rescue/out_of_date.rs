@@ -1,4 +1,5 @@
-//! Ranges that only members have which must not serve their slots: stale ones, of any age, failed or
+//! Ranges that only members have which must not serve their slots: stale ones, of any age, failed
+//! or
 //! removed ones, and those that were not rebuilt there.
 //!
 //! ```text
@@ -6,7 +7,8 @@
 //!                                     rows in which d1 has a hole are lost, or are made with it
 //! ```
 //! Invariant: nothing is read from such a member where the others suffice, or without consent; what
-//! is made with one is listed with it. Where several combinations of them give a range, one that the
+//! is made with one is listed with it. Where several combinations of them give a range, one that
+//! the
 //! redundancy of the row agrees with is preferred, then fewer of them, then younger ones. Called
 //! from `readable_array`.
 

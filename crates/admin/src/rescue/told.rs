@@ -59,7 +59,7 @@ pub(super) fn by_superblocks(
         .collect();
     sentences.extend(told.iter().filter_map(|(_, name, metadata)| {
         metadata.reshape.as_ref().map(|_| {
-            format!("The superblock of {name} says that a reshape goes on: two geometries hold.")
+            format!("The superblock of {name} says that a reshape continues: two geometries hold.")
         })
     }));
     sentences.extend(of_others(&told));

@@ -1,7 +1,8 @@
 //! What an array is made of: things that read and write sectors.
 //!
 //! ```text
-//! leaves: mem  null  file  nbd  disk   wrappers: paced(m)  fault(m)  bad_block(m)  unwritten(m)   arrays: nested
+//! leaves: mem  null  file  nbd  disk   wrappers: paced(m)  fault(m)  bad_block(m)  unwritten(m)
+//! arrays: nested
 //! ```
 //! Leaves count what they are to move, so that the figures are taken below everything.
 

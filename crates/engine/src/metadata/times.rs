@@ -1,6 +1,7 @@
 //! The time of each update of the superblocks, for what performs the records.
 //!
-//! Invariant: all superblocks with one state get one time, whenever each of them is written. Members
+//! Invariant: all superblocks with one state get one time, whenever each of them is written.
+//! Members
 //! with one event count and other times would be members of two moments: md::assemble uses those of
 //! one. Called by the executors of [`super::MetadataEffect::WriteMeta`].
 

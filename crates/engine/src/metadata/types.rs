@@ -113,7 +113,8 @@ pub struct BitmapPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The device's superblock, encoded by `Superblock::with_state`. The executor sets the time
-    /// (`updated`), one for all devices: [`super::UpdateTimes`]. The policy changes from PPL to resync while a resync is needed: the executor
+    /// (`updated`), one for all devices: [`super::UpdateTimes`]. The policy changes from PPL to
+    /// resync while a resync is needed: the executor
     /// keeps the location of the log.
     Superblock(Arc<ArrayState>),
     /// A page of the device's bitmap.

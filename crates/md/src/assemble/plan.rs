@@ -306,7 +306,8 @@ impl Planner<'_> {
         None
     }
 
-    /// The members that must not serve, beyond what the plan takes of them, the youngest first. None
+    /// The members that must not serve, beyond what the plan takes of them, the youngest first.
+    /// None
     /// is there where a reshape has moved the data since, nor beyond what it ever held; what a
     /// rebuild has not reached is last: it may never have been of the array.
     fn out_of_date(&self, serving: &Slots) -> Vec<OutOfDate> {

@@ -196,7 +196,8 @@ pub struct Array {
     pub forced: bool,
 }
 
-/// A member that must not serve its slot: it missed updates, failed, was removed, or was not rebuilt
+/// A member that must not serve its slot: it missed updates, failed, was removed, or was not
+/// rebuilt
 /// yet. Where nothing else has a range, what it holds is better than nothing, with consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfDate {

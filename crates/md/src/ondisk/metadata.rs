@@ -82,7 +82,8 @@ pub struct Timestamp {
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, second) = (self.seconds / 86_400, self.seconds % 86_400);
-        // The calendar repeats every 146,097 days; years begin in March, so that leap days are last.
+        // The calendar repeats every 146,097 days; years begin in March, so that leap days are
+        // last.
         let shifted = days + 719_468;
         let (era, day) = (shifted / 146_097, shifted % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -411,7 +411,7 @@ impl Law<'_> {
         Ok(all.with_soft_minimum())
     }
 
-    /// What the thread of a parity array writes, in a unit of so many to the MB; after all other
+    /// What the thread of a parity array writes, in a unit of N to the MB; after all other
     /// ceilings. With threads of a group beside it, it is known only that it does not get slower.
     fn add_raid_thread(&self, all: &mut Prediction, to_the_mb: f64) -> Result<(), WhyNot> {
         if self.array.parities() == 0 || !self.machine.media.is_flash() {

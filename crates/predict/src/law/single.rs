@@ -69,7 +69,7 @@ impl Single {
     }
 
     /// Notes that there is a figure of this workload, of another number of requests in flight,
-    /// which says nothing of those that are asked for.
+    /// which says nothing of those that are requested for.
     pub fn has_other_depth(&mut self, work: Work) {
         self.of_other_depth[work as usize] = true;
     }

@@ -236,7 +236,7 @@ pub fn parse(text: &str) -> Result<Vec<Table>, TablesError> {
     Ok(tables)
 }
 
-/// An object of facts alone: the machine, and what is known of one disk with so many requests in
+/// An object of facts alone: the machine, and what is known of one disk with N requests in
 /// flight, as rows of a table have it. `None`: they are unknown, and each figure counts as it is.
 pub fn of_facts(facts: &Value, depth: Option<f64>) -> (Facts, Single) {
     let system = serde_json::json!({ "facts": facts });

@@ -490,7 +490,7 @@ mod tests {
             let wanted = Wanted { view, overwrite: false, ignore_space, used: &[] };
             Output::open(Some(&output), false, &wanted).map(drop)
         };
-        // More than it has, also when others free some of it meanwhile.
+        // More than it has, also when others free some of it in the same period.
         let large = Holes { data: 8 * free, sectors: 8 * free };
         let error = open(&large, false).expect_err("too large").to_string();
         for named in ["array.img: it may need up to", "--ignore-space", "--map", "--volume"] {

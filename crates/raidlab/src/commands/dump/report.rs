@@ -67,8 +67,8 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
     for range in outcome.kept.iter().take(20) {
         let (start, end) = (range.start, range.end);
         say(format_args!(
-            "raidlab: {of} sectors {start} to {end} cannot be read: what an earlier run wrote there \
-             is kept, and confirmed by nothing"
+            "raidlab: {of} sectors {start} to {end} cannot be read: what an earlier run wrote \
+             there is kept, and confirmed by nothing"
         ));
     }
     if outcome.kept.len() > 20 {

@@ -122,7 +122,7 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
     Ok(outcome)
 }
 
-/// Blocks that are compared before a dump goes on.
+/// Blocks that are compared before a dump continues.
 const SAMPLES: u64 = 64;
 
 /// Sectors of each.
