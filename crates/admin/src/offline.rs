@@ -101,7 +101,7 @@ impl OpenDevices {
         self.members_as(names, Access::ReadWrite)
     }
 
-    /// Opens members, which have superblocks, and which nothing else may write to in the same period.
+    /// Opens members, which have superblocks, and which nothing else may write to.
     pub(crate) fn members_as(
         &mut self,
         names: &[OsString],

@@ -251,8 +251,8 @@ pub fn scrub(
         && !may_be_corrected(array, &members, driver.geometry(), &out_of_sync)
     {
         let note = "where the copies are not in sync, no more blocks with contents agree than \
-                    differ: they seem never to have been in sync, and most of them prove nothing; the \
-                    first one is copied to the others";
+                    differ: they seem never to have been in sync, and most of them prove nothing; \
+                    the first one is copied to the others";
         observe(ScrubEvent::Note(note.into()));
         mode = ScrubMode::Check;
     }

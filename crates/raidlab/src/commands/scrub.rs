@@ -45,7 +45,7 @@ compared, too, and counted apart. --repair of such an array first repairs what i
 resyncs the rest as md does: data and the first copy win. Ctrl-C ends a scrub in order; --from
 continues it.
 
-A server is asked to check the array while it runs: it continues to write what its clients write, and
+A server checks the array while it runs: it continues to write what its clients write, and
 writes back blocks that cannot be read.
 
 Copies with maps (:map=FILE) are only read, by --check.
