@@ -139,10 +139,13 @@ impl Ext {
         let Some(undo) = &self.undo else { return };
         let Some(bytes) = rest.get(..self.superblock.inode_bytes as usize) else { return };
         let number = inode::number(&self.superblock, undo, bytes);
+        if number == 0 || number > self.superblock.inodes {
+            return;
+        }
         // Two inodes of a block differ by whole inodes also in a member, where blocks begin at
         // multiples of 512.
-        let in_sector = u64::from(number).wrapping_sub(1) * self.inode_bytes() % 512;
-        if number == 0 || number > self.superblock.inodes || at % 512 != in_sector {
+        let in_sector = (u64::from(number) - 1) * self.inode_bytes() % 512;
+        if at % 512 != in_sector {
             return;
         }
         let len = self.superblock.inode_bytes;
