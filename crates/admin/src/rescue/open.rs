@@ -356,7 +356,7 @@ pub fn rescue_described(
     if !description.is_found
         && let Shape::Settled(geometry) = &described.shape
     {
-        doubts.extend(by_superblocks(description, &chosen, geometry));
+        doubts.extend(by_superblocks(spec, &description.areas, &chosen, geometry));
         let told = chosen.iter().flatten().all(|member| member.superblock.is_some());
         let confirmed = match by_contents(&view) {
             Stated::Refutes(clause) => {

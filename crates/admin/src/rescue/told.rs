@@ -5,10 +5,10 @@
 
 use content::{Bytes, FileSystems, identify};
 use guess::{Stated, stated};
+use md::assemble::ExplicitSpec;
 use md::ondisk::{MemberMetadata, Role};
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, show_size};
 
-use super::open::Description;
 use super::{Contents, ReadableArray};
 use crate::Member;
 
@@ -17,7 +17,8 @@ type Said = (&'static str, String);
 
 /// What the superblocks of its members say against a description, by slot: sentences.
 pub(super) fn by_superblocks(
-    description: &Description,
+    spec: &ExplicitSpec,
+    areas: &[(u64, Option<u64>)],
     slots: &[Option<&Member>],
     geometry: &Geometry,
 ) -> Vec<String> {
@@ -27,12 +28,12 @@ pub(super) fn by_superblocks(
             Some((slot, member.name.as_str(), member.superblock.as_ref()?.0.metadata()))
         })
         .collect();
-    let described = of_description(description, geometry);
+    let described = of_description(spec, geometry);
     // The same of several members is one sentence.
     let mut found: Vec<(Said, String, Vec<&str>)> = Vec::new();
     for (slot, name, metadata) in &told {
-        let offset = description.areas.get(*slot).map_or(description.spec.data_offset, |it| it.0);
-        for (own, said) in of_superblock(metadata, *slot, geometry, description) {
+        let offset = areas.get(*slot).map_or(spec.data_offset, |it| it.0);
+        for (own, said) in of_superblock(metadata, *slot, geometry, spec.level) {
             let here = match own.0 {
                 "slot" => slot.to_string(),
                 "data offset" => show_size(offset),
@@ -89,8 +90,7 @@ fn of_others(told: &[(usize, &str, MemberMetadata)]) -> Vec<String> {
 }
 
 /// What a description says of the array.
-fn of_description(description: &Description, geometry: &Geometry) -> Vec<Said> {
-    let spec = &description.spec;
+fn of_description(spec: &ExplicitSpec, geometry: &Geometry) -> Vec<Said> {
     let layout = spec.layout.unwrap_or(Layout::default_for(spec.level));
     vec![
         ("level", spec.level.to_string()),
@@ -106,12 +106,12 @@ fn of_superblock(
     metadata: &MemberMetadata,
     slot: usize,
     geometry: &Geometry,
-    description: &Description,
+    described: Level,
 ) -> Vec<(Said, bool)> {
     let Some(level) = Level::from_number(metadata.level) else {
         return vec![(("level", metadata.level.to_string()), true)];
     };
-    if level != description.spec.level {
+    if level != described {
         // Nothing else can be compared.
         return vec![(("level", level.to_string()), true)];
     }
