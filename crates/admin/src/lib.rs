@@ -34,6 +34,7 @@ pub mod serving;
 mod shared_storage;
 mod start;
 pub mod volumes;
+mod worse;
 mod zero_superblock;
 
 pub use addition::{JoinError, NewDevices};
@@ -52,7 +53,6 @@ pub use new_array::{
     ReserveError, Reserved,
 };
 pub use offline::{NotInSync, OpenError};
-pub use on_paper::Worse;
 pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
 pub use random::random_uuid;
@@ -69,4 +69,5 @@ pub use start::{
     RebuildingMember, StartError, StartOptions, start, start_rebuilding, start_replacing,
     start_shards,
 };
+pub use worse::Worse;
 pub use zero_superblock::{Erased, FoundSuperblocks, ZeroError};

@@ -13,10 +13,10 @@ use md::assemble::{Array, Candidate, MemberState, Options, Verdict, assemble};
 use md::ondisk::superblock::Superblock;
 use md::show_size;
 use parity::Kernels;
-use thiserror::Error;
 
 use crate::opened::Opened;
 use crate::rescue::{ReadableArray, laid_over, prepare};
+use crate::worse::Worse;
 
 /// How much is read at each end of the array, in sectors.
 const LOOK: u64 = 2048;
@@ -36,11 +36,6 @@ pub(crate) struct OnPaper {
     pub(crate) found: Array,
     pub(crate) candidates: Vec<Candidate>,
 }
-
-/// Why a state is not made: a clause about what would be left.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct Worse(pub String);
 
 fn worse<T>(what: impl Into<String>) -> Result<T, Worse> {
     Err(Worse(what.into()))

@@ -27,8 +27,9 @@ use thiserror::Error;
 
 use crate::addition::{JoinError, NewDevice, NewDevices};
 use crate::bitmap::{self, BitmapFailed};
-use crate::on_paper::{Before, Worse, on_paper};
+use crate::on_paper::{Before, on_paper};
 use crate::rescue::LogReplay;
+use crate::worse::Worse;
 use crate::{Opened, opened, rescue};
 
 /// Options for starting an array.

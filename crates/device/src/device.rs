@@ -27,11 +27,12 @@ use rustix::io::Errno;
 use sys::Mapping;
 
 use crate::Location;
+use crate::access::{Access, DeviceOptions};
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
 use crate::identity::{Identity, Overlap, in_use, loop_device_of, who_uses};
-use crate::problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
+use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
 

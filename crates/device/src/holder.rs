@@ -8,8 +8,8 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use crate::access::Access;
 use crate::identity::Identity;
-use crate::problem::Access;
 
 /// A process that has a file open as a member, or as a virtual disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

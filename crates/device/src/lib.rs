@@ -12,6 +12,7 @@
 //! read-only device is never written. No decision about an array is made here.
 #![forbid(unsafe_code)]
 
+mod access;
 mod areas;
 mod contents;
 mod device;
@@ -30,6 +31,7 @@ mod serial;
 mod signature;
 mod unread;
 
+pub use access::{Access, DeviceOptions};
 pub use areas::{AreaError, read_area, read_bad_blocks};
 pub use contents::{data_signs, foreign, member_signs, superblocks};
 pub use device::{Device, InUse};
@@ -42,7 +44,7 @@ pub use mapfile::{MapBlock, MapStatus, Mapfile, MapfileError, parse_list};
 pub use memory_disk::MemoryDisk;
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay, overlay_id};
 pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
-pub use problem::{Access, DeviceError, DeviceOptions, DeviceProblem};
+pub use problem::{DeviceError, DeviceProblem};
 pub use remote::{
     CLEARED_BYTES_PER_SECOND, Completes, Endpoint, ExportError, ExportProblem, NbdExport, NbdUri,
     Transfer, UriProblem, UriTls,

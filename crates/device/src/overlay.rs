@@ -24,9 +24,10 @@ use md::SECTOR_BYTES;
 
 use thiserror::Error;
 
+use crate::access::Access;
 use crate::device::{lock, open_file};
 use crate::disk::{Disk, beyond_the_end, read_only_error};
-use crate::problem::{Access, DeviceProblem};
+use crate::problem::DeviceProblem;
 
 /// Offsets and sizes of the format, in bytes.
 pub(crate) mod layout {

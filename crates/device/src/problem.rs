@@ -1,4 +1,4 @@
-//! How a device is opened, and why it cannot be.
+//! Why a device cannot be opened.
 //!
 //! Invariant: an error names the location that was given. Called by [`crate::Device`].
 
@@ -8,26 +8,9 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::Location;
+use crate::access::Access;
 use crate::holder::Holder;
 use crate::remote::{ExportProblem, UriProblem};
-
-/// Permitted access to a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reads only.
-    ReadOnly,
-    /// Reads and writes.
-    ReadWrite,
-}
-
-/// Options for opening a device.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceOptions {
-    /// Permitted access.
-    pub access: Access,
-    /// Bypass the page cache (`O_DIRECT`) if supported.
-    pub direct: bool,
-}
 
 /// Why a device cannot be opened.
 #[derive(Debug, Error)]

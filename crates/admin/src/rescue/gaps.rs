@@ -16,8 +16,8 @@ use device::Unread;
 use md::geometry::Copy;
 use md::{Kind, MemberIdx, Parity, Sector};
 
+use super::part::Part;
 use super::ranges::{intersection, union};
-use super::readable_array::Part;
 use super::{ReadableArray, Source};
 
 /// Characters of a drawing.

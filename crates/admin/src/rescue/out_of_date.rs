@@ -20,8 +20,8 @@ use md::SECTOR_BYTES;
 
 use super::Source;
 use super::compare::Comparison;
+use super::part::Part;
 use super::ranges::{Ranges, add_range, without_all};
-use super::readable_array::Part;
 
 /// Reads a part from an array sector on into a buffer; returns what of it is lost.
 type ReadPart<'a> = &'a dyn Fn(&Part, u64, &mut [u8], Option<&Comparison>) -> Vec<Range<u64>>;

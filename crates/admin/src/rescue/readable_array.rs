@@ -3,26 +3,16 @@
 use std::ops::Range;
 
 use md::geometry::Copy;
-use md::{Geometry, Kind, SECTOR_BYTES, Sector};
+use md::{Kind, SECTOR_BYTES, Sector};
 use parity::Kernels;
 
 use super::compare::{Compared, Comparison, Held};
 use super::log_overlay::Patches;
 use super::out_of_date::{OutOfDate, OutOfDateRange, OutOfDateSource};
+use super::part::Part;
 use super::ranges::{add_range, intersection, without_all};
 use super::rows;
-use super::slot_reader::{self, Failure, Failures, Source};
-
-/// A range of the array with one geometry. An array has one part, or two in the middle of a
-/// reshape.
-pub struct Part {
-    /// Array sectors.
-    pub array: Range<u64>,
-    /// The geometry of the range.
-    pub geometry: Geometry,
-    /// The sources of each slot, the best first; empty if the member is missing.
-    pub slots: Vec<Vec<Source>>,
-}
+use super::slot_reader::{self, Failure, Failures};
 
 /// A readable array; see the module documentation.
 pub struct ReadableArray {

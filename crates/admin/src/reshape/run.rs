@@ -24,9 +24,10 @@ use super::rows;
 use super::standing::{self, Shown};
 use super::types::{ReshapeError, ReshapeEvent, ReshapeReport, ReshapeState};
 use crate::members::{array_name, choose};
-use crate::on_paper::{Before, OnPaper, Worse, on_paper};
+use crate::on_paper::{Before, OnPaper, on_paper};
 use crate::opened::Opened;
 use crate::rescue::ReadableArray;
+use crate::worse::Worse;
 
 /// How much of the old rows at the position is compared with its redundancy before the first move.
 const COMPARED: u64 = 2048;

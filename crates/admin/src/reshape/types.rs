@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::members::ChooseError;
 use crate::offline::OpenError;
-use crate::on_paper::Worse;
+use crate::worse::Worse;
 
 /// Where a reshape writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
