@@ -51,7 +51,7 @@ impl Verb {
         Verb::Create,
     ];
 
-    /// Whether it may write to members, if it does what it is told to do.
+    /// Whether it may write to members.
     fn may_write(self) -> bool {
         let writes =
             [Verb::Repair, Verb::RepairByPolicy, Verb::Rebuild, Verb::Serve, Verb::ZeroSuperblock];
