@@ -100,8 +100,8 @@ pub enum ProvisionError {
         /// Members of the array.
         wanted: usize,
     },
-    /// The kernel cannot run an array of this level.
-    #[error("md: this kernel has no md for {0}: neither in /proc/mdstat nor as a module")]
+    /// The kernel has no md.
+    #[error("md: this kernel has no md: no /proc/mdstat, and no module for {0}")]
     NoMd(Level),
     /// All numbers for arrays of md are in use.
     #[error("md: md200 to md255 all exist; stop one that is unused")]

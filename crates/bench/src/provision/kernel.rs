@@ -85,19 +85,18 @@ pub fn kernel_steps(
     Ok(vec![Step::run("mdadm", args)])
 }
 
-/// Refuses an array whose level this kernel has no md for, before anything is measured: mdadm fails
-/// then, and leaves the node of its device. Where the system does not tell, mdadm will.
+/// Refuses an array where this kernel has no md, before anything is measured: mdadm fails then, and
+/// leaves the node of its device. A kernel with md loads the module of a level when an array of it
+/// is made; whether it has that one, mdadm will tell.
 ///
 /// # Errors
 /// [`ProvisionError::NoMd`].
 pub(super) fn kernel_has_md_for(level: Level) -> Result<(), ProvisionError> {
-    let known = std::fs::read_to_string("/proc/mdstat").unwrap_or_default();
-    if known.contains(&format!("[{level}]")) {
+    if Path::new("/proc/mdstat").exists() {
         return Ok(());
     }
-    let alias = format!("md-{level}");
     let mut modprobe = Command::new("modprobe");
-    modprobe.args(["-n", "-q", &alias]).stdin(Stdio::null());
+    modprobe.args(["-n", "-q", &format!("md-{level}")]).stdin(Stdio::null());
     match modprobe.output().map(|output| output.status.success()) {
         Ok(false) => Err(ProvisionError::NoMd(level)),
         _ => Ok(()),
