@@ -11,15 +11,18 @@ use std::io::{Error, Result};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// From now on the threads of this process allocate from one heap. glibc otherwise reserves 64 MiB
-/// of addresses for a thread's own heap, which under a limit of address space (`ulimit -v`) takes
-/// the room that other threads need.
+/// From now on the threads of this process allocate from one heap, and what is large and freed goes
+/// back to the system. glibc otherwise reserves 64 MiB of addresses for a thread's own heap, and
+/// keeps blocks as large as the largest that was freed: under a limit of address space (`ulimit
+/// -v`) both take the room that other threads need.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: sets a parameter of the allocator, which is synchronised by itself; an error changes
-    // nothing.
+    // SAFETY: sets parameters of the allocator, which is synchronised by itself, and has it give
+    // back what is free; an error changes nothing.
     unsafe {
         nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 128 << 10);
+        nix::libc::malloc_trim(0);
     }
 }
 
