@@ -168,12 +168,15 @@ const SCRATCH_PIECES: u64 = 4;
 /// reader needs has room: an allocation that fails later would abort the process.
 fn buffers<E>(pieces: usize, bytes: u64) -> Result<Vec<Mapping>, StreamError<E>> {
     let need = (1 + SCRATCH_PIECES) * bytes + STACK_BYTES;
-    let probe = || (0..pieces).map_while(|_| Mapping::new(need).ok()).collect::<Vec<_>>().len();
-    let mut readers = probe();
-    if readers < pieces {
+    if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
         sys::share_one_heap();
-        readers = (probe() * 3 / 4).max(1);
     }
+    let probes: Vec<Mapping> = (0..pieces).map_while(|_| Mapping::new(need).ok()).collect();
+    let readers = match probes.len() {
+        all if all == pieces => all,
+        some => (some * 3 / 4).max(1),
+    };
+    drop(probes);
     let piece = |_| Mapping::new(bytes);
     let buffers: Result<Vec<Mapping>, _> = (0..readers).map(piece).collect();
     buffers.map_err(|source| {
