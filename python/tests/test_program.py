@@ -35,7 +35,7 @@ def test_its_codes_are_those_of_the_program(program: list[str], tmp_path: Path) 
     image.write_bytes(bytes(1 << 20))
     for words, code, said in [
         (["programs"], 0, ""),
-        (["frobnicate"], 2, "raidlab: unrecognized subcommand 'frobnicate'"),
+        (["frobnicate"], 2, "raidlab: unrecognized verb 'frobnicate'"),
         (["create", "--frobnicate"], 2, "raidlab: "),
         (["examine", str(image)], 2, ""),
         (["detail", str(tmp_path / "none.img")], 2, "none.img"),

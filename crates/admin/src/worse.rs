@@ -1,4 +1,4 @@
-//! Why a state that would be written is not: found by `on_paper`, part of the errors of its callers.
+//! Why a state is not written: found by `on_paper`, part of the errors of its callers.
 
 use thiserror::Error;
 

@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use md::SECTOR_BYTES;
-use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use sys::Mapping;
@@ -32,6 +31,7 @@ use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
 use crate::identity::{Identity, Overlap, in_use, loop_device_of, who_uses};
+use crate::lock::{LOCK_PAUSE, lock};
 use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
@@ -775,48 +775,8 @@ fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> 
     Ok(location.offset..location.offset + len)
 }
 
-/// A forked child holds our locks until it calls exec: a file that we have just closed may be
-/// locked for that long.
-const LOCK_TRIES: u32 = 10;
 /// How long a claim on a device may last before it is an error.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes reserved between two calls of `go_on`.
 const RESERVED_AT_ONCE: u64 = 64 << 20;
-
-/// Locks the bytes as long as the file is open: exclusive for writing, shared for reading.
-pub(crate) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<(), DeviceProblem> {
-    use nix::libc;
-    let kind = match access {
-        Access::ReadOnly => libc::F_RDLCK,
-        Access::ReadWrite => libc::F_WRLCK,
-    };
-    let request = libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: bytes.start as libc::off_t,
-        l_len: (bytes.end - bytes.start) as libc::off_t,
-        l_pid: 0,
-    };
-    let mut result = fcntl(file, FcntlArg::F_OFD_SETLK(&request));
-    for _ in 0..LOCK_TRIES {
-        if !matches!(result, Err(nix::Error::EAGAIN | nix::Error::EACCES)) {
-            break;
-        }
-        std::thread::sleep(LOCK_PAUSE);
-        result = fcntl(file, FcntlArg::F_OFD_SETLK(&request));
-    }
-    match result {
-        Ok(_) => Ok(()),
-        Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
-            Err(DeviceProblem::Locked { access, holder: Holder::of(file, access) })
-        }
-        // Reading without a lock (a read-only network share) is harmless.
-        Err(_) if access == Access::ReadOnly => Ok(()),
-        Err(errno) => {
-            let source = io::Error::from_raw_os_error(errno as i32);
-            Err(DeviceProblem::System { doing: "lock it", source })
-        }
-    }
-}

@@ -21,6 +21,7 @@ mod file;
 mod holder;
 mod identity;
 mod location;
+mod lock;
 mod mapfile;
 mod memory_disk;
 mod overlay;

@@ -25,8 +25,9 @@ use md::SECTOR_BYTES;
 use thiserror::Error;
 
 use crate::access::Access;
-use crate::device::{lock, open_file};
+use crate::device::open_file;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
+use crate::lock::lock;
 use crate::problem::DeviceProblem;
 
 /// Offsets and sizes of the format, in bytes.

@@ -18,6 +18,7 @@
 //! data, and every range that differs is reported.
 
 mod compare;
+mod described;
 mod dump_map;
 mod gaps;
 mod log_overlay;
@@ -31,7 +32,6 @@ mod readable_array;
 mod rows;
 mod slot_reader;
 mod stream;
-mod told;
 
 pub use compare::{Blamed, BlockKind, Compared, ZeroRange};
 pub use device::DATA_STEP;

@@ -15,7 +15,7 @@ use md::{MemberIdx, show_size};
 use parity::Kernels;
 use thiserror::Error;
 
-use super::told::{by_contents, by_superblocks, made_anew, unseen_of};
+use super::described::{by_contents, by_superblocks, made_anew, unseen_of};
 use super::{NoGeometry, ReadableArray, Reader, Reading, prepare, prepare_explicit};
 use crate::members::is_called;
 use crate::{ChooseError, Member, Members, SharedStorage, array_name, choose};
@@ -357,7 +357,8 @@ pub fn rescue_described(
         && let Shape::Settled(geometry) = &described.shape
     {
         doubts.extend(by_superblocks(spec, &description.areas, &chosen, geometry));
-        let told = chosen.iter().flatten().all(|member| member.superblock.is_some());
+        let all_have_superblocks =
+            chosen.iter().flatten().all(|member| member.superblock.is_some());
         let confirmed = match by_contents(&view) {
             Stated::Refutes(clause) => {
                 doubts.push(format!(
@@ -371,7 +372,7 @@ pub fn rescue_described(
                 notes.push(format!("The geometry is as given, and the contents agree: {clause}."));
                 true
             }
-            Stated::Nothing => told && doubts.is_empty(),
+            Stated::Nothing => all_have_superblocks && doubts.is_empty(),
         };
         unseen = unseen_of(spec.level).filter(|_| !confirmed);
     }

@@ -23,7 +23,7 @@ pub(super) fn by_superblocks(
     geometry: &Geometry,
 ) -> Vec<String> {
     let there = slots.iter().enumerate().filter_map(|(slot, member)| Some((slot, (*member)?)));
-    let told: Vec<(usize, &str, MemberMetadata)> = there
+    let with_superblock: Vec<(usize, &str, MemberMetadata)> = there
         .filter_map(|(slot, member)| {
             Some((slot, member.name.as_str(), member.superblock.as_ref()?.0.metadata()))
         })
@@ -31,7 +31,7 @@ pub(super) fn by_superblocks(
     let described = of_description(spec, geometry);
     // The same of several members is one sentence.
     let mut found: Vec<(Said, String, Vec<&str>)> = Vec::new();
-    for (slot, name, metadata) in &told {
+    for (slot, name, metadata) in &with_superblock {
         let offset = areas.get(*slot).map_or(spec.data_offset, |it| it.0);
         for (own, said) in of_superblock(metadata, *slot, geometry, spec.level) {
             let here = match own.0 {
@@ -58,20 +58,22 @@ pub(super) fn by_superblocks(
             format!("The superblock of {names} says {what} {own}, the description {here}.")
         })
         .collect();
-    sentences.extend(told.iter().filter_map(|(_, name, metadata)| {
+    sentences.extend(with_superblock.iter().filter_map(|(_, name, metadata)| {
         metadata.reshape.as_ref().map(|_| {
             format!("The superblock of {name} says that a reshape continues: two geometries hold.")
         })
     }));
-    sentences.extend(of_others(&told));
+    sentences.extend(of_others(&with_superblock));
     sentences
 }
 
 /// Members whose superblocks are of different arrays, or of different times.
-fn of_others(told: &[(usize, &str, MemberMetadata)]) -> Vec<String> {
+fn of_others(with_superblock: &[(usize, &str, MemberMetadata)]) -> Vec<String> {
     let mut sentences = Vec::new();
-    let Some(newest) = told.iter().max_by_key(|it| it.2.events) else { return sentences };
-    for (_, name, metadata) in told {
+    let Some(newest) = with_superblock.iter().max_by_key(|it| it.2.events) else {
+        return sentences;
+    };
+    for (_, name, metadata) in with_superblock {
         let (own, events) = (metadata.set_uuid, newest.2.events);
         if own != newest.2.set_uuid {
             let (other, its) = (newest.1, newest.2.set_uuid);
