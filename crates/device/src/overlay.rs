@@ -24,8 +24,9 @@ use md::SECTOR_BYTES;
 
 use thiserror::Error;
 
-use crate::device::{lock, open_file};
+use crate::device::open_file;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
+use crate::lock::lock;
 use crate::problem::{Access, DeviceProblem};
 
 /// Offsets and sizes of the format, in bytes.
@@ -173,7 +174,7 @@ pub fn open_overlay(
     }
     let (file, _) = open_file(path, access, false, false)
         .map_err(|errno| system("open it")(io::Error::from(errno)))?;
-    lock(&file, &(0..i64::MAX as u64), access).map_err(|problem| match problem {
+    lock(path, &file, &(0..i64::MAX as u64), access).map_err(|problem| match problem {
         DeviceProblem::System { doing, source } => system(doing)(source),
         _ => fail(OverlayProblem::Locked),
     })?;

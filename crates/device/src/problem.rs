@@ -83,14 +83,16 @@ pub enum DeviceProblem {
         /// The kind of use, as far as it is known.
         how: String,
     },
-    /// Another process has it open as a member.
-    #[error("{}", match access {
+    /// Another process has it open as a member, or what it lies on.
+    #[error("{}{}", match access {
         Access::ReadWrite => "another process has it open (as a member, or as a virtual disk)",
         Access::ReadOnly => "another process writes to it (as a member, or as a virtual disk)",
-    })]
+    }, below.as_ref().map_or(String::new(), |below| format!(", as {}", below.display())))]
     Locked {
         /// The access that was requested here.
         access: Access,
+        /// The file or device below it whose bytes are locked, if not its own.
+        below: Option<PathBuf>,
     },
     /// The byte range is outside the file or device.
     #[error("the part is out of range: {} has {bytes} bytes", path.display())]
