@@ -3,7 +3,6 @@
 //! Invariant: two devices that are open at the same time are compared by the storage below them,
 //! not by their names. Called when members are opened, for reading and for a new array.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use device::{Device, DeviceError, DeviceProblem, Identity, Location, Overlap};
@@ -56,10 +55,7 @@ impl SharedStorage {
 /// The first of some open devices that shares bytes with another.
 pub(crate) fn shared(device: &Device, others: &[Arc<Device>]) -> Option<SharedStorage> {
     let (with, how) = others.iter().find_map(|it| Some((it, device.overlap(it)?)))?;
-    let how = match how {
-        Overlap::Same => same(device.is_block_device()),
-        Overlap::On | Overlap::Under => Sharing::Bytes,
-    };
+    let how = sharing(how, device.is_block_device());
     Some(SharedStorage { location: device.location().clone(), with: with.location().clone(), how })
 }
 
@@ -70,28 +66,22 @@ pub(crate) fn shared_by(error: &DeviceError, others: &[Arc<Device>]) -> Option<S
         return None;
     }
     let location = &error.location;
-    let identity = Identity::at(&location.path)?;
-    let of_the_file = || others.iter().filter(|it| it.identity() == identity);
-    let own = bytes(location);
-    let shares = |it: &&Arc<Device>| {
-        let its = bytes(it.location());
-        own.start < its.end && its.start < own.end
-    };
-    let (with, how) = match (of_the_file().find(shares), of_the_file().next()) {
-        (Some(with), _) if own == bytes(with.location()) => {
-            (with, same(identity.is_block_device()))
+    let found = others.iter().find_map(|it| Some((it, it.overlap_at(location)?)));
+    let (with, how) = match found {
+        Some((with, overlap)) => (with, sharing(overlap, with.is_block_device())),
+        // A device has one opener, whichever part of it that has.
+        None => {
+            let identity = Identity::at(&location.path)?;
+            (others.iter().find(|it| it.identity() == identity)?, Sharing::Claim)
         }
-        (Some(with), _) => (with, Sharing::Bytes),
-        (None, Some(with)) => (with, Sharing::Claim),
-        (None, None) => return None,
     };
     Some(SharedStorage { location: location.clone(), with: with.location().clone(), how })
 }
 
-fn same(is_block_device: bool) -> Sharing {
-    if is_block_device { Sharing::SameDevice } else { Sharing::SameFile }
-}
-
-fn bytes(at: &Location) -> Range<u64> {
-    at.offset..at.size.map_or(u64::MAX, |size| at.offset.saturating_add(size))
+fn sharing(overlap: Overlap, is_block_device: bool) -> Sharing {
+    match overlap {
+        Overlap::Same if is_block_device => Sharing::SameDevice,
+        Overlap::Same => Sharing::SameFile,
+        Overlap::On | Overlap::Under => Sharing::Bytes,
+    }
 }

@@ -3,7 +3,8 @@
 //! Invariant: a device that is opened read-only is opened with `O_RDONLY`, so that the kernel
 //! refuses every write; and no two processes write the same bytes, or one writes what another
 //! reads: the member's byte range is locked as long as it is open (an open file description lock,
-//! so that partitions inside one image can be separate members).
+//! so that partitions inside one image can be separate members). So are the layers below a block
+//! device: the file of a loop device is locked like the device (`lock`).
 //!
 //! A block device is opened for writing with `O_EXCL`: the kernel refuses it while it is mounted,
 //! holds swap, or belongs to an array or a volume group. Image files attached to a loop device are
@@ -30,8 +31,8 @@ use crate::access::{Access, DeviceOptions};
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
-use crate::identity::{Identity, Overlap, in_use, loop_device_of, who_uses};
-use crate::lock::{LOCK_PAUSE, lock};
+use crate::identity::{Attachment, Identity, Overlap, in_use, loop_device_of, who_uses};
+use crate::lock::{LOCK_PAUSE, LockedFile, Locks, lock, lock_storage, wait_for_teardown};
 use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
@@ -47,6 +48,8 @@ enum Store {
 #[derive(Debug)]
 pub struct Device {
     store: Store,
+    /// On what is below it.
+    locks: Locks,
     location: Location,
     identity: Identity,
     id: FileId,
@@ -90,8 +93,8 @@ impl Device {
         }
         let opened = Opening::new(location, options)?;
         let window = window(location, opened.bytes).map_err(|problem| opened.fail(problem))?;
-        lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
-        let device = opened.device(window, options.access);
+        let locks = opened.lock(&window, options.access)?;
+        let device = opened.device(window, options.access, locks);
         // A process that held the lock until now may have removed the file: writes to it would be
         // lost.
         if options.access == Access::ReadWrite && !device.is_at(&location.path) {
@@ -119,6 +122,7 @@ impl Device {
         Ok(Device {
             id: FileId { path: location.path.clone(), identity, bytes: window.clone() },
             store: Store::Export(export),
+            locks: Locks::default(),
             location: location.clone(),
             identity,
             stored_end: window.end,
@@ -155,9 +159,9 @@ impl Device {
             return Ok(Device { unread, ..device });
         }
         let (opened, window) = Opening::copy(location, Some(&map), options)?;
-        lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
+        let locks = opened.lock(&window, options.access)?;
         let stored = opened.bytes;
-        Ok(opened.device(window, options.access).with_map(Some(map), stored))
+        Ok(opened.device(window, options.access, locks).with_map(Some(map), stored))
     }
 
     /// Opens a member, or a copy with a map, to look at what it records: for reading, and without
@@ -169,12 +173,14 @@ impl Device {
     pub fn look(location: &Location, map: Option<Arc<RescueMap>>) -> Result<Device, DeviceError> {
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
         let holder = match Device::open_copy(location, map.clone(), options) {
-            Err(DeviceError { problem: DeviceProblem::Locked { holder, .. }, .. }) => holder,
+            Err(DeviceError { problem: DeviceProblem::Locked { holder, .. }, .. }) => {
+                holder.map(|holder| *holder)
+            }
             opened => return opened,
         };
         let (opened, window) = Opening::copy(location, map.as_deref(), options)?;
         let stored = opened.bytes;
-        let device = opened.device(window, options.access).with_map(map, stored);
+        let device = opened.device(window, options.access, Locks::default()).with_map(map, stored);
         Ok(Device { in_use: Some(InUse { holder }), ..device })
     }
 
@@ -256,19 +262,21 @@ impl Device {
         };
         let options = DeviceOptions { access: Access::ReadWrite, direct: false };
         let opened = Opening::new(&location, options)?;
-        let all = 0..i64::MAX as u64;
-        lock(&opened.file, &all, options.access).map_err(|problem| opened.fail(problem))?;
         let bytes = 0..opened.bytes;
-        Ok((opened.device(bytes, options.access), made))
+        let all = 0..if opened.is_block_device { opened.bytes } else { i64::MAX as u64 };
+        let locks = opened.lock(&all, options.access)?;
+        Ok((opened.device(bytes, options.access, locks), made))
     }
 
     /// The file, still locked, to overwrite it.
     ///
     /// # Panics
     /// When a member still uses it, or it is an export.
-    pub fn into_file(self) -> File {
+    pub fn into_file(self) -> LockedFile {
         match self.store {
-            Store::File(file) => Arc::into_inner(file).expect("no member uses it"),
+            Store::File(file) => {
+                LockedFile::new(Arc::into_inner(file).expect("no member uses it"), self.locks)
+            }
             Store::Export(_) => panic!("an export is not an output"),
         }
     }
@@ -280,8 +288,31 @@ impl Device {
 
     /// Whether two members share bytes: `Same` if they are the same member.
     pub fn overlap(&self, other: &Device) -> Option<Overlap> {
+        let its = (other.identity, other.window.clone());
+        self.overlap_of(its, &other.location, other.is_block_device)
+    }
+
+    /// The same of a member that cannot be opened, as far as its location tells.
+    pub fn overlap_at(&self, location: &Location) -> Option<Overlap> {
+        let metadata = std::fs::metadata(&location.path).ok()?;
+        let identity = Identity::of(&metadata);
+        let is_block_device = identity.is_block_device();
+        let bytes = match is_block_device {
+            true => Attachment::of(identity).bytes()?,
+            false => metadata.len(),
+        };
+        let window = window(location, bytes).ok()?;
+        self.overlap_of((identity, window), location, is_block_device)
+    }
+
+    fn overlap_of(
+        &self,
+        (identity, window): (Identity, Range<u64>),
+        location: &Location,
+        is_block_device: bool,
+    ) -> Option<Overlap> {
         let (a, of) = self.identity.place(self.window.clone());
-        let (b, its) = other.identity.place(other.window.clone());
+        let (b, its) = identity.place(window);
         if a == b {
             let shared = of.start.max(its.start)..of.end.min(its.end);
             return match (shared.is_empty(), of == its) {
@@ -290,13 +321,14 @@ impl Device {
                 _ => Some(if shared == its { Overlap::Under } else { Overlap::On }),
             };
         }
-        let is_whole = |it: &Device| it.location.offset == 0 && it.location.size.is_none();
+        let is_whole = |it: &Location| it.offset == 0 && it.size.is_none();
         // Two files are distinct, and the position of a part on the underlying storage is unknown
         // here.
-        if !self.is_block_device && !other.is_block_device || !is_whole(self) || !is_whole(other) {
+        let is_block_device = self.is_block_device || is_block_device;
+        if !is_block_device || !is_whole(&self.location) || !is_whole(location) {
             return None;
         }
-        self.identity.overlap(other.identity)
+        self.identity.overlap(identity)
     }
 
     /// Creates a sparse image file of `bytes` bytes, which must not exist, and opens it for
@@ -316,7 +348,7 @@ impl Device {
         let file = File::options().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(system)?;
         // Not removed when this fails: it belongs to another process by now.
-        lock(&file, &window, Access::ReadWrite).map_err(fail)?;
+        lock(path, &file, &window, Access::ReadWrite).map_err(fail)?;
         let identity = file.metadata().map(|metadata| Identity::of(&metadata));
         let grown = identity.and_then(|identity| file.set_len(bytes).map(|()| identity));
         let identity = grown.map_err(|source| {
@@ -326,7 +358,7 @@ impl Device {
         })?;
         let (location, is_block_device, direct) = (location.clone(), false, false);
         let opened = Opening { file, location, identity, is_block_device, direct, bytes };
-        Ok(opened.device(window, Access::ReadWrite))
+        Ok(opened.device(window, Access::ReadWrite, Locks::default()))
     }
 
     /// Removes the file, unless another process has another part of it open or its name leads to
@@ -339,7 +371,7 @@ impl Device {
         let path = &self.location.path;
         let whole = 0..i64::MAX as u64;
         let Store::File(file) = &self.store else { return Ok(false) };
-        if !self.is_at(path) || lock(file, &whole, Access::ReadWrite).is_err() {
+        if !self.is_at(path) || lock(path, file, &whole, Access::ReadWrite).is_err() {
             return Ok(false);
         }
         std::fs::remove_file(path).map(|()| true)
@@ -399,13 +431,18 @@ impl Device {
         self.is_block_device
     }
 
-    /// The open file, for the data of a running array. The lock lasts as long as it is open.
-    /// `None`: it is an export.
+    /// The open file, for the data of a running array. The lock lasts as long as it is open, those
+    /// of the storage below as long as [`Device::locks`]. `None`: it is an export.
     pub fn file(&self) -> Option<&Arc<File>> {
         match &self.store {
             Store::File(file) => Some(file),
             Store::Export(_) => None,
         }
+    }
+
+    /// The locks on what is below the file or device: kept by all that keep [`Device::file`].
+    pub fn locks(&self) -> &Locks {
+        &self.locks
     }
 
     /// The export of an NBD server, for the data of a running array, if it is one.
@@ -677,7 +714,12 @@ impl Opening {
         DeviceError { location: self.location.clone(), problem }
     }
 
-    fn device(self, window: Range<u64>, access: Access) -> Device {
+    fn lock(&self, bytes: &Range<u64>, access: Access) -> Result<Locks, DeviceError> {
+        lock_storage(&self.location.path, &self.file, self.identity, bytes, access)
+            .map_err(|problem| self.fail(problem))
+    }
+
+    fn device(self, window: Range<u64>, access: Access, locks: Locks) -> Device {
         let Opening { file, location, identity, is_block_device, direct, .. } = self;
         let path = location.path.clone();
         let logical_block = match is_block_device {
@@ -687,6 +729,7 @@ impl Opening {
         };
         Device {
             store: Store::File(Arc::new(file)),
+            locks,
             location,
             identity,
             id: FileId { path, identity, bytes: window.clone() },
@@ -741,8 +784,8 @@ pub(crate) fn open_file(
 }
 
 /// Opens a file or device, with retries. A device that was just closed may stay claimed for a
-/// moment: udev probes it, and a forked child has a copy of the descriptor until it calls exec. So
-/// only a lasting claim is an error.
+/// moment: udev probes it, a forked child has a copy of the descriptor until it calls exec, and the
+/// kernel ends the operations of a process that was killed. So only a lasting claim is an error.
 fn open_patiently(
     path: &Path,
     access: Access,
@@ -750,13 +793,17 @@ fn open_patiently(
     is_block_device: bool,
 ) -> Result<(File, bool), Errno> {
     let tries = CLAIM_PATIENCE.as_millis() / LOCK_PAUSE.as_millis();
-    for _ in 0..tries {
-        match open_file(path, access, direct, is_block_device) {
-            Err(Errno::BUSY) => std::thread::sleep(LOCK_PAUSE),
-            opened => return opened,
+    loop {
+        for _ in 0..tries {
+            match open_file(path, access, direct, is_block_device) {
+                Err(Errno::BUSY) => std::thread::sleep(LOCK_PAUSE),
+                opened => return opened,
+            }
+        }
+        if !wait_for_teardown(path) {
+            return open_file(path, access, direct, is_block_device);
         }
     }
-    open_file(path, access, direct, is_block_device)
 }
 
 /// The member's byte range in a file of `bytes` bytes; a partial sector at the end is ignored.

@@ -31,14 +31,30 @@ impl Holder {
     pub(crate) fn of(file: &impl AsRawFd, access: Access) -> Option<Holder> {
         let open = format!("/proc/self/fd/{}", file.as_raw_fd());
         let wanted = Identity::at(Path::new(&open))?;
-        let processes = fs::read_dir("/proc").ok()?.flatten();
-        let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let mut others: Vec<u32> = numbers.filter(|it| *it != std::process::id()).collect();
-        others.sort_unstable();
-        let process = others.into_iter().find(|process| holds(*process, wanted, access))?;
+        let mut others = processes().filter(|it| *it != std::process::id());
+        let process = others.find(|process| holds(*process, wanted, access))?;
         let program = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
         Some(Holder { process, program: program.trim_end().to_string() })
     }
+}
+
+/// Whether a process that is not about to end, this one included, has a lock in the way of
+/// `access`. Where it cannot be told, none is seen.
+pub(crate) fn is_held(file: &impl AsRawFd, access: Access) -> bool {
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let Some(wanted) = Identity::at(Path::new(&open)) else { return true };
+    processes().any(|process| {
+        holds(process, wanted, access) && !is_ending(Path::new(&format!("/proc/{process}")))
+    })
+}
+
+/// The numbers of all processes that this user sees, in ascending order.
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.into_iter()
 }
 
 /// Whether a descriptor of the process is of this file and has a lock in the way of `access`.
@@ -51,4 +67,53 @@ fn holds(process: u32, wanted: Identity, access: Access) -> bool {
         let mut locks = info.lines().filter(|line| line.starts_with("lock:"));
         locks.any(|lock| access == Access::ReadWrite || lock.contains("WRITE"))
     })
+}
+
+/// Whether a process has been killed, or is exiting.
+fn is_ending(process: &Path) -> bool {
+    /// In the flags of `/proc/PID/stat` (`PF_EXITING`).
+    const EXITING: u64 = 4;
+    /// The bit of SIGKILL in the masks of pending signals.
+    const KILL: u64 = 1 << 8;
+    let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
+    // The name, in parentheses, may have blanks and parentheses in it.
+    let stat = read("stat");
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut words = after_name.split_whitespace();
+    let state = words.next().unwrap_or("X");
+    let flags = words.nth(5).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    let status = read("status");
+    let pending = |line: &str| {
+        let mask = line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    let is_killed = status.lines().filter_map(pending).any(|mask| mask & KILL != 0);
+    state == "Z" || state == "X" || flags & EXITING != 0 || is_killed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A process without locks, and what is said of one that is there, and has ended.
+    #[test]
+    fn a_process_that_has_ended_holds_nothing() {
+        assert!(!is_ending(Path::new("/proc/self")));
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("it");
+        let process = PathBuf::from(format!("/proc/{}", child.id()));
+        assert!(!is_ending(&process));
+        child.kill().expect("it runs");
+        let began = Instant::now();
+        // It is a zombie until it is waited for.
+        while !is_ending(&process) {
+            assert!(began.elapsed() < Duration::from_secs(20), "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.wait().expect("it has ended");
+        assert!(is_ending(&process), "there is none");
+    }
 }

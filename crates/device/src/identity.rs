@@ -90,6 +90,42 @@ impl Identity {
         (it, bytes)
     }
 
+    /// What lies below these bytes, and where: what is locked when they are opened.
+    pub(crate) fn layers(self, bytes: Range<u64>) -> Vec<Layer> {
+        let mut all = Vec::new();
+        self.add_layers(&bytes, true, DEEPEST, &mut all);
+        all
+    }
+
+    /// `is_exact`: all of the bytes belong to the device that is opened.
+    fn add_layers(self, bytes: &Range<u64>, is_exact: bool, depth: usize, all: &mut Vec<Layer>) {
+        let Some(at) = self.sys().filter(|_| depth > 0) else { return };
+        let moved = |by: u64| bytes.start.saturating_add(by)..bytes.end.saturating_add(by);
+        let mut add =
+            |identity: Option<Identity>, path: Option<PathBuf>, bytes, is_exact, is_shared| {
+                let (Some(identity), Some(path)) = (identity, path) else { return };
+                let layer = Layer { identity, path, bytes, is_shared };
+                if !all.contains(&layer) {
+                    let bytes = layer.bytes.clone();
+                    all.push(layer);
+                    identity.add_layers(&bytes, is_exact, depth - 1, all);
+                }
+            };
+        if at.join("partition").exists() {
+            let (Some(disk), Some(start)) = (at.parent(), number_in(&at, "start")) else { return };
+            let bytes = moved(start.saturating_mul(md::SECTOR_BYTES));
+            add(number_of(disk), node_of(disk), bytes, is_exact, true);
+        } else if let (Some(path), Some(by)) = (loop_path(&at), number_in(&at, "loop/offset")) {
+            add(Identity::at(&path), Some(path), moved(by), is_exact, !is_exact);
+        } else {
+            let slaves = fs::read_dir(at.join("slaves")).into_iter().flatten().flatten();
+            for slave in slaves.filter_map(|slave| fs::canonicalize(slave.path()).ok()) {
+                let bytes = number_in(&slave, "size").unwrap_or(0).saturating_mul(md::SECTOR_BYTES);
+                add(number_of(&slave), node_of(&slave), 0..bytes, false, true);
+            }
+        }
+    }
+
     /// The file behind a loop device; other identities are returned unchanged.
     fn behind_loops(self) -> Identity {
         let mut it = self;
@@ -145,6 +181,17 @@ impl Identity {
     }
 }
 
+/// Bytes of something that an opened device lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layer {
+    pub(crate) identity: Identity,
+    /// A name of it.
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Range<u64>,
+    /// Others may own some of these bytes, or it is the disk of a partition.
+    pub(crate) is_shared: bool,
+}
+
 /// A block device as it is attached now: another disk under its name and number is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attachment {
@@ -158,15 +205,22 @@ pub struct Attachment {
 impl Attachment {
     /// The present attachment of a device.
     pub fn of(identity: Identity) -> Attachment {
-        let number = |at: PathBuf| fs::read_to_string(at).ok()?.trim().parse().ok();
         let at = identity.sys();
         // A partition has the number of its disk.
         let disk = at.as_deref().map(|at| match at.join("partition").exists() {
             true => at.parent().unwrap_or(at),
             false => at,
         });
-        let sequence = disk.and_then(|disk| number(disk.join("diskseq")));
-        Attachment { identity, sectors: at.and_then(|at| number(at.join("size"))), sequence }
+        let sequence = disk.and_then(|disk| number_in(disk, "diskseq"));
+        Attachment {
+            identity,
+            sectors: at.as_deref().and_then(|at| number_in(at, "size")),
+            sequence,
+        }
+    }
+
+    pub(crate) fn bytes(self) -> Option<u64> {
+        self.sectors?.checked_mul(md::SECTOR_BYTES)
     }
 }
 
@@ -181,17 +235,32 @@ fn number_of(at: &Path) -> Option<Identity> {
 /// The backing file of a loop device, by its sysfs directory. The kernel appends ` (deleted)` to
 /// the path of a deleted file; then there is no file under that name.
 fn loop_file(at: &Path) -> Option<Identity> {
+    Identity::at(&loop_path(at)?)
+}
+
+fn loop_path(at: &Path) -> Option<PathBuf> {
     let backing = fs::read_to_string(at.join("loop/backing_file")).ok()?;
-    Identity::at(Path::new(backing.trim_end_matches('\n')))
+    Some(PathBuf::from(backing.trim_end_matches('\n')))
+}
+
+/// The name of a block device below `/dev`, by its sysfs directory.
+fn node_of(at: &Path) -> Option<PathBuf> {
+    let facts = fs::read_to_string(at.join("uevent")).ok()?;
+    let name = facts.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+    Some(Path::new("/dev").join(name))
+}
+
+fn number_in(at: &Path, file: &str) -> Option<u64> {
+    fs::read_to_string(at.join(file)).ok()?.trim().parse().ok()
 }
 
 /// The storage below a partition or loop device, by its sysfs directory, and the start byte in it.
 fn carrier(at: &Path) -> Option<(Identity, u64)> {
-    let number = |file: &str| fs::read_to_string(at.join(file)).ok()?.trim().parse::<u64>().ok();
     if at.join("partition").exists() {
-        return Some((at.parent().and_then(number_of)?, number("start")? * md::SECTOR_BYTES));
+        let start = number_in(at, "start")?;
+        return Some((at.parent().and_then(number_of)?, start * md::SECTOR_BYTES));
     }
-    Some((loop_file(at)?, number("loop/offset")?))
+    Some((loop_file(at)?, number_in(at, "loop/offset")?))
 }
 
 /// The loop device that a file is attached to.

@@ -41,6 +41,7 @@ pub use file::{FileId, direct_block, hole_end, is_shorter};
 pub use holder::Holder;
 pub use identity::{Attachment, Identity, Overlap, in_use};
 pub use location::{Location, LocationError, MapChoice, MemberName};
+pub use lock::{LockedFile, Locks, report_waits};
 pub use mapfile::{MapBlock, MapStatus, Mapfile, MapfileError, parse_list};
 pub use memory_disk::MemoryDisk;
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay, overlay_id};

@@ -175,7 +175,7 @@ pub fn open_overlay(
     }
     let (file, _) = open_file(path, access, false, false)
         .map_err(|errno| system("open it")(io::Error::from(errno)))?;
-    lock(&file, &(0..i64::MAX as u64), access).map_err(|problem| match problem {
+    lock(path, &file, &(0..i64::MAX as u64), access).map_err(|problem| match problem {
         DeviceProblem::System { doing, source } => system(doing)(source),
         _ => fail(OverlayProblem::Locked),
     })?;

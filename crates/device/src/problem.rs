@@ -3,7 +3,7 @@
 //! Invariant: an error names the location that was given. Called by [`crate::Device`].
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -67,16 +67,19 @@ pub enum DeviceProblem {
         /// The kind of use, as far as it is known.
         how: String,
     },
-    /// Another process has it open as a member.
-    #[error("{}{}", match access {
+    /// Another process has it open as a member, or what it lies on.
+    #[error("{}{}{}", match access {
         Access::ReadWrite => "another process has it open (as a member, or as a virtual disk)",
         Access::ReadOnly => "another process writes to it (as a member, or as a virtual disk)",
-    }, holder.as_ref().map(|holder| format!(": {holder}")).unwrap_or_default())]
+    }, below.as_ref().map_or(String::new(), |below| format!(", as {}", below.display())),
+       holder.as_ref().map_or(String::new(), |holder| format!(": {holder}")))]
     Locked {
         /// The access that was requested here.
         access: Access,
+        /// The file or device below it whose bytes are locked, if not its own.
+        below: Option<Box<Path>>,
         /// The process, if this user may see it.
-        holder: Option<Holder>,
+        holder: Option<Box<Holder>>,
     },
     /// The byte range is outside the file or device.
     #[error("the part is out of range: {} has {bytes} bytes", path.display())]

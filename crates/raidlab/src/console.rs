@@ -3,7 +3,6 @@
 //! Invariant: with JSON on stdout, stdout holds the JSON and nothing else. A reader that goes away
 //! is no error. Called from every verb.
 
-use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use device::{Device, Identity};
+use device::{Device, Identity, LockedFile};
 use report::shown::{Shown, lines};
 use serde_json::Value;
 
@@ -136,7 +135,7 @@ pub fn check_replaceable(path: &Path) -> Result<()> {
 }
 
 /// Opens and locks the file without changing it, so that the checked file is the written one.
-fn open_replaceable(path: &Path) -> Result<File> {
+fn open_replaceable(path: &Path) -> Result<LockedFile> {
     let refuse = |what: &str| Err(anyhow!("{}: {what}; name another file", path.display()));
     let kind = std::fs::metadata(path).map(|there| there.file_type());
     if kind.as_ref().is_ok_and(|kind| kind.is_dir()) {

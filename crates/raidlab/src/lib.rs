@@ -146,6 +146,12 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
     if let Err(error) = log::start() {
         return failed(&text_of(&error));
     }
+    device::report_waits(|path| {
+        let path = path.display();
+        console::say(format_args!(
+            "raidlab: {path}: waiting for what a process that was killed has left in progress"
+        ));
+    });
     notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
     let parsed = with_short_help(Arguments::command(), &words).try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));

@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Device, Disk, Identity, direct_block, is_shorter};
+use device::{Device, Disk, Identity, Locks, direct_block, is_shorter};
 use engine::{IoError, MemberError, Token};
 use md::Sector;
 use rustix::fs::{Mode, OFlags, SeekFrom};
@@ -82,6 +82,8 @@ enum Size {
 /// A member in a file or device; see the module documentation.
 pub struct FileMember {
     file: Arc<File>,
+    /// On what is below it, as long as the file is open.
+    locks: Locks,
     is_block_device: bool,
     size: Size,
     /// First byte of the member in the file.
@@ -151,6 +153,7 @@ impl FileMember {
     ) -> FileMember {
         FileMember {
             file,
+            locks: Locks::default(),
             is_block_device,
             size: Size::Whole { at: None },
             start,
@@ -186,7 +189,9 @@ impl FileMember {
         let bytes = start..start + info.sectors * md::SECTOR_BYTES;
         let id = FileId { bytes, ..device.id().clone() };
         let file = device.file().expect("no export").clone();
-        FileMember::new(file, device.is_block_device(), start, info, device.is_direct(), id)
+        let is_direct = device.is_direct();
+        let member = FileMember::new(file, device.is_block_device(), start, info, is_direct, id);
+        FileMember { locks: device.locks().clone(), ..member }
     }
 
     /// Adds the sectors of its partial parity log, of the device that it was made of.
@@ -227,7 +232,9 @@ impl FileMember {
                 Arc::new(File::from(rustix::fs::open(name, flags, Mode::empty())?))
             }
         };
-        Ok(FileMember::new(file, is_block_device, start, info, direct, self.id.clone()))
+        let id = self.id.clone();
+        let member = FileMember::new(file, is_block_device, start, info, direct, id);
+        Ok(FileMember { locks: self.locks.clone(), ..member })
     }
 
     /// Whether the file ends before the member does, as far as known in the round `now`.
@@ -433,7 +440,7 @@ impl Member for FileMember {
         let FileMember { is_block_device, start, log, info, direct, .. } = *self;
         let (file, id) = (self.file.clone(), self.id.clone());
         let shared = FileMember::new(file, is_block_device, start, info, direct, id);
-        Some(Box::new(FileMember { log, ..shared }))
+        Some(Box::new(FileMember { log, locks: self.locks.clone(), ..shared }))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {

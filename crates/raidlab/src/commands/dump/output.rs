@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::rescue::Readable;
 use anyhow::{Error, Result, anyhow, bail};
-use device::{Device, Disk, Identity};
+use device::{Device, Disk, Identity, LockedFile};
 use md::SECTOR_BYTES;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
@@ -49,9 +49,9 @@ enum Sink {
     None,
     Stdout,
     /// A regular file, initially empty: zeroes need not be written.
-    Sparse(File),
+    Sparse(LockedFile),
     /// A block device with old contents: zeroes are written.
-    Dense(File),
+    Dense(LockedFile),
     /// A pipe, a terminal, /dev/null: sequential writes.
     Stream(File),
 }
@@ -162,7 +162,7 @@ impl Output {
 
 /// An output that is written in any order.
 pub struct Placed {
-    file: File,
+    file: LockedFile,
     path: PathBuf,
     /// A regular file; otherwise a block device.
     is_file: bool,
@@ -236,7 +236,7 @@ impl Placed {
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if fallocate(&self.file, flags, at, bytes).is_ok() {
+        if fallocate(&*self.file, flags, at, bytes).is_ok() {
             return Ok(());
         }
         // The file system cannot.
@@ -285,7 +285,7 @@ impl Placed {
 }
 
 /// Opens what an earlier run has begun to write.
-fn open_again(path: &Path, sectors: u64, used: &[Used]) -> Result<(File, bool)> {
+fn open_again(path: &Path, sectors: u64, used: &[Used]) -> Result<(LockedFile, bool)> {
     let fail = |what: &str| Err(anyhow!("-o {}: {what}", path.display()));
     if !path.exists() {
         return fail("it is not there, but its map is; to begin anew, remove the map");
