@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use md::SECTOR_BYTES;
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use sys::Mapping;
 
@@ -33,6 +33,7 @@ use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
 use crate::identity::{Attachment, Identity, Overlap, in_use, loop_device_of, who_uses};
 use crate::lock::{LOCK_PAUSE, LockedFile, Locks, lock, lock_storage, wait_for_teardown};
+use crate::open_file::open_file;
 use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
@@ -757,30 +758,6 @@ fn kind_name(kind: std::fs::FileType) -> &'static str {
     } else {
         "a socket"
     }
-}
-
-pub(crate) fn open_file(
-    path: &Path,
-    access: Access,
-    direct: bool,
-    is_block_device: bool,
-) -> Result<(File, bool), Errno> {
-    // If the path has become a FIFO by now, opening it must not block.
-    let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
-    flags |= match access {
-        Access::ReadOnly => OFlags::RDONLY,
-        // O_EXCL without O_CREAT: fails on a block device that the kernel has a claim on.
-        Access::ReadWrite if is_block_device => OFlags::RDWR | OFlags::EXCL,
-        Access::ReadWrite => OFlags::RDWR,
-    };
-    if direct {
-        match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
-            // The file system has no O_DIRECT.
-            Err(Errno::INVAL) => {}
-            opened => return opened.map(|fd| (File::from(fd), true)),
-        }
-    }
-    rustix::fs::open(path, flags, Mode::empty()).map(|fd| (File::from(fd), false))
 }
 
 /// Opens a file or device, with retries. A device that was just closed may stay claimed for a

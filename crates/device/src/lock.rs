@@ -29,9 +29,9 @@ use nix::libc;
 use rustix::io::Errno;
 
 use crate::access::Access;
-use crate::device::open_file;
 use crate::holder::{Holder, is_held};
 use crate::identity::{Identity, in_use};
+use crate::open_file::open_file;
 use crate::problem::DeviceProblem;
 
 /// Locks on what is below an open device, held until the last clone is dropped.
