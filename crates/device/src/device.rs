@@ -19,7 +19,6 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use md::SECTOR_BYTES;
 use rustix::fs::SeekFrom;
@@ -32,8 +31,7 @@ use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
 use crate::identity::{Attachment, Identity, Overlap, in_use, loop_device_of, who_uses};
-use crate::lock::{LOCK_PAUSE, LockedFile, Locks, lock, lock_storage, wait_for_teardown};
-use crate::open_file::open_file;
+use crate::lock::{LockedFile, Locks, lock, lock_storage, open_patiently};
 use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
@@ -760,29 +758,6 @@ fn kind_name(kind: std::fs::FileType) -> &'static str {
     }
 }
 
-/// Opens a file or device, with retries. A device that was just closed may stay claimed for a
-/// moment: udev probes it, a forked child has a copy of the descriptor until it calls exec, and the
-/// kernel ends the operations of a process that was killed. So only a lasting claim is an error.
-fn open_patiently(
-    path: &Path,
-    access: Access,
-    direct: bool,
-    is_block_device: bool,
-) -> Result<(File, bool), Errno> {
-    let tries = CLAIM_PATIENCE.as_millis() / LOCK_PAUSE.as_millis();
-    loop {
-        for _ in 0..tries {
-            match open_file(path, access, direct, is_block_device) {
-                Err(Errno::BUSY) => std::thread::sleep(LOCK_PAUSE),
-                opened => return opened,
-            }
-        }
-        if !wait_for_teardown(path) {
-            return open_file(path, access, direct, is_block_device);
-        }
-    }
-}
-
 /// The member's byte range in a file of `bytes` bytes; a partial sector at the end is ignored.
 fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
     let end = match location.size {
@@ -798,9 +773,6 @@ fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> 
     }
     Ok(location.offset..location.offset + len)
 }
-
-/// How long a claim on a device may last before it is an error.
-const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Bytes reserved between two calls of `go_on`.
 const RESERVED_AT_ONCE: u64 = 64 << 20;

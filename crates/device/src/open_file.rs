@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::access::Access;
 
-/// Opens it; whether it bypasses the page cache, if `direct` wants that.
+/// Opens it. Returns also whether it bypasses the page cache, as `direct` requests.
 pub fn open_file(
     path: &Path,
     access: Access,
