@@ -176,7 +176,7 @@ fn a_disk_and_its_partitions_touch_each_other() {
     let Some(disk) = Loop::over(&whole) else { return };
     let Some((first, second)) = disk.partitions() else { return };
     let disk = &disk.0;
-    refused(&format!("create -l 1 -n 2 {disk} {second}"), &[&second, "in use"]);
+    refused(&format!("create -l 1 -n 2 {disk} {second}"), &[&second, "it shares bytes with"]);
     raidlab(&format!("create -l 1 -n 2 {first} {second}")).code(0);
     let before = bytes(&whole);
     let dump = format!("dump {first} --overwrite -o");

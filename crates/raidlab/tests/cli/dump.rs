@@ -67,7 +67,10 @@ fn every_bearable_loss_leaves_the_contents() {
         let active = active(case);
         if spare_members(case) >= 1 {
             for &one in &active {
-                let ran = dump(&format!("--sha256 {}", without(case, &[one]))).code(0);
+                let ran = dump(&format!("--sha256 {}", without(case, &[one])));
+                // A write may have been in flight: a doubt, with the bytes that are there.
+                let is_doubted = ran.stderr.contains("was in use when it stopped");
+                let ran = ran.code(i32::from(is_doubted));
                 let at = format!("{} without member {one}: {}", case.name, ran.stderr);
                 assert_eq!(hash(&ran), case.sha256(), "{at}");
                 assert!(ran.stderr.contains("degraded"), "{at}");
