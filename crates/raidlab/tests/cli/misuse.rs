@@ -132,7 +132,9 @@ fn a_bench_without_a_sweep_can_be_shown_first() {
 fn without_an_ordinary_disk_there_is_no_ratio() {
     let quick = "bench --members mem --size 8M --seconds 0.05 --runs 2 --warm-up 0";
     let ran = raidlab(&format!("{quick} --level raid0 --workload seq-read")).code(0);
-    assert!(!ran.stdout.contains("ratio"), "{}", ran.stdout);
+    // Of a busy machine it may say that there is no ratio.
+    let mut lines = ran.stdout.lines().filter(|line| !line.contains("no ratio"));
+    assert!(!lines.any(|line| line.contains("ratio")), "{}", ran.stdout);
     let ran = raidlab(&format!("{quick} --level single,raid0 --workload seq-read")).code(0);
     assert!(ran.stdout.contains("ratio"), "{}", ran.stdout);
 }
