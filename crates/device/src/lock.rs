@@ -196,8 +196,8 @@ enum Problem {
     System(io::Error),
 }
 
-/// Locks the bytes. To write them (`purpose`), it waits until those are gone that held them when
-/// they were killed.
+/// Locks the bytes. To write them (`purpose`), it waits up to [`TEARDOWN`] for the locks of
+/// processes that were killed.
 fn try_lock(
     path: &Path,
     file: &File,
