@@ -13,7 +13,8 @@ use thiserror::Error;
 
 use crate::members::ChooseError;
 use crate::offline::{
-    NotInSync, OpenDevices, OpenError, STEP, choose_to_write, flush, places, resync, with_two,
+    Absent, NotInSync, OpenDevices, OpenError, STEP, choose_to_write, flush, places, resync,
+    with_two,
 };
 use crate::{Opened, StartError, StartOptions, start};
 
@@ -203,7 +204,10 @@ pub fn scrub(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ScrubEvent),
 ) -> Result<Option<ScrubReport>, ScrubError> {
-    let members = OpenDevices::default().members(names)?;
+    let wanted = options.array.as_deref();
+    let members = OpenDevices::default().members(names, wanted, Absent::Refused)?;
+    members.notes().into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
+    let members = members.opened;
     let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
     let found = assemble(&candidates, &Options::default());
     let array = choose_to_write(&found, options.array.as_deref(), &members)?;

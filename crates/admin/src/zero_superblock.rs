@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use device::{Access, Device, DeviceError, DeviceOptions, Disk};
+use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
 use device::{foreign, superblocks};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Outcome, READ_BYTES};
@@ -14,6 +14,8 @@ use md::ondisk::{Uuid, Version};
 use thiserror::Error;
 
 use crate::copies::{CopyError, writable};
+use crate::partitioned::FoundOn;
+use crate::placement::Record;
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// A superblock that is erased, or would be.
@@ -54,6 +56,19 @@ pub enum ZeroError {
         name: String,
         /// The array.
         array: Uuid,
+    },
+    /// The superblock at the end of a disk may be that of a partition.
+    #[error(
+        "{name}: the superblock 0.90 at sector {sector} is, or may be, that of the partition that \
+         ends there: name {part}"
+    )]
+    OfPartition {
+        /// The disk.
+        name: String,
+        /// Where.
+        sector: u64,
+        /// The partition.
+        part: Location,
     },
     /// A member has only one that is damaged, or of another place.
     #[error("{name}: sector {sector}: {why}")]
@@ -113,6 +128,7 @@ impl FoundSuperblocks {
         let mut found = Vec::new();
         for name in names {
             let location = writable(name)?;
+            refuse_a_partitions(&location, array)?;
             let options = DeviceOptions { access, direct: false };
             let device = Device::open(&location, options).map_err(|error| {
                 match shared_by(&error, &devices) {
@@ -154,6 +170,26 @@ impl FoundSuperblocks {
         }
         Ok(done)
     }
+}
+
+/// Refuses a whole disk of which a superblock may be that of a partition. What cannot be opened is
+/// an error later.
+fn refuse_a_partitions(location: &Location, array: Option<Uuid>) -> Result<(), ZeroError> {
+    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+    let Ok(device) = Device::open(location, options) else { return Ok(()) };
+    let (found, detection) = (FoundOn::of(&device), superblocks(&device));
+    for (_, outcome) in &detection.outcomes {
+        let Outcome::Found { superblock, .. } = outcome else { continue };
+        let record = Record::of(superblock, 0);
+        if record.version != Version::V0_90 || array.is_some_and(|array| array != record.uuid) {
+            continue;
+        }
+        if let Some(part) = found.owner_of(&record) {
+            let (name, sector, part) = (device.name(), record.sector, part.clone());
+            return Err(ZeroError::OfPartition { name, sector, part });
+        }
+    }
+    Ok(())
 }
 
 /// The superblocks of a device.
