@@ -19,10 +19,9 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use md::SECTOR_BYTES;
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use sys::Mapping;
 
@@ -32,7 +31,7 @@ use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
 use crate::identity::{Attachment, Identity, Overlap, in_use, loop_device_of, who_uses};
-use crate::lock::{LOCK_PAUSE, LockedFile, Locks, lock, lock_storage, wait_for_teardown};
+use crate::lock::{LockedFile, Locks, lock, lock_storage, open_patiently};
 use crate::partitions::{WholeDisk, partition_end};
 use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
@@ -778,53 +777,6 @@ fn kind_name(kind: std::fs::FileType) -> &'static str {
     }
 }
 
-pub(crate) fn open_file(
-    path: &Path,
-    access: Access,
-    direct: bool,
-    is_block_device: bool,
-) -> Result<(File, bool), Errno> {
-    // If the path has become a FIFO by now, opening it must not block.
-    let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
-    flags |= match access {
-        Access::ReadOnly => OFlags::RDONLY,
-        // O_EXCL without O_CREAT: fails on a block device that the kernel has a claim on.
-        Access::ReadWrite if is_block_device => OFlags::RDWR | OFlags::EXCL,
-        Access::ReadWrite => OFlags::RDWR,
-    };
-    if direct {
-        match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
-            // The file system has no O_DIRECT.
-            Err(Errno::INVAL) => {}
-            opened => return opened.map(|fd| (File::from(fd), true)),
-        }
-    }
-    rustix::fs::open(path, flags, Mode::empty()).map(|fd| (File::from(fd), false))
-}
-
-/// Opens a file or device, with retries. A device that was just closed may stay claimed for a
-/// moment: udev probes it, a forked child has a copy of the descriptor until it calls exec, and the
-/// kernel ends the operations of a process that was killed. So only a lasting claim is an error.
-fn open_patiently(
-    path: &Path,
-    access: Access,
-    direct: bool,
-    is_block_device: bool,
-) -> Result<(File, bool), Errno> {
-    let tries = CLAIM_PATIENCE.as_millis() / LOCK_PAUSE.as_millis();
-    loop {
-        for _ in 0..tries {
-            match open_file(path, access, direct, is_block_device) {
-                Err(Errno::BUSY) => std::thread::sleep(LOCK_PAUSE),
-                opened => return opened,
-            }
-        }
-        if !wait_for_teardown(path) {
-            return open_file(path, access, direct, is_block_device);
-        }
-    }
-}
-
 /// The member's byte range in a file of `bytes` bytes; a partial sector at the end is ignored.
 fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
     let end = match location.size {
@@ -856,9 +808,6 @@ fn up_to_the_partitions_end(
     let end = partition_end(&disk, location.offset / SECTOR_BYTES);
     window.start..end.map_or(window.end, |end| (end * SECTOR_BYTES).min(window.end))
 }
-
-/// How long a claim on a device may last before it is an error.
-const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Bytes reserved between two calls of `go_on`.
 const RESERVED_AT_ONCE: u64 = 64 << 20;

@@ -39,7 +39,7 @@ impl Holder {
 }
 
 /// Whether a process that is not about to end, this one included, has a lock in the way of
-/// `access`. Where it cannot be told, none is seen.
+/// `access`. A process that this user may not look at is none.
 pub(crate) fn is_held(file: &impl AsRawFd, access: Access) -> bool {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Some(wanted) = Identity::at(Path::new(&open)) else { return true };

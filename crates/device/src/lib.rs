@@ -24,6 +24,7 @@ mod location;
 mod lock;
 mod mapfile;
 mod memory_disk;
+mod open_file;
 mod overlay;
 mod partitions;
 mod problem;

@@ -29,9 +29,9 @@ use nix::libc;
 use rustix::io::Errno;
 
 use crate::access::Access;
-use crate::device::open_file;
 use crate::holder::{Holder, is_held};
 use crate::identity::{Identity, in_use};
+use crate::open_file::open_file;
 use crate::problem::DeviceProblem;
 
 /// Locks on what is below an open device, held until the last clone is dropped.
@@ -69,8 +69,11 @@ const TEARDOWN: Duration = Duration::from_secs(10);
 /// A wait that takes longer is reported.
 const SILENT: Duration = Duration::from_secs(1);
 /// Pauses between two attempts, and between two looks for the process that holds a lock.
-pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 const HOLDER_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a claim on a device may last before it is an error.
+const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
 
 static REPORT: OnceLock<fn(&Path)> = OnceLock::new();
 
@@ -158,11 +161,34 @@ pub(crate) fn lock(
 
 /// Waits until a block device that cannot be opened is no longer locked by a process that was
 /// killed. Returns whether it had to wait.
-pub(crate) fn wait_for_teardown(path: &Path) -> bool {
+fn wait_for_teardown(path: &Path) -> bool {
     let Ok((file, _)) = open_file(path, Access::ReadOnly, false, true) else { return false };
     let all = 0..i64::MAX as u64;
     let is_locked = matches!(set(&file, &all, Access::ReadOnly), Err(Problem::Conflict));
     is_locked && try_lock(path, &file, &all, Access::ReadOnly, Access::ReadWrite).is_ok()
+}
+
+/// Opens a file or device, with retries. A device that was just closed may stay claimed for a
+/// moment: udev probes it, a forked child has a copy of the descriptor until it calls exec, and the
+/// kernel ends the operations of a process that was killed. So only a lasting claim is an error.
+pub(crate) fn open_patiently(
+    path: &Path,
+    access: Access,
+    direct: bool,
+    is_block_device: bool,
+) -> Result<(File, bool), Errno> {
+    let tries = CLAIM_PATIENCE.as_millis() / LOCK_PAUSE.as_millis();
+    loop {
+        for _ in 0..tries {
+            match open_file(path, access, direct, is_block_device) {
+                Err(Errno::BUSY) => std::thread::sleep(LOCK_PAUSE),
+                opened => return opened,
+            }
+        }
+        if !wait_for_teardown(path) {
+            return open_file(path, access, direct, is_block_device);
+        }
+    }
 }
 
 enum Problem {

@@ -25,9 +25,9 @@ use md::SECTOR_BYTES;
 use thiserror::Error;
 
 use crate::access::Access;
-use crate::device::open_file;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::lock::lock;
+use crate::open_file::open_file;
 use crate::problem::DeviceProblem;
 
 /// Offsets and sizes of the format, in bytes.
