@@ -98,7 +98,8 @@ impl BadBlockLogs {
                 device.check_unused().map_err(OpenError::Device)?;
             }
             let name = device.name();
-            let none = OpenError::NoSuperblock { name };
+            let why = "no md superblock that can be used".into();
+            let none = OpenError::NoSuperblock { name, why };
             let opened = Opened::device(device).ok_or(none)?;
             let log = log_of(&opened, force)?;
             found.push((opened, log));

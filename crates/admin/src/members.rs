@@ -1,18 +1,16 @@
 //! The members that an administrator names: opened read-only, examined, and assembled into arrays.
 //!
-//! Invariant: no member is ever opened for writing here. A member is identified by its place in the
+//! Invariant: nothing is opened here; `opening` does so. A member is identified by its place in the
 //! list that was given, also where some of the list turn out to hold no superblock.
 //!
 //! Called by [`crate::rescue`], and by programs that show arrays without running them.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::{
-    Access, AreaError, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location,
-    LocationError, MapChoice, MapError, MemberName, Overlap, OverlayError, RescueMap, Unread,
-    member_signs, open_overlay, packed_as, read_bad_blocks, serial, signatures, superblocks,
+    AreaError, Device, DeviceError, Disk, Location, LocationError, MapError, OverlayError, Unread,
+    member_signs, packed_as, read_bad_blocks, serial, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
@@ -23,7 +21,6 @@ use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
 use md::ondisk::superblock::{Checksum, Outcome, Superblock};
 use thiserror::Error;
 
-use crate::partitioned::{Inside, in_another_unit};
 use crate::shared_storage::{SharedStorage, shared};
 
 /// Why members cannot be opened.
@@ -44,6 +41,19 @@ pub enum MembersError {
     /// Two share bytes, where a caller's description needs distinct ones.
     #[error(transparent)]
     Shared(#[from] SharedStorage),
+    /// A superblock may be that of a whole disk or of a partition.
+    #[error(
+        "{disk}: the superblock at its end can be that of the whole disk or of the partition that \
+         ends there, and the size that it states does not tell: name {part} or {disk}@0+{bytes}"
+    )]
+    TwoReadings {
+        /// The disk, as it was named.
+        disk: String,
+        /// The partition.
+        part: Location,
+        /// Bytes of the disk.
+        bytes: u64,
+    },
     /// A directory cannot be listed.
     #[error("{}: {}", path.display(), sys::reason(source))]
     Directory {
@@ -100,15 +110,24 @@ pub struct Member {
     /// Other superblocks that it carries, each in words.
     pub others: Vec<String>,
     /// Those of them that are whole and of another array.
-    former: Vec<Superblock>,
-    /// Whether one of them was made later than the one that is used, which was chosen by name.
-    is_chosen: bool,
+    pub(crate) former: Vec<Superblock>,
+    /// Whether one of them was made later than the one that is used, which was chosen by name; or
+    /// what is at another place of the disk was.
+    pub(crate) is_chosen: bool,
     /// Metadata of another format that it carries beside its superblock.
-    beside: Option<&'static str>,
+    pub(crate) beside: Option<&'static str>,
     /// What it does not have, if it is a copy with a map.
     pub unread: Option<Unread>,
     /// Whether there is a superblock, or something that may have been one.
-    may_have_one: bool,
+    pub(crate) may_have_one: bool,
+    /// It was found in a directory, and not named.
+    pub(crate) is_listed: bool,
+    /// Sentences about another array that the same disk had at another place before.
+    pub(crate) before: Vec<String>,
+    /// Where it is, if it was opened.
+    pub(crate) location: Option<Location>,
+    /// The member that was named before it and is the same storage.
+    pub(crate) twin: Option<SharedStorage>,
 }
 
 impl Member {
@@ -149,6 +168,7 @@ impl Member {
         let foreign = foreign.metadata.filter(|_| is_other);
         let disk = Some(disk);
         let (serial, unread, is_chosen) = (None, None, false);
+        let (is_listed, before) = (false, Vec::new());
         Member {
             name,
             disk,
@@ -162,6 +182,10 @@ impl Member {
             beside,
             unread,
             may_have_one,
+            is_listed,
+            before,
+            location: None,
+            twin: None,
         }
     }
 
@@ -183,16 +207,12 @@ impl Member {
         Some(Member { superblock, others, former, is_chosen: true, ..self.clone() })
     }
 
-    /// Looks at a device.
-    fn of_device(device: &Arc<Device>) -> Member {
-        Member::over(device, device.clone())
-    }
-
     /// Looks at a device through what lies over it.
-    fn over(device: &Device, disk: Arc<dyn Disk>) -> Member {
+    pub(crate) fn over(device: &Device, disk: Arc<dyn Disk>) -> Member {
         let read = Member::read(device.location().to_string(), disk);
         let serial = read.foreign.as_ref().and_then(|_| serial(device));
-        Member { unread: device.unread().cloned(), serial, ..read }
+        let location = Some(device.location().clone());
+        Member { unread: device.unread().cloned(), serial, location, ..read }
     }
 
     /// What its map says, if it is a copy with one.
@@ -206,7 +226,7 @@ impl Member {
     }
 
     /// Says more of one without a superblock.
-    fn because(mut self, why: &str) -> Member {
+    pub(crate) fn because(mut self, why: &str) -> Member {
         if !self.has_metadata() {
             self.instead += &format!("; {why}");
         }
@@ -214,7 +234,7 @@ impl Member {
     }
 
     /// A member that is not to be read, or cannot be.
-    fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
+    pub(crate) fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
         Member {
             name,
             disk,
@@ -228,6 +248,10 @@ impl Member {
             beside: None,
             unread: None,
             may_have_one: false,
+            is_listed: false,
+            before: Vec::new(),
+            location: None,
+            twin: None,
         }
     }
 }
@@ -244,153 +268,15 @@ pub struct Members {
     /// can be several members.
     pub named: Vec<usize>,
     /// Of those that were named, what was opened.
-    devices: Vec<Arc<Device>>,
+    pub(crate) devices: Vec<Arc<Device>>,
+    /// Members of arrays that ended before the others on the same disks were made, at other places
+    /// of them, each with its place among the names.
+    pub(crate) before: Vec<(usize, Member)>,
     /// `name: why` of files of a directory that cannot be looked at.
     pub unseen: Vec<String>,
 }
 
 impl Members {
-    /// Opens the members; with an overlay, its contents lie over them. In place of a disk that has
-    /// no superblock but a partition table, the partitions with superblocks are the members.
-    ///
-    /// # Errors
-    /// The first that cannot be opened; of several, one that exists and cannot be read is left out.
-    pub fn open(names: &[OsString], overlay: Option<&Path>) -> Result<Members, MembersError> {
-        Members::opened(names, overlay, true)
-    }
-
-    /// Opens exactly what is named, for which the caller's description holds.
-    ///
-    /// # Errors
-    /// As [`Members::open`].
-    pub fn open_as_named(
-        names: &[OsString],
-        overlay: Option<&Path>,
-    ) -> Result<Members, MembersError> {
-        Members::opened(names, overlay, false)
-    }
-
-    fn opened(
-        names: &[OsString],
-        overlay: Option<&Path>,
-        inside: bool,
-    ) -> Result<Members, MembersError> {
-        let mut devices: Vec<Arc<Device>> = Vec::new();
-        let mut given = Vec::new();
-        for name in names {
-            let name = MemberName::parse(name)?;
-            let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-            let map = RescueMap::of(&name)?;
-            given.push(match Device::open_copy(&name.location, map, options) {
-                Ok(device) => {
-                    let twin = twin(&device, &devices);
-                    devices.push(Arc::new(device));
-                    Given::Opened(devices.len() - 1, twin)
-                }
-                Err(error) if names.len() > 1 && cannot_be_read(&error.problem) => {
-                    Given::Unread(error)
-                }
-                Err(error) => return Err(error.into()),
-            });
-        }
-        if devices.is_empty() && !given.is_empty() {
-            match given.swap_remove(0) {
-                Given::Unread(error) => return Err(error.into()),
-                other => given.insert(0, other),
-            }
-        }
-        let (named, given): (Vec<usize>, Vec<Given>) = match inside {
-            true => unfold(given, &mut devices).into_iter().unzip(),
-            false => given.into_iter().enumerate().unzip(),
-        };
-        // What is given twice has one overlay.
-        let singles = given.iter().filter_map(|given| match given {
-            Given::Opened(at, None) | Given::NoneInside(at, _) => {
-                Some(devices[*at].clone() as Arc<dyn Disk>)
-            }
-            _ => None,
-        });
-        let disks: Vec<_> = singles.collect();
-        let disks: Vec<Arc<dyn Disk>> = match overlay {
-            None => disks,
-            Some(path) => {
-                let over = open_overlay(path, &disks, Access::ReadOnly)?;
-                over.into_iter().map(|disk| Arc::new(disk) as Arc<dyn Disk>).collect()
-            }
-        };
-        let mut disks = disks.into_iter();
-        let members = given.into_iter().map(|given| match given {
-            Given::Unread(error) => {
-                Member::left_out(error.location.to_string(), None, error.problem_text())
-            }
-            Given::Opened(at, None) => {
-                Member::over(&devices[at], disks.next().expect("one for each single one"))
-            }
-            Given::NoneInside(at, why) => {
-                let disk = disks.next().expect("one for each single one");
-                Member::over(&devices[at], disk).because(&why)
-            }
-            Given::Opened(at, Some(twin)) => {
-                let name = devices[at].location().to_string();
-                let disk = devices[at].clone() as Arc<dyn Disk>;
-                Member::left_out(name, Some(disk), twin.clause())
-            }
-        });
-        let all = members.collect::<Vec<_>>().into_iter();
-        Ok(Members { devices, named, ..Members::of(all) })
-    }
-
-    /// All members with a superblock among the files of a directory; the others are no members.
-    /// Unreadable files may be members, and are listed.
-    ///
-    /// # Errors
-    /// The directory cannot be listed.
-    pub fn in_directory(directory: &Path) -> Result<Members, MembersError> {
-        let fail = |source| MembersError::Directory { path: directory.to_owned(), source };
-        let (mut paths, mut unseen) = (Vec::new(), Vec::new());
-        for entry in std::fs::read_dir(directory).map_err(fail)? {
-            let path = entry.map_err(fail)?.path();
-            match std::fs::metadata(&path) {
-                Ok(there) if there.is_file() => paths.push(path),
-                Ok(_) => {}
-                Err(error) => unseen.push(format!("{}: {error}", path.display())),
-            }
-        }
-        paths.sort();
-        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-        let mut opened = Vec::new();
-        for path in paths {
-            let name = MemberName { location: Location::whole(path), map: MapChoice::Beside };
-            let map = match RescueMap::of(&name) {
-                Ok(map) => map,
-                Err(error) => {
-                    unseen.push(error.to_string());
-                    continue;
-                }
-            };
-            match Device::open_copy(&name.location, map, options) {
-                Ok(device) => match Inside::of(&device).filter(Inside::has_members) {
-                    Some(inside) => {
-                        for part in inside.parts.into_iter().filter(|part| part.may_be_member) {
-                            match part.device {
-                                Ok(device) => opened.push(Member::of_device(&Arc::new(device))),
-                                Err(error) => unseen.push(error.to_string()),
-                            }
-                        }
-                    }
-                    None => {
-                        let member = Member::of_device(&Arc::new(device));
-                        opened.extend(member.may_have_one.then_some(member));
-                    }
-                },
-                Err(error) if matches!(error.problem, DeviceProblem::Empty) => {}
-                Err(error) => unseen.push(error.to_string()),
-            }
-        }
-        unseen.sort();
-        Ok(Members { unseen, ..Members::of(opened.into_iter()) })
-    }
-
     /// Refuses members that share bytes: with a geometry in the caller's words, nothing else would
     /// show it.
     ///
@@ -419,28 +305,53 @@ impl Members {
             given.push(index);
         }
         let named = (0..all.len()).collect();
-        Members { all, candidates, given, named, devices: Vec::new(), unseen: Vec::new() }
+        let (devices, unseen, before) = (Vec::new(), Vec::new(), Vec::new());
+        Members { all, candidates, given, named, devices, before, unseen }
     }
 
     /// The same, with the superblocks of the array `wanted` (a UUID or name) where members carry
-    /// them beside newer ones of other arrays; `None`: none of them does.
+    /// them beside newer ones of other arrays, or their disks at other places; `None`: none of them
+    /// does.
     pub fn of_array(&self, wanted: &str) -> Option<Members> {
-        let of: Vec<Option<Member>> = self.all.iter().map(|it| it.of_array(wanted)).collect();
-        if of.iter().all(Option::is_none) {
-            return None;
+        let is_wanted = |member: &Member| {
+            member.superblock.as_ref().is_some_and(|(superblock, _)| names(superblock, wanted))
+        };
+        let before = self.before.iter().filter(|(_, member)| is_wanted(member));
+        let before: Vec<&(usize, Member)> = before.collect();
+        let is_elsewhere = |named: usize| {
+            let mut of_disk = self.all.iter().zip(&self.named).filter(|(_, at)| **at == named);
+            before.iter().any(|(at, _)| *at == named) && !of_disk.any(|(it, _)| is_wanted(it))
+        };
+        let (mut is_any, mut members) = (false, Vec::new());
+        for (own, &named) in self.all.iter().zip(&self.named) {
+            if is_elsewhere(named) {
+                continue;
+            }
+            let of = own.of_array(wanted);
+            is_any |= of.is_some();
+            members.push((named, of.unwrap_or_else(|| own.clone())));
         }
-        let members = self.all.iter().zip(of).map(|(own, of)| of.unwrap_or_else(|| own.clone()));
-        let members = members.collect::<Vec<_>>().into_iter();
-        let (devices, named) = (self.devices.clone(), self.named.clone());
-        Some(Members { devices, named, unseen: self.unseen.clone(), ..Members::of(members) })
+        for (named, member) in &before {
+            if is_elsewhere(*named) {
+                is_any = true;
+                members.push((*named, member.clone()));
+            }
+        }
+        // In the order of the names.
+        members.sort_by_key(|(named, _)| *named);
+        let (named, members): (Vec<usize>, Vec<Member>) = members.into_iter().unzip();
+        let (devices, unseen) = (self.devices.clone(), self.unseen.clone());
+        is_any.then(|| Members { devices, named, unseen, ..Members::of(members.into_iter()) })
     }
 
     /// Arrays of which members carry superblocks beside newer ones of other arrays: each with the
     /// members as they are for it.
     pub fn former_arrays(&self) -> Vec<(Members, Array)> {
         let mut uuids: Vec<Uuid> = Vec::new();
-        for former in self.all.iter().flat_map(|member| &member.former) {
-            let uuid = former.metadata().set_uuid;
+        let elsewhere = self.before.iter().filter_map(|(_, member)| member.superblock.as_ref());
+        let elsewhere = elsewhere.map(|(superblock, _)| superblock);
+        let former = self.all.iter().flat_map(|member| &member.former);
+        for uuid in former.chain(elsewhere).map(|superblock| superblock.metadata().set_uuid) {
             if !uuids.contains(&uuid) {
                 uuids.push(uuid);
             }
@@ -508,7 +419,7 @@ impl Members {
             let used = used.map_or(String::new(), |version| format!(" {version}"));
             format!(
                 "{name} also carries {others}; its superblock{used}, the one that was made last, \
-                 is used."
+                 is used. --array UUID chooses the other."
             )
         };
         let beside = |member: &Member| {
@@ -516,7 +427,8 @@ impl Members {
             Some(format!("{name} also carries {beside}; its md superblock is used."))
         };
         let with_others = of.clone().filter(|member| !member.others.is_empty()).map(sentence);
-        with_others.chain(of.filter_map(beside)).collect()
+        let before = of.clone().flat_map(|member| member.before.iter().cloned());
+        with_others.chain(before).chain(of.filter_map(beside)).collect()
     }
 
     /// `name: why` of those that are there and cannot be read.
@@ -527,7 +439,8 @@ impl Members {
 
     /// Whether one of them can be read and has no superblock.
     pub fn has_non_members(&self) -> bool {
-        self.all.iter().any(|member| !member.has_metadata() && member.disk.is_some())
+        let mut named = self.all.iter().filter(|member| !member.is_listed);
+        named.any(|member| !member.has_metadata() && member.disk.is_some())
     }
 
     /// `name: why` of those without a superblock.
@@ -555,70 +468,6 @@ fn foreign_candidates(all: &[Member]) -> Vec<(usize, Candidate)> {
     let (places, foreign): (Vec<usize>, Vec<ForeignMember<'_>>) = with.unzip();
     let found = md::foreign::candidates(&foreign).into_iter();
     found.map(|(at, candidate)| (places[at], candidate)).collect()
-}
-
-/// The result of opening a named member.
-enum Given {
-    /// Its place among the devices, and the one that it is the same as.
-    Opened(usize, Option<SharedStorage>),
-    /// Its place among the devices, and what to say of it if it has no superblock: a disk with a
-    /// partition table and no member in it, an offset in another unit.
-    NoneInside(usize, String),
-    /// It cannot be read.
-    Unread(DeviceError),
-}
-
-/// What was named, each with its place among the names; in place of a disk the members among its
-/// partitions. Those of them that were named themselves are there already.
-fn unfold(given: Vec<Given>, devices: &mut Vec<Arc<Device>>) -> Vec<(usize, Given)> {
-    let mut all = Vec::new();
-    for (named, given) in given.into_iter().enumerate() {
-        let inside = match &given {
-            Given::Opened(at, None) => Inside::of(&devices[*at]).map(|inside| (*at, inside)),
-            _ => None,
-        };
-        match inside {
-            None => all.push(match given {
-                Given::Opened(at, None) => match in_another_unit(&devices[at]) {
-                    Some(why) => (named, Given::NoneInside(at, why)),
-                    None => (named, given),
-                },
-                _ => (named, given),
-            }),
-            Some((at, inside)) if !inside.has_members() => {
-                all.push((named, Given::NoneInside(at, inside.instead())));
-            }
-            Some((_, inside)) => {
-                for part in inside.parts.into_iter().filter(|part| part.may_be_member) {
-                    match part.device {
-                        Ok(device) if twin(&device, devices).is_some() => {}
-                        Ok(device) => {
-                            devices.push(Arc::new(device));
-                            all.push((named, Given::Opened(devices.len() - 1, None)));
-                        }
-                        Err(error) => all.push((named, Given::Unread(error))),
-                    }
-                }
-            }
-        }
-    }
-    all
-}
-
-/// The opened device that is the same member.
-fn twin(device: &Device, devices: &[Arc<Device>]) -> Option<SharedStorage> {
-    let same = devices.iter().find(|it| device.overlap(it) == Some(Overlap::Same))?;
-    shared(device, std::slice::from_ref(same))
-}
-
-/// Whether a member exists and cannot be read, so that the others are used without it. A name that
-/// does not exist is more likely a typing error.
-fn cannot_be_read(problem: &DeviceProblem) -> bool {
-    match problem {
-        DeviceProblem::Empty => true,
-        DeviceProblem::System { source, .. } => source.kind() != std::io::ErrorKind::NotFound,
-        _ => false,
-    }
 }
 
 /// A superblock in words.

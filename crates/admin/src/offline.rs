@@ -2,23 +2,24 @@
 //! members, and letting the resync of a start come to its end.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
 use device::{
-    Access, Device, DeviceError, DeviceOptions, Disk, OverlayError, open_overlay, superblocks,
+    Access, Device, DeviceError, DeviceOptions, Disk, Location, OverlayError, superblocks,
 };
-use md::Sector;
-use md::assemble::{Array, Found, Source};
+use md::assemble::{Array, Found, Options, Source};
 use md::ondisk::bitmap::sync_sectors;
+use md::{SECTOR_BYTES, Sector};
 use thiserror::Error;
 
 use crate::Opened;
 use crate::copies::{CopyError, writable};
-use crate::members::{ChooseError, choose, in_words, names};
+use crate::members::{ChooseError, Member, Members, MembersError, choose, in_words, names};
+use crate::opening::How;
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// Polling interval of the progress.
@@ -39,12 +40,71 @@ pub enum OpenError {
     /// Two members share bytes.
     #[error(transparent)]
     Shared(#[from] SharedStorage),
-    /// A member has no superblock.
-    #[error("{name}: no md superblock that can be used")]
+    /// A member has no superblock, or cannot be read.
+    #[error("{name}: {why}")]
     NoSuperblock {
         /// Its name.
         name: String,
+        /// What it is instead.
+        why: String,
     },
+    /// Where members are is not known, or a directory cannot be listed.
+    #[error(transparent)]
+    Members(MembersError),
+    /// Disks had another array at other places before, and no array is named.
+    #[error("{what} Nothing is written before an array is named.")]
+    TwoArrays {
+        /// A sentence.
+        what: String,
+    },
+    /// The array that is named ended before another one on the same disks was made.
+    #[error(transparent)]
+    Choose(ChooseError),
+}
+
+impl From<MembersError> for OpenError {
+    fn from(error: MembersError) -> OpenError {
+        match error {
+            MembersError::Device(error) => OpenError::Device(error),
+            MembersError::Shared(shared) => OpenError::Shared(shared),
+            other => OpenError::Members(other),
+        }
+    }
+}
+
+/// What becomes of members that cannot be reached, or have no superblock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// They are an error.
+    Refused,
+    /// They are left out, and named: the rest may be started without them.
+    LeftOut,
+}
+
+/// The members of an array, opened.
+pub(crate) struct OpenMembers {
+    pub(crate) opened: Vec<Opened>,
+    /// Of each, its place among the names.
+    named: Vec<usize>,
+    /// `name: why` of those that are left out.
+    pub(crate) left_out: Vec<String>,
+}
+
+impl OpenMembers {
+    /// The place of the member that has this name, or is alone on a disk of this name.
+    pub(crate) fn position(&self, names: &[OsString], name: &OsString) -> Option<usize> {
+        let by_own = self.opened.iter().position(|it| it.disk.name() == name.to_string_lossy());
+        by_own.or_else(|| {
+            let named = names.iter().position(|it| it == name)?;
+            let mut of_it = (0..self.named.len()).filter(|&at| self.named[at] == named);
+            of_it.next().filter(|_| of_it.next().is_none())
+        })
+    }
+
+    /// Sentences about those that are left out.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.left_out.iter().map(|member| format!("left out: {member}")).collect()
+    }
 }
 
 /// Devices that are opened, none of them twice.
@@ -63,9 +123,16 @@ impl OpenDevices {
         name: &OsString,
         options: DeviceOptions,
     ) -> Result<Arc<Device>, OpenError> {
-        let location = writable(name)?;
+        self.open_at(&writable(name)?, options)
+    }
+
+    fn open_at(
+        &mut self,
+        location: &Location,
+        options: DeviceOptions,
+    ) -> Result<Arc<Device>, OpenError> {
         let device =
-            Device::open(&location, options).map_err(|error| match shared_by(&error, &self.0) {
+            Device::open(location, options).map_err(|error| match shared_by(&error, &self.0) {
                 Some(shared) => OpenError::Shared(shared),
                 None => OpenError::Device(error),
             });
@@ -82,42 +149,171 @@ impl OpenDevices {
         &mut self,
         names: &[OsString],
         path: &Path,
-    ) -> Result<Vec<Opened>, E> {
-        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-        let mut bases: Vec<Arc<dyn Disk>> = Vec::new();
-        for name in names {
-            bases.push(self.open_as(name, options)?);
+        array: Option<&str>,
+        absent: Absent,
+    ) -> Result<OpenMembers, E> {
+        let overlay = Some((path, Access::ReadWrite));
+        let looked = look(names, overlay, absent).map_err(|error| match error {
+            OpenError::Members(MembersError::Overlay(error)) => E::from(error),
+            other => E::from(other),
+        })?;
+        let Looked { members, wanted, left_out, .. } = looked.of(array)?;
+        let (mut opened, mut named) = (Vec::new(), Vec::new());
+        for at in wanted {
+            let member = &members.all[at];
+            let disk = member.disk.clone().and_then(Opened::disk);
+            opened.push(disk.ok_or_else(|| without_superblock(member))?);
+            named.push(members.named[at]);
         }
-        let over = open_overlay(path, &bases, Access::ReadWrite)?;
-        let opened = over.into_iter().map(|disk| {
-            let name = disk.name();
-            Opened::disk(Arc::new(disk)).ok_or_else(|| OpenError::NoSuperblock { name }.into())
-        });
-        opened.collect()
+        self.0.extend(members.devices);
+        Ok(OpenMembers { opened, named, left_out })
     }
 
-    /// Opens members, which have superblocks.
-    pub(crate) fn members(&mut self, names: &[OsString]) -> Result<Vec<Opened>, OpenError> {
-        self.members_as(names, Access::ReadWrite)
-    }
-
-    /// Opens members, which have superblocks, and which nothing else may write to.
-    pub(crate) fn members_as(
+    /// Opens the members of an array for an access, where [`Members::open`] finds them for reading;
+    /// nothing else is opened so. Where several arrays are among them, or none, all are opened for
+    /// reading, and the choice is to be refused.
+    pub(crate) fn members(
         &mut self,
         names: &[OsString],
+        array: Option<&str>,
+        absent: Absent,
         access: Access,
-    ) -> Result<Vec<Opened>, OpenError> {
-        let mut members = Vec::new();
-        for name in names {
-            let device = self.open_as(name, DeviceOptions { access, direct: true })?;
+    ) -> Result<OpenMembers, OpenError> {
+        let looked = look(names, None, absent)?.of(array)?;
+        let Looked { members, wanted, is_one, left_out } = looked;
+        let (mut opened, mut named, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for at in wanted {
+            let member = &members.all[at];
+            named.push(members.named[at]);
+            let (false, Some(disk)) = (is_one, &member.disk) else {
+                let (superblock, _) = member.superblock.as_ref().expect("those that have one");
+                let uuid = superblock.metadata().set_uuid;
+                places.push((member.location.clone().expect("it was opened"), uuid));
+                continue;
+            };
+            opened.extend(Opened::disk(disk.clone()));
+        }
+        // The locks of what was read would be in the way.
+        drop(members);
+        for (location, uuid) in places {
+            let device =
+                self.open_at(&of_the_kernel(location), DeviceOptions { access, direct: true })?;
             if access == Access::ReadOnly {
                 device.check_unused()?;
             }
-            let name = device.location().to_string();
-            members.push(Opened::device(device).ok_or(OpenError::NoSuperblock { name })?);
+            let name = device.name();
+            let it = Opened::device(device);
+            let it = it.filter(|it| it.superblock.metadata().set_uuid == uuid);
+            let why = || "its superblock has changed since it was examined".to_string();
+            opened.push(it.ok_or_else(|| OpenError::NoSuperblock { name, why: why() })?);
         }
-        Ok(members)
+        Ok(OpenMembers { opened, named, left_out })
     }
+}
+
+/// Members as they are read, and what is left out of them.
+struct Looked {
+    members: Members,
+    /// Those of the array, or all with superblocks.
+    wanted: Vec<usize>,
+    /// Whether the array is known.
+    is_one: bool,
+    left_out: Vec<String>,
+}
+
+/// Looks at members, for reading.
+fn look(
+    names: &[OsString],
+    overlay: Option<(&Path, Access)>,
+    absent: Absent,
+) -> Result<Looked, OpenError> {
+    for name in names {
+        writable(name)?;
+    }
+    let leaves_out = absent == Absent::LeftOut;
+    let how = How { overlay, looks_inside: true, leaves_out };
+    let members = Members::opened(names, how).map_err(|error| match error {
+        // Another process that writes has it as a member, and it would be opened for writing here.
+        MembersError::Device(error) if overlay.is_none() => {
+            let options = DeviceOptions { access: Access::ReadWrite, direct: true };
+            Device::open(&error.location, options).err().unwrap_or(error).into()
+        }
+        error => OpenError::from(error),
+    })?;
+    if let Some(twin) = members.all.iter().find_map(|member| member.twin.clone()) {
+        return Err(twin.into());
+    }
+    if let Some(copy) = members.all.iter().find(|it| it.unread.is_some() && it.has_metadata()) {
+        writable(copy.name.as_ref())?;
+    }
+    let has_superblock = |at: &usize| members.all[*at].superblock.is_some();
+    let wanted: Vec<usize> = (0..members.all.len()).filter(has_superblock).collect();
+    let mut left_out = Vec::new();
+    for member in members.all.iter().filter(|member| member.superblock.is_none()) {
+        if member.foreign.is_some() || wanted.is_empty() || !leaves_out && !member.is_listed {
+            return Err(without_superblock(member));
+        }
+        left_out.push(format!("{}: {}", member.name, member.instead));
+    }
+    left_out.extend(members.unseen.iter().cloned());
+    Ok(Looked { members, wanted, is_one: false, left_out })
+}
+
+impl Looked {
+    /// Those of one array.
+    fn of(self, array: Option<&str>) -> Result<Looked, OpenError> {
+        let Looked { members, wanted, left_out, .. } = self;
+        let found = members.assemble(&Options::default());
+        let chosen = match choose(&found, array) {
+            Ok(chosen) => chosen,
+            Err(error) => {
+                let is_former = |array: &str| {
+                    let superblocks = members.before.iter().flat_map(|it| &it.1.superblock);
+                    superblocks.into_iter().any(|(superblock, _)| names(superblock, array))
+                };
+                return match (error, array) {
+                    (ChooseError::NoSuch { .. }, Some(array)) if is_former(array) => {
+                        Err(OpenError::Choose(ChooseError::Former))
+                    }
+                    _ => Ok(Looked { members, wanted, is_one: false, left_out }),
+                };
+            }
+        };
+        let of_array: Vec<usize> =
+            chosen.members.iter().map(|member| members.given[member.candidate]).collect();
+        let before = of_array.iter().find_map(|&at| members.all[at].before.first());
+        if let Some(what) = before.filter(|_| array.is_none()) {
+            return Err(OpenError::TwoArrays { what: what.clone() });
+        }
+        let wanted = wanted.into_iter().filter(|at| of_array.contains(at)).collect();
+        Ok(Looked { members, wanted, is_one: true, left_out })
+    }
+}
+
+fn without_superblock(member: &Member) -> OpenError {
+    let why = match (&member.foreign, member.instead.as_str()) {
+        (Some(metadata), _) => format!("no md superblock, but {}", metadata.name()),
+        (None, "") => "no md superblock".into(),
+        (None, instead) => instead.into(),
+    };
+    OpenError::NoSuperblock { name: member.name.clone(), why }
+}
+
+/// The kernel's own device for a partition of a block device: it can be claimed beside others.
+fn of_the_kernel(location: Location) -> Location {
+    let found = || {
+        let disk = std::fs::canonicalize(&location.path).ok()?;
+        let disk = Path::new("/sys/class/block").join(disk.file_name()?);
+        let number = |path: PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        std::fs::read_dir(disk).ok()?.flatten().find_map(|entry| {
+            let [start, sectors] = ["start", "size"].map(|file| number(entry.path().join(file)));
+            let is_it = start? * SECTOR_BYTES == location.offset
+                && Some(sectors? * SECTOR_BYTES) == location.size;
+            let device = Path::new("/dev").join(entry.file_name());
+            (is_it && device.exists()).then(|| Location::whole(device))
+        })
+    };
+    found().unwrap_or(location)
 }
 
 /// The array that is to be written to; of members that carry several superblocks, the newest ones.

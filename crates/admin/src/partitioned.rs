@@ -1,19 +1,19 @@
-//! The members among the partitions of a disk without a superblock, or of an image of one.
+//! What lies in the partitions of a disk, or of an image of one.
 //!
-//! Invariant: everything is opened read-only. A disk with a superblock of its own is a member,
-//! whatever table it holds: that table is the array's. Only 0.90 does not say where it belongs, and
-//! is in the same place for a disk and for a partition that ends with it; an array does not reach
-//! as far as the superblocks of its members, so there a partition that holds it owns it.
+//! Invariant: everything is opened read-only. Where the members of a disk are is decided by
+//! [`crate::placement`].
 //!
-//! Called from `members`, and by programs that show disks.
+//! Called from `opening`, and by programs that show disks.
 
 use device::{
-    Device, DeviceError, Location, PartitionTable, foreign, partition_tables, signatures,
-    superblocks,
+    Device, DeviceError, Location, Partition, PartitionTable, foreign, partition_tables,
+    signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::Version;
-use md::ondisk::superblock::{Detection, Outcome};
+use md::ondisk::superblock::{Detection, Outcome, Superblock};
+
+use crate::placement::{Choice, OnDisk, Place, Record, Spot, choose};
 
 /// A disk with a partition table.
 pub struct Inside {
@@ -21,6 +21,8 @@ pub struct Inside {
     pub table: Result<PartitionTable, &'static str>,
     /// Its partitions, in the order of the table.
     pub parts: Vec<Part>,
+    /// Whether all of the disk is, or was, a member as well.
+    pub is_beside: bool,
 }
 
 /// A partition.
@@ -33,40 +35,80 @@ pub struct Part {
     pub device: Result<Device, DeviceError>,
     /// Whether it has a superblock, or something that may have been one.
     pub may_be_member: bool,
-    /// The version and the place on the disk of its superblock.
-    superblock: Option<(Version, u64)>,
+    /// What is decided from.
+    spot: Spot,
+}
+
+/// All that was found on a disk: what is decided from, and each reading of its table.
+pub(crate) struct FoundOn {
+    pub(crate) on_disk: OnDisk,
+    readings: Vec<Inside>,
+    /// There is a table that cannot be read.
+    is_damaged: bool,
+}
+
+impl FoundOn {
+    /// Looks at a disk that was opened.
+    pub(crate) fn of(device: &Device) -> FoundOn {
+        let detection = superblocks(device);
+        let own = detection.superblock().map(|(it, _)| Record::of(it, 0));
+        let is_foreign = own.is_none() && foreign(device).metadata.is_some();
+        let is_exact = device.location().size.is_some();
+        let tables = match is_exact && own.is_some() {
+            true => Vec::new(),
+            false => partition_tables(device),
+        };
+        let readings = tables.into_iter().map(|table| {
+            let parts = table.partitions.iter().map(|it| part(device, it)).collect();
+            Inside { parts, table: Ok(table), is_beside: false }
+        });
+        let readings: Vec<Inside> = readings.collect();
+        let spots = |inside: &Inside| inside.parts.iter().map(|part| part.spot.clone()).collect();
+        let tables = readings.iter().map(spots).collect();
+        let is_table = |what: &str| what.ends_with("partition table");
+        let is_damaged = own.is_none()
+            && !is_foreign
+            && readings.is_empty()
+            && signatures(device).iter().any(|sign| is_table(sign.what));
+        FoundOn { on_disk: OnDisk { own, is_foreign, is_exact, tables }, readings, is_damaged }
+    }
+
+    /// What is in a reading of the table, which is taken out.
+    pub(crate) fn inside(&mut self, reading: usize) -> Inside {
+        self.readings.swap_remove(reading)
+    }
+
+    /// The partition of a reading.
+    pub(crate) fn part(&self, reading: usize, part: usize) -> &Location {
+        &self.readings[reading].parts[part].location
+    }
+
+    /// The partition that may own a superblock at the end of the disk.
+    pub(crate) fn owner_of(&self, record: &Record) -> Option<&Location> {
+        let mut parts = self.readings.iter().flat_map(|reading| &reading.parts);
+        parts.find(|part| part.spot.may_own(record)).map(|part| &part.location)
+    }
+
+    /// The table that cannot be read, if there is one.
+    pub(crate) fn damaged(&self) -> Option<Inside> {
+        let why = "it is damaged; PATH@OFFSET names a partition";
+        self.is_damaged.then_some(Inside { table: Err(why), parts: vec![], is_beside: false })
+    }
 }
 
 impl Inside {
-    /// Looks at the partition table of what was opened; nothing where it is a member itself, or has
-    /// no table.
+    /// Looks at the partition table of what was opened; nothing where it is a member itself and
+    /// nothing else, or has no table.
     pub fn of(device: &Device) -> Option<Inside> {
-        let detection = superblocks(device);
-        let own = detection.superblock().map(|(it, _)| (it.version(), it.sector()));
-        if own.is_some_and(|(version, _)| version != Version::V0_90) {
-            return None;
-        }
-        // The table is that of the first volume, which begins where the disk does.
-        if own.is_none() && foreign(device).metadata.is_some() {
-            return None;
-        }
-        let tables = partition_tables(device).into_iter().map(|table| {
-            let parts = table.partitions.iter().map(|it| part(device, it.number, &it.sectors));
-            Inside { parts: parts.collect(), table: Ok(table) }
-        });
-        let mut tables: Vec<Inside> = tables.collect();
-        if own.is_some() {
-            let owns = |part: &Part| part.superblock == own;
-            return tables.into_iter().find(|table| table.parts.iter().any(owns));
-        }
-        let fits = tables.iter().position(Inside::has_members).unwrap_or(0);
-        if fits < tables.len() {
-            return Some(tables.swap_remove(fits));
-        }
-        let is_table = |what: &str| what.ends_with("partition table");
-        let damaged = signatures(device).iter().any(|sign| is_table(sign.what));
-        let why = "it is damaged; PATH@OFFSET names a partition";
-        damaged.then_some(Inside { table: Err(why), parts: Vec::new() })
+        let mut found = FoundOn::of(device);
+        let (reading, is_beside) = match choose(std::slice::from_ref(&found.on_disk))[0] {
+            Ok(Choice { place: Place::Whole, former: Some(Place::Parts(at)) }) => (at, true),
+            Ok(Choice { place: Place::Whole, .. }) => return found.damaged(),
+            Ok(Choice { place: Place::Parts(at), former }) => (at, former.is_some()),
+            Ok(Choice { place: Place::Both(at), .. }) => (at, true),
+            Err(two) => (two.table, true),
+        };
+        Some(Inside { is_beside, ..found.inside(reading) })
     }
 
     /// Whether one of its partitions is, or may be, a member.
@@ -99,7 +141,8 @@ pub fn in_another_unit(device: &Device) -> Option<String> {
     })
 }
 
-fn part(disk: &Device, number: u32, sectors: &std::ops::Range<u64>) -> Part {
+fn part(disk: &Device, partition: &Partition) -> Part {
+    let Partition { number, sectors, .. } = partition;
     let on = disk.location();
     let location = Location {
         path: on.path.clone(),
@@ -113,7 +156,14 @@ fn part(disk: &Device, number: u32, sectors: &std::ops::Range<u64>) -> Part {
         let mut outcomes = detection.outcomes.iter();
         other || outcomes.any(|(_, outcome)| !matches!(outcome, Outcome::NoMagic))
     });
-    let superblock = detection.as_ref().and_then(Detection::superblock);
-    let superblock = superblock.map(|(it, _)| (it.version(), sectors.start + it.sector()));
-    Part { number, location, device, may_be_member, superblock }
+    let record = |superblock: &Superblock| Record::of(superblock, sectors.start);
+    let own = detection.as_ref().and_then(Detection::superblock).map(|(it, _)| record(it));
+    let ending = detection.as_ref().and_then(|detection| {
+        let of_all = detection.superblock().map(|(it, _)| it).into_iter();
+        let mut of_all = of_all.chain(detection.others().map(|(_, it, _)| it));
+        of_all.find(|it| it.version() == Version::V0_90).map(record)
+    });
+    let (first, is_cut) = (sectors.start, partition.is_cut());
+    let spot = Spot { first, is_cut, may_be_member, record: own, ending };
+    Part { number: *number, location, device, may_be_member: spot.is_member(), spot }
 }

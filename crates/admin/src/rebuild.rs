@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, Event, MemberFlags, RequestError};
+use device::Access;
 use engine::{MAX_MEMBERS, MetadataMode};
 use md::Level;
 use md::assemble::{Array, Candidate, Member, MemberState, Options, assemble};
@@ -23,8 +24,8 @@ use thiserror::Error;
 use crate::Opened;
 use crate::members::ChooseError;
 use crate::offline::{
-    NotInSync, OpenDevices, OpenError, PATIENCE, STEP, choose_to_write, flush, places, resync,
-    with_two,
+    Absent, NotInSync, OpenDevices, OpenError, PATIENCE, STEP, choose_to_write, flush, places,
+    resync, with_two,
 };
 use crate::start::RebuildingMember;
 use crate::{Corrected, NewDevices, StartError, StartOptions, start_replacing};
@@ -212,17 +213,20 @@ pub fn rebuild(
     observe: &mut dyn FnMut(RebuildEvent),
 ) -> Result<RebuildReport, RebuildError> {
     let mut devices = OpenDevices::default();
-    let mut members = devices.members(names)?;
+    let there =
+        devices.members(names, options.array.as_deref(), Absent::LeftOut, Access::ReadWrite)?;
+    there.notes().into_iter().for_each(|note| observe(RebuildEvent::Note(note)));
     let add: Result<Vec<_>, OpenError> =
         options.add.iter().map(|name| devices.open(name)).collect();
     let add = add?;
     let mut replace = Vec::new();
     for (old, new) in &options.replace {
-        let at = names.iter().position(|name| name == old);
+        let at = there.position(names, old);
         let name = || old.to_string_lossy().into_owned();
         let at = at.ok_or_else(|| RebuildError::NotNamed { name: name() })?;
         replace.push((at, devices.open(new)?));
     }
+    let mut members = there.opened;
     let candidates: Vec<Candidate> = members.iter().map(crate::Opened::candidate).collect();
     let options_of_assembly = Options { force: options.force, ..Options::default() };
     let mut found = assemble(&candidates, &options_of_assembly);

@@ -18,7 +18,8 @@ use thiserror::Error;
 
 use crate::members::ChooseError;
 use crate::offline::{
-    NotInSync, OpenDevices, OpenError, STEP, choose_to_write, flush, places, resync, with_two,
+    Absent, NotInSync, OpenDevices, OpenError, STEP, choose_to_write, flush, places, resync,
+    with_two,
 };
 use crate::start::{AsFound, start_as_found};
 use crate::{Opened, StartError, StartOptions, start};
@@ -231,7 +232,10 @@ pub fn scrub(
 ) -> Result<ScrubReport, ScrubError> {
     let is_check = options.mode == ScrubMode::Check;
     let access = if is_check { Access::ReadOnly } else { Access::ReadWrite };
-    let members = OpenDevices::default().members_as(names, access)?;
+    let wanted = options.array.as_deref();
+    let members = OpenDevices::default().members(names, wanted, Absent::Refused, access)?;
+    members.notes().into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
+    let members = members.opened;
     let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
     let found = assemble(&candidates, &Options::default());
     let array = choose_to_write(&found, options.array.as_deref(), &members)?;

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use device::{Access, Device, DeviceError, DeviceOptions, Disk};
+use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
 use device::{foreign, superblocks};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Outcome, READ_BYTES};
@@ -15,6 +15,8 @@ use thiserror::Error;
 
 use crate::copies::{CopyError, writable};
 use crate::members::names;
+use crate::partitioned::FoundOn;
+use crate::placement::Record;
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// A superblock that is erased, or would be.
@@ -55,6 +57,19 @@ pub enum ZeroError {
         name: String,
         /// The array.
         array: String,
+    },
+    /// The superblock at the end of a disk may be that of a partition.
+    #[error(
+        "{name}: the superblock 0.90 at sector {sector} is, or may be, that of the partition that \
+         ends there: name {part}"
+    )]
+    OfPartition {
+        /// The disk.
+        name: String,
+        /// Where.
+        sector: u64,
+        /// The partition.
+        part: Location,
     },
     /// A member has only one that is damaged, or of another place.
     #[error("{name}: sector {sector}: {why}")]
@@ -114,6 +129,7 @@ impl FoundSuperblocks {
         let mut found = Vec::new();
         for name in names {
             let location = writable(name)?;
+            refuse_a_partitions(&location, array)?;
             let options = DeviceOptions { access, direct: false };
             let device = Device::open(&location, options).map_err(|error| {
                 match shared_by(&error, &devices) {
@@ -158,6 +174,27 @@ impl FoundSuperblocks {
         }
         Ok(done)
     }
+}
+
+/// Refuses a whole disk of which a superblock may be that of a partition. What cannot be opened is
+/// an error later.
+fn refuse_a_partitions(location: &Location, array: Option<&str>) -> Result<(), ZeroError> {
+    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+    let Ok(device) = Device::open(location, options) else { return Ok(()) };
+    let (found, detection) = (FoundOn::of(&device), superblocks(&device));
+    for (_, outcome) in &detection.outcomes {
+        let Outcome::Found { superblock, .. } = outcome else { continue };
+        let record = Record::of(superblock, 0);
+        if record.version != Version::V0_90 || array.is_some_and(|array| !names(superblock, array))
+        {
+            continue;
+        }
+        if let Some(part) = found.owner_of(&record) {
+            let (name, sector, part) = (device.name(), record.sector, part.clone());
+            return Err(ZeroError::OfPartition { name, sector, part });
+        }
+    }
+    Ok(())
 }
 
 /// The superblocks of a device.

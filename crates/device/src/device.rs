@@ -32,6 +32,7 @@ use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
 use crate::identity::{Attachment, Identity, Overlap, in_use, loop_device_of, who_uses};
 use crate::lock::{LockedFile, Locks, lock, lock_storage, open_patiently};
+use crate::partitions::{WholeDisk, partition_end};
 use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
@@ -91,7 +92,7 @@ impl Device {
             return Device::of_export(location, Arc::new(export), options.access);
         }
         let opened = Opening::new(location, options)?;
-        let window = window(location, opened.bytes).map_err(|problem| opened.fail(problem))?;
+        let window = opened.window(opened.bytes).map_err(|problem| opened.fail(problem))?;
         let locks = opened.lock(&window, options.access)?;
         let device = opened.device(window, options.access, locks);
         // A process that held the lock until now may have removed the file: writes to it would be
@@ -111,8 +112,10 @@ impl Device {
         access: Access,
     ) -> Result<Device, DeviceError> {
         let fail = |problem| DeviceError { location: location.clone(), problem };
-        let window = window(location, export.bytes()).map_err(fail)?;
         let logical_block = export.logical_block();
+        let read = |at, bytes: &mut [u8]| export.read(at, bytes);
+        let window = window(location, export.bytes()).map_err(fail)?;
+        let window = up_to_the_partitions_end(location, window, logical_block, read);
         let is_whole = |bytes: u64| bytes.is_multiple_of(u64::from(logical_block));
         if !is_whole(location.offset) || location.size.is_some_and(|size| !is_whole(size)) {
             return Err(fail(DeviceProblem::Unaligned(logical_block)));
@@ -704,13 +707,29 @@ impl Opening {
     ) -> Result<(Opening, Range<u64>), DeviceError> {
         let opened = Opening::new(location, options)?;
         let end = map.and_then(|map| map.end).filter(|_| !opened.is_block_device);
-        let window = window(location, opened.bytes.max(end.unwrap_or(0)));
+        let window = opened.window(opened.bytes.max(end.unwrap_or(0)));
         let window = window.map_err(|problem| opened.fail(problem))?;
         Ok((opened, window))
     }
 
     fn fail(&self, problem: DeviceProblem) -> DeviceError {
         DeviceError { location: self.location.clone(), problem }
+    }
+
+    /// The member's byte range; the disk has `bytes` bytes, which a copy may lack in part.
+    fn window(&self, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
+        let window = window(&self.location, bytes)?;
+        let block = match self.is_block_device {
+            true => rustix::fs::ioctl_blksszget(&self.file).unwrap_or(512),
+            false => 512,
+        };
+        // Not with O_DIRECT, which does not read single sectors.
+        let file = || File::open(&self.location.path);
+        let read = |at, bytes: &mut [u8]| match self.direct {
+            true => file().and_then(|file| file.read_exact_at(bytes, at)),
+            false => self.file.read_exact_at(bytes, at),
+        };
+        Ok(up_to_the_partitions_end(&self.location, window, block, read))
     }
 
     fn lock(&self, bytes: &Range<u64>, access: Access) -> Result<Locks, DeviceError> {
@@ -772,6 +791,22 @@ fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> 
         return Err(DeviceProblem::Empty);
     }
     Ok(location.offset..location.offset + len)
+}
+
+/// A part without a size, of which the byte range to the end of the disk is `window`: where the
+/// disk's table has a partition that begins there, it ends where that does.
+fn up_to_the_partitions_end(
+    location: &Location,
+    window: Range<u64>,
+    block: u32,
+    read: impl Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync,
+) -> Range<u64> {
+    if location.size.is_some() || location.offset == 0 {
+        return window;
+    }
+    let disk = WholeDisk { sectors: window.end / SECTOR_BYTES, block, read };
+    let end = partition_end(&disk, location.offset / SECTOR_BYTES);
+    window.start..end.map_or(window.end, |end| (end * SECTOR_BYTES).min(window.end))
 }
 
 /// Bytes reserved between two calls of `go_on`.

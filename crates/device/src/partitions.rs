@@ -9,18 +9,20 @@
 //! it had; the position of the header shows it for a GPT, an MBR may be read both ways.
 //!
 //! Invariant: nothing is written, and all input is validated. Reads are bounded, sums cannot
-//! overflow, a partition is inside of the disk, and partition names, which are arbitrary text, are
-//! not read at all. Called when a whole disk is given as a member.
+//! overflow, a partition is inside of the disk or is known to be cut off by its end, and partition
+//! names, which are arbitrary text, are not read at all. Called when a whole disk is given as a
+//! member, and for a part of one that is given without its size.
 //!
 //! Formats: UEFI specification 2.10, chapter 5 (GPT, protective MBR); for MBR and the chain of
 //! extended boot records there is no standard but practice.
 
+use std::io;
 use std::ops::Range;
 
 use crc32fast::hash as crc32;
 use md::SECTOR_BYTES;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, beyond_the_end, read_only_error};
 use crate::signature::bytes;
 
 /// Type of a partition table.
@@ -51,6 +53,16 @@ pub struct Partition {
     pub number: u32,
     /// Its sectors of 512 bytes. Limited to the end of the disk, for truncated images.
     pub sectors: Range<u64>,
+    /// Where the table says that it ends; behind `sectors` where the disk is too short for it: the
+    /// image is truncated, or the table is that of something larger.
+    pub ends: u64,
+}
+
+impl Partition {
+    /// Whether the disk ends before it does.
+    pub fn is_cut(&self) -> bool {
+        self.ends > self.sectors.end
+    }
 }
 
 /// A partition table.
@@ -65,6 +77,7 @@ pub struct PartitionTable {
 }
 
 /// All interpretations of the partition table of a disk, the likelier first; empty if it has none.
+/// Blocks of 4096 bytes are no interpretation of an MBR of which only those of 512 are on the disk.
 pub fn partition_tables(disk: &dyn Disk) -> Vec<PartitionTable> {
     let record = bytes(disk, 0..SECTOR_BYTES).and_then(|record| boot_record(&record));
     match record {
@@ -74,7 +87,12 @@ pub fn partition_tables(disk: &dyn Disk) -> Vec<PartitionTable> {
                 4096 => &[4096][..],
                 _ => &BLOCK_BYTES,
             };
-            blocks.iter().map(|&block| mbr(disk, &entries, block)).collect()
+            let mut tables: Vec<_> =
+                blocks.iter().map(|&block| mbr(disk, &entries, block)).collect();
+            if let [(_, true), (_, false)] = tables.as_slice() {
+                tables.truncate(1);
+            }
+            tables.into_iter().map(|(table, _)| table).collect()
         }
         // Also if the first block cannot be read, or was overwritten.
         _ => {
@@ -82,6 +100,58 @@ pub fn partition_tables(disk: &dyn Disk) -> Vec<PartitionTable> {
             let last = BLOCK_BYTES.iter().filter_map(|&block| gpt(disk, block, Copy::Last));
             first.chain(last).take(1).collect()
         }
+    }
+}
+
+/// A whole disk that is read for its table, before a part of it is opened.
+pub(crate) struct WholeDisk<R> {
+    /// Its length.
+    pub sectors: u64,
+    /// Its logical block in bytes.
+    pub block: u32,
+    /// Reads from a byte on.
+    pub read: R,
+}
+
+impl<R: Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync> Disk for WholeDisk<R> {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.block
+    }
+
+    fn name(&self) -> String {
+        "the disk".into()
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
+        let sectors = (buf.len() as u64).div_ceil(SECTOR_BYTES);
+        match sector.checked_add(sectors).is_some_and(|end| end <= self.sectors) {
+            true => (self.read)(sector * SECTOR_BYTES, buf),
+            false => Err(beyond_the_end(&self.name(), sector, sectors, self.sectors)),
+        }
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(read_only_error(&self.name()))
+    }
+
+    fn write_zeroes(&self, _: Range<u64>) -> io::Result<()> {
+        Err(read_only_error(&self.name()))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(read_only_error(&self.name()))
+    }
+
+    fn hole_end(&self, sector: u64) -> u64 {
+        sector
     }
 }
 
@@ -133,27 +203,45 @@ fn boot_record(record: &[u8]) -> Option<[Entry; 4]> {
     entries.iter().any(|entry| entry.is_used()).then_some(entries)
 }
 
-fn mbr(disk: &dyn Disk, entries: &[Entry; 4], block: u64) -> PartitionTable {
+/// The end of the partition that begins at this sector, if the disk has a table that lists one; of
+/// several readings of a table, the first that does. Never behind the end of the disk.
+pub(crate) fn partition_end(disk: &dyn Disk, first: u64) -> Option<u64> {
+    let tables = partition_tables(disk).into_iter();
+    let mut partitions = tables.flat_map(|table| table.partitions);
+    let begins_there = partitions.find(|partition| partition.sectors.start == first);
+    begins_there.map(|partition| partition.sectors.end)
+}
+
+/// The table, and whether all that it lists is on the disk.
+fn mbr(disk: &dyn Disk, entries: &[Entry; 4], block: u64) -> (PartitionTable, bool) {
     let mut partitions = Vec::new();
     for (number, entry) in (1..).zip(entries) {
         if entry.is_used() && !entry.is_extended() {
             partitions.extend(on_disk(disk, number, entry.start, entry.blocks, block));
         }
     }
+    let mut is_whole = entries.iter().filter(|entry| entry.is_used()).all(|entry| {
+        let end = entry.start.saturating_add(entry.blocks).checked_mul(block / SECTOR_BYTES);
+        end.is_some_and(|end| end <= disk.sectors())
+    });
     for extended in entries.iter().filter(|entry| entry.is_extended()) {
-        logical(disk, extended.start, block, &mut partitions);
+        is_whole &= logical(disk, extended.start, block, &mut partitions);
     }
-    PartitionTable { kind: TableKind::Mbr, block_bytes: block, partitions }
+    is_whole &= !partitions.iter().any(Partition::is_cut);
+    (PartitionTable { kind: TableKind::Mbr, block_bytes: block, partitions }, is_whole)
 }
 
 /// Follows the chain of boot records in an extended partition: each has its own partition, relative
-/// to itself, and the address of the next, relative to the extended partition.
-fn logical(disk: &dyn Disk, extended: u64, block: u64, partitions: &mut Vec<Partition>) {
+/// to itself, and the address of the next, relative to the extended partition. Whether the first of
+/// them is there.
+fn logical(disk: &dyn Disk, extended: u64, block: u64, partitions: &mut Vec<Partition>) -> bool {
     let mut at = extended;
     for number in 5..5 + LOGICAL_MAX {
         let byte = at * block;
         let record = bytes(disk, byte..byte + SECTOR_BYTES);
-        let Some(entries) = record.and_then(|record| boot_record(&record)) else { break };
+        let Some(entries) = record.and_then(|record| boot_record(&record)) else {
+            return at != extended;
+        };
         let is_logical = |entry: &&Entry| entry.is_used() && !entry.is_extended();
         if let Some(entry) = entries.iter().find(is_logical) {
             partitions.extend(on_disk(disk, number, at + entry.start, entry.blocks, block));
@@ -161,14 +249,16 @@ fn logical(disk: &dyn Disk, extended: u64, block: u64, partitions: &mut Vec<Part
         let Some(next) = entries.iter().find(|entry| entry.is_extended()) else { break };
         at = extended + next.start;
     }
+    true
 }
 
 /// A partition in sectors of 512 bytes; `None` if it does not begin on the disk.
 fn on_disk(disk: &dyn Disk, number: u32, start: u64, blocks: u64, block: u64) -> Option<Partition> {
     let sectors = block / SECTOR_BYTES;
     let first = start.checked_mul(sectors).filter(|&first| first < disk.sectors())?;
-    let end = first.saturating_add(blocks.saturating_mul(sectors)).min(disk.sectors());
-    (first < end).then_some(Partition { number, sectors: first..end })
+    let ends = first.saturating_add(blocks.saturating_mul(sectors));
+    let end = ends.min(disk.sectors());
+    (first < end).then_some(Partition { number, sectors: first..end, ends })
 }
 
 /// Which copy of a GPT.
@@ -319,7 +409,43 @@ mod tests {
         disk[..512].copy_from_slice(&boot_record_of(&[(0xfd, 50, 20)]));
         let tables = listed(&disk);
         assert_eq!(tables[0], (TableKind::Mbr, 512, vec![(1, 50..70)]));
-        assert_eq!(tables[1], (TableKind::Mbr, 4096, vec![]));
+        // In blocks of 4096 bytes it would begin behind the end.
+        assert_eq!(tables.len(), 1);
+    }
+
+    #[test]
+    fn blocks_of_4096_bytes_are_a_reading_only_where_all_of_the_table_is_on_the_disk() {
+        let mut disk = vec![0; 80 << 10];
+        let table = |disk: &mut Vec<u8>, entries: &[(u8, u32, u32)]| {
+            disk[..512].copy_from_slice(&boot_record_of(entries));
+            listed(disk).iter().map(|table| table.1).collect::<Vec<_>>()
+        };
+        assert_eq!(table(&mut disk, &[(0xfd, 2, 8)]), [512, 4096]);
+        assert_eq!(table(&mut disk, &[(0xfd, 2, 40)]), [512], "cut off");
+        assert_eq!(table(&mut disk, &[(0xfd, 2, 8), (0xfd, 30, 9)]), [512], "behind the end");
+        assert_eq!(table(&mut disk, &[(0xfd, 2, 800)]), [512, 4096], "neither is on it");
+        // The first logical partition says in which blocks it is.
+        disk[8 * 512..9 * 512].copy_from_slice(&boot_record_of(&[(0xfd, 1, 2)]));
+        assert_eq!(table(&mut disk, &[(0x05, 8, 12)]), [512]);
+        disk[8 * 512..9 * 512].fill(0);
+        disk[8 * 4096..8 * 4096 + 512].copy_from_slice(&boot_record_of(&[(0xfd, 1, 2)]));
+        assert_eq!(table(&mut disk, &[(0x05, 8, 12)]), [512, 4096]);
+    }
+
+    #[test]
+    fn a_partition_that_ends_behind_the_disk_is_known_to() {
+        let mut disk = gpt_disk(512, &[(40, 99), (100, 400)]);
+        let parts = |disk: &[u8]| {
+            let tables = partition_tables(&MemoryDisk::new("image", disk.to_vec()));
+            let parts = tables[0].partitions.iter();
+            parts.map(|it| (it.sectors.end, it.ends, it.is_cut())).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(&disk), [(100, 100, false), (256, 401, true)]);
+        disk[..512].copy_from_slice(&boot_record_of(&[(0xfd, 50, 20), (0xfd, 200, 57)]));
+        assert_eq!(parts(&disk), [(70, 70, false), (256, 257, true)]);
+        let disk = MemoryDisk::new("image", disk);
+        let ends = [50, 200, 51, 0].map(|first| partition_end(&disk, first));
+        assert_eq!(ends, [Some(70), Some(256), None, None]);
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use device::Access;
 use parity::Kernels;
 
 use super::backup::{BackupFile, BackupStore};
 use super::run::{ReshapeJob, reshape_members};
 use super::types::{ReshapeError, ReshapeEvent, ReshapeOptions, ReshapeReport, Where};
-use crate::offline::OpenDevices;
+use crate::offline::{Absent, OpenDevices};
 
 /// Finishes or reverts a reshape that stopped, until it is over or `stop` is set.
 ///
@@ -24,14 +25,15 @@ pub fn reshape(
     observe: &mut dyn FnMut(ReshapeEvent),
 ) -> Result<ReshapeReport, ReshapeError> {
     let mut devices = OpenDevices::default();
+    let array = options.array.as_deref();
     let (members, backups, own) = match &options.to {
         Where::InPlace => {
-            let members = devices.members(names)?;
+            let members = devices.members(names, array, Absent::Refused, Access::ReadWrite)?;
             let own = options.backup_file.clone().map(|path| file(BackupFile::new(path, false)));
             (members, own.iter().cloned().collect(), own)
         }
         Where::Overlay(path) => {
-            let members = devices.overlaid::<ReshapeError>(names, path)?;
+            let members = devices.overlaid::<ReshapeError>(names, path, array, Absent::Refused)?;
             let mut beside = path.as_os_str().to_os_string();
             beside.push(".backup");
             let own = file(BackupFile::new(beside.into(), true));
@@ -43,13 +45,14 @@ pub fn reshape(
     let job = ReshapeJob {
         goal: options.goal,
         force: options.force,
-        array: options.array.as_deref(),
+        array,
         backups,
         own,
         kernels: Kernels::best(),
         limits: None,
     };
-    reshape_members(&members, &job, stop, observe)
+    members.notes().into_iter().for_each(|note| observe(ReshapeEvent::Note(note)));
+    reshape_members(&members.opened, &job, stop, observe)
 }
 
 fn file(file: BackupFile) -> Arc<dyn BackupStore> {

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use array::{Array, ArrayError, BuildError, Mismatch};
-use device::OverlayError;
+use device::{Access, OverlayError};
 use md::Geometry;
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::Uuid;
@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::Opened;
 use crate::members::{ChooseError, array_name};
-use crate::offline::{OpenDevices, OpenError, choose_to_write, with_two};
+use crate::offline::{Absent, OpenDevices, OpenError, choose_to_write, with_two};
 use crate::scrub::Counts;
 use crate::start::{RebuildingMember, StartError, StartOptions, start_rebuilding};
 
@@ -69,6 +69,15 @@ pub enum ServeError {
     /// It is not started.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// It is not started, and members were left out.
+    #[error("{error} Left out: {}", .left_out.join("; "))]
+    Without {
+        /// Why.
+        #[source]
+        error: Box<ServeError>,
+        /// `name: why` of those that cannot be reached, or have no superblock.
+        left_out: Vec<String>,
+    },
     /// Its threads cannot be started.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -124,21 +133,27 @@ impl Serving {
     /// See [`ServeError`].
     pub fn start(names: &[OsString], options: &ServeOptions) -> Result<Serving, ServeError> {
         let mut devices = OpenDevices::default();
+        let (wanted, absent) = (options.array.as_deref(), Absent::LeftOut);
         let members = match &options.overlay {
             // The members are only read.
-            Some(overlay) => devices.overlaid(names, overlay),
-            None => Ok(devices.members(names)?),
+            Some(overlay) => devices.overlaid::<ServeError>(names, overlay, wanted, absent)?,
+            None => devices.members(names, wanted, absent, Access::ReadWrite)?,
         };
-        let members = members.map_err(|error: ServeError| error)?;
+        let (left_out, mut notes) = (members.left_out.clone(), members.notes());
+        let without = |error: ServeError| match left_out.is_empty() {
+            true => error,
+            false => ServeError::Without { error: Box::new(error), left_out: left_out.clone() },
+        };
+        let members = members.opened;
         let add = options.add.iter().map(|name| devices.open(name));
         let add = add.collect::<Result<Vec<_>, _>>()?;
         let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
         let found = assemble(&candidates, &Options { force: options.force, ..Options::default() });
-        let array = choose_to_write(&found, options.array.as_deref(), &members)?;
-        let mut notes = with_two(array, &members);
+        let array = choose_to_write(&found, wanted, &members)?;
+        notes.extend(with_two(array, &members));
         let start = &options.start;
-        let (mut shards, rebuilding) =
-            start_rebuilding(array, &members, &add, options.overwrite, start)?;
+        let started = start_rebuilding(array, &members, &add, options.overwrite, start);
+        let (mut shards, rebuilding) = started.map_err(|error| without(error.into()))?;
         let added =
             rebuilding.iter().filter(|it| options.add.iter().any(|name| **name == *it.name));
         notes.extend(added.map(joined));

@@ -17,8 +17,6 @@ use admin::{
 use anyhow::{Error, Result};
 use array::MemberFlags;
 use clap::Args;
-use clap::builder::TypedValueParser;
-use clap::error::ErrorKind;
 use md::show_size;
 use report::shown::Shown;
 use serde_json::{Value, json};
@@ -71,8 +69,8 @@ pub struct RebuildArguments {
     failfast: bool,
     /// A member, as it is named among the members, and a new device that replaces it; may be
     /// repeated
-    #[arg(long, value_name = "OLD=NEW", value_parser = OldAndNew)]
-    replace: Vec<Replace>,
+    #[arg(long, value_name = "OLD=NEW")]
+    replace: Vec<OsString>,
     /// Give a RAID 1 this number of members; --add, or spares, fill the new slots
     #[arg(short = 'n', long, value_name = "NUMBER")]
     raid_devices: Option<u32>,
@@ -95,53 +93,38 @@ pub struct RebuildArguments {
     json: JsonOut,
 }
 
-/// A member and what replaces it.
-#[derive(Clone)]
-struct Replace {
-    old: OsString,
-    new: OsString,
-}
-
-/// Parses `OLD=NEW`: names of files need not be UTF-8.
-#[derive(Clone)]
-struct OldAndNew;
-
-impl TypedValueParser for OldAndNew {
-    type Value = Replace;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        _: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<Replace, clap::Error> {
-        let bytes = value.as_bytes();
-        let at = bytes.iter().position(|byte| *byte == b'=');
-        let halves = at.map(|at| (&bytes[..at], &bytes[at + 1..]));
-        let halves = halves.filter(|(old, new)| !old.is_empty() && !new.is_empty());
-        let Some((old, new)) = halves else {
-            let what = format!(
-                "--replace {}: a member and a new device are needed, OLD=NEW\n",
-                value.to_string_lossy()
-            );
-            return Err(command.clone().error(ErrorKind::ValueValidation, what));
-        };
-        let name = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
-        Ok(Replace { old: name(old), new: name(new) })
+/// Splits `OLD=NEW` where OLD is one of the members: a URI has `=` in it, too. Names of files need
+/// not be UTF-8.
+fn old_and_new(given: &OsStr, members: &[OsString]) -> Result<(OsString, OsString)> {
+    let bytes = given.as_bytes();
+    let name = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
+    let at = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'=').map(|(at, _)| at);
+    let splits = at.map(|at| (name(&bytes[..at]), name(&bytes[at + 1..])));
+    let splits = splits.filter(|(old, new)| !old.is_empty() && !new.is_empty());
+    let splits: Vec<(OsString, OsString)> = splits.collect();
+    let of_a_member = splits.iter().find(|(old, _)| members.contains(old));
+    match of_a_member.or(splits.first()) {
+        Some(split) => Ok(split.clone()),
+        None => anyhow::bail!(
+            "--replace {}: a member and a new device are needed, OLD=NEW",
+            given.to_string_lossy()
+        ),
     }
 }
 
 /// Runs the command.
 pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     let all: Vec<OsString> = arguments.members.iter().chain(&arguments.add).cloned().collect();
-    let new = arguments.replace.iter().map(|replace| replace.new.clone());
+    let replace = arguments.replace.iter().map(|given| old_and_new(given, &arguments.members));
+    let replace = replace.collect::<Result<Vec<_>>>()?;
+    let new = replace.iter().map(|(_, new)| new.clone());
     let all: Vec<OsString> = all.into_iter().chain(new).collect();
     if arguments.overwrite && arguments.add.is_empty() && arguments.replace.is_empty() {
         anyhow::bail!("--overwrite: only with --add or --replace, whose devices it is about");
     }
     arguments.json.refuse_overlap(&Used::members(&all))?;
     let stop = signal::watch()?;
-    let options = options(arguments);
+    let options = options(arguments, replace);
     let mut meter: Option<Meter> = None;
     let mut is_rebuilding = false;
     let mut observe = |event| match event {
@@ -176,12 +159,11 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
 }
 
-fn options(arguments: &RebuildArguments) -> RebuildOptions {
-    let replace = arguments.replace.iter().map(|Replace { old, new }| (old.clone(), new.clone()));
+fn options(arguments: &RebuildArguments, replace: Vec<(OsString, OsString)>) -> RebuildOptions {
     let mut options = RebuildOptions {
         add: arguments.add.clone(),
         flags: MemberFlags { write_mostly: arguments.write_mostly, failfast: arguments.failfast },
-        replace: replace.collect(),
+        replace,
         raid_devices: arguments.raid_devices,
         overwrite: arguments.overwrite,
         force: arguments.force,
@@ -334,7 +316,7 @@ mod tests {
     fn driver_options(words: &str) -> DriverOptions {
         let words = std::iter::once("rebuild").chain(words.split(' '));
         let line = Line::try_parse_from(words).expect("sound");
-        options(&line.arguments).start.driver
+        options(&line.arguments, Vec::new()).start.driver
     }
 
     #[test]

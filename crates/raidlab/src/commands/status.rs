@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use admin::{Members, array_name, describe};
@@ -76,11 +75,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
         return served::status_of_all(&arguments.json);
     }
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    let members = match arguments.members.as_slice() {
-        [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only)),
-        several => Members::open(several, None),
-    };
-    let members = members?;
+    let members = Members::open(&arguments.members, None)?;
     let found = members.assemble(&Options::default());
     let mut text = String::new();
     for array in &found.arrays {
@@ -110,9 +105,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
         let unseen: Vec<String> = members.unseen.iter().cloned().chain(members.unread()).collect();
         json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": unseen})
     })?;
-    // Files found in a directory were not named as members.
-    let named = !matches!(arguments.members.as_slice(), [only] if Path::new(only).is_dir());
-    if named && members.has_non_members() {
+    if members.has_non_members() {
         return Ok(Ending::NotAMember);
     }
     let is_odd = |array: &Array| describe(array, &members).needs_attention(array);

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use admin::Members;
 use admin::rescue::{Check, RescueError, RescueOptions};
@@ -68,11 +68,7 @@ pub struct VolumesArguments {
 /// Runs the command.
 pub fn run(arguments: &VolumesArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    let members = match arguments.members.as_slice() {
-        [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only)),
-        several => Members::open(several, arguments.overlay.as_deref()),
-    };
-    let members = members?;
+    let members = Members::open(&arguments.members, arguments.overlay.as_deref())?;
     let assemble = Options {
         ignore_events: arguments.ignore_events,
         force: arguments.force,

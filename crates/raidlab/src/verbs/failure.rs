@@ -140,6 +140,7 @@ fn of_members(error: &MembersError) -> Known {
         MembersError::Device(error) => of_device(error),
         MembersError::Map(_) | MembersError::Overlay(_) => (Some(Kind::Invalid), None),
         MembersError::Shared(_) => (Some(Kind::Refused), None),
+        MembersError::TwoReadings { disk, .. } => (Some(Kind::Refused), Some(disk.clone())),
         MembersError::Directory { path, .. } => (None, Some(path.display().to_string())),
     }
 }

@@ -53,4 +53,5 @@ mod traffic;
 mod two_arrays;
 mod volumes;
 mod watch;
+mod whole_disks;
 mod zero_superblock;

@@ -134,7 +134,7 @@ impl Found {
         let device = Device::look(&name.location, RescueMap::of(name)?)?;
         let mut whole = Found::on(&device);
         let Some(inside) = Inside::of(&device) else { return Ok(vec![Ok(whole)]) };
-        if whole.superblock().is_some() {
+        if whole.superblock().is_some() && !inside.is_beside {
             // It is the partition's that ends with the disk.
             whole = Found { detection: Detection { chosen: None, ..whole.detection }, ..whole };
             whole.bitmap = None;

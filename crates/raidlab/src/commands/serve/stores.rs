@@ -25,7 +25,7 @@ use super::{NbdAddress, ServeArguments, memory};
 use crate::commands::dump::volume;
 use crate::commands::source::{self, Opened as Source, ReadOptions};
 use crate::console::say_lines;
-use crate::error::{Context, reworded};
+use crate::error::{Context, reworded, text_of};
 use crate::members::choice_text;
 use crate::size_args::parse_layout;
 
@@ -182,6 +182,11 @@ fn failed(error: admin::serving::ServeError, arguments: &ServeArguments) -> Erro
         ServeError::Start(StartError::Refused(refusal)) => reworded(refusal, |text| {
             format!("{text} --force starts it nevertheless; --read-only only reads it")
         }),
+        ServeError::Without { error, left_out } => {
+            let error = failed(*error, arguments);
+            let text = format!("{} Left out: {}", text_of(&error), left_out.join("; "));
+            error.context(text)
+        }
         other => other.into(),
     }
 }

@@ -1,0 +1,413 @@
+//! Which places of disks hold members: a whole disk, or the partitions of its table.
+//!
+//! ```text
+//! sector 0                                                          the end
+//!   | table | 1.2 | partition 1 ... | partition 2 ...   0.90, 1.0 |  0.90, 1.0 |
+//!            whole disk's            superblock of its own          the disk's, and that of a
+//!                                                                   partition that ends there
+//! ```
+//! Invariant: this is the only place that decides it, for what is read and for what is written to;
+//! where two readings stay possible, none is taken. Pure: called from `opening` and `partitioned`
+//! with what was found.
+//!
+//! 0.90 alone does not say where its member begins. Its used size does, mostly: it is what was left
+//! of the smallest member, in whole chunks. 1.x says its own sector. A table that lies in the data
+//! of a member is the array's, and so are the members in it.
+
+use std::ops::Range;
+
+use md::ondisk::superblock::Superblock;
+use md::ondisk::{Timestamp, Uuid, Version};
+
+/// What one superblock says of its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub uuid: Uuid,
+    pub version: Version,
+    /// Its sector on the disk.
+    pub sector: u64,
+    /// Sectors of the member that the array uses; 0: not known.
+    pub used: u64,
+    /// Sectors of a chunk, or 0.
+    pub chunk: u64,
+    /// The data area on the disk.
+    pub data: Range<u64>,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+    /// Its superblocks are not written while the array is used.
+    pub is_static: bool,
+}
+
+impl Record {
+    /// Of a superblock on the part of a disk that begins at sector `first`.
+    pub(crate) fn of(superblock: &Superblock, first: u64) -> Record {
+        let metadata = superblock.metadata();
+        let data = first.saturating_add(metadata.data_offset);
+        let sectors = match metadata.used_sectors {
+            0 => metadata.data_sectors,
+            used => used,
+        };
+        Record {
+            uuid: metadata.set_uuid,
+            version: metadata.version,
+            sector: first.saturating_add(superblock.sector()),
+            used: metadata.used_sectors,
+            chunk: u64::from(metadata.chunk_sectors),
+            data: data..data.saturating_add(sectors),
+            created: metadata.created,
+            updated: metadata.updated,
+            is_static: metadata.level < 1,
+        }
+    }
+
+    /// Of 0.90: how what the array uses fits between `first` and the superblock.
+    fn fit(&self, first: u64) -> Fit {
+        let room = self.sector.saturating_sub(first);
+        match room.checked_sub(self.used) {
+            None => Fit::Impossible,
+            Some(rest) if self.used > 0 && rest < self.chunk.max(1) => Fit::Exact,
+            Some(_) => Fit::Loose,
+        }
+    }
+}
+
+/// How the used size of a 0.90 fits a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    Impossible,
+    Loose,
+    Exact,
+}
+
+/// A partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// Its first sector on the disk.
+    pub first: u64,
+    /// Its table says that it ends behind the disk.
+    pub is_cut: bool,
+    /// It has a superblock, or something that may have been one.
+    pub may_be_member: bool,
+    /// Its superblock.
+    pub record: Option<Record>,
+    /// A superblock 0.90 at its end.
+    pub ending: Option<Record>,
+}
+
+impl Spot {
+    /// What ends with a partition that is cut off is hardly its own.
+    pub(crate) fn is_member(&self) -> bool {
+        let fits = |record: &Record| record.fit(self.first) == Fit::Exact;
+        let at_a_cut = self.is_cut && self.record.is_some() && self.record == self.ending;
+        self.may_be_member && (!at_a_cut || self.record.as_ref().is_some_and(fits))
+    }
+
+    /// Whether a superblock 0.90 at the end of the disk may be its own.
+    pub(crate) fn may_own(&self, record: &Record) -> bool {
+        let is_it = |it: &Record| (it.sector, it.uuid) == (record.sector, record.uuid);
+        let fit = record.fit(self.first);
+        let fits = fit == Fit::Exact || fit == Fit::Loose && !self.is_cut;
+        self.ending.as_ref().is_some_and(is_it) && fits
+    }
+}
+
+/// What was found on a disk that was named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OnDisk {
+    /// Its superblock, if all of it is one member.
+    pub own: Option<Record>,
+    /// It has metadata of another format.
+    pub is_foreign: bool,
+    /// Offset and size were named: it is that, or nothing.
+    pub is_exact: bool,
+    /// The readings of its partition table.
+    pub tables: Vec<Vec<Spot>>,
+}
+
+/// Where members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The disk is one, or holds nothing.
+    Whole,
+    /// They are in the partitions of this reading of its table.
+    Parts(usize),
+    /// Both, of different arrays: nothing says which of them is gone.
+    Both(usize),
+}
+
+/// The decision about a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Where its members are.
+    pub place: Place,
+    /// What another array was before, which ended before this one was made: read when it is named.
+    pub former: Option<Place>,
+}
+
+impl Choice {
+    fn only(place: Place) -> Choice {
+        Choice { place, former: None }
+    }
+}
+
+/// A superblock 0.90 that may be that of the whole disk or of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TwoReadings {
+    /// The reading of the table.
+    pub table: usize,
+    /// The place of the partition in it.
+    pub part: usize,
+}
+
+/// Decides for all disks of a command together: members of one array are alike.
+pub(crate) fn choose(disks: &[OnDisk]) -> Vec<Result<Choice, TwoReadings>> {
+    let owners: Vec<Owner> = disks.iter().map(owner).collect();
+    let of_array = |uuid: Uuid, wanted: fn(&Owner) -> bool| {
+        let all = disks.iter().zip(&owners);
+        let mut same =
+            all.filter(|(disk, _)| disk.own.as_ref().is_some_and(|own| own.uuid == uuid));
+        same.any(|(_, owner)| wanted(owner))
+    };
+    let decide = |(disk, owner): (&OnDisk, &Owner)| {
+        let Some(own) = &disk.own else {
+            let fits = |table: &Vec<Spot>| table.iter().any(Spot::is_member);
+            let place = match disk.tables.iter().position(fits) {
+                _ if disk.is_foreign || disk.tables.is_empty() => Place::Whole,
+                at => Place::Parts(at.unwrap_or(0)),
+            };
+            return Ok(Choice::only(place));
+        };
+        if disk.is_exact {
+            return Ok(Choice::only(Place::Whole));
+        }
+        match *owner {
+            Owner::Part(at) => Ok(Choice::only(Place::Parts(at.table))),
+            Owner::Either(at) => Err(at),
+            // The others say how they were made.
+            Owner::PartLoosely(at) => {
+                let are_parts = of_array(own.uuid, |it| matches!(it, Owner::Part(_)));
+                let are_whole = of_array(own.uuid, |it| matches!(it, Owner::Disk));
+                match are_whole && !are_parts {
+                    true => Err(at),
+                    false => Ok(Choice::only(Place::Parts(at.table))),
+                }
+            }
+            Owner::DiskLoosely(Some(at))
+                if of_array(own.uuid, |it| matches!(it, Owner::Part(_))) =>
+            {
+                Err(at)
+            }
+            Owner::Disk | Owner::DiskLoosely(_) => Ok(beside(own, &disk.tables)),
+        }
+    };
+    disks.iter().zip(&owners).map(decide).collect()
+}
+
+/// Which place the superblock at the end of a disk belongs to, as far as the disk shows it.
+#[derive(Clone, Copy)]
+enum Owner {
+    /// The disk: no other place is possible, or the size is that of the disk.
+    Disk,
+    /// The disk; only the partition's entry, which is cut off, speaks for another.
+    DiskLoosely(Option<TwoReadings>),
+    /// The partition: the size is that of it.
+    Part(TwoReadings),
+    /// The partition, which ends there; the size is smaller.
+    PartLoosely(TwoReadings),
+    /// The size fits both.
+    Either(TwoReadings),
+}
+
+fn owner(disk: &OnDisk) -> Owner {
+    let Some(own) = disk.own.as_ref().filter(|own| own.version == Version::V0_90) else {
+        return Owner::DiskLoosely(None);
+    };
+    let whole = own.fit(0);
+    let mut cut = None;
+    for (table, spots) in disk.tables.iter().enumerate() {
+        for (part, spot) in spots.iter().enumerate() {
+            let is_there = |record: &Record| (record.sector, record.uuid) == (own.sector, own.uuid);
+            if !spot.ending.as_ref().is_some_and(is_there) {
+                continue;
+            }
+            let at = TwoReadings { table, part };
+            match (own.fit(spot.first), whole, spot.is_cut) {
+                (Fit::Impossible, _, _) => {}
+                // In blocks of another size, only what fits exactly.
+                (Fit::Loose, _, false) if table > 0 => {}
+                (Fit::Exact, Fit::Exact, _) | (Fit::Exact, _, true) => return Owner::Either(at),
+                (Fit::Exact, _, false) => return Owner::Part(at),
+                (Fit::Loose, _, false) => return Owner::PartLoosely(at),
+                (Fit::Loose, _, true) => cut = Some(at),
+            }
+        }
+    }
+    if whole == Fit::Exact { Owner::Disk } else { Owner::DiskLoosely(cut) }
+}
+
+/// Of a disk that is a member: what to do with members in its table.
+fn beside(own: &Record, tables: &[Vec<Spot>]) -> Choice {
+    let others = |table: &Vec<Spot>| -> Vec<Record> {
+        let members = table.iter().filter(|spot| spot.is_member());
+        let records = members.filter_map(|spot| spot.record.clone());
+        records.filter(|record| record.uuid != own.uuid).collect()
+    };
+    let found = tables.iter().map(others).enumerate().find(|(_, others)| !others.is_empty());
+    let Some((table, others)) = found else { return Choice::only(Place::Whole) };
+    let is_after = others.iter().all(|it| it.created > own.updated);
+    let is_before = others.iter().all(|it| it.updated < own.created);
+    // The table is the first sector of the array's data, and the members lie in them.
+    let is_inside =
+        |it: &Record| it.data.start < own.data.end && it.sector < own.data.end.max(own.sector);
+    let may_be_inside = own.data.start == 0 && others.iter().all(is_inside);
+    match (is_after, is_before) {
+        (true, _) if !(may_be_inside && own.is_static) => {
+            Choice { place: Place::Parts(table), former: Some(Place::Whole) }
+        }
+        (_, true) => Choice { place: Place::Whole, former: Some(Place::Parts(table)) },
+        (false, _) if may_be_inside => Choice::only(Place::Whole),
+        _ => Choice::only(Place::Both(table)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: u64 = 81920;
+    const END: u64 = DISK - 128;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp { seconds, micros: 0 }
+    }
+
+    fn v0(uuid: u8, used: u64, chunk: u64) -> Record {
+        Record {
+            uuid: Uuid([uuid; 16]),
+            version: Version::V0_90,
+            sector: END,
+            used,
+            chunk,
+            data: 0..used,
+            created: at(10),
+            updated: at(20),
+            is_static: false,
+        }
+    }
+
+    fn spot(first: u64, record: Option<Record>) -> Spot {
+        let ending = record.clone().filter(|it| it.version == Version::V0_90);
+        Spot { first, is_cut: false, may_be_member: record.is_some(), record, ending }
+    }
+
+    fn disk(own: Option<Record>, tables: Vec<Vec<Spot>>) -> OnDisk {
+        OnDisk { own, tables, ..OnDisk::default() }
+    }
+
+    fn of_both(used: u64, first: u64) -> OnDisk {
+        let record = v0(1, used, 128);
+        disk(Some(record.clone()), vec![vec![spot(first, Some(record))]])
+    }
+
+    fn cut(mut of: OnDisk) -> OnDisk {
+        of.tables.iter_mut().flatten().for_each(|spot| spot.is_cut = true);
+        of
+    }
+
+    fn place(disks: &[OnDisk]) -> Vec<Option<Place>> {
+        choose(disks).into_iter().map(|it| it.ok().map(|choice| choice.place)).collect()
+    }
+
+    const WHOLE: Option<Place> = Some(Place::Whole);
+    const PARTS: Option<Place> = Some(Place::Parts(0));
+
+    #[test]
+    fn the_used_size_says_whose_a_superblock_at_the_end_is() {
+        let alone = disk(Some(v0(1, END, 128)), Vec::new());
+        for (disks, places) in [
+            // No table; a table without members.
+            (vec![alone.clone()], vec![WHOLE]),
+            (vec![disk(Some(v0(1, END, 128)), vec![vec![spot(2048, None)]])], vec![WHOLE]),
+            // As large as the partition; as large as the disk; as large as a smaller member.
+            (vec![of_both(END - 2048, 2048)], vec![PARTS]),
+            (vec![of_both(END, 2048)], vec![WHOLE]),
+            (vec![of_both(2048, 2048)], vec![PARTS]),
+            // A partition that begins within the first chunk.
+            (vec![of_both(END - 64, 64)], vec![None]),
+            // The table ends behind the disk: it is that of the array, or the disk is cut.
+            (vec![cut(of_both(2048, 2048))], vec![WHOLE]),
+            (vec![cut(of_both(END, 2048))], vec![WHOLE]),
+            (vec![cut(of_both(END - 2048, 2048))], vec![None]),
+            // The others say how they were made.
+            (vec![of_both(2048, 2048), of_both(END - 2048, 2048)], vec![PARTS, PARTS]),
+            (vec![of_both(2048, 2048), alone], vec![None, WHOLE]),
+            (vec![cut(of_both(2048, 2048)), of_both(END - 2048, 2048)], vec![None, PARTS]),
+            // RAID 0 does not say its size.
+            (vec![of_both(0, 2048)], vec![PARTS]),
+            (vec![cut(of_both(0, 2048))], vec![WHOLE]),
+        ] {
+            assert_eq!(place(&disks), places, "{disks:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_named_exactly_is_taken() {
+        let named = OnDisk { is_exact: true, ..of_both(END - 64, 64) };
+        assert_eq!(place(&[named]), [WHOLE]);
+        // One without a superblock is looked into.
+        let inside = disk(None, vec![vec![spot(2048, Some(v0(1, END - 2048, 128)))]]);
+        assert_eq!(place(&[OnDisk { is_exact: true, ..inside }]), [PARTS]);
+    }
+
+    #[test]
+    fn a_disk_without_a_superblock_stands_for_the_members_of_the_reading_that_has_some() {
+        let member = || spot(2048, Some(v0(1, END - 2048, 128)));
+        let readings = |first: Spot, second: Spot| disk(None, vec![vec![first], vec![second]]);
+        assert_eq!(place(&[readings(member(), spot(256, None))]), [PARTS]);
+        assert_eq!(place(&[readings(spot(256, None), member())]), [Some(Place::Parts(1))]);
+        assert_eq!(place(&[readings(spot(256, None), spot(2048, None))]), [PARTS]);
+        assert_eq!(place(&[OnDisk { is_foreign: true, ..readings(member(), member()) }]), [WHOLE]);
+        assert_eq!(place(&[OnDisk::default()]), [WHOLE]);
+        // In blocks of another size, an end is an accident unless the size is exact.
+        let record = |used| Some(v0(1, used, 128));
+        let second = |used| vec![vec![spot(256, None)], vec![spot(2048, record(used))]];
+        assert_eq!(place(&[disk(record(4096), second(4096))]), [WHOLE]);
+        assert_eq!(place(&[disk(record(END - 2048), second(END - 2048))]), [Some(Place::Parts(1))]);
+    }
+
+    #[test]
+    fn of_two_arrays_the_one_that_was_made_after_the_other_ended_is_taken() {
+        let v1 = |uuid, first: u64, offset: u64, created, updated| Record {
+            version: Version::V1_2,
+            sector: first + 8,
+            data: first + offset..first + offset + 4096,
+            created: at(created),
+            updated: at(updated),
+            ..v0(uuid, 4096, 128)
+        };
+        let whole = |own: Record, part: Record| {
+            let [choice] = choose(&[disk(Some(own), vec![vec![spot(2048, Some(part))]])])[..]
+            else {
+                panic!("one disk")
+            };
+            choice.map(|choice| (choice.place, choice.former))
+        };
+        let part = |created, updated| v1(2, 2048, 2048, created, updated);
+        let own = v1(1, 0, 2048, 100, 200);
+        let former = |place, former| Ok((place, Some(former)));
+        let only = |place| Ok((place, None));
+        let (disk_, parts, both) = (Place::Whole, Place::Parts(0), Place::Both(0));
+        assert_eq!(whole(own.clone(), part(300, 400)), former(parts, disk_));
+        assert_eq!(whole(own.clone(), part(10, 90)), former(disk_, parts));
+        assert_eq!(whole(own.clone(), part(150, 400)), only(both));
+        assert_eq!(whole(own.clone(), part(200, 200)), only(both));
+        // The same array at both places is a copy, as before.
+        assert_eq!(whole(own, v1(1, 2048, 2048, 300, 400)), only(disk_));
+        // A table in the array's data: an array in its partitions.
+        let around = Record { data: 0..END, used: END, ..v1(1, 0, 0, 100, 200) };
+        assert_eq!(whole(around.clone(), part(150, 180)), only(disk_));
+        assert_eq!(whole(around.clone(), part(300, 400)), former(parts, disk_));
+        let still = Record { is_static: true, ..around };
+        assert_eq!(whole(still, part(300, 400)), only(both));
+    }
+}
