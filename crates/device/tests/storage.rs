@@ -6,46 +6,14 @@ use std::path::Path;
 use std::process::Command;
 
 use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location};
+use testkit::Loop;
 
 const MIB: u64 = 1 << 20;
 
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
-    // runs: losetup, addpart, delpart, dmsetup
+    // runs: dmsetup
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
-}
-
-/// A loop device with the first partition that it may have, gone when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn over(file: &Path, from: u64, bytes: u64) -> Option<Loop> {
-        let (from, bytes) = (from.to_string(), bytes.to_string());
-        let arguments = ["--show", "-f", "--offset", &from, "--sizelimit", &bytes];
-        let made = run("losetup", &[&arguments[..], &[&file.display().to_string()]].concat());
-        if made.is_none() {
-            eprintln!("skipped: no loop device can be had here");
-        }
-        made.map(Loop)
-    }
-
-    fn partition(&self, first: u64, bytes: u64) -> Option<String> {
-        let (first, sectors) = ((first / 512).to_string(), (bytes / 512).to_string());
-        let name = format!("{}p1", self.0);
-        let made = run("addpart", &[&self.0, "1", &first, &sectors]);
-        let is_there = made.is_some() && Path::new(&name).exists();
-        if !is_there {
-            eprintln!("partitions skipped: they cannot be made here");
-        }
-        is_there.then_some(name)
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        run("delpart", &[&self.0, "1"]);
-        run("losetup", &["-d", &self.0]);
-    }
 }
 
 /// A device-mapper device that is a linear part of another, gone when dropped.
@@ -110,7 +78,7 @@ fn two_loop_devices_over_one_file_exclude_each_other_where_they_overlap() {
     std::fs::File::create(&file).and_then(|file| file.set_len(32 * MIB)).expect("a file");
     let loops = [(0, 32), (0, 16), (16, 16)];
     let [Some(whole), Some(first), Some(second)] =
-        loops.map(|(from, mib)| Loop::over(&file, from * MIB, mib * MIB))
+        loops.map(|(from, mib)| Loop::over_part(&file, from * MIB, mib * MIB))
     else {
         return;
     };
@@ -133,14 +101,14 @@ fn a_file_that_is_open_is_not_written_through_a_loop_device() {
     let part = Location { offset: 4 * MIB, size: Some(4 * MIB), ..Location::whole(&file) };
     let options = DeviceOptions { access: Access::ReadWrite, direct: false };
     let served = Device::open(&part, options).expect("free");
-    let Some(over) = Loop::over(&file, 2 * MIB, 6 * MIB) else { return };
-    let Some(beside) = Loop::over(&file, 8 * MIB, 4 * MIB) else { return };
+    let Some(over) = Loop::over_part(&file, 2 * MIB, 6 * MIB) else { return };
+    let Some(beside) = Loop::over_part(&file, 8 * MIB, 4 * MIB) else { return };
     let error = write(&over.0).expect_err("it shares bytes").to_string();
     assert!(error.contains(&format!("as {}", file.display())), "{error}");
     open(&over.0, Access::ReadOnly).expect_err("it would read what is being written");
     Device::open_output(Path::new(&over.0)).expect_err("an output is written as well");
     let beside = write(&beside.0).expect("other bytes");
-    if let Some(partition) = over.partition(2 * MIB, 2 * MIB) {
+    if let Some(partition) = over.partition(1, 2 * MIB, 2 * MIB) {
         write(&partition).expect_err("it lies on the part as well");
         // The rest of the loop device is free where the part has ended.
         drop(served);
@@ -164,8 +132,8 @@ fn what_device_mapper_lies_on_is_locked_as_a_whole() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("disk");
     std::fs::File::create(&file).and_then(|file| file.set_len(16 * MIB)).expect("a file");
-    let Some(below) = Loop::over(&file, 0, 16 * MIB) else { return };
-    let Some(second) = Loop::over(&file, 8 * MIB, 8 * MIB) else { return };
+    let Some(below) = Loop::over_part(&file, 0, 16 * MIB) else { return };
+    let Some(second) = Loop::over_part(&file, 8 * MIB, 8 * MIB) else { return };
     let Some(linear) = Linear::over(&below.0, 4 * MIB) else { return };
     let held = write(linear.path()).expect("free");
     for name in [&below.0, &second.0] {

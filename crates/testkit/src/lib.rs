@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod fuzz;
+mod loop_device;
 mod shards;
 
 use std::ops::Range;
 
+pub use loop_device::Loop;
 pub use shards::{in_several, none_is_left_out, shards};
 
 /// A seeded generator: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number

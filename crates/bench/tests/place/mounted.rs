@@ -16,6 +16,7 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use spec::case::{ArrayConfig, RunConfig};
 use spec::members::MemberSet;
 use spec::target::TargetExpr;
+use testkit::Loop;
 
 fn engine(array: &str, member_bytes: u64) -> EngineArray {
     let expr: md::nested::ArrayExpr = array.parse().expect("an expression");
@@ -216,21 +217,11 @@ fn what_fails_half_way_leaves_nothing_behind() {
     assert!(!mounts.contains(&name), "{mounts}");
 }
 
-/// A loop device over a file of this test's own; it ends when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn over(file: &Path, bytes: u64) -> Loop {
-        let made = std::fs::File::create(file).expect("a file");
-        made.set_len(bytes).expect("it grows");
-        Loop(run("losetup", &["--find", "--show", &file.display().to_string()]))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Step::run("losetup", ["-d", self.0.as_str()]).perform();
-    }
+/// A loop device over a new file.
+fn device_over(file: &Path, bytes: u64) -> Loop {
+    let made = std::fs::File::create(file).expect("a file");
+    made.set_len(bytes).expect("it grows");
+    Loop::over(file).expect("losetup was there")
 }
 
 /// Each program and each target sets its place up anew: what the one before made must be gone.
@@ -240,7 +231,7 @@ fn file_systems_on_one_device_follow_each_other() {
         return;
     }
     let scratch = tempfile::tempdir().expect("a directory");
-    let device = Loop::over(&scratch.path().join("image"), 400 << 20);
+    let device = device_over(&scratch.path().join("image"), 400 << 20);
     for kind in ["ext3", "ext4", "xfs", "btrfs", "ext2"] {
         let text = format!("fs:{kind},on=device:{}", device.0);
         let place: TargetExpr = text.parse().expect("a place");
@@ -276,7 +267,7 @@ fn what_a_device_holds_is_written_over_only_where_that_is_said() {
         return;
     }
     let scratch = tempfile::tempdir().expect("a directory");
-    let device = Loop::over(&scratch.path().join("image"), 64 << 20);
+    let device = device_over(&scratch.path().join("image"), 64 << 20);
     run("mke2fs", &["-F", "-q", "-L", "theirs", &device.0]);
     let place: TargetExpr = format!("fs:ext4,on=device:{}", device.0).parse().expect("a place");
     let refused = ProvisionedTarget::set_up(request(&place, None)).err().expect("refused");
@@ -346,7 +337,7 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
     }
     let scratch = tempfile::tempdir().expect("a directory");
     let (image, sectors) = (scratch.path().join("image"), (16 << 20) / 512_usize);
-    let device = Loop::over(&image, 512 * sectors as u64);
+    let device = device_over(&image, 512 * sectors as u64);
     let table = |sectors: &[usize]| {
         let mut bytes = vec![0x5a; 512 * 32768];
         bytes[..2 << 20].fill(0);
@@ -387,7 +378,7 @@ fn another_device_of_the_same_name_is_left_as_it_is() {
     }
     let scratch = tempfile::tempdir().expect("a directory");
     let images = ["first", "second"].map(|name| scratch.path().join(name));
-    let [first, second] = images.each_ref().map(|image| Loop::over(image, 16 << 20));
+    let [first, second] = images.each_ref().map(|image| device_over(image, 16 << 20));
     let bytes = vec![0x5a; 16 << 20];
     std::fs::write(&images[1], &bytes).expect("written");
     let name = scratch.path().join("disk");

@@ -5,61 +5,19 @@
 
 use std::process::Command;
 
+use testkit::Loop;
+
 use crate::support::{Dir, raidlab};
-
-/// A loop device, gone when dropped.
-pub struct Loop(pub String);
-
-impl Loop {
-    pub fn over(file: &str) -> Option<Loop> {
-        Loop::with(&[file])
-    }
-
-    /// A part of the file, in MiB.
-    fn over_part(file: &str, from: u64, mib: u64) -> Option<Loop> {
-        let (from, mib) = (format!("{from}MiB"), format!("{mib}MiB"));
-        Loop::with(&["--offset", &from, "--sizelimit", &mib, file])
-    }
-
-    pub fn with(arguments: &[&str]) -> Option<Loop> {
-        let output = Command::new("losetup").args(["--show", "-f"]).args(arguments).output();
-        match output {
-            Ok(output) if output.status.success() => {
-                let name = String::from_utf8_lossy(&output.stdout).trim().to_string();
-                Some(Loop(name))
-            }
-            _ => {
-                eprintln!("skipped: no loop device can be had here");
-                None
-            }
-        }
-    }
-
-    /// Its two partitions of 4 MiB, from 1 MiB and 5 MiB on.
-    pub fn partitions(&self) -> Option<(String, String)> {
-        for (number, start) in [("1", "2048"), ("2", "10240")] {
-            let made = run("addpart", &[&self.0, number, start, "8192"]);
-            if !made || !std::path::Path::new(&format!("{}p{number}", self.0)).exists() {
-                eprintln!("partitions skipped: they cannot be made here");
-                return None;
-            }
-        }
-        Some((format!("{}p1", self.0), format!("{}p2", self.0)))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        for number in ["1", "2"] {
-            run("delpart", &[&self.0, number]);
-        }
-        run("losetup", &["-d", &self.0]);
-    }
-}
 
 fn run(program: &str, arguments: &[&str]) -> bool {
     // runs: callers of run
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// Two partitions of 4 MiB, from 1 MiB and 5 MiB on.
+pub fn partitions(disk: &Loop) -> Option<(String, String)> {
+    let first = disk.partition(1, 1 << 20, 4 << 20)?;
+    Some((first, disk.partition(2, 5 << 20, 4 << 20)?))
 }
 
 pub fn image(dir: &Dir, name: &str, mib: u64) -> String {
@@ -111,9 +69,9 @@ fn a_loop_device_and_its_file_are_one() {
 fn parts_of_one_file_are_members_side_by_side() {
     let dir = Dir::new();
     let disk = image(&dir, "disk", 48);
-    let parts = [Loop::over_part(&disk, 1, 16), Loop::over_part(&disk, 17, 16)];
+    let parts = [1, 17].map(|mib| Loop::over_part(&disk, mib << 20, 16 << 20));
     let [Some(first), Some(second)] = parts else { return };
-    let Some(across) = Loop::over_part(&disk, 9, 16) else { return };
+    let Some(across) = Loop::over_part(&disk, 9 << 20, 16 << 20) else { return };
     let (first, second, across) = (&first.0, &second.0, &across.0);
     raidlab(&format!("create -l 1 -n 2 {first} {second}")).code(0);
     let before = bytes(&disk);
@@ -174,7 +132,7 @@ fn a_disk_and_its_partitions_touch_each_other() {
     let dir = Dir::new();
     let whole = image(&dir, "whole", 16);
     let Some(disk) = Loop::over(&whole) else { return };
-    let Some((first, second)) = disk.partitions() else { return };
+    let Some((first, second)) = partitions(&disk) else { return };
     let disk = &disk.0;
     refused(&format!("create -l 1 -n 2 {disk} {second}"), &[&second, "it shares bytes with"]);
     raidlab(&format!("create -l 1 -n 2 {first} {second}")).code(0);

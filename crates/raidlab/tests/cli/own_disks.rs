@@ -5,8 +5,9 @@
 use std::process::Command;
 
 use serde_json::Value;
+use testkit::Loop;
 
-use crate::devices::{Loop, bytes, image};
+use crate::devices::{bytes, image, partitions};
 use crate::places;
 use crate::support::{Dir, Ran, raidlab, warnings};
 
@@ -239,7 +240,7 @@ fn reading_a_disk_with_a_mounted_partition_is_warned_of() {
     let dir = Dir::new();
     let file = image(&dir, "disk", 12);
     let Some(disk) = Loop::over(&file) else { return };
-    let Some((first, _)) = disk.partitions() else { return };
+    let Some((first, _)) = partitions(&disk) else { return };
     let run = |words: &[&str]| {
         // runs: mke2fs, mount, umount
         let ran = Command::new(words[0]).args(&words[1..]).output().expect("it is installed");
