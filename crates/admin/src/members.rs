@@ -334,7 +334,15 @@ impl Members {
         for (named, member) in &before {
             if is_elsewhere(*named) {
                 is_any = true;
-                members.push((*named, member.clone()));
+                let later = self.all.iter().zip(&self.named).filter(|(_, at)| *at == named);
+                let later = later.map(|(later, _)| {
+                    format!(
+                        "{} was last written before {} was made a member: what that array wrote \
+                         since may be in place of the data.",
+                        member.name, later.name
+                    )
+                });
+                members.push((*named, Member { before: later.collect(), ..member.clone() }));
             }
         }
         // In the order of the names.

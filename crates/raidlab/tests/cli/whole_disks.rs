@@ -61,6 +61,10 @@ fn a_whole_disk_mirror_0_90_with_a_table_is_read_from_its_start() {
 fn a_partitioned_array_of_whole_disks_0_90_is_read_whatever_is_missing() {
     for (level, disks, may_miss) in [("0", 3, 0), ("5", 4, 1), ("6", 5, 2), ("10", 4, 1)] {
         for (kind, unequal) in [("mbr", false), ("mbr", true), ("gpt", false)] {
+            // 0.90 has no place for the layout of RAID 0, which matters there.
+            if level == "0" && unequal {
+                continue;
+            }
             let dir = Dir::new();
             let size = |at: u64| 12 * MIB + if unequal { at * 2 * MIB } else { 0 };
             let members: Vec<String> =
@@ -222,6 +226,7 @@ fn a_former_array_of_whole_disks_does_not_hide_the_one_in_their_partitions() {
         assert_eq!(hash(&raidlab(&format!("dump --no-check --sha256 {two}")).code(1)), new);
         // The older one is read when it is named, with a doubt.
         let ran = raidlab(&format!("dump --no-check --sha256 --array {old} {all}")).code(1);
+        assert!(ran.stderr.contains("doubt: ") && ran.stderr.contains("since"), "{}", ran.stderr);
         assert_ne!(hash(&ran), new);
         // Nothing is written to before one is named, and never to the older one.
         let before: Vec<Vec<u8>> = disks.iter().map(|disk| read(disk)).collect();
@@ -290,7 +295,7 @@ fn an_array_that_cannot_start_without_a_lost_member_says_which_it_is() {
     raidlab(&format!("create -l 0 -n 2 -c 64K {}", disks.join(" "))).code(0);
     std::fs::remove_file(&disks[1]).expect("it");
     let socket = dir.file("s.sock");
-    let ran = raidlab(&format!("serve --nbd {socket} {}", disks.join(" "))).code(2);
+    let ran = raidlab(&format!("serve --nbd unix:{socket} {}", disks.join(" "))).code(2);
     assert!(ran.stderr.contains("Left out: ") && ran.stderr.contains("d1.img: "), "{}", ran.stderr);
 }
 
