@@ -95,7 +95,7 @@ fn rank(verdict: &Verdict) -> u32 {
 fn serves_as_much(before: &Before<'_>, found: &Array) -> Result<(), Worse> {
     let verdict = &found.read_only.verdict;
     if rank(verdict) > rank(&before.array.read_only.verdict) {
-        return worse(verdict.to_string());
+        return worse(verdict.to_string().replace('\n', " "));
     }
     let (was, is) = (before.array.array_sectors, found.array_sectors);
     if is < was {

@@ -232,7 +232,7 @@ pub(crate) fn rescue_array(
     if options.array.is_none() || members.is_former(array) {
         doubts.extend(members.with_two(array));
     }
-    let so_far = || notes.iter().chain(&doubts).cloned().collect();
+    let so_far = || -> Vec<String> { notes.iter().chain(&doubts).cloned().collect() };
     let plan = &array.read_only;
     let more = match &plan.verdict {
         Verdict::Run => Vec::new(),
@@ -243,7 +243,9 @@ pub(crate) fn rescue_array(
             return Err(RescueError::NeedsForce { name, with, risk, notes: so_far() });
         }
         Verdict::Refused { why } => {
-            return Err(RescueError::Refused { name, why: why.clone(), notes: so_far() });
+            let mut notes = so_far();
+            notes.retain(|note| !why.contains(note.as_str()));
+            return Err(RescueError::Refused { name, why: why.clone(), notes });
         }
     };
     notes.extend(more);
