@@ -8,12 +8,14 @@
 use std::ffi::OsString;
 use std::io;
 
-use device::{Access, AreaError, DeviceOptions, Disk, read_bad_blocks};
+use device::{Access, AreaError, read_bad_blocks};
+use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::superblock::{Superblock, feature};
 use thiserror::Error;
 
 use crate::Opened;
-use crate::offline::{OpenDevices, OpenError};
+use crate::members::ChooseError;
+use crate::offline::{Absent, OpenDevices, OpenError, choose_to_write};
 
 /// A log that is taken off, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,9 @@ pub enum LogError {
     /// A member cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// No array, or several: none is named.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
     /// Its superblock cannot be trusted.
     #[error("{name}: the superblock's checksum is wrong")]
     Checksum {
@@ -85,26 +90,25 @@ pub enum LogError {
 pub struct BadBlockLogs(Vec<(Opened, RemovedLog)>);
 
 impl BadBlockLogs {
-    /// Opens the members. `force`: also logs that list blocks or cannot be read.
+    /// Opens the members of the array that is named, or of the only one. `force`: also logs that
+    /// list blocks or cannot be read.
     ///
     /// # Errors
     /// See [`LogError`].
-    pub fn of(names: &[OsString], force: bool, access: Access) -> Result<BadBlockLogs, LogError> {
-        let mut devices = OpenDevices::default();
-        let mut found = Vec::new();
-        for name in names {
-            let device = devices.open_as(name, DeviceOptions { access, direct: false })?;
-            if access == Access::ReadOnly {
-                device.check_unused().map_err(OpenError::Device)?;
-            }
-            let name = device.name();
-            let why = "no md superblock that can be used".into();
-            let none = OpenError::NoSuperblock { name, why };
-            let opened = Opened::device(device).ok_or(none)?;
+    pub fn of(
+        names: &[OsString],
+        array: Option<&str>,
+        force: bool,
+        access: Access,
+    ) -> Result<BadBlockLogs, LogError> {
+        let members = OpenDevices::default().members(names, array, Absent::Refused, access)?;
+        let candidates: Vec<Candidate> = members.opened.iter().map(Opened::candidate).collect();
+        choose_to_write(&assemble(&candidates, &Options::default()), array, &members.opened)?;
+        let found = members.opened.into_iter().map(|opened| {
             let log = log_of(&opened, force)?;
-            found.push((opened, log));
-        }
-        Ok(BadBlockLogs(found))
+            Ok((opened, log))
+        });
+        Ok(BadBlockLogs(found.collect::<Result<_, LogError>>()?))
     }
 
     /// What was found.

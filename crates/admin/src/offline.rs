@@ -112,17 +112,9 @@ impl OpenMembers {
 pub(crate) struct OpenDevices(Vec<Arc<Device>>);
 
 impl OpenDevices {
-    /// Opens one more.
+    /// Opens one more: no copy with a map, of which parts are missing.
     pub(crate) fn open(&mut self, name: &OsString) -> Result<Arc<Device>, OpenError> {
-        self.open_as(name, DeviceOptions { access: Access::ReadWrite, direct: true })
-    }
-
-    /// Opens one more, in this way: no copy with a map, of which parts are missing.
-    pub(crate) fn open_as(
-        &mut self,
-        name: &OsString,
-        options: DeviceOptions,
-    ) -> Result<Arc<Device>, OpenError> {
+        let options = DeviceOptions { access: Access::ReadWrite, direct: true };
         self.open_at(&writable(name)?, options)
     }
 

@@ -43,6 +43,9 @@ pub struct UpdateArguments {
     /// Remove the bad-block logs, also those that list blocks: these are read again
     #[arg(long)]
     force_no_bbl: bool,
+    /// The array, by name or UUID, if the members form several
+    #[arg(long, value_name = "NAME|UUID")]
+    array: Option<String>,
     /// Show what would be removed, write nothing
     #[arg(long)]
     dry_run: bool,
@@ -54,8 +57,8 @@ pub struct UpdateArguments {
 pub fn run(arguments: &UpdateArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
-    let found = BadBlockLogs::of(&arguments.members, arguments.force_no_bbl, access);
-    let found = found.map_err(failed)?;
+    let (array, force) = (arguments.array.as_deref(), arguments.force_no_bbl);
+    let found = BadBlockLogs::of(&arguments.members, array, force, access).map_err(failed)?;
     let removed = match arguments.dry_run {
         true => found.list(),
         false => found.remove().map_err(failed)?,

@@ -198,6 +198,29 @@ fn of_two_times(dir: &Dir, version: &str, level: &str) -> (Vec<String>, [String;
 }
 
 #[test]
+fn bad_block_logs_are_taken_off_where_the_members_are() {
+    let dir = Dir::new();
+    let disks: Vec<String> =
+        (0..2).map(|at| image(&dir, &format!("d{at}.img"), 11 * MIB)).collect();
+    for disk in &disks {
+        write(disk, 0, &noise(1, 11 * MIB));
+        write(disk, 0, &boot_record(&[(0x83, 2048, 4096), (0xfd, 6144, 16384)]));
+    }
+    let parts: Vec<String> = disks.iter().map(|disk| format!("{disk}@6144s")).collect();
+    raidlab(&format!("create -l 1 -n 2 --no-resync --force {}", parts.join(" "))).code(0);
+    let before: Vec<Vec<u8>> = disks.iter().map(|disk| read(disk)).collect();
+    let ran = raidlab(&format!("update --no-bbl {}", disks.join(" "))).code(0);
+    let removed = format!("{}@3145728+8388608: empty bad-block log removed", disks[1]);
+    assert!(ran.stdout.contains(&removed), "{ran:?}");
+    for (disk, before) in disks.iter().zip(before) {
+        let after = read(disk);
+        let mut changed = (0..after.len()).filter(|&at| after[at] != before[at]);
+        let superblock = 3 * MIB as usize + 4096;
+        assert!(changed.all(|at| (superblock..superblock + 512).contains(&at)), "{disk}");
+    }
+}
+
+#[test]
 fn a_former_array_of_whole_disks_does_not_hide_the_one_in_their_partitions() {
     for version in ["1.2", "1.1", "0.90", "1.0"] {
         let dir = Dir::new();
