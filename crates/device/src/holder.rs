@@ -71,24 +71,36 @@ fn holds(process: u32, wanted: Identity, access: Access) -> bool {
 
 /// Whether a process has been killed, or is exiting.
 fn is_ending(process: &Path) -> bool {
+    let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
+    ends(&read("stat"), &read("status"))
+}
+
+/// The same, of its files `stat` and `status`. While io_uring of a killed process ends, SIGKILL is
+/// no longer pending and `PF_EXITING` not yet there, but the process has an exit code (Linux 5.17).
+fn ends(stat: &str, status: &str) -> bool {
     /// In the flags of `/proc/PID/stat` (`PF_EXITING`).
     const EXITING: u64 = 4;
     /// The bit of SIGKILL in the masks of pending signals.
     const KILL: u64 = 1 << 8;
-    let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
+    /// Fields of `/proc/PID/stat` from `state`, the third, on.
+    const FLAGS: usize = 6;
+    const EXIT_CODE: usize = 49;
     // The name, in parentheses, may have blanks and parentheses in it.
-    let stat = read("stat");
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let mut words = after_name.split_whitespace();
-    let state = words.next().unwrap_or("X");
-    let flags = words.nth(5).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-    let status = read("status");
+    let words: Vec<&str> = after_name.split_whitespace().collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
     let pending = |line: &str| {
         let mask = line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:"))?;
         u64::from_str_radix(mask.trim(), 16).ok()
     };
     let is_killed = status.lines().filter_map(pending).any(|mask| mask & KILL != 0);
-    state == "Z" || state == "X" || flags & EXITING != 0 || is_killed
+    let has_exit_code = match words.first() {
+        None | Some(&("Z" | "X")) => return true,
+        // That of a stopped process is the signal which stopped it.
+        Some(&("T" | "t")) => false,
+        Some(_) => number(EXIT_CODE) != 0,
+    };
+    has_exit_code || number(FLAGS) & EXITING != 0 || is_killed
 }
 
 #[cfg(test)]
@@ -98,6 +110,29 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn a_process_ends_from_the_kill_on() {
+        let stat = |state: &str, flags: u64, exit_code: u64| {
+            let between = "0 ".repeat(42);
+            format!("7 (raid (lab) 1) {state} 1 7 7 0 -1 {flags} {between}{exit_code}")
+        };
+        let status = |mask: &str| format!("Name:\tx\nSigPnd:\t0\nShdPnd:\t{mask}\n");
+        let none = status("0000000000000000");
+        for (stat, status, is_ending) in [
+            (stat("S", 0x40_0000, 0), none.clone(), false),
+            // Stopped by SIGSTOP, as a shell stops it.
+            (stat("T", 0x40_0000, 19), none.clone(), false),
+            (stat("S", 0x40_0000, 0), status("0000000000000100"), true),
+            // io_uring waits for its operations.
+            (stat("D", 0x40_0000, 9), none.clone(), true),
+            (stat("R", 0x40_0004, 0), none.clone(), true),
+            (stat("Z", 0x40_0000, 0), none.clone(), true),
+            (String::new(), String::new(), true),
+        ] {
+            assert_eq!(ends(&stat, &status), is_ending, "{stat}");
+        }
+    }
 
     /// A process without locks, and what is said of one that is there, and has ended.
     #[test]
