@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use bench::Progress;
 use indicatif::ProgressBar;
 use live::LiveView;
+use report::shown::counted;
 use results::record::Cell;
 use spec::units::show_seconds;
 
@@ -165,7 +166,7 @@ impl Eta {
         let seconds = show_seconds(seconds);
         match unknown {
             0 => seconds,
-            programs => format!("{seconds} and {programs} program(s)"),
+            programs => format!("{seconds} and {}", counted(programs, "program")),
         }
     }
 

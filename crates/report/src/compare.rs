@@ -20,6 +20,7 @@ use serde::Serialize;
 use spec::units;
 
 use crate::pivot;
+use crate::shown::counted;
 use crate::works::works;
 
 pub use rank::{ALPHA, Ratio, holm, p_value, ratio, runs_needed};
@@ -372,13 +373,15 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
         let of_members = record.cells.iter().filter(|cell| cell.program_bytes.is_some()).count();
         if of_members > 0 {
             warnings.push(format!(
-                "{name} has {of_members} cell(s) that were measured at the members: they are not \
-                 compared, because they include copies, parity and other use of the disks"
+                "{name} has {} that were measured at the members: they are not compared, because \
+                 they include copies, parity and other use of the disks",
+                counted(of_members, "cell")
             ));
         }
         let unsteady = record.cells.iter().filter(|cell| cell.steady == Some(false)).count();
         if unsteady > 0 {
-            warnings.push(format!("{name} has {unsteady} cell(s) that were not steady"));
+            let cells = counted(unsteady, "cell");
+            warnings.push(format!("{name} has {cells} that were not steady"));
         }
     }
     warnings

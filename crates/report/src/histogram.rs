@@ -11,7 +11,7 @@ use results::record::{Cell, LatencyBins, Record};
 use spec::units;
 
 use crate::pivot;
-use crate::shown::Shown;
+use crate::shown::{Shown, counted};
 use crate::works::works;
 
 /// Length of the longest bar.
@@ -58,8 +58,9 @@ pub fn text(record: &Record) -> String {
     }
     if without > 0 {
         out.push_str(&format!(
-            "\n{without} cell(s) without a histogram: no requests, records of older versions, or \
-             several runs in one\n"
+            "\n{} without a histogram: no requests, records of older versions, or several runs in \
+             one\n",
+            counted(without, "cell")
         ));
     }
     out
@@ -157,7 +158,7 @@ mod tests {
         assert!(lines[1].contains('█') && lines[1].ends_with("p50 p90"), "{text}");
         assert!(lines.last().is_some_and(|line| line.ends_with("p99 p99.9 max 50.0 ms")), "{text}");
         assert!(text.contains("latency of 10000 reads"), "{text}");
-        assert!(text.contains("1 cell(s) without a histogram"), "{text}");
+        assert!(text.contains("1 cell without a histogram"), "{text}");
     }
 
     #[test]

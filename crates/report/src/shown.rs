@@ -36,6 +36,12 @@ fn escape(c: char, out: &mut impl Write) -> fmt::Result {
     }
 }
 
+/// A number of things: `1 cell`, `2 cells`.
+pub fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// Many lines, as a table: new lines stay, and the colours that this crate's tables use; all other
 /// control characters are escaped.
 pub fn lines(text: &str) -> String {

@@ -516,8 +516,9 @@ def directed(
             director.items = sum(len(task.keys) for task in tasks)
             director.failed = [(what, why) for what, why in source.plan["impossible"]]
             there = ", ".join(sorted(host.hostname for host in cluster.hosts.values()))
+            items = "1 item" if director.items == 1 else f"{director.items} items"
             note(
-                f"{name}: {director.items} item(s) to measure, {len(finished)} measured before; "
+                f"{name}: {items} to measure, {len(finished)} measured before; "
                 f"{len(cluster.hosts)} host(s): {there}; run {run.number} in {run.path}"
             )
             was_stopped = False

@@ -17,6 +17,7 @@ use bench::bench_run::{self, BenchEvent, BenchRun};
 use bench::provision::check_devices;
 use clap::{ArgMatches, Args, Subcommand};
 use device::Access;
+use report::shown::counted;
 use serde_json::json;
 use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::RunConfig;
@@ -258,12 +259,6 @@ fn announce(plans: &[BlockPlan], estimate_seconds: f64) {
     let time = show_seconds(estimate_seconds);
     let (arrays, cells) = (counted(arrays, "array"), counted(cells, "cell"));
     say(format_args!("{arrays}, {cells}, about {time}"));
-}
-
-/// `1 array`, `2 arrays`.
-fn counted(count: usize, what: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{ending}")
 }
 
 /// Checks that every directory of member files exists and is writable.

@@ -14,7 +14,7 @@ use md::assemble::{Array, Found, MemberState, Options, Override, Plan, Replay, S
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
-use report::shown::Shown;
+use report::shown::{Shown, counted};
 use serde_json::{Value, json};
 
 use crate::commands::examine::LOCKLESS;
@@ -343,9 +343,8 @@ pub fn bad_blocks(description: &ArrayDescription<'_>, members: &Members) -> Vec<
     let text = |it: &ListedBad| {
         let (ranges, sectors) = *it.listed.as_ref().ok()?;
         let name = &members.candidates[it.candidate].label;
-        let many = if ranges == 1 { "" } else { "s" };
-        let more = if sectors == 1 { "" } else { "s" };
-        Some(format!("{name}: {ranges} range{many}, {sectors} sector{more}"))
+        let (ranges, sectors) = (counted(ranges, "range"), counted(sectors as usize, "sector"));
+        Some(format!("{name}: {ranges}, {sectors}"))
     };
     listed.filter_map(text).collect()
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::Args;
 use report::runs::Report;
+use report::shown::counted;
 use results::record::{Cell, Record};
 use results::{NewRun, RunInfo, Store, StoreError, record_of_parquet, tell_of_waits};
 use spec::sweep::{Item, ItemKey};
@@ -229,8 +230,8 @@ fn read_dataset(path: &Path) -> Result<Record> {
         }
     }
     if files.is_empty() || files.len() > DATASET_FILES_MAX {
-        let count = files.len();
-        bail!("{}: not a data set: {count} Parquet file(s) in it", path.display());
+        let count = counted(files.len(), "Parquet file");
+        bail!("{}: not a data set: {count} in it", path.display());
     }
     files.sort();
     let mut items = files.iter().map(|file| read_parquet(file)).collect::<Result<Vec<_>>>()?;

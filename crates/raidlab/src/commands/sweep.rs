@@ -24,6 +24,7 @@ use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tas
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory};
 use device::Access;
+use report::shown::counted;
 use results::record::Record;
 use results::{NewRun, Store};
 use serde::Serialize;
@@ -130,8 +131,8 @@ fn leave_to_others(planned: &mut Planned) {
         let names = hosts.into_iter().cloned().collect::<Vec<_>>().join(", ");
         let count = planned.cases.iter().filter(|case| others(case)).count();
         say(format_args!(
-            "left out: {count} item(s) of other hosts ({names}); this is {here}; --scheduler runs \
-             them there"
+            "left out: {} of other hosts ({names}); this is {here}; --scheduler runs them there",
+            counted(count, "item")
         ));
     }
     planned.cases.retain(|case| !others(case));
@@ -248,9 +249,10 @@ impl Sweeping<'_> {
             false => format!("about {}", spec::units::show_seconds(estimate)),
         };
         if programs > 0 {
+            let programs = counted(programs, "program");
             time = match estimate > 0.0 {
-                true => format!("{time} and {programs} program(s) of unknown duration"),
-                false => format!("{programs} program(s) of unknown duration"),
+                true => format!("{time} and {programs} of unknown duration"),
+                false => format!("{programs} of unknown duration"),
             };
             let keys = rest.iter().filter(|task| task.is_program()).map(|task| &task.items[0].key);
             let known: Vec<f64> = keys.filter_map(|key| took.get(key).copied()).collect();
@@ -260,7 +262,8 @@ impl Sweeping<'_> {
                 time.push_str(&format!(" (phases of {known} of them took {seconds} before)"));
             }
         }
-        format!("{all} item(s), {} of them done, left: {time}", all - count(&rest))
+        let done = all - count(&rest);
+        format!("{}, {done} of them done, left: {time}", counted(all, "item"))
     }
 
     fn run_sweep(&self) -> Result<Ending> {
@@ -327,8 +330,9 @@ impl Sweeping<'_> {
                 say(format_args!("raidlab: {problem}"));
             }
             say(format_args!(
-                "raidlab: stopped; {} of {cells} item(s) measured; run the same command to resume",
-                ended.measured
+                "raidlab: stopped; {} of {} measured; run the same command to resume",
+                ended.measured,
+                counted(cells, "item")
             ));
             return Ok(Ending::Stopped);
         }
@@ -477,8 +481,9 @@ impl SweepHost for Here<'_> {
         if self.waits_for != processes {
             let names: Vec<String> = processes.iter().map(u32::to_string).collect();
             say(format_args!(
-                "waiting for process {}, which is measuring {items} item(s) of this run",
-                names.join(", ")
+                "waiting for process {}, which is measuring {} of this run",
+                names.join(", "),
+                counted(items, "item")
             ));
             self.waits_for = processes.to_vec();
         }

@@ -9,7 +9,7 @@ use admin::{BadBlockLogs, LogError, RemovedLog};
 use anyhow::{Error, Result};
 use clap::Args;
 use device::Access;
-use report::shown::Shown;
+use report::shown::{Shown, counted};
 use serde_json::{Value, json};
 
 use crate::Ending;
@@ -89,8 +89,7 @@ fn text(removed: &[RemovedLog], is_done: bool) -> String {
             (false, _) => "no bad-block log".to_string(),
             (true, 0) => format!("empty bad-block log {end}"),
             (true, sectors) => {
-                let plural = if *ranges == 1 { "" } else { "s" };
-                format!("bad-block log of {ranges} range{plural}, {sectors} sectors {end}")
+                format!("bad-block log of {}, {sectors} sectors {end}", counted(*ranges, "range"))
             }
         };
         let _ = writeln!(out, "{}", Shown(format!("{member}: {what}")));

@@ -99,7 +99,7 @@ fn file_systems_are_an_axis_of_a_sweep() {
     for what in [
         "raid5(3) 64 KiB, file, fs:ext4: dd:fdatasync",
         "raid5(4) 64 KiB, file, fs:ext4,data=journal,journal=raid1(2): dd:fdatasync",
-        "4 item(s), 0 of them done",
+        "4 items, 0 of them done",
     ] {
         assert!(dry.contains(what), "{what}: {dry}");
     }

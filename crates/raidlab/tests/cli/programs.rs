@@ -280,7 +280,7 @@ fn a_sweep_runs_on_another_target_than_its_own() {
                 target or workload\n";
     assert_eq!(ran.stderr, note);
     // Without arrays the five matrices are one.
-    assert!(ran.stdout.contains("\n1 item(s), 0 of them done"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n1 item, 0 of them done"), "{}", ran.stdout);
     let refused = dry("--level raid5").code(2);
     assert!(refused.stderr.contains("two-to-six-disks.toml: --level: no --target"), "{refused:?}");
 }

@@ -6,7 +6,7 @@ use spec::units::digits;
 
 use super::{Axis, ByPlace, Curve, Report, by_place, curves};
 use crate::published::{Beside, Ratios};
-use crate::shown::Shown;
+use crate::shown::{Shown, counted};
 use crate::works::work;
 use crate::{summary, table};
 
@@ -18,7 +18,7 @@ pub fn text(report: &Report, colour: bool) -> String {
         let (name, started) = (&source.name, &source.started);
         let parts = [name.as_str(), started, host].into_iter().filter(|part| !part.is_empty());
         let parts = parts.collect::<Vec<_>>().join(", ");
-        out.push_str(&format!("{}, {} cell(s)\n", Shown(parts), source.cells));
+        out.push_str(&format!("{}, {}\n", Shown(parts), counted(source.cells, "cell")));
     }
     out.push('\n');
     out.push_str(&table::render(&report.record, colour));
@@ -104,7 +104,7 @@ mod tests {
         report.not_run = vec![not_run];
         let text = text(&report, false);
         for part in [
-            "2009-02-13T23:31:30Z, <made-up> & co, 52 cell(s)",
+            "2009-02-13T23:31:30Z, <made-up> & co, 52 cells",
             "RAID 0, seq-read: 2: 159 MB/s, 4: ",
             "RAID 10,f2 x2, seq-read: ",
             "150 published (ext3, 4096-byte blocks), MB/s; of the ordinary disk 1.88x here, 1.83x",

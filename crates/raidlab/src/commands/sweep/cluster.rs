@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use report::shown::counted;
 use serde::{Deserialize, Serialize};
 
 use super::{Given, Planned, SweepArguments};
@@ -133,10 +134,9 @@ pub fn run(
         bail!("{}; run the same command to resume", shown(error));
     }
     if reply.stopped {
-        let (measured, items) = (reply.measured, reply.items);
+        let (measured, items) = (reply.measured, counted(reply.items, "item"));
         say(format_args!(
-            "raidlab: stopped; {measured} of {items} item(s) measured; run the same command to \
-             resume"
+            "raidlab: stopped; {measured} of {items} measured; run the same command to resume"
         ));
         return Ok(Ending::Stopped);
     }

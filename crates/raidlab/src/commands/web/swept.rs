@@ -17,6 +17,7 @@ use std::time::Instant;
 use bench::Progress;
 use bench::live::{LiveCounts, LiveState};
 use page::{Bound, Cell, Curve, Feed, Measured, Running, Severity, Sweep, View};
+use report::shown::counted;
 use results::record;
 
 use super::{Events, now};
@@ -162,7 +163,7 @@ impl SweptFeed {
         let severity = if failed > 0 { Severity::Warning } else { Severity::Notice };
         let without = match failed {
             0 => String::new(),
-            failed => format!("; {failed} item(s) could not be run"),
+            failed => format!("; {} could not be run", counted(failed, "item")),
         };
         state.events.put(now(), "Sweep", severity, "", format!("the sweep has {how}{without}"));
     }
