@@ -384,8 +384,8 @@ fn cannot_be_read(problem: &DeviceProblem) -> bool {
 /// EIO, ENXIO, ENODEV, ENOMEDIUM: a disk that does not answer, or is not there.
 const GONE: [i32; 4] = [5, 6, 19, 123];
 
-/// Whether a member is gone as a disk is that died, so that an array starts without it: not one that
-/// is in use, which another program may run the array with.
+/// Whether a member is gone as a disk is that died, so that an array starts without it: not one
+/// that is in use, which another program may run the array with.
 fn is_gone(problem: &DeviceProblem) -> bool {
     match problem {
         DeviceProblem::Empty => true,

@@ -32,10 +32,10 @@ use crate::file::{FileId, direct_block, hole_end, is_shorter};
 use crate::holder::Holder;
 use crate::identity::{Attachment, Identity, Overlap, in_use, loop_device_of, who_uses};
 use crate::lock::{LockedFile, Locks, lock, lock_storage, open_patiently};
-use crate::partitions::{WholeDisk, partition_end};
 use crate::problem::{DeviceError, DeviceProblem};
 use crate::remote::NbdExport;
 use crate::unread::{RescueMap, Unread};
+use crate::window::{span, window, window_of_file};
 
 /// Where the bytes of a device are.
 #[derive(Clone, Debug)]
@@ -114,8 +114,7 @@ impl Device {
         let fail = |problem| DeviceError { location: location.clone(), problem };
         let logical_block = export.logical_block();
         let read = |at, bytes: &mut [u8]| export.read(at, bytes);
-        let window = window(location, export.bytes()).map_err(fail)?;
-        let window = up_to_the_partitions_end(location, window, logical_block, read);
+        let window = window(location, export.bytes(), logical_block, read).map_err(fail)?;
         let is_whole = |bytes: u64| bytes.is_multiple_of(u64::from(logical_block));
         if !is_whole(location.offset) || location.size.is_some_and(|size| !is_whole(size)) {
             return Err(fail(DeviceProblem::Unaligned(logical_block)));
@@ -303,7 +302,7 @@ impl Device {
             true => Attachment::of(identity).bytes()?,
             false => metadata.len(),
         };
-        let window = window(location, bytes).ok()?;
+        let window = window_of_file(location, bytes, 512).ok()?;
         self.overlap_of((identity, window), location, is_block_device)
     }
 
@@ -343,7 +342,7 @@ impl Device {
         let path = &location.path;
         let fail = |problem| DeviceError { location: location.clone(), problem };
         let system = |source| fail(DeviceProblem::System { doing: "make it", source });
-        let window = window(location, bytes).map_err(fail)?;
+        let window = span(location, bytes).map_err(fail)?;
         if i64::try_from(bytes).is_err() {
             return Err(system(io::ErrorKind::FileTooLarge.into()));
         }
@@ -718,18 +717,16 @@ impl Opening {
 
     /// The member's byte range; the disk has `bytes` bytes, which a copy may lack in part.
     fn window(&self, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
-        let window = window(&self.location, bytes)?;
         let block = match self.is_block_device {
             true => rustix::fs::ioctl_blksszget(&self.file).unwrap_or(512),
             false => 512,
         };
-        // Not with O_DIRECT, which does not read single sectors.
-        let file = || File::open(&self.location.path);
-        let read = |at, bytes: &mut [u8]| match self.direct {
-            true => file().and_then(|file| file.read_exact_at(bytes, at)),
-            false => self.file.read_exact_at(bytes, at),
-        };
-        Ok(up_to_the_partitions_end(&self.location, window, block, read))
+        match self.direct {
+            true => window_of_file(&self.location, bytes, block),
+            false => {
+                window(&self.location, bytes, block, |at, bytes| self.file.read_exact_at(bytes, at))
+            }
+        }
     }
 
     fn lock(&self, bytes: &Range<u64>, access: Access) -> Result<Locks, DeviceError> {
@@ -775,38 +772,6 @@ fn kind_name(kind: std::fs::FileType) -> &'static str {
     } else {
         "a socket"
     }
-}
-
-/// The member's byte range in a file of `bytes` bytes; a partial sector at the end is ignored.
-fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
-    let end = match location.size {
-        Some(size) => location.offset + size,
-        None => bytes,
-    };
-    if end > bytes || location.offset > bytes {
-        return Err(DeviceProblem::Window { path: location.path.clone(), bytes });
-    }
-    let len = (end - location.offset) / SECTOR_BYTES * SECTOR_BYTES;
-    if len == 0 {
-        return Err(DeviceProblem::Empty);
-    }
-    Ok(location.offset..location.offset + len)
-}
-
-/// A part without a size, of which the byte range to the end of the disk is `window`: where the
-/// disk's table has a partition that begins there, it ends where that does.
-fn up_to_the_partitions_end(
-    location: &Location,
-    window: Range<u64>,
-    block: u32,
-    read: impl Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync,
-) -> Range<u64> {
-    if location.size.is_some() || location.offset == 0 {
-        return window;
-    }
-    let disk = WholeDisk { sectors: window.end / SECTOR_BYTES, block, read };
-    let end = partition_end(&disk, location.offset / SECTOR_BYTES);
-    window.start..end.map_or(window.end, |end| (end * SECTOR_BYTES).min(window.end))
 }
 
 /// Bytes reserved between two calls of `go_on`.

@@ -32,6 +32,7 @@ mod remote;
 mod serial;
 mod signature;
 mod unread;
+mod window;
 
 pub use access::{Access, DeviceOptions};
 pub use areas::{AreaError, read_area, read_bad_blocks};
