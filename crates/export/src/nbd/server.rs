@@ -99,7 +99,7 @@ impl Server {
             }
             offered.push(offer(&export));
             let buffers = export.store.limits().buffers.saturating_sub(KEPT_BUFFERS).max(1);
-            let buffers = Shares::new(buffers, limits.connections);
+            let buffers = Shares::new(buffers, limits.connections, buffers);
             let access = Access::new(export.store).map_err(system("start a thread"))?;
             served.push(Served { access, buffers, counters: Counters::default() });
         }
@@ -109,7 +109,7 @@ impl Server {
             offered,
             limits,
             tls,
-            assembled: Shares::new(assembled, 0),
+            assembled: Shares::new(assembled, assembled / 2, assembled / 64),
             connections: Mutex::default(),
         });
         let stop = Arc::new(Completions::new().map_err(system("make an eventfd"))?);

@@ -1,11 +1,11 @@
 //! How connections share something of which there is a fixed amount: buffers, memory.
 //!
-//! *Invariant*: a reserve, one for each connection that there can be, is given only to connections
-//! that hold nothing; of the rest, a connection gets more only while at least as much as it will
-//! hold is free. So one alone gets half of the rest, several get less the more they are, and who
-//! never returns what it holds stops no other. (The second rule is that of switches with shared
-//! memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
-//! switches", 1998.)
+//! *Invariant*: a reserve is given only to connections that hold nothing and take little, up to
+//! `first`; of the rest, a connection gets more only while at least as much as it will hold is
+//! free. So one alone gets half of the rest, several get less the more they are, and who never
+//! returns what it holds stops no other that needs little. (The second rule is that of switches
+//! with shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
+//! packet switches", 1998.) While none holds anything, any amount up to the whole can be taken.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,10 @@ use super::completions::Completions;
 /// The fixed amount; see the module documentation.
 pub(super) struct Shares {
     free: AtomicUsize,
+    all: usize,
     reserve: usize,
+    /// What a connection that holds nothing may take of the reserve.
+    first: usize,
     /// `waiting` is not empty.
     any_waiting: AtomicBool,
     waiting: Mutex<Vec<Arc<Completions>>>,
@@ -29,11 +32,14 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Shares of an amount, with a reserve in it; at most half of the amount is reserve.
-    pub(super) fn new(amount: usize, reserve: usize) -> Arc<Shares> {
+    /// Shares of an amount, with a reserve in it, of which a connection that holds nothing may take
+    /// up to `first`; at most half of the amount is reserve.
+    pub(super) fn new(amount: usize, reserve: usize, first: usize) -> Arc<Shares> {
         Arc::new(Shares {
             free: AtomicUsize::new(amount),
+            all: amount,
             reserve: reserve.min(amount / 2),
+            first,
             any_waiting: AtomicBool::new(false),
             waiting: Mutex::default(),
         })
@@ -41,8 +47,9 @@ impl Shares {
 
     fn take(&self, amount: usize, held: usize) -> bool {
         let permitted = |free: usize| {
-            let fair = held == 0 || held + amount + self.reserve <= free;
-            if fair { free.checked_sub(amount) } else { None }
+            let is_first = held == 0 && amount <= self.first || free == self.all;
+            let is_fair = held + amount + self.reserve <= free;
+            if is_first || is_fair { free.checked_sub(amount) } else { None }
         };
         self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, permitted).is_ok()
     }
@@ -112,7 +119,7 @@ mod tests {
 
     #[test]
     fn who_keeps_all_it_can_stops_no_other() {
-        let shares = Shares::new(256, 64);
+        let shares = Shares::new(256, 64, 256);
         let mut hogs: Vec<Share> = Vec::new();
         let mut held = Vec::new();
         for _ in 0..64 {
@@ -127,8 +134,26 @@ mod tests {
     }
 
     #[test]
+    fn who_takes_much_leaves_the_reserve_to_those_who_take_little() {
+        let shares = Shares::new(256, 128, 4);
+        let mut hogs: Vec<Share> = (0..8).map(|_| share(&shares)).collect();
+        let held = hogs.iter_mut().filter_map(|hog| hog.take(32).then_some(32)).count();
+        assert_eq!(held, 4);
+        let mut others: Vec<Share> = (0..32).map(|_| share(&shares)).collect();
+        assert!(others.iter_mut().all(|other| other.take(4)));
+        assert!(!share(&shares).take(1), "nothing is left");
+        drop((hogs, others));
+        // A whole that is smaller than its reserve and a request can be taken, by one at a time.
+        let shares = Shares::new(32, 16, 4);
+        let (mut one, mut other) = (share(&shares), share(&shares));
+        assert!(one.take(32) && !other.take(32));
+        one.put(32);
+        assert!(other.take(32));
+    }
+
+    #[test]
     fn who_waits_is_nudged() {
-        let shares = Shares::new(1, 0);
+        let shares = Shares::new(1, 0, 1);
         let mut first = share(&shares);
         assert!(first.take(1));
         let mut second = share(&shares);

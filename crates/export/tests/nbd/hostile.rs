@@ -72,6 +72,21 @@ fn clients_that_never_read_keep_others_from_nothing() {
 }
 
 #[test]
+fn long_simple_reads_that_are_never_read_leave_memory_for_others() {
+    let served = Served::start(vec![export("", array(32))], limits());
+    let mut hogs: Vec<Client> =
+        (0..8).map(|_| Client::connect(served.path(), "", Style::Simple)).collect();
+    for hog in &mut hogs {
+        hog.send(Operation::Read { offset: 0, length: 32 << 20, one_piece: false }, &[]);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    // Before the first of them is given up.
+    let took = work(served.path(), Style::Simple);
+    assert!(took < limits().stall, "{took:?}");
+    hogs.into_iter().for_each(Client::closes);
+}
+
+#[test]
 fn half_requests_keep_others_from_nothing_and_end() {
     let served = Served::start(vec![export("", array(32))], limits());
     let write = Operation::Write { offset: 0, length: 4 << 20, fua: false };
