@@ -78,6 +78,19 @@ impl FoundOn {
         self.readings.swap_remove(reading)
     }
 
+    /// Where the members of another array are that was made after that of the whole disk, or may
+    /// have been.
+    pub(crate) fn newer_than_own(&self) -> Option<&Location> {
+        let choice = choose(std::slice::from_ref(&self.on_disk)).pop()?.ok()?;
+        let reading = match choice {
+            Choice { place: Place::Parts(at), former: Some(Place::Whole) } => at,
+            Choice { place: Place::Both(at), .. } => at,
+            _ => return None,
+        };
+        let mut parts = self.readings[reading].parts.iter();
+        parts.find(|part| part.may_be_member).map(|part| &part.location)
+    }
+
     /// The partition of a reading.
     pub(crate) fn part(&self, reading: usize, part: usize) -> &Location {
         &self.readings[reading].parts[part].location

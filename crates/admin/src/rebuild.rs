@@ -15,7 +15,7 @@ use array::{Driver, Event, MemberFlags, RequestError};
 use device::Access;
 use engine::{MAX_MEMBERS, MetadataMode};
 use md::Level;
-use md::assemble::{Array, Candidate, Member, MemberState, Options, assemble};
+use md::assemble::{Array, Candidate, Member, MemberState, Options, Verdict, assemble};
 use md::ondisk::Version;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::superblock::DISKS_MAX;
@@ -238,6 +238,7 @@ pub fn rebuild(
     }
     let array = choose_to_write(&found, options.array.as_deref(), &members)?;
     with_two(array, &members).into_iter().for_each(|note| observe(RebuildEvent::Note(note)));
+    refuse_without_spare(array, add.len() + replace.len())?;
     let RebuildOptions { flags, overwrite, .. } = *options;
     let new = NewDevices { add: &add, flags, replace: &replace, overwrite };
     let (mut shards, rebuilding) = start_replacing(array, &members, &new, &options.start)?;
@@ -354,6 +355,19 @@ pub fn rebuild(
         elapsed,
         is_clean,
     })
+}
+
+/// Refuses an array of which a slot is empty and no member may take it, before anything is written.
+fn refuse_without_spare(array: &Array, new: usize) -> Result<(), RebuildError> {
+    let serves = |member: &Member| matches!(member.state, MemberState::Active(_));
+    let starts = matches!(array.read_write.verdict, Verdict::Run | Verdict::RunDegraded { .. });
+    if new > 0 || !starts || !array.members.iter().all(serves) {
+        return Ok(());
+    }
+    let slots = array.read_write.slots.iter().enumerate();
+    let empty = slots.filter(|(_, source)| source.is_none());
+    let empty: Vec<u16> = empty.map(|(slot, _)| slot as u16).collect();
+    if empty.is_empty() { Ok(()) } else { Err(RebuildError::NoSpare { slots: empty }) }
 }
 
 /// Gives the superblocks of a RAID 1 in memory more slots, unless it has them. They reach the disks

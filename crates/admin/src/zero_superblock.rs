@@ -71,6 +71,19 @@ pub enum ZeroError {
         /// The partition.
         part: Location,
     },
+    /// A disk has another array in its partitions, and no array is named.
+    #[error(
+        "{name}: its superblock is that of {own}, and {part} is a member of an array that is, or \
+         may be, newer: --array {own} erases the former, the name {part} that of the other"
+    )]
+    TwoArrays {
+        /// The disk.
+        name: String,
+        /// The UUID of its array.
+        own: Uuid,
+        /// The partition.
+        part: Location,
+    },
     /// A member has only one that is damaged, or of another place.
     #[error("{name}: sector {sector}: {why}")]
     Odd {
@@ -176,12 +189,16 @@ impl FoundSuperblocks {
     }
 }
 
-/// Refuses a whole disk of which a superblock may be that of a partition. What cannot be opened is
-/// an error later.
+/// Refuses a whole disk of which a superblock may be that of a partition, or is that of an array
+/// that its partitions' members have replaced. What cannot be opened is an error later.
 fn refuse_a_partitions(location: &Location, array: Option<&str>) -> Result<(), ZeroError> {
     let options = DeviceOptions { access: Access::ReadOnly, direct: false };
     let Ok(device) = Device::open(location, options) else { return Ok(()) };
     let (found, detection) = (FoundOn::of(&device), superblocks(&device));
+    if let (None, Some(part), Some(own)) = (array, found.newer_than_own(), &found.on_disk.own) {
+        let (name, own, part) = (device.name(), own.uuid, part.clone());
+        return Err(ZeroError::TwoArrays { name, own, part });
+    }
     for (_, outcome) in &detection.outcomes {
         let Outcome::Found { superblock, .. } = outcome else { continue };
         let record = Record::of(superblock, 0);

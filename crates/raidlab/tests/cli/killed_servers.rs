@@ -25,7 +25,7 @@ const SECTOR: usize = 512;
 /// Blocks of the array that are written, from its start.
 const BLOCKS: usize = 512;
 /// Writes in flight.
-const DEPTH: usize = 8;
+pub const DEPTH: usize = 8;
 
 fn kills() -> u64 {
     if std::env::var("RAIDLAB_TEST").is_ok_and(|what| what == "all") {

@@ -259,11 +259,15 @@ fn a_former_array_of_whole_disks_does_not_hide_the_one_in_their_partitions() {
             let ran = raidlab(&format!("{verb} --array {old} {all}")).code(2);
             assert!(ran.stderr.contains("older than others"), "{verb}: {}", ran.stderr);
         }
+        let ran = raidlab(&format!("zero-superblock {all}")).code(2);
+        assert!(ran.stderr.contains(&format!("--array {old} erases")), "{}", ran.stderr);
         assert!(disks.iter().zip(&before).all(|(disk, before)| read(disk) == *before));
         if version != "0.90" {
             raidlab(&format!("scrub --check --array new {all}")).code(0);
         }
         raidlab(&format!("scrub --check {parts}"));
+        raidlab(&format!("zero-superblock --array {old} {all}")).code(0);
+        assert_eq!(hash(&raidlab(&format!("dump --no-check --sha256 {all}")).code(0)), new);
     }
 }
 

@@ -18,7 +18,7 @@ use nbd::Operation;
 use rustix::process::Signal;
 use testkit::Rng;
 
-use crate::killed_servers::Session;
+use crate::killed_servers::{DEPTH, Session};
 use crate::serve::{Server, order};
 use crate::support::{Dir, Ran, raidlab};
 use crate::tables::{boot_record, write};
@@ -257,7 +257,7 @@ impl Pool {
             let write = Operation::Write { offset, length, fua: rng.one_in(8) };
             let cookie = session.send(write, &bytes).expect("the server reads");
             in_flight.push((cookie, block, bytes));
-            if rng.one_in(2) {
+            if in_flight.len() == DEPTH || rng.one_in(2) {
                 array.receive(&mut session, &mut in_flight);
             }
         }
