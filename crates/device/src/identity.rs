@@ -83,9 +83,9 @@ impl Identity {
     pub(crate) fn place(self, bytes: Range<u64>) -> (Identity, Range<u64>) {
         let (mut it, mut bytes) = (self, bytes);
         for _ in 0..DEEPEST {
-            let Some((below, offset)) = it.sys().and_then(|at| carrier(&at)) else { break };
-            it = below;
-            bytes = bytes.start.saturating_add(offset)..bytes.end.saturating_add(offset);
+            let Some(below) = it.sys().and_then(|at| carrier(&at)) else { break };
+            it = below.identity;
+            bytes = below.moved(&bytes);
         }
         (it, bytes)
     }
@@ -100,7 +100,6 @@ impl Identity {
     /// `is_exact`: all of the bytes belong to the device that is opened.
     fn add_layers(self, bytes: &Range<u64>, is_exact: bool, depth: usize, all: &mut Vec<Layer>) {
         let Some(at) = self.sys().filter(|_| depth > 0) else { return };
-        let moved = |by: u64| bytes.start.saturating_add(by)..bytes.end.saturating_add(by);
         let mut add =
             |identity: Option<Identity>, path: Option<PathBuf>, bytes, is_exact, is_shared| {
                 let (Some(identity), Some(path)) = (identity, path) else { return };
@@ -111,12 +110,9 @@ impl Identity {
                     identity.add_layers(&bytes, is_exact, depth - 1, all);
                 }
             };
-        if at.join("partition").exists() {
-            let (Some(disk), Some(start)) = (at.parent(), number_in(&at, "start")) else { return };
-            let bytes = moved(start.saturating_mul(md::SECTOR_BYTES));
-            add(number_of(disk), node_of(disk), bytes, is_exact, true);
-        } else if let (Some(path), Some(by)) = (loop_path(&at), number_in(&at, "loop/offset")) {
-            add(Identity::at(&path), Some(path), moved(by), is_exact, !is_exact);
+        if let Some(below) = carrier(&at) {
+            let (bytes, is_shared) = (below.moved(bytes), below.is_disk || !is_exact);
+            add(Some(below.identity), below.path, bytes, is_exact, is_shared);
         } else {
             let slaves = fs::read_dir(at.join("slaves")).into_iter().flatten().flatten();
             for slave in slaves.filter_map(|slave| fs::canonicalize(slave.path()).ok()) {
@@ -254,13 +250,35 @@ fn number_in(at: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(at.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The storage below a partition or loop device, by its sysfs directory, and the start byte in it.
-fn carrier(at: &Path) -> Option<(Identity, u64)> {
-    if at.join("partition").exists() {
-        let start = number_in(at, "start")?;
-        return Some((at.parent().and_then(number_of)?, start * md::SECTOR_BYTES));
+/// The storage below a partition or loop device.
+struct Carrier {
+    identity: Identity,
+    /// `None`: it has no name.
+    path: Option<PathBuf>,
+    /// The start byte in it.
+    from: u64,
+    /// A disk, that of a partition; else the file of a loop device.
+    is_disk: bool,
+}
+
+impl Carrier {
+    /// Where bytes of the partition or loop device are in it.
+    fn moved(&self, bytes: &Range<u64>) -> Range<u64> {
+        bytes.start.saturating_add(self.from)..bytes.end.saturating_add(self.from)
     }
-    Some((loop_file(at)?, number_in(at, "loop/offset")?))
+}
+
+/// The storage below a partition or loop device, by its sysfs directory.
+fn carrier(at: &Path) -> Option<Carrier> {
+    if at.join("partition").exists() {
+        let (disk, start) = (at.parent()?, number_in(at, "start")?);
+        let (identity, path) = (number_of(disk)?, node_of(disk));
+        let from = start.saturating_mul(md::SECTOR_BYTES);
+        return Some(Carrier { identity, path, from, is_disk: true });
+    }
+    let path = loop_path(at)?;
+    let (identity, from) = (Identity::at(&path)?, number_in(at, "loop/offset")?);
+    Some(Carrier { identity, path: Some(path), from, is_disk: false })
 }
 
 /// The loop device that a file is attached to.
