@@ -1,6 +1,6 @@
 //! What the other crates need of the system and cannot have from safe libraries: memory maps and
-//! sending from them, descriptor tables, eventfds, loop devices, the calling thread, and the clock
-//! that the process shares.
+//! sending from them, descriptor tables, eventfds, loop devices, the calling thread, the clock that
+//! the process shares, and what of its time may be charged to others.
 //!
 //! *Invariant*: every interface is safe, whatever the caller does; nothing here is about RAID.
 //! Unsafe code lives only in `file_map`, `loop_device`, `mapping`, `passed_fds`, `send` and
@@ -11,6 +11,7 @@ mod clock;
 mod event_fd;
 #[allow(unsafe_code)]
 mod file_map;
+mod looks;
 #[allow(unsafe_code)]
 mod loop_device;
 #[allow(unsafe_code)]
@@ -27,6 +28,7 @@ mod unshared_fds;
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use event_fd::EventFd;
 pub use file_map::FileMap;
+pub use looks::Looks;
 pub use loop_device::LoopDevice;
 pub use mapping::{Mapping, populate, share_one_heap};
 pub use passed_fds::{PassedFd, take_passed_fds};
