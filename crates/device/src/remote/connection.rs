@@ -5,23 +5,24 @@
 //!  Completes::completed     <- thread: Requests::receive <-
 //! ```
 //! Invariant: every operation that is submitted completes exactly once: with the server's reply, or
-//! with the loss of the connection, which comes after a request's time at the latest. After the
-//! loss nothing is sent any more, and there is no second connection: requests that a server has
-//! received and those of a later session must not be mixed. At most [`MOST`] requests are in
-//! flight; others wait here, as many as the caller submits.
+//! with the loss of the connection, which comes after a request's time at the latest: time in which
+//! the thread looks ([`Looks`]), and what has been received by then counts. After the loss nothing
+//! is sent any more, and there is no second connection: requests that a server has received and
+//! those of a later session must not be mixed. At most [`MOST`] requests are in flight; others wait
+//! here, as many as the caller submits.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nbd::client::{Negotiated, Received, Requests, Unsent};
 use nbd::{Errno, Operation, Request, Violation};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
-use sys::EventFd;
+use sys::{EventFd, Looks, clock_nanos};
 use thiserror::Error;
 
 use super::stream::Stream;
@@ -40,8 +41,6 @@ const READS: usize = 16;
 /// A request to zero or trim a range gets a second more for each of these, which a disk needs that
 /// has to write them all.
 pub const CLEARED_BYTES_PER_SECOND: u64 = 16 << 20;
-/// How often deadlines are looked at, as a part of a request's time.
-const COARSENESS: u32 = 16;
 
 /// Why an operation on an export failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -168,22 +167,7 @@ impl Connection {
         connection.set_timeout(limit);
         let mut input = vec![0; INPUT_BYTES];
         input[..received.len()].copy_from_slice(&received);
-        let worker = Worker {
-            shared,
-            stream,
-            style: session.style,
-            requests: Requests::new(session, MOST),
-            waiting: VecDeque::new(),
-            flying: (0..MOST).map(|_| None).collect(),
-            out: VecDeque::new(),
-            unsent: 0,
-            sent_of_first: 0,
-            input,
-            filled: received.len(),
-            filling: None,
-            limit: None,
-            looked: Instant::now(),
-        };
+        let worker = Worker::new(shared, stream, session, input, received.len());
         let thread = std::thread::Builder::new().name("raidlab-member".into());
         connection.thread = Some(thread.spawn(move || worker.run())?);
         Ok(connection)
@@ -240,19 +224,25 @@ impl Drop for Connection {
 /// A request that has been begun.
 struct Flying {
     submission: Submission,
-    began: Instant,
+    /// In charged time.
+    began: u64,
 }
 
 impl Flying {
-    /// When it is late.
-    fn due(&self, limit: Duration) -> Instant {
+    /// How long it may take.
+    fn limit(&self, limit: Duration) -> Duration {
         let more = match self.submission.operation {
             Operation::Trim { length, .. } | Operation::WriteZeroes { length, .. } => {
                 Duration::from_secs(length / CLEARED_BYTES_PER_SECOND)
             }
             _ => Duration::ZERO,
         };
-        self.began + limit + more
+        limit + more
+    }
+
+    /// When it is late, in charged time.
+    fn due(&self, limit: Duration) -> u64 {
+        self.began.saturating_add(self.limit(limit).as_nanos() as u64)
     }
 }
 
@@ -295,8 +285,10 @@ struct Worker {
     filling: Option<Filling>,
     /// What the socket was set to.
     limit: Option<Duration>,
-    /// When it was looked for late requests.
-    looked: Instant,
+    looks: Looks,
+    /// When late requests are looked for next while there is always something to do, in charged
+    /// time.
+    judges_at: u64,
 }
 
 /// Whether the loop goes round again.
@@ -306,6 +298,33 @@ enum Next {
 }
 
 impl Worker {
+    /// `filled`: how much of the input is there.
+    fn new(
+        shared: Arc<Shared>,
+        stream: Stream,
+        session: Negotiated,
+        input: Vec<u8>,
+        filled: usize,
+    ) -> Worker {
+        Worker {
+            shared,
+            stream,
+            style: session.style,
+            requests: Requests::new(session, MOST),
+            waiting: VecDeque::new(),
+            flying: (0..MOST).map(|_| None).collect(),
+            out: VecDeque::new(),
+            unsent: 0,
+            sent_of_first: 0,
+            input,
+            filled,
+            filling: None,
+            limit: None,
+            looks: Looks::new(None, clock_nanos()),
+            judges_at: 0,
+        }
+    }
+
     fn run(mut self) {
         let end = loop {
             match self.turn() {
@@ -335,26 +354,33 @@ impl Worker {
 
     fn turn(&mut self) -> Result<Next, ExportError> {
         let closing = self.take();
+        let moved = self.exchange()?;
+        if !moved && closing {
+            return self.close();
+        }
+        // Also a server that always has something to say does not get longer.
+        if !moved || self.looks.time() >= self.judges_at {
+            let left = self.left()?;
+            if !moved {
+                self.sleep(left);
+            }
+        }
+        Ok(Next::Again)
+    }
+
+    /// Looks, and sends and receives some of what there is; returns whether it was something.
+    fn exchange(&mut self) -> Result<bool, ExportError> {
         let limit = self.shared.limit();
         if limit != self.limit {
             self.limit = limit;
             self.stream.set_timeout(limit);
+            self.looks.set_limit(limit);
         }
-        // Also a server that always has something to say does not get longer.
-        if self.limit.is_some_and(|limit| self.looked.elapsed() > limit / COARSENESS) {
-            self.left()?;
-        }
+        // Before what is received: deadlines are judged by a time whose replies are here.
+        self.looks.look(clock_nanos());
         self.begin();
         let sent = self.send()?;
-        let received = self.receive()?;
-        if sent || received {
-            return Ok(Next::Again);
-        }
-        if closing {
-            return self.close();
-        }
-        self.sleep()?;
-        Ok(Next::Again)
+        Ok(self.receive()? || sent)
     }
 
     /// Takes what was submitted; returns whether nothing more will be.
@@ -391,7 +417,7 @@ impl Worker {
                 }
                 _ => {}
             }
-            self.flying[slot] = Some(Flying { submission, began: Instant::now() });
+            self.flying[slot] = Some(Flying { submission, began: self.looks.time() });
         }
     }
 
@@ -542,24 +568,25 @@ impl Worker {
         Ok(Next::Close)
     }
 
-    /// The time until the first request in flight is late.
+    /// How long to wait at most, until the first request in flight is late or the next look is
+    /// due. Without a request in flight no look is.
     fn left(&mut self) -> Result<Option<Duration>, ExportError> {
-        self.looked = Instant::now();
         let Some(limit) = self.limit else { return Ok(None) };
+        let now = self.looks.time();
+        self.judges_at = now + self.looks.period();
         let flying = self.flying.iter().flatten();
         let Some(first) = flying.min_by_key(|flying| flying.due(limit)) else { return Ok(None) };
-        let left = first.due(limit).saturating_duration_since(self.looked);
-        if left.is_zero() {
-            let within = first.due(limit) - first.began;
-            let why = format!("no reply within {} s", within.as_secs_f64());
+        let due = first.due(limit).max(self.looks.settled_at());
+        if due <= now {
+            let within = first.limit(limit).as_secs_f64();
+            let why = format!("no reply within {within} s");
             return Err(lost(rustix::io::Errno::TIMEDOUT, why));
         }
-        Ok(Some(left.max(limit / COARSENESS)))
+        Ok(Some(Duration::from_nanos((due - now).min(self.looks.period()))))
     }
 
-    /// Waits for the socket or the caller, until a request is late.
-    fn sleep(&mut self) -> Result<(), ExportError> {
-        let left = self.left()?;
+    /// Waits for the socket or the caller, at most for `left`.
+    fn sleep(&mut self, left: Option<Duration>) {
         let mut flags = PollFlags::IN;
         if !self.out.is_empty() {
             flags |= PollFlags::OUT;
@@ -575,7 +602,6 @@ impl Worker {
         if fds[1].revents().contains(PollFlags::IN) {
             shared.wake.reset();
         }
-        Ok(())
     }
 }
 
@@ -587,5 +613,116 @@ fn bytes_of<'a>(out: &'a Out, flying: &'a [Option<Flying>]) -> &'a [u8] {
         Out::Payload { slot } => {
             &flying[*slot].as_ref().expect("it is in flight until it is sent").submission.buffer
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use nbd::{BlockSizes, Features, ReplyTo, Style};
+    use sys::ModelClock;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+    const SECOND: u64 = 1_000_000_000;
+
+    #[derive(Default)]
+    struct Ends(Mutex<Vec<Result<(), ExportError>>>);
+
+    impl Completes for Ends {
+        fn completed(&self, _: u32, _: Vec<u8>, result: Result<(), ExportError>) {
+            self.0.lock().expect("whole").push(result);
+        }
+    }
+
+    /// A worker that has sent a request on a clock of the test, the server's socket, the request,
+    /// and its end.
+    fn with_a_request() -> (Worker, UnixStream, Request, Arc<Ends>) {
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("it is a socket");
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue::default()),
+            wake: EventFd::new().expect("an eventfd"),
+            limit: AtomicU64::new(LIMIT.as_millis() as u64),
+        });
+        let session = Negotiated {
+            bytes: 1 << 20,
+            features: Features { flush: true, ..Features::default() },
+            blocks: BlockSizes { minimum: 512, preferred: 4096, maximum: 1 << 20 },
+            style: Style::Structured,
+            allocation: None,
+        };
+        let input = vec![0; INPUT_BYTES];
+        let mut worker = Worker::new(shared, Stream::Unix(ours), session, input, 0);
+        let ends = Arc::new(Ends::default());
+        let (operation, to) = (Operation::Flush, ends.clone());
+        worker.waiting.push_back(Submission { operation, buffer: Vec::new(), id: 0, to });
+        assert!(worker.exchange().expect("it is sent"));
+        let mut header = [0; 28];
+        theirs.read_exact(&mut header).expect("a request");
+        let request = Request::decode(Style::Structured, &header).expect("one").expect("whole");
+        (worker, theirs, request, ends)
+    }
+
+    fn pass(nanos: u64) {
+        assert!(sys::skip_to(None, clock_nanos() + nanos), "the clock is the test's");
+    }
+
+    #[test]
+    fn a_reply_that_came_while_the_process_was_stopped_is_taken() {
+        let _clock = ModelClock::start();
+        let (mut worker, mut server, request, ends) = with_a_request();
+        let reply = ReplyTo::new(Style::Structured, &request).done();
+        server.write_all(&reply).expect("it is sent");
+        pass(35 * SECOND);
+        assert!(worker.exchange().expect("it is received"));
+        worker.left().expect("nothing is late");
+        assert!(matches!(ends.0.lock().expect("whole")[..], [Ok(())]));
+    }
+
+    #[test]
+    fn time_in_which_the_process_was_stopped_is_not_that_of_the_server() {
+        let _clock = ModelClock::start();
+        let (mut worker, _server, _, ends) = with_a_request();
+        let began = clock_nanos();
+        // Once before, and once when the request is almost late.
+        pass(35 * SECOND);
+        worker.exchange().expect("no reply is no error");
+        let mut stopped = 34 * SECOND;
+        while let Ok(left) = worker.left() {
+            let left = left.expect("a request is in flight");
+            assert!(left <= Looks::period_of(LIMIT), "it looks: {left:?}");
+            pass(left.as_nanos() as u64);
+            worker.exchange().expect("no reply is no error");
+            if clock_nanos() - began > 62 * SECOND && stopped == 34 * SECOND {
+                pass(3_600 * SECOND);
+                stopped += 3_599 * SECOND;
+                worker.exchange().expect("no reply is no error");
+                assert!(worker.left().is_ok(), "judged before a reply can be here");
+            }
+        }
+        let charged = clock_nanos() - began - stopped;
+        assert!(stopped > 3_600 * SECOND, "judged after the first stop");
+        assert!((30 * SECOND..33 * SECOND).contains(&charged), "{charged} ns");
+        assert!(ends.0.lock().expect("whole").is_empty(), "`run` ends it");
+    }
+
+    #[test]
+    fn a_server_that_is_silent_is_late_in_its_time() {
+        let _clock = ModelClock::start();
+        let (mut worker, _server, ..) = with_a_request();
+        let began = clock_nanos();
+        let error = loop {
+            match worker.left() {
+                Ok(left) => pass(left.expect("a request is in flight").as_nanos() as u64),
+                Err(error) => break error,
+            }
+            worker.exchange().expect("no reply is no error");
+        };
+        assert_eq!(clock_nanos() - began, 30 * SECOND);
+        assert_eq!(error.to_string(), "no reply within 30 s");
     }
 }
