@@ -196,7 +196,7 @@ mod tests {
     use crate::build::{ArraySpec, DataPlaneConfig, MemberSpec};
     use crate::driver::DriverOptions;
     use crate::member::{
-        Counters, Cqe, FileOp, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+        Counters, Cqe, FileOp, Io, Leaf, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
     };
 
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -211,7 +211,7 @@ mod tests {
 
     impl Sealed for Stuck {}
 
-    impl Member for Stuck {
+    impl Leaf for Stuck {
         fn info(&self) -> MemberInfo {
             MemberInfo {
                 sectors: 1024,
@@ -241,13 +241,12 @@ mod tests {
             done.push(MemberCompletion { token, result: Ok(()) });
         }
 
-        fn number_leaves(&mut self, next: &mut u32) -> std::ops::Range<u32> {
-            (self.leaf, *next) = (*next, *next + 1);
-            self.leaf..*next
+        fn number_leaf(&mut self, number: u32) {
+            self.leaf = number;
         }
 
-        fn leaf_counters(&self, out: &mut Vec<Counters>) {
-            out.push(Counters::default());
+        fn counters(&self) -> Counters {
+            Counters::default()
         }
     }
 

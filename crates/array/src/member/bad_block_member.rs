@@ -7,6 +7,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use engine::{BadBlockChange, BadBlockLog, BadBlockStep, IoError, LogWrite, Token};
 use md::Sector;
@@ -15,7 +16,8 @@ use md::ondisk::BadBlockArea;
 use super::error_text;
 use super::file::cause_of;
 use super::{
-    Counters, Cqe, FileId, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+    Counters, Cqe, FileId, FormerLeaf, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind,
+    Sealed,
 };
 use crate::table::Table;
 use device::{AreaError, Disk, read_bad_blocks};
@@ -192,6 +194,22 @@ impl Member for BadBlockMember {
         self.inner.gathers()
     }
 
+    fn take_held(&mut self, held: &mut dyn FnMut(MemberCompletion)) {
+        let at_work = &mut self.at_work;
+        self.inner.take_held(&mut |MemberCompletion { token, result }| {
+            let AtWork { token, .. } = *at_work.get(token.to_bits() as u32);
+            held(MemberCompletion { token, result });
+        });
+    }
+
+    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        self.inner.set_timeout(limit)
+    }
+
+    fn late_operations(&self) -> usize {
+        self.inner.late_operations()
+    }
+
     fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.inner.reap(io, &mut self.finished);
         self.pass_on(done);
@@ -220,6 +238,14 @@ impl Member for BadBlockMember {
 
     fn files(&self, out: &mut Vec<FileId>) {
         self.inner.files(out);
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.inner.is_quiet()
+    }
+
+    fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
+        self.inner.disassemble(in_service, out)
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

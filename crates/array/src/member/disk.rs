@@ -12,7 +12,7 @@ use md::Sector;
 
 use super::error_text;
 use super::file::cause_of;
-use super::{Counters, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{Counters, Io, Known, Leaf, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use device::{DATA_STEP, Disk};
 
 /// A blocking member; see the module documentation.
@@ -84,7 +84,7 @@ impl DiskMember {
 
 impl Sealed for DiskMember {}
 
-impl Member for DiskMember {
+impl Leaf for DiskMember {
     fn info(&self) -> MemberInfo {
         MemberInfo {
             sectors: self.area.end - self.area.start,
@@ -109,7 +109,7 @@ impl Member for DiskMember {
             false => Err(op.error(MemberError::Invalid)),
             true => self.perform(op, io).map_err(|error| {
                 let error = op.error(cause_of(&error, op.kind));
-                error_text::log(&error, self.place());
+                error_text::log(&error, Leaf::place(self));
                 error
             }),
         };
@@ -130,7 +130,7 @@ impl Member for DiskMember {
         Some((self.disk.name(), self.area.start))
     }
 
-    fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        out.push(self.counters);
+    fn counters(&self) -> Counters {
+        self.counters
     }
 }

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use drive::Fault;
 use engine::{IoError, MemberError, Token};
@@ -14,7 +15,9 @@ use rustix::io::Errno;
 use super::error_text;
 use super::file::errno_of;
 use super::traits::{Cause, Load};
-use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{
+    Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+};
 use crate::table::Table;
 
 /// Turns the scripts of fault members on and off, so that data can be filled in without faults.
@@ -305,6 +308,10 @@ impl Member for FaultMember {
         self.pass_on(io, done);
     }
 
+    fn add_bad_blocks(&mut self, sector: Sector, sectors: u64) -> Result<(), IoError> {
+        self.inner.add_bad_blocks(sector, sectors)
+    }
+
     fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.inner.submit_batch(io, &mut self.finished);
         self.pass_on(io, done);
@@ -312,6 +319,22 @@ impl Member for FaultMember {
 
     fn gathers(&self) -> bool {
         self.inner.gathers()
+    }
+
+    fn take_held(&mut self, held: &mut dyn FnMut(MemberCompletion)) {
+        let at_work = &mut self.at_work;
+        self.inner.take_held(&mut |MemberCompletion { token, result }| {
+            let token = at_work.get(token.to_bits() as u32).token;
+            held(MemberCompletion { token, result });
+        });
+    }
+
+    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        self.inner.set_timeout(limit)
+    }
+
+    fn late_operations(&self) -> usize {
+        self.inner.late_operations()
     }
 
     fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
@@ -355,6 +378,14 @@ impl Member for FaultMember {
 
     fn files(&self, out: &mut Vec<FileId>) {
         self.inner.files(out);
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.inner.is_quiet()
+    }
+
+    fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
+        self.inner.disassemble(in_service, out)
     }
 
     /// Includes the time that operations are delayed here.

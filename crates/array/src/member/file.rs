@@ -25,7 +25,8 @@ use super::error_text;
 use super::traits::{Cause, Load, io_error};
 use super::uring::FileOp;
 use super::{
-    Counters, Cqe, FileId, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+    Counters, Cqe, FileId, Io, Known, Leaf, Member, MemberCompletion, MemberInfo, Op, OpKind,
+    Sealed,
 };
 use crate::buf::Span;
 use crate::table::Table;
@@ -293,7 +294,7 @@ impl FileMember {
             }
         };
         let error = io_error(pending.kind, Sector(sector), sectors, cause);
-        error_text::log(&error, self.place());
+        error_text::log(&error, Leaf::place(self));
         error
     }
 
@@ -431,7 +432,7 @@ pub(super) fn error_of(errno: Errno, kind: OpKind) -> MemberError {
 
 impl Sealed for FileMember {}
 
-impl Member for FileMember {
+impl Leaf for FileMember {
     fn info(&self) -> MemberInfo {
         self.info
     }
@@ -535,10 +536,8 @@ impl Member for FileMember {
         done.push(MemberCompletion { token, result });
     }
 
-    fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
-        self.leaf = *next;
-        *next += 1;
-        self.leaf..self.leaf + 1
+    fn number_leaf(&mut self, number: u32) {
+        self.leaf = number;
     }
 
     fn known(&self, sector: Sector, limit: Sector) -> Known {
@@ -549,13 +548,13 @@ impl Member for FileMember {
         Some((self.id.path.display().to_string(), self.start / md::SECTOR_BYTES))
     }
 
-    fn files(&self, out: &mut Vec<FileId>) {
-        out.push(self.id.clone());
+    fn file(&self) -> Option<&FileId> {
+        Some(&self.id)
     }
 
-    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+    fn counters(&self) -> Counters {
         let (busy_ns, queued_ns) = (Some(self.load.busy_ns), Some(self.load.queued_ns));
-        out.push(Counters { busy_ns, queued_ns, ..self.counters });
+        Counters { busy_ns, queued_ns, ..self.counters }
     }
 }
 

@@ -16,7 +16,7 @@ use engine::{BufSlice, MemberError};
 
 use md::Sector;
 
-use super::{Counters, Io, Known, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{Counters, Io, Known, Leaf, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::buf::{Region, Regions, Span};
 
 /// A smaller member may be in the caches.
@@ -138,7 +138,7 @@ impl MemMember {
 
 impl Sealed for MemMember {}
 
-impl Member for MemMember {
+impl Leaf for MemMember {
     fn info(&self) -> MemberInfo {
         MemberInfo {
             sectors: self.sectors,
@@ -220,8 +220,8 @@ impl Member for MemMember {
         done.push(MemberCompletion { token: op.token, result });
     }
 
-    fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        out.push(self.counters);
+    fn counters(&self) -> Counters {
+        self.counters
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
         let (sector, sectors) = (Sector(sector), u64::from(slice.len) / md::SECTOR_BYTES);
         let op = Op { token, kind, sector, sectors, slices: &[slice] };
         let mut done = Vec::new();
-        member.submit(&op, io, &mut done);
+        Leaf::submit(member, &op, io, &mut done);
         assert_eq!(done.pop().map(|done| done.result), Some(Ok(())));
         std::mem::take(&mut io.stored_past)
     }
@@ -299,8 +299,8 @@ mod tests {
     #[test]
     fn a_read_at_the_end_is_not_expected_beyond_it() {
         let member = MemMember::new(8).expect("memory");
-        member.prefetch(Sector(7));
-        member.prefetch(Sector(8));
-        member.prefetch(Sector(u64::MAX));
+        Leaf::prefetch(&member, Sector(7));
+        Leaf::prefetch(&member, Sector(8));
+        Leaf::prefetch(&member, Sector(u64::MAX));
     }
 }

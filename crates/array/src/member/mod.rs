@@ -41,7 +41,7 @@ pub use uring::Cqe;
 
 pub(crate) use device::FileId;
 pub(crate) use file::cause_of;
-pub(crate) use traits::Sealed;
+pub(crate) use traits::{Leaf, Sealed};
 #[cfg(test)]
 pub(crate) use uring::FileOp;
 pub(crate) use uring::Ring;

@@ -28,7 +28,8 @@ use super::file::{errno_of, error_of};
 use super::traits::{Cause, Load, io_error};
 use super::uring::FileOp;
 use super::{
-    Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed, error_text,
+    Counters, Cqe, FileId, Io, Leaf, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+    error_text,
 };
 use crate::buf::Span;
 use crate::table::Table;
@@ -273,7 +274,7 @@ impl NbdMember {
             }
         };
         let error = io_error(kind, Sector(sector), sectors, cause(error, kind));
-        error_text::log(&error, self.place());
+        error_text::log(&error, Leaf::place(self));
         error
     }
 
@@ -343,7 +344,7 @@ fn skip(spans: &mut Vec<Span>, mut len: usize) {
 
 impl Sealed for NbdMember {}
 
-impl Member for NbdMember {
+impl Leaf for NbdMember {
     fn info(&self) -> MemberInfo {
         self.info
     }
@@ -438,23 +439,21 @@ impl Member for NbdMember {
         limit
     }
 
-    fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
-        self.leaf = *next;
-        *next += 1;
-        self.leaf..self.leaf + 1
+    fn number_leaf(&mut self, number: u32) {
+        self.leaf = number;
     }
 
     fn place(&self) -> Option<(String, u64)> {
         Some((self.id.path.display().to_string(), self.start / md::SECTOR_BYTES))
     }
 
-    fn files(&self, out: &mut Vec<FileId>) {
-        out.push(self.id.clone());
+    fn file(&self) -> Option<&FileId> {
+        Some(&self.id)
     }
 
-    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+    fn counters(&self) -> Counters {
         let (busy_ns, queued_ns) = (Some(self.load.busy_ns), Some(self.load.queued_ns));
-        out.push(Counters { busy_ns, queued_ns, ..self.counters });
+        Counters { busy_ns, queued_ns, ..self.counters }
     }
 }
 

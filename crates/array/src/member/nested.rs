@@ -16,7 +16,7 @@ use std::time::Duration;
 use engine::{BufSlice, HostOp, IoError, MemberError, Request, RequestError, Token};
 use md::Sector;
 
-use super::traits::io_error;
+use super::traits::{io_error, no_bad_block_log};
 use super::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
 };
@@ -238,6 +238,10 @@ impl Member for NestedMember {
         self.outer.get(outer).open = open;
     }
 
+    fn add_bad_blocks(&mut self, _: Sector, _: u64) -> Result<(), IoError> {
+        Err(no_bad_block_log())
+    }
+
     fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         if !self.waiting.is_empty() {
             self.turn(io, done);
@@ -281,6 +285,10 @@ impl Member for NestedMember {
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         self.executor.number_leaves(next)
+    }
+
+    fn place(&self) -> Option<(String, u64)> {
+        None
     }
 
     fn files(&self, out: &mut Vec<FileId>) {

@@ -1,7 +1,7 @@
 //! A member that completes immediately and stores nothing: it shows the overhead of all layers
 //! above.
 
-use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, Sealed};
+use super::{Counters, Io, Leaf, Member, MemberCompletion, MemberInfo, Op, Sealed};
 
 /// Reads leave the buffer unchanged; written data are dropped.
 pub struct NullMember {
@@ -18,7 +18,7 @@ impl NullMember {
 
 impl Sealed for NullMember {}
 
-impl Member for NullMember {
+impl Leaf for NullMember {
     fn info(&self) -> MemberInfo {
         MemberInfo {
             sectors: self.sectors,
@@ -39,7 +39,7 @@ impl Member for NullMember {
         done.push(MemberCompletion { token: op.token, result: Ok(()) });
     }
 
-    fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        out.push(self.counters);
+    fn counters(&self) -> Counters {
+        self.counters
     }
 }

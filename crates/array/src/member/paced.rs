@@ -9,13 +9,17 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{IoError, Token};
+use md::Sector;
 use sys::clock_nanos;
 
 use super::traits::{Load, WAKE_NANOS};
-use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
+use super::{
+    Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
+};
 use crate::table::Table;
 
 /// Tolerance before an operation counts as late: a scheduling delay, not a slow store.
@@ -340,6 +344,10 @@ impl Member for PacedMember {
         self.inner_finished(io, done);
     }
 
+    fn add_bad_blocks(&mut self, sector: Sector, sectors: u64) -> Result<(), IoError> {
+        self.inner.add_bad_blocks(sector, sectors)
+    }
+
     fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.unplug(io.now);
         self.inner.submit_batch(io, &mut self.finished);
@@ -348,6 +356,22 @@ impl Member for PacedMember {
 
     fn gathers(&self) -> bool {
         true
+    }
+
+    fn take_held(&mut self, held: &mut dyn FnMut(MemberCompletion)) {
+        let waiting = &mut self.waiting;
+        self.inner.take_held(&mut |MemberCompletion { token, result }| {
+            let token = waiting.get(token.to_bits() as u32).token;
+            held(MemberCompletion { token, result });
+        });
+    }
+
+    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        self.inner.set_timeout(limit)
+    }
+
+    fn late_operations(&self) -> usize {
+        self.inner.late_operations()
     }
 
     fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
@@ -387,6 +411,14 @@ impl Member for PacedMember {
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         self.inner.number_leaves(next)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.inner.is_quiet()
+    }
+
+    fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
+        self.inner.disassemble(in_service, out)
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

@@ -283,6 +283,9 @@ pub trait Sealed {}
 ///
 /// Only this crate implements it: a member that uses other memory than it was given, or that
 /// completes an operation while the kernel still works on it, would be unsound.
+///
+/// A member is a [`Leaf`], an array, or wraps another one. What has a default here a wrapper may
+/// leave out, or leaves out because nothing may pass it by; everything else it passes on.
 pub trait Member: Send + Sealed {
     /// Its constant properties.
     fn info(&self) -> MemberInfo;
@@ -314,9 +317,7 @@ pub trait Member: Send + Sealed {
     ///
     /// # Errors
     /// It has no log, or no room in it (a lack of space), or the log cannot be written.
-    fn add_bad_blocks(&mut self, _sector: Sector, _sectors: u64) -> Result<(), IoError> {
-        Err(IoError::of_metadata(MemberError::NoSpace, None))
-    }
+    fn add_bad_blocks(&mut self, sector: Sector, sectors: u64) -> Result<(), IoError>;
 
     /// What is known of the sectors from `sector` on, which is below `limit`: see [`Known`]. It
     /// never calls a sector a hole that could be read as anything but zeroes; a write that has
@@ -330,35 +331,29 @@ pub trait Member: Send + Sealed {
 
     /// Starts the operations that `submit` has gathered, and appends immediate completions. Called
     /// after every batch of submissions if [`Member::gathers`].
-    fn submit_batch(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
+    fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>);
 
     /// Whether `submit` leaves work to `submit_batch`.
-    fn gathers(&self) -> bool {
-        false
-    }
+    fn gathers(&self) -> bool;
 
     /// Passes on operations that have ended, with their results, and whose buffers are still in
     /// use: each completes when they are free. Those with equal tokens have all ended. For arrays,
     /// of which members are late; called after every call, if [`Member::gathers`].
-    fn take_held(&mut self, _held: &mut dyn FnMut(MemberCompletion)) {}
+    fn take_held(&mut self, held: &mut dyn FnMut(MemberCompletion));
 
     /// Sets how long an operation of a disk may take. Returns how long one of this member may take
     /// then: an array has to serve without disks that are late.
-    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
-        limit
-    }
+    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration>;
 
     /// Operations inside of it that have not completed in time: of an array.
-    fn late_operations(&self) -> usize {
-        0
-    }
+    fn late_operations(&self) -> usize;
 
     /// Appends completions that are due by the clock. Called once per round when `deadline` has
     /// passed.
-    fn reap(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
+    fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>);
 
     /// Processes a kernel completion for one of this member's leaves.
-    fn complete(&mut self, _event: Cqe, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
+    fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>);
 
     /// When a wait for `deadline` should end: earlier by the wake-up latency. Members with long
     /// operations return a later time, and are not polled for.
@@ -367,37 +362,179 @@ pub trait Member: Send + Sealed {
     }
 
     /// When `reap` should be called next, if the clock alone can complete something.
-    fn deadline(&self) -> Option<u64> {
+    fn deadline(&self) -> Option<u64>;
+
+    /// Numbers its leaves, counting up in `next`; returns the range of its own.
+    fn number_leaves(&mut self, next: &mut u32) -> Range<u32>;
+
+    /// The device or file that it is in, and the first sector of its data area there; `None` if it
+    /// is in memory, or in several.
+    fn place(&self) -> Option<(String, u64)>;
+
+    /// The files that its leaves keep their data in.
+    fn files(&self, out: &mut Vec<FileId>);
+
+    /// Whether no operation is in flight inside, for nested arrays.
+    fn is_quiet(&self) -> bool;
+
+    /// Returns the members of a nested array, and whether this is one. `in_service` says whether it
+    /// was in service itself.
+    fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool;
+
+    /// I/O counters of each of its leaves.
+    fn leaf_counters(&self, out: &mut Vec<Counters>);
+}
+
+/// A member that is one disk, or stands for one: nothing is inside of it. What such members have in
+/// common is said here; see [`Member`] for what each is.
+pub trait Leaf: Send + Sealed {
+    /// [`Member::info`].
+    fn info(&self) -> MemberInfo;
+
+    /// [`Member::share`].
+    fn share(&self) -> Option<Box<dyn Member>>;
+
+    /// [`Member::submit`].
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>);
+
+    /// [`Member::get_ready_to_lend`].
+    fn get_ready_to_lend(&mut self, _regions: &mut Regions) {}
+
+    /// [`Member::lend`].
+    fn lend(&mut self, _sector: Sector, _bytes: u64) -> Option<BufSlice> {
         None
     }
 
-    /// Numbers its leaves, counting up in `next`; returns the range of its own.
-    fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
-        let leaf = *next;
-        *next += 1;
-        leaf..leaf + 1
+    /// [`Member::lend_to_host`].
+    fn lend_to_host(&mut self, _sector: Sector, _bytes: u64) -> Option<(Arc<Region>, u64)> {
+        None
     }
 
-    /// The device or file that it is in, and the first sector of its data area there; `None` if it
-    /// is in memory, or in several. Members that wrap others pass on theirs.
+    /// [`Member::known`].
+    fn known(&self, _sector: Sector, limit: Sector) -> Known {
+        Known { is_hole: false, end: limit }
+    }
+
+    /// [`Member::prefetch`].
+    fn prefetch(&self, _sector: Sector) {}
+
+    /// [`Member::set_timeout`].
+    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        limit
+    }
+
+    /// [`Member::complete`].
+    fn complete(&mut self, _event: Cqe, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
+
+    /// [`Member::number_leaves`].
+    fn number_leaf(&mut self, _number: u32) {}
+
+    /// [`Member::place`].
     fn place(&self) -> Option<(String, u64)> {
         None
     }
 
-    /// The files that its leaves keep their data in.
-    fn files(&self, _out: &mut Vec<FileId>) {}
+    /// The file that it keeps its data in.
+    fn file(&self) -> Option<&FileId> {
+        None
+    }
 
-    /// Whether no operation is in flight inside, for nested arrays.
+    /// Its I/O counters.
+    fn counters(&self) -> Counters;
+}
+
+impl<T: Leaf> Member for T {
+    fn info(&self) -> MemberInfo {
+        Leaf::info(self)
+    }
+
+    fn share(&self) -> Option<Box<dyn Member>> {
+        Leaf::share(self)
+    }
+
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        Leaf::submit(self, op, io, done);
+    }
+
+    fn get_ready_to_lend(&mut self, regions: &mut Regions) {
+        Leaf::get_ready_to_lend(self, regions);
+    }
+
+    fn lend(&mut self, sector: Sector, bytes: u64) -> Option<BufSlice> {
+        Leaf::lend(self, sector, bytes)
+    }
+
+    fn lend_to_host(&mut self, sector: Sector, bytes: u64) -> Option<(Arc<Region>, u64)> {
+        Leaf::lend_to_host(self, sector, bytes)
+    }
+
+    fn add_bad_blocks(&mut self, _: Sector, _: u64) -> Result<(), IoError> {
+        Err(no_bad_block_log())
+    }
+
+    fn known(&self, sector: Sector, limit: Sector) -> Known {
+        Leaf::known(self, sector, limit)
+    }
+
+    fn prefetch(&self, sector: Sector) {
+        Leaf::prefetch(self, sector);
+    }
+
+    fn submit_batch(&mut self, _: &mut Io, _: &mut Vec<MemberCompletion>) {}
+
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    fn take_held(&mut self, _: &mut dyn FnMut(MemberCompletion)) {}
+
+    fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        Leaf::set_timeout(self, limit)
+    }
+
+    fn late_operations(&self) -> usize {
+        0
+    }
+
+    fn reap(&mut self, _: &mut Io, _: &mut Vec<MemberCompletion>) {}
+
+    fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        Leaf::complete(self, event, io, done);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
+        let leaf = *next;
+        *next += 1;
+        self.number_leaf(leaf);
+        leaf..leaf + 1
+    }
+
+    fn place(&self) -> Option<(String, u64)> {
+        Leaf::place(self)
+    }
+
+    fn files(&self, out: &mut Vec<FileId>) {
+        out.extend(self.file().cloned());
+    }
+
     fn is_quiet(&self) -> bool {
         true
     }
 
-    /// Returns the members of a nested array, and whether this is one. `in_service` says whether it
-    /// was in service itself.
-    fn disassemble(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
+    fn disassemble(&mut self, _: bool, _: &mut Vec<FormerLeaf>) -> bool {
         false
     }
 
-    /// I/O counters of each of its leaves.
-    fn leaf_counters(&self, out: &mut Vec<Counters>);
+    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        out.push(self.counters());
+    }
+}
+
+/// The error of [`Member::add_bad_blocks`] where there is no log.
+pub(super) fn no_bad_block_log() -> IoError {
+    IoError::of_metadata(MemberError::NoSpace, None)
 }
