@@ -30,7 +30,7 @@ use engine::{
     RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
-use sys::clock_nanos;
+use sys::{Looks, clock_nanos};
 
 use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
 use crate::build::{
@@ -312,11 +312,13 @@ impl Driver {
                 ring.settle_in(&regions);
             }
         }
+        let now = clock_nanos();
         let io = Io {
             ring,
             regions,
             kernels: options.kernels,
-            now: clock_nanos(),
+            now,
+            looks: Looks::new(options.member_timeout, now),
             store_policy: StorePolicy::default(),
             stored_past: false,
         };
@@ -523,7 +525,9 @@ impl Driver {
 
     /// Does everything that can be done now and appends completions to `out`. Never waits.
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
+        // Before anything is received: deadlines are judged by a time whose completions are here.
         self.io.now = clock_nanos();
+        self.io.looks.look(self.io.now);
         if self.is_broken() {
             return self.end_broken(out);
         }
@@ -645,7 +649,7 @@ impl Driver {
             });
             match (&mut *metadata_writer, &mut *failures) {
                 (Some(metadata_writer), _) => {
-                    metadata_writer.turn(io.now, control_events.drain(..), commands);
+                    metadata_writer.turn(io.now, io.looks, control_events.drain(..), commands);
                 }
                 (None, Some(failures)) => {
                     control_events

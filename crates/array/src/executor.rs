@@ -91,7 +91,7 @@ impl MemberSlot {
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.in_flight.submit();
-        let now = io.now;
+        let now = io.looks.time();
         if self.call(done, |member, done| member.submit(op, io, done)) == 0 {
             self.in_flight.begin(op, now);
         }
@@ -190,7 +190,7 @@ impl Executor {
             log: None,
             joining: Vec::new(),
             unbinding: Vec::new(),
-            late: late::Late::default(),
+            late: late::Late::new(),
         }
     }
 
@@ -305,6 +305,7 @@ impl Executor {
     /// Repeats steps until there is nothing to do now, or requests have completed after a step's
     /// work; appends the completions.
     pub(crate) fn turn(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
+        self.late.looks = io.looks;
         if !self.unbinding.is_empty() {
             self.unbind_left(io);
         }
@@ -491,7 +492,7 @@ impl Executor {
             Effect::Complete { tag, result } => ended.push((*tag, *result)),
             Effect::Hold { tag } => self.late.held.push(*tag),
             Effect::Release { tag } => self.late.free.push(*tag),
-            Effect::Abandon { member, at } => self.abandon(*member, *at, io.now),
+            Effect::Abandon { member, at } => self.abandon(*member, *at, io),
             Effect::Control(event) => self.note(*event),
         }
     }
@@ -667,15 +668,15 @@ impl Executor {
         }
     }
 
-    /// Polls the members with operations due by the clock.
+    /// Polls the members with operations due by the clock, and then judges what is late.
     pub(crate) fn reap_members(&mut self, io: &mut Io) {
-        self.check_deadlines(io.now);
         for slot in &mut self.slots {
             let deadline = slot.member.as_ref().and_then(|member| member.deadline());
             if deadline.is_some_and(|at| at <= io.now) {
                 slot.call(&mut self.done, |member, done| member.reap(io, done));
             }
         }
+        self.check_deadlines(&io.looks);
     }
 
     /// Passes a CQE to the member that it belongs to.

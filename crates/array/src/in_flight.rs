@@ -27,7 +27,8 @@ struct Begun {
 /// disk that has to write them all needs.
 const SECTORS_PER_SECOND: u64 = device::CLEARED_BYTES_PER_SECOND / md::SECTOR_BYTES;
 
-/// See the module documentation. Times are nanoseconds of the driver's clock.
+/// See the module documentation. Times are nanoseconds that the driver's thread may charge
+/// ([`sys::Looks`]).
 pub(crate) struct InFlight {
     count: usize,
     /// How long an operation may take; `u64::MAX`: none is late.

@@ -37,6 +37,7 @@
 //! The same array without a thread is a [`Driver`]: submit, poll, wait.
 #![deny(unsafe_code)]
 
+mod all_late;
 mod api;
 #[allow(unsafe_code)]
 mod buf;

@@ -26,8 +26,9 @@ use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record, UpdateTimes}
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
 use md::ondisk::{Area, MetadataEncoder, Timestamp, UpdateError, Write};
-use sys::EventFd;
+use sys::{EventFd, Looks};
 
+use crate::all_late::AllLate;
 use crate::member::{OpKind, cause_of};
 use device::Disk;
 
@@ -91,7 +92,8 @@ struct DeviceThread {
     data_offset: u64,
     /// Operations that the thread does not have yet: at most those of one phase of a job.
     waiting: VecDeque<MetadataOp>,
-    /// Operations that have not completed, and since when; late ones are reported and not listed.
+    /// Operations that have not completed, and since when, in charged time; late ones are reported
+    /// and not listed.
     pending: VecDeque<(MetaToken, u64)>,
     /// Operations that the thread has.
     at_work: usize,
@@ -131,6 +133,9 @@ pub(crate) struct MetadataThreads {
     serials: u64,
     /// How long an operation may take.
     limit: Option<Duration>,
+    all_late: AllLate,
+    /// When late operations are looked for next, in charged time.
+    judges_at: u64,
     times: UpdateTimes,
 }
 
@@ -156,6 +161,8 @@ impl MetadataThreads {
             at_work: 0,
             serials: 0,
             limit,
+            all_late: AllLate::default(),
+            judges_at: 0,
             times: UpdateTimes::default(),
         };
         devices.into_iter().try_for_each(|device| it.add(device))?;
@@ -228,7 +235,8 @@ impl MetadataThreads {
         device.map_or(("", 0), |device| (&device.name, device.data_offset))
     }
 
-    /// Starts a write, or a flush if there is no record. `false`: there is no such device.
+    /// Starts a write, or a flush if there is no record; `now` is in charged time. `false`: there
+    /// is no such device.
     #[must_use]
     pub(crate) fn submit(
         &mut self,
@@ -285,18 +293,37 @@ impl MetadataThreads {
         Some(completion)
     }
 
-    /// When an operation is late next.
-    pub(crate) fn deadline(&self) -> Option<u64> {
+    /// When the thread that collects completions has to look next, by the clock: an operation may
+    /// be late then.
+    pub(crate) fn deadline(&self, looks: &Looks) -> Option<u64> {
         let limit = self.limit?.as_nanos() as u64;
         let pending = self.devices.iter().filter_map(|device| device.pending.front());
-        pending.map(|(_, since)| since.saturating_add(limit)).min()
+        let due = pending.map(|(_, since)| since.saturating_add(limit)).min()?;
+        Some(looks.next(due.max(self.judges_at)))
     }
 
     /// The operations of devices of which one is late: they end now, whatever the thread will
-    /// report of them.
-    pub(crate) fn take_late(&mut self, now: u64) -> Vec<MetaToken> {
+    /// report of them. Called after completions were collected.
+    pub(crate) fn take_late(&mut self, looks: &Looks) -> Vec<MetaToken> {
         let Some(limit) = self.limit else { return Vec::new() };
+        let now = looks.time();
+        if self.at_work == 0 || now < self.judges_at {
+            return Vec::new();
+        }
+        if !looks.is_settled() {
+            self.judges_at = looks.settled_at();
+            return Vec::new();
+        }
         let is_late = |since: u64| since.saturating_add(limit.as_nanos() as u64) <= now;
+        let oldest = self.devices.iter().filter_map(|device| device.pending.front());
+        let (late, busy) = oldest.fold((0, 0), |(late, busy), (_, since)| {
+            (late + usize::from(is_late(*since)), busy + 1)
+        });
+        if let Some(until) = self.all_late.defer(late, busy, looks) {
+            tracing::debug!(late, "metadata writes of all devices are late: judged a little later");
+            self.judges_at = until;
+            return Vec::new();
+        }
         let mut late = Vec::new();
         for device in &mut self.devices {
             if device.pending.front().is_some_and(|(_, since)| is_late(*since)) {
@@ -329,14 +356,18 @@ impl Drop for MetadataThreads {
             device.discards.store(true, Ordering::Relaxed);
             device.ops = None;
         }
+        let mut looks = Looks::new(self.limit, 0);
         let start = Instant::now();
         for device in &mut self.devices {
             let Some(thread) = device.thread.take() else { continue };
             // An operation that is late has had its time.
             let is_late = device.at_work > device.pending.len();
             let limit = self.limit.map(|limit| if is_late { Duration::ZERO } else { limit });
-            while limit.is_some_and(|limit| start.elapsed() < limit) && !thread.is_finished() {
+            while limit.is_some_and(|limit| u128::from(looks.time()) < limit.as_nanos())
+                && !thread.is_finished()
+            {
                 std::thread::sleep(STEP);
+                looks.look(start.elapsed().as_nanos() as u64);
             }
             if limit.is_some() && !thread.is_finished() {
                 tracing::error!(

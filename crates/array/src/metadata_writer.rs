@@ -19,6 +19,7 @@ use engine::{
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
 use md::{Geometry, MemberIdx, Sector};
+use sys::Looks;
 
 use crate::executor::Event;
 use crate::member::late_text;
@@ -80,6 +81,7 @@ pub(crate) struct MetadataWriter {
     limit: Option<Duration>,
     /// Time of the present turn.
     now: u64,
+    looks: Looks,
     inputs: Vec<MetadataInput>,
     effects: Vec<MetadataEffect>,
     timer: Option<u64>,
@@ -132,6 +134,7 @@ impl MetadataWriter {
             threads: MetadataThreads::start(kept, limit)?,
             limit,
             now: 0,
+            looks: Looks::new(limit, 0),
             inputs: Vec::new(),
             effects: Vec::new(),
             timer: None,
@@ -175,7 +178,7 @@ impl MetadataWriter {
     /// When it must be called next.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let retries = self.resync.deadline().into_iter().chain(self.rebuild.deadline());
-        self.timer.into_iter().chain(retries).chain(self.threads.deadline()).min()
+        self.timer.into_iter().chain(retries).chain(self.threads.deadline(&self.looks)).min()
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -206,6 +209,7 @@ impl MetadataWriter {
     pub(crate) fn turn(
         &mut self,
         now: u64,
+        looks: Looks,
         events: impl Iterator<Item = (u16, ControlEvent)>,
         controls: &mut Vec<(u16, Control)>,
     ) {
@@ -227,8 +231,8 @@ impl MetadataWriter {
             completion.note.into_iter().for_each(|note| self.notes.push(note));
             self.inputs.push(MetadataInput::MetaDone { token, result });
         }
-        self.now = now;
-        for token in self.threads.take_late(now) {
+        (self.now, self.looks) = (now, looks);
+        for token in self.threads.take_late(&looks) {
             let result = Err(IoError::of_metadata(MemberError::Timeout, None));
             self.inputs.push(MetadataInput::MetaDone { token, result });
         }
@@ -321,7 +325,7 @@ impl MetadataWriter {
     }
 
     fn submit(&mut self, device: DeviceNumber, token: MetaToken, record: Option<Record>) {
-        if !self.threads.submit(device, token, record, self.now) {
+        if !self.threads.submit(device, token, record, self.looks.time()) {
             let result = Err(IoError::of_metadata(MemberError::Gone, None));
             self.inputs.push(MetadataInput::MetaDone { token, result });
         }

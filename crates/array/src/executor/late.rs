@@ -1,26 +1,31 @@
 //! Members that do not complete operations in time: what is reported to the engine, and when.
 //!
 //! Invariant: the engine decides what follows. An operation that is late is still in flight: its
-//! member is not replaced, and is not put into another slot, before it has completed. Part of
-//! `executor`.
+//! member is not replaced, and is not put into another slot, before it has completed. Deadlines are
+//! in the time that the driver's thread may charge ([`Looks`]), and are judged after what has
+//! completed was received. Part of `executor`.
 
 use std::time::Duration;
 
 use engine::{Input, IoError, MemberError};
 use md::MemberIdx;
+use sys::Looks;
 
 use super::{Event, Executor};
-use crate::member::{FileId, Op, late_text};
+use crate::all_late::AllLate;
+use crate::member::{FileId, Io, Op, late_text};
 
 /// How much later than its deadline an operation may be reported, as a part of its time.
 const COARSENESS: u64 = 128;
 
-#[derive(Default)]
 pub(super) struct Late {
     /// How long operations of members may take; `None`: for ever.
     pub(super) limit: Option<Duration>,
-    /// When the deadlines are checked next.
+    /// Those of the driver's thread, as of the last turn.
+    pub(super) looks: Looks,
+    /// When the deadlines are checked next, in charged time.
     check_at: u64,
+    all_late: AllLate,
     /// Something has been late, or may be without a report of this executor.
     has_been: bool,
     /// Requests whose buffers late operations use from now on, and do not use any more.
@@ -35,6 +40,21 @@ pub(super) struct Late {
 }
 
 impl Late {
+    pub(super) fn new() -> Late {
+        Late {
+            limit: None,
+            looks: Looks::new(None, 0),
+            check_at: 0,
+            all_late: AllLate::default(),
+            has_been: false,
+            held: Vec::new(),
+            free: Vec::new(),
+            reported: Vec::new(),
+            staying: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     #[inline]
     pub(super) fn has_reported(&self) -> bool {
         !self.reported.is_empty()
@@ -107,20 +127,37 @@ impl Executor {
         });
     }
 
-    /// When an operation is late next.
+    /// When the next look is due, by the clock: an operation may be late then.
     pub(super) fn next_late(&self) -> Option<u64> {
         self.late.limit?;
         let next = self.slots.iter().filter_map(|slot| slot.in_flight.deadline()).min()?;
-        Some(next.max(self.late.check_at))
+        Some(self.late.looks.next(next.max(self.late.check_at)))
     }
 
     /// Reports operations that are late.
-    pub(super) fn check_deadlines(&mut self, now: u64) {
+    pub(super) fn check_deadlines(&mut self, looks: &Looks) {
         let Some(limit) = self.late.limit else { return };
+        self.late.looks = *looks;
+        let now = looks.time();
         if now < self.late.check_at {
             return;
         }
+        if !looks.is_settled() {
+            self.late.check_at = looks.settled_at();
+            return;
+        }
         self.late.check_at = now + limit.as_nanos() as u64 / COARSENESS;
+        let deadlines = self.slots.iter().filter_map(|slot| slot.in_flight.deadline());
+        let (late, busy) =
+            deadlines.fold((0, 0), |(late, busy), at| (late + usize::from(at <= now), busy + 1));
+        if let Some(until) = self.late.all_late.defer(late, busy, looks) {
+            tracing::debug!(late, "operations of all members are late: judged a little later");
+            self.late.check_at = until;
+            return;
+        }
+        if late == 0 {
+            return;
+        }
         for member in 0..self.slots.len() as u16 {
             let slot = &self.slots[usize::from(member)];
             if slot.in_flight.deadline().is_some_and(|at| at <= now) {
@@ -156,10 +193,12 @@ impl Executor {
     }
 
     /// The engine has taken a member out of service.
-    pub(super) fn abandon(&mut self, member: MemberIdx, at: u64, now: u64) {
+    pub(super) fn abandon(&mut self, member: MemberIdx, at: u64, io: &Io) {
         if self.late.limit.is_none() {
             return;
         }
+        let now = io.looks.time();
+        let at = now + at.saturating_sub(io.now);
         self.slots[member.index()].in_flight.abandon(at);
         if at > now {
             self.late.check_at = self.late.check_at.min(at);

@@ -22,7 +22,7 @@ use engine::{IoError, MemberError, Token};
 use md::Sector;
 use nbd::Operation;
 use rustix::io::Errno;
-use sys::EventFd;
+use sys::{EventFd, Looks};
 
 use super::file::{errno_of, error_of};
 use super::traits::{Cause, Load, io_error};
@@ -434,8 +434,10 @@ impl Leaf for NbdMember {
         }
     }
 
+    /// The connection has two periods more: the array judges first, which knows whether all members
+    /// are late, and what is late ends with the connection.
     fn set_timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
-        self.export.set_timeout(limit);
+        self.export.set_timeout(limit.map(|limit| limit + 2 * Looks::period_of(limit)));
         limit
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use device::FileId;
 use engine::{BufSlice, IoError, MemberError, MemberOp, Token};
 use md::Sector;
+use sys::Looks;
 
 use super::{Cqe, Ring};
 use crate::buf::{Region, Regions, StorePolicy};
@@ -270,6 +271,8 @@ pub struct Io {
     pub(crate) kernels: parity::Kernels,
     /// Nanoseconds of the driver's clock, as of this round.
     pub(crate) now: u64,
+    /// Of the driver's thread: what of its time is charged to members.
+    pub(crate) looks: Looks,
     /// Whether long stores to memory bypass the caches.
     pub(crate) store_policy: StorePolicy,
     /// A member has used non-temporal stores since the last store fence.

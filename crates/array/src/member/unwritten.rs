@@ -130,6 +130,7 @@ mod tests {
             regions,
             kernels: parity::Kernels::best(),
             now: 0,
+            looks: sys::Looks::new(None, 0),
             store_policy: Default::default(),
             stored_past: false,
         };

@@ -368,12 +368,14 @@ impl Ring {
     pub(crate) fn drain(&mut self, limit: std::time::Duration) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec};
         let (start, mut done) = (std::time::Instant::now(), Vec::new());
+        let mut looks = sys::Looks::new(Some(limit), 0);
         while self.in_flight > 0 {
             self.submit();
-            let left = limit.saturating_sub(start.elapsed());
+            let left = limit.saturating_sub(std::time::Duration::from_nanos(looks.time()));
             if left.is_zero() {
                 return false;
             }
+            let left = left.min(std::time::Duration::from_nanos(looks.period()));
             // The kernel may have refused submissions for now.
             let left = if self.is_pushed_back() { PUSHED_BACK.min(left) } else { left };
             let timeout =
@@ -381,6 +383,7 @@ impl Ring {
             let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
             // An interrupted wait is a short one.
             let _ = rustix::event::poll(&mut fds, Some(&timeout));
+            looks.look(start.elapsed().as_nanos() as u64);
             self.reap(&mut done);
             done.clear();
         }

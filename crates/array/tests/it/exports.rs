@@ -2,16 +2,21 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use array::{HostOp, MemberSpec, NbdMember};
-use device::{Access, Device, DeviceOptions, Location};
-use md::Level;
-use nbd::server::{Event, Handshake, Tls};
+use array::{
+    BadBlockList, BadBlockMember, DriverOptions, Event, HostOp, MemberError, MemberSpec, NbdMember,
+};
+use device::{Access, Device, DeviceOptions, Location, MemoryDisk};
+use md::ondisk::{Area, BadBlockArea};
+use md::{Level, MemberIdx};
+use nbd::server::{Event as Step, Handshake, Tls};
 use nbd::wire::command;
 use nbd::{BlockSizes, Errno, Export, Features, ReplyTo, Request};
 
-use crate::common::{SECTOR, driver, host, spec};
+use crate::common::{SECTOR, Shards, driver, host, mem, options, spec};
 
 const SECTORS: u64 = 8192;
 
@@ -35,13 +40,13 @@ fn serve(mut stream: UnixStream, store: &Mutex<Store>) -> std::io::Result<()> {
         let progress = handshake.receive(&input, &exports, &mut out);
         input.drain(..progress.consumed);
         match progress.event {
-            Event::Ready(session) => break session.style,
-            Event::NeedMore => {
+            Step::Ready(session) => break session.style,
+            Step::NeedMore => {
                 let mut byte = [0];
                 stream.read_exact(&mut byte)?;
                 input.push(byte[0]);
             }
-            Event::Handled => {}
+            Step::Handled => {}
             other => panic!("{other:?}"),
         }
     };
@@ -75,25 +80,30 @@ fn serve(mut stream: UnixStream, store: &Mutex<Store>) -> std::io::Result<()> {
     }
 }
 
+/// An export of a server for one client, opened, and what the server has.
+fn export(socket: &Path, error: Errno) -> (Device, Arc<Mutex<Store>>) {
+    let bytes = vec![8; SECTORS as usize * SECTOR];
+    let store = Arc::new(Mutex::new(Store { bytes, seen: Vec::new(), error }));
+    let listener = UnixListener::bind(socket).expect("a socket");
+    let shared = store.clone();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        // It ends with the session.
+        let _ = serve(stream, &shared);
+    });
+    let location = Location::whole(format!("nbd+unix:///?socket={}", socket.display()));
+    let options = DeviceOptions { access: Access::ReadWrite, direct: true };
+    (Device::open(&location, options).expect("it opens"), store)
+}
+
 #[test]
 fn a_member_whose_server_refuses_write_zeroes_is_written_to_and_stays() {
     let directory = tempfile::tempdir().expect("a directory");
     for error in [Errno::NotSupported, Errno::Invalid] {
         let (mut members, mut stores) = (Vec::new(), Vec::new());
         for number in 0..3 {
-            let bytes = vec![8; SECTORS as usize * SECTOR];
-            let store = Arc::new(Mutex::new(Store { bytes, seen: Vec::new(), error }));
             let socket = directory.path().join(format!("{error}{number}").replace(' ', "-"));
-            let listener = UnixListener::bind(&socket).expect("a socket");
-            let shared = store.clone();
-            std::thread::spawn(move || {
-                let (stream, _) = listener.accept().expect("a client");
-                // It ends with the session.
-                let _ = serve(stream, &shared);
-            });
-            let location = Location::whole(format!("nbd+unix:///?socket={}", socket.display()));
-            let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-            let device = Device::open(&location, options).expect("it opens");
+            let (device, store) = export(&socket, error);
             let member = NbdMember::of_device(&device, 0..SECTORS).expect("an export");
             members.push(MemberSpec::ready(member));
             stores.push(store);
@@ -123,5 +133,48 @@ fn a_member_whose_server_refuses_write_zeroes_is_written_to_and_stays() {
         };
         // What was in flight when the first refusal came was refused, too.
         assert!(stores.iter().all(|store| tried(store) >= 1), "the server was tried");
+    }
+}
+
+#[test]
+fn a_member_with_a_bad_block_list_loses_its_connection_in_the_time_of_its_operations() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let limit = Duration::from_millis(500);
+    for has_list in [false, true] {
+        let socket = directory.path().join(format!("list-{has_list}"));
+        let (device, store) = export(&socket, Errno::NotSupported);
+        let member = NbdMember::of_device(&device, 0..SECTORS).expect("an export");
+        let member = match has_list {
+            false => MemberSpec::ready(member),
+            true => {
+                let disk = Arc::new(MemoryDisk::new("list", vec![0; 4096]));
+                let area = Area { sector: 0, sectors: 8 };
+                let place = BadBlockArea { area, shift: 0, in_use: false };
+                let list = BadBlockList::read(disk, place, 0).expect("an empty list");
+                MemberSpec::ready(BadBlockMember::new(Box::new(member), list))
+            }
+        };
+        let spec = spec(Level::Raid1, 0, vec![mem(SECTORS), member]);
+        let options = DriverOptions { member_timeout: Some(limit), ..options() };
+        let mut driver = Shards::new(spec, &options).expect("a valid array");
+        host::write(&mut driver, 0, &[7; 8 * SECTOR]);
+        assert!(driver.take_events().is_empty() && driver.failed().is_empty());
+        // The server does nothing any more.
+        let hangs = store.lock().expect("whole");
+        let began = Instant::now();
+        host::write(&mut driver, 0, &[9; 8 * SECTOR]);
+        let events = driver.take_events();
+        let [Event::MemberFailed { member: MemberIdx(1), error: Some(error) }] = events[..] else {
+            panic!("{events:?}")
+        };
+        assert!(error.kind == MemberError::Timeout && began.elapsed() >= limit, "{error:?}");
+        let export = device.export().expect("an export");
+        // 30 s, where the connection does not know the time of the array.
+        while export.lost().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(15), "it is kept, list: {has_list}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(hangs);
+        assert_eq!(host::read(&mut driver, 0, 8), [9; 8 * SECTOR]);
     }
 }

@@ -21,3 +21,4 @@ mod random;
 mod rebuild;
 mod scrub;
 mod shards;
+mod stopped;

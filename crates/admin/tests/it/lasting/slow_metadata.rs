@@ -240,6 +240,84 @@ fn a_device_whose_metadata_write_does_not_complete_in_time_fails_and_is_left_beh
     gates[1].set(false);
 }
 
+/// A driver on the clock of the test, with a write whose intent is not durable before the gates of
+/// these devices are open.
+fn waiting_for(gates: &[Arc<Gate>], closed: std::ops::Range<usize>) -> array::Driver {
+    let opened = opened(gates);
+    let array = decide(&opened, &Options::default());
+    let mut driver = admin::start(&array, &opened, &StartOptions::default()).unwrap();
+    gates[closed.clone()].iter().for_each(|gate| gate.set(true));
+    let lease = driver.leases().take(4096);
+    driver.submit(HostOp::Write { fua: false }, md::Sector(0), 8, lease, 1).unwrap();
+    driver.poll(&mut Vec::new());
+    until("the metadata writes", || gates[closed.clone()].iter().all(|gate| gate.is_blocked()));
+    driver
+}
+
+/// Polls until the write has ended, without letting the driver's clock run.
+fn ends_well(driver: &mut array::Driver) {
+    let (start, mut done) = (Instant::now(), Vec::new());
+    while done.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "the write never completes");
+        driver.poll(&mut done);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(done[0].result, Ok(()));
+    assert_eq!(driver.take_events(), []);
+}
+
+/// The driver's thread does not run for this long.
+fn pass(time: Duration) {
+    assert!(sys::skip_to(None, sys::clock_nanos() + time.as_nanos() as u64));
+}
+
+#[test]
+fn time_in_which_the_process_was_stopped_is_not_that_of_a_metadata_write() {
+    let _clock = sys::ModelClock::start();
+    for closed in [1..2, 0..2] {
+        let (_members, gates) = members(Level::Raid1, 2, BitmapOption::None);
+        let mut driver = waiting_for(&gates, closed);
+        pass(Duration::from_secs(35));
+        driver.poll(&mut Vec::new());
+        assert_eq!(driver.take_events(), [], "the thread had no time to report it");
+        gates.iter().for_each(|gate| gate.set(false));
+        ends_well(&mut driver);
+    }
+}
+
+#[test]
+fn metadata_writes_that_are_all_late_have_a_second_more_and_no_longer() {
+    let _clock = sys::ModelClock::start();
+    let half_seconds = |driver: &mut array::Driver, count: u32| {
+        for _ in 0..count {
+            pass(Duration::from_millis(500));
+            driver.poll(&mut Vec::new());
+        }
+        driver.take_events()
+    };
+    let (_members, gates) = members(Level::Raid1, 2, BitmapOption::None);
+    let mut driver = waiting_for(&gates, 0..2);
+    assert_eq!(half_seconds(&mut driver, 61), []);
+    gates.iter().for_each(|gate| gate.set(false));
+    ends_well(&mut driver);
+    drop(driver);
+
+    // One of two fails after 30 s (or as both, where the other one takes as long in real time), two
+    // after 31.
+    for (closed, count) in [(1..2, 60), (0..2, 62)] {
+        let (_members, gates) = members(Level::Raid1, 2, BitmapOption::None);
+        let mut driver = waiting_for(&gates, closed);
+        assert_eq!(half_seconds(&mut driver, count - 1), []);
+        let events = half_seconds(&mut driver, 64 - count);
+        let timed_out = |event: &Event| {
+            let Event::MemberFailed { error: Some(error), .. } = event else { return false };
+            error.kind == MemberError::Timeout
+        };
+        assert!(events.iter().any(timed_out), "{events:?}");
+        gates.iter().for_each(|gate| gate.set(false));
+    }
+}
+
 #[test]
 fn a_panic_in_a_metadata_write_fails_the_device() {
     let gated = Gated::start(Level::Raid1, 2, BitmapOption::None);
@@ -281,6 +359,8 @@ testkit::repeat_in_shards! {
     reads_complete_while_metadata_are_written,
     a_device_that_hangs_stops_only_what_depends_on_its_metadata_until_it_is_failed,
     a_device_whose_metadata_write_does_not_complete_in_time_fails_and_is_left_behind,
+    time_in_which_the_process_was_stopped_is_not_that_of_a_metadata_write,
+    metadata_writes_that_are_all_late_have_a_second_more_and_no_longer,
     a_panic_in_a_metadata_write_fails_the_device,
     a_driver_without_a_thread_is_woken_by_metadata_writes_and_waits_for_them_when_dropped,
 }
