@@ -4,12 +4,17 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nbd::Operation;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::killed_servers::Session;
 use crate::support::{Dir, Ran, raidlab_with, until};
 
 /// A server in a network namespace, or in that of the test; killed when it is dropped.
@@ -50,9 +55,13 @@ impl Server {
         Server { child, said }
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
     /// Ends it by a signal; its exit code, and what it said to stderr.
     fn end(mut self, signal: Signal) -> (Option<i32>, String) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        self.signal(signal);
         let status = self.child.wait().expect("it ends");
         let mut error = String::new();
         self.child.stderr.take().expect("piped").read_to_string(&mut error).expect("UTF-8");
@@ -370,6 +379,89 @@ fn a_host_whose_link_is_cut_fails_in_time_and_gets_what_it_missed_by_the_bitmap(
     let (code, error) = server.end(Signal::TERM);
     assert_eq!(code, Some(0), "{error}");
     assert!(error.contains("is put back into slot 1"), "{error}");
+}
+
+/// Writes to an array by its NBD front, several at once; a write that fails is a panic.
+struct Writes {
+    ending: Arc<AtomicBool>,
+    written: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
+}
+
+impl Writes {
+    fn start(front: &str) -> Writes {
+        let (ending, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (ends, counts, front) = (ending.clone(), written.clone(), front.to_owned());
+        let thread = std::thread::spawn(move || {
+            let mut session = Session::connect_to(&front, "data");
+            let (mut begun, length) = (0, 16 << 10);
+            while begun > counts.load(Ordering::SeqCst) || !ends.load(Ordering::SeqCst) {
+                if begun < counts.load(Ordering::SeqCst) + 8 && !ends.load(Ordering::SeqCst) {
+                    let offset = begun * 37 % 4096 * u64::from(length);
+                    let write = Operation::Write { offset, length, fua: false };
+                    session.send(write, &[begun as u8; 16 << 10]).expect("the server is there");
+                    begun += 1;
+                } else {
+                    session.receive().expect("the server answers");
+                    counts.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        Writes { ending, written, thread }
+    }
+
+    /// Waits until as many more have completed, all of which were begun after some of them.
+    fn go_on(&self) {
+        let before = self.written.load(Ordering::SeqCst);
+        until("writes", || {
+            assert!(!self.thread.is_finished(), "a write has failed");
+            self.written.load(Ordering::SeqCst) > before + 100
+        });
+    }
+
+    fn end(self) {
+        self.ending.store(true, Ordering::SeqCst);
+        self.thread.join().expect("no write fails");
+    }
+}
+
+#[test]
+fn a_server_that_was_stopped_for_a_while_keeps_its_members_and_drops_one_that_hangs() {
+    let dir = Dir::new();
+    let (mut servers, mut uris) = (Vec::new(), Vec::new());
+    for name in ["m0", "m1", "m2"] {
+        let socket = dir.file(name);
+        servers.push(host(&dir, None, name, &format!("unix:{socket}")));
+        uris.push(format!("nbd+unix:///{name}?socket={socket}"));
+    }
+    let all = uris.join(" ");
+    order(&dir, &format!("create --level 5 -n 3 --chunk 64K --name data --homehost none {all}"))
+        .code(0);
+    let front = dir.file("front");
+    let limit = Duration::from_secs(2);
+    let server = Server::start(&dir, None, &format!("{all} --nbd unix:{front} --member-timeout 2"));
+    let writes = Writes::start(&front);
+    // As a container that is paused, or a debugger; twice, and once for hardly longer.
+    for more in [Duration::from_secs(3), Duration::from_millis(200), Duration::from_secs(4)] {
+        writes.go_on();
+        server.signal(Signal::STOP);
+        std::thread::sleep(limit + more);
+        server.signal(Signal::CONT);
+        writes.go_on();
+        assert_eq!(states(&dir), ["in_sync"; 3], "{more:?} longer than operations may take");
+    }
+    // The server of a member is stopped: that is the member's time.
+    servers[1].signal(Signal::STOP);
+    let began = Instant::now();
+    until("the member fails", || states(&dir)[1] == "gone" || states(&dir)[1] == "missing");
+    let taken = began.elapsed();
+    assert!(taken >= limit && taken < 10 * limit, "{taken:?}");
+    writes.go_on();
+    assert_eq!(states(&dir)[2], "in_sync");
+    writes.end();
+    servers[1].signal(Signal::CONT);
+    let (code, error) = server.end(Signal::TERM);
+    assert_eq!(code, Some(0), "{error}");
 }
 
 /// A directory with the certificate of an authority, and what it has signed for `localhost`.
