@@ -13,10 +13,10 @@
 //! Used for rehearsals: an existing overlay can be opened again and used further.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -220,7 +220,10 @@ fn make(path: &Path, bases: &[Arc<dyn Disk>]) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    let file = File::create(&new)?;
+    // It is to hold what the array holds: private from its first moment, and if a crash left it.
+    let mut how = File::options();
+    let file = how.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all_at(&encode_header(&id, &known), 0)?;
     file.sync_all()?;
     // Fails if another process was faster, whose file must not be lost.

@@ -300,6 +300,8 @@ fn writes_over_an_overlay_leave_the_members_as_they_were() {
         let mut back = vec![0; data.len()];
         array.read_exact_at(&mut back, 4096).expect("it is read");
         assert_eq!(back == data, round == 1);
+        let mode = std::fs::metadata(&overlay).expect("it is made").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "it holds what the array holds");
         array.write_all_at(&data, 4096).expect("it is written");
         drop(array);
         assert_eq!(server.end(Signal::TERM).0, Some(0));
