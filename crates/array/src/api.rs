@@ -22,7 +22,7 @@ use worker::{Busy, Call, Job, Shard};
 use crate::buf::{Filled, Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
 use crate::driver::{Driver, DriverOptions};
-use crate::executor::{ArrayExtent, Event};
+use crate::executor::{ArrayExtent, Event, Report};
 use crate::member::{Counters, MemberInfo};
 
 /// Why a call failed.
@@ -405,23 +405,29 @@ impl Array {
         all
     }
 
-    /// Member events since the last call.
+    /// Member events since the last call, in the order in which they happened.
     pub fn take_events(&self) -> Vec<Event> {
-        let mut all: Vec<Event> = Vec::new();
+        self.take_reports().into_iter().map(|report| report.event).collect()
+    }
+
+    /// The same, with the names that devices had when the events happened.
+    pub fn take_reports(&self) -> Vec<Report> {
+        let mut all: Vec<Report> = Vec::new();
         for shard in 0..self.shards.len() {
-            for event in self.call(shard, Driver::take_events).unwrap_or_default() {
-                let same = |other: &Event| match (other, &event) {
+            for report in self.call(shard, Driver::take_reports).unwrap_or_default() {
+                let same = |other: &Report| match (other.event, report.event) {
                     (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member, .. }) => {
-                        a == member
+                        a == member && other.device == report.device
                     }
                     _ => false,
                 };
                 // Two shards may have detected the failure concurrently.
                 if !all.iter().any(same) {
-                    all.push(event);
+                    all.push(report);
                 }
             }
         }
+        all.sort_by_key(|report| report.at);
         all
     }
 

@@ -36,7 +36,7 @@ use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
 use crate::build::{
     ArraySpec, BuildError, ShardOf, WithMetadata, build, divide, refuse_shared_files,
 };
-use crate::executor::{Event, Executor};
+use crate::executor::{Event, Executor, Report};
 use crate::member::{Counters, Cqe, Io, Member, MemberInfo, Ring};
 use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::{Message, ShardChannels};
@@ -715,8 +715,13 @@ impl Driver {
 
     /// Member events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        let by_metadata = self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_events);
-        self.executor.take_events().chain(by_metadata).collect()
+        self.take_reports().into_iter().map(|report| report.event).collect()
+    }
+
+    /// The same, with the names that devices had when the events happened.
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        let by_metadata = self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_reports);
+        self.executor.take_reports().chain(by_metadata).collect()
     }
 
     /// I/O counters of every leaf member, in slot order; of several shards, those of this one.

@@ -22,6 +22,7 @@ mod replacements;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::time::SystemTime;
 
 use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
@@ -30,8 +31,8 @@ use engine::{
 use md::{Geometry, Level, MemberIdx, Sector};
 
 pub use self::allocation::ArrayExtent;
-pub use self::events::Event;
 use self::events::Events;
+pub use self::events::{Event, FoundMismatch, Report};
 use crate::buf::{self, InPlaceSources, LEND_FROM_BYTES, LeasePool};
 use crate::in_flight::InFlight;
 use crate::member::{
@@ -70,6 +71,17 @@ impl MemberSlot {
         }
         if let (Some(former), [only]) = (&self.former, &mut out[first..]) {
             only.add(former);
+        }
+    }
+
+    /// Name of its device, as it was given; `None` of one in memory, or of several.
+    fn device(&self) -> Option<String> {
+        let member = self.member.as_ref()?;
+        let mut files = Vec::new();
+        member.files(&mut files);
+        match &files[..] {
+            [only] => Some(only.name.clone()),
+            _ => member.place().map(|(device, _)| device),
         }
     }
 
@@ -134,7 +146,7 @@ pub(crate) struct Executor {
     info: MemberInfo,
     events: Events,
     /// What scrubs have found.
-    mismatches: Vec<Mismatch>,
+    mismatches: Vec<FoundMismatch>,
     /// Events for the control plane (metadata manager, other shards), if there is one.
     control_events: Option<Vec<ControlEvent>>,
     /// Members that the control plane has ordered to drop: another shard reports them.
@@ -241,15 +253,15 @@ impl Executor {
     }
 
     /// Reports an event that no shard has.
-    pub(crate) fn report(&mut self, event: Event) {
-        self.events.push(event);
+    pub(crate) fn report(&mut self, event: Event, device: Option<String>) {
+        self.events.push(event, device);
     }
 
-    pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
+    pub(crate) fn take_reports(&mut self) -> impl Iterator<Item = Report> + '_ {
         self.events.0.drain(..)
     }
 
-    pub(crate) fn take_mismatches(&mut self) -> Vec<Mismatch> {
+    pub(crate) fn take_mismatches(&mut self) -> Vec<FoundMismatch> {
         std::mem::take(&mut self.mismatches)
     }
 
@@ -500,7 +512,10 @@ impl Executor {
     fn note(&mut self, event: ControlEvent) {
         if let ControlEvent::Mismatch(mismatch) = event {
             self.log_mismatch(&mismatch);
-            return self.mismatches.push(mismatch);
+            let member = mismatch.member.map(|member| self.shard.place_of(member));
+            let device = member.and_then(|place| self.device_at(place));
+            let found = FoundMismatch { mismatch, device, at: SystemTime::now() };
+            return self.mismatches.push(found);
         }
         let plane = self.control_events.as_mut();
         let is_told = plane.map(|events| events.push(event)).is_some();
@@ -534,7 +549,8 @@ impl Executor {
                     sectors,
                     "read error corrected: reconstructed and written back"
                 );
-                self.events.push(Event::Corrected { member, sector, sectors });
+                let of = self.device_at(self.shard.place_of(member));
+                self.events.push(Event::Corrected { member, sector, sectors }, of);
             }
             ControlEvent::BadBlocksAdded { member: place, sector, sectors } => {
                 let (device, data_offset) = self.place(place);
@@ -548,7 +564,8 @@ impl Executor {
                     "cannot be rebuilt, nothing it is computed from can be read: listed as bad"
                 );
                 let replaces = self.replacing.contains(place.0);
-                self.events.push(Event::BadBlocksAdded { member, replaces, sector, sectors });
+                let event = Event::BadBlocksAdded { member, replaces, sector, sectors };
+                self.events.push(event, self.device_at(place));
             }
         }
     }
@@ -558,6 +575,11 @@ impl Executor {
         let slot = &self.slots[usize::from(member.0)];
         let place = slot.member.as_ref().and_then(|member| member.place());
         place.map_or((None, 0), |(device, data_offset)| (Some(device), data_offset))
+    }
+
+    /// Name of the device at a place, as it was given.
+    pub(crate) fn device_at(&self, place: MemberIdx) -> Option<String> {
+        self.slots[place.index()].device()
     }
 
     fn log_mismatch(&self, mismatch: &Mismatch) {

@@ -21,7 +21,7 @@ use md::ondisk::superblock::Superblock;
 use md::{Geometry, MemberIdx, Sector};
 use sys::Looks;
 
-use crate::executor::Event;
+use crate::executor::{Event, Report};
 use crate::member::late_text;
 use crate::metadata_threads::{DeviceMetadata, MetadataDevice, MetadataThreads};
 
@@ -102,7 +102,7 @@ pub(crate) struct MetadataWriter {
     stopped: Option<bool>,
     notes: Notes,
     /// Members that the metadata manager took out of service: no shard has reported them.
-    events: Vec<Event>,
+    events: Vec<Report>,
 }
 
 impl MetadataWriter {
@@ -171,7 +171,7 @@ impl MetadataWriter {
     }
 
     /// Members that it has taken out of service since the last call.
-    pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
+    pub(crate) fn take_reports(&mut self) -> impl Iterator<Item = Report> + '_ {
         self.events.drain(..)
     }
 
@@ -266,10 +266,11 @@ impl MetadataWriter {
                     let (device, _) = self.threads.name(device);
                     let errno = error.and_then(|error| error.errno).map(|errno| errno.get());
                     tracing::error!(member = member.0, device, errno, "member failed");
-                    self.events.push(match replaces {
+                    let event = match replaces {
                         true => Event::ReplacementFailed { member, error },
                         false => Event::MemberFailed { member, error },
-                    });
+                    };
+                    self.events.push(Report::now(event, Some(device.to_string())));
                 }
                 self.threads.retire(device);
                 self.retired.push(device);
@@ -282,10 +283,11 @@ impl MetadataWriter {
             MetadataEffect::Removed { device, place } => {
                 let (name, _) = self.threads.name(device);
                 tracing::info!(number = device.0, device = name, "device removed");
+                let report = Report::now(Event::DeviceRemoved { device }, Some(name.to_string()));
+                self.events.push(report);
                 self.threads.remove(device);
                 self.retired.push(device);
                 self.unbound.extend(place);
-                self.events.push(Event::DeviceRemoved { device });
             }
             MetadataEffect::ResyncNeeded => self.resync.needed(),
             MetadataEffect::RebuildNeeded => self.rebuild.needed(),
@@ -296,7 +298,8 @@ impl MetadataWriter {
                 let number = Some(device);
                 let (device, _) = self.threads.name(device);
                 tracing::info!(member = member.0, device, "member rebuilt and in sync");
-                self.events.push(Event::MemberInSync { member, device: number });
+                let event = Event::MemberInSync { member, device: number };
+                self.events.push(Report::now(event, Some(device.to_string())));
             }
             MetadataEffect::BecameReadOnly { why } => {
                 self.resync.became_read_only();

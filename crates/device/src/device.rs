@@ -121,7 +121,7 @@ impl Device {
         }
         let identity = export.uri().identity();
         Ok(Device {
-            id: FileId { path: location.path.clone(), identity, bytes: window.clone() },
+            id: file_id(location, identity, &window),
             store: Store::Export(export),
             locks: Locks::default(),
             location: location.clone(),
@@ -736,7 +736,6 @@ impl Opening {
 
     fn device(self, window: Range<u64>, access: Access, locks: Locks) -> Device {
         let Opening { file, location, identity, is_block_device, direct, .. } = self;
-        let path = location.path.clone();
         let logical_block = match is_block_device {
             true => rustix::fs::ioctl_blksszget(&file).unwrap_or(512).clamp(512, 4096),
             false if direct => direct_block(&file),
@@ -744,10 +743,10 @@ impl Opening {
         };
         Device {
             store: Store::File(Arc::new(file)),
+            id: file_id(&location, identity, &window),
             locks,
             location,
             identity,
-            id: FileId { path, identity, bytes: window.clone() },
             stored_end: window.end,
             unread: None,
             in_use: None,
@@ -760,6 +759,11 @@ impl Opening {
             rewriting: Mutex::new(()),
         }
     }
+}
+
+fn file_id(location: &Location, identity: Identity, window: &Range<u64>) -> FileId {
+    let (path, name) = (location.path.clone(), location.to_string());
+    FileId { path, name, identity, bytes: window.clone() }
 }
 
 fn kind_name(kind: std::fs::FileType) -> &'static str {

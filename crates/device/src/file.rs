@@ -17,6 +17,8 @@ use crate::Identity;
 pub struct FileId {
     /// Path as it was opened.
     pub path: PathBuf,
+    /// The device, which may be a part of the file, as it was named.
+    pub name: String,
     /// The same for two paths that lead to one file.
     pub identity: Identity,
     /// Byte range of the file that the member owns.

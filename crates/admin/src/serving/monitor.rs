@@ -1,15 +1,18 @@
 //! What happens to a served array: events in the words of `mdadm --monitor`, numbered.
 //!
 //! Invariant: every event has a number of its own, in the order in which they were observed; the
-//! last [`KEPT`] are kept, and a reader that is further behind gets the number that it missed.
+//! last [`KEPT`] are kept, and a reader that is further behind gets the number that it missed. The
+//! device and the time of an event are those of the happening: by the time at which it is
+//! collected, a spare may have the slot.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use array::{
-    BackgroundState, BackgroundStatus, BackgroundWork, Event as ArrayEvent, io_error_text,
+    BackgroundState, BackgroundStatus, BackgroundWork, Event as ArrayEvent, FoundMismatch, Report,
+    io_error_text,
 };
 use md::MemberIdx;
 
@@ -70,11 +73,11 @@ impl EventKind {
 pub struct Event {
     /// Its number, from 1 on.
     pub number: u64,
-    /// When it was observed.
+    /// When it happened; of background work, when it was observed.
     pub at: SystemTime,
     /// What.
     pub kind: EventKind,
-    /// The device that it concerns, as it was named.
+    /// The device that it concerned when it happened, as it was named.
     pub device: Option<String>,
     /// The same as a sentence.
     pub text: String,
@@ -109,11 +112,15 @@ impl Log {
         self.kept.lock().expect("the log's lock is not poisoned")
     }
 
-    fn put(&self, kind: EventKind, device: Option<String>, text: String) {
+    fn put(&self, kind: EventKind, text: String) {
+        self.put_at(SystemTime::now(), kind, None, text);
+    }
+
+    fn put_at(&self, at: SystemTime, kind: EventKind, device: Option<String>, text: String) {
         let mut kept = self.kept();
         kept.last += 1;
         let number = kept.last;
-        kept.events.push_back(Event { number, at: SystemTime::now(), kind, device, text });
+        kept.events.push_back(Event { number, at, kind, device, text });
         if kept.events.len() > KEPT {
             kept.events.pop_front();
         }
@@ -131,7 +138,13 @@ pub(super) struct Monitor {
 impl Monitor {
     pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Monitor> {
         let log = Arc::new(Log::default());
-        let observer = Observer { shared, log: log.clone(), syncs: BTreeMap::new(), lacking: 0 };
+        let slots = 0..shared.served.geometry.members() as u16;
+        let observer = Observer {
+            shared,
+            log: log.clone(),
+            syncs: BTreeMap::new(),
+            in_service: slots.map(MemberIdx).collect(),
+        };
         let thread = std::thread::Builder::new()
             .name("raidlab-monitor".into())
             .spawn(move || observer.run())?;
@@ -181,14 +194,14 @@ struct Observer {
     log: Arc<Log>,
     /// Background work that runs: the last 20 % that were reported.
     syncs: BTreeMap<BackgroundWork, u8>,
-    /// Number of slots without a member in service.
-    lacking: usize,
+    /// Slots whose members are in service, and in sync, as the events say.
+    in_service: BTreeSet<MemberIdx>,
 }
 
 impl Observer {
     fn run(mut self) {
         let text = format!("{} is served", self.shared.served.name);
-        self.log.put(EventKind::NewArray, None, text);
+        self.log.put(EventKind::NewArray, text);
         loop {
             self.collect();
             let kept = self.log.kept();
@@ -205,54 +218,68 @@ impl Observer {
 
     fn collect(&mut self) {
         let array = self.shared.array.clone();
-        let mut has_failed = false;
-        for event in array.take_events() {
-            has_failed |= matches!(event, ArrayEvent::MemberFailed { .. });
-            self.of_array(event);
+        let there = self.shared.in_service();
+        let reports = array.take_reports();
+        let is_quiet = reports.is_empty();
+        for report in reports {
+            let Report { event, at, .. } = report;
+            self.of_array(report);
+            match event {
+                // A small array may be rebuilt already: what is counted is what there was then.
+                ArrayEvent::MemberFailed { member, .. } if self.in_service.remove(&member) => {
+                    self.degraded(at);
+                }
+                ArrayEvent::MemberInSync { member, .. } => drop(self.in_service.insert(member)),
+                _ => {}
+            }
         }
         for note in array.take_notes() {
-            self.log.put(EventKind::Note, None, note);
+            self.log.put(EventKind::Note, note);
         }
         self.mismatches();
         let background = array.background();
         self.background(&background);
-        let lacking = array.failed().len();
-        // A small array may be rebuilt already.
-        if lacking > self.lacking || has_failed {
-            let slots = self.shared.served.geometry.members();
-            let text = format!("{} of {slots} members are in service", slots - lacking);
-            self.log.put(EventKind::DegradedArray, None, text);
+        if is_quiet {
+            // What the array lacked from the start, and what has no event.
+            let has_less = !there.is_superset(&self.in_service);
+            self.in_service = there;
+            if has_less {
+                self.degraded(SystemTime::now());
+            }
         }
-        self.lacking = lacking;
     }
 
-    fn of_array(&self, event: ArrayEvent) {
-        let name = |member: MemberIdx, replaces: bool| self.shared.name_in(member, replaces);
+    fn degraded(&self, at: SystemTime) {
+        let (slots, there) = (self.shared.served.geometry.members(), self.in_service.len());
+        let text = format!("{there} of {slots} members are in service");
+        self.log.put_at(at, EventKind::DegradedArray, None, text);
+    }
+
+    fn of_array(&self, report: Report) {
+        let Report { event, device, at } = report;
         let why = |error: Option<array::IoError>| match error {
             Some(error) => format!("in its data area: {}", io_error_text(&error, 0)),
             None => "on request".into(),
         };
-        let (kind, device, text) = match event {
+        let slot = slot_of(&event);
+        let (kind, text) = match event {
             ArrayEvent::MemberFailed { member, error } => {
-                (EventKind::Fail, name(member, false), format!("slot {member}: {}", why(error)))
+                (EventKind::Fail, format!("slot {member}: {}", why(error)))
             }
             ArrayEvent::ReplacementFailed { member, error } => {
                 let text = format!("replacement of slot {member}: {}", why(error));
-                (EventKind::FailSpare, name(member, true), text)
+                (EventKind::FailSpare, text)
             }
-            ArrayEvent::MemberInSync { member, device } => {
-                let there = self.shared.devices();
-                let device = there.into_iter().find(|it| device.is_some() && it.number == device);
-                let device = device.map(|it| it.name).or_else(|| name(member, false));
-                (EventKind::SpareActive, device, format!("slot {member}: in sync"))
+            ArrayEvent::MemberInSync { member, .. } => {
+                (EventKind::SpareActive, format!("slot {member}: in sync"))
             }
             ArrayEvent::MemberLate { member, error } => {
                 let text = format!("slot {member}: in its data area: {}", io_error_text(&error, 0));
-                (EventKind::MemberLate, name(member, false), text)
+                (EventKind::MemberLate, text)
             }
             ArrayEvent::MemberBack { member } => {
                 let text = format!("slot {member}: late operations have completed");
-                (EventKind::MemberBack, name(member, false), text)
+                (EventKind::MemberBack, text)
             }
             ArrayEvent::Corrected { member, sector, sectors } => {
                 let text = format!(
@@ -260,38 +287,40 @@ impl Observer {
                      back",
                     sector.0
                 );
-                (EventKind::ReadErrorCorrected, name(member, false), text)
+                (EventKind::ReadErrorCorrected, text)
             }
             ArrayEvent::DeviceRemoved { device } => {
-                (EventKind::Removed, None, format!("device {} has left the array", device.0))
+                (EventKind::Removed, format!("device {} has left the array", device.0))
             }
-            ArrayEvent::BadBlocksAdded { member, replaces, sector, sectors } => {
+            ArrayEvent::BadBlocksAdded { member, sector, sectors, .. } => {
                 let text = format!(
                     "slot {member}: {sectors} sectors at {} of its data are lost: listed as bad \
                      blocks",
                     sector.0
                 );
-                (EventKind::BadBlocks, name(member, replaces), text)
+                (EventKind::BadBlocks, text)
             }
         };
-        self.log.put(kind, device, text);
+        let device = device.or_else(|| self.shared.name_in_memory(slot?));
+        self.log.put_at(at, kind, device, text);
     }
 
     fn mismatches(&self) {
-        let found = self.shared.array.take_mismatches();
+        let found = self.shared.array.take_found();
         let (Some(first), sectors) =
-            (found.first(), found.iter().map(|it| it.sectors).sum::<u64>())
+            (found.first(), found.iter().map(|it| it.mismatch.sectors).sum::<u64>())
         else {
             return;
         };
-        let device = first.member.and_then(|member| self.shared.name_in(member, false));
+        let FoundMismatch { mismatch: first, device, at } = first.clone();
+        let device = device.or_else(|| self.shared.name_in_memory(first.member?));
         let text = format!("{sectors} sectors differ, the first at {}", first.array_sector.0);
         let mut findings = self.shared.findings.lock().expect("the list lock is not poisoned");
-        found.iter().for_each(|it| findings.counts.add(it));
+        found.iter().for_each(|it| findings.counts.add(&it.mismatch));
         let room = crate::MAX_FINDINGS.saturating_sub(findings.list.len());
-        findings.list.extend(found.into_iter().take(room));
+        findings.list.extend(found.into_iter().map(|it| it.mismatch).take(room));
         drop(findings);
-        self.log.put(EventKind::MismatchFound, device, text);
+        self.log.put_at(at, EventKind::MismatchFound, device, text);
     }
 
     fn background(&mut self, now: &[BackgroundStatus]) {
@@ -302,11 +331,11 @@ impl Observer {
             match self.syncs.get(&status.work) {
                 None => {
                     let text = format!("{action} has begun");
-                    self.log.put(EventKind::RebuildStarted, None, text);
+                    self.log.put(EventKind::RebuildStarted, text);
                 }
                 Some(last) if *last < fifth => {
                     let text = format!("{action} is past {fifth} %");
-                    self.log.put(EventKind::RebuildNN(fifth), None, text);
+                    self.log.put(EventKind::RebuildNN(fifth), text);
                 }
                 Some(_) => continue,
             }
@@ -317,7 +346,21 @@ impl Observer {
         for work in ended {
             self.syncs.remove(&work);
             let text = format!("{} has ended", work.name());
-            self.log.put(EventKind::RebuildFinished, None, text);
+            self.log.put(EventKind::RebuildFinished, text);
         }
+    }
+}
+
+/// The slot that an event is about.
+fn slot_of(event: &ArrayEvent) -> Option<MemberIdx> {
+    match *event {
+        ArrayEvent::MemberFailed { member, .. }
+        | ArrayEvent::ReplacementFailed { member, .. }
+        | ArrayEvent::MemberInSync { member, .. }
+        | ArrayEvent::MemberLate { member, .. }
+        | ArrayEvent::MemberBack { member }
+        | ArrayEvent::Corrected { member, .. }
+        | ArrayEvent::BadBlocksAdded { member, .. } => Some(member),
+        ArrayEvent::DeviceRemoved { .. } => None,
     }
 }

@@ -1,5 +1,6 @@
 //! What a served array and its devices are doing, as /proc/mdstat and mdadm --detail show it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use array::{
@@ -153,13 +154,16 @@ impl Shared {
         self.array.devices().into_iter().map(device).collect()
     }
 
-    /// The device that a slot has or had, or that replaces its member.
-    pub(super) fn name_in(&self, slot: MemberIdx, replaces: bool) -> Option<String> {
-        let there = self.devices();
-        let of_slot = there.iter().filter(|it| it.slot == Some(slot) && it.replaces == replaces);
-        let serves = |it: &&Device| it.state != DeviceState::Faulty;
-        let serving = of_slot.clone().find(serves);
-        serving.or_else(|| of_slot.clone().next_back()).map(|it| it.name.clone())
+    /// The member in memory of a slot, which has no other one.
+    pub(super) fn name_in_memory(&self, slot: MemberIdx) -> Option<String> {
+        self.members.get(slot.index()).cloned()
+    }
+
+    /// Slots whose members are in service, and in sync.
+    pub(super) fn in_service(&self) -> BTreeSet<MemberIdx> {
+        let devices = self.devices().into_iter();
+        let in_sync = devices.filter(|it| it.state == DeviceState::InSync && !it.replaces);
+        in_sync.filter_map(|it| it.slot).collect()
     }
 }
 

@@ -603,7 +603,9 @@ impl Driver {
                     let in_sync = failures.rebuild_at(run, member, position, &mut self.commands);
                     for member in in_sync {
                         tracing::info!(member = member.0, "member rebuilt and in sync");
-                        self.executor.report(Event::MemberInSync { member, device: None });
+                        let name = self.executor.device_at(member);
+                        let event = Event::MemberInSync { member, device: None };
+                        self.executor.report(event, name);
                     }
                 }
                 RebuildEffect::Stalled { why, sectors } => {

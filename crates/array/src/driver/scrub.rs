@@ -11,6 +11,7 @@ use engine::{IntentMap, ScrubMode};
 use md::{Kind, Sector};
 
 use super::{Driver, OwnRange};
+use crate::executor::FoundMismatch;
 
 /// Ranges of a scrub in flight at most.
 const DEPTH: usize = 8;
@@ -128,6 +129,11 @@ impl Driver {
 
     /// What scrubs have found in this shard since the last call.
     pub fn take_mismatches(&mut self) -> Vec<Mismatch> {
+        self.take_found().into_iter().map(|found| found.mismatch).collect()
+    }
+
+    /// The same, with the names that devices had when it was found.
+    pub fn take_found(&mut self) -> Vec<FoundMismatch> {
         self.executor.take_mismatches()
     }
 

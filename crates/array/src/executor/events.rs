@@ -3,8 +3,9 @@
 //! Invariant: failures are never forgotten, however many corrections there are. Part of `executor`.
 
 use std::collections::VecDeque;
+use std::time::SystemTime;
 
-use engine::{DeviceNumber, IoError};
+use engine::{DeviceNumber, IoError, Mismatch};
 use md::{MemberIdx, Sector};
 
 /// A change of a member's state, for the host.
@@ -75,6 +76,36 @@ pub enum Event {
     },
 }
 
+/// An event, and what is not known later: a slot may have another device by the time at which the
+/// report is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The event.
+    pub event: Event,
+    /// The name of the device that it concerns; `None` of a member in memory.
+    pub device: Option<String>,
+    /// When it happened.
+    pub at: SystemTime,
+}
+
+impl Report {
+    /// An event that happens now.
+    pub(crate) fn now(event: Event, device: Option<String>) -> Report {
+        Report { event, device, at: SystemTime::now() }
+    }
+}
+
+/// What a scrub has found, and what is not known later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundMismatch {
+    /// What it has found.
+    pub mismatch: Mismatch,
+    /// The name of the device that is wrong, if that is known.
+    pub device: Option<String>,
+    /// When it was found.
+    pub at: SystemTime,
+}
+
 /// Maximum of events kept; the oldest corrections are dropped first.
 const MAX_EVENTS: usize = 4096;
 
@@ -86,12 +117,15 @@ const LOOK_BACK: usize = 8;
 /// merged; failures are few, one per member at most. Only corrections are ever dropped: a log has
 /// room for a few hundred bad blocks.
 #[derive(Default)]
-pub(super) struct Events(pub(super) VecDeque<Event>);
+pub(super) struct Events(pub(super) VecDeque<Report>);
 
 impl Events {
-    pub(super) fn push(&mut self, event: Event) {
+    /// Adds an event of a device, which happens now.
+    pub(super) fn push(&mut self, event: Event, device: Option<String>) {
         if let Event::BadBlocksAdded { member, replaces, sector, sectors } = event {
-            let last = self.0.iter_mut().rev().take(LOOK_BACK).find_map(|other| match other {
+            let of_device = self.0.iter_mut().rev().take(LOOK_BACK);
+            let mut of_device = of_device.filter(|other| other.device == device);
+            let last = of_device.find_map(|other| match &mut other.event {
                 Event::BadBlocksAdded {
                     member: of,
                     replaces: second,
@@ -109,9 +143,9 @@ impl Events {
             }
         }
         if let Event::Corrected { member, sector, sectors } = event {
-            if let Some(Event::Corrected { member: last, sector: first, sectors: len }) =
-                self.0.back_mut()
-                && *last == member
+            if let Some(Report { event: last, device: of, .. }) = self.0.back_mut()
+                && let Event::Corrected { member: last, sector: first, sectors: len } = last
+                && (*last, &*of) == (member, &device)
                 && sector.0 >= first.0
                 && sector.0 <= first.0 + *len
             {
@@ -119,14 +153,15 @@ impl Events {
                 return;
             }
             if self.0.len() >= MAX_EVENTS {
-                let is_correction = |event: &Event| matches!(event, Event::Corrected { .. });
+                let is_correction =
+                    |report: &Report| matches!(report.event, Event::Corrected { .. });
                 match self.0.iter().position(is_correction) {
                     Some(oldest) => drop(self.0.remove(oldest)),
                     None => return,
                 }
             }
         }
-        self.0.push_back(event);
+        self.0.push_back(Report::now(event, device));
     }
 }
 
@@ -142,23 +177,27 @@ mod tests {
     fn a_failure_event_is_kept_however_many_corrections_follow() {
         let mut events = Events::default();
         let failed = Event::MemberFailed { member: MemberIdx(3), error: None };
-        events.push(corrected(0, 0));
-        events.push(failed);
+        events.push(corrected(0, 0), None);
+        events.push(failed, Some("d3".into()));
         for at in 0..2 * MAX_EVENTS as u64 {
-            events.push(corrected(1, at * 100));
+            events.push(corrected(1, at * 100), None);
         }
         assert_eq!(events.0.len(), MAX_EVENTS);
-        assert_eq!(events.0[0], failed);
+        assert_eq!((events.0[0].event, events.0[0].device.as_deref()), (failed, Some("d3")));
         let last = corrected(1, (2 * MAX_EVENTS as u64 - 1) * 100);
-        assert_eq!(events.0[MAX_EVENTS - 1], last, "the newest corrections are kept");
+        assert_eq!(events.0[MAX_EVENTS - 1].event, last, "the newest corrections are kept");
     }
 
     #[test]
     fn corrections_side_by_side_are_one() {
         let mut events = Events::default();
-        [0, 8, 16, 16, 32].into_iter().for_each(|at| events.push(corrected(1, at)));
-        events.push(corrected(2, 40));
+        let device = |name: &str| Some(name.to_string());
+        [0, 8, 16, 16, 32].into_iter().for_each(|at| events.push(corrected(1, at), device("a")));
+        events.push(corrected(2, 40), device("b"));
+        events.push(corrected(2, 48), device("c"));
         let whole = Event::Corrected { member: MemberIdx(1), sector: Sector(0), sectors: 24 };
-        assert_eq!(events.0, [whole, corrected(1, 32), corrected(2, 40)]);
+        let found: Vec<Event> = events.0.iter().map(|report| report.event).collect();
+        let another = corrected(2, 48);
+        assert_eq!(found, [whole, corrected(1, 32), corrected(2, 40), another]);
     }
 }

@@ -121,7 +121,8 @@ impl Executor {
             let is_late = slots[usize::from(*member)].in_flight.late() > 0;
             if !is_late {
                 tracing::warn!(member, "member is used again: late operations have completed");
-                events.push(Event::MemberBack { member: shard.slot_of(MemberIdx(*member)) });
+                let event = Event::MemberBack { member: shard.slot_of(MemberIdx(*member)) };
+                events.push(event, slots[usize::from(*member)].device());
             }
             is_late
         });
@@ -229,7 +230,8 @@ impl Executor {
                 "Slot {slot}{device}: {text}. The array cannot run without the member, which is \
                  not used until that has completed."
             ));
-            self.events.push(Event::MemberLate { member, error });
+            let device = self.device_at(MemberIdx(place));
+            self.events.push(Event::MemberLate { member, error }, device);
         }
     }
 

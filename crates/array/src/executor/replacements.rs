@@ -59,10 +59,11 @@ impl Executor {
             return;
         }
         self.log_failure(place, error.as_ref());
-        let member = self.shard.slot_of(place);
-        self.events.push(match was_replacement {
+        let (member, device) = (self.shard.slot_of(place), self.device_at(place));
+        let event = match was_replacement {
             true => Event::ReplacementFailed { member, error },
             false => Event::MemberFailed { member, error },
-        });
+        };
+        self.events.push(event, device);
     }
 }

@@ -127,7 +127,8 @@ impl FileMember {
             return Err(fail("use it", std::io::Error::other("it is not a regular file")));
         }
         let identity = Identity::of(&metadata);
-        let id = FileId { path: path.to_owned(), identity, bytes: 0..u64::MAX };
+        let name = path.display().to_string();
+        let id = FileId { path: path.to_owned(), name, identity, bytes: 0..u64::MAX };
         let len = options.sectors.checked_mul(md::SECTOR_BYTES).filter(|len| *len <= MAX_BYTES);
         let len = len.ok_or_else(|| fail("preallocate the file", Errno::FBIG.into()))?;
         preallocate(&file, metadata.len(), len)

@@ -172,7 +172,7 @@ fn of_users(before: &MeterReading, now: &MeterReading, seconds: f64) -> Rates {
 /// How bad an event of `mdadm --monitor` is.
 fn severity_of(event: &str) -> Severity {
     match event {
-        "Fail" | "FailSpare" | "MemberLate" | "DeviceDisappeared" => Severity::Bad,
+        "Fail" | "FailSpare" | "MemberLate" => Severity::Bad,
         "DegradedArray" => Severity::Warning,
         _ => Severity::Notice,
     }
