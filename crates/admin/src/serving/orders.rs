@@ -82,7 +82,7 @@ pub enum ManageError {
     #[error("{0}: leaves the array, which is being stopped and may not have recorded it")]
     Stopping(String),
     /// It is a device of the array.
-    #[error("{0}: is in use by the array")]
+    #[error("{0}: is a device of this array already, which is served here")]
     InUse(String),
     /// The array has no spare.
     #[error("{0}: no spare is there to replace it; name a new device")]
@@ -140,6 +140,16 @@ fn export_of(name: &str) -> Option<(Identity, u64, Option<u64>)> {
     Some((location.uri()?.ok()?.identity(), location.offset, location.size))
 }
 
+/// The export or the file that a name means, or the part of it.
+fn place_of(name: &str) -> Option<(Identity, u64, Option<u64>)> {
+    let by_path = || {
+        let location = Location::parse(name.as_ref()).ok()?;
+        let metadata = std::fs::metadata(&location.path).ok()?;
+        Some((Identity::of(&metadata), location.offset, location.size))
+    };
+    export_of(name).or_else(by_path)
+}
+
 impl Serving {
     /// The device that is named by its path, or by its slot's number.
     fn named(&self, device: &str, prefers: fn(&&Device) -> bool) -> Result<Device, ManageError> {
@@ -152,9 +162,13 @@ impl Serving {
         let is_export = |name: &str| export.is_some() && export_of(name) == export;
         let is_named = |it: &&Device| it.name == device || is_path(&it.name) || is_export(&it.name);
         let by_name = there.iter().filter(is_named);
+        // The number of a slot is that of its member, or of the last one that it had: what was
+        // failed by a number is removed by it.
         let by_slot = || {
             let slot = device.parse().ok().map(MemberIdx)?;
-            there.iter().filter(serves).find(|it| it.slot == Some(slot) && !it.replaces)
+            let of_slot = there.iter().filter(|it| it.slot == Some(slot) && !it.replaces);
+            let preferred = of_slot.clone().rfind(prefers);
+            preferred.or_else(|| of_slot.clone().find(serves)).or(of_slot.clone().next_back())
         };
         // A device that failed and joined again has two entries.
         let found = by_name.clone().find(prefers).or(by_name.clone().next()).or_else(by_slot);
@@ -256,12 +270,13 @@ impl Serving {
         if self.shared.served.metadata.is_none() {
             return Err(ManageError::NoMetadata(device.into()));
         }
-        // Devices have locks; an export has none.
-        let export = export_of(device);
+        // A member that this server has open is locked, but not by another process; an export has
+        // no lock.
+        let place = place_of(device);
         let serves = |it: &&Device| it.state != DeviceState::Faulty;
         let there = self.shared.devices();
         let mut serving = there.iter().filter(serves);
-        if export.is_some() && serving.any(|it| export_of(&it.name) == export) {
+        if place.is_some() && serving.any(|it| place_of(&it.name) == place) {
             return Err(ManageError::InUse(device.into()));
         }
         let opened = OpenDevices::default().open(&device.into())?;
