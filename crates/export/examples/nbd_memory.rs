@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec};
+use export::Access;
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use md::{Layout, Level};
 
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let export = NbdExport {
         name: String::new(),
         description: "an array in memory".into(),
-        store: array,
+        access: Arc::new(Access::new(array)?),
         read_only: false,
     };
     let listener = Listener::unix(Path::new(&socket))?;

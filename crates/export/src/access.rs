@@ -27,7 +27,9 @@ type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// The same of a look at what is stored.
 type Found = Box<dyn FnOnce(Result<Vec<StoreExtent>, StoreError>) + Send>;
 
-/// A store, read and written by bytes; see the module documentation.
+/// A store, read and written by bytes; see the module documentation. A store has one, which all of
+/// its fronts use: a part of a block that is written through one and a part of the same block that
+/// is written through another are both kept.
 pub struct Access {
     store: Arc<dyn Store>,
     limits: Limits,

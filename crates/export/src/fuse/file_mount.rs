@@ -24,7 +24,6 @@ use super::files::Files;
 use super::front::END_PATIENCE;
 use super::session;
 use crate::access::Access;
-use crate::store::Store;
 
 /// Why a file is not mounted over, or not released.
 #[derive(Debug, Error)]
@@ -91,15 +90,15 @@ impl FileMount {
     /// # Errors
     /// See [`FileMountError`].
     pub fn start(
-        store: Arc<dyn Store>,
+        access: Arc<Access>,
         path: &Path,
         threads: usize,
     ) -> Result<FileMount, FileMountError> {
         let fail = |problem| FileMountError { path: path.to_owned(), problem };
         let system = |doing| move |source| fail(FileMountProblem::System { doing, source });
         let made = prepare(path).map_err(fail)?;
-        let limits = store.limits();
-        let files = Access::new(store).and_then(|access| Files::new(access, None));
+        let limits = *access.limits();
+        let files = Files::new(access, None);
         let (files, ended) = files.map_err(|error| {
             discard(path, made);
             system("start a thread")(error)

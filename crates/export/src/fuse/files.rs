@@ -14,6 +14,7 @@
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, SystemTime};
 
@@ -40,7 +41,7 @@ const FILE: INodeNo = INodeNo(2);
 
 /// Serves the FUSE requests of a mount; see the module documentation.
 pub struct Files {
-    access: Access,
+    access: Arc<Access>,
     /// `None`: no directory, the root is the file.
     name: Option<OsString>,
     size: u64,
@@ -61,7 +62,7 @@ impl Files {
     ///
     /// # Errors
     /// When the system cannot start a thread.
-    pub fn new(access: Access, name: Option<OsString>) -> io::Result<(Files, Receiver<()>)> {
+    pub fn new(access: Arc<Access>, name: Option<OsString>) -> io::Result<(Files, Receiver<()>)> {
         let (ended_with, ended) = mpsc::channel();
         let (replier, long_replies) = LongReplies::start(usize::from(MAX_BACKGROUND))?;
         let files = Files {

@@ -304,7 +304,7 @@ impl FrontThread {
         let protection = Protection::take(missing);
         let array = Arc::new(make().map_err(FrontError::Make)?);
         let threads = system("start a thread");
-        let access = Access::new(array.clone()).map_err(&threads)?;
+        let access = Arc::new(Access::new(array.clone()).map_err(&threads)?);
         let (files, ended) = Files::new(access, Some(options.name.clone())).map_err(&threads)?;
         let limits = array.limits();
         let session = session::start(files, &options.directory, &limits, options.threads);

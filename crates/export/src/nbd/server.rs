@@ -15,7 +15,6 @@ use super::serving::{Connection, Served, ServerLimits, Serving};
 use super::shares::Shares;
 use super::statistics::{Counters, Statistics};
 use crate::access::Access;
-use crate::store::Store;
 
 /// Buffers of a store that connections do not get: for what is read, modified and written, and for
 /// the array's own work.
@@ -28,7 +27,7 @@ pub struct NbdExport {
     /// A text for people; may be empty.
     pub description: String,
     /// What is served.
-    pub store: Arc<dyn Store>,
+    pub access: Arc<Access>,
     /// Writes are refused, also where the store would take them.
     pub read_only: bool,
 }
@@ -98,9 +97,9 @@ impl Server {
                 return Err(ServerError::Twice(export.name));
             }
             offered.push(offer(&export));
-            let buffers = export.store.limits().buffers.saturating_sub(KEPT_BUFFERS).max(1);
+            let buffers = export.access.limits().buffers.saturating_sub(KEPT_BUFFERS).max(1);
             let buffers = Shares::new(buffers, limits.connections, buffers);
-            let access = Access::new(export.store).map_err(system("start a thread"))?;
+            let access = export.access;
             served.push(Served { access, buffers, counters: Counters::default() });
         }
         let assembled = limits.assembled_bytes.max(MAX_PAYLOAD_BYTES as usize);
@@ -163,7 +162,7 @@ impl Drop for Server {
 }
 
 fn offer(export: &NbdExport) -> Export {
-    let limits = export.store.limits();
+    let limits = export.access.limits();
     let read_only = export.read_only || limits.read_only;
     Export {
         name: export.name.clone(),

@@ -47,7 +47,7 @@ impl Default for ServerLimits {
 
 /// An export and what belongs to it.
 pub(super) struct Served {
-    pub(super) access: Access,
+    pub(super) access: Arc<Access>,
     pub(super) buffers: Arc<Shares>,
     pub(super) counters: Counters,
 }

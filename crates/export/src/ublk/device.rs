@@ -19,7 +19,7 @@ use super::queue::Queue;
 use super::sys::Control;
 use super::wire::{self, Info, Parameters};
 use crate::access::Access;
-use crate::store::{Limits, Store};
+use crate::store::Limits;
 
 /// Queues of a device, at most.
 const MOST_QUEUES: usize = 4;
@@ -126,14 +126,14 @@ impl Ublk {
     ///
     /// # Errors
     /// See [`UblkProblem`].
-    pub fn start(store: Arc<dyn Store>, options: &UblkOptions) -> Result<Ublk, UblkError> {
+    pub fn start(access: &Arc<Access>, options: &UblkOptions) -> Result<Ublk, UblkError> {
         let failed = |id| move |problem| UblkError { id, problem };
         let mut control = Control::open().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => failed(options.id)(UblkProblem::NoDriver),
             _ => failed(options.id)(system("open /dev/ublk-control")(error)),
         })?;
         let identity = options.identity.as_deref().map(fingerprint);
-        let limits = store.limits();
+        let limits = *access.limits();
         let info = match (options.recover, identity) {
             (true, Some(identity)) => take_over(&mut control, options, &limits, identity),
             (true, None) => Err(UblkProblem::NoIdentity),
@@ -142,7 +142,7 @@ impl Ublk {
         let info = info.map_err(failed(options.id))?;
         let path = PathBuf::from(format!("/dev/ublkb{}", info.id));
         let mut device = Ublk { id: info.id, path, control, threads: Vec::new() };
-        match device.run(store, &info, options.recover) {
+        match device.run(access, &info, options.recover) {
             Ok(()) => Ok(device),
             Err(problem) => {
                 if options.recover {
@@ -159,15 +159,9 @@ impl Ublk {
         &self.path
     }
 
-    fn run(
-        &mut self,
-        store: Arc<dyn Store>,
-        info: &Info,
-        recover: bool,
-    ) -> Result<(), UblkProblem> {
-        let access = Access::new(store).map_err(system("start a thread"))?;
-        let (access, file) = (Arc::new(access), Arc::new(character_device(info.id)?));
-        let queue = |number| Queue::new(&file, &access, number, info.depth);
+    fn run(&mut self, access: &Arc<Access>, info: &Info, recover: bool) -> Result<(), UblkProblem> {
+        let file = Arc::new(character_device(info.id)?);
+        let queue = |number| Queue::new(&file, access, number, info.depth);
         let queues: io::Result<Vec<Queue>> = (0..info.queues).map(queue).collect();
         let queues = queues.map_err(system("map its queues"))?;
         for (number, queue) in queues.into_iter().enumerate() {

@@ -23,7 +23,7 @@ const MOST_BYTES: u64 = SIZE_MAX as u64 * SEG_MAX as u64;
 
 /// What requests are carried out on.
 pub(super) struct Target {
-    pub(super) access: Access,
+    pub(super) access: Arc<Access>,
     pub(super) identity: [u8; 20],
 }
 

@@ -27,7 +27,6 @@ use super::requests::{self, Target};
 use super::ring::{Ring, SharedMemory, Vring};
 use crate::access::Access;
 use crate::socket::{self, SocketError, SocketFile};
-use crate::store::Store;
 
 /// Threads that take requests, at most: rings are divided among them.
 const THREADS: usize = 4;
@@ -64,19 +63,18 @@ pub struct VhostUser {
 }
 
 impl VhostUser {
-    /// Serves `store` on a socket at `path`, as a disk that calls itself `name`.
+    /// Serves the store of `access` on a socket at `path`, as a disk that calls itself `name`.
     ///
     /// # Errors
     /// When the socket cannot be made, or a system resource is missing.
     pub fn start(
-        store: Arc<dyn Store>,
+        access: Arc<Access>,
         path: &Path,
         name: &str,
     ) -> Result<VhostUser, VhostUserError> {
         let system = |doing| move |source| VhostUserError::System { doing, source };
         let (socket, file) = socket::listen(path)?;
         let listener = UnixListener::from(socket);
-        let access = Access::new(store).map_err(system("start a thread"))?;
         let target = Arc::new(Target { access, identity: device::identity(name) });
         let stop = Arc::new(EventFd::new().map_err(system("make an eventfd"))?);
         let waiting = Waiting { listener, target, stop: stop.clone(), machine: None };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use array::Array;
+use export::Access;
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use export::store::Store;
 use md::Level;
@@ -56,5 +57,6 @@ impl Served {
 }
 
 pub fn export(name: &str, store: Arc<dyn Store>) -> NbdExport {
-    NbdExport { name: name.into(), description: String::new(), store, read_only: false }
+    let access = Arc::new(Access::new(store).expect("a thread"));
+    NbdExport { name: name.into(), description: String::new(), access, read_only: false }
 }

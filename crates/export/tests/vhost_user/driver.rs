@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use array::Array;
+use export::Access;
 use export::vhost_user::VhostUser;
 use rustix::fs::MemfdFlags;
 use vhost::vhost_user::message::{
@@ -33,7 +34,8 @@ impl Served {
     pub fn start(store: Arc<dyn export::store::Store>) -> Served {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("socket");
-        Served { front: VhostUser::start(store, &socket, "a-disk").expect("it starts"), directory }
+        let access = Arc::new(Access::new(store).expect("a thread"));
+        Served { front: VhostUser::start(access, &socket, "a-disk").expect("it starts"), directory }
     }
 
     pub fn path(&self) -> &Path {

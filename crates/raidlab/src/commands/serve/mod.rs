@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 use admin::serving::Serving;
 use anyhow::{Result, bail};
 use clap::Args;
+use export::Access;
 use export::control::api::Export;
 use export::control::{ControlServer, Managed, ManagedArray, ManagedRescue, control_path};
 use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{NbdExport, Server, ServerLimits};
 use export::socket::SocketFile;
-use export::store::{Meter, Store};
 use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
 use spec::members::MemberSet;
@@ -231,11 +231,10 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     let mut missing = Vec::new();
     let protection = Protection::of_process(&mut missing);
     missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
-    let Some(mut opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
-    let meter = arguments.web.is_given().then(|| opened.metered()).flatten();
+    let Some(opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
     opened.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     opened.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
-    let running = start(arguments, &opened, meter, passed, &stop)?;
+    let running = start(arguments, &opened, passed, &stop)?;
     report(arguments, &opened, &running)?;
     notify::ready(&opened.name);
     while !stop.load(Ordering::Relaxed) {
@@ -254,7 +253,6 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
 fn start(
     arguments: &ServeArguments,
     opened: &Opened,
-    meter: Option<Arc<Meter>>,
     passed: Passed,
     stop: &Arc<AtomicBool>,
 ) -> Result<Running> {
@@ -276,10 +274,10 @@ fn start(
     };
     serve_nbd(arguments, opened, name, passed, &mut running)?;
     for path in &arguments.fuse {
-        running.mounts.push(FileMount::start(opened.store.clone(), path, 2)?);
+        running.mounts.push(FileMount::start(opened.access.clone(), path, 2)?);
     }
     for path in &arguments.vhost_user {
-        running.machines.push(VhostUser::start(opened.store.clone(), path, name)?);
+        running.machines.push(VhostUser::start(opened.access.clone(), path, name)?);
     }
     if arguments.ublk {
         running.ublk = Some(ublk(arguments, opened)?);
@@ -303,7 +301,8 @@ fn start(
             Kind::Array(serving) => Some(serving.clone()),
             Kind::Rescued(_) => None,
         };
-        let feed = ServedFeed::new(managed.clone(), serving, meter, arguments.shards);
+        let feed =
+            ServedFeed::new(managed.clone(), serving, opened.meter.clone(), arguments.shards);
         running.page = arguments.web.start(arguments.web_control, Arc::new(feed))?;
     }
     if let Some(socket) = socket {
@@ -328,7 +327,7 @@ fn ublk(arguments: &ServeArguments, opened: &Opened) -> Result<Ublk> {
         None => uuid,
     });
     let options = UblkOptions { id: arguments.ublk_id, recover: arguments.recover, identity };
-    Ok(Ublk::start(opened.store.clone(), &options)?)
+    Ok(Ublk::start(&opened.access, &options)?)
 }
 
 /// Starts the NBD server.
@@ -356,17 +355,17 @@ fn serve_nbd(
         ));
     }
     let s = if tls.is_some() { "s" } else { "" };
-    let only = [(name.to_owned(), opened.store.clone())];
-    let stores = if opened.volumes.is_empty() { &only[..] } else { &opened.volumes };
-    let export = |(name, store): &(String, Arc<dyn Store>)| NbdExport {
+    let only = [(name.to_owned(), opened.access.clone())];
+    let served = if opened.volumes.is_empty() { &only[..] } else { &opened.volumes };
+    let export = |(name, access): &(String, Arc<Access>)| NbdExport {
         name: name.clone(),
         description: String::new(),
-        store: store.clone(),
-        read_only: store.limits().read_only,
+        access: access.clone(),
+        read_only: access.limits().read_only,
     };
     for listener in &listeners {
         // An abstract socket has no URI.
-        running.uris.extend(stores.iter().filter_map(|(name, _)| {
+        running.uris.extend(served.iter().filter_map(|(name, _)| {
             match (listener.address(), listener.path()) {
                 (Some(address), _) => Some(format!("nbd{s}://{address}/{name}")),
                 (None, path) => {
@@ -376,7 +375,7 @@ fn serve_nbd(
             }
         }));
     }
-    let exports = stores.iter().map(export).collect();
+    let exports = served.iter().map(export).collect();
     running.nbd = Some(Server::start_with(listeners, exports, ServerLimits::default(), tls)?);
     Ok(())
 }
@@ -384,7 +383,7 @@ fn serve_nbd(
 /// Says what is served, and where.
 fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Result<()> {
     let name = arguments.name.as_deref().unwrap_or(&opened.name);
-    let limits = opened.store.limits();
+    let limits = opened.access.limits();
     let (fuse, vhost_user): (Vec<String>, Vec<String>) =
         (running.files().collect(), running.disks().collect());
     let control = running.control.as_ref().map(|control| control.path().display().to_string());
@@ -457,8 +456,8 @@ fn end(running: Running, name: &str) -> Option<SocketFile> {
 }
 
 fn stop_array(opened: Opened) -> Result<Ending> {
-    let Opened { store, volumes, kind, name, doubts, .. } = opened;
-    drop((store, volumes));
+    let Opened { access, volumes, kind, name, doubts, .. } = opened;
+    drop((access, volumes));
     let Kind::Array(serving) = kind else {
         return Ok(if doubts.is_empty() { Ending::Fine } else { Ending::Finding });
     };

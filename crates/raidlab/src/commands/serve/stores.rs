@@ -14,6 +14,7 @@ use anyhow::{Error, Result, bail};
 use array::{
     Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, Member, MemberSpec, Pace,
 };
+use export::Access;
 use export::control::api::{Export, Member as MemberOf, Status};
 use export::store::{Meter, Metered, Rescued, Store};
 use md::Layout;
@@ -37,25 +38,16 @@ const READERS: usize = 4;
 /// What is served.
 pub struct Opened {
     pub name: String,
-    pub store: Arc<dyn Store>,
-    /// With `--all-volumes`, all of them by name, the store among them.
-    pub volumes: Vec<(String, Arc<dyn Store>)>,
+    /// The one of all fronts.
+    pub access: Arc<Access>,
+    /// Counts the requests of all fronts; only for the page, and not of several volumes, which are
+    /// not one thing.
+    pub meter: Option<Arc<Meter>>,
+    /// With `--all-volumes`, all of them by name, the one above among them.
+    pub volumes: Vec<(String, Arc<Access>)>,
     pub kind: Kind,
     pub notes: Vec<String>,
     pub doubts: Vec<String>,
-}
-
-impl Opened {
-    /// Has the requests of all fronts counted; `None` of several volumes, which are not one thing.
-    pub fn metered(&mut self) -> Option<Arc<Meter>> {
-        if !self.volumes.is_empty() {
-            return None;
-        }
-        let metered = Metered::new(self.store.clone());
-        let meter = metered.meter().clone();
-        self.store = Arc::new(metered);
-        Some(meter)
-    }
 }
 
 /// What the control socket manages.
@@ -109,6 +101,21 @@ pub fn open(arguments: &ServeArguments) -> Result<Option<Opened>> {
         (None, true) => rescued(arguments),
         (None, false) => running(arguments).map(Some),
     }
+}
+
+/// The access of all fronts to `store`, whose requests are counted for the page.
+fn accessed(
+    arguments: &ServeArguments,
+    store: Arc<dyn Store>,
+) -> Result<(Arc<Access>, Option<Arc<Meter>>)> {
+    let metered = arguments.web.is_given().then(|| Metered::new(store.clone()));
+    let meter = metered.as_ref().map(|metered| metered.meter().clone());
+    let store = metered.map_or(store, |metered| Arc::new(metered));
+    Ok((access(store)?, meter))
+}
+
+fn access(store: Arc<dyn Store>) -> Result<Arc<Access>> {
+    Ok(Arc::new(Access::new(store).context("cannot start a thread")?))
 }
 
 fn start_options(arguments: &ServeArguments) -> StartOptions {
@@ -168,7 +175,7 @@ fn running(arguments: &ServeArguments) -> Result<Opened> {
     };
     let serving = Serving::start(arguments.names(), &options);
     let serving = serving.map_err(|error| failed(error, arguments))?;
-    Ok(of_serving(serving))
+    of_serving(arguments, serving)
 }
 
 fn failed(error: admin::serving::ServeError, arguments: &ServeArguments) -> Error {
@@ -191,16 +198,18 @@ fn failed(error: admin::serving::ServeError, arguments: &ServeArguments) -> Erro
     }
 }
 
-fn of_serving(serving: Serving) -> Opened {
+fn of_serving(arguments: &ServeArguments, serving: Serving) -> Result<Opened> {
     let serving = Arc::new(serving);
-    Opened {
+    let (access, meter) = accessed(arguments, serving.array().clone())?;
+    Ok(Opened {
         name: serving.served().name.clone(),
-        store: serving.array().clone(),
+        access,
+        meter,
         volumes: Vec::new(),
         notes: serving.notes.clone(),
         doubts: Vec::new(),
         kind: Kind::Array(serving),
-    }
+    })
 }
 
 /// An array in memory, without metadata.
@@ -233,7 +242,7 @@ fn in_memory(arguments: &ServeArguments, set: &MemberSet) -> Result<Opened> {
     let array = Array::start(spec, &options.driver)?;
     let names = (0..count).map(|number| format!("mem{number}")).collect();
     let name = arguments.name.clone().unwrap_or_else(|| level.to_string());
-    Ok(of_serving(Serving::of(array, name, names)?))
+    of_serving(arguments, Serving::of(array, name, names)?)
 }
 
 /// What can be read of an array, or of a volume.
@@ -269,8 +278,8 @@ fn rescued(arguments: &ServeArguments) -> Result<Option<Opened>> {
     // A name of a volume has slashes, which a server's name cannot have.
     let name = name.replace('/', "-");
     let kind = Kind::Rescued(status);
-    let (store, volumes) = (Arc::new(store), Vec::new());
-    Ok(Some(Opened { name, store, volumes, kind, notes, doubts }))
+    let (access, meter) = accessed(arguments, Arc::new(store))?;
+    Ok(Some(Opened { name, access, meter, volumes: Vec::new(), kind, notes, doubts }))
 }
 
 /// Every volume that can be read, on all arrays.
@@ -296,24 +305,26 @@ fn all_volumes(
         .flat_map(|array| array.doubts.iter().map(|doubt| format!("{}: {doubt}", array.name)));
     let doubts: Vec<String> = doubts.collect();
     let names: Vec<String> = found.all().map(|volume| volume.name.clone()).collect();
-    let (mut volumes, mut sectors) = (Vec::<(String, Arc<dyn Store>)>::new(), 0);
+    let (mut volumes, mut sectors) = (Vec::<(String, Arc<Access>)>::new(), 0);
     for name in names {
         match found.open(&name, true) {
             Ok((_, view)) => {
                 sectors += view.sectors();
                 let store = Rescued::new(Arc::new(view), READERS);
-                volumes.push((name, Arc::new(store.context("cannot start a thread")?)));
+                let store = Arc::new(store.context("cannot start a thread")?);
+                volumes.push((name, access(store)?));
             }
             Err(error) => notes.push(error.to_string()),
         }
     }
-    let Some((_, store)) = volumes.first() else { bail!("no volume can be read") };
-    let store = store.clone();
+    let Some((_, first)) = volumes.first() else { bail!("no volume can be read") };
+    let access = first.clone();
     let (level, slots, members) = listed(arguments, members);
     let of_status = with_doubts(&notes, &doubts);
     let status = RescuedStatus { sectors, members, level, slots, notes: of_status };
     let kind = Kind::Rescued(Box::new(status));
-    Ok(Opened { name: "volumes".into(), store, volumes, kind, notes, doubts })
+    let name = "volumes".into();
+    Ok(Opened { name, access, meter: None, volumes, kind, notes, doubts })
 }
 
 /// What the control socket says of what is read.
