@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use admin::serving::Serving;
 use array::Array;
-use export::control::api::{Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status};
+use export::control::api::{
+    Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Stopped,
+};
 use export::control::{Client, ClientError, ControlError, ControlServer, ManagedArray, OPENAPI};
 use serde_json::{Value, json};
 
@@ -125,7 +127,7 @@ fn schema<'a>(document: &'a Value, route: &str, method: &str, status: &str) -> &
 
 #[test]
 fn answers_are_what_the_document_describes() {
-    let rig = Rig::new();
+    let mut rig = Rig::new();
     let client = rig.client();
     let served: Value = client.get("/openapi.json").expect("it is served");
     let document: Value = serde_json::from_str(OPENAPI).expect("JSON");
@@ -211,9 +213,61 @@ fn answers_are_what_the_document_describes() {
     assert!(metrics.contains("raidlab_md_disks_required{device=\"array\"} 3\n"), "{metrics}");
     let routes = document["paths"].as_object().expect("paths").len();
     assert_eq!(routes, 11, "a route that no test calls");
-    let done: Done = client.post("/stop", &json!({})).expect("it stops");
-    assert_eq!(done.done, "the server stops");
-    assert!(rig.stop.load(Ordering::Relaxed));
+    // The answer to the order to stop is how that has ended.
+    let (stop, server) = (rig.stop.clone(), rig.server.take().expect("it runs"));
+    let problem = Some("its members are gone".to_string());
+    let report = Stopped { done: "ended".into(), clean: false, problem };
+    let stopped = report.clone();
+    let ends = std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server.end().report(stopped);
+    });
+    let answer: Value = client.post("/stop", &json!({})).expect("it stops");
+    fits(&answer, "/stop", "post");
+    assert_eq!(serde_json::from_value::<Stopped>(answer).expect("a report"), report);
+    ends.join().expect("it ends");
+    assert!(!rig.socket.exists());
+}
+
+#[test]
+fn a_server_that_ends_without_a_report_is_not_called_stopped() {
+    let mut rig = Rig::new();
+    let (stop, server) = (rig.stop.clone(), rig.server.take().expect("it runs"));
+    let ends = std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(server);
+    });
+    let answer = rig.client().post::<Stopped>("/stop", &json!({})).expect_err("no report");
+    assert!(answer.to_string().contains("without a report"), "{answer}");
+    ends.join().expect("it ends");
+}
+
+#[test]
+fn a_status_of_another_version_has_defaults_for_what_it_lacks() {
+    let status: Status = serde_json::from_str(r#"{"name": "a", "level": "raid5", "more": 1}"#)
+        .expect("fields may be missing, and unknown");
+    assert_eq!((status.name.as_str(), status.notes.len(), status.degraded), ("a", 0, 0));
+}
+
+#[test]
+fn idle_clients_do_not_keep_others_out() {
+    let rig = Rig::new();
+    let idle = |_| UnixStream::connect(&rig.socket).expect("it connects");
+    let held: Vec<UnixStream> = (0..100).map(idle).collect();
+    let events = b"GET /events HTTP/1.1\r\nhost: x\r\n\r\n";
+    let listening = |_| {
+        let mut stream = UnixStream::connect(&rig.socket).expect("it connects");
+        stream.write_all(events).expect("it is sent");
+        stream
+    };
+    let listening: Vec<UnixStream> = (0..70).map(listening).collect();
+    let status: Status = rig.client().get("/status").expect("it answers");
+    assert_eq!(status.name, "array");
+    drop((held, listening));
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! What goes over the control socket: requests and answers, as `openapi.json` describes them.
+//! What goes over the control socket: requests and answers, as `openapi.json` describes them. A
+//! field that a server of another version lacks has its default.
 
 use serde::{Deserialize, Serialize};
 
 /// A device of the array, or a slot without one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Member {
     /// As it was named; null: the slot has no device.
     pub path: Option<String>,
@@ -18,7 +20,8 @@ pub struct Member {
 }
 
 /// Background work that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sync {
     /// `resync`, `recover`, `check`, `repair`.
     pub action: String,
@@ -38,7 +41,8 @@ pub struct Sync {
 }
 
 /// A way in which the array is accessible.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Export {
     /// `nbd`, `fuse`.
     pub kind: String,
@@ -47,7 +51,8 @@ pub struct Export {
 }
 
 /// How fast background work runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Pace {
     /// The foreground's share of the time while hosts use the array, in percent.
     pub foreground_share: f64,
@@ -58,7 +63,8 @@ pub struct Pace {
 }
 
 /// The state of a served array.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
     /// Its name.
     pub name: String,
@@ -110,11 +116,11 @@ pub struct Status {
 pub struct Event {
     /// Its number, from 1 on.
     pub number: u64,
-    /// When it was observed, in seconds since 1970.
+    /// When it happened, in seconds since 1970.
     pub time: u64,
     /// The name of `mdadm --monitor`: `Fail`, `SpareActive`, `RebuildFinished`.
     pub event: String,
-    /// The device that it concerns.
+    /// The device that it concerned when it happened.
     pub device: Option<String>,
     /// The same as a sentence.
     pub text: String,
@@ -203,6 +209,17 @@ pub struct Set {
 pub struct Done {
     /// What was done, as a sentence.
     pub done: String,
+}
+
+/// How a server has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// The same as a sentence.
+    pub done: String,
+    /// The array was flushed, and marked clean on enough members; what is served read-only is.
+    pub clean: bool,
+    /// Why it is not.
+    pub problem: Option<String>,
 }
 
 /// An order was refused.

@@ -83,8 +83,8 @@ pub trait Managed: Send + std::marker::Sync + 'static {
     /// Why it is refused.
     fn set(&self, order: &Set) -> Result<Done, Refused>;
 
-    /// Has the server stop.
-    fn stop(&self) -> Done;
+    /// Has the server stop, without waiting for it.
+    fn stop(&self);
 }
 
 /// A served array.
@@ -240,8 +240,7 @@ impl Managed for ManagedArray {
         done("settings are changed".into())
     }
 
-    fn stop(&self) -> Done {
+    fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        Done { done: "the server stops".into() }
     }
 }

@@ -17,7 +17,7 @@ mod server;
 pub use client::{Client, ClientError};
 pub use managed::{Managed, ManagedArray, Refused};
 pub use rescued::ManagedRescue;
-pub use server::{ControlError, ControlServer, control_path, runtime_directory};
+pub use server::{ControlEnd, ControlError, ControlServer, control_path, runtime_directory};
 
 /// The description of the interface, in OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");

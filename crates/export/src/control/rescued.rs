@@ -59,8 +59,7 @@ impl Managed for ManagedRescue {
         Err(self.refused())
     }
 
-    fn stop(&self) -> Done {
+    fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        Done { done: "the server stops".into() }
     }
 }

@@ -12,14 +12,16 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use device::{Endpoint, Location, NbdUri};
-use export::control::api::{Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Sync};
-use export::control::{Client, control_path, runtime_directory};
+use export::control::api::{
+    Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Stopped, Sync,
+};
+use export::control::{Client, ClientError, control_path, runtime_directory};
 use report::shown::Shown;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::Ending;
-use crate::console::JsonOut;
+use crate::console::{JsonOut, say};
 use crate::error::Context;
 use crate::size_args::parse_speed_limit;
 
@@ -486,8 +488,13 @@ pub fn set(arguments: &SetArguments) -> Result<Ending> {
     order(&arguments.server, "/set", &set, &arguments.json)
 }
 
+const STOP_ENDS: &str = "\
+It waits until the server has ended. Exit status: 0 says that the array is clean; 1 that it could
+not be marked clean, or that the server was gone without a report.";
+
 /// Stop a server: its array is flushed and marked clean.
 #[derive(Args)]
+#[command(after_help = STOP_ENDS)]
 pub struct StopArguments {
     #[command(flatten)]
     server: ServerArgument,
@@ -501,8 +508,17 @@ const STOP_PATIENCE: Duration = Duration::from_secs(60);
 pub fn stop(arguments: &StopArguments) -> Result<Ending> {
     let socket = socket_of(&arguments.server.server)?;
     let client = Client::new(&socket)?;
-    let _: Done = client.post("/stop", &json!({}))?;
-    // The socket's file goes when the array has been stopped.
+    let stopped: Stopped = match client.post("/stop", &json!({})) {
+        Err(error @ ClientError::Answer { .. }) => {
+            say(format_args!(
+                "raidlab: {error}; whether the array has been stopped, and is clean, is not known: \
+                 'raidlab status' of its members shows it"
+            ));
+            return Ok(Ending::Finding);
+        }
+        answer => answer?,
+    };
+    // Locks go after the report, and then the socket's file.
     let until = std::time::Instant::now() + STOP_PATIENCE;
     while socket.exists() && std::time::Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
@@ -510,8 +526,14 @@ pub fn stop(arguments: &StopArguments) -> Result<Ending> {
     if socket.exists() {
         bail!("{}: the server has not ended in {STOP_PATIENCE:?}", socket.display());
     }
-    arguments.json.put("stopped\n", || json!({"done": "stopped"}))?;
-    Ok(Ending::Fine)
+    let text = match &stopped.problem {
+        None => "stopped\n".to_string(),
+        Some(problem) => {
+            format!("the server has ended, but the array is not clean: {}\n", Shown(problem))
+        }
+    };
+    arguments.json.put(&text, || serde_json::to_value(&stopped).expect("it is JSON"))?;
+    Ok(if stopped.clean { Ending::Fine } else { Ending::Finding })
 }
 
 /// Show the events of a served array as they happen.

@@ -18,6 +18,7 @@ mod examine;
 mod file_systems;
 mod findings;
 mod foreign;
+mod fronts;
 mod guess;
 mod help;
 mod kernels;

@@ -20,11 +20,12 @@ use admin::serving::Serving;
 use anyhow::{Result, bail};
 use clap::Args;
 use export::Access;
-use export::control::api::Export;
-use export::control::{ControlServer, Managed, ManagedArray, ManagedRescue, control_path};
+use export::control::api::{Export, Stopped};
+use export::control::{
+    ControlEnd, ControlServer, Managed, ManagedArray, ManagedRescue, control_path,
+};
 use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{NbdExport, Server, ServerLimits};
-use export::socket::SocketFile;
 use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
 use spec::members::MemberSet;
@@ -71,7 +72,8 @@ The server runs in the foreground. Ctrl-C, SIGTERM or 'raidlab stop NAME' end it
 in flight complete, the array is flushed and marked clean. If it is killed, the next start finds the
 array as after a crash. Members are locked: two servers cannot run one array.
 
-Its control socket is $XDG_RUNTIME_DIR/raidlab/NAME.sock, or /run/raidlab/NAME.sock.
+Its control socket is $XDG_RUNTIME_DIR/raidlab/NAME.sock; without that variable, root's is in
+/run/raidlab, another user's in /tmp/raidlab-UID.
 
 Exit status: 1 if the array could not be marked clean, or what was served read-only is in doubt.";
 
@@ -241,12 +243,16 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
         std::thread::sleep(STEP);
     }
     notify::stopping();
-    let socket = end(running, &opened.name);
-    let ending = stop_array(opened);
-    // 'stop' waits until it is gone.
-    drop(socket);
+    let control = end(running, &opened.name);
+    let (ending, problem) = stop_array(opened);
+    if let Some(control) = control {
+        // 'stop' waits for it, and until the socket is gone.
+        let (clean, done) =
+            (problem.is_none(), if problem.is_none() { "stopped" } else { "ended" });
+        control.report(Stopped { done: done.into(), clean, problem });
+    }
     drop(protection);
-    ending
+    Ok(ending)
 }
 
 /// Starts the fronts and the control socket.
@@ -418,8 +424,8 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
 }
 
 /// Ends the fronts: files that are in use are waited for, and then unmounted all the same. What is
-/// left is the file of the control socket.
-fn end(running: Running, name: &str) -> Option<SocketFile> {
+/// left is the control socket, for the report of how the array ends.
+fn end(running: Running, name: &str) -> Option<ControlEnd> {
     let Running { nbd, mut mounts, machines, ublk, control, page, hook, .. } = running;
     drop((page, nbd, machines));
     let until = Instant::now() + BUSY_PATIENCE;
@@ -449,28 +455,28 @@ fn end(running: Running, name: &str) -> Option<SocketFile> {
             say(format_args!("raidlab: {path}: still in use; removed by force"));
         }
     }
-    let socket = control.and_then(ControlServer::end);
+    let control = control.map(ControlServer::end);
     drop(hook);
     tracing::info!(name, "fronts ended");
-    socket
+    control
 }
 
-fn stop_array(opened: Opened) -> Result<Ending> {
+/// Stops the array, and says why if it is not clean now.
+fn stop_array(opened: Opened) -> (Ending, Option<String>) {
     let Opened { access, volumes, kind, name, doubts, .. } = opened;
     drop((access, volumes));
     let Kind::Array(serving) = kind else {
-        return Ok(if doubts.is_empty() { Ending::Fine } else { Ending::Finding });
+        return (if doubts.is_empty() { Ending::Fine } else { Ending::Finding }, None);
     };
-    let serving = Arc::into_inner(serving);
-    let serving: Serving = match serving {
-        Some(serving) => serving,
-        None => bail!("{name}: a front has not ended; the array is left as after a crash"),
+    let stopped = match Arc::into_inner(serving) {
+        Some(serving) => Serving::stop(serving).map_err(|error| error.to_string()),
+        None => Err("a front has not ended; the array is left as after a crash".into()),
     };
-    match serving.stop() {
-        Ok(()) => Ok(Ending::Fine),
-        Err(error) => {
-            say(format_args!("raidlab: {name}: {error}"));
-            Ok(Ending::Finding)
+    match stopped {
+        Ok(()) => (Ending::Fine, None),
+        Err(problem) => {
+            say(format_args!("raidlab: {name}: {problem}"));
+            (Ending::Finding, Some(problem))
         }
     }
 }
