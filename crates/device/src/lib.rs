@@ -51,7 +51,7 @@ pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
 pub use problem::{DeviceError, DeviceProblem};
 pub use remote::{
     CLEARED_BYTES_PER_SECOND, Completes, Endpoint, ExportError, ExportProblem, NbdExport, NbdUri,
-    Transfer, UriProblem, UriTls,
+    Transfer, UriProblem, UriTls, escaped_for_uri,
 };
 pub use serial::serial;
 pub use signature::{Signature, packed_as, signatures, some_data};

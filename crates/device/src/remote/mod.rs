@@ -13,4 +13,4 @@ mod uri;
 
 pub use connection::{CLEARED_BYTES_PER_SECOND, Completes, ExportError};
 pub use export::{ExportProblem, NbdExport, Transfer};
-pub use uri::{Endpoint, NbdUri, UriProblem, UriTls};
+pub use uri::{Endpoint, NbdUri, UriProblem, UriTls, escaped_for_uri};

@@ -22,9 +22,32 @@ use crate::Identity;
 /// The port that IANA has given to NBD.
 const PORT: u16 = 10809;
 
-/// What a path has escaped in the value of a parameter; `@` begins the part of a member.
-const ESCAPED: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'&').add(b'+').add(b'?').add(b'@');
+/// What a path has escaped in the value of a parameter; `@` begins the part of a member. The rest
+/// is what no part of a URI can have (RFC 3986, section 2).
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'&')
+    .add(b'+')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'@')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// A path or a name of an export as it stands in a URI.
+pub fn escaped_for_uri(text: &str) -> impl fmt::Display + '_ {
+    utf8_percent_encode(text, ESCAPED)
+}
 
 /// Where an NBD server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -214,3 +214,17 @@ fn a_file_that_a_killed_server_of_an_ordinary_user_has_left_is_replaced() {
     assert_eq!(code, Some(0), "{error}");
     assert_eq!(std::fs::metadata(&file).expect("what is below a mount").len(), 0);
 }
+
+#[test]
+fn uris_that_are_printed_are_encoded_and_an_open_port_is_warned_of() {
+    let dir = Dir::new();
+    let socket = dir.file("a+b");
+    let words = "--level raid1 --members mem*2 --size 1M --name <a&b>";
+    let fronts = format!("--nbd unix:{socket} --nbd tcp:127.0.0.1:0");
+    let server = Server::start(&dir, &format!("{words} {fronts}"));
+    let uri = format!("nbd+unix:///%3Ca%26b%3E?socket={}", socket.replace('+', "%2B"));
+    assert!(server.said().contains(&uri), "{}", server.said());
+    let (code, error) = server.end(Signal::INT);
+    assert_eq!(code, Some(0));
+    assert!(error.contains("every user of this machine can write"), "{error}");
+}

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use admin::serving::Serving;
 use anyhow::{Result, bail};
 use clap::Args;
+use device::escaped_for_uri;
 use export::Access;
 use export::control::api::{Export, Stopped};
 use export::control::{
@@ -360,6 +361,14 @@ fn serve_nbd(
              certificates"
         ));
     }
+    let is_open = tls.is_none() && !opened.access.limits().read_only;
+    let local = listeners.iter().filter_map(|listener| listener.address());
+    for address in local.filter(|it| is_open && it.ip().to_canonical().is_loopback()) {
+        say(format_args!(
+            "raidlab: warning: every user of this machine can write to what is served at \
+             {address}: a unix socket is private, --tls-certificates with --tls-verify-peer too"
+        ));
+    }
     let s = if tls.is_some() { "s" } else { "" };
     let only = [(name.to_owned(), opened.access.clone())];
     let served = if opened.volumes.is_empty() { &only[..] } else { &opened.volumes };
@@ -373,10 +382,12 @@ fn serve_nbd(
         // An abstract socket has no URI.
         running.uris.extend(served.iter().filter_map(|(name, _)| {
             match (listener.address(), listener.path()) {
-                (Some(address), _) => Some(format!("nbd{s}://{address}/{name}")),
+                (Some(address), _) => Some(format!("nbd{s}://{address}/{}", escaped_for_uri(name))),
                 (None, path) => {
                     let path = std::path::absolute(path?).ok()?;
-                    Some(format!("nbd{s}+unix:///{name}?socket={}", path.display()))
+                    let (name, path) = (escaped_for_uri(name), path.to_string_lossy());
+                    let socket = escaped_for_uri(&path);
+                    Some(format!("nbd{s}+unix:///{name}?socket={socket}"))
                 }
             }
         }));
