@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -179,8 +180,7 @@ fn prepare(path: &Path) -> Result<bool, FileMountProblem> {
     // an open reaches the connection.
     let not_connected = Some(Errno::NOTCONN.raw_os_error());
     if File::open(path).is_err_and(|error| error.raw_os_error() == not_connected) {
-        let left = rustix::mount::unmount(path, UnmountFlags::DETACH);
-        left.map_err(|error| system("unmount what a killed server has left")(error.into()))?;
+        unmount_left(path).map_err(system("unmount what a killed server has left"))?;
     }
     let metadata = std::fs::symlink_metadata(path);
     match metadata {
@@ -196,6 +196,21 @@ fn prepare(path: &Path) -> Result<bool, FileMountProblem> {
             made.map(|_| true).map_err(system("make it"))
         }
         Err(error) => Err(system("examine it")(error)),
+    }
+}
+
+/// Unmounts what a killed server has left. Not root: fusermount3 is allowed to.
+fn unmount_left(path: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
+        Err(Errno::PERM) => {}
+        other => return Ok(other?),
+    }
+    // runs: fusermount3
+    let ran = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(path).output();
+    let ran = ran.map_err(|error| io::Error::new(error.kind(), format!("fusermount3: {error}")))?;
+    match ran.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&ran.stderr).trim().to_owned())),
     }
 }
 
