@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
 use device::{
-    Access, Device, DeviceError, DeviceOptions, Disk, Location, OverlayError, superblocks,
+    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayError,
+    superblocks,
 };
 use md::assemble::{Array, Found, Options, Source};
 use md::ondisk::bitmap::sync_sectors;
@@ -24,6 +25,10 @@ use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// Polling interval of the progress.
 pub(crate) const STEP: Duration = Duration::from_millis(100);
+
+/// How often one look at members waits for the locks of a process that was killed: members may have
+/// several processes' before them.
+const MOST_WAITS: u32 = 64;
 
 /// Maximum time that a resync or a rebuild rests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,6 +56,12 @@ pub enum OpenError {
     /// Where members are is not known, or a directory cannot be listed.
     #[error(transparent)]
     Members(MembersError),
+    /// A file of a directory cannot be looked at: it may be a member.
+    #[error("{what}: it may be a member; name the members in place of their directory")]
+    Unseen {
+        /// The file, and why.
+        what: String,
+    },
     /// Disks had another array at other places before, and no array is named.
     #[error("{what} Nothing is written before an array is named.")]
     TwoArrays {
@@ -145,10 +156,11 @@ impl OpenDevices {
         absent: Absent,
     ) -> Result<OpenMembers, E> {
         let overlay = Some((path, Access::ReadWrite));
-        let looked = look(names, overlay, absent).map_err(|error| match error {
-            OpenError::Members(MembersError::Overlay(error)) => E::from(error),
-            other => E::from(other),
-        })?;
+        let looked =
+            look(names, overlay, absent, Access::ReadOnly).map_err(|error| match error {
+                OpenError::Members(MembersError::Overlay(error)) => E::from(error),
+                other => E::from(other),
+            })?;
         let Looked { members, wanted, left_out, .. } = looked.of(array)?;
         let (mut opened, mut named) = (Vec::new(), Vec::new());
         for at in wanted {
@@ -171,7 +183,7 @@ impl OpenDevices {
         absent: Absent,
         access: Access,
     ) -> Result<OpenMembers, OpenError> {
-        let looked = look(names, None, absent)?.of(array)?;
+        let looked = look(names, None, absent, access)?.of(array)?;
         let Looked { members, wanted, is_one, left_out } = looked;
         let (mut opened, mut named, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for at in wanted {
@@ -213,30 +225,49 @@ struct Looked {
     left_out: Vec<String>,
 }
 
-/// Looks at members, for reading.
+/// Looks at members, for reading; they are opened for an access later.
 fn look(
     names: &[OsString],
     overlay: Option<(&Path, Access)>,
     absent: Absent,
+    access: Access,
 ) -> Result<Looked, OpenError> {
     for name in names {
         writable(name)?;
     }
     let leaves_out = absent == Absent::LeftOut;
     let how = How { overlay, looks_inside: true, leaves_out };
-    let members = Members::opened(names, how).map_err(|error| match error {
-        // Another process that writes has it as a member, and it would be opened for writing here.
-        MembersError::Device(error) if overlay.is_none() => {
-            let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-            Device::open(&error.location, options).err().unwrap_or(error).into()
+    let mut waited = 0;
+    let members = loop {
+        let error = match Members::opened(names, how) {
+            Ok(members) => break members,
+            Err(error) => error,
+        };
+        match error {
+            // The locks of a process that was killed are waited for where it is opened for writing.
+            MembersError::Device(error)
+                if overlay.is_none()
+                    && access == Access::ReadWrite
+                    && matches!(error.problem, DeviceProblem::Locked { .. })
+                    && waited < MOST_WAITS =>
+            {
+                waited += 1;
+                Device::open(&error.location, DeviceOptions { access, direct: true })?;
+            }
+            error => return Err(error.into()),
         }
-        error => OpenError::from(error),
-    })?;
+    };
     if let Some(twin) = members.all.iter().find_map(|member| member.twin.clone()) {
         return Err(twin.into());
     }
     if let Some(copy) = members.all.iter().find(|it| it.unread.is_some() && it.has_metadata()) {
         writable(copy.name.as_ref())?;
+        // Its name, as it is shown, is not that of the file.
+        let why = "it is a copy with a map, which is only read".to_string();
+        return Err(OpenError::NoSuperblock { name: copy.name.clone(), why });
+    }
+    if let (false, Some(what)) = (leaves_out, members.unseen.first()) {
+        return Err(OpenError::Unseen { what: what.clone() });
     }
     let has_superblock = |at: &usize| members.all[*at].superblock.is_some();
     let wanted: Vec<usize> = (0..members.all.len()).filter(has_superblock).collect();

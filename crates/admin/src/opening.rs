@@ -86,9 +86,11 @@ impl Members {
                 }
                 Err(MembersError::Device(error)) if name.is_listed => match error.problem {
                     DeviceProblem::Empty => {}
+                    // It may be the newest member, which another process writes to.
+                    ref problem if how.leaves_out && !is_gone(problem) => return Err(error.into()),
                     _ => unseen.push(error.to_string()),
                 },
-                Err(error) if name.is_listed => unseen.push(error.to_string()),
+                Err(error) if name.is_listed && !how.leaves_out => unseen.push(error.to_string()),
                 Err(MembersError::Device(error)) if is_absent(&error.problem) => {
                     given.push((name, Given::Unread(error)));
                 }
@@ -104,7 +106,7 @@ impl Members {
         }
         let mut before = Vec::new();
         if how.looks_inside {
-            given = unfold(given, &mut devices, &mut before, &mut unseen)?;
+            given = unfold(given, how.leaves_out, &mut devices, &mut before, &mut unseen)?;
         }
         let mut all = with_overlay(given, &devices, how)?;
         say_former_ends(&mut all);
@@ -187,6 +189,7 @@ type Before = Vec<(usize, Arc<Device>)>;
 /// named themselves are there already.
 fn unfold<'n>(
     given: Vec<(&'n Name, Given)>,
+    leaves_out: bool,
     devices: &mut Vec<Arc<Device>>,
     before: &mut Before,
     unseen: &mut Vec<String>,
@@ -212,7 +215,7 @@ fn unfold<'n>(
                 let disk = device.location().path.display().to_string();
                 let part = found.part(two.table, two.part).clone();
                 let error = MembersError::TwoReadings { disk, part, bytes: device.bytes() };
-                match name.is_listed {
+                match name.is_listed && !leaves_out {
                     true => unseen.push(error.to_string()),
                     false => return Err(error),
                 }
@@ -389,9 +392,8 @@ const GONE: [i32; 4] = [5, 6, 19, 123];
 fn is_gone(problem: &DeviceProblem) -> bool {
     match problem {
         DeviceProblem::Empty => true,
-        DeviceProblem::Export(problem) => {
-            matches!(problem, ExportProblem::Connect { .. } | ExportProblem::Socket(_))
-        }
+        // A server that accepts connections and does not answer may be busy with another client.
+        DeviceProblem::Export(problem) => matches!(problem, ExportProblem::Connect { .. }),
         DeviceProblem::System { source, .. } => {
             let number = source.raw_os_error();
             source.kind() == ErrorKind::NotFound || number.is_some_and(|it| GONE.contains(&it))

@@ -36,6 +36,8 @@ pub(crate) struct Record {
     pub updated: Timestamp,
     /// Its superblocks are not written while the array is used.
     pub is_static: bool,
+    /// How many members may begin as the array does: its copies, and parity of nothing else.
+    pub alike: usize,
 }
 
 impl Record {
@@ -57,6 +59,13 @@ impl Record {
             created: metadata.created,
             updated: metadata.updated,
             is_static: metadata.level < 1,
+            alike: match metadata.level {
+                ..1 => 1,
+                4 | 5 => 2,
+                6 => 3,
+                10 => (metadata.layout & 0xff) as usize * (metadata.layout >> 8 & 0xff) as usize,
+                _ => usize::MAX,
+            },
         }
     }
 
@@ -168,6 +177,16 @@ pub(crate) fn choose(disks: &[OnDisk]) -> Vec<Result<Choice, TwoReadings>> {
             all.filter(|(disk, _)| disk.own.as_ref().is_some_and(|own| own.uuid == uuid));
         same.any(|(_, owner)| wanted(owner))
     };
+    // Of the array's own table, its copies and parity of nothing else are on other members; more
+    // members have tables of their own.
+    let have_own_tables = |of: &Record| {
+        let all = disks.iter().zip(&owners);
+        let of_array =
+            all.filter(|(disk, _)| disk.own.as_ref().is_some_and(|own| own.uuid == of.uuid));
+        let owners: Vec<&Owner> = of_array.map(|(_, owner)| owner).collect();
+        let ends_with_part = |it: &&Owner| matches!(it, Owner::Part(_) | Owner::PartLoosely(_));
+        owners.len() > of.alike && owners.iter().all(ends_with_part)
+    };
     let decide = |(disk, owner): (&OnDisk, &Owner)| {
         let Some(own) = &disk.own else {
             let fits = |table: &Vec<Spot>| table.iter().any(Spot::is_member);
@@ -185,19 +204,20 @@ pub(crate) fn choose(disks: &[OnDisk]) -> Vec<Result<Choice, TwoReadings>> {
             Owner::Either(at) => Err(at),
             // The others say how they were made.
             Owner::PartLoosely(at) => {
-                let are_parts = of_array(own.uuid, |it| matches!(it, Owner::Part(_)));
-                let are_whole = of_array(own.uuid, |it| matches!(it, Owner::Disk));
-                match are_whole && !are_parts {
-                    true => Err(at),
-                    false => Ok(Choice::only(Place::Parts(at.table))),
+                let are_parts = of_array(own.uuid, Owner::is_part) || have_own_tables(own);
+                match are_parts && !of_array(own.uuid, Owner::is_disk) {
+                    true => Ok(Choice::only(Place::Parts(at.table))),
+                    false => Err(at),
                 }
             }
-            Owner::DiskLoosely(Some(at))
-                if of_array(own.uuid, |it| matches!(it, Owner::Part(_))) =>
-            {
-                Err(at)
+            Owner::DiskLoosely(at) => {
+                let are_whole = of_array(own.uuid, Owner::is_disk);
+                match at.filter(|_| !are_whole || of_array(own.uuid, Owner::is_part)) {
+                    Some(at) => Err(at),
+                    None => Ok(beside(own, &disk.tables)),
+                }
             }
-            Owner::Disk | Owner::DiskLoosely(_) => Ok(beside(own, &disk.tables)),
+            Owner::Disk => Ok(beside(own, &disk.tables)),
         }
     };
     disks.iter().zip(&owners).map(decide).collect()
@@ -208,7 +228,7 @@ pub(crate) fn choose(disks: &[OnDisk]) -> Vec<Result<Choice, TwoReadings>> {
 enum Owner {
     /// The disk: no other place is possible, or the size is that of the disk.
     Disk,
-    /// The disk; only the partition's entry, which is cut off, speaks for another.
+    /// The disk, by all but the entry of a partition that is cut off; or not 0.90.
     DiskLoosely(Option<TwoReadings>),
     /// The partition: the size is that of it.
     Part(TwoReadings),
@@ -216,6 +236,16 @@ enum Owner {
     PartLoosely(TwoReadings),
     /// The size fits both.
     Either(TwoReadings),
+}
+
+impl Owner {
+    fn is_disk(&self) -> bool {
+        matches!(self, Owner::Disk)
+    }
+
+    fn is_part(&self) -> bool {
+        matches!(self, Owner::Part(_))
+    }
 }
 
 fn owner(disk: &OnDisk) -> Owner {
@@ -242,7 +272,10 @@ fn owner(disk: &OnDisk) -> Owner {
             }
         }
     }
-    if whole == Fit::Exact { Owner::Disk } else { Owner::DiskLoosely(cut) }
+    match cut {
+        Some(at) if whole != Fit::Exact => Owner::DiskLoosely(Some(at)),
+        _ => Owner::Disk,
+    }
 }
 
 /// Of a disk that is a member: what to do with members in its table.
@@ -257,8 +290,10 @@ fn beside(own: &Record, tables: &[Vec<Spot>]) -> Choice {
     let is_after = others.iter().all(|it| it.created > own.updated);
     let is_before = others.iter().all(|it| it.updated < own.created);
     // The table is the first sector of the array's data, and the members lie in them.
-    let is_inside =
-        |it: &Record| it.data.start < own.data.end && it.sector < own.data.end.max(own.sector);
+    let is_inside = |it: &Record| {
+        let in_time = it.created >= own.created && (own.is_static || it.updated <= own.updated);
+        in_time && it.data.start < own.data.end && it.sector < own.data.end.max(own.sector)
+    };
     let may_be_inside = own.data.start == 0 && others.iter().all(is_inside);
     match (is_after, is_before) {
         (true, _) if !(may_be_inside && own.is_static) => {
@@ -292,6 +327,7 @@ mod tests {
             created: at(10),
             updated: at(20),
             is_static: false,
+            alike: 2,
         }
     }
 
@@ -331,20 +367,26 @@ mod tests {
             // As large as the partition; as large as the disk; as large as a smaller member.
             (vec![of_both(END - 2048, 2048)], vec![PARTS]),
             (vec![of_both(END, 2048)], vec![WHOLE]),
-            (vec![of_both(2048, 2048)], vec![PARTS]),
+            (vec![of_both(2048, 2048)], vec![None]),
+            (vec![of_both(2048, 2048); 2], vec![None; 2]),
+            (vec![of_both(2048, 2048); 3], vec![PARTS; 3]),
             // A partition that begins within the first chunk.
             (vec![of_both(END - 64, 64)], vec![None]),
             // The table ends behind the disk: it is that of the array, or the disk is cut.
-            (vec![cut(of_both(2048, 2048))], vec![WHOLE]),
+            (vec![cut(of_both(2048, 2048))], vec![None]),
+            (vec![cut(of_both(2048, 2048)), alone.clone()], vec![WHOLE; 2]),
             (vec![cut(of_both(END, 2048))], vec![WHOLE]),
             (vec![cut(of_both(END - 2048, 2048))], vec![None]),
             // The others say how they were made.
             (vec![of_both(2048, 2048), of_both(END - 2048, 2048)], vec![PARTS, PARTS]),
-            (vec![of_both(2048, 2048), alone], vec![None, WHOLE]),
+            (vec![of_both(2048, 2048), alone.clone()], vec![None, WHOLE]),
             (vec![cut(of_both(2048, 2048)), of_both(END - 2048, 2048)], vec![None, PARTS]),
             // RAID 0 does not say its size.
-            (vec![of_both(0, 2048)], vec![PARTS]),
-            (vec![cut(of_both(0, 2048))], vec![WHOLE]),
+            (vec![of_both(0, 2048)], vec![None]),
+            (vec![of_both(0, 2048), alone.clone()], vec![None, WHOLE]),
+            (vec![of_both(0, 2048); 3], vec![PARTS; 3]),
+            (vec![cut(of_both(0, 2048))], vec![None]),
+            (vec![cut(of_both(0, 2048)), alone.clone()], vec![WHOLE; 2]),
         ] {
             assert_eq!(place(&disks), places, "{disks:?}");
         }

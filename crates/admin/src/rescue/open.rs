@@ -213,7 +213,9 @@ pub fn rescue(
 
 /// Notes about members that are in no array.
 pub(crate) fn left_out_members(members: &Members) -> Vec<String> {
-    members.non_members().iter().map(|member| format!("left out: {member}")).collect()
+    let non_members = members.non_members();
+    let all = non_members.iter().chain(&members.unseen);
+    all.map(|member| format!("left out: {member}")).collect()
 }
 
 /// Makes one of the arrays that were assembled from these members readable; `notes` come before its
@@ -231,6 +233,11 @@ pub(crate) fn rescue_array(
     let mut doubts = array.contradictions.clone();
     if options.array.is_none() || members.is_former(array) {
         doubts.extend(members.with_two(array));
+    }
+    if let (Verdict::RunDegraded { .. }, Some(unseen)) =
+        (&array.read_only.verdict, members.unseen.first())
+    {
+        doubts.push(format!("A file that cannot be looked at may be a missing member: {unseen}"));
     }
     let so_far = || -> Vec<String> { notes.iter().chain(&doubts).cloned().collect() };
     let plan = &array.read_only;

@@ -199,7 +199,7 @@ fn a_file_that_a_killed_server_of_an_ordinary_user_has_left_is_replaced() {
     }
     std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("root may");
     let start = || {
-        let mut command = Command::new(program);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
         let words = "serve --level raid5 --members mem*4 --size 1M --name data --fuse";
         command.args(words.split(' ')).arg(&file).stdin(Stdio::null());
         command.uid(NOBODY).gid(NOBODY);
