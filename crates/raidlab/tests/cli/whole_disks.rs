@@ -2,6 +2,7 @@
 //! where a table or a superblock is of a former array, or of the array's own contents.
 
 use crate::copies::{hash, spoil};
+use crate::serve::Server;
 use crate::support::{Dir, Ran, raidlab, until};
 use crate::tables::{boot_record, write, write_gpt};
 
@@ -94,6 +95,57 @@ fn a_partitioned_array_of_whole_disks_0_90_is_read_whatever_is_missing() {
             }
         }
     }
+}
+
+#[test]
+fn a_superblock_0_90_that_fits_a_disk_and_its_partition_is_not_guessed() {
+    let dir = Dir::new();
+    let disks: Vec<String> = (0..3).map(|at| image(&dir, &format!("d{at}.img"), 8 * MIB)).collect();
+    let all = disks.join(" ");
+    raidlab(&format!("create -l 0 -n 3 -e 0.90 -c 64K {all}")).code(0);
+    // A table that the array holds, whose partition ends where its first member does.
+    write(&disks[0], 0, &boot_record(&[(0x83, 2048, 14336)]));
+    for verb in ["dump --sha256", "status", "scrub --check", "serve --nbd unix:s", "rebuild"] {
+        let ran = raidlab(&format!("{verb} {all}")).code(2);
+        let whole = format!("{}@0+{}", disks[0], 8 * MIB);
+        let part = format!("{}@1048576+7340032", disks[0]);
+        assert!(ran.stderr.contains(&whole) && ran.stderr.contains(&part), "{verb}: {ran:?}");
+    }
+    dumped(&format!("{}@0+{} {} {}", disks[0], 8 * MIB, disks[1], disks[2])).code(0);
+    // Tables of all disks are their own.
+    let dir = Dir::new();
+    let members = in_second_partitions(&dir, "-l 0 -c 64K", 3);
+    let parts: Vec<String> = members.iter().map(|disk| format!("{disk}@3M+8M")).collect();
+    let truth = hash(&dumped(&parts.join(" ")).code(0));
+    assert_eq!(hash(&dumped(&members.join(" ")).code(0)), truth);
+}
+
+#[test]
+fn a_file_of_a_directory_that_is_in_use_is_not_left_out() {
+    let dir = Dir::new();
+    let members = dir.file("members");
+    std::fs::create_dir(&members).expect("a directory");
+    let [a, b] = ["a", "b"].map(|name| image(&dir, &format!("members/{name}.img"), 8 * MIB));
+    raidlab(&format!("create -l 1 -n 2 --assume-clean {a} {b}")).code(0);
+    let socket = dir.file("nbd");
+    let server = Server::start(&dir, &format!("{a} --name one --nbd unix:{socket}"));
+    let before = read(&b);
+    let other = dir.file("other");
+    let new = image(&dir, "new.img", 8 * MIB);
+    for verb in [
+        format!("serve --name two --nbd unix:{other}"),
+        format!("rebuild --add {new}"),
+        "scrub --check".into(),
+        "scrub --repair".into(),
+        "update --no-bbl".into(),
+    ] {
+        let ran = raidlab(&format!("{verb} {members}")).code(2);
+        assert!(ran.stderr.contains("a.img"), "{verb}: {ran:?}");
+    }
+    let ran = dumped(&members).code(1);
+    assert!(ran.stderr.contains("doubt: ") && ran.stderr.contains("a.img"), "{ran:?}");
+    assert!(read(&b) == before);
+    assert_eq!(server.end(rustix::process::Signal::TERM).0, Some(0));
 }
 
 /// Disks whose second partition ends with them and is a member 0.90; the first is foreign.
