@@ -339,10 +339,11 @@ struct Served {
 
 impl Served {
     /// What is managed, until the server ends.
-    fn managed(&self) -> Result<Arc<dyn Managed>, Response> {
+    fn managed(&self) -> Result<Arc<dyn Managed>, Box<Response>> {
         let managed = self.ending.managed().clone();
         managed.ok_or_else(|| {
-            problem(StatusCode::SERVICE_UNAVAILABLE, "the server is being stopped".into())
+            let why = "the server is being stopped";
+            Box::new(problem(StatusCode::SERVICE_UNAVAILABLE, why.into()))
         })
     }
 }
@@ -378,7 +379,7 @@ async fn ordered(
 ) -> Response {
     let managed = match served.managed() {
         Ok(managed) => managed,
-        Err(ending) => return ending,
+        Err(ending) => return *ending,
     };
     match tokio::task::spawn_blocking(move || order(&*managed)).await {
         Ok(Ok(done)) => Json(done).into_response(),
@@ -425,7 +426,7 @@ fn router(served: Served) -> Router {
 async fn status(State(served): State<Served>) -> Response {
     let managed = match served.managed() {
         Ok(managed) => managed,
-        Err(ending) => return ending,
+        Err(ending) => return *ending,
     };
     match tokio::task::spawn_blocking(move || managed.status()).await {
         Ok(status) => Json(status).into_response(),
@@ -437,7 +438,7 @@ async fn metrics(State(served): State<Served>) -> Response {
     let format = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
     let managed = match served.managed() {
         Ok(managed) => managed,
-        Err(ending) => return ending,
+        Err(ending) => return *ending,
     };
     match tokio::task::spawn_blocking(move || managed.metrics()).await {
         Ok(text) => (format, text).into_response(),

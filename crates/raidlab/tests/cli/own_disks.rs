@@ -98,7 +98,7 @@ fn block_devices_are_members_one_array_after_the_other() {
     }
     let dir = Dir::new();
     let files = ["a", "b", "c"].map(|name| image(&dir, name, 12));
-    let disks: Vec<Loop> = files.iter().filter_map(|file| Loop::over(file)).collect();
+    let disks: Vec<Loop> = files.iter().filter_map(Loop::over).collect();
     let [a, b, c] = &disks[..] else { return };
     let members = format!("--members {}+{}+{}", a.0, b.0, c.0);
     let arrays = "--level raid5,raid1 --disks 2,3 --size 4M --chunk 64K";

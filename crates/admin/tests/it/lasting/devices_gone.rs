@@ -144,7 +144,7 @@ fn a_disk_that_is_pulled_is_gone_and_costs_no_request() {
             let members = Members::new(count);
             members.create_clean(level);
             let loops: Option<Vec<Loop>> =
-                (0..count).map(|number| Loop::over(&members.path(number))).collect();
+                (0..count).map(|number| Loop::over(members.path(number))).collect();
             let Some(loops) = loops else { return };
             let opened: Vec<Opened> = (loops.iter())
                 .map(|device| {
