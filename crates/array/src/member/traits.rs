@@ -287,7 +287,7 @@ pub trait Sealed {}
 /// Only this crate implements it: a member that uses other memory than it was given, or that
 /// completes an operation while the kernel still works on it, would be unsound.
 ///
-/// A member is a [`Leaf`], an array, or wraps another one. What has a default here a wrapper may
+/// A member is a leaf, an array, or wraps another one. What has a default here a wrapper may
 /// leave out, or leaves out because nothing may pass it by; everything else it passes on.
 pub trait Member: Send + Sealed {
     /// Its constant properties.
