@@ -381,10 +381,7 @@ fn report(
         is_durable: *is_durable,
         position: status.position,
         span: status.span,
-        out_of_sync_sectors: out_of_sync
-            .iter()
-            .map(|range| range.end.saturating_sub(range.start))
-            .sum::<u64>()
+        out_of_sync_sectors: out_of_sync.iter().map(|range| range.end - range.start).sum::<u64>()
             * each,
         out_of_sync_mismatch_sectors: counts.out_of_sync,
         resynced_sectors: 0,

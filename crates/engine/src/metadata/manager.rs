@@ -306,7 +306,9 @@ impl MetadataManager {
     /// The ranges for a resync from this position.
     fn in_need(&self, from: u64) -> Box<dyn Iterator<Item = Range<u64>> + '_> {
         let Some(bits) = &self.bits else {
-            return Box::new(std::iter::once(from..self.map.span()));
+            // The position comes from a superblock: it may lie behind the end.
+            let rest = from..self.map.span();
+            return Box::new(Some(rest).filter(|rest| !rest.is_empty()).into_iter());
         };
         let needed = (0..self.map.bits()).filter(|bit| bits.is_needed(*bit));
         Box::new(needed.map(|bit| self.map.positions(bit)))

@@ -93,3 +93,13 @@ fn bits_side_by_side_are_one_range_that_is_out_of_sync() {
     let ranges = MetadataManager::new(config).out_of_sync();
     assert_eq!(ranges, [0..24, 40..56]);
 }
+
+#[test]
+fn nothing_is_out_of_sync_behind_a_position_that_lies_behind_the_end() {
+    for position in [1024, 16383] {
+        let mut config = config(Level::Raid1, 2, 0);
+        let end = config.geometry.member_used_sectors(md::MemberIdx(0));
+        config.state.resync_offset = Some(end + position);
+        assert!(MetadataManager::new(config).out_of_sync().is_empty(), "{position}");
+    }
+}
