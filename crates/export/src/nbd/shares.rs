@@ -4,8 +4,9 @@
 //! `first`; of the rest, a connection gets more only while at least as much as it will hold is
 //! free. So one alone gets half of the rest, several get less the more they are, and one that
 //! never returns what it holds stops no other that needs little. (The second rule is that of
-//! switches with shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
-//! packet switches", 1998.) While none holds anything, any amount up to the whole can be taken.
+//! switches with shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for
+//! shared-memory packet switches", 1998.) While none holds anything, any amount up to the whole can
+//! be taken.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
