@@ -259,7 +259,7 @@ impl Run<'_> {
             let ended = |state: &State| state.running == 0;
             while !field.wait(until(begin, &watch, timing.interval), ended) {
                 let now = clock_nanos();
-                field.pass(phase, (now - begin) / 1_000_000);
+                field.pass(phase, now);
                 if stop() {
                     cut = true;
                     field.stop();

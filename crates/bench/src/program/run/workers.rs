@@ -32,6 +32,9 @@ pub(super) struct PhaseBarrier {
     /// All workers stop, including writes that should be completed.
     stopped: AtomicBool,
     pub(super) ends_with_first: bool,
+    /// When the first worker started, by `clock_nanos`: the phase's seconds and its deadlines
+    /// count from there. Largest value: none has started.
+    started: AtomicU64,
     pub(super) live: Arc<LiveCounts>,
     state: Mutex<State>,
     changed: Condvar,
@@ -58,6 +61,7 @@ impl PhaseBarrier {
             own_over: (0..count).map(|_| AtomicBool::new(false)).collect(),
             stopped: AtomicBool::new(false),
             ends_with_first: phase.end == End::First,
+            started: AtomicU64::new(u64::MAX),
             live: Arc::new(LiveCounts::new(count)),
             state: Mutex::new(State { running: count, unfinished: count, counted: false }),
             changed: Condvar::new(),
@@ -87,9 +91,9 @@ impl PhaseBarrier {
         self.own_over.iter().for_each(|over| over.store(true, Ordering::Relaxed));
     }
 
-    /// Ends the phase, or those of its workers, whose time is over after `passed_ms`
-    /// milliseconds.
-    pub(super) fn pass(&self, phase: &Phase, passed_ms: u64) {
+    /// Ends the phase, or those of its workers, whose time is over at `now`.
+    pub(super) fn pass(&self, phase: &Phase, now: u64) {
+        let passed_ms = now.saturating_sub(self.started.load(Ordering::Relaxed)) / 1_000_000;
         if matches!(phase.end, End::Time(ms) if passed_ms >= ms) {
             self.over.store(true, Ordering::Relaxed);
         }
@@ -233,6 +237,7 @@ pub(super) fn work(
     field.begin.wait();
     field.go.wait();
     let start = clock_nanos();
+    field.started.fetch_min(start, Ordering::Relaxed);
     let (bytes, ops) = (tally.bytes, tally.ops);
     tally.latency.clear();
     tally.over = Some(over);
