@@ -20,6 +20,8 @@ pub struct Case {
     pub seconds: f64,
     /// It failed, or was ended because it took too long.
     pub failed: bool,
+    /// It failed first, and passed when it was tried again.
+    pub flaky: bool,
     /// What it wrote to stdout.
     pub stdout: String,
 }
@@ -69,6 +71,9 @@ pub fn parse(text: &str) -> Result<Vec<Case>> {
             {
                 case.failed = true;
             }
+            Event::Start(tag) | Event::Empty(tag) if tag.name().as_ref() == b"flakyFailure" => {
+                case.flaky = true;
+            }
             Event::Start(tag) | Event::Empty(tag) if tag.name().as_ref() == b"skipped" => {
                 let message = tag.try_get_attribute("message").context("reading a reason")?;
                 let message = message.map(|it| it.unescape_value().map(|it| it.into_owned()));
@@ -115,8 +120,8 @@ mod tests {
     use super::*;
 
     const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="nextest-run" tests="4" failures="1" errors="0" time="2.1">
-  <testsuite name="md" tests="4" disabled="0" errors="0" failures="1">
+<testsuites name="nextest-run" tests="5" failures="1" errors="0" time="2.1">
+  <testsuite name="md" tests="5" disabled="0" errors="0" failures="1">
     <testcase name="a::passes" classname="md" time="0.012"><system-out>
 running 1 test
 x &lt; y &amp;&amp; z
@@ -131,13 +136,18 @@ x &lt; y &amp;&amp; z
       <failure message="panicked" type="test failure">at x</failure>
       <system-out>skipped: not counted
 </system-out></testcase>
+    <testcase name="e::late" classname="md" time="1.5">
+      <flakyFailure message="panicked" type="test failure">at y</flakyFailure>
+      <system-out>running 1 test
+</system-out></testcase>
   </testsuite>
 </testsuites>"#;
 
     #[test]
     fn tests_that_say_so_are_skipped_and_not_passed() {
         let cases = parse(REPORT).expect("a report");
-        assert_eq!(totals(&cases), Totals { passed: 2, failed: 1, skipped: 1 });
+        assert_eq!(totals(&cases), Totals { passed: 3, failed: 1, skipped: 1 });
+        assert_eq!(cases.iter().position(|case| case.flaky), Some(4));
         assert!(cases[0].stdout.contains("x < y && z"), "{:?}", cases[0]);
         let lines: Vec<Vec<&str>> =
             cases.iter().map(|case| case.skipped_lines().collect()).collect();

@@ -295,6 +295,9 @@ fn test(context: &mut Context) -> Outcome {
     };
     for case in &cases {
         case.skipped_lines().for_each(|line| println!("test {}: {line}", case.name));
+        if case.flaky {
+            println!("test {}: flaky: it failed, and passed when tried again", case.name);
+        }
     }
     let mut totals = junit::totals(&cases);
     match doc_tests(context) {
