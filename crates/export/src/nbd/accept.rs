@@ -1,11 +1,11 @@
 //! Accepts connections, and starts a thread for each.
 //!
 //! *Invariant*: there are at most as many connections as the limit says, and those that are leaving
-//! for a newer one. When all are taken, one that has been negotiating for long is given up; without
-//! such a one, the new connection is closed.
+//! for a newer one. When all are taken, one that gives way (its client has been negotiating, or
+//! has neither read nor sent anything, for long) is given up; without such a one, the new
+//! connection is closed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -56,7 +56,7 @@ fn admit(socket: OwnedFd, serving: &Arc<Serving>) {
     if connections.iter().filter(|it| !it.leaving).count() >= serving.limits.connections {
         let slow = |it: &&mut Connection| {
             let long = it.began.elapsed() > NEGOTIATING_LONG;
-            !it.leaving && long && it.negotiating.load(Ordering::Relaxed)
+            !it.leaving && long && it.completions.gives_way()
         };
         let Some(slow) = connections.iter_mut().find(slow) else {
             return tracing::debug!("an NBD client was refused: all connections are in use");
@@ -72,16 +72,14 @@ fn admit(socket: OwnedFd, serving: &Arc<Serving>) {
 
 fn start(socket: OwnedFd, serving: &Arc<Serving>) -> std::io::Result<Connection> {
     let completions = Arc::new(Completions::new()?);
-    let negotiating = Arc::new(AtomicBool::new(true));
     let thread = {
         let (serving, completions) = (serving.clone(), completions.clone());
-        let negotiating = negotiating.clone();
         std::thread::Builder::new().name("raidlab-nbd".into()).spawn(move || {
-            connection::serve(&socket, &serving, &completions, &negotiating);
+            connection::serve(&socket, &serving, &completions);
             // Before the thread's share of the server, so that a client sees the end first.
             drop(socket);
         })?
     };
     let (began, thread) = (Instant::now(), Some(thread));
-    Ok(Connection { completions, negotiating, began, leaving: false, thread })
+    Ok(Connection { completions, began, leaving: false, thread })
 }

@@ -6,6 +6,7 @@
 //! The queue is bounded by the requests that the connection has in flight.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fd::{AsFd, BorrowedFd};
@@ -56,11 +57,23 @@ struct Queue {
 pub(super) struct Completions {
     queue: Mutex<Queue>,
     event: EventFd,
+    gives_way: AtomicBool,
 }
 
 impl Completions {
     pub(super) fn new() -> io::Result<Completions> {
-        Ok(Completions { queue: Mutex::default(), event: EventFd::new()? })
+        let gives_way = AtomicBool::new(false);
+        Ok(Completions { queue: Mutex::default(), event: EventFd::new()?, gives_way })
+    }
+
+    /// Whether the connection is given up where another needs what it has: its client has been
+    /// negotiating, or has neither read nor sent anything, for long.
+    pub(super) fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_gives_way(&self, gives_way: bool) {
+        self.gives_way.store(gives_way, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

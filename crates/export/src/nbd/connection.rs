@@ -1,7 +1,6 @@
 //! The life of a connection, on its thread: negotiation, transmission, farewell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nbd::server::{Handshake, Session, Tls};
@@ -23,16 +22,12 @@ const _: () = assert!(INPUT_BYTES >= nbd::server::Handshake::INPUT_BYTES);
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Serves a client until it leaves, is given up, or the server stops.
-pub(super) fn serve(
-    socket: &OwnedFd,
-    serving: &Serving,
-    completions: &Arc<Completions>,
-    negotiating: &AtomicBool,
-) {
+pub(super) fn serve(socket: &OwnedFd, serving: &Serving, completions: &Arc<Completions>) {
+    completions.set_gives_way(true);
     let mut input = Input::new(INPUT_BYTES);
     let deadline = Instant::now() + serving.limits.negotiation;
     let begun = begin(socket, serving, &mut input, completions, deadline);
-    negotiating.store(false, Ordering::Relaxed);
+    completions.set_gives_way(false);
     let (tunnel, session) = match begun {
         Ok(begun) => begun,
         Err(reason) => return tracing::debug!(%reason, "an NBD client got no session"),

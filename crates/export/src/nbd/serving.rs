@@ -1,6 +1,5 @@
 //! What the threads of a server share: exports, bounds, the list of connections.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,7 +24,8 @@ pub struct ServerLimits {
     pub assembled_bytes: usize,
     /// How long a client may need to choose an export.
     pub negotiation: Duration,
-    /// How long a client may pause in the middle of a request or of a reply.
+    /// How long a client may pause in the middle of a request or of a reply, while another needs
+    /// what its connection holds.
     pub stall: Duration,
     /// How long requests in flight, and clients that read their replies, may take to end when the
     /// server stops.
@@ -73,7 +73,6 @@ impl Serving {
 /// A connection, as the accepting thread and `Server` see it.
 pub(super) struct Connection {
     pub(super) completions: Arc<Completions>,
-    pub(super) negotiating: Arc<AtomicBool>,
     pub(super) began: Instant,
     /// It has been ended, in favour of a newer one.
     pub(super) leaving: bool,

@@ -91,6 +91,15 @@ impl Share {
         taken
     }
 
+    /// Whether something is held that another connection waits for which does not give way itself.
+    pub(super) fn is_wanted(&self) -> bool {
+        let wants =
+            |other: &Arc<Completions>| !Arc::ptr_eq(other, &self.connection) && !other.gives_way();
+        self.held > 0
+            && self.shares.any_waiting.load(Ordering::SeqCst)
+            && self.shares.lock().iter().any(wants)
+    }
+
     /// Returns an amount that was taken.
     pub(super) fn put(&mut self, amount: usize) {
         if amount > 0 {
@@ -102,6 +111,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
+        self.shares.lock().retain(|other| !Arc::ptr_eq(other, &self.connection));
         self.put(self.held);
     }
 }
@@ -150,6 +160,20 @@ mod tests {
         assert!(one.take(32) && !other.take(32));
         one.put(32);
         assert!(other.take(32));
+    }
+
+    #[test]
+    fn what_is_held_is_wanted_by_who_waits_and_does_not_give_way() {
+        let shares = Shares::new(1, 0, 1);
+        let (mut first, mut second) = (share(&shares), share(&shares));
+        assert!(first.take(1) && !first.is_wanted());
+        assert!(!second.take(1));
+        assert!(first.is_wanted() && !second.is_wanted());
+        second.connection.set_gives_way(true);
+        assert!(!first.is_wanted());
+        second.connection.set_gives_way(false);
+        drop(second);
+        assert!(!first.is_wanted(), "it has left");
     }
 
     #[test]

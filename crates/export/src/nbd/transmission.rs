@@ -40,6 +40,8 @@ const IN_PLACE_BYTES: usize = 32 << 10;
 const PIECE_BYTES: u64 = 64 << 20;
 /// How soon a buffer is looked for again that another front has taken.
 const RETRY: Duration = Duration::from_millis(2);
+/// How soon it is looked again whether another connection needs what a stalled one holds.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a client was given up.
 #[derive(Debug, Error)]
@@ -48,7 +50,7 @@ pub(super) enum Lost {
     Violation(#[from] Violation),
     #[error("it left in the middle of a request")]
     Half,
-    #[error("it did not continue a request, or did not read its replies")]
+    #[error("it did not continue a request, or did not read its replies, and others waited")]
     Stalled,
     #[error("it sent a request with a payload that is too long to be thrown away")]
     Flood,
@@ -715,12 +717,18 @@ impl<'a> Transmission<'a> {
         self.starved_since = since(self.starved_since, starved && self.is_mid_request());
         self.unread_since = since(self.unread_since, !self.outbox.is_empty());
         let oldest = self.starved_since.into_iter().chain(self.unread_since).min();
-        let mut timeout =
-            match oldest.map(|since| self.serving.limits.stall.checked_sub(now - since)) {
-                None => None,
-                Some(None | Some(Duration::ZERO)) => return Err(Lost::Stalled),
-                Some(left) => left,
-            };
+        let left = oldest.map(|since| self.serving.limits.stall.saturating_sub(now - since));
+        // It keeps its connection as long as that costs no other client anything: it may be
+        // stopped, or on a suspended host.
+        let stalled = left == Some(Duration::ZERO);
+        let gave_way = self.completions.gives_way();
+        if stalled != gave_way {
+            self.completions.set_gives_way(stalled);
+        } else if stalled && (self.buffers.is_wanted() || self.assembled.is_wanted()) {
+            // By one whose client is not stopped: all that have been gave way a look ago.
+            return Err(Lost::Stalled);
+        }
+        let mut timeout = if stalled { Some(LOOK) } else { left };
         if std::mem::take(&mut self.retries) {
             timeout = Some(timeout.map_or(RETRY, |left| left.min(RETRY)));
         }
