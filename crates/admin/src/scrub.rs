@@ -481,7 +481,7 @@ fn run(
     while !status.is_done {
         driver.poll(&mut completions);
         pass_notes(driver, observe);
-        for mismatch in driver.take_mismatches() {
+        for mismatch in driver.take_mismatches().into_iter().map(|found| found.what) {
             counts.add(&mismatch);
             let position = position(&mismatch, driver.geometry());
             if is_within(out_of_sync, position, &mismatch) {

@@ -407,7 +407,7 @@ impl Array {
 
     /// Member events since the last call, in the order in which they happened.
     pub fn take_events(&self) -> Vec<Event> {
-        self.take_reports().into_iter().map(|report| report.event).collect()
+        self.take_reports().into_iter().map(|report| report.what).collect()
     }
 
     /// The same, with the names that devices had when the events happened.
@@ -415,7 +415,7 @@ impl Array {
         let mut all: Vec<Report> = Vec::new();
         for shard in 0..self.shards.len() {
             for report in self.call(shard, Driver::take_reports).unwrap_or_default() {
-                let same = |other: &Report| match (other.event, report.event) {
+                let same = |other: &Report| match (other.what, report.what) {
                     (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member, .. }) => {
                         a == member && other.device == report.device
                     }

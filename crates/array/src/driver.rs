@@ -715,7 +715,7 @@ impl Driver {
 
     /// Member events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.take_reports().into_iter().map(|report| report.event).collect()
+        self.take_reports().into_iter().map(|report| report.what).collect()
     }
 
     /// The same, with the names that devices had when the events happened.

@@ -22,7 +22,6 @@ mod replacements;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::time::SystemTime;
 
 use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
@@ -32,7 +31,7 @@ use md::{Geometry, Level, MemberIdx, Sector};
 
 pub use self::allocation::ArrayExtent;
 use self::events::Events;
-pub use self::events::{Event, FoundMismatch, Report};
+pub use self::events::{Event, Report};
 use crate::buf::{self, InPlaceSources, LEND_FROM_BYTES, LeasePool};
 use crate::in_flight::InFlight;
 use crate::member::{
@@ -146,7 +145,7 @@ pub(crate) struct Executor {
     info: MemberInfo,
     events: Events,
     /// What scrubs have found.
-    mismatches: Vec<FoundMismatch>,
+    mismatches: Vec<Report<Mismatch>>,
     /// Events for the control plane (metadata manager, other shards), if there is one.
     control_events: Option<Vec<ControlEvent>>,
     /// Members that the control plane has ordered to drop: another shard reports them.
@@ -261,7 +260,7 @@ impl Executor {
         self.events.0.drain(..)
     }
 
-    pub(crate) fn take_mismatches(&mut self) -> Vec<FoundMismatch> {
+    pub(crate) fn take_mismatches(&mut self) -> Vec<Report<Mismatch>> {
         std::mem::take(&mut self.mismatches)
     }
 
@@ -514,8 +513,7 @@ impl Executor {
             self.log_mismatch(&mismatch);
             let member = mismatch.member.map(|member| self.shard.place_of(member));
             let device = member.and_then(|place| self.device_at(place));
-            let found = FoundMismatch { mismatch, device, at: SystemTime::now() };
-            return self.mismatches.push(found);
+            return self.mismatches.push(Report::now(mismatch, device));
         }
         let plane = self.control_events.as_mut();
         let is_told = plane.map(|events| events.push(event)).is_some();

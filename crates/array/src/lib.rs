@@ -64,7 +64,7 @@ pub use engine::{
     MAX_MEMBERS, MemberError, MemberFlags, Mismatch, MismatchKind, Pace, RateMeter, RemoveRefusal,
     ReplaceRefusal, RequestError, ScrubMode, ShardPart, Sharding,
 };
-pub use executor::{ArrayExtent, Event, FoundMismatch, Report};
+pub use executor::{ArrayExtent, Event, Report};
 pub use managed::ArrayMetadata;
 pub use member::{
     BadBlockList, BadBlockMember, Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember,

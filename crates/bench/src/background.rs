@@ -219,7 +219,7 @@ impl Target {
 
     fn take_mismatches(&mut self) -> u64 {
         let found = self.shards.iter_mut().flat_map(Driver::take_mismatches);
-        found.map(|mismatch| mismatch.sectors).sum()
+        found.map(|found| found.what.sectors).sum()
     }
 
     /// Members that are not in sync everywhere.

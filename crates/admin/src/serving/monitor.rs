@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use array::{
-    BackgroundState, BackgroundStatus, BackgroundWork, Event as ArrayEvent, FoundMismatch, Report,
+    BackgroundState, BackgroundStatus, BackgroundWork, Event as ArrayEvent, Report,
     io_error_text,
 };
 use md::MemberIdx;
@@ -222,7 +222,7 @@ impl Observer {
         let reports = array.take_reports();
         let is_quiet = reports.is_empty();
         for report in reports {
-            let Report { event, at, .. } = report;
+            let Report { what: event, at, .. } = report;
             self.of_array(report);
             match event {
                 // A small array may be rebuilt already: what is counted is what there was then.
@@ -256,7 +256,7 @@ impl Observer {
     }
 
     fn of_array(&self, report: Report) {
-        let Report { event, device, at } = report;
+        let Report { what: event, device, at } = report;
         let why = |error: Option<array::IoError>| match error {
             Some(error) => format!("in its data area: {}", io_error_text(&error, 0)),
             None => "on request".into(),
@@ -306,19 +306,19 @@ impl Observer {
     }
 
     fn mismatches(&self) {
-        let found = self.shared.array.take_found();
+        let found = self.shared.array.take_mismatches();
         let (Some(first), sectors) =
-            (found.first(), found.iter().map(|it| it.mismatch.sectors).sum::<u64>())
+            (found.first(), found.iter().map(|it| it.what.sectors).sum::<u64>())
         else {
             return;
         };
-        let FoundMismatch { mismatch: first, device, at } = first.clone();
+        let Report { what: first, device, at } = first.clone();
         let device = device.or_else(|| self.shared.name_in_memory(first.member?));
         let text = format!("{sectors} sectors differ, the first at {}", first.array_sector.0);
         let mut findings = self.shared.findings.lock().expect("the list lock is not poisoned");
-        found.iter().for_each(|it| findings.counts.add(&it.mismatch));
+        found.iter().for_each(|it| findings.counts.add(&it.what));
         let room = crate::MAX_FINDINGS.saturating_sub(findings.list.len());
-        findings.list.extend(found.into_iter().map(|it| it.mismatch).take(room));
+        findings.list.extend(found.into_iter().map(|it| it.what).take(room));
         drop(findings);
         self.log.put_at(at, EventKind::MismatchFound, device, text);
     }

@@ -11,7 +11,7 @@ use md::MemberIdx;
 
 use super::Array;
 use crate::driver::{AddError, Driver, JoinAs, RemoveError, ScrubStatus};
-use crate::executor::FoundMismatch;
+use crate::executor::Report;
 use crate::member::{Member, MemberInfo};
 use crate::metadata_threads::MetadataDevice;
 use crate::metadata_writer::{ArrayDevice, MetadataTemplate};
@@ -65,14 +65,9 @@ impl Array {
     }
 
     /// What scrubs have found since the last call.
-    pub fn take_mismatches(&self) -> Vec<Mismatch> {
-        self.take_found().into_iter().map(|found| found.mismatch).collect()
-    }
-
-    /// The same, with the names that devices had when it was found.
-    pub fn take_found(&self) -> Vec<FoundMismatch> {
+    pub fn take_mismatches(&self) -> Vec<Report<Mismatch>> {
         let shards = 0..self.shards.len();
-        let found = |shard| self.call(shard, Driver::take_found).unwrap_or_default();
+        let found = |shard| self.call(shard, Driver::take_mismatches).unwrap_or_default();
         shards.flat_map(found).collect()
     }
 

@@ -11,7 +11,7 @@ use engine::{IntentMap, ScrubMode};
 use md::{Kind, Sector};
 
 use super::{Driver, OwnRange};
-use crate::executor::FoundMismatch;
+use crate::executor::Report;
 
 /// Ranges of a scrub in flight at most.
 const DEPTH: usize = 8;
@@ -128,12 +128,7 @@ impl Driver {
     }
 
     /// What scrubs have found in this shard since the last call.
-    pub fn take_mismatches(&mut self) -> Vec<Mismatch> {
-        self.take_found().into_iter().map(|found| found.mismatch).collect()
-    }
-
-    /// The same, with the names that devices had when it was found.
-    pub fn take_found(&mut self) -> Vec<FoundMismatch> {
+    pub fn take_mismatches(&mut self) -> Vec<Report<Mismatch>> {
         self.executor.take_mismatches()
     }
 

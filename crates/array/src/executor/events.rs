@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-use engine::{DeviceNumber, IoError, Mismatch};
+use engine::{DeviceNumber, IoError};
 use md::{MemberIdx, Sector};
 
 /// A change of a member's state, for the host.
@@ -76,34 +76,23 @@ pub enum Event {
     },
 }
 
-/// An event, and what is not known later: a slot may have another device by the time at which the
-/// report is taken.
+/// An [`Event`], or a [`Mismatch`](crate::Mismatch) that a scrub has found, and what is not known
+/// later: a slot may have another device by the time at which the report is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The event.
-    pub event: Event,
+pub struct Report<T = Event> {
+    /// What happened, or was found.
+    pub what: T,
     /// The name of the device that it concerns; `None` of a member in memory.
     pub device: Option<String>,
     /// When it happened.
     pub at: SystemTime,
 }
 
-impl Report {
-    /// An event that happens now.
-    pub(crate) fn now(event: Event, device: Option<String>) -> Report {
-        Report { event, device, at: SystemTime::now() }
+impl<T> Report<T> {
+    /// Of something that happens now.
+    pub(crate) fn now(what: T, device: Option<String>) -> Report<T> {
+        Report { what, device, at: SystemTime::now() }
     }
-}
-
-/// What a scrub has found, and what is not known later.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundMismatch {
-    /// What it has found.
-    pub mismatch: Mismatch,
-    /// The name of the device that is wrong, if that is known.
-    pub device: Option<String>,
-    /// When it was found.
-    pub at: SystemTime,
 }
 
 /// Maximum of events kept; the oldest corrections are dropped first.
@@ -125,7 +114,7 @@ impl Events {
         if let Event::BadBlocksAdded { member, replaces, sector, sectors } = event {
             let of_device = self.0.iter_mut().rev().take(LOOK_BACK);
             let mut of_device = of_device.filter(|other| other.device == device);
-            let last = of_device.find_map(|other| match &mut other.event {
+            let last = of_device.find_map(|other| match &mut other.what {
                 Event::BadBlocksAdded {
                     member: of,
                     replaces: second,
@@ -143,7 +132,7 @@ impl Events {
             }
         }
         if let Event::Corrected { member, sector, sectors } = event {
-            if let Some(Report { event: last, device: of, .. }) = self.0.back_mut()
+            if let Some(Report { what: last, device: of, .. }) = self.0.back_mut()
                 && let Event::Corrected { member: last, sector: first, sectors: len } = last
                 && (*last, &*of) == (member, &device)
                 && sector.0 >= first.0
@@ -154,7 +143,7 @@ impl Events {
             }
             if self.0.len() >= MAX_EVENTS {
                 let is_correction =
-                    |report: &Report| matches!(report.event, Event::Corrected { .. });
+                    |report: &Report| matches!(report.what, Event::Corrected { .. });
                 match self.0.iter().position(is_correction) {
                     Some(oldest) => drop(self.0.remove(oldest)),
                     None => return,
@@ -183,9 +172,9 @@ mod tests {
             events.push(corrected(1, at * 100), None);
         }
         assert_eq!(events.0.len(), MAX_EVENTS);
-        assert_eq!((events.0[0].event, events.0[0].device.as_deref()), (failed, Some("d3")));
+        assert_eq!((events.0[0].what, events.0[0].device.as_deref()), (failed, Some("d3")));
         let last = corrected(1, (2 * MAX_EVENTS as u64 - 1) * 100);
-        assert_eq!(events.0[MAX_EVENTS - 1].event, last, "the newest corrections are kept");
+        assert_eq!(events.0[MAX_EVENTS - 1].what, last, "the newest corrections are kept");
     }
 
     #[test]
@@ -196,7 +185,7 @@ mod tests {
         events.push(corrected(2, 40), device("b"));
         events.push(corrected(2, 48), device("c"));
         let whole = Event::Corrected { member: MemberIdx(1), sector: Sector(0), sectors: 24 };
-        let found: Vec<Event> = events.0.iter().map(|report| report.event).collect();
+        let found: Vec<Event> = events.0.iter().map(|report| report.what).collect();
         let another = corrected(2, 48);
         assert_eq!(found, [whole, corrected(1, 32), corrected(2, 40), another]);
     }

@@ -185,7 +185,8 @@ impl Shards {
     }
 
     pub fn take_mismatches(&mut self) -> Vec<Mismatch> {
-        self.shards.iter_mut().flat_map(Driver::take_mismatches).collect()
+        let found = self.shards.iter_mut().flat_map(Driver::take_mismatches);
+        found.map(|found| found.what).collect()
     }
 
     pub fn leaf_counters(&self) -> Vec<Counters> {
