@@ -124,11 +124,6 @@ impl Tunnel {
         self.plain.as_ref().expect("it is there until the end").as_fd()
     }
 
-    /// The encrypted socket, for its options.
-    pub fn network(&self) -> BorrowedFd<'_> {
-        self.network.socket.as_fd()
-    }
-
     /// Ends the session so that nothing is sent any more.
     pub fn abort(self) {
         self.network.state.store(ABORTED, Ordering::SeqCst);

@@ -11,8 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use array::{
-    BackgroundState, BackgroundStatus, BackgroundWork, Event as ArrayEvent, Report,
-    io_error_text,
+    BackgroundState, BackgroundStatus, BackgroundWork, Event as ArrayEvent, Report, io_error_text,
 };
 use md::MemberIdx;
 

@@ -373,7 +373,6 @@ impl Worker {
         let limit = self.shared.limit();
         if limit != self.limit {
             self.limit = limit;
-            self.stream.set_timeout(limit);
             self.looks.set_limit(limit);
         }
         // Before what is received: deadlines are judged by a time whose replies are here.

@@ -109,19 +109,6 @@ impl Stream {
             Stream::Tls(tunnel) => tunnel.abort(),
         }
     }
-
-    /// How long the system tries to send.
-    pub(super) fn set_timeout(&self, limit: Option<Duration>) {
-        let socket = match self {
-            Stream::Tcp(socket) => socket.as_fd(),
-            Stream::Unix(_) => return,
-            // On a unix socket it fails.
-            Stream::Tls(tunnel) => tunnel.network(),
-        };
-        let millis = limit.map_or(0, |limit| u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
-        // Requests have deadlines of their own; this ends what the system does for them.
-        let _ = sockopt::set_tcp_user_timeout(socket, millis);
-    }
 }
 
 impl AsFd for Stream {

@@ -27,6 +27,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio_io_timeout::TimeoutStream;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::OPENAPI;
@@ -48,7 +49,12 @@ const SYSTEM_PAUSE: Duration = Duration::from_millis(100);
 const MAX_BODY: usize = 64 << 10;
 /// Events that wait for a client at most.
 const MAX_WAITING: usize = 64;
-/// How long a stop waits for orders in flight, and for clients that read its report.
+/// How long a client may take to read an answer, while nothing of it can be sent.
+const SEND_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a stop waits for orders in flight, which hold the array: `add` may wait for a server of
+/// exports, 10 s to connect and 30 s for a request.
+const ORDER_PATIENCE: Duration = Duration::from_secs(45);
+/// How long a stop waits for clients that read its report.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why there is no control socket.
@@ -175,7 +181,7 @@ impl Ending {
         self.is_ending.store(true, Ordering::Relaxed);
         self.accepting.send_replace(false);
         let Some(managed) = self.managed().take() else { return };
-        let until = Instant::now() + END_PATIENCE;
+        let until = Instant::now() + ORDER_PATIENCE;
         while Arc::strong_count(&managed) > 1 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -306,7 +312,8 @@ async fn ended(accepts: &mut watch::Receiver<bool>) {
     let _ = accepts.wait_for(|accepts| !accepts).await;
 }
 
-/// Serves a connection. One that sends no request in time is closed: it keeps others out.
+/// Serves a connection. One that sends no request, or does not read its answer, in time is closed:
+/// it keeps others out.
 async fn connection(
     stream: UnixStream,
     router: Router,
@@ -316,7 +323,9 @@ async fn connection(
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
     let service = TowerToHyperService::new(router);
-    let mut served = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(SEND_PATIENCE));
+    let mut served = pin!(server.serve_connection(TokioIo::new(Box::pin(stream)), service));
     let mut end = pin!(ended(&mut accepts));
     let mut is_ending = false;
     // However it ends, it has ended.

@@ -7,21 +7,26 @@
 //! Invariant: no thread of this process may use the mount, which its own threads serve. When the
 //! process dies for any reason, the kernel aborts the connection: programs that use the file get an
 //! error; the next server replaces what is left of the mount.
+//!
+//! What is below the mount takes no writes, which the mount would hide: a file that was made for it
+//! is a socket's place, which no program can open; or, as fusermount3 takes only what it can open,
+//! a file without permissions.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use fuser::BackgroundSession;
+use rustix::fs::{CWD, FileType, Mode};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
-use super::files::Files;
+use super::files::{Files, Served};
 use super::front::END_PATIENCE;
 use super::session;
 use crate::access::Access;
@@ -46,6 +51,9 @@ pub enum FileMountProblem {
     /// It holds something that the mount would hide.
     #[error("is a file that is not empty; name an empty one, or one that does not exist")]
     NotEmpty,
+    /// Something was written to the file while it was being mounted over.
+    #[error("{0} bytes were written to the file before the array was there: they are in the file")]
+    Written(u64),
     /// Another server's mount, which works.
     #[error("something is mounted there already")]
     Mounted,
@@ -81,6 +89,7 @@ pub struct FileMount {
     path: PathBuf,
     session: Option<BackgroundSession>,
     ended: Receiver<()>,
+    served: Served,
     /// The file was made for the mount, and goes with it.
     made: bool,
 }
@@ -104,13 +113,41 @@ impl FileMount {
             discard(path, made);
             system("start a thread")(error)
         })?;
-        let session = session::start(files, path, &limits, threads);
+        let (served, below) = (files.served(), File::open(path).ok());
+        let (session, below) = match session::mount(path, &limits) {
+            Ok(device) => {
+                let session = session::serve(files, device, &limits, threads);
+                let session = session.inspect_err(|_| {
+                    // The error to be shown is that of the session.
+                    let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
+                });
+                (session, below)
+            }
+            // Not root: fusermount3 may.
+            Err(Errno::PERM | Errno::ACCESS) => match open_below(path, made) {
+                Ok(below) => (session::start(files, path, &limits, threads), Some(below)),
+                Err(error) => (Err(error), None),
+            },
+            Err(error) => (Err(error.into()), below),
+        };
         let session = session.map_err(|error| {
             discard(path, made);
             fail(FileMountProblem::Mount(error))
         })?;
-        tracing::info!(file = %path.display(), read_only = limits.read_only, "array mounted");
-        Ok(FileMount { path: path.to_owned(), session: Some(session), ended, made })
+        let (path, session) = (path.to_owned(), Some(session));
+        let mount = FileMount { path, session, ended, served, made };
+        if let Some(below) = below {
+            let metadata = below.metadata().map_err(system("examine what is below the mount"))?;
+            if metadata.len() > 0 {
+                return Err(fail(FileMountProblem::Written(metadata.len())));
+            }
+            if made {
+                let closed = below.set_permissions(Permissions::from_mode(0));
+                closed.map_err(system("close what is below the mount"))?;
+            }
+        }
+        tracing::info!(file = %mount.path.display(), read_only = limits.read_only, "array mounted");
+        Ok(mount)
     }
 
     /// The file.
@@ -139,12 +176,23 @@ impl FileMount {
                 self.session = Some(session);
                 return Err(FileMountProblem::Busy);
             }
-            // Not root: fusermount3 is allowed to, and unmounts it even if it is in use.
+            // Not root: fusermount3 is allowed to.
             Err(Errno::PERM) => {
-                let ended = session.umount_and_join();
-                discard(&self.path, self.made);
-                return ended
-                    .map_err(|source| FileMountProblem::System { doing: "unmount it", source });
+                if let Err(source) = fusermount(&self.path, force) {
+                    self.session = Some(session);
+                    return Err(match source.kind() {
+                        io::ErrorKind::ResourceBusy => FileMountProblem::Busy,
+                        _ => FileMountProblem::System { doing: "unmount it", source },
+                    });
+                }
+                if force {
+                    // The session ends when no program has the file open any more, or with this
+                    // process.
+                    self.served.close();
+                    discard(&self.path, self.made);
+                    std::mem::forget(session);
+                    return Ok(());
+                }
             }
             Err(error) => {
                 self.session = Some(session);
@@ -182,8 +230,8 @@ fn prepare(path: &Path) -> Result<bool, FileMountProblem> {
     if File::open(path).is_err_and(|error| error.raw_os_error() == not_connected) {
         unmount_left(path).map_err(system("unmount what a killed server has left"))?;
     }
-    let metadata = std::fs::symlink_metadata(path);
-    match metadata {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if is_place(&metadata) => Ok(true),
         Ok(metadata) if !metadata.is_file() => Err(FileMountProblem::NotAFile),
         Ok(_) if is_mount_point(path).map_err(system("examine it"))? => {
             Err(FileMountProblem::Mounted)
@@ -191,27 +239,62 @@ fn prepare(path: &Path) -> Result<bool, FileMountProblem> {
         Ok(metadata) if metadata.len() > 0 => Err(FileMountProblem::NotEmpty),
         Ok(_) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let made: io::Result<File> =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            made.map(|_| true).map_err(system("make it"))
+            match rustix::fs::mknodat(CWD, path, FileType::Socket, Mode::empty(), 0) {
+                Ok(()) => {}
+                // The file system has no sockets.
+                Err(_) => drop(make_file(path).map_err(system("make it"))?),
+            }
+            Ok(true)
         }
         Err(error) => Err(system("examine it")(error)),
     }
 }
 
+/// Whether it was made for a mount, by this user, and has nothing in it.
+fn is_place(metadata: &Metadata) -> bool {
+    let of_kind = metadata.file_type().is_socket() || metadata.is_file() && metadata.len() == 0;
+    let own = metadata.uid() == rustix::process::geteuid().as_raw();
+    of_kind && own && metadata.mode() & 0o777 == 0
+}
+
+fn make_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Opens what is to be below a mount of fusermount3, which takes only what its user may write.
+fn open_below(path: &Path, made: bool) -> io::Result<File> {
+    if !made {
+        return File::open(path);
+    }
+    if std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        std::fs::remove_file(path)?;
+        return make_file(path);
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    File::open(path)
+}
+
 /// Unmounts what a killed server has left. Not root: fusermount3 is allowed to.
 fn unmount_left(path: &Path) -> io::Result<()> {
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {
-        Err(Errno::PERM) => {}
-        other => return Ok(other?),
+        Err(Errno::PERM) => fusermount(path, true),
+        other => Ok(other?),
     }
+}
+
+/// Has fusermount3 unmount a file; `lazy`: also one that is in use.
+fn fusermount(path: &Path, lazy: bool) -> io::Result<()> {
     // runs: fusermount3
-    let ran = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(path).output();
+    let mut command = Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(path);
+    let ran = command.env("LC_ALL", "C").output();
     let ran = ran.map_err(|error| io::Error::new(error.kind(), format!("fusermount3: {error}")))?;
-    match ran.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&ran.stderr).trim().to_owned())),
-    }
+    let said = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
+    let kind = match said.contains("busy") {
+        true => io::ErrorKind::ResourceBusy,
+        false => io::ErrorKind::Other,
+    };
+    if ran.status.success() { Ok(()) } else { Err(io::Error::new(kind, said)) }
 }
 
 /// Whether a file is on another file system than its directory: something is mounted over it.
@@ -222,9 +305,9 @@ fn is_mount_point(path: &Path) -> io::Result<bool> {
 
 /// Removes the file that was made for the mount.
 fn discard(path: &Path, made: bool) {
-    let is_empty = std::fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.len() == 0);
-    if made && is_empty {
-        // What is left is an empty file, which the next server accepts.
+    let is_empty = |it: Metadata| is_place(&it) || it.is_file() && it.len() == 0;
+    if made && std::fs::symlink_metadata(path).is_ok_and(is_empty) {
+        // What is left is a place that the next server accepts.
         let _ = std::fs::remove_file(path);
     }
 }

@@ -14,8 +14,8 @@
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -26,7 +26,7 @@ use fuser::{
 };
 
 use super::replies::{LongReplies, Replier};
-use crate::access::Access;
+use crate::access::{Access, Data};
 use crate::store::StoreError;
 
 /// The longest read or write that the kernel sends.
@@ -39,9 +39,26 @@ const FOREVER: Duration = Duration::from_secs(86_400);
 /// The file in a directory.
 const FILE: INodeNo = INodeNo(2);
 
+/// What requests go to, until it is closed: then they end with EIO.
+#[derive(Clone)]
+pub struct Served(Arc<RwLock<Option<Arc<Access>>>>);
+
+impl Served {
+    /// Lets go of it: programs may have the file open longer.
+    pub fn close(&self) {
+        *self.0.write().expect("no panic while it is locked") = None;
+    }
+
+    /// For one request.
+    fn lock(&self) -> RwLockReadGuard<'_, Option<Arc<Access>>> {
+        self.0.read().expect("no panic while it is locked")
+    }
+}
+
 /// Serves the FUSE requests of a mount; see the module documentation.
 pub struct Files {
-    access: Arc<Access>,
+    access: Served,
+    read_only: bool,
     /// `None`: no directory, the root is the file.
     name: Option<OsString>,
     size: u64,
@@ -68,7 +85,8 @@ impl Files {
         let files = Files {
             size: access.limits().bytes,
             longest: access.limits().request_bytes,
-            access,
+            read_only: access.limits().read_only,
+            access: Served(Arc::new(RwLock::new(Some(access)))),
             name,
             owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
             made: SystemTime::now(),
@@ -77,6 +95,11 @@ impl Files {
             _ended: ended_with,
         };
         Ok((files, ended))
+    }
+
+    /// What its requests go to.
+    pub fn served(&self) -> Served {
+        self.access.clone()
     }
 
     fn is_file(&self, inode: INodeNo) -> Option<bool> {
@@ -99,7 +122,7 @@ impl Files {
             ctime: self.made,
             crtime: self.made,
             kind: if file { FileType::RegularFile } else { FileType::Directory },
-            perm: match (file, self.access.limits().read_only) {
+            perm: match (file, self.read_only) {
                 (false, _) => 0o700,
                 (true, false) => 0o600,
                 (true, true) => 0o400,
@@ -114,7 +137,10 @@ impl Files {
     }
 
     fn flush_store(&self, reply: ReplyEmpty) {
-        self.access.flush(ended(reply));
+        match &*self.access.lock() {
+            Some(access) => access.flush(ended(reply)),
+            None => reply.error(errno(&StoreError::Stopped)),
+        }
     }
 
     /// How many of `len` bytes at `offset` are inside the file.
@@ -215,7 +241,7 @@ impl Filesystem for Files {
     fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
         match self.is_file(inode) {
-            Some(true) if writes && self.access.limits().read_only => reply.error(Errno::EROFS),
+            Some(true) if writes && self.read_only => reply.error(Errno::EROFS),
             Some(true) => {
                 let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 reply.opened(FileHandle(0), direct);
@@ -241,13 +267,15 @@ impl Filesystem for Files {
             return reply.data(&[]);
         }
         // Reads whole blocks around the range. Beyond a buffer's length the reply is a short read.
-        let bytes = self.access.span(offset, len).min(self.longest as u64);
-        let buffer = self.access.buffer(bytes as usize);
         let replier = self.replier.clone();
-        self.access.read(buffer, offset, len as usize, move |outcome| match outcome {
+        let answer = move |outcome: Result<Data, StoreError>| match outcome {
             Ok(data) => replier.send(reply, data),
             Err(error) => reply.error(errno(&error)),
-        });
+        };
+        let access = self.access.lock();
+        let Some(access) = &*access else { return answer(Err(StoreError::Stopped)) };
+        let bytes = access.span(offset, len).min(self.longest as u64);
+        access.read(access.buffer(bytes as usize), offset, len as usize, answer);
     }
 
     fn write(
@@ -275,12 +303,14 @@ impl Filesystem for Files {
             Ok(()) => reply.written(bytes),
             Err(error) => reply.error(errno(&error)),
         };
-        if self.access.limits().read_only {
+        if self.read_only {
             return answer(Err(StoreError::ReadOnly));
         }
-        let mut buffer = self.access.buffer(data.len());
+        let access = self.access.lock();
+        let Some(access) = &*access else { return answer(Err(StoreError::Stopped)) };
+        let mut buffer = access.buffer(data.len());
         buffer.bytes_mut().copy_from_slice(data);
-        self.access.write(buffer, offset, durable, answer);
+        access.write(buffer, offset, durable, answer);
     }
 
     fn flush(
@@ -329,7 +359,12 @@ impl Filesystem for Files {
                     return reply.error(Errno::ENOSPC);
                 }
                 let end = offset + self.inside(offset, length);
-                self.access.zero(offset..end.max(offset), true, false, ended(reply));
+                match &*self.access.lock() {
+                    Some(access) => {
+                        access.zero(offset..end.max(offset), true, false, ended(reply));
+                    }
+                    None => reply.error(errno(&StoreError::Stopped)),
+                }
             }
             _ => reply.error(Errno::EOPNOTSUPP),
         }

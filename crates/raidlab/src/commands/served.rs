@@ -509,7 +509,7 @@ pub fn stop(arguments: &StopArguments) -> Result<Ending> {
     let socket = socket_of(&arguments.server.server)?;
     let client = Client::new(&socket)?;
     let stopped: Stopped = match client.post("/stop", &json!({})) {
-        Err(error @ ClientError::Answer { .. }) => {
+        Err(error @ (ClientError::Answer { .. } | ClientError::Refused(_))) => {
             say(format_args!(
                 "raidlab: {error}; whether the array has been stopped, and is clean, is not known: \
                  'raidlab status' of its members shows it"

@@ -212,7 +212,21 @@ fn a_file_that_a_killed_server_of_an_ordinary_user_has_left_is_replaced() {
     let server = start();
     let (code, error) = server.end(Signal::INT);
     assert_eq!(code, Some(0), "{error}");
-    assert_eq!(std::fs::metadata(&file).expect("what is below a mount").len(), 0);
+    assert!(std::fs::symlink_metadata(&file).is_err(), "what was made for a mount goes with it");
+    // A program that has it open is waited for, and then it goes all the same.
+    let server = start();
+    // runs: sh, sleep
+    let mut user = Command::new("sh");
+    user.args(["-c", "exec 9<\"$0\" && echo open && exec sleep 60", &file]);
+    let user = user.uid(NOBODY).gid(NOBODY).stdout(Stdio::piped()).spawn();
+    let mut user = user.expect("a shell");
+    let mut said = [0; 5];
+    user.stdout.as_mut().expect("a pipe").read_exact(&mut said).expect("the file opens");
+    let (code, error) = server.end(Signal::INT);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.contains("by force"), "{error}");
+    assert!(std::fs::symlink_metadata(&file).is_err());
+    user.kill().and_then(|()| user.wait()).expect("it sleeps");
 }
 
 #[test]
