@@ -16,13 +16,10 @@ use crate::problem::DeviceProblem;
 
 /// The range in a file of `bytes` bytes without a partition table.
 pub(crate) fn span(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
-    let end = match location.size {
-        Some(size) => location.offset + size,
-        None => bytes,
-    };
-    if end > bytes || location.offset > bytes {
+    let end = location.size.map_or(Some(bytes), |size| location.offset.checked_add(size));
+    let Some(end) = end.filter(|&end| end <= bytes && location.offset <= bytes) else {
         return Err(DeviceProblem::Window { path: location.path.clone(), bytes });
-    }
+    };
     let len = (end - location.offset) / SECTOR_BYTES * SECTOR_BYTES;
     if len == 0 {
         return Err(DeviceProblem::Empty);
@@ -54,4 +51,20 @@ pub(crate) fn window_of_file(
 ) -> Result<Range<u64>, DeviceProblem> {
     let read = |at, bytes: &mut [u8]| File::open(&location.path)?.read_exact_at(bytes, at);
     window(location, bytes, block, read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_ends_within_the_disk_also_where_its_end_is_no_number() {
+        let range = |offset, size| span(&Location { path: "d".into(), offset, size }, 4096).ok();
+        assert_eq!(range(512, Some(1024)), Some(512..1536));
+        assert_eq!(range(512, None), Some(512..4096));
+        assert_eq!(range(512, Some(4096)), None);
+        assert_eq!(range(8192, None), None);
+        assert_eq!(range(u64::MAX - 511, Some(1024)), None);
+        assert_eq!(range(1 << 62, Some(u64::MAX >> 1)), None);
+    }
 }
