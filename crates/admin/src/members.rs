@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use device::{
     AreaError, Device, DeviceError, Disk, Location, LocationError, MapError, OverlayError, Unread,
-    member_signs, packed_as, read_bad_blocks, serial, signatures, superblocks,
+    packed_as, read_bad_blocks, serial, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
 use md::foreign::{ForeignMember, Metadata};
+use md::layout::{Layout, Raid0Layout};
 use md::ondisk::Uuid;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
@@ -41,18 +42,17 @@ pub enum MembersError {
     /// Two share bytes, where a caller's description needs distinct ones.
     #[error(transparent)]
     Shared(#[from] SharedStorage),
-    /// A superblock may be that of a whole disk or of a partition.
-    #[error(
-        "{disk}: the superblock at its end can be that of the whole disk or of the partition that \
-         ends there, and the size that it states does not tell: name {part} or {disk}@0+{bytes}"
-    )]
+    /// Superblocks of a disk may be those of two places.
+    #[error("{disk}: {why}: name {part} or {other}")]
     TwoReadings {
         /// The disk, as it was named.
         disk: String,
-        /// The partition.
-        part: Location,
-        /// Bytes of the disk.
-        bytes: u64,
+        /// A clause.
+        why: &'static str,
+        /// One place.
+        part: String,
+        /// The other one.
+        other: String,
     },
     /// A directory cannot be listed.
     #[error("{}: {}", path.display(), sys::reason(source))]
@@ -107,23 +107,19 @@ pub struct Member {
     pub foreign: Option<Metadata>,
     /// The serial number of its drive, where the system has it.
     pub serial: Option<String>,
-    /// Other superblocks that it carries, each in words.
-    pub others: Vec<String>,
-    /// Those of them that are whole and of another array.
-    pub(crate) former: Vec<Superblock>,
-    /// Whether one of them was made later than the one that is used, which was chosen by name; or
-    /// what is at another place of the disk was.
-    pub(crate) is_chosen: bool,
+    /// Other superblocks that it carries.
+    pub(crate) others: Vec<(Superblock, Checksum)>,
+    /// The sector of a superblock that is not its own, but a partition's that ends with it.
+    pub(crate) lent: Option<u64>,
+    /// Whether one of the others was made later than the one that is used, which was chosen by
+    /// name; or what is at another place of the disk was.
+    pub(crate) is_former: bool,
     /// Metadata of another format that it carries beside its superblock.
     pub(crate) beside: Option<&'static str>,
     /// What it does not have, if it is a copy with a map.
     pub unread: Option<Unread>,
-    /// Whether there is a superblock, or something that may have been one.
-    pub(crate) may_have_one: bool,
     /// It was found in a directory, and not named.
     pub(crate) is_listed: bool,
-    /// Sentences about another array that the same disk had at another place before.
-    pub(crate) before: Vec<String>,
     /// Where it is, if it was opened.
     pub(crate) location: Option<Location>,
     /// The member that was named before it and is the same storage.
@@ -133,7 +129,12 @@ pub struct Member {
 impl Member {
     /// Looks at a member.
     pub fn read(name: String, disk: Arc<dyn Disk>) -> Member {
-        let detection = superblocks(&*disk);
+        Member::without(None, name, disk)
+    }
+
+    /// The same; what is at the sector `lent` is not its own.
+    fn without(lent: Option<u64>, name: String, disk: Arc<dyn Disk>) -> Member {
+        let detection = superblocks(&*disk).without(lent);
         let superblock =
             detection.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum));
         let foreign = device::foreign(&*disk);
@@ -155,38 +156,22 @@ impl Member {
                 instead += &format!(", but {}", signs.join(", "));
             }
         }
-        let others = detection.others().map(|(_, other, checksum)| in_words(other, checksum));
+        let others = detection.others().map(|(_, other, checksum)| (other.clone(), checksum));
         let others = others.collect();
-        let own = superblock.as_ref().map(|(superblock, _)| superblock.metadata().set_uuid);
-        let former = detection.others().filter(|(_, other, checksum)| {
-            checksum.is_correct() && Some(other.metadata().set_uuid) != own
-        });
-        let former = former.map(|(_, other, _)| other.clone()).collect();
         let beside = foreign.metadata.as_ref().filter(|_| superblock.is_some());
         let beside = beside.map(|metadata| metadata.name());
-        let may_have_one = superblock.is_some() || !member_signs(&*disk).is_empty();
         let foreign = foreign.metadata.filter(|_| is_other);
-        let disk = Some(disk);
-        let (serial, unread, is_chosen) = (None, None, false);
-        let (is_listed, before) = (false, Vec::new());
-        Member {
-            name,
-            disk,
-            superblock,
-            foreign,
-            serial,
-            instead,
-            others,
-            former,
-            is_chosen,
-            beside,
-            unread,
-            may_have_one,
-            is_listed,
-            before,
-            location: None,
-            twin: None,
-        }
+        let left_out = Member::left_out(name, Some(disk), instead);
+        Member { superblock, foreign, others, lent, beside, ..left_out }
+    }
+
+    /// Those of its other superblocks that are whole and of another array.
+    fn of_others(&self) -> impl Iterator<Item = &Superblock> {
+        let own = self.superblock.as_ref().map(|(superblock, _)| superblock.metadata().set_uuid);
+        let whole = self.others.iter().filter(move |(other, checksum)| {
+            checksum.is_correct() && Some(other.metadata().set_uuid) != own
+        });
+        whole.map(|(other, _)| other)
     }
 
     /// With the superblock of the array that is named in place of its own, if it carries one.
@@ -195,24 +180,26 @@ impl Member {
         if names(own, wanted) {
             return None;
         }
-        let at = self.former.iter().position(|superblock| names(superblock, wanted))?;
-        let mut former = self.former.clone();
-        let superblock = former.remove(at);
+        let wanted = self.of_others().find(|superblock| names(superblock, wanted))?;
         let mut others = self.others.clone();
-        let right = Checksum::Correct { stored: 0 };
-        others.retain(|other| *other != in_words(&superblock, right));
-        others.push(in_words(own, *checksum));
-        former.push(own.clone());
-        let superblock = Some((superblock, right));
-        Some(Member { superblock, others, former, is_chosen: true, ..self.clone() })
+        let at = others.iter().position(|(other, _)| other == wanted)?;
+        let superblock = Some(others.remove(at));
+        others.push((own.clone(), *checksum));
+        Some(Member { superblock, others, is_former: true, ..self.clone() })
     }
 
     /// Looks at a device through what lies over it.
-    pub(crate) fn over(device: &Device, disk: Arc<dyn Disk>) -> Member {
-        let read = Member::read(device.location().to_string(), disk);
+    pub(crate) fn over(device: &Device, disk: Arc<dyn Disk>, lent: Option<u64>) -> Member {
+        let read = Member::without(lent, device.location().to_string(), disk);
         let serial = read.foreign.as_ref().and_then(|_| serial(device));
         let location = Some(device.location().clone());
         Member { unread: device.unread().cloned(), serial, location, ..read }
+    }
+
+    /// Whether both are on one disk, or are one.
+    fn is_on_disk_of(&self, other: &Member) -> bool {
+        let path = |member: &Member| member.location.as_ref().map(|it| it.path.clone());
+        path(self).is_some() && path(self) == path(other)
     }
 
     /// What its map says, if it is a copy with one.
@@ -243,13 +230,11 @@ impl Member {
             serial: None,
             instead,
             others: Vec::new(),
-            former: Vec::new(),
-            is_chosen: false,
+            lent: None,
+            is_former: false,
             beside: None,
             unread: None,
-            may_have_one: false,
             is_listed: false,
-            before: Vec::new(),
             location: None,
             twin: None,
         }
@@ -270,8 +255,8 @@ pub struct Members {
     /// Of those that were named, what was opened.
     pub(crate) devices: Vec<Arc<Device>>,
     /// Members of arrays that ended before the others on the same disks were made, at other places
-    /// of them, each with its place among the names.
-    pub(crate) before: Vec<(usize, Member)>,
+    /// of them, each with its place among the names; of such an array, the others.
+    pub(crate) elsewhere: Vec<(usize, Member)>,
     /// `name: why` of files of a directory that cannot be looked at.
     pub unseen: Vec<String>,
 }
@@ -305,8 +290,8 @@ impl Members {
             given.push(index);
         }
         let named = (0..all.len()).collect();
-        let (devices, unseen, before) = (Vec::new(), Vec::new(), Vec::new());
-        Members { all, candidates, given, named, devices, before, unseen }
+        let (devices, unseen, elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+        Members { all, candidates, given, named, devices, elsewhere, unseen }
     }
 
     /// The same, with the superblocks of the array `wanted` (a UUID or name) where members carry
@@ -316,49 +301,73 @@ impl Members {
         let is_wanted = |member: &Member| {
             member.superblock.as_ref().is_some_and(|(superblock, _)| names(superblock, wanted))
         };
-        let before = self.before.iter().filter(|(_, member)| is_wanted(member));
-        let before: Vec<&(usize, Member)> = before.collect();
-        let is_elsewhere = |named: usize| {
-            let mut of_disk = self.all.iter().zip(&self.named).filter(|(_, at)| **at == named);
-            before.iter().any(|(at, _)| *at == named) && !of_disk.any(|(it, _)| is_wanted(it))
+        let is_wanted_elsewhere = |member: &Member| {
+            let mut on_disk = self.all.iter().filter(|it| it.is_on_disk_of(member));
+            is_wanted(member) && !on_disk.any(is_wanted)
         };
-        let (mut is_any, mut members) = (false, Vec::new());
+        let (wanted_elsewhere, mut elsewhere): (Vec<_>, Vec<_>) =
+            self.elsewhere.iter().cloned().partition(|(_, it)| is_wanted_elsewhere(it));
+        let (mut is_any, mut members) = (!wanted_elsewhere.is_empty(), Vec::new());
         for (own, &named) in self.all.iter().zip(&self.named) {
-            if is_elsewhere(named) {
+            if wanted_elsewhere.iter().any(|(_, it)| it.is_on_disk_of(own)) {
+                elsewhere.push((named, own.clone()));
                 continue;
             }
             let of = own.of_array(wanted);
             is_any |= of.is_some();
             members.push((named, of.unwrap_or_else(|| own.clone())));
         }
-        for (named, member) in &before {
-            if is_elsewhere(*named) {
-                is_any = true;
-                let later = self.all.iter().zip(&self.named).filter(|(_, at)| *at == named);
-                let later = later.map(|(later, _)| {
-                    format!(
-                        "{} was last written before {} was made a member: what that array wrote \
-                         since may be in place of the data.",
-                        member.name, later.name
-                    )
-                });
-                members.push((*named, Member { before: later.collect(), ..member.clone() }));
-            }
-        }
+        members.extend(wanted_elsewhere);
         // In the order of the names.
         members.sort_by_key(|(named, _)| *named);
         let (named, members): (Vec<usize>, Vec<Member>) = members.into_iter().unzip();
         let (devices, unseen) = (self.devices.clone(), self.unseen.clone());
-        is_any.then(|| Members { devices, named, unseen, ..Members::of(members.into_iter()) })
+        let of = Members::of(members.into_iter());
+        is_any.then_some(Members { devices, named, unseen, elsewhere, ..of })
+    }
+
+    /// Sentences about another array that the disk of a member had at another place before, or has
+    /// since.
+    pub(crate) fn of_the_disk(&self, member: &Member) -> impl Iterator<Item = String> {
+        let elsewhere = self.elsewhere.iter().map(|(_, other)| other);
+        let elsewhere = elsewhere.filter(move |other| other.is_on_disk_of(member));
+        elsewhere.filter_map(move |other| {
+            let (superblock, checksum) = other.superblock.as_ref()?;
+            let (name, other, words) = (&member.name, &other.name, in_words(superblock, *checksum));
+            Some(match member.is_former {
+                true => format!(
+                    "{name} was last written before {other} was made a member: what that array \
+                     wrote since may be in place of the data."
+                ),
+                false => format!(
+                    "{other} has {words}, which was last written before {name} was made a member; \
+                     --array UUID chooses it."
+                ),
+            })
+        })
+    }
+
+    /// Gives members of RAID 0 a layout where their superblocks do not record it; whether there is
+    /// one.
+    pub fn set_raid0_layout(&mut self, layout: Raid0Layout) -> bool {
+        let metadata = self.candidates.iter_mut().map(|candidate| &mut candidate.metadata);
+        let number = |layout| Layout::Raid0(layout).number() as u32;
+        let unrecorded = number(Raid0Layout::Unrecorded);
+        let mut is_any = false;
+        for metadata in metadata.filter(|it| it.level == 0 && it.layout == unrecorded) {
+            metadata.layout = number(layout);
+            is_any = true;
+        }
+        is_any
     }
 
     /// Arrays of which members carry superblocks beside newer ones of other arrays: each with the
     /// members as they are for it.
     pub fn former_arrays(&self) -> Vec<(Members, Array)> {
         let mut uuids: Vec<Uuid> = Vec::new();
-        let elsewhere = self.before.iter().filter_map(|(_, member)| member.superblock.as_ref());
+        let elsewhere = self.elsewhere.iter().filter_map(|(_, member)| member.superblock.as_ref());
         let elsewhere = elsewhere.map(|(superblock, _)| superblock);
-        let former = self.all.iter().flat_map(|member| &member.former);
+        let former = self.all.iter().flat_map(Member::of_others);
         for uuid in former.chain(elsewhere).map(|superblock| superblock.metadata().set_uuid) {
             if !uuids.contains(&uuid) {
                 uuids.push(uuid);
@@ -375,7 +384,7 @@ impl Members {
 
     /// Whether the array is one of superblocks that are older than others on the same members.
     pub fn is_former(&self, array: &Array) -> bool {
-        array.members.iter().any(|member| self.all[self.given[member.candidate]].is_chosen)
+        array.members.iter().any(|member| self.all[self.given[member.candidate]].is_former)
     }
 
     /// The arrays among them.
@@ -416,8 +425,9 @@ impl Members {
     pub fn with_two(&self, array: &Array) -> Vec<String> {
         let of = array.members.iter().map(|member| &self.all[self.given[member.candidate]]);
         let sentence = |member: &Member| {
-            let (name, others) = (&member.name, member.others.join(", "));
-            if member.is_chosen {
+            let others = member.others.iter().map(|(other, checksum)| in_words(other, *checksum));
+            let (name, others) = (&member.name, others.collect::<Vec<_>>().join(", "));
+            if member.is_former {
                 return format!(
                     "{name} also carries {others}: what that array wrote since may be in place of \
                      the data."
@@ -435,7 +445,7 @@ impl Members {
             Some(format!("{name} also carries {beside}; its md superblock is used."))
         };
         let with_others = of.clone().filter(|member| !member.others.is_empty()).map(sentence);
-        let before = of.clone().flat_map(|member| member.before.iter().cloned());
+        let before = of.clone().flat_map(|member| self.of_the_disk(member));
         with_others.chain(before).chain(of.filter_map(beside)).collect()
     }
 

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use array::{Driver, HostOp, RequestError};
 use device::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayError,
-    superblocks,
 };
-use md::assemble::{Array, Found, Options, Source};
+use md::assemble::{Array, Candidate, Found, Options, Source};
 use md::ondisk::bitmap::sync_sectors;
 use md::{SECTOR_BYTES, Sector};
 use thiserror::Error;
@@ -21,6 +20,7 @@ use crate::Opened;
 use crate::copies::{CopyError, writable};
 use crate::members::{ChooseError, Member, Members, MembersError, choose, in_words, names};
 use crate::opening::How;
+use crate::rescue::left_out;
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// Polling interval of the progress.
@@ -165,7 +165,7 @@ impl OpenDevices {
         let (mut opened, mut named) = (Vec::new(), Vec::new());
         for at in wanted {
             let member = &members.all[at];
-            let disk = member.disk.clone().and_then(Opened::disk);
+            let disk = member.disk.clone().and_then(|disk| Opened::disk(disk, member.lent));
             opened.push(disk.ok_or_else(|| without_superblock(member))?);
             named.push(members.named[at]);
         }
@@ -192,21 +192,22 @@ impl OpenDevices {
             let (false, Some(disk)) = (is_one, &member.disk) else {
                 let (superblock, _) = member.superblock.as_ref().expect("those that have one");
                 let uuid = superblock.metadata().set_uuid;
-                places.push((member.location.clone().expect("it was opened"), uuid));
+                let location = member.location.clone().expect("it was opened");
+                places.push((location, member.lent, uuid));
                 continue;
             };
-            opened.extend(Opened::disk(disk.clone()));
+            opened.extend(Opened::disk(disk.clone(), member.lent));
         }
         // The locks of what was read would be in the way.
         drop(members);
-        for (location, uuid) in places {
+        for (location, lent, uuid) in places {
             let device =
                 self.open_at(&of_the_kernel(location), DeviceOptions { access, direct: true })?;
             if access == Access::ReadOnly {
                 device.check_unused()?;
             }
             let name = device.name();
-            let it = Opened::device(device);
+            let it = Opened::without(lent, device);
             let it = it.filter(|it| it.superblock.metadata().set_uuid == uuid);
             let why = || "its superblock has changed since it was examined".to_string();
             opened.push(it.ok_or_else(|| OpenError::NoSuperblock { name, why: why() })?);
@@ -291,7 +292,7 @@ impl Looked {
             Ok(chosen) => chosen,
             Err(error) => {
                 let is_former = |array: &str| {
-                    let superblocks = members.before.iter().flat_map(|it| &it.1.superblock);
+                    let superblocks = members.elsewhere.iter().flat_map(|it| &it.1.superblock);
                     superblocks.into_iter().any(|(superblock, _)| names(superblock, array))
                 };
                 return match (error, array) {
@@ -304,9 +305,9 @@ impl Looked {
         };
         let of_array: Vec<usize> =
             chosen.members.iter().map(|member| members.given[member.candidate]).collect();
-        let before = of_array.iter().find_map(|&at| members.all[at].before.first());
+        let before = of_array.iter().flat_map(|&at| members.of_the_disk(&members.all[at])).next();
         if let Some(what) = before.filter(|_| array.is_none()) {
-            return Err(OpenError::TwoArrays { what: what.clone() });
+            return Err(OpenError::TwoArrays { what });
         }
         let wanted = wanted.into_iter().filter(|at| of_array.contains(at)).collect();
         Ok(Looked { members, wanted, is_one: true, left_out })
@@ -351,7 +352,7 @@ pub(crate) fn choose_to_write<'a>(
     let chosen = choose(found, wanted);
     let is_former = |wanted: &str| {
         let carries = |member: &Opened| {
-            let detection = superblocks(&*member.disk);
+            let detection = member.superblocks();
             detection
                 .others()
                 .any(|(_, other, checksum)| checksum.is_correct() && names(other, wanted))
@@ -366,17 +367,23 @@ pub(crate) fn choose_to_write<'a>(
     }
 }
 
-/// Sentences about members that carry superblocks of other arrays, too.
-pub(crate) fn with_two(array: &Array, members: &[Opened]) -> Vec<String> {
+/// Sentences about members that the array runs without, and about those that carry superblocks of
+/// other arrays, too.
+pub(crate) fn about_members(
+    array: &Array,
+    candidates: &[Candidate],
+    members: &[Opened],
+) -> Vec<String> {
     let sentence = |member: &md::assemble::Member| {
         let member = &members[member.candidate];
-        let detection = superblocks(&*member.disk);
+        let detection = member.superblocks();
         let others = detection.others().map(|(_, other, checksum)| in_words(other, checksum));
         let others = others.collect::<Vec<_>>().join(", ");
         let name = member.disk.name();
         (!others.is_empty()).then(|| format!("{name} also carries {others}, which is left alone"))
     };
-    array.members.iter().filter_map(sentence).collect()
+    let with_two = array.members.iter().filter_map(sentence);
+    left_out(array, &array.read_write, candidates).into_iter().chain(with_two).collect()
 }
 
 /// A resync that has not come to its end.

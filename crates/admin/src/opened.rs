@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use md::assemble::{Candidate, StartMember};
-use md::ondisk::superblock::{Checksum, Superblock};
+use md::ondisk::superblock::{Checksum, Detection, Superblock};
 use md::ondisk::{Area, MemberMetadata};
 
 use array::{DiskMember, FileMember, Member, MemberFlags, NbdMember};
@@ -21,6 +21,8 @@ pub struct Opened {
     pub superblock: Superblock,
     /// Whether the superblock's checksum is right.
     pub checksum: Checksum,
+    /// The sector of a superblock that is not its own, but a partition's that ends with it.
+    lent: Option<u64>,
     /// The number of slots that the superblock was given, which is not the one on the device yet.
     grown_to: Option<u32>,
 }
@@ -28,16 +30,26 @@ pub struct Opened {
 impl Opened {
     /// Opens a plain device; `None` if it has no superblock: [`superblocks`] says what was found.
     pub fn device(device: Arc<Device>) -> Option<Opened> {
-        let opened = Opened::disk(device.clone())?;
+        Opened::without(None, device)
+    }
+
+    /// The same; what is at the sector `lent` is not its own.
+    pub(crate) fn without(lent: Option<u64>, device: Arc<Device>) -> Option<Opened> {
+        let opened = Opened::disk(device.clone(), lent)?;
         Some(Opened { device: Some(device), ..opened })
     }
 
-    /// Opens any disk, such as one with an overlay.
-    pub fn disk(disk: Arc<dyn Disk>) -> Option<Opened> {
-        let detection = superblocks(&*disk);
+    /// Opens any disk, such as one with an overlay; what is at the sector `lent` is not its own.
+    pub(crate) fn disk(disk: Arc<dyn Disk>, lent: Option<u64>) -> Option<Opened> {
+        let detection = superblocks(&*disk).without(lent);
         let (superblock, checksum) = detection.superblock()?;
         let superblock = superblock.clone();
-        Some(Opened { disk, device: None, superblock, checksum, grown_to: None })
+        Some(Opened { disk, device: None, superblock, checksum, lent, grown_to: None })
+    }
+
+    /// The superblocks that it carries.
+    pub(crate) fn superblocks(&self) -> Detection {
+        superblocks(&*self.disk).without(self.lent)
     }
 
     /// The same member on a disk that is laid over its own.
@@ -52,6 +64,7 @@ impl Opened {
             device: Some(device.clone()),
             superblock,
             checksum: Checksum::Correct { stored: 0 },
+            lent: None,
             grown_to: None,
         }
     }
@@ -86,7 +99,7 @@ impl Opened {
     /// Whether the device still has the superblock that this one is, or was made from; `None`: it
     /// has none that can be read.
     pub(crate) fn is_as_examined(&self) -> Option<bool> {
-        let mut now = Opened::disk(self.disk.clone())?;
+        let mut now = Opened::disk(self.disk.clone(), self.lent)?;
         self.grown_to.into_iter().for_each(|slots| now.grow(slots));
         Some(now.superblock == self.superblock && now.checksum == self.checksum)
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use device::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, ExportProblem, Location,
-    MapChoice, MemberName, Overlap, RescueMap, open_overlay,
+    MapChoice, MemberName, Overlap, RescueMap, member_signs, open_overlay,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{READ_BYTES, detect};
@@ -82,7 +82,12 @@ impl Members {
                         continue;
                     }
                     devices.push(Arc::new(device));
-                    given.push((name, Given::Opened(devices.len() - 1, twin)));
+                    let at = devices.len() - 1;
+                    let opened = match twin {
+                        Some(twin) => Given::Twin(at, twin),
+                        None => Given::Opened(at, None),
+                    };
+                    given.push((name, opened));
                 }
                 Err(MembersError::Device(error)) if name.is_listed => match error.problem {
                     DeviceProblem::Empty => {}
@@ -104,25 +109,24 @@ impl Members {
         {
             return Err(error.into());
         }
-        let mut before = Vec::new();
         if how.looks_inside {
-            given = unfold(given, how.leaves_out, &mut devices, &mut before, &mut unseen)?;
+            given = unfold(given, how.leaves_out, &mut devices, &mut unseen)?;
         }
-        let mut all = with_overlay(given, &devices, how)?;
-        say_former_ends(&mut all);
-        all.retain(|(_, member)| !member.is_listed || member.may_have_one || member.disk.is_none());
-        let mut of_before = Vec::new();
-        if how.overlay.is_none() {
-            for (named, device) in before {
-                let member = Member::over(&device, device.clone());
-                of_before.push((named, Member { is_chosen: true, ..member }));
+        // Before the overlay, which is over members.
+        given.retain(|(name, given)| match given {
+            Given::Opened(at, _) | Given::NoneInside(at, _) => {
+                !name.is_listed || !member_signs(&*devices[*at]).is_empty()
             }
-        }
-        say_what_was_before(&mut all, &of_before);
+            _ => true,
+        });
+        let all = with_overlay(given, &devices, how)?;
+        let (elsewhere, mut all): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, member)| member.is_former);
+        say_former_ends(&mut all);
         unseen.sort();
         let (named, all): (Vec<usize>, Vec<Member>) = all.into_iter().unzip();
         let members = Members::of(all.into_iter());
-        Ok(Members { devices, named, unseen, before: of_before, ..members })
+        Ok(Members { devices, named, unseen, elsewhere, ..members })
     }
 }
 
@@ -173,8 +177,12 @@ fn expanded(names: &[OsString]) -> Result<(Vec<Name>, Vec<String>), MembersError
 
 /// The result of opening a named member.
 enum Given {
+    /// Its place among the devices, and the sector of a superblock that is not its own.
+    Opened(usize, Option<u64>),
+    /// The same of a member of an array that ended before another on the same disk was made.
+    Former(usize, Option<u64>),
     /// Its place among the devices, and the one that it is the same as.
-    Opened(usize, Option<SharedStorage>),
+    Twin(usize, SharedStorage),
     /// Its place among the devices, and what to say of it if it has no superblock: a disk with a
     /// partition table and no member in it, an offset in another unit.
     NoneInside(usize, String),
@@ -182,20 +190,16 @@ enum Given {
     Unread(DeviceError),
 }
 
-/// Members at other places of the disks that were named, each with the place of the name.
-type Before = Vec<(usize, Arc<Device>)>;
-
 /// What was named; in place of a disk the members among its partitions. Those of them that were
 /// named themselves are there already.
 fn unfold<'n>(
     given: Vec<(&'n Name, Given)>,
     leaves_out: bool,
     devices: &mut Vec<Arc<Device>>,
-    before: &mut Before,
     unseen: &mut Vec<String>,
 ) -> Result<Vec<(&'n Name, Given)>, MembersError> {
     let found = |(_, given): &(&Name, Given)| match given {
-        Given::Opened(at, None) => Some(FoundOn::of(&devices[*at])),
+        Given::Opened(at, _) => Some(FoundOn::of(&devices[*at])),
         _ => None,
     };
     let mut found: Vec<Option<FoundOn>> = given.iter().map(found).collect();
@@ -203,18 +207,14 @@ fn unfold<'n>(
     let mut choices = choose(&facts).into_iter();
     let mut all = Vec::new();
     for ((name, given), found) in given.into_iter().zip(&mut found) {
-        let (Some(found), Given::Opened(at, None)) = (found, &given) else {
+        let (Some(found), &Given::Opened(at, _)) = (found, &given) else {
             all.push((name, given));
             continue;
         };
-        let at = *at;
         let choice = match choices.next().expect("one for each disk") {
             Ok(choice) => choice,
             Err(two) => {
-                let device = &devices[at];
-                let disk = device.location().path.display().to_string();
-                let part = found.part(two.table, two.part).clone();
-                let error = MembersError::TwoReadings { disk, part, bytes: device.bytes() };
+                let error = found.two_readings(&devices[at], two);
                 match name.is_listed && !leaves_out {
                     true => unseen.push(error.to_string()),
                     false => return Err(error),
@@ -222,52 +222,42 @@ fn unfold<'n>(
                 continue;
             }
         };
-        let reading = match (choice.place, choice.former) {
-            (Place::Parts(at) | Place::Both(at), _) => Some(at),
-            (Place::Whole, Some(Place::Parts(at))) => Some(at),
-            _ => None,
-        };
-        let inside = match reading {
-            Some(reading) => Some(found.inside(reading)),
-            None => found.damaged(),
-        };
-        let mut parts = Vec::new();
-        if let Some(inside) = inside {
-            if !inside.has_members() {
-                all.push((name, Given::NoneInside(at, inside.instead())));
-                continue;
+        let lent = found.lent(&choice);
+        let whole = Given::Opened(at, lent);
+        let (whole, reading, is_former) = match (choice.place, choice.former) {
+            (Place::Parts(reading), None) => (None, Some(reading), false),
+            (Place::Parts(reading), Some(_)) => {
+                (Some(Given::Former(at, lent)), Some(reading), false)
             }
-            parts = members_of(inside);
-        }
-        match (choice.place, choice.former) {
-            (Place::Whole, None) => match in_another_unit(&devices[at]) {
-                Some(why) => all.push((name, Given::NoneInside(at, why))),
-                None => all.push((name, given)),
+            (Place::Both(reading), _) => (Some(whole), Some(reading), false),
+            (Place::Whole, Some(Place::Parts(reading))) => (Some(whole), Some(reading), true),
+            (Place::Whole, _) => match in_another_unit(&devices[at]) {
+                Some(why) => (Some(Given::NoneInside(at, why)), None, false),
+                None => (Some(whole), None, false),
             },
-            (Place::Whole, Some(_)) => {
-                all.push((name, given));
-                let parts = parts.into_iter().filter_map(Result::ok);
-                before.extend(parts.map(|part| (name.named, Arc::new(part))));
-            }
-            (place, former) => {
-                if let Place::Both(_) = place {
-                    all.push((name, given));
+        };
+        let inside = reading.map(|reading| found.inside(reading)).or_else(|| found.damaged());
+        if let Some(inside) = inside.as_ref().filter(|inside| !inside.has_members()) {
+            all.push((name, Given::NoneInside(at, inside.instead())));
+            continue;
+        }
+        all.extend(whole.map(|whole| (name, whole)));
+        for part in inside.into_iter().flat_map(members_of) {
+            match part {
+                // The whole disk of both is another member, though it shares bytes.
+                Ok(device) if twin(&device, devices).is_some() => {}
+                Ok(device) => {
+                    devices.push(Arc::new(device));
+                    let at = devices.len() - 1;
+                    let part = match is_former {
+                        true => Given::Former(at, None),
+                        false => Given::Opened(at, None),
+                    };
+                    all.push((name, part));
                 }
-                if former.is_some() {
-                    before.push((name.named, devices[at].clone()));
-                }
-                for part in parts {
-                    match part {
-                        // The whole disk of both is another member, though it shares bytes.
-                        Ok(device) if twin(&device, devices).is_some() => {}
-                        Ok(device) => {
-                            devices.push(Arc::new(device));
-                            all.push((name, Given::Opened(devices.len() - 1, None)));
-                        }
-                        Err(error) if name.is_listed => unseen.push(error.to_string()),
-                        Err(error) => all.push((name, Given::Unread(error))),
-                    }
-                }
+                Err(_) if is_former => {}
+                Err(error) if name.is_listed => unseen.push(error.to_string()),
+                Err(error) => all.push((name, Given::Unread(error))),
             }
         }
     }
@@ -287,10 +277,10 @@ fn with_overlay(
 ) -> Result<Vec<(usize, Member)>, MembersError> {
     // What is given twice has one overlay.
     let singles = given.iter().filter_map(|(_, given)| match given {
-        Given::Opened(at, None) | Given::NoneInside(at, _) => {
+        Given::Opened(at, _) | Given::Former(at, _) | Given::NoneInside(at, _) => {
             Some(devices[*at].clone() as Arc<dyn Disk>)
         }
-        _ => None,
+        Given::Twin(..) | Given::Unread(_) => None,
     });
     let disks: Vec<_> = singles.collect();
     let disks: Vec<Arc<dyn Disk>> = match how.overlay {
@@ -301,19 +291,21 @@ fn with_overlay(
         }
     };
     let mut disks = disks.into_iter();
+    let mut next_disk = || disks.next().expect("one for each single one");
     let members = given.into_iter().map(|(name, given)| {
         let member = match given {
             Given::Unread(error) => {
                 Member::left_out(error.location.to_string(), None, error.problem_text())
             }
-            Given::Opened(at, None) => {
-                Member::over(&devices[at], disks.next().expect("one for each single one"))
+            Given::Opened(at, lent) => Member::over(&devices[at], next_disk(), lent),
+            Given::Former(at, lent) => {
+                let member = Member::over(&devices[at], next_disk(), lent);
+                Member { is_former: true, ..member }
             }
             Given::NoneInside(at, why) => {
-                let disk = disks.next().expect("one for each single one");
-                Member::over(&devices[at], disk).because(&why)
+                Member::over(&devices[at], next_disk(), None).because(&why)
             }
-            Given::Opened(at, Some(twin)) => {
+            Given::Twin(at, twin) => {
                 let name = devices[at].location().to_string();
                 let disk = devices[at].clone() as Arc<dyn Disk>;
                 let left_out = Member::left_out(name, Some(disk), twin.clause());
@@ -349,22 +341,6 @@ fn say_former_ends(all: &mut [(usize, Member)]) {
         let Location { path, offset, .. } = name.location;
         let part = Location { path, offset, size: Some(sectors * SECTOR_BYTES) };
         member.instead += &format!("; {part} has {words}: it was copied to something larger");
-    }
-}
-
-/// Of members of disks that had another array before: that they had, and where.
-fn say_what_was_before(all: &mut [(usize, Member)], before: &[(usize, Member)]) {
-    for (named, member) in all {
-        for (_, former) in before.iter().filter(|(at, _)| at == named) {
-            let Some((superblock, checksum)) = &former.superblock else { continue };
-            member.before.push(format!(
-                "{} has {}, which was last written before {} was made a member; --array UUID \
-                 chooses it.",
-                former.name,
-                in_words(superblock, *checksum),
-                member.name
-            ));
-        }
     }
 }
 

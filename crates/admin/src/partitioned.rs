@@ -5,6 +5,8 @@
 //!
 //! Called from `opening`, and by programs that show disks.
 
+use std::cmp::Reverse;
+
 use device::{
     Device, DeviceError, Location, Partition, PartitionTable, foreign, partition_tables,
     signatures, superblocks,
@@ -13,7 +15,8 @@ use md::SECTOR_BYTES;
 use md::ondisk::Version;
 use md::ondisk::superblock::{Detection, Outcome, Superblock};
 
-use crate::placement::{Choice, OnDisk, Place, Record, Spot, choose};
+use crate::members::MembersError;
+use crate::placement::{At, Choice, OnDisk, Place, Record, Spot, TwoReadings, choose};
 
 /// A disk with a partition table.
 pub struct Inside {
@@ -23,6 +26,8 @@ pub struct Inside {
     pub parts: Vec<Part>,
     /// Whether all of the disk is, or was, a member as well.
     pub is_beside: bool,
+    /// The sector of a superblock at the end of the disk that is a partition's.
+    pub lent: Option<u64>,
 }
 
 /// A partition.
@@ -51,22 +56,25 @@ impl FoundOn {
     /// Looks at a disk that was opened.
     pub(crate) fn of(device: &Device) -> FoundOn {
         let detection = superblocks(device);
-        let own = detection.superblock().map(|(it, _)| Record::of(it, 0));
-        let is_foreign = own.is_none() && foreign(device).metadata.is_some();
+        let found = detection.superblock().into_iter().map(|(superblock, _)| superblock);
+        let found = found.chain(detection.others().map(|(_, superblock, _)| superblock));
+        let mut own: Vec<Record> = found.map(|it| Record::of(it, 0)).collect();
+        own.sort_by_key(|record| Reverse(record.created));
+        let is_foreign = own.is_empty() && foreign(device).metadata.is_some();
         let is_exact = device.location().size.is_some();
-        let tables = match is_exact && own.is_some() {
+        let tables = match is_exact && !own.is_empty() {
             true => Vec::new(),
             false => partition_tables(device),
         };
         let readings = tables.into_iter().map(|table| {
             let parts = table.partitions.iter().map(|it| part(device, it)).collect();
-            Inside { parts, table: Ok(table), is_beside: false }
+            Inside { parts, table: Ok(table), is_beside: false, lent: None }
         });
         let readings: Vec<Inside> = readings.collect();
         let spots = |inside: &Inside| inside.parts.iter().map(|part| part.spot.clone()).collect();
         let tables = readings.iter().map(spots).collect();
         let is_table = |what: &str| what.ends_with("partition table");
-        let is_damaged = own.is_none()
+        let is_damaged = own.is_empty()
             && !is_foreign
             && readings.is_empty()
             && signatures(device).iter().any(|sign| is_table(sign.what));
@@ -78,34 +86,72 @@ impl FoundOn {
         self.readings.swap_remove(reading)
     }
 
-    /// Where the members of another array are that was made after that of the whole disk, or may
-    /// have been.
-    pub(crate) fn newer_than_own(&self) -> Option<&Location> {
-        let choice = choose(std::slice::from_ref(&self.on_disk)).pop()?.ok()?;
-        let reading = match choice {
-            Choice { place: Place::Parts(at), former: Some(Place::Whole) } => at,
-            Choice { place: Place::Both(at), .. } => at,
-            _ => return None,
-        };
+    /// The decision about this disk alone.
+    pub(crate) fn choice(&self) -> Result<Choice, TwoReadings> {
+        choose(std::slice::from_ref(&self.on_disk)).pop().expect("one for each disk")
+    }
+
+    /// The partition.
+    pub(crate) fn part(&self, at: At) -> &Location {
+        &self.readings[at.table].parts[at.part].location
+    }
+
+    /// The superblocks in the partitions of all readings.
+    pub(crate) fn in_partitions(&self) -> impl Iterator<Item = Detection> {
+        let parts = self.readings.iter().flat_map(|reading| &reading.parts);
+        parts.filter_map(|part| part.device.as_ref().ok()).map(|device| superblocks(device))
+    }
+
+    /// The first member among the partitions of a reading.
+    pub(crate) fn first_member(&self, reading: usize) -> Option<&Location> {
         let mut parts = self.readings[reading].parts.iter();
         parts.find(|part| part.may_be_member).map(|part| &part.location)
     }
 
-    /// The partition of a reading.
-    pub(crate) fn part(&self, reading: usize, part: usize) -> &Location {
-        &self.readings[reading].parts[part].location
+    /// The sector of the superblock 0.90 at the end of a partition.
+    pub(crate) fn ending(&self, at: At) -> Option<u64> {
+        let record = &self.readings[at.table].parts[at.part].spot.ending;
+        record.as_ref().map(|record| record.sector)
     }
 
-    /// The partition that may own a superblock at the end of the disk.
-    pub(crate) fn owner_of(&self, record: &Record) -> Option<&Location> {
-        let mut parts = self.readings.iter().flat_map(|reading| &reading.parts);
-        parts.find(|part| part.spot.may_own(record)).map(|part| &part.location)
+    /// The sector of the superblock at the end, where that is a partition's.
+    pub(crate) fn lent(&self, choice: &Choice) -> Option<u64> {
+        choice.owner.and_then(|at| self.ending(at))
+    }
+
+    /// That the members of this disk are not known, with the choices.
+    pub(crate) fn two_readings(&self, device: &Device, two: TwoReadings) -> MembersError {
+        let disk = device.location().path.display().to_string();
+        let (part, other, why) = match two {
+            TwoReadings::End(at) => {
+                let why = "the superblock at its end can be that of the whole disk or of the \
+                           partition that ends there, and the size that it states does not tell";
+                (at, None, why)
+            }
+            TwoReadings::Copy(at) => {
+                (at, None, "the whole disk and a partition of it have superblocks of one array")
+            }
+            TwoReadings::Tables(at, other) => {
+                let why = "its partition table can be one of blocks of 512 bytes and one of 4096, \
+                           and there are superblocks in the partitions of both";
+                (at, Some(other), why)
+            }
+        };
+        let part = self.part(part).to_string();
+        let other = other.map(|at| self.part(at).to_string());
+        let other = other.unwrap_or_else(|| format!("{disk}@0+{}", device.bytes()));
+        MembersError::TwoReadings { disk, why, part, other }
     }
 
     /// The table that cannot be read, if there is one.
     pub(crate) fn damaged(&self) -> Option<Inside> {
         let why = "it is damaged; PATH@OFFSET names a partition";
-        self.is_damaged.then_some(Inside { table: Err(why), parts: vec![], is_beside: false })
+        self.is_damaged.then_some(Inside {
+            table: Err(why),
+            parts: vec![],
+            is_beside: false,
+            lent: None,
+        })
     }
 }
 
@@ -114,14 +160,18 @@ impl Inside {
     /// nothing else, or has no table.
     pub fn of(device: &Device) -> Option<Inside> {
         let mut found = FoundOn::of(device);
-        let (reading, is_beside) = match choose(std::slice::from_ref(&found.on_disk))[0] {
-            Ok(Choice { place: Place::Whole, former: Some(Place::Parts(at)) }) => (at, true),
+        let choice = found.choice();
+        let lent = choice.as_ref().ok().and_then(|choice| found.lent(choice));
+        let (reading, is_beside) = match choice {
+            Ok(Choice { place: Place::Whole, former: Some(Place::Parts(at)), .. }) => (at, true),
             Ok(Choice { place: Place::Whole, .. }) => return found.damaged(),
-            Ok(Choice { place: Place::Parts(at), former }) => (at, former.is_some()),
+            Ok(Choice { place: Place::Parts(at), former, .. }) => (at, former.is_some()),
             Ok(Choice { place: Place::Both(at), .. }) => (at, true),
-            Err(two) => (two.table, true),
+            Err(TwoReadings::End(at) | TwoReadings::Copy(at) | TwoReadings::Tables(at, _)) => {
+                (at.table, true)
+            }
         };
-        Some(Inside { is_beside, ..found.inside(reading) })
+        Some(Inside { is_beside, lent, ..found.inside(reading) })
     }
 
     /// Whether one of its partitions is, or may be, a member.
@@ -154,14 +204,19 @@ pub fn in_another_unit(device: &Device) -> Option<String> {
     })
 }
 
+/// Where a partition of a disk is.
+pub(crate) fn location_of(disk: &Device, partition: &Partition) -> Location {
+    let (on, sectors) = (disk.location(), &partition.sectors);
+    Location {
+        path: on.path.clone(),
+        offset: on.offset.saturating_add(sectors.start.saturating_mul(SECTOR_BYTES)),
+        size: Some((sectors.end - sectors.start).saturating_mul(SECTOR_BYTES)),
+    }
+}
+
 fn part(disk: &Device, partition: &Partition) -> Part {
     let Partition { number, sectors, .. } = partition;
-    let on = disk.location();
-    let location = Location {
-        path: on.path.clone(),
-        offset: on.offset + sectors.start * SECTOR_BYTES,
-        size: Some((sectors.end - sectors.start) * SECTOR_BYTES),
-    };
+    let location = location_of(disk, partition);
     let device = disk.open_part(&location);
     let detection = device.as_ref().ok().map(|device| superblocks(device));
     let other = device.as_ref().is_ok_and(|device| foreign(device).metadata.is_some());
@@ -176,7 +231,7 @@ fn part(disk: &Device, partition: &Partition) -> Part {
         let mut of_all = of_all.chain(detection.others().map(|(_, it, _)| it));
         of_all.find(|it| it.version() == Version::V0_90).map(record)
     });
-    let (first, is_cut) = (sectors.start, partition.is_cut());
-    let spot = Spot { first, is_cut, may_be_member, record: own, ending };
+    let (sectors, is_cut) = (sectors.clone(), partition.is_cut());
+    let spot = Spot { sectors, is_cut, may_be_member, record: own, ending };
     Part { number: *number, location, device, may_be_member: spot.is_member(), spot }
 }

@@ -11,8 +11,9 @@
 //! with what was found.
 //!
 //! 0.90 alone does not say where its member begins. Its used size does, mostly: it is what was left
-//! of the smallest member, in whole chunks. 1.x says its own sector. A table that lies in the data
-//! of a member is the array's, and so are the members in it.
+//! of the smallest member, in whole chunks. 1.x says its own sector. One that is a partition's is
+//! none of the disk's: the disk's own is the next of those that were found. A table that lies in
+//! the data of a member is the array's, and so are the members in it.
 
 use std::ops::Range;
 
@@ -32,6 +33,8 @@ pub(crate) struct Record {
     pub chunk: u64,
     /// The data area on the disk.
     pub data: Range<u64>,
+    /// The sector that its member reaches at least; 0.90 does not say it.
+    pub reaches: u64,
     pub created: Timestamp,
     pub updated: Timestamp,
     /// Its superblocks are not written while the array is used.
@@ -55,6 +58,10 @@ impl Record {
             sector: first.saturating_add(superblock.sector()),
             used: metadata.used_sectors,
             chunk: u64::from(metadata.chunk_sectors),
+            reaches: match metadata.version {
+                Version::V0_90 => 0,
+                _ => data.saturating_add(sectors.max(metadata.data_sectors)),
+            },
             data: data..data.saturating_add(sectors),
             created: metadata.created,
             updated: metadata.updated,
@@ -91,8 +98,8 @@ enum Fit {
 /// A partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// Its first sector on the disk.
-    pub first: u64,
+    /// Its sectors on the disk.
+    pub sectors: Range<u64>,
     /// Its table says that it ends behind the disk.
     pub is_cut: bool,
     /// It has a superblock, or something that may have been one.
@@ -106,31 +113,38 @@ pub(crate) struct Spot {
 impl Spot {
     /// What ends with a partition that is cut off is hardly its own.
     pub(crate) fn is_member(&self) -> bool {
-        let fits = |record: &Record| record.fit(self.first) == Fit::Exact;
+        let fits = |record: &Record| record.fit(self.sectors.start) == Fit::Exact;
         let at_a_cut = self.is_cut && self.record.is_some() && self.record == self.ending;
         self.may_be_member && (!at_a_cut || self.record.as_ref().is_some_and(fits))
     }
 
-    /// Whether a superblock 0.90 at the end of the disk may be its own.
-    pub(crate) fn may_own(&self, record: &Record) -> bool {
-        let is_it = |it: &Record| (it.sector, it.uuid) == (record.sector, record.uuid);
-        let fit = record.fit(self.first);
-        let fits = fit == Fit::Exact || fit == Fit::Loose && !self.is_cut;
-        self.ending.as_ref().is_some_and(is_it) && fits
+    /// Whether what its superblock states fits into it, as long as it is.
+    fn holds(&self) -> bool {
+        self.record.as_ref().is_none_or(|record| match record.version {
+            Version::V0_90 => record.fit(self.sectors.start) != Fit::Impossible,
+            _ => record.reaches <= self.sectors.end,
+        })
     }
 }
 
 /// What was found on a disk that was named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OnDisk {
-    /// Its superblock, if all of it is one member.
-    pub own: Option<Record>,
+    /// The superblocks that it has if all of it is one member; first the one that was made last.
+    pub own: Vec<Record>,
     /// It has metadata of another format.
     pub is_foreign: bool,
     /// Offset and size were named: it is that, or nothing.
     pub is_exact: bool,
     /// The readings of its partition table.
     pub tables: Vec<Vec<Spot>>,
+}
+
+impl OnDisk {
+    /// The superblock at its end that does not say where its member begins.
+    fn ending(&self) -> Option<&Record> {
+        self.own.iter().find(|record| record.version == Version::V0_90)
+    }
 }
 
 /// Where members are.
@@ -151,21 +165,34 @@ pub(crate) struct Choice {
     pub place: Place,
     /// What another array was before, which ended before this one was made: read when it is named.
     pub former: Option<Place>,
+    /// The partition that the superblock at the end of the disk is that of.
+    pub owner: Option<At>,
 }
 
 impl Choice {
     fn only(place: Place) -> Choice {
-        Choice { place, former: None }
+        Choice { place, former: None, owner: None }
     }
 }
 
-/// A superblock 0.90 that may be that of the whole disk or of a partition.
+/// A partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TwoReadings {
+pub(crate) struct At {
     /// The reading of the table.
     pub table: usize,
     /// The place of the partition in it.
     pub part: usize,
+}
+
+/// Why the members of a disk are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TwoReadings {
+    /// A superblock 0.90 may be that of the whole disk or of this partition.
+    End(At),
+    /// The whole disk and this partition have superblocks of one array.
+    Copy(At),
+    /// Both readings of the table have members, such as these.
+    Tables(At, At),
 }
 
 /// Decides for all disks of a command together: members of one array are alike.
@@ -173,52 +200,65 @@ pub(crate) fn choose(disks: &[OnDisk]) -> Vec<Result<Choice, TwoReadings>> {
     let owners: Vec<Owner> = disks.iter().map(owner).collect();
     let of_array = |uuid: Uuid, wanted: fn(&Owner) -> bool| {
         let all = disks.iter().zip(&owners);
-        let mut same =
-            all.filter(|(disk, _)| disk.own.as_ref().is_some_and(|own| own.uuid == uuid));
+        let mut same = all.filter(|(disk, _)| disk.ending().is_some_and(|own| own.uuid == uuid));
         same.any(|(_, owner)| wanted(owner))
     };
     // Of the array's own table, its copies and parity of nothing else are on other members; more
     // members have tables of their own.
     let have_own_tables = |of: &Record| {
         let all = disks.iter().zip(&owners);
-        let of_array =
-            all.filter(|(disk, _)| disk.own.as_ref().is_some_and(|own| own.uuid == of.uuid));
+        let of_array = all.filter(|(disk, _)| disk.ending().is_some_and(|own| own.uuid == of.uuid));
         let owners: Vec<&Owner> = of_array.map(|(_, owner)| owner).collect();
         let ends_with_part = |it: &&Owner| matches!(it, Owner::Part(_) | Owner::PartLoosely(_));
         owners.len() > of.alike && owners.iter().all(ends_with_part)
     };
+    // The partition that has the superblock at the end.
+    let owner_of = |ending: &Record, owner: Owner| match owner {
+        Owner::Disk => Ok(None),
+        Owner::Part(at) => Ok(Some(at)),
+        Owner::Either(at) => Err(TwoReadings::End(at)),
+        // The others say how they were made.
+        Owner::PartLoosely(at) => {
+            let are_parts = of_array(ending.uuid, Owner::is_part) || have_own_tables(ending);
+            match are_parts && !of_array(ending.uuid, Owner::is_disk) {
+                true => Ok(Some(at)),
+                false => Err(TwoReadings::End(at)),
+            }
+        }
+        Owner::DiskLoosely(at) => {
+            let are_whole = of_array(ending.uuid, Owner::is_disk);
+            match at.filter(|_| !are_whole || of_array(ending.uuid, Owner::is_part)) {
+                Some(at) => Err(TwoReadings::End(at)),
+                None => Ok(None),
+            }
+        }
+    };
     let decide = |(disk, owner): (&OnDisk, &Owner)| {
-        let Some(own) = &disk.own else {
-            let fits = |table: &Vec<Spot>| table.iter().any(Spot::is_member);
-            let place = match disk.tables.iter().position(fits) {
-                _ if disk.is_foreign || disk.tables.is_empty() => Place::Whole,
-                at => Place::Parts(at.unwrap_or(0)),
+        let Some(newest) = disk.own.first() else {
+            let place = match disk.is_foreign || disk.tables.is_empty() {
+                true => Place::Whole,
+                false => Place::Parts(reading(&disk.tables, |_| true)?.unwrap_or(0)),
             };
             return Ok(Choice::only(place));
         };
         if disk.is_exact {
             return Ok(Choice::only(Place::Whole));
         }
-        match *owner {
-            Owner::Part(at) => Ok(Choice::only(Place::Parts(at.table))),
-            Owner::Either(at) => Err(at),
-            // The others say how they were made.
-            Owner::PartLoosely(at) => {
-                let are_parts = of_array(own.uuid, Owner::is_part) || have_own_tables(own);
-                match are_parts && !of_array(own.uuid, Owner::is_disk) {
-                    true => Ok(Choice::only(Place::Parts(at.table))),
-                    false => Err(at),
-                }
-            }
-            Owner::DiskLoosely(at) => {
-                let are_whole = of_array(own.uuid, Owner::is_disk);
-                match at.filter(|_| !are_whole || of_array(own.uuid, Owner::is_part)) {
-                    Some(at) => Err(at),
-                    None => Ok(beside(own, &disk.tables)),
-                }
-            }
-            Owner::Disk => Ok(beside(own, &disk.tables)),
-        }
+        let ending = disk.ending();
+        let owner = ending.map_or(Ok(None), |ending| owner_of(ending, *owner));
+        let owner = match owner {
+            Ok(owner) => owner,
+            Err(two) if ending == Some(newest) => return Err(two),
+            // Older than the disk's own: the place of a former member is not known.
+            Err(_) => None,
+        };
+        let mut own = disk.own.iter().filter(|it| owner.is_none() || Some(*it) != ending);
+        let choice = match (own.next(), owner) {
+            (Some(own), _) => beside(own, disk, owner)?,
+            (None, Some(at)) => Choice::only(Place::Parts(at.table)),
+            (None, None) => unreachable!("the disk has one"),
+        };
+        Ok(Choice { owner, ..choice })
     };
     disks.iter().zip(&owners).map(decide).collect()
 }
@@ -228,14 +268,14 @@ pub(crate) fn choose(disks: &[OnDisk]) -> Vec<Result<Choice, TwoReadings>> {
 enum Owner {
     /// The disk: no other place is possible, or the size is that of the disk.
     Disk,
-    /// The disk, by all but the entry of a partition that is cut off; or not 0.90.
-    DiskLoosely(Option<TwoReadings>),
+    /// The disk, by all but the entry of a partition that is cut off; or there is none.
+    DiskLoosely(Option<At>),
     /// The partition: the size is that of it.
-    Part(TwoReadings),
+    Part(At),
     /// The partition, which ends there; the size is smaller.
-    PartLoosely(TwoReadings),
+    PartLoosely(At),
     /// The size fits both.
-    Either(TwoReadings),
+    Either(At),
 }
 
 impl Owner {
@@ -249,9 +289,7 @@ impl Owner {
 }
 
 fn owner(disk: &OnDisk) -> Owner {
-    let Some(own) = disk.own.as_ref().filter(|own| own.version == Version::V0_90) else {
-        return Owner::DiskLoosely(None);
-    };
+    let Some(own) = disk.ending() else { return Owner::DiskLoosely(None) };
     let whole = own.fit(0);
     let mut cut = None;
     for (table, spots) in disk.tables.iter().enumerate() {
@@ -260,8 +298,8 @@ fn owner(disk: &OnDisk) -> Owner {
             if !spot.ending.as_ref().is_some_and(is_there) {
                 continue;
             }
-            let at = TwoReadings { table, part };
-            match (own.fit(spot.first), whole, spot.is_cut) {
+            let at = At { table, part };
+            match (own.fit(spot.sectors.start), whole, spot.is_cut) {
                 (Fit::Impossible, _, _) => {}
                 // In blocks of another size, only what fits exactly.
                 (Fit::Loose, _, false) if table > 0 => {}
@@ -278,31 +316,77 @@ fn owner(disk: &OnDisk) -> Owner {
     }
 }
 
-/// Of a disk that is a member: what to do with members in its table.
-fn beside(own: &Record, tables: &[Vec<Spot>]) -> Choice {
-    let others = |table: &Vec<Spot>| -> Vec<Record> {
-        let members = table.iter().filter(|spot| spot.is_member());
-        let records = members.filter_map(|spot| spot.record.clone());
-        records.filter(|record| record.uuid != own.uuid).collect()
+/// The reading of the table that has members of which `is_wanted` holds. Blocks of 4096 bytes are
+/// one where those of 512 cannot be it: partitions overlap, or are too short for what is in them.
+fn reading(
+    tables: &[Vec<Spot>],
+    is_wanted: impl Fn(&Spot) -> bool,
+) -> Result<Option<usize>, TwoReadings> {
+    let is_wanted = |spot: &Spot| spot.is_member() && is_wanted(spot);
+    let is_possible = |table: usize| {
+        let spots = &tables[table];
+        let overlap = |one: &Spot, other: &Spot| {
+            one.sectors.start < other.sectors.end && other.sectors.start < one.sectors.end
+        };
+        let mut pairs = spots.iter().enumerate();
+        let overlaps = pairs.any(|(at, one)| spots[..at].iter().any(|other| overlap(one, other)));
+        !overlaps && spots.iter().filter(|spot| spot.is_member()).all(Spot::holds)
     };
-    let found = tables.iter().map(others).enumerate().find(|(_, others)| !others.is_empty());
-    let Some((table, others)) = found else { return Choice::only(Place::Whole) };
-    let is_after = others.iter().all(|it| it.created > own.updated);
-    let is_before = others.iter().all(|it| it.updated < own.created);
+    let with: Vec<usize> =
+        (0..tables.len()).filter(|&table| tables[table].iter().any(is_wanted)).collect();
+    let [first, second, ..] = with[..] else { return Ok(with.first().copied()) };
+    match (is_possible(first), is_possible(second)) {
+        (false, true) => return Ok(Some(second)),
+        (true, true) => {}
+        (_, false) => return Ok(Some(first)),
+    }
+    let is_in_first = |it: &Spot| tables[first].iter().any(|spot| spot.record == it.record);
+    let at = |table: usize, it: &dyn Fn(&Spot) -> bool| {
+        let part = tables[table].iter().position(|spot| is_wanted(spot) && it(spot))?;
+        Some(At { table, part })
+    };
+    let only_in_second = at(second, &|spot| spot.record.is_some() && !is_in_first(spot));
+    match (at(first, &|_| true), only_in_second) {
+        (Some(one), Some(other)) => Err(TwoReadings::Tables(one, other)),
+        _ => Ok(Some(first)),
+    }
+}
+
+/// Of a disk that is a member: what to do with members in its table. The superblock at the end of
+/// the disk is that of `owner`, or of the disk.
+fn beside(own: &Record, disk: &OnDisk, owner: Option<At>) -> Result<Choice, TwoReadings> {
+    let is_other = |spot: &Spot| {
+        let is_the_disks = |record: &Record| {
+            let mut ending = disk.ending().into_iter().filter(|_| owner.is_none());
+            ending.any(|it| (it.sector, it.uuid) == (record.sector, record.uuid))
+        };
+        spot.record.as_ref().is_some_and(|record| !is_the_disks(record))
+    };
+    let tables = &disk.tables;
+    let Some(table) = reading(tables, is_other)? else { return Ok(Choice::only(Place::Whole)) };
+    let others = tables[table].iter().enumerate();
+    let others = others.filter(|(_, spot)| spot.is_member() && is_other(spot));
+    let others: Vec<(usize, &Record)> =
+        others.filter_map(|(part, spot)| Some((part, spot.record.as_ref()?))).collect();
+    if let Some((part, _)) = others.iter().find(|(_, it)| it.uuid == own.uuid) {
+        return Err(TwoReadings::Copy(At { table, part: *part }));
+    }
+    let is_after = others.iter().all(|(_, it)| it.created > own.updated);
+    let is_before = others.iter().all(|(_, it)| it.updated < own.created);
     // The table is the first sector of the array's data, and the members lie in them.
     let is_inside = |it: &Record| {
         let in_time = it.created >= own.created && (own.is_static || it.updated <= own.updated);
         in_time && it.data.start < own.data.end && it.sector < own.data.end.max(own.sector)
     };
-    let may_be_inside = own.data.start == 0 && others.iter().all(is_inside);
-    match (is_after, is_before) {
+    let may_be_inside = own.data.start == 0 && others.iter().all(|(_, it)| is_inside(it));
+    Ok(match (is_after, is_before) {
         (true, _) if !(may_be_inside && own.is_static) => {
-            Choice { place: Place::Parts(table), former: Some(Place::Whole) }
+            Choice { former: Some(Place::Whole), ..Choice::only(Place::Parts(table)) }
         }
-        (_, true) => Choice { place: Place::Whole, former: Some(Place::Parts(table)) },
+        (_, true) => Choice { former: Some(Place::Parts(table)), ..Choice::only(Place::Whole) },
         (false, _) if may_be_inside => Choice::only(Place::Whole),
         _ => Choice::only(Place::Both(table)),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -324,6 +408,7 @@ mod tests {
             used,
             chunk,
             data: 0..used,
+            reaches: 0,
             created: at(10),
             updated: at(20),
             is_static: false,
@@ -333,11 +418,12 @@ mod tests {
 
     fn spot(first: u64, record: Option<Record>) -> Spot {
         let ending = record.clone().filter(|it| it.version == Version::V0_90);
-        Spot { first, is_cut: false, may_be_member: record.is_some(), record, ending }
+        let sectors = first..DISK;
+        Spot { sectors, is_cut: false, may_be_member: record.is_some(), record, ending }
     }
 
     fn disk(own: Option<Record>, tables: Vec<Vec<Spot>>) -> OnDisk {
-        OnDisk { own, tables, ..OnDisk::default() }
+        OnDisk { own: own.into_iter().collect(), tables, ..OnDisk::default() }
     }
 
     fn of_both(used: u64, first: u64) -> OnDisk {
@@ -434,6 +520,7 @@ mod tests {
             };
             choice.map(|choice| (choice.place, choice.former))
         };
+        let at = At { table: 0, part: 0 };
         let part = |created, updated| v1(2, 2048, 2048, created, updated);
         let own = v1(1, 0, 2048, 100, 200);
         let former = |place, former| Ok((place, Some(former)));
@@ -443,13 +530,99 @@ mod tests {
         assert_eq!(whole(own.clone(), part(10, 90)), former(disk_, parts));
         assert_eq!(whole(own.clone(), part(150, 400)), only(both));
         assert_eq!(whole(own.clone(), part(200, 200)), only(both));
-        // The same array at both places is a copy, as before.
-        assert_eq!(whole(own, v1(1, 2048, 2048, 300, 400)), only(disk_));
+        // The same array at both places: nothing but a name of the place chooses.
+        assert_eq!(whole(own.clone(), v1(1, 2048, 2048, 300, 400)), Err(TwoReadings::Copy(at)));
+        assert_eq!(whole(own, v1(1, 2048, 2048, 100, 200)), Err(TwoReadings::Copy(at)));
         // A table in the array's data: an array in its partitions.
         let around = Record { data: 0..END, used: END, ..v1(1, 0, 0, 100, 200) };
         assert_eq!(whole(around.clone(), part(150, 180)), only(disk_));
         assert_eq!(whole(around.clone(), part(300, 400)), former(parts, disk_));
         let still = Record { is_static: true, ..around };
         assert_eq!(whole(still, part(300, 400)), only(both));
+    }
+
+    #[test]
+    fn a_superblock_that_is_a_partitions_is_none_of_the_disks() {
+        let first = 40960;
+        let ending = |used, created, updated| Record {
+            created: at(created),
+            updated: at(updated),
+            ..v0(2, used, 128)
+        };
+        let whole = |own: &[Record], of_part: Record, version| {
+            let first_one = own.first().cloned().map(|it| Record {
+                version,
+                uuid: Uuid([1; 16]),
+                sector: 8,
+                data: 2048..DISK,
+                created: at(100),
+                updated: at(200),
+                ..it
+            });
+            let mut own: Vec<Record> = own[1..].to_vec();
+            own.extend(first_one);
+            own.sort_by_key(|it| std::cmp::Reverse(it.created));
+            let tables = vec![vec![spot(first, Some(of_part))]];
+            let disks = [OnDisk { own, tables, ..OnDisk::default() }];
+            choose(&disks)[0].map(|it| (it.place, it.former, it.owner.is_some()))
+        };
+        let (disk_, parts) = (Place::Whole, Place::Parts(0));
+        for version in [Version::V1_2, Version::V1_1] {
+            let both = |it: Record| whole(&[it.clone(), it.clone()], it, version);
+            // As large as the partition: later, at the same time, earlier.
+            let fits = END - first;
+            assert_eq!(both(ending(fits, 300, 400)), Ok((parts, Some(disk_), true)));
+            assert_eq!(both(ending(fits, 150, 400)), Ok((Place::Both(0), None, true)));
+            assert_eq!(both(ending(fits, 50, 150)), Ok((Place::Both(0), None, true)));
+            assert_eq!(both(ending(fits, 10, 20)), Ok((disk_, Some(parts), true)));
+            // As large as the disk: it is the disk's own, as the one that was made last is.
+            assert_eq!(both(ending(END, 300, 400)), Ok((disk_, None, false)));
+            assert_eq!(both(ending(END, 10, 20)), Ok((disk_, None, false)));
+            // Smaller than both.
+            let two = TwoReadings::End(At { table: 0, part: 0 });
+            assert_eq!(both(ending(2048, 300, 400)), Err(two));
+            assert_eq!(both(ending(2048, 10, 20)), Ok((disk_, None, false)));
+        }
+    }
+
+    #[test]
+    fn blocks_of_4096_bytes_are_read_where_those_of_512_cannot_be_it() {
+        let v1 = |first: u64, reaches: u64| Record {
+            version: Version::V1_2,
+            sector: first + 8,
+            data: first + 2048..reaches,
+            reaches,
+            ..v0(1, 0, 128)
+        };
+        let part = |sectors: Range<u64>, record: Option<Record>| Spot {
+            sectors,
+            is_cut: false,
+            may_be_member: record.is_some(),
+            record,
+            ending: None,
+        };
+        let one = |reaches| Some(v1(2048, reaches));
+        let two = || Some(v1(16384, 81920));
+        let blocks_4096 =
+            |reaches| vec![part(2048..16384, one(reaches)), part(16384..81920, two())];
+        let place = |first: Vec<Spot>, second: Vec<Spot>| {
+            choose(&[disk(None, vec![first, second])])[0].map(|it| it.place)
+        };
+        // The first sectors are one member's by accident, which is longer than the partition.
+        let short = |reaches| vec![part(256..2048, None), part(2048..10240, one(reaches))];
+        assert_eq!(place(short(16384), blocks_4096(16384)), Ok(Place::Parts(1)));
+        // It may be that short.
+        let (one_, two_) = (At { table: 0, part: 1 }, At { table: 1, part: 1 });
+        let tables = Err(TwoReadings::Tables(one_, two_));
+        assert_eq!(place(short(10240), blocks_4096(10240)), tables);
+        // What is in the partitions of blocks of 4096 bytes is in those of 512 as well.
+        let long = vec![part(2048..16384, one(16384)), part(16384..81920, two())];
+        let eighth = vec![part(16384..81920, two())];
+        assert_eq!(place(long, eighth), Ok(PARTS.unwrap()));
+        // Partitions that overlap.
+        let overlap = vec![part(256..2049, None), part(2048..10240, one(10240))];
+        assert_eq!(place(overlap, blocks_4096(10240)), Ok(Place::Parts(1)));
+        // Neither can be it: as before.
+        assert_eq!(place(short(16384), blocks_4096(90000)), Ok(Place::Parts(0)));
     }
 }

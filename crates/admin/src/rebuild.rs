@@ -24,8 +24,8 @@ use thiserror::Error;
 use crate::Opened;
 use crate::members::ChooseError;
 use crate::offline::{
-    Absent, NotInSync, OpenDevices, OpenError, PATIENCE, STEP, choose_to_write, flush, places,
-    resync, with_two,
+    Absent, NotInSync, OpenDevices, OpenError, PATIENCE, STEP, about_members, choose_to_write,
+    flush, places, resync,
 };
 use crate::start::RebuildingMember;
 use crate::{Corrected, NewDevices, StartError, StartOptions, start_replacing};
@@ -216,6 +216,11 @@ pub fn rebuild(
     let there =
         devices.members(names, options.array.as_deref(), Absent::LeftOut, Access::ReadWrite)?;
     there.notes().into_iter().for_each(|note| observe(RebuildEvent::Note(note)));
+    let candidates: Vec<Candidate> = there.opened.iter().map(Opened::candidate).collect();
+    let options_of_assembly = Options { force: options.force, ..Options::default() };
+    let mut found = assemble(&candidates, &options_of_assembly);
+    // Before a new device is opened, and a member looked for that may be of another array.
+    choose_to_write(&found, options.array.as_deref(), &there.opened)?;
     let add: Result<Vec<_>, OpenError> =
         options.add.iter().map(|name| devices.open(name)).collect();
     let add = add?;
@@ -227,9 +232,6 @@ pub fn rebuild(
         replace.push((at, devices.open(new)?));
     }
     let mut members = there.opened;
-    let candidates: Vec<Candidate> = members.iter().map(crate::Opened::candidate).collect();
-    let options_of_assembly = Options { force: options.force, ..Options::default() };
-    let mut found = assemble(&candidates, &options_of_assembly);
     if let Some(slots) = options.raid_devices {
         let array = choose_to_write(&found, options.array.as_deref(), &members)?;
         grow(array, &mut members, slots, add.len())?;
@@ -237,7 +239,9 @@ pub fn rebuild(
         found = assemble(&candidates, &options_of_assembly);
     }
     let array = choose_to_write(&found, options.array.as_deref(), &members)?;
-    with_two(array, &members).into_iter().for_each(|note| observe(RebuildEvent::Note(note)));
+    about_members(array, &candidates, &members)
+        .into_iter()
+        .for_each(|note| observe(RebuildEvent::Note(note)));
     refuse_without_spare(array, add.len() + replace.len())?;
     let RebuildOptions { flags, overwrite, .. } = *options;
     let new = NewDevices { add: &add, flags, replace: &replace, overwrite };

@@ -18,8 +18,8 @@ use thiserror::Error;
 
 use crate::members::ChooseError;
 use crate::offline::{
-    Absent, NotInSync, OpenDevices, OpenError, STEP, choose_to_write, flush, places, resync,
-    with_two,
+    Absent, NotInSync, OpenDevices, OpenError, STEP, about_members, choose_to_write, flush, places,
+    resync,
 };
 use crate::start::{AsFound, start_as_found};
 use crate::{Opened, StartError, StartOptions, start};
@@ -239,7 +239,9 @@ pub fn scrub(
     let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
     let found = assemble(&candidates, &Options::default());
     let array = choose_to_write(&found, options.array.as_deref(), &members)?;
-    with_two(array, &members).into_iter().for_each(|note| observe(ScrubEvent::Note(note)));
+    about_members(array, &candidates, &members)
+        .into_iter()
+        .for_each(|note| observe(ScrubEvent::Note(note)));
     let AsFound { mut driver, out_of_sync, notes } =
         start_as_found(array, &members, access, &options.start)?;
     let is_in_sync = out_of_sync.is_empty();

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
 use device::{foreign, superblocks};
 use md::SECTOR_BYTES;
-use md::ondisk::superblock::{Outcome, READ_BYTES};
+use md::ondisk::superblock::{Outcome, READ_BYTES, Superblock};
 use md::ondisk::{Uuid, Version};
 use thiserror::Error;
 
 use crate::copies::{CopyError, writable};
-use crate::members::names;
+use crate::members::{MembersError, names};
 use crate::partitioned::FoundOn;
-use crate::placement::Record;
+use crate::placement::{Choice, Place, TwoReadings, choose};
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// A superblock that is erased, or would be.
@@ -42,6 +42,9 @@ pub enum ZeroError {
     /// Two members share bytes.
     #[error(transparent)]
     Shared(#[from] SharedStorage),
+    /// Where superblocks belong to is not known.
+    #[error(transparent)]
+    Members(#[from] MembersError),
     /// A member has no superblock.
     #[error("{name}: no md superblock{}", other_metadata(*.other))]
     NoSuperblock {
@@ -70,6 +73,17 @@ pub enum ZeroError {
         sector: u64,
         /// The partition.
         part: Location,
+    },
+    /// Two arrays have the name.
+    #[error(
+        "several arrays on these disks have the name {array}: --array UUID is one of {}",
+        .uuids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    SeveralOfName {
+        /// The name of the arrays.
+        array: String,
+        /// Their UUIDs.
+        uuids: Vec<Uuid>,
     },
     /// A disk has another array in its partitions, and no array is named.
     #[error(
@@ -140,9 +154,24 @@ impl FoundSuperblocks {
     ) -> Result<FoundSuperblocks, ZeroError> {
         let mut devices: Vec<Arc<Device>> = Vec::new();
         let mut found = Vec::new();
-        for name in names {
-            let location = writable(name)?;
-            refuse_a_partitions(&location, array)?;
+        let locations = names.iter().map(|name| writable(name)).collect::<Result<Vec<_>, _>>()?;
+        let look = DeviceOptions { access: Access::ReadOnly, direct: false };
+        // What cannot be opened is an error below.
+        let looked = locations.iter().filter_map(|location| Device::open(location, look).ok());
+        let looked: Vec<(Device, FoundOn)> = looked
+            .map(|device| {
+                let found = FoundOn::of(&device);
+                (device, found)
+            })
+            .collect();
+        let facts: Vec<_> = looked.iter().map(|(_, found)| found.on_disk.clone()).collect();
+        for ((device, found), choice) in looked.iter().zip(&choose(&facts)) {
+            refuse_a_partitions(device, found, choice, array)?;
+        }
+        array.map_or(Ok(()), |array| refuse_two_of_a_name(&looked, array))?;
+        // Their locks would be in the way.
+        drop(looked);
+        for location in locations {
             let options = DeviceOptions { access, direct: false };
             let device = Device::open(&location, options).map_err(|error| {
                 match shared_by(&error, &devices) {
@@ -189,29 +218,59 @@ impl FoundSuperblocks {
     }
 }
 
-/// Refuses a whole disk of which a superblock may be that of a partition, or is that of an array
-/// that its partitions' members have replaced. What cannot be opened is an error later.
-fn refuse_a_partitions(location: &Location, array: Option<&str>) -> Result<(), ZeroError> {
-    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-    let Ok(device) = Device::open(location, options) else { return Ok(()) };
-    let (found, detection) = (FoundOn::of(&device), superblocks(&device));
-    if let (None, Some(part), Some(own)) = (array, found.newer_than_own(), &found.on_disk.own) {
-        let (name, own, part) = (device.name(), own.uuid, part.clone());
-        return Err(ZeroError::TwoArrays { name, own, part });
+/// Refuses a whole disk of which a superblock is, or may be, that of a partition, or is that of an
+/// array that its partitions' members have replaced.
+fn refuse_a_partitions(
+    device: &Device,
+    found: &FoundOn,
+    choice: &Result<Choice, TwoReadings>,
+    array: Option<&str>,
+) -> Result<(), ZeroError> {
+    let name = device.name();
+    let (owner, newer) = match *choice {
+        Err(TwoReadings::End(at)) => (Some(at), None),
+        Err(two) => return Err(found.two_readings(device, two).into()),
+        Ok(Choice { place: Place::Parts(at), former: Some(_), owner }) => (owner, Some(at)),
+        Ok(Choice { place: Place::Both(at), owner, .. }) => (owner, Some(at)),
+        Ok(Choice { owner, .. }) => (owner, None),
+    };
+    let detection = superblocks(device);
+    let is_erased = |it: &Superblock| array.is_none_or(|array| names(it, array));
+    let lent = owner.and_then(|at| Some((found.ending(at)?, found.part(at).clone())));
+    let mut here = detection.outcomes.iter().filter_map(|(place, outcome)| match outcome {
+        Outcome::Found { superblock, .. } if is_erased(superblock) => Some(place.sector),
+        _ => None,
+    });
+    if let Some((sector, part)) = lent.filter(|(sector, _)| here.any(|it| it == *sector)) {
+        return Err(ZeroError::OfPartition { name, sector, part });
     }
-    for (_, outcome) in &detection.outcomes {
-        let Outcome::Found { superblock, .. } = outcome else { continue };
-        let record = Record::of(superblock, 0);
-        if record.version != Version::V0_90 || array.is_some_and(|array| !names(superblock, array))
-        {
-            continue;
-        }
-        if let Some(part) = found.owner_of(&record) {
-            let (name, sector, part) = (device.name(), record.sector, part.clone());
-            return Err(ZeroError::OfPartition { name, sector, part });
-        }
+    let newer = newer.filter(|_| array.is_none()).and_then(|at| found.first_member(at));
+    if let (Some(part), Some(own)) = (newer, found.on_disk.own.first()) {
+        return Err(ZeroError::TwoArrays { name, own: own.uuid, part: part.clone() });
     }
     Ok(())
+}
+
+/// Refuses a name of several arrays on the disks, or in their partitions.
+fn refuse_two_of_a_name(looked: &[(Device, FoundOn)], array: &str) -> Result<(), ZeroError> {
+    let mut uuids: Vec<Uuid> = Vec::new();
+    for (device, found) in looked {
+        for detection in std::iter::once(superblocks(device)).chain(found.in_partitions()) {
+            let superblocks = detection.outcomes.iter().filter_map(|(_, outcome)| match outcome {
+                Outcome::Found { superblock, .. } => Some(superblock),
+                _ => None,
+            });
+            for uuid in superblocks.filter(|it| names(it, array)).map(|it| it.metadata().set_uuid) {
+                if !uuids.contains(&uuid) {
+                    uuids.push(uuid);
+                }
+            }
+        }
+    }
+    match uuids.len() {
+        ..2 => Ok(()),
+        _ => Err(ZeroError::SeveralOfName { array: array.into(), uuids }),
+    }
 }
 
 /// The superblocks of a device.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use device::{Disk, Unread, partition_tables};
 use guess::Stated;
 use md::assemble::{
-    AS_GIVEN, Array, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options, Override,
-    Plan, Shape, Verdict, explicit,
+    AS_GIVEN, Array, Candidate, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options,
+    Override, Plan, Shape, Verdict, explicit,
 };
 use md::{MemberIdx, show_size};
 use parity::Kernels;
@@ -228,7 +228,7 @@ pub(crate) fn rescue_array(
     kernels: Kernels,
 ) -> Result<Rescue, RescueError> {
     let name = array_name(array);
-    notes.extend(left_out(array, members));
+    notes.extend(left_out(array, &array.read_only, &members.candidates));
     notes.extend(members.with_maps(array));
     let mut doubts = array.contradictions.clone();
     if options.array.is_none() || members.is_former(array) {
@@ -537,9 +537,8 @@ fn non_member(members: &Members, place: usize) -> String {
     member.collect::<Vec<_>>().join("; ")
 }
 
-/// A note about each member that is not read.
-fn left_out(array: &Array, members: &Members) -> Vec<String> {
-    let plan = &array.read_only;
+/// A note about each member that a plan does not use; spares are not to be used yet.
+pub(crate) fn left_out(array: &Array, plan: &Plan, candidates: &[Candidate]) -> Vec<String> {
     let used = |candidate: usize| {
         let serves = plan.slots.iter().flatten().any(|source| source.candidate == candidate);
         serves || plan.journal == Some(candidate)
@@ -549,7 +548,7 @@ fn left_out(array: &Array, members: &Members) -> Vec<String> {
         !expected && !used(member.candidate)
     });
     let sentence = |member: &md::assemble::Member| {
-        let name = &members.candidates[member.candidate].label;
+        let name = &candidates[member.candidate].label;
         match member.why.contains(name.as_str()) {
             true => format!("left out: {}", member.why),
             false => format!("left out: {name}: {}", member.why),

@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::Opened;
 use crate::members::{ChooseError, array_name};
-use crate::offline::{Absent, OpenDevices, OpenError, choose_to_write, with_two};
+use crate::offline::{Absent, OpenDevices, OpenError, about_members, choose_to_write};
 use crate::scrub::Counts;
 use crate::start::{RebuildingMember, StartError, StartOptions, start_rebuilding};
 
@@ -150,7 +150,7 @@ impl Serving {
         let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
         let found = assemble(&candidates, &Options { force: options.force, ..Options::default() });
         let array = choose_to_write(&found, wanted, &members)?;
-        notes.extend(with_two(array, &members));
+        notes.extend(about_members(array, &candidates, &members));
         let start = &options.start;
         let started = start_rebuilding(array, &members, &add, options.overwrite, start);
         let (mut shards, rebuilding) = started.map_err(|error| without(error.into()))?;

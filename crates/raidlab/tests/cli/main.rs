@@ -52,6 +52,7 @@ mod support;
 mod tables;
 mod traffic;
 mod two_arrays;
+mod two_places;
 mod volumes;
 mod watch;
 mod whole_disks;

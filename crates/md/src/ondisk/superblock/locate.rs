@@ -101,6 +101,15 @@ impl Detection {
             _ => None,
         })
     }
+
+    /// The same without what is at a sector: it is that of another device.
+    pub fn without(mut self, sector: Option<u64>) -> Detection {
+        if let Some(sector) = sector {
+            self.outcomes.retain(|(candidate, _)| candidate.sector != sector);
+            self.chosen = newest(&self.outcomes);
+        }
+        self
+    }
 }
 
 /// Looks at every place of a device. `read` gives the [`READ_BYTES`] of a place.
@@ -125,6 +134,10 @@ where
             (candidate, outcome)
         })
         .collect();
+    Detection { chosen: newest(&outcomes), outcomes }
+}
+
+fn newest(outcomes: &[(Candidate, Outcome)]) -> Option<usize> {
     let mut chosen = None;
     for (index, (_, outcome)) in outcomes.iter().enumerate() {
         let Outcome::Found { superblock, .. } = outcome else { continue };
@@ -133,7 +146,7 @@ where
             chosen = Some((index, created));
         }
     }
-    Detection { outcomes, chosen: chosen.map(|(index, _)| index) }
+    chosen.map(|(index, _)| index)
 }
 
 /// What these bytes are at this place.
