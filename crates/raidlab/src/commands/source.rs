@@ -13,8 +13,8 @@ use admin::rescue::{
 use admin::{Members, described};
 use anyhow::{Error, Result, anyhow, bail};
 use clap::Args;
-use md::Level;
 use md::assemble::{AS_GIVEN, ExplicitSpec, Options, Override};
+use md::{Layout, Level};
 use parity::Kernels;
 
 use crate::commands::guess::{self, Effort};
@@ -63,8 +63,9 @@ pub struct SourceArguments {
           conflicts_with_all = ["array", "ignore_events", "ignore_checksums", "force"],
           help_heading = "Without superblocks")]
     pub level: Option<Level>,
-    /// Layout, by md's name or number [default: md's default]
-    #[arg(long, requires = "level", help_heading = "Without superblocks")]
+    /// Layout, by md's name or number [default: md's default]; without --level, that of a RAID 0
+    /// whose superblocks do not record it
+    #[arg(long, conflicts_with = "guess", help_heading = "Without superblocks")]
     pub layout: Option<String>,
     /// Chunk size [default: 512K]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
@@ -110,7 +111,19 @@ pub fn members(arguments: &SourceArguments) -> Result<Members> {
         true => Members::open_as_named(&there, overlay),
         false => Members::open(&there, overlay),
     };
-    Ok(members?)
+    let mut members = members?;
+    if let Some(text) = arguments.layout.as_deref().filter(|_| arguments.level.is_none()) {
+        let Layout::Raid0(layout) = parse_layout(Level::Raid0, text)? else {
+            unreachable!("a layout of RAID 0");
+        };
+        if !members.set_raid0_layout(layout) {
+            bail!(
+                "--layout: no member is one of a RAID 0 whose superblock does not record its \
+                 layout; for arrays without superblocks --level is needed, too"
+            );
+        }
+    }
+    Ok(members)
 }
 
 /// What the options give.
@@ -177,7 +190,16 @@ pub fn read_from(
         Some(_) => rescue_described(members, &description(arguments, read)?, Kernels::best()),
         None => rescue(members, &options(arguments, read)?, Kernels::best()),
     };
-    opened.map_err(|error| refusal(arguments, error))
+    let mut opened = opened.map_err(|error| refusal(arguments, error))?;
+    if let (None, Some(layout)) = (arguments.level, &arguments.layout) {
+        opened.identity += &format!(" layout {layout}");
+        opened.doubts.push(
+            "The layout is as given, and superblocks do not record it: check whether the contents \
+             make sense."
+                .into(),
+        );
+    }
+    Ok(opened)
 }
 
 /// A refusal, with the option that overrides it.

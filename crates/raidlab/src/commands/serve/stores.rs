@@ -155,6 +155,7 @@ fn running(arguments: &ServeArguments) -> Result<Opened> {
     let read_only = [
         (source.guess.is_some(), "--guess"),
         (source.level.is_some(), "--level"),
+        (source.layout.is_some(), "--layout"),
         (!source.order.is_empty(), "--order"),
         (source.ignore_events, "--ignore-events"),
         (source.ignore_checksums, "--ignore-checksums"),
