@@ -17,6 +17,7 @@ use admin::{
 use anyhow::{Error, Result};
 use array::MemberFlags;
 use clap::Args;
+use device::MemberName;
 use md::show_size;
 use report::shown::Shown;
 use serde_json::{Value, json};
@@ -102,13 +103,21 @@ fn old_and_new(given: &OsStr, members: &[OsString]) -> Result<(OsString, OsStrin
     let splits = at.map(|at| (name(&bytes[..at]), name(&bytes[at + 1..])));
     let splits = splits.filter(|(old, new)| !old.is_empty() && !new.is_empty());
     let splits: Vec<(OsString, OsString)> = splits.collect();
-    let of_a_member = splits.iter().find(|(old, _)| members.contains(old));
-    match of_a_member.or(splits.first()) {
-        Some(split) => Ok(split.clone()),
-        None => anyhow::bail!(
-            "--replace {}: a member and a new device are needed, OLD=NEW",
-            given.to_string_lossy()
+    let given = given.to_string_lossy();
+    let is_there = |old: &OsString| MemberName::parse(old).is_ok_and(|name| name.location.exists());
+    let of_members = splits.iter().filter(|(old, _)| members.contains(old));
+    let of_files = splits.iter().filter(|(old, _)| is_there(old));
+    // A member's file may be named by its directory.
+    let possible = [of_members.collect::<Vec<_>>(), of_files.collect(), splits.iter().collect()];
+    match possible.iter().find(|splits| !splits.is_empty()).map(Vec::as_slice) {
+        None => anyhow::bail!("--replace {given}: a member and a new device are needed, OLD=NEW"),
+        Some([split]) => Ok((*split).clone()),
+        Some([(one, _), (other, _), ..]) => anyhow::bail!(
+            "--replace {given}: OLD can be {} and {}; another path of one of them has no '='",
+            one.to_string_lossy(),
+            other.to_string_lossy()
         ),
+        Some([]) => unreachable!("it is not empty"),
     }
 }
 
