@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use array::{BadBlockList, MemberFlags};
-use device::{Device, Disk, superblocks};
+use device::{Device, Disk, Location, partition_tables, superblocks};
 use md::assemble::{Array, Member, MemberState, StartBitmap, StartPlan, StartRefusal};
 use md::create::{Addition, AdditionError, addition};
 use md::ondisk::superblock::{Outcome, READ_BYTES, Superblock};
@@ -19,6 +19,7 @@ use thiserror::Error;
 use crate::bitmap;
 use crate::create::what_it_holds;
 use crate::opened::{Opened, start_members};
+use crate::partitioned::location_of;
 use crate::random::random_uuid;
 use crate::rescue::laid_over;
 
@@ -276,9 +277,29 @@ pub(crate) fn refuse_what_is_there(new: &Opened) -> Result<(), JoinError> {
     match holds.is_empty() {
         true => Ok(()),
         false => {
-            Err(JoinError::Holds(holds.iter().map(|what| format!("{name} {what}.")).collect()))
+            let mut holds: Vec<String> =
+                holds.iter().map(|what| format!("{name} {what}.")).collect();
+            let part = partition_that_would_do(new);
+            holds.extend(part.map(|it| format!("Its partition {it} is large enough and empty.")));
+            Err(JoinError::Holds(holds))
         }
     }
+}
+
+/// The first partition of a disk that could join in its place.
+fn partition_that_would_do(new: &Opened) -> Option<Location> {
+    let device = new.device.as_ref()?;
+    let number = new.superblock.metadata().dev_number;
+    let tables = partition_tables(&**device);
+    let mut partitions = tables.first()?.partitions.iter();
+    partitions.find_map(|partition| {
+        let location = location_of(device, partition);
+        // The lock of the disk is in the way of one on its part.
+        let part = Arc::new(Device::look(&location, None).ok()?);
+        let is_empty = what_it_holds(&*part, &[]).is_empty();
+        let fits = blank(&new.superblock, number, &part, MemberFlags::default()).is_ok();
+        (is_empty && fits).then_some(location)
+    })
 }
 
 /// Erases old superblocks durably, and then writes empty logs, on a device that is filled whole.

@@ -7,7 +7,7 @@ use array::{
     AddError, BackgroundWork, DeviceNumber, JoinAs, MemberFlags, Mismatch, Pace, RemoveError,
     ScrubMode,
 };
-use device::{Disk, Identity, Location};
+use device::{DeviceError, DeviceProblem, Disk, Identity, Location};
 use md::MemberIdx;
 use thiserror::Error;
 
@@ -279,7 +279,21 @@ impl Serving {
         if place.is_some() && serving.any(|it| place_of(&it.name) == place) {
             return Err(ManageError::InUse(device.into()));
         }
-        let opened = OpenDevices::default().open(&device.into())?;
+        let opened = OpenDevices::default().open(&device.into());
+        let opened = opened.map_err(|error| match error {
+            // Bytes of a member are in the way: the part that is named has others than the member.
+            OpenError::Device(DeviceError {
+                problem: DeviceProblem::Locked { holder: None, .. },
+                ..
+            }) if place.is_some_and(|(file, ..)| {
+                let mut places = there.iter().filter(serves).filter_map(|it| place_of(&it.name));
+                places.any(|(other, ..)| other == file)
+            }) =>
+            {
+                ManageError::InUse(device.into())
+            }
+            error => error.into(),
+        })?;
         let name = opened.name();
         let LiveJoined { joins, by_bitmap, .. } = add_live(&self.shared.array, &opened, how)?;
         Ok(match joins {
