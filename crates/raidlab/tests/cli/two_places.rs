@@ -118,11 +118,12 @@ fn an_overlay_keeps_the_doubt_about_a_former_array_and_reads_it() {
         write(disk, 0, &boot_record(&[(0xfd, 8192, 6144)]));
     }
     create("1", "1.2", 2, &parts(&disks, "8192s"));
-    let over = dir.file("over");
-    let ran = Server::try_start(&dir, &format!("{all} --overlay {over}"));
+    let (over, nbd) = (dir.file("over"), dir.file("nbd"));
+    let front = format!("--nbd unix:{nbd} --overlay {over}");
+    let ran = Server::try_start(&dir, &format!("{all} {front}"));
     let Err(ran) = ran else { panic!("an array was chosen") };
     assert!(ran.stderr.contains("before an array is named"), "{}", ran.stderr);
-    let server = Server::start(&dir, &format!("{all} --overlay {over} --array {}", uuid(2)));
+    let server = Server::start(&dir, &format!("{all} {front} --array {}", uuid(2)));
     assert_eq!(server.end(Signal::INT).0, Some(0));
     let overlaid = format!("dump --sha256 --overlay {over}");
     let ran = raidlab(&format!("{overlaid} {all}")).code(1);
@@ -176,6 +177,7 @@ fn members_that_the_array_runs_without_are_named_with_the_reason() {
         let said = ran.stderr + &ran.stdout;
         assert!(said.contains("left out: ") && said.contains("d3.img"), "{verb}: {said}");
     }
-    let (code, said) = Server::start(&dir, &all).end(Signal::INT);
+    let server = Server::start(&dir, &format!("{all} --nbd unix:{}", dir.file("nbd")));
+    let (code, said) = server.end(Signal::INT);
     assert!(code == Some(0) && said.contains("left out: "), "{said}");
 }
