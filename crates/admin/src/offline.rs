@@ -165,7 +165,7 @@ impl OpenDevices {
         let (mut opened, mut named) = (Vec::new(), Vec::new());
         for at in wanted {
             let member = &members.all[at];
-            let disk = member.disk.clone().and_then(|disk| Opened::disk(disk, member.lent));
+            let disk = member.disk.clone().and_then(|disk| Opened::disk_without(member.lent, disk));
             opened.push(disk.ok_or_else(|| without_superblock(member))?);
             named.push(members.named[at]);
         }
@@ -196,7 +196,7 @@ impl OpenDevices {
                 places.push((location, member.lent, uuid));
                 continue;
             };
-            opened.extend(Opened::disk(disk.clone(), member.lent));
+            opened.extend(Opened::disk_without(member.lent, disk.clone()));
         }
         // The locks of what was read would be in the way.
         drop(members);
@@ -207,7 +207,7 @@ impl OpenDevices {
                 device.check_unused()?;
             }
             let name = device.name();
-            let it = Opened::without(lent, device);
+            let it = Opened::device_without(lent, device);
             let it = it.filter(|it| it.superblock.metadata().set_uuid == uuid);
             let why = || "its superblock has changed since it was examined".to_string();
             opened.push(it.ok_or_else(|| OpenError::NoSuperblock { name, why: why() })?);

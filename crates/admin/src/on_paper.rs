@@ -57,7 +57,7 @@ pub(crate) fn on_paper(
         let disk = &before.disks[*candidate];
         let bytes = superblock.encode(disk.logical_block() as usize);
         let over = laid_over(disk.clone(), [(superblock.sector(), &bytes[..])]);
-        let read = Opened::disk(over.clone(), None).map(|opened| opened.candidate());
+        let read = Opened::disk(over.clone()).map(|opened| opened.candidate());
         let is_planned = |read: &Candidate| {
             let (read, planned) = (&read.metadata, superblock.metadata());
             (read.set_uuid, read.events) == (planned.set_uuid, planned.events)

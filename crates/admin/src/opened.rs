@@ -30,17 +30,22 @@ pub struct Opened {
 impl Opened {
     /// Opens a plain device; `None` if it has no superblock: [`superblocks`] says what was found.
     pub fn device(device: Arc<Device>) -> Option<Opened> {
-        Opened::without(None, device)
+        Opened::device_without(None, device)
     }
 
     /// The same; what is at the sector `lent` is not its own.
-    pub(crate) fn without(lent: Option<u64>, device: Arc<Device>) -> Option<Opened> {
-        let opened = Opened::disk(device.clone(), lent)?;
+    pub(crate) fn device_without(lent: Option<u64>, device: Arc<Device>) -> Option<Opened> {
+        let opened = Opened::disk_without(lent, device.clone())?;
         Some(Opened { device: Some(device), ..opened })
     }
 
-    /// Opens any disk, such as one with an overlay; what is at the sector `lent` is not its own.
-    pub(crate) fn disk(disk: Arc<dyn Disk>, lent: Option<u64>) -> Option<Opened> {
+    /// Opens any disk, such as one with an overlay.
+    pub fn disk(disk: Arc<dyn Disk>) -> Option<Opened> {
+        Opened::disk_without(None, disk)
+    }
+
+    /// The same; what is at the sector `lent` is not its own.
+    pub(crate) fn disk_without(lent: Option<u64>, disk: Arc<dyn Disk>) -> Option<Opened> {
         let detection = superblocks(&*disk).without(lent);
         let (superblock, checksum) = detection.superblock()?;
         let superblock = superblock.clone();
@@ -99,7 +104,7 @@ impl Opened {
     /// Whether the device still has the superblock that this one is, or was made from; `None`: it
     /// has none that can be read.
     pub(crate) fn is_as_examined(&self) -> Option<bool> {
-        let mut now = Opened::disk(self.disk.clone(), self.lent)?;
+        let mut now = Opened::disk_without(self.lent, self.disk.clone())?;
         self.grown_to.into_iter().for_each(|slots| now.grow(slots));
         Some(now.superblock == self.superblock && now.checksum == self.checksum)
     }
