@@ -13,7 +13,7 @@ use device::{
     packed_as, read_bad_blocks, serial, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
-use md::assemble::{Array, Candidate, Found, Options, assemble};
+use md::assemble::{Array, Candidate, Found, MemberState, Options, Plan, assemble};
 use md::foreign::{ForeignMember, Metadata};
 use md::layout::{Layout, Raid0Layout};
 use md::ondisk::Uuid;
@@ -503,6 +503,26 @@ pub(crate) fn names(superblock: &Superblock, wanted: &str) -> bool {
     let short = name.split_once(':').map_or(name, |(_, name)| name);
     wanted.parse() == Ok(metadata.set_uuid)
         || !name.is_empty() && (name == wanted || short == wanted)
+}
+
+/// A note about each member that a plan does not use; spares are not to be used yet.
+pub(crate) fn left_out(array: &Array, plan: &Plan, candidates: &[Candidate]) -> Vec<String> {
+    let used = |candidate: usize| {
+        let serves = plan.slots.iter().flatten().any(|source| source.candidate == candidate);
+        serves || plan.journal == Some(candidate)
+    };
+    let out = array.members.iter().filter(|member| {
+        let expected = matches!(member.state, MemberState::Spare | MemberState::Journal);
+        !expected && !used(member.candidate)
+    });
+    let sentence = |member: &md::assemble::Member| {
+        let name = &candidates[member.candidate].label;
+        match member.why.contains(name.as_str()) {
+            true => format!("left out: {}", member.why),
+            false => format!("left out: {name}: {}", member.why),
+        }
+    };
+    out.map(sentence).collect()
 }
 
 /// The name of an array in messages: its name without the host, or its UUID.

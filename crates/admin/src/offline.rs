@@ -18,9 +18,10 @@ use thiserror::Error;
 
 use crate::Opened;
 use crate::copies::{CopyError, writable};
-use crate::members::{ChooseError, Member, Members, MembersError, choose, in_words, names};
+use crate::members::{
+    ChooseError, Member, Members, MembersError, choose, in_words, left_out, names,
+};
 use crate::opening::How;
-use crate::rescue::left_out;
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// Polling interval of the progress.

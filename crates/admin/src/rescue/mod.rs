@@ -39,7 +39,7 @@ pub use dump_map::{DumpMap, DumpMapError, Reader, Reading};
 pub use gaps::{CopyGaps, DRAWN, Gaps, gaps};
 pub(crate) use log_overlay::laid_over;
 pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described};
-pub(crate) use open::{appended, left_out, left_out_members, rescue_array};
+pub(crate) use open::{appended, left_out_members, rescue_array};
 pub use out_of_date::{OutOfDateRange, OutOfDateSource};
 pub use part::Part;
 pub(crate) use prepare::{LogReplay, LogWrite, ppl_writes};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use device::{Disk, Unread, partition_tables};
 use guess::Stated;
 use md::assemble::{
-    AS_GIVEN, Array, Candidate, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options,
-    Override, Plan, Shape, Verdict, explicit,
+    AS_GIVEN, Array, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options, Override,
+    Plan, Shape, Verdict, explicit,
 };
 use md::{MemberIdx, show_size};
 use parity::Kernels;
@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use super::described::{by_contents, by_superblocks, made_anew, unseen_of};
 use super::{NoGeometry, ReadableArray, Reader, Reading, prepare, prepare_explicit};
-use crate::members::is_called;
+use crate::members::{is_called, left_out};
 use crate::{ChooseError, Member, Members, SharedStorage, array_name, choose};
 
 /// An array that is ready to be read, with notes about its state.
@@ -535,24 +535,4 @@ fn non_member(members: &Members, place: usize) -> String {
     let of_the_name = members.all.iter().zip(&members.named).filter(|(_, named)| **named == place);
     let member = of_the_name.map(|(member, _)| format!("{}: {}", member.name, member.instead));
     member.collect::<Vec<_>>().join("; ")
-}
-
-/// A note about each member that a plan does not use; spares are not to be used yet.
-pub(crate) fn left_out(array: &Array, plan: &Plan, candidates: &[Candidate]) -> Vec<String> {
-    let used = |candidate: usize| {
-        let serves = plan.slots.iter().flatten().any(|source| source.candidate == candidate);
-        serves || plan.journal == Some(candidate)
-    };
-    let out = array.members.iter().filter(|member| {
-        let expected = matches!(member.state, MemberState::Spare | MemberState::Journal);
-        !expected && !used(member.candidate)
-    });
-    let sentence = |member: &md::assemble::Member| {
-        let name = &candidates[member.candidate].label;
-        match member.why.contains(name.as_str()) {
-            true => format!("left out: {}", member.why),
-            false => format!("left out: {name}: {}", member.why),
-        }
-    };
-    out.map(sentence).collect()
 }

@@ -1,5 +1,5 @@
-//! Disks that have superblocks at two places, of the whole disk and of its partitions: each place is
-//! listed with what is its own, in directories and below overlays, too.
+//! Disks that have superblocks at two places, of the whole disk and of its partitions: each place
+//! is listed with what is its own, in directories and below overlays, too.
 
 use rustix::process::Signal;
 
