@@ -8,6 +8,7 @@
 
 mod ci;
 mod finding;
+mod gate;
 mod sim;
 mod text;
 mod tidy;
@@ -29,6 +30,8 @@ usage: cargo xtask COMMAND
                                with the documents (default: the newest one in the target directory)
   ci [--only STEP]             every step a change must pass, in order; see `ci --list`
   ci --list                    the steps
+  gate [--lower]               what a request costs, in instructions, allocations, locks and system
+                               calls, beside the budgets; --lower: those that may shrink do
   sim [ARG...]                 the simulator: `sim --help`; with --mutants also the planted bugs
 
 exit status: 0 fine, 1 findings or a failed step, 2 xtask itself could not run";
@@ -38,6 +41,7 @@ enum Command {
     Tidy { json: bool, bin: Option<PathBuf> },
     Ci { only: Option<String> },
     CiList,
+    Gate { lower: bool },
     Sim { args: Vec<String> },
 }
 
@@ -66,6 +70,10 @@ fn run(command: Command) -> Result<bool> {
             Ok(report.findings.is_empty())
         }
         Command::Ci { only } => ci::run(only.as_deref()),
+        Command::Gate { lower } => match gate::missing() {
+            Some(why) => bail!("{why}"),
+            None => gate::run(&workspace::Workspace::load()?, lower),
+        },
         Command::Sim { args } => sim::run(&workspace::Workspace::load()?, &args),
         Command::CiList => {
             print!("{}", ci::list());
@@ -95,6 +103,11 @@ fn parse(args: &[String]) -> Result<Command> {
             (Some("--only"), Some(step), None) => Ok(Command::Ci { only: Some(step.into()) }),
             _ => bail!("ci takes --list or --only STEP\n{USAGE}"),
         },
+        Some("gate") => match (args.next(), args.next()) {
+            (None, None) => Ok(Command::Gate { lower: false }),
+            (Some("--lower"), None) => Ok(Command::Gate { lower: true }),
+            _ => bail!("gate takes --lower\n{USAGE}"),
+        },
         Some("sim") => Ok(Command::Sim { args: args.map(str::to_string).collect() }),
         Some(other) => bail!("no command {other:?}\n{USAGE}"),
     }
@@ -113,9 +126,10 @@ mod tests {
         assert!(matches!(parse_line("tidy --json"), Ok(Command::Tidy { json: true, bin: None })));
         assert!(matches!(parse_line("tidy --bin a/b"), Ok(Command::Tidy { bin: Some(_), .. })));
         assert!(matches!(parse_line("sim --seed 1"), Ok(Command::Sim { args }) if args.len() == 2));
+        assert!(matches!(parse_line("gate --lower"), Ok(Command::Gate { lower: true })));
         assert!(matches!(parse_line("ci"), Ok(Command::Ci { only: None })));
         assert!(matches!(parse_line("ci --only fmt"), Ok(Command::Ci { only: Some(_) })));
-        for bad in ["tidy --bin", "tidy --jsn", "ci fmt", "ci --only", "ci --only a b", "build"] {
+        for bad in ["tidy --bin", "tidy --jsn", "ci fmt", "ci --only", "ci --only a b", "gate x"] {
             assert!(parse_line(bad).is_err(), "{bad} must be refused");
         }
     }

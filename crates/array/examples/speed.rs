@@ -2,16 +2,13 @@
 //! two versions of the code. `raidlab bench --members mem` is the measurement; it also checks data.
 //!
 //! ```text
-//! speed [--only TEXT] [--seconds S | --requests N] [--member-mib N] [--members mem|null]
+//! speed [--only TEXT] [--seconds S] [--member-mib N] [--members mem|null]
 //! taskset -c 1 perf record -g target/release/examples/speed --only 'raid5 rand write'
-//! valgrind --tool=callgrind --toggle-collect='*speed::measured*' target/release/examples/speed \
-//!     --only 'raid5 rand write 4K x32' --members null --requests 8192
 //! ```
-//! The last one counts instructions, however busy the machine is: `--requests` of each workload,
-//! after as many to get warm.
 //! Each line gives requests per second, and CPU nanoseconds per request: where other work shares
 //! the machine, the second is what can be compared. Members of the kind `null` move no bytes: what
-//! is left is the engine, the driver and the parity. The contents are zeroes.
+//! is left is the engine, the driver and the parity. The contents are zeroes. Instructions per
+//! request, however busy the machine is, are counted by `cargo xtask gate`.
 
 use std::time::Instant;
 
@@ -26,30 +23,20 @@ const MAX_REQUEST_BYTES: usize = 1280 << 10;
 struct Options {
     only: String,
     seconds: f64,
-    /// That many of each workload, instead of some time.
-    requests: Option<u64>,
     member_mib: u64,
     null: bool,
 }
 
 impl Options {
     fn parse() -> Options {
-        let mut options = Options {
-            only: String::new(),
-            seconds: 1.0,
-            requests: None,
-            member_mib: 896,
-            null: false,
-        };
+        let mut options =
+            Options { only: String::new(), seconds: 1.0, member_mib: 896, null: false };
         let mut words = std::env::args().skip(1);
         while let Some(flag) = words.next() {
             let value = words.next().unwrap_or_else(|| panic!("{flag}: a value is missing"));
             match flag.as_str() {
                 "--only" => options.only = value,
                 "--seconds" => options.seconds = value.parse().expect("--seconds: a number"),
-                "--requests" => {
-                    options.requests = Some(value.parse().expect("--requests: a number"))
-                }
                 "--member-mib" => options.member_mib = value.parse().expect("--member-mib: MiB"),
                 "--members" => options.null = value == "null",
                 _ => panic!("{flag}: what is that?"),
@@ -122,7 +109,6 @@ fn cpu_nanos() -> u64 {
 #[derive(Clone, Copy)]
 enum Until {
     Seconds(f64),
-    Requests(u64),
     /// Once over the whole array.
     Covered,
 }
@@ -136,12 +122,11 @@ fn run(driver: &mut Driver, workload: Workload, until: Until) -> (u64, f64, u64)
     let (mut state, mut next, mut ops) = (1u64, 0, 0u64);
     let mut completed: Vec<Completion> = Vec::new();
     let (start, cpu) = (Instant::now(), cpu_nanos());
-    let goes_on = |ops, next| match until {
+    let goes_on = |next| match until {
         Until::Seconds(seconds) => start.elapsed().as_secs_f64() < seconds,
-        Until::Requests(requests) => ops < requests,
         Until::Covered => next < blocks,
     };
-    while goes_on(ops, next) {
+    while goes_on(next) {
         for _ in 0..16 {
             while let Some(lease) = leases.pop() {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -166,25 +151,15 @@ fn run(driver: &mut Driver, workload: Workload, until: Until) -> (u64, f64, u64)
     (ops, seconds, cpu)
 }
 
-/// What counts; a name for tools to look for.
-#[inline(never)]
-fn measured(driver: &mut Driver, workload: Workload, until: Until) -> (u64, f64, u64) {
-    run(driver, workload, until)
-}
-
 fn measure(options: &Options, name: &str, driver: &mut Driver, workload: Workload) {
     let name = format!("{name} {}", workload.name);
     if !name.contains(&options.only) {
         return;
     }
     // Warm: the first touch of buffers, the lists that grow.
-    let (warm, until) = match options.requests {
-        Some(requests) => (Until::Requests(requests), Until::Requests(requests)),
-        None => (Until::Seconds(options.seconds / 4.0), Until::Seconds(options.seconds)),
-    };
-    run(driver, workload, warm);
+    run(driver, workload, Until::Seconds(options.seconds / 4.0));
     let before: u64 = driver.leaf_counters().iter().map(|leaf| leaf.reads).sum();
-    let (ops, seconds, cpu) = measured(driver, workload, until);
+    let (ops, seconds, cpu) = run(driver, workload, Until::Seconds(options.seconds));
     let reads: u64 = driver.leaf_counters().iter().map(|leaf| leaf.reads).sum();
     let (rate, busy) = (ops as f64 / seconds, cpu as f64 / ops as f64);
     let moved = workload.bytes as f64;

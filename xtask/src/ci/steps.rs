@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use super::context::{Context, finish};
 use super::totals::{Totals, result_line};
 use super::{Outcome, junit, python, required};
+use crate::gate;
 use crate::sim;
 use crate::tidy;
 use crate::tools;
-use crate::write_path::{self, WritePath};
 
 /// One step.
 pub struct Step {
@@ -54,9 +54,9 @@ pub const STEPS: [Step; 13] = [
         run: valgrind,
     },
     Step {
-        name: "write-path",
-        what: "the profile of a 4 KiB write, compared with ARCHITECTURE.md (RAIDLAB_TEST=all)",
-        run: profiled_write,
+        name: "gate",
+        what: "cargo xtask gate: instructions, allocations, locks, system calls per request",
+        run: gate,
     },
     Step {
         name: "deb",
@@ -185,47 +185,18 @@ fn valgrind(context: &mut Context) -> Outcome {
     finish(command.arg(runner))
 }
 
-/// A profile of small writes has no file that ARCHITECTURE.md's table of them lacks.
-fn profiled_write(context: &mut Context) -> Outcome {
-    /// Writes in the profile, and the instructions per write from which a file counts.
-    const WRITES: u64 = 4096;
-    const LEAST: u64 = 10;
-    if std::env::var("RAIDLAB_TEST").as_deref() != Ok("all") {
-        return Outcome::Skipped("slow; RAIDLAB_TEST=all runs it".into());
+/// What a request costs, beside its budget; and the files that a write passes through.
+fn gate(context: &mut Context) -> Outcome {
+    if let Some(why) = gate::missing() {
+        return match required::in_ci() {
+            true => Outcome::Failed(why),
+            false => Outcome::Skipped(why),
+        };
     }
-    if !has_valgrind() {
-        return Outcome::Skipped("valgrind is not installed".into());
-    }
-    let built = context.cargo("build --release -p array --example speed").status();
-    if !built.is_ok_and(|status| status.success()) {
-        return Outcome::Failed("the example `speed` does not build".into());
-    }
-    let target = &context.workspace.target;
-    let profile = target.join("write.callgrind");
-    let ran = Command::new("valgrind")
-        .args(["-q", "--tool=callgrind", "--toggle-collect=*speed::measured*"])
-        .arg(format!("--callgrind-out-file={}", profile.display()))
-        .arg(target.join("release/examples/speed"))
-        .args(["--members", "null", "--only", "raid5 rand write 4K x32", "--requests"])
-        .arg(WRITES.to_string())
-        .stdout(Stdio::null())
-        .status();
-    if !ran.is_ok_and(|status| status.success()) {
-        return Outcome::Failed("callgrind has failed".into());
-    }
-    let page = std::fs::read_to_string(context.workspace.root.join(write_path::PAGE));
-    let (Ok(page), Ok(profile)) = (page, std::fs::read_to_string(&profile)) else {
-        return Outcome::Failed("the page or the profile cannot be read".into());
-    };
-    let costs = write_path::instructions(&profile);
-    let missing = write_path::missing(&WritePath::of(&page), &costs, LEAST * WRITES);
-    match (costs.is_empty(), missing.is_empty()) {
-        (true, _) => Outcome::Failed("the profile is empty".into()),
-        (_, true) => Outcome::Passed,
-        (_, false) => {
-            let missing: Vec<String> = missing.into_iter().collect();
-            Outcome::Failed(format!("{} lacks {}", write_path::PAGE, missing.join(", ")))
-        }
+    match gate::run(&context.workspace, false) {
+        Ok(true) => Outcome::Passed,
+        Ok(false) => Outcome::Failed("see the lines with FAILED above".into()),
+        Err(error) => Outcome::Failed(format!("{error:#}")),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 29] = [
+pub const TABLE: [(&str, &[&str]); 30] = [
     ("testkit", &[]),
     ("parity", &[]),
     ("md", &[]),
@@ -55,6 +55,7 @@ pub const TABLE: [(&str, &[&str]); 29] = [
             "sim",
         ],
     ),
+    ("gate", &["md", "device", "array", "admin", "export"]),
     ("engine-table", &["parity", "md", "sys", "spec", "results", "metrics", "bench"]),
     (
         "raidlab",

@@ -1,6 +1,6 @@
 //! A 4 KiB write passes through few files: ARCHITECTURE.md lists them, and the list may not grow.
 //!
-//! That the list is complete is the step `write-path` of `cargo xtask ci`, which profiles one.
+//! That the list is complete is found by `cargo xtask gate`, which profiles one.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
