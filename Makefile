@@ -18,6 +18,9 @@ PYTHON_TOOLS := $(TARGET)/python-tools/bin
 # What `make bench-arrays` passes on: peers, --rounds N, --seconds S, --dir DIR, --json FILE.
 PEER_ARGS ?=
 
+# What `make bench-engine` passes on: --level, --workload, --size; with AGAINST=REV also --rounds N.
+ENGINE_ARGS ?=
+
 # Where `make bench-tools` writes (the file system to be compared), and how many rounds.
 TOOLS_DIR ?= $(TARGET)/bench
 TOOLS_ROUNDS ?= 5
@@ -36,6 +39,7 @@ help:
 	@echo 'make bench      set up, measure; report and record in $(TARGET)/bench'
 	@echo '                ARGS=... replaces the arguments: $(ARGS)'
 	@echo 'make bench-engine  the engine alone beside targets and copy ceilings; 17 GiB of memory'
+	@echo '                AGAINST=REV: that revision and this tree in turn, ratios; ENGINE_ARGS=... chooses rows'
 	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
 	@echo 'make bench-arrays  our generator beside fio, arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
 	@echo 'make bench-tools  bonnie++, fio, dd (and fio for IOzone) beside ours, in TOOLS_DIR=...'
@@ -86,7 +90,11 @@ bench: setup
 
 bench-engine: setup
 	@mkdir -p $(TARGET)/bench
-	$(CARGO) run --release -p raidlab -- bench engine --json=$(TARGET)/bench/engine.json
+ifdef AGAINST
+	CARGO=$(CARGO) $(PYTHON) scripts/engine-against $(AGAINST) $(ENGINE_ARGS)
+else
+	$(CARGO) run --release -p raidlab -- bench engine --json=$(TARGET)/bench/engine.json $(ENGINE_ARGS)
+endif
 
 bench-scale: build
 	$(PYTHON) scripts/scale --json $(TARGET)/bench/scale.json
