@@ -142,7 +142,7 @@ impl FileMount {
                 return Err(fail(FileMountProblem::Written(metadata.len())));
             }
             if made {
-                let closed = below.set_permissions(Permissions::from_mode(0));
+                let closed = below.set_permissions(Permissions::from_mode(0o0));
                 closed.map_err(system("close what is below the mount"))?;
             }
         }
