@@ -41,8 +41,11 @@ impl Mean {
     /// `weight`: the new value's is 1 / `weight`.
     fn add(&mut self, nanos: u64, weight: u64) {
         self.reads = self.reads.saturating_add(1);
-        let weight = weight.min(u64::from(self.reads));
-        self.nanos = self.nanos - self.nanos / weight + nanos / weight;
+        self.nanos = match weight.min(u64::from(self.reads)) {
+            // Nearly always: without a division.
+            MEAN_OF => self.nanos - self.nanos / MEAN_OF + nanos / MEAN_OF,
+            weight => self.nanos - self.nanos / weight + nanos / weight,
+        };
     }
 }
 
@@ -73,7 +76,7 @@ impl Load {
 
     /// Whether a read that takes `nanos` here takes far longer than `other` does.
     fn is_slower(nanos: u64, other: u64) -> bool {
-        nanos > (SLOW * other).saturating_add(EQUAL_NANOS)
+        nanos > SLOW.saturating_mul(other).saturating_add(EQUAL_NANOS)
     }
 
     /// Whether it is to be tried, however slow it is.
@@ -162,34 +165,74 @@ impl Balance {
         failed: MemberSet,
         stay: Option<u8>,
     ) -> Option<usize> {
-        let load = |at: usize| &self.loads[usize::from(copies[at].member.0)];
-        let alive = |at: &usize| !failed.contains(copies[*at].member.0);
-        let mostly = |at: &usize| self.write_mostly.contains(copies[*at].member.0);
-        let last_resort = !(0..copies.len()).filter(alive).any(|at| !mostly(&at));
-        let may = |at: &usize| alive(at) && (last_resort || !mostly(at));
-        let all = || (0..copies.len()).filter(may);
+        let excluded = self.excluded(copies, failed);
+        let may = |at: &usize| !excluded.contains(copies[*at].member.0);
         let stay = stay.map(usize::from).filter(|at| *at < copies.len()).filter(may);
         if let Some(stay) = stay {
-            return Some(self.other_than(now, copies, stay, all()).unwrap_or(stay));
+            let all = (0..copies.len()).filter(may);
+            return Some(self.other_than(now, copies, stay, all).unwrap_or(stay));
         }
-        let known = all().filter(|at| load(*at).is_known());
-        let fastest = known.map(|at| load(at).single.nanos).min();
-        let is_slow = |at: &usize| {
-            let single = load(*at).single.nanos;
-            load(*at).is_known() && fastest.is_some_and(|other| Load::is_slower(single, other))
-        };
+        let (mut fastest, mut slowest, mut best) = (u64::MAX, 0, None);
+        for at in (0..copies.len()).filter(may) {
+            let load = self.load(copies, at);
+            if load.is_known() {
+                fastest = fastest.min(load.single.nanos);
+                slowest = slowest.max(load.single.nanos);
+            }
+            let key = self.key(copies, at);
+            if best.is_none_or(|(_, least)| key < least) {
+                best = Some((at, key));
+            }
+        }
+        if Load::is_slower(slowest, fastest) {
+            return self.choose_beside_slow(now, copies, excluded, fastest);
+        }
+        best.map(|(at, _)| at)
+    }
+
+    /// Members that are not read: those that have failed, and write-mostly ones where another has a
+    /// copy.
+    fn excluded(&self, copies: &[Copy], failed: MemberSet) -> MemberSet {
+        if self.write_mostly.is_empty() {
+            return failed;
+        }
+        let either = failed.union(self.write_mostly);
+        let is_served = copies.iter().any(|copy| !either.contains(copy.member.0));
+        if is_served { either } else { failed }
+    }
+
+    fn load(&self, copies: &[Copy], at: usize) -> &Load {
+        &self.loads[usize::from(copies[at].member.0)]
+    }
+
+    /// The best copy has the least.
+    fn key(&self, copies: &[Copy], at: usize) -> (u32, u64) {
+        let (load, copy) = (self.load(copies, at), copies[at]);
+        // Far copies: each chunk's first copy lies in the outer half of another member, so that
+        // heads stay there and members share the load by chunks; md chooses so, too.
+        match self.prefer_first {
+            true => (0, copy.sector.0),
+            false => (load.in_flight, load.head.abs_diff(copy.sector.0)),
+        }
+    }
+
+    /// As [`Balance::choose`], where a member is slow.
+    #[cold]
+    fn choose_beside_slow(
+        &self,
+        now: u64,
+        copies: &[Copy],
+        excluded: MemberSet,
+        fastest: u64,
+    ) -> Option<usize> {
+        let load = |at: usize| self.load(copies, at);
+        let all = || (0..copies.len()).filter(|at| !excluded.contains(copies[*at].member.0));
+        let is_slow =
+            |at: &usize| load(*at).is_known() && Load::is_slower(load(*at).single.nanos, fastest);
         if let Some(due) = all().filter(is_slow).find(|at| load(*at).is_due(now)) {
             return Some(due);
         }
-        let best = all().filter(|at| !is_slow(at)).min_by_key(|at| {
-            let copy = copies[*at];
-            // Far copies: each chunk's first copy lies in the outer half of another member, so that
-            // heads stay there and members share the load by chunks; md chooses so, too.
-            match self.prefer_first {
-                true => (0, copy.sector.0),
-                false => (load(*at).in_flight, load(*at).head.abs_diff(copy.sector.0)),
-            }
-        })?;
+        let best = all().filter(|at| !is_slow(at)).min_by_key(|at| self.key(copies, *at))?;
         let sooner = |at: &usize| load(*at).expected() < load(best).expected();
         all().filter(is_slow).filter(sooner).min_by_key(|at| load(*at).expected()).or(Some(best))
     }
