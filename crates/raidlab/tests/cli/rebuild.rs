@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
 use crate::support::{Dir, Ran, raidlab};
+use crate::tables::boot_record;
 use serde_json::Value;
 
 const DATA_OFFSET: usize = 1 << 20;
@@ -482,4 +483,40 @@ fn what_nothing_can_read_any_more_is_listed_and_the_exit_status_says_so() {
             .collect();
         assert!(differ.is_empty(), "{options}: sectors {differ:?} differ");
     }
+}
+
+#[test]
+fn a_disk_with_a_partition_that_would_do_is_refused_with_its_name() {
+    let array = Images::new("-l 5 -c 64K", 3);
+    let disk = array.dir.file("disk");
+    let image = std::fs::File::create(&disk).expect("an image");
+    image.set_len(24 << 20).expect("its size");
+    let table = boot_record(&[(0xfd, 2048, 20480), (0xfd, 24576, 20480)]);
+    image.write_all_at(&table, 0).expect("a table");
+    // The first partition holds something.
+    image.write_all_at(b"\x53\xef", (2048 << 9) + 1080).expect("an ext4");
+    let before = std::fs::read(&disk).expect("an image");
+    let ran =
+        raidlab(&format!("rebuild {}", array.without(&[1], &format!("--add {disk}")))).code(2);
+    let part = format!("{disk}@{}+{}", 24576 << 9, 20480 << 9);
+    assert!(
+        ran.stderr.contains(&format!("Its partition {part} is large enough")),
+        "{}",
+        ran.stderr
+    );
+    assert!(std::fs::read(&disk).expect("an image") == before);
+    raidlab(&format!("rebuild {}", array.without(&[1], &format!("--add {part}")))).code(0);
+}
+
+#[test]
+fn a_replacement_that_can_be_split_in_two_ways_is_refused() {
+    let array = Images::new("-l 5 -c 64K", 3);
+    let all = array.members.join(" ");
+    let (old, new) = (array.dir.file("a"), array.dir.file("a=b"));
+    for path in [&old, &new] {
+        std::fs::write(path, b"").expect("a file");
+    }
+    let ran = raidlab(&format!("rebuild {all} --replace {new}=c")).code(2);
+    assert!(ran.stderr.contains("OLD can be"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&old) && ran.stderr.contains(&new), "{}", ran.stderr);
 }
