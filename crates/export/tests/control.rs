@@ -274,14 +274,14 @@ fn idle_clients_do_not_keep_others_out() {
 fn clients_that_do_not_read_do_not_keep_others_out() {
     let rig = Rig::new();
     let requests = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(200);
-    let deaf = |_| {
+    let unread = |_| {
         let mut stream = UnixStream::connect(&rig.socket).expect("it connects");
         stream.set_nonblocking(true).expect("it is a socket");
         // The server may stop reading before it has all of them.
         let _ = stream.write(&requests);
         stream
     };
-    let held: Vec<UnixStream> = (0..100).map(deaf).collect();
+    let held: Vec<UnixStream> = (0..100).map(unread).collect();
     let status: Status = rig.client().get("/status").expect("it answers");
     assert_eq!(status.name, "array");
     drop(held);

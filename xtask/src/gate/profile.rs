@@ -1,6 +1,6 @@
 //! A profile that callgrind wrote: which instructions were executed, and which functions called.
 //!
-//! Callgrind was told `--dump-instr=yes --compress-strings=no --compress-pos=no`: each line of
+//! Callgrind ran with `--dump-instr=yes --compress-strings=no --compress-pos=no`: each line of
 //! costs begins with an address, and each name is written out.
 
 use std::collections::{BTreeMap, HashMap};
