@@ -201,11 +201,16 @@ impl Differences {
             let behind = of.roles.iter().rposition(|role| *role != Role::Spare);
             behind.map_or(0, |last| last + 1)
         };
+        let role = |of: &MemberMetadata, number: usize| {
+            of.roles.get(number).copied().unwrap_or(Role::Spare)
+        };
+        // Members of a large array are compared in pairs: words are made for what differs only.
         for number in 0..slots(own).max(slots(other)) {
-            let role = |of: &MemberMetadata| {
-                role_word(of.roles.get(number).copied().unwrap_or(Role::Spare))
-            };
-            self.compare(&format!("role of device {number}"), &role(own), &role(other), true);
+            let (role, other) = (role(own, number), role(other, number));
+            if role != other {
+                let name = format!("role of device {number}");
+                self.compare(&name, &role_word(role), &role_word(other), true);
+            }
         }
         let word = |has: bool| if has { "there" } else { "missing" };
         self.compare("journal", &word(own.has_journal), &word(other.has_journal), true);
@@ -213,11 +218,13 @@ impl Differences {
         self.compare("partial parity log", &ppl[0], &ppl[1], true);
         let bitmap = [own, other].map(|of| word(of.bitmap.is_some()));
         self.compare("bitmap", &bitmap[0], &bitmap[1], false);
-        let resync = [own, other].map(|of| match of.resync_offset {
-            None => "clean".to_string(),
-            Some(at) => format!("in doubt from sector {at} on"),
-        });
-        self.compare("redundancy", &resync[0], &resync[1], false);
+        if own.resync_offset != other.resync_offset {
+            let resync = [own, other].map(|of| match of.resync_offset {
+                None => "clean".to_string(),
+                Some(at) => format!("in doubt from sector {at} on"),
+            });
+            self.compare("redundancy", &resync[0], &resync[1], false);
+        }
     }
 }
 
