@@ -32,12 +32,21 @@ impl Case {
         !self.failed && self.stdout.lines().any(|line| line.starts_with("skipped: "))
     }
 
+    /// Whether it is skipped only because the whole of its kind was not asked for.
+    pub fn is_of_the_whole(&self) -> bool {
+        let why = |line: &str| line.starts_with("skipped: ") && line.ends_with(ALL_RUNS_IT);
+        self.is_skipped() && self.stdout.lines().any(why)
+    }
+
     /// Lines that say what was skipped, of the test or of a part of it.
     pub fn skipped_lines(&self) -> impl Iterator<Item = &str> {
         let says = |line: &&str| line.starts_with("skipped: ") || line.contains(" skipped: ");
         self.stdout.lines().filter(says)
     }
 }
+
+/// How a test ends that line.
+const ALL_RUNS_IT: &str = "RAIDLAB_TEST=all runs it";
 
 /// The tests of a report.
 ///
@@ -145,7 +154,7 @@ x &lt; y &amp;&amp; z
 
     #[test]
     fn tests_that_say_so_are_skipped_and_not_passed() {
-        let cases = parse(REPORT).expect("a report");
+        let mut cases = parse(REPORT).expect("a report");
         assert_eq!(totals(&cases), Totals { passed: 3, failed: 1, skipped: 1 });
         assert_eq!(cases.iter().position(|case| case.flaky), Some(4));
         assert!(cases[0].stdout.contains("x < y && z"), "{:?}", cases[0]);
@@ -154,6 +163,9 @@ x &lt; y &amp;&amp; z
         assert_eq!(lines[1], ["skipped: no loop devices"]);
         assert_eq!(lines[2], ["avx512 skipped: this CPU has none"]);
         assert_eq!((cases[3].name.as_str(), cases[3].seconds), ("d::fails", 1.5));
+        assert!(!cases[1].is_of_the_whole(), "it lacks something");
+        cases[1].stdout = "skipped: slow; RAIDLAB_TEST=all runs it\n".into();
+        assert!(cases[1].is_skipped() && cases[1].is_of_the_whole());
     }
 
     #[test]

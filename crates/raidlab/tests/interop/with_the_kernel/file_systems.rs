@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::said::{
     Said, fields_are, findings, laboratory, members, said, user_bytes, with_laboratory,
 };
-use super::support::{guest, run};
+use super::support::{guest_of_the_whole, run};
 use crate::guest::{ArrayJob, ArrayReport, Job, Step};
 use crate::scratch::Scratch;
 
@@ -77,7 +77,7 @@ fn found() -> Vec<Step> {
 
 #[test]
 fn raidlab_measures_file_systems_on_arrays_of_the_kernels_and_volumes() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("file-systems");
     let guest = match guest.with_file_systems(scratch.path()) {
         Ok(guest) => with_laboratory(&guest, &scratch),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::support::{guest, run};
+use super::support::{guest, guest_of_the_whole, run};
 use crate::guest::{ArrayJob, End, Job, Step, pattern};
 use crate::matrix::HOLES;
 use crate::reader::{Stopped, sha256};
@@ -87,7 +87,7 @@ const SCARRED: [(&str, &str); 4] = [
 /// array can live through.
 #[test]
 fn the_guest_sees_failures_rebuilds_and_scars() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("harness");
     let mut arrays = vec![array(&scratch, "life", 5, life())];
     for (name, words) in SCARRED {

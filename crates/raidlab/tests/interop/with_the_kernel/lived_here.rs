@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use md::ondisk::{MemberMetadata, Role};
 
 use super::support::{
-    Contents, are_in_their_slots, assembled_whole, expected, guest, is_right, is_stopped_cleanly,
-    run, whole,
+    Contents, are_in_their_slots, assembled_whole, expected, guest, guest_of_the_whole, is_right,
+    is_stopped_cleanly, run, whole,
 };
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::reader::sha256;
@@ -213,7 +213,7 @@ fn the_kernel_takes_arrays_whose_devices_came_and_left_while_they_ran() {
 
 #[test]
 fn arrays_of_the_kernel_with_a_spare_or_without_a_removed_member_live_on_here() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("lived-there");
     let create = "--create @md --run --assume-clean --level=5 --chunk=64 --metadata=1.2 \
                   --data-offset=1M --bitmap=none --raid-devices=3";

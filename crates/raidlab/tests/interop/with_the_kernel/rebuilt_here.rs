@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use md::ondisk::{MemberMetadata, Role, Version};
 
 use super::support::{
-    Contents, are_in_their_slots, assembled_whole, expected, guest, is_right, is_stopped_cleanly,
-    run, whole,
+    Contents, are_in_their_slots, assembled_whole, expected, guest, guest_of_the_whole, is_right,
+    is_stopped_cleanly, run, whole,
 };
 use crate::guest::{ArrayJob, ArrayReport, End, Facts, Job, Step, pattern};
 use crate::reader::{Stopped, sha256};
@@ -510,7 +510,7 @@ fn ended_here(case: &Case, how: There, disks: &[PathBuf], wanted: &Contents) {
 
 #[test]
 fn a_rebuild_that_the_kernel_has_begun_goes_on_here_where_it_was() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("rebuild-interrupted-there");
     let cases = interrupted_there();
     let jobs = cases.iter().enumerate();

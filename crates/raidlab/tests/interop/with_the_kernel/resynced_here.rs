@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use super::support::{assembled_whole, guest, is_right, run, whole};
+use super::support::{assembled_whole, guest, guest_of_the_whole, is_right, run, whole};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::reader::sha256;
 use crate::scratch::Scratch;
@@ -119,7 +119,7 @@ fn a_resync_that_was_interrupted_here_goes_on_in_the_kernel_where_it_was() {
 
 #[test]
 fn a_resync_that_the_kernel_has_begun_goes_on_here_where_it_was() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("resync-interrupted-there");
     let begun = |case: &Case| {
         let command = |words: &str| Step::Command(words.into());

@@ -24,6 +24,16 @@ pub fn guest() -> Option<Guest> {
     }
 }
 
+/// The guest, where the whole matrix is asked for; or a line that says why this test is skipped.
+/// For a test of whose kind another one runs always.
+pub fn guest_of_the_whole() -> Option<Guest> {
+    if all() {
+        return guest();
+    }
+    println!("skipped: slow; RAIDLAB_TEST=all runs it");
+    None
+}
+
 /// Whether the whole matrix is asked for.
 pub fn all() -> bool {
     std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all")
