@@ -522,11 +522,15 @@ fn a_replacement_that_hangs_is_out_and_so_is_a_member_whose_replacement_serves_o
             wait_has_slot(&array, 1);
         });
         load.beside(&array, || {
-            it.replace(&array, 1, slots + 2, Vec::new()).expect("replaced");
+            // Slow until the other hangs: it must not be complete by then.
+            let slow = FaultControl::default();
+            let faults = Faults(vec![Fault::Delay { nanos: 200_000_000 }], slow.clone());
+            it.replace(&array, 1, slots + 2, faults).expect("replaced");
             wait_for(&array, "it is filled", |status| {
                 status.replacing.contains(1) && status.rebuild_sectors.1 > 0
             });
             control.set_on(true);
+            slow.set_on(false);
             let is_late = |event: &Event| {
                 matches!(event, Event::MemberFailed { member: MemberIdx(1), error: Some(_) })
             };
