@@ -8,18 +8,18 @@
 //! other shards must still process control messages); then the other shards end.
 
 mod background;
+mod completion;
 mod worker;
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, mpsc};
 
 use engine::{HostOp, MAX_REQUEST_SECTORS, RequestError, Sharding};
 use md::{Geometry, MemberIdx, SECTOR_BYTES, Sector};
 use worker::{Busy, Call, Job, Shard};
 
-use crate::buf::{Filled, Lease, LeasePool};
+pub use completion::{Completer, CompletionQueue, Pending, RequestResult};
+
+use crate::buf::{Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
 use crate::driver::{Driver, DriverOptions};
 use crate::executor::{ArrayExtent, Event, Report};
@@ -31,6 +31,14 @@ pub enum ArrayError {
     /// The array could not serve the range, or could not store it.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// Of an array that is only read: no member has a part of the range.
+    #[error("sectors {first} to {last} can be read from no member")]
+    Lost {
+        /// The first sector that is lost.
+        first: u64,
+        /// The last sector of that part.
+        last: u64,
+    },
     /// Offset or length is not a multiple of the array's logical block, or outside the array.
     #[error("{len} bytes at {offset}: the array has {array_bytes} bytes in blocks of {block}")]
     Range {
@@ -52,83 +60,6 @@ pub enum ArrayError {
          after a crash"
     )]
     Unclean,
-}
-
-/// State of one request, shared by the caller and the worker thread.
-#[derive(Default)]
-struct Ticket {
-    state: Mutex<TicketState>,
-    ended: Condvar,
-}
-
-/// How a request ended, with its lease if it had one.
-type Outcome = Result<Option<Lease>, ArrayError>;
-
-#[derive(Default)]
-struct TicketState {
-    outcome: Option<Outcome>,
-    waker: Option<Waker>,
-    /// Completion callback; takes the outcome in place of a waiting thread.
-    then: Option<Box<dyn FnOnce(Outcome) + Send>>,
-}
-
-impl Ticket {
-    fn end(&self, outcome: Outcome) {
-        let mut state = self.state.lock().expect("the ticket lock is not poisoned");
-        if let Some(then) = state.then.take() {
-            drop(state);
-            return then(outcome);
-        }
-        state.outcome = Some(outcome);
-        let waker = state.waker.take();
-        drop(state);
-        self.ended.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// A request in flight: wait for it, or await it. It returns the lease. If it is dropped, the
-/// request still completes, and its lease returns to the pool.
-#[must_use = "a request's result is lost unless it is waited for or awaited"]
-pub struct Pending(Arc<Ticket>);
-
-impl Pending {
-    /// Blocks until the request has ended.
-    ///
-    /// # Errors
-    /// What the request ended with.
-    pub fn wait(self) -> Result<Lease, ArrayError> {
-        Ok(self.wait_any()?.expect("reads and writes have a lease"))
-    }
-
-    fn wait_any(self) -> Outcome {
-        let mut state = self.0.state.lock().expect("the ticket lock is not poisoned");
-        loop {
-            if let Some(outcome) = state.outcome.take() {
-                return outcome;
-            }
-            state = self.0.ended.wait(state).expect("the ticket lock is not poisoned");
-        }
-    }
-}
-
-impl Future for Pending {
-    type Output = Result<Lease, ArrayError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.state.lock().expect("the ticket lock is not poisoned");
-        match state.outcome.take() {
-            Some(outcome) => {
-                Poll::Ready(outcome.map(|lease| lease.expect("reads and writes have a lease")))
-            }
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
 }
 
 /// An array with its worker threads; see the module documentation.
@@ -228,7 +159,7 @@ impl Array {
     /// # Panics
     /// When the lease is of another array.
     pub fn read(&self, lease: Lease, offset: u64) -> Pending {
-        self.hand_over(HostOp::Read, offset, Some(lease), 0)
+        self.hand_over(HostOp::Read, offset, 0, Some(lease))
     }
 
     /// Writes the lease's bytes at byte `offset`.
@@ -236,7 +167,7 @@ impl Array {
     /// # Panics
     /// When the lease is of another array.
     pub fn write(&self, lease: Lease, offset: u64) -> Pending {
-        self.hand_over(HostOp::Write { fua: false }, offset, Some(lease), 0)
+        self.hand_over(HostOp::Write { fua: false }, offset, 0, Some(lease))
     }
 
     /// Like [`Array::write`], and durable when it ends.
@@ -244,57 +175,18 @@ impl Array {
     /// # Panics
     /// When the lease is of another array.
     pub fn write_fua(&self, lease: Lease, offset: u64) -> Pending {
-        self.hand_over(HostOp::Write { fua: true }, offset, Some(lease), 0)
+        self.hand_over(HostOp::Write { fua: true }, offset, 0, Some(lease))
     }
 
-    /// Submits a request and calls `then` with its result, for frontends that serve many clients
-    /// without a thread for each. Reads and writes bring a lease of their length, which is returned
-    /// with the result; other requests give their length in `bytes` (0 for a flush).
-    ///
-    /// `then` runs on a worker thread of the array; or on the caller's thread, before this
-    /// function returns, if the request is refused, or if it is short and an array whose members
-    /// are all in memory is doing nothing else. A worker serves nothing else while `then` runs: it
-    /// must not block, and must not drop the array.
+    /// Submits a request, which ends in a queue: for frontends that serve many clients without a
+    /// thread for each. Reads and writes bring a lease of their length, which is returned with the
+    /// result; other requests give their length in `bytes` (0 for a flush). A read for bytes that
+    /// are only sent may be given memory of members instead of a copy: see [`Lease::borrow`].
     ///
     /// # Panics
     /// When the lease is of another array.
-    pub fn request(
-        &self,
-        op: HostOp,
-        offset: u64,
-        bytes: u64,
-        lease: Option<Lease>,
-        then: impl FnOnce(Result<Option<Lease>, ArrayError>) + Send + 'static,
-    ) {
-        let ticket = Ticket::default();
-        ticket.state.lock().expect("it is new").then = Some(Box::new(then));
-        if op != HostOp::Flush
-            && lease.is_none()
-            && let Err(error) = self.check(offset, bytes as usize)
-        {
-            return ticket.end(Err(error));
-        }
-        // Unused: `then` takes the outcome.
-        let sectors = bytes / SECTOR_BYTES;
-        drop(self.hand_over_as(ticket, op, offset, lease, sectors, Shard::submit_or_run));
-    }
-
-    /// Reads as [`Array::request`] does, for a frontend that only sends what was read: members in
-    /// memory may lend it instead of copying it into the lease. See [`Filled`].
-    ///
-    /// # Panics
-    /// When the lease is of another array.
-    pub fn read_to_send(
-        &self,
-        mut lease: Lease,
-        offset: u64,
-        then: impl FnOnce(Result<Filled, ArrayError>) + Send + 'static,
-    ) {
-        lease.borrow();
-        let bytes = lease.len() as u64;
-        self.request(HostOp::Read, offset, bytes, Some(lease), move |outcome| {
-            then(outcome.map(|lease| Filled::new(lease.expect("a read has a lease"))));
-        });
+    pub fn submit(&self, op: HostOp, offset: u64, bytes: u64, lease: Option<Lease>, to: Completer) {
+        self.hand_over_by(Shard::submit_or_run, op, offset, bytes, lease, to);
     }
 
     /// The longest read or write in bytes: the capacity of a lease.
@@ -349,7 +241,7 @@ impl Array {
     /// # Errors
     /// See [`ArrayError`].
     pub fn flush(&self) -> Result<(), ArrayError> {
-        self.hand_over(HostOp::Flush, 0, None, 0).wait_any().map(drop)
+        self.hand_over(HostOp::Flush, 0, 0, None).result().map(drop)
     }
 
     /// Makes a range read as zeroes; blocks.
@@ -510,46 +402,43 @@ impl Array {
         let (mut at, end) = (offset, offset + len);
         while at < end {
             let part = (end - at).min(self.sharding.max_sectors(op) * SECTOR_BYTES);
-            self.hand_over(op, at, None, part / SECTOR_BYTES).wait_any()?;
+            self.hand_over(op, at, part, None).result()?;
             at += part;
         }
         Ok(())
     }
 
-    fn hand_over(&self, op: HostOp, offset: u64, lease: Option<Lease>, sectors: u64) -> Pending {
-        self.hand_over_as(Ticket::default(), op, offset, lease, sectors, Shard::submit)
+    fn hand_over(&self, op: HostOp, offset: u64, bytes: u64, lease: Option<Lease>) -> Pending {
+        let (pending, to) = Pending::new();
+        self.hand_over_by(Shard::submit, op, offset, bytes, lease, to);
+        pending
     }
 
-    fn hand_over_as(
+    fn hand_over_by(
         &self,
-        ticket: Ticket,
+        submit: impl FnOnce(&Shard, Job),
         op: HostOp,
         offset: u64,
+        bytes: u64,
         lease: Option<Lease>,
-        sectors: u64,
-        submit: impl FnOnce(&Shard, Job),
-    ) -> Pending {
-        let ticket = Arc::new(ticket);
-        let pending = Pending(ticket.clone());
-        if let Some(lease) = &lease {
+        to: Completer,
+    ) {
+        let bytes = lease.as_ref().map_or(bytes, |lease| {
             assert!(lease.is_of(&self.leases), "the lease is of another array");
-            if let Err(error) = self.check(offset, lease.len()) {
-                ticket.end(Err(error));
-                return pending;
-            }
+            lease.len() as u64
+        });
+        // A flush is of no range.
+        if op != HostOp::Flush
+            && let Err(error) = self.check(offset, bytes as usize)
+        {
+            return to.complete(Err(error));
         }
-        let sectors = lease.as_ref().map_or(sectors, |lease| lease.len() as u64 / SECTOR_BYTES);
+        let (at, sectors) = (Sector(offset / SECTOR_BYTES), bytes / SECTOR_BYTES);
         if sectors > self.sharding.max_sectors(op) {
-            ticket.end(Err(ArrayError::Request(RequestError::Invalid)));
-            return pending;
+            return to.complete(Err(ArrayError::Request(RequestError::Invalid)));
         }
-        let job = Job { op, at: Sector(offset / SECTOR_BYTES), sectors, lease, ticket };
-        let shard = match op {
-            HostOp::Flush => 0,
-            _ => self.sharding.shard_of(Sector(offset / SECTOR_BYTES)),
-        };
-        submit(&self.shards[usize::from(shard)], job);
-        pending
+        let shard = if op == HostOp::Flush { 0 } else { self.sharding.shard_of(at) };
+        submit(&self.shards[usize::from(shard)], Job { op, at, sectors, lease, to });
     }
 }
 

@@ -2,11 +2,12 @@
 //! written.
 //!
 //! ```text
-//!  a front's threads --- whole blocks: read, write, then answer ------------> Store
-//!                   \--- parts of blocks, ranges to zero --> slow thread ---> Store, one at a time
-//!                    \-- what is stored -------------------/
+//!  a front's threads --- whole blocks: read, write -------------------------> Store
+//!   |  by a Port    \--- parts of blocks, ranges to zero --> slow thread ---> Store, one at a time
+//!   |                \-- what is stored -------------------/
+//!   +<-- the front's queue: the number that it gave, and the result <--- either
 //! ```
-//! Invariant: a caller never waits for the store's I/O; it waits only for a buffer (as many as the
+//! Invariant: a front never waits for the store's I/O; it waits only for a buffer (as many as the
 //! store has), for room in the slow thread's queue, or for one write of less than a block.
 
 use std::io;
@@ -15,17 +16,22 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
+use array::{
+    ArrayError, Completer, CompletionQueue, Filled, HostOp, Lease, Pending, RequestResult,
+};
+use sys::OutSlice;
+
 use crate::gate::Gate;
-use crate::store::{Buffer, Limits, Outcome, Store, StoreError, StoreExtent, ToSend};
+use crate::store::{Limits, READ_ONLY, Store, StoreExtent};
 
 /// Queue length of the slow thread; beyond it the caller waits.
 const MAX_SLOW: usize = 64;
 
-/// What is done when a request without data has ended; see [`crate::store::Then`].
-type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// In a request's number, where it ends: it has entered the gate.
+const ENTERED: u64 = 1 << 63;
 
-/// The same of a look at what is stored.
-type Found = Box<dyn FnOnce(Result<Vec<StoreExtent>, StoreError>) + Send>;
+/// What is done when what is stored has been looked at; as [`CompletionQueue::complete`].
+type Found = Box<dyn FnOnce(Result<Vec<StoreExtent>, ArrayError>) + Send>;
 
 /// A store, read and written by bytes; see the module documentation. A store has one, which all of
 /// its fronts use: a part of a block that is written through one and a part of the same block that
@@ -38,25 +44,77 @@ pub struct Access {
     slow_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// A front's way to a store. What it submits ends in the front's queue, by the number that it gave.
+pub struct Port {
+    access: Arc<Access>,
+    queue: Arc<dyn CompletionQueue>,
+    exit: Arc<Exit>,
+}
+
+/// Where a port's requests of whole blocks end.
+struct Exit {
+    gate: Arc<Gate>,
+    queue: Arc<dyn CompletionQueue>,
+}
+
+impl CompletionQueue for Exit {
+    fn complete(&self, user_data: u64, result: RequestResult) {
+        if user_data & ENTERED != 0 {
+            self.gate.leave();
+        }
+        self.queue.complete(user_data & !ENTERED, result);
+    }
+}
+
 /// A job of the slow thread.
 enum Slow {
-    Write { offset: u64, data: Vec<u8>, durable: bool, then: Done },
-    Zero { offset: u64, len: u64, durable: bool, may_discard: bool, then: Done },
-    Discard { offset: u64, len: u64, then: Done },
+    Write { offset: u64, data: Vec<u8>, durable: bool, to: Completer },
+    Zero { offset: u64, len: u64, durable: bool, may_discard: bool, to: Completer },
+    Discard { offset: u64, len: u64, to: Completer },
     Allocation { range: Range<u64>, most: usize, then: Found },
     End,
 }
 
-/// The bytes that a read returns.
+/// The bytes that a read returns, without those of its blocks that were not asked for.
 pub struct Data {
-    buffer: Buffer,
+    filled: Filled,
     range: Range<usize>,
 }
 
 impl Data {
+    /// What a read has returned in this lease: `len` bytes behind the first `skip`, or those that
+    /// it had room for.
+    pub(crate) fn new(lease: Lease, skip: usize, len: usize) -> Data {
+        let range = skip..(skip + len).min(lease.len());
+        Data { filled: Filled::new(lease), range }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether its length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
     /// The bytes.
+    ///
+    /// # Panics
+    /// When they were read by [`Port::read_to_send`].
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer.bytes()[self.range.clone()]
+        let bytes = self.filled.bytes().expect("it was read to be copied");
+        &bytes[self.range.clone()]
+    }
+
+    /// Calls `each` with its bytes, in order, until that says to stop; returns whether it did not.
+    pub(crate) fn each_slice<'a>(&'a self, mut each: impl FnMut(OutSlice<'a>) -> bool) -> bool {
+        match self.filled.bytes() {
+            Some(bytes) => each(OutSlice::new(&bytes[self.range.clone()])),
+            // Whole blocks.
+            None => self.filled.out_slices().all(each),
+        }
     }
 }
 
@@ -82,113 +140,104 @@ impl Access {
         &self.limits
     }
 
+    /// A way to it for a front, whose requests end in `queue`.
+    pub fn port(self: &Arc<Access>, queue: Arc<dyn CompletionQueue>) -> Port {
+        let exit = Arc::new(Exit { gate: self.gate.clone(), queue: queue.clone() });
+        Port { access: self.clone(), queue, exit }
+    }
+
+    /// Queues a job for the slow thread; waits while its queue is full.
+    fn slowly(&self, job: Slow) {
+        match self.limits.read_only {
+            true => job.refuse(READ_ONLY),
+            false => self.queue(job),
+        }
+    }
+
+    fn queue(&self, job: Slow) {
+        if let Err(mpsc::SendError(job)) = self.slow.send(job) {
+            job.refuse(ArrayError::Stopped);
+        }
+    }
+}
+
+impl Port {
+    /// Size, block and abilities.
+    pub fn limits(&self) -> &Limits {
+        &self.access.limits
+    }
+
+    fn block(&self) -> u64 {
+        u64::from(self.access.limits.block)
+    }
+
     /// Length of the buffer that a read of `len` bytes at `offset` needs: whole blocks around it.
     pub fn span(&self, offset: u64, len: u64) -> u64 {
-        let block = u64::from(self.limits.block);
-        (offset + len).next_multiple_of(block) - (offset - offset % block)
+        (offset + len).next_multiple_of(self.block()) - (offset - self.skip(offset) as u64)
+    }
+
+    /// How many bytes of its block are before `offset`.
+    pub fn skip(&self, offset: u64) -> usize {
+        (offset % self.block()) as usize
     }
 
     /// A buffer; blocks while all are in use.
-    pub fn buffer(&self, bytes: usize) -> Buffer {
-        self.store.buffer(bytes)
+    pub fn lease(&self, bytes: usize) -> Lease {
+        self.access.store.lease(bytes)
     }
 
     /// A buffer, or `None` while all are in use.
-    pub fn try_buffer(&self, bytes: usize) -> Option<Buffer> {
-        self.store.try_buffer(bytes)
+    pub fn try_lease(&self, bytes: usize) -> Option<Lease> {
+        self.access.store.try_lease(bytes)
     }
 
-    /// Reads `len` bytes at `offset` through a buffer of [`Access::span`] bytes. With a shorter
-    /// one, what fits into it is read.
-    pub fn read(
-        &self,
-        buffer: Buffer,
-        offset: u64,
-        len: usize,
-        then: impl FnOnce(Result<Data, StoreError>) + Send + 'static,
-    ) {
-        // The store may run on this thread, whose stack must not need memory later.
-        sys::touch_stack_once();
-        let first = offset - offset % u64::from(self.limits.block);
-        let skip = (offset - first) as usize;
-        let range = skip..(skip + len).min(buffer.len());
-        let answer = move |outcome: Outcome| {
-            let buffer = outcome.map(|buffer| buffer.expect("a read has a buffer"));
-            then(buffer.map(|buffer| Data { buffer, range }));
-        };
-        self.store.read(buffer, first, Box::new(answer));
+    /// Reads the blocks from that of byte `offset` on, as many as the lease holds: [`Port::span`]
+    /// says how many bytes are needed, and [`Port::skip`] how many of them are before `offset`.
+    pub fn read(&self, lease: Lease, offset: u64, user_data: u64) {
+        let first = offset - self.skip(offset) as u64;
+        self.submit(HostOp::Read, first, Some(lease), user_data);
     }
 
-    /// Reads whole blocks at `offset`, a buffer's length, for bytes that are only sent: see
-    /// [`Store::read_to_send`].
-    pub fn read_to_send(
-        &self,
-        buffer: Buffer,
-        offset: u64,
-        then: impl FnOnce(Result<ToSend, StoreError>) + Send + 'static,
-    ) {
-        sys::touch_stack_once();
-        self.store.read_to_send(buffer, offset, Box::new(then));
+    /// The same of whole blocks, for bytes that are only sent: they may be in members' memory.
+    pub fn read_to_send(&self, mut lease: Lease, offset: u64, user_data: u64) {
+        lease.borrow();
+        self.submit(HostOp::Read, offset, Some(lease), user_data);
     }
 
-    /// Writes the buffer's bytes at `offset`; durable at its end if `fua`.
-    pub fn write(
-        &self,
-        buffer: Buffer,
-        offset: u64,
-        fua: bool,
-        then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
-    ) {
-        if self.limits.read_only {
-            return then(Err(StoreError::ReadOnly));
+    /// Writes the lease's bytes at `offset`; durable at its end if `fua`.
+    pub fn write(&self, lease: Lease, offset: u64, fua: bool, user_data: u64) {
+        if self.limits().read_only {
+            return self.to(user_data).complete(Err(READ_ONLY));
         }
-        sys::touch_stack_once();
-        let block = u64::from(self.limits.block);
-        if !offset.is_multiple_of(block) || !(buffer.len() as u64).is_multiple_of(block) {
-            let (data, then) = (buffer.bytes().to_vec(), Box::new(then));
-            drop(buffer);
-            return self.slowly(Slow::Write { offset, data, durable: fua, then });
+        let block = self.block();
+        if !offset.is_multiple_of(block) || !(lease.len() as u64).is_multiple_of(block) {
+            return self.write_part(lease.bytes().to_vec(), offset, fua, user_data);
         }
-        let pass = self.gate.enter();
-        let answer = move |outcome: Outcome| {
-            drop(pass);
-            then(outcome.map(drop));
-        };
-        self.store.write(buffer, offset, fua, Box::new(answer));
+        self.access.gate.enter();
+        self.submit(HostOp::Write { fua }, offset, Some(lease), user_data | ENTERED);
     }
 
     /// Writes bytes that are no whole blocks, or are not in a buffer of the store.
-    pub fn write_part(
-        &self,
-        data: Vec<u8>,
-        offset: u64,
-        fua: bool,
-        then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
-    ) {
-        self.slowly(Slow::Write { offset, data, durable: fua, then: Box::new(then) });
+    pub fn write_part(&self, data: Vec<u8>, offset: u64, durable: bool, user_data: u64) {
+        self.access.slowly(Slow::Write { offset, data, durable, to: self.to(user_data) });
     }
 
     /// Makes a range read as zeroes; with `may_discard` by a discard where that is guaranteed to.
-    pub fn zero(
-        &self,
-        range: Range<u64>,
-        may_discard: bool,
-        fua: bool,
-        then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
-    ) {
+    pub fn zero(&self, range: Range<u64>, may_discard: bool, durable: bool, user_data: u64) {
         let (offset, len) = (range.start, range.end - range.start);
-        let then = Box::new(then);
-        self.slowly(Slow::Zero { offset, len, durable: fua, may_discard, then });
+        let to = self.to(user_data);
+        self.access.slowly(Slow::Zero { offset, len, durable, may_discard, to });
     }
 
     /// Discards the whole blocks of a range.
-    pub fn discard(
-        &self,
-        range: Range<u64>,
-        then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
-    ) {
+    pub fn discard(&self, range: Range<u64>, user_data: u64) {
         let (offset, len) = (range.start, range.end - range.start);
-        self.slowly(Slow::Discard { offset, len, then: Box::new(then) });
+        self.access.slowly(Slow::Discard { offset, len, to: self.to(user_data) });
+    }
+
+    /// Makes all writes that have ended durable.
+    pub fn flush(&self, user_data: u64) {
+        self.submit(HostOp::Flush, 0, None, user_data);
     }
 
     /// What is known of a range, not empty, without reading it: extents from its start on, at least
@@ -197,28 +246,20 @@ impl Access {
         &self,
         range: Range<u64>,
         most: usize,
-        then: impl FnOnce(Result<Vec<StoreExtent>, StoreError>) + Send + 'static,
+        then: impl FnOnce(Result<Vec<StoreExtent>, ArrayError>) + Send + 'static,
     ) {
-        self.queue(Slow::Allocation { range, most, then: Box::new(then) });
+        self.access.queue(Slow::Allocation { range, most, then: Box::new(then) });
     }
 
-    /// Makes all writes that have ended durable.
-    pub fn flush(&self, then: impl FnOnce(Result<(), StoreError>) + Send + 'static) {
-        self.store.flush(Box::new(move |outcome| then(outcome.map(drop))));
+    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, user_data: u64) {
+        // The store may run on this thread, whose stack must not need memory later.
+        sys::touch_stack_once();
+        let to = Completer::new(self.exit.clone(), user_data);
+        self.access.store.submit(op, offset, lease, to);
     }
 
-    /// Queues a job for the slow thread; waits while its queue is full.
-    fn slowly(&self, job: Slow) {
-        match self.limits.read_only {
-            true => job.refuse(StoreError::ReadOnly),
-            false => self.queue(job),
-        }
-    }
-
-    fn queue(&self, job: Slow) {
-        if let Err(mpsc::SendError(job)) = self.slow.send(job) {
-            job.refuse(StoreError::Stopped);
-        }
+    fn to(&self, user_data: u64) -> Completer {
+        Completer::new(self.queue.clone(), user_data)
     }
 }
 
@@ -234,10 +275,10 @@ impl Drop for Access {
 }
 
 impl Slow {
-    fn refuse(self, error: StoreError) {
+    fn refuse(self, error: ArrayError) {
         match self {
-            Slow::Write { then, .. } | Slow::Zero { then, .. } | Slow::Discard { then, .. } => {
-                then(Err(error));
+            Slow::Write { to, .. } | Slow::Zero { to, .. } | Slow::Discard { to, .. } => {
+                to.complete(Err(error));
             }
             Slow::Allocation { then, .. } => then(Err(error)),
             Slow::End => {}
@@ -257,13 +298,15 @@ impl SlowWorker {
         sys::touch_stack();
         for job in jobs {
             match job {
-                Slow::Write { offset, data, durable, then } => {
-                    then(self.write(offset, &data, durable));
+                Slow::Write { offset, data, durable, to } => {
+                    to.complete(self.write(offset, &data, durable).map(|()| None));
                 }
-                Slow::Zero { offset, len, durable, may_discard, then } => {
-                    then(self.zero(offset, len, durable, may_discard));
+                Slow::Zero { offset, len, durable, may_discard, to } => {
+                    to.complete(self.zero(offset, len, durable, may_discard).map(|()| None));
                 }
-                Slow::Discard { offset, len, then } => then(self.discard(offset, len)),
+                Slow::Discard { offset, len, to } => {
+                    to.complete(self.discard(offset, len).map(|()| None));
+                }
                 Slow::Allocation { range, most, then } => then(self.allocation(range, most)),
                 Slow::End => return,
             }
@@ -272,7 +315,7 @@ impl SlowWorker {
 
     /// Writes partial blocks by read-modify-write. A crash in between leaves the old or the new
     /// bytes of each block.
-    fn write(&self, offset: u64, data: &[u8], durable: bool) -> Result<(), StoreError> {
+    fn write(&self, offset: u64, data: &[u8], durable: bool) -> Result<(), ArrayError> {
         let block = u64::from(self.limits.block);
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
@@ -281,13 +324,12 @@ impl SlowWorker {
             let longest = self.limits.request_bytes - skip;
             let (part, behind) = rest.split_at(rest.len().min(longest));
             let bytes = (at + part.len() as u64).next_multiple_of(block) - first;
-            let buffer = self.store.buffer(bytes as usize);
+            let lease = self.store.lease(bytes as usize);
             self.gate.alone(|| {
-                let mut buffer = self.waited(|then| self.store.read(buffer, first, then))?;
-                let filled = buffer.as_mut().expect("a read has a buffer").bytes_mut();
-                filled[skip..skip + part.len()].copy_from_slice(part);
-                let buffer = buffer.expect("a read has a buffer");
-                self.waited(|then| self.store.write(buffer, first, false, then))
+                let read = self.waited(HostOp::Read, first, Some(lease))?;
+                let mut lease = read.expect("a read has a lease");
+                lease.bytes_mut()[skip..skip + part.len()].copy_from_slice(part);
+                self.waited(HostOp::Write { fua: false }, first, Some(lease))
             })?;
             at += part.len() as u64;
             rest = behind;
@@ -301,7 +343,7 @@ impl SlowWorker {
         len: u64,
         durable: bool,
         may_discard: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ArrayError> {
         let block = u64::from(self.limits.block);
         let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
         if start >= end {
@@ -316,14 +358,14 @@ impl SlowWorker {
         self.flush_if(durable)
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+    fn discard(&self, offset: u64, len: u64) -> Result<(), ArrayError> {
         let block = u64::from(self.limits.block);
         let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
         if start < end { self.store.discard(start, end - start) } else { Ok(()) }
     }
 
     /// The extents of the blocks around a range, cut to it.
-    fn allocation(&self, range: Range<u64>, most: usize) -> Result<Vec<StoreExtent>, StoreError> {
+    fn allocation(&self, range: Range<u64>, most: usize) -> Result<Vec<StoreExtent>, ArrayError> {
         let block = u64::from(self.limits.block);
         let first = range.start / block * block;
         let bytes = range.end.next_multiple_of(block).min(self.limits.bytes) - first;
@@ -340,14 +382,13 @@ impl SlowWorker {
         Ok(extents)
     }
 
-    fn flush_if(&self, durable: bool) -> Result<(), StoreError> {
-        if durable { self.waited(|then| self.store.flush(then)).map(drop) } else { Ok(()) }
+    fn flush_if(&self, durable: bool) -> Result<(), ArrayError> {
+        if durable { self.waited(HostOp::Flush, 0, None).map(drop) } else { Ok(()) }
     }
 
-    fn waited(&self, request: impl FnOnce(crate::store::Then)) -> Outcome {
-        let (ended, end) = mpsc::channel();
-        // The receiver waits below.
-        request(Box::new(move |outcome| drop(ended.send(outcome))));
-        end.recv().unwrap_or(Err(StoreError::Stopped))
+    fn waited(&self, op: HostOp, offset: u64, lease: Option<Lease>) -> RequestResult {
+        let (pending, to) = Pending::new();
+        self.store.submit(op, offset, lease, to);
+        pending.result()
     }
 }

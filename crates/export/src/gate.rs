@@ -3,50 +3,60 @@
 //! A write of less than a block is a read-modify-write. A concurrent write to the same block would
 //! be lost, so such writes are exclusive.
 //!
-//! Invariant: while `alone` runs, there is no [`Pass`].
+//! Invariant: while `alone` runs, none is inside. To enter and to leave costs an addition each while
+//! none is alone.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
-#[derive(Default)]
-struct State {
-    inside: usize,
-    closed: bool,
-}
+/// None may enter: one is alone, or wants to be. The rest of the word counts those inside.
+const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// The gate; see the module documentation.
 #[derive(Default)]
 pub struct Gate {
-    state: Mutex<State>,
+    inside: AtomicUsize,
+    /// Held where `CLOSED` is set, taken back, or waited for.
+    waits: Mutex<()>,
     changed: Condvar,
 }
 
-/// Permission to write; released on drop, on any thread.
-pub struct Pass(Arc<Gate>);
-
 impl Gate {
-    /// Waits while an exclusive write runs.
-    pub fn enter(self: &Arc<Gate>) -> Pass {
-        let mut state = self.wait_while(|state| state.closed);
-        state.inside += 1;
-        Pass(self.clone())
+    /// Waits while an exclusive write runs. [`Gate::leave`] is to follow, on any thread.
+    pub fn enter(&self) {
+        while self.inside.fetch_add(1, Ordering::SeqCst) & CLOSED != 0 {
+            self.leave();
+            drop(self.wait_while(|inside| inside & CLOSED != 0));
+        }
     }
 
-    /// Waits until all passes are released, and runs `work` exclusively. A `work` that panics
-    /// leaves the gate open.
+    /// The write has ended.
+    pub fn leave(&self) {
+        if self.inside.fetch_sub(1, Ordering::SeqCst) == CLOSED | 1 {
+            // Who waits has looked at the count before, and waits by now, or is to look again.
+            drop(self.lock());
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until all have left, and runs `work` exclusively. A `work` that panics leaves the gate
+    /// open.
     pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.wait_while(|state| state.closed).closed = true;
+        let waits = self.wait_while(|inside| inside & CLOSED != 0);
+        self.inside.fetch_or(CLOSED, Ordering::SeqCst);
+        drop(waits);
         let _closed = Closed(self);
-        drop(self.wait_while(|state| state.inside > 0));
+        drop(self.wait_while(|inside| inside != CLOSED));
         work()
     }
 
-    fn wait_while(&self, test: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let state = self.lock();
-        self.changed.wait_while(state, |state| test(state)).expect("the gate lock is not poisoned")
+    fn wait_while(&self, test: impl Fn(usize) -> bool) -> MutexGuard<'_, ()> {
+        let waits = |(): &mut ()| test(self.inside.load(Ordering::SeqCst));
+        self.changed.wait_while(self.lock(), waits).expect("the gate lock is not poisoned")
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("the gate lock is not poisoned")
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.waits.lock().expect("the gate lock is not poisoned")
     }
 }
 
@@ -55,24 +65,16 @@ struct Closed<'a>(&'a Gate);
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        self.0.lock().closed = false;
+        let waits = self.0.lock();
+        self.0.inside.fetch_and(!CLOSED, Ordering::SeqCst);
+        drop(waits);
         self.0.changed.notify_all();
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.inside -= 1;
-        if state.inside == 0 && state.closed {
-            self.0.changed.notify_all();
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
 
     use super::*;
 
@@ -85,7 +87,8 @@ mod tests {
         // On a separate thread: a deadlock would block the test.
         let (entered, entered_done) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            drop(gate.enter());
+            gate.enter();
+            gate.leave();
             gate.alone(|| ());
             entered.send(()).unwrap();
         });
@@ -108,9 +111,10 @@ mod tests {
                                 assert_eq!(inside.fetch_sub(100, Ordering::SeqCst), 100);
                             });
                         } else {
-                            let _pass = gate.enter();
+                            gate.enter();
                             assert!(inside.fetch_add(1, Ordering::SeqCst) < 4);
                             inside.fetch_sub(1, Ordering::SeqCst);
+                            gate.leave();
                         }
                     }
                 });

@@ -16,4 +16,4 @@ pub mod store;
 pub mod ublk;
 pub mod vhost_user;
 
-pub use access::{Access, Data};
+pub use access::{Access, Data, Port};

@@ -8,14 +8,10 @@ mod metered;
 mod of_array;
 mod rescued;
 
-use array::{ArrayError, Filled, Lease, RequestError};
-use sys::OutSlice;
-use thiserror::Error;
+use array::{ArrayError, Completer, HostOp, Lease, RequestError};
 
 pub use metered::{Meter, MeterReading, Metered};
 pub use rescued::Rescued;
-
-use rescued::Counted;
 
 /// Size, block and abilities of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,133 +39,25 @@ pub struct StoreExtent {
     pub is_hole: bool,
 }
 
-/// Why a request of a store failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum StoreError {
-    /// The array refused or failed it.
-    #[error(transparent)]
-    Array(#[from] ArrayError),
-    /// No member can serve a part of the range.
-    #[error("sectors {first} to {last} can be read from no member")]
-    Lost {
-        /// The first sector that is lost.
-        first: u64,
-        /// The last sector of that part.
-        last: u64,
-    },
-    /// Nothing can be written.
-    #[error("it is served read-only")]
-    ReadOnly,
-    /// The range is not inside, or not in whole blocks.
-    #[error("{bytes} bytes at {offset} are not whole blocks inside of it")]
-    Range {
-        /// First byte.
-        offset: u64,
-        /// Length in bytes.
-        bytes: u64,
-    },
-    /// The front or the store has been stopped.
-    #[error("it has been stopped")]
-    Stopped,
-}
-
-impl StoreError {
-    /// The errno that fits it.
-    pub fn errno(&self) -> rustix::io::Errno {
-        use rustix::io::Errno;
-        match self {
-            StoreError::Array(ArrayError::Request(error)) => match error {
-                RequestError::NoSpace => Errno::NOSPC,
-                RequestError::NoMemory => Errno::NOMEM,
-                RequestError::ReadOnly => Errno::ROFS,
-                RequestError::Invalid => Errno::INVAL,
-                RequestError::Io => Errno::IO,
-            },
-            StoreError::Array(ArrayError::Range { .. }) | StoreError::Range { .. } => Errno::INVAL,
-            StoreError::Array(ArrayError::Unclean) | StoreError::Lost { .. } => Errno::IO,
-            StoreError::Array(ArrayError::Stopped) | StoreError::Stopped => Errno::SHUTDOWN,
-            StoreError::ReadOnly => Errno::ROFS,
-        }
+/// The errno that fits an error of a store.
+pub fn errno(error: &ArrayError) -> rustix::io::Errno {
+    use rustix::io::Errno;
+    match error {
+        ArrayError::Request(error) => match error {
+            RequestError::NoSpace => Errno::NOSPC,
+            RequestError::NoMemory => Errno::NOMEM,
+            RequestError::ReadOnly => Errno::ROFS,
+            RequestError::Invalid => Errno::INVAL,
+            RequestError::Io => Errno::IO,
+        },
+        ArrayError::Range { .. } => Errno::INVAL,
+        ArrayError::Unclean | ArrayError::Lost { .. } => Errno::IO,
+        ArrayError::Stopped => Errno::SHUTDOWN,
     }
 }
 
-/// The bytes of a read or a write. Dropping it returns it to its store.
-pub struct Buffer(Memory);
-
-enum Memory {
-    Lease(Lease),
-    Counted(Counted),
-}
-
-impl Buffer {
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        match &self.0 {
-            Memory::Lease(lease) => lease.bytes(),
-            Memory::Counted(counted) => counted.bytes(),
-        }
-    }
-
-    /// Its bytes, to fill.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        match &mut self.0 {
-            Memory::Lease(lease) => lease.bytes_mut(),
-            Memory::Counted(counted) => counted.bytes_mut(),
-        }
-    }
-
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        self.bytes().len()
-    }
-
-    /// Whether its length is 0.
-    pub fn is_empty(&self) -> bool {
-        self.bytes().is_empty()
-    }
-}
-
-/// What a read returns that only sends the bytes.
-pub enum ToSend {
-    /// They are in the buffer.
-    Buffer(Buffer),
-    /// They may be in members' memory.
-    Filled(Filled),
-}
-
-impl ToSend {
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            ToSend::Buffer(buffer) => buffer.len(),
-            ToSend::Filled(filled) => filled.len(),
-        }
-    }
-
-    /// Whether its length is 0.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Calls `each` with its bytes, in order, until that says to stop.
-    pub(crate) fn each_slice<'a>(&'a self, mut each: impl FnMut(OutSlice<'a>) -> bool) -> bool {
-        match self {
-            ToSend::Buffer(buffer) => each(OutSlice::new(buffer.bytes())),
-            ToSend::Filled(filled) => filled.out_slices().all(each),
-        }
-    }
-}
-
-/// What is done with the outcome of [`Store::read_to_send`]; as [`Then`].
-pub type ThenSend = Box<dyn FnOnce(Result<ToSend, StoreError>) + Send>;
-
-/// How a request ended; reads and writes return their buffer.
-pub type Outcome = Result<Option<Buffer>, StoreError>;
-
-/// What is done with the outcome. It runs on a thread of the store, or on the caller's before the
-/// call returns: it must not block, must not drop the store, and must not lock what its caller has
-/// locked.
-pub type Then = Box<dyn FnOnce(Outcome) + Send>;
+/// Nothing can be written.
+pub(crate) const READ_ONLY: ArrayError = ArrayError::Request(RequestError::ReadOnly);
 
 /// What a front serves; see the module documentation. All methods may be called concurrently.
 pub trait Store: Send + Sync {
@@ -177,56 +65,41 @@ pub trait Store: Send + Sync {
     fn limits(&self) -> Limits;
 
     /// A buffer of this length, at most [`Limits::request_bytes`]; blocks while all are in use.
-    fn buffer(&self, bytes: usize) -> Buffer;
+    fn lease(&self, bytes: usize) -> Lease;
 
     /// A buffer of this length, or `None` while all are in use.
-    fn try_buffer(&self, bytes: usize) -> Option<Buffer>;
+    fn try_lease(&self, bytes: usize) -> Option<Lease>;
 
-    /// Fills the buffer, whole blocks, from byte `offset` on. Does not wait.
-    fn read(&self, buffer: Buffer, offset: u64, then: Then);
-
-    /// Reads as [`Store::read`] does, for bytes that are only sent: they may stay where they are
-    /// instead of being copied into the buffer. A write that ends before they are sent may be seen
-    /// in them.
-    fn read_to_send(&self, buffer: Buffer, offset: u64, then: ThenSend) {
-        let answer = |outcome: Outcome| {
-            let buffer = outcome.map(|buffer| buffer.expect("a read has a buffer"));
-            then(buffer.map(ToSend::Buffer));
-        };
-        self.read(buffer, offset, Box::new(answer));
-    }
-
-    /// Writes the buffer, whole blocks, at byte `offset`; durable at its end if `fua`. Does not
-    /// wait.
-    fn write(&self, buffer: Buffer, offset: u64, fua: bool, then: Then);
-
-    /// Makes all writes that have ended durable. Does not wait.
-    fn flush(&self, then: Then);
+    /// Reads or writes a lease's length of whole blocks from byte `offset` on, or makes all writes
+    /// that have ended durable: [`HostOp::Read`], [`HostOp::Write`], [`HostOp::Flush`] (without a
+    /// lease). Does not wait. A read of a lease that [borrows](Lease::borrow) may be given memory
+    /// that changes with writes which end before the bytes are sent.
+    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, to: Completer);
 
     /// Discards whole blocks; blocks.
     ///
     /// # Errors
-    /// See [`StoreError`].
-    fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError>;
+    /// See [`ArrayError`].
+    fn discard(&self, offset: u64, bytes: u64) -> Result<(), ArrayError>;
 
     /// What is known of whole blocks, at least one, without reading them: extents from `offset` on,
     /// at least one and at most `most`, which may end before the range does; blocks. A write that
     /// has ended is seen.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// See [`ArrayError`].
     fn allocation(
         &self,
         _offset: u64,
         bytes: u64,
         _most: usize,
-    ) -> Result<Vec<StoreExtent>, StoreError> {
+    ) -> Result<Vec<StoreExtent>, ArrayError> {
         Ok(vec![StoreExtent { bytes, is_hole: false }])
     }
 
     /// Makes whole blocks read as zeroes; blocks.
     ///
     /// # Errors
-    /// See [`StoreError`].
-    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError>;
+    /// See [`ArrayError`].
+    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), ArrayError>;
 }

@@ -24,7 +24,7 @@ use md::{Level, SECTOR_BYTES, Sector};
 use rustix::event::{PollFd, PollFlags};
 use sys::{EventFd, clock_nanos};
 
-use super::{ArrayError, Outcome, Ticket};
+use super::{ArrayError, Completer, RequestResult};
 use crate::buf::Lease;
 use crate::driver::{Completion, Driver, poll_for};
 use crate::table::Table;
@@ -36,8 +36,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const SHORT_SECTORS: u64 = (32 << 10) / SECTOR_BYTES;
 
 thread_local! {
-    /// The thread runs a shard for a request of its own, or the request's callback: a request that
-    /// the callback submits must not be run inside of it.
+    /// The thread runs a shard for a request of its own, or ends it: a request that its queue then
+    /// submits must not be run inside of it.
     static RUNS_ITS_OWN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Job {
     pub(super) at: Sector,
     pub(super) sectors: u64,
     pub(super) lease: Option<Lease>,
-    pub(super) ticket: Arc<Ticket>,
+    pub(super) to: Completer,
 }
 
 /// A closure that the worker runs between two polls.
@@ -199,9 +199,10 @@ impl Shard {
 
     /// Hands a request over. Its answer may come on any thread.
     pub(super) fn submit(&self, job: Job) {
-        let ticket = job.ticket.clone();
-        if self.put(|inbox| inbox.jobs.push(job)).is_none() {
-            ticket.end(Err(ArrayError::Stopped));
+        let mut job = Some(job);
+        self.put(|inbox| inbox.jobs.extend(job.take()));
+        if let Some(Job { to, .. }) = job {
+            to.complete(Err(ArrayError::Stopped));
         }
     }
 
@@ -229,14 +230,14 @@ impl Shard {
             drop(lock);
             return drop(broken);
         };
-        // The callback may take long, and may want the shard.
+        // Its queue may take long, and may want the shard.
         drop(lock);
         if is_due {
             // `None`: the worker has ended, and with it everything that it had.
             let _ = self.put(|_| ());
         }
-        if let Some((ticket, outcome)) = answer {
-            ticket.end(outcome);
+        if let Some((to, result)) = answer {
+            to.complete(result);
         }
     }
 
@@ -268,7 +269,8 @@ struct Worker {
     sleeps_until: u64,
     waiting: VecDeque<Job>,
     calls: Vec<Call>,
-    tickets: Table<Arc<Ticket>>,
+    /// Where the driver's requests end.
+    ends: Table<Completer>,
     completed: Vec<Completion>,
 }
 
@@ -335,7 +337,7 @@ impl Worker {
             sleeps_until: 0,
             waiting: VecDeque::new(),
             calls: Vec::new(),
-            tickets: Table::new(),
+            ends: Table::new(),
             completed: Vec::new(),
         }
     }
@@ -360,7 +362,7 @@ impl Worker {
     }
 
     fn has_requests(&self) -> bool {
-        !self.waiting.is_empty() || !self.tickets.is_empty()
+        !self.waiting.is_empty() || !self.ends.is_empty()
     }
 
     /// Whether a caller may run a request: the shard has none, and waits for nothing else.
@@ -371,14 +373,14 @@ impl Worker {
     }
 
     /// Runs the only request of the shard as far as that goes now; returns its answer if it ended.
-    fn run_one(&mut self, job: Job) -> Option<(Arc<Ticket>, Outcome)> {
+    fn run_one(&mut self, job: Job) -> Option<(Completer, RequestResult)> {
         self.waiting.push_back(job);
         self.feed();
         self.driver.poll(&mut self.completed);
         let Completion { tag, result, lease } = self.completed.pop()?;
         debug_assert!(self.completed.is_empty(), "the shard had no other request");
-        let ticket = self.tickets.remove(tag as u32);
-        Some((ticket, result.map(|()| lease).map_err(ArrayError::Request)))
+        let to = self.ends.remove(tag as u32);
+        Some((to, result.map(|()| lease).map_err(ArrayError::Request)))
     }
 
     /// Whether the shard has work before its thread's sleep ends.
@@ -411,8 +413,8 @@ impl Worker {
     fn feed(&mut self) {
         while self.driver.room() > 0 {
             let Some(job) = self.waiting.pop_front() else { return };
-            let Job { op, at, sectors, lease, ticket } = job;
-            let tag = u64::from(self.tickets.insert(ticket));
+            let Job { op, at, sectors, lease, to } = job;
+            let tag = u64::from(self.ends.insert(to));
             let submitted = self.driver.submit(op, at, sectors, lease, tag);
             assert!(submitted.is_ok(), "there is room");
         }
@@ -420,8 +422,8 @@ impl Worker {
 
     fn report(&mut self) {
         for Completion { tag, result, lease } in self.completed.drain(..) {
-            let ticket = self.tickets.remove(tag as u32);
-            ticket.end(result.map(|()| lease).map_err(ArrayError::Request));
+            let to = self.ends.remove(tag as u32);
+            to.complete(result.map(|()| lease).map_err(ArrayError::Request));
         }
     }
 }
@@ -435,9 +437,9 @@ impl Drop for Worker {
         inbox.stopped = true;
         inbox.calls.clear();
         let left = inbox.jobs.drain(..).chain(self.waiting.drain(..));
-        let tickets: Vec<_> = left.map(|job| job.ticket).chain(self.tickets.drain()).collect();
+        let ends: Vec<Completer> = left.map(|job| job.to).chain(self.ends.drain()).collect();
         drop(inbox);
-        tickets.into_iter().for_each(|ticket| ticket.end(Err(ArrayError::Stopped)));
+        ends.into_iter().for_each(|to| to.complete(Err(ArrayError::Stopped)));
     }
 }
 

@@ -22,7 +22,11 @@ pub struct Filled {
 }
 
 impl Filled {
-    pub(crate) fn new(mut lease: Lease) -> Filled {
+    /// What a read has returned in this lease, whether it was [borrowed](Lease::borrow) or not.
+    ///
+    /// # Panics
+    /// When parts of it overlap: a bug of the driver.
+    pub fn new(mut lease: Lease) -> Filled {
         let mut lent = lease.take_lent();
         lent.sort_unstable_by_key(|part| part.at);
         let mut end = 0;
@@ -46,6 +50,11 @@ impl Filled {
     /// Whether a part of it is in a member's memory.
     pub fn is_lent(&self) -> bool {
         !self.lent.is_empty()
+    }
+
+    /// Its bytes, if none of them is in a member's memory.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.lent.is_empty().then(|| self.lease.bytes())
     }
 
     /// Its bytes, in order, to be sent.

@@ -60,11 +60,31 @@ impl LeasePool {
         lease_bytes: usize,
         count: u32,
     ) -> LeasePool {
-        assert!(2 * count as usize * lease_bytes <= region.len());
-        let (slots, reserve) = ((0..count).rev().collect(), (count..2 * count).rev().collect());
+        LeasePool::with_reserve(region, number, lease_bytes, count, count)
+    }
+
+    /// Buffers that are of no array, for what is read from elsewhere.
+    ///
+    /// # Errors
+    /// When the system has no addresses for them; memory is taken when they are used.
+    pub fn without_array(lease_bytes: usize, count: u32) -> std::io::Result<LeasePool> {
+        let region = Region::new(u64::from(count) * lease_bytes as u64)?;
+        Ok(LeasePool::with_reserve(Arc::new(region), 0, lease_bytes, count, 0))
+    }
+
+    fn with_reserve(
+        region: Arc<Region>,
+        number: u16,
+        lease_bytes: usize,
+        count: u32,
+        reserve: u32,
+    ) -> LeasePool {
+        let all = count + reserve;
+        assert!(all as usize * lease_bytes <= region.len());
+        let (slots, reserve) = ((0..count).rev().collect(), (count..all).rev().collect());
         let free = Mutex::new(Free { slots, reserve, waiting: 0 });
         let returned = Condvar::new();
-        let lent = (0..2 * count).map(|_| LentTo::default()).collect();
+        let lent = (0..all).map(|_| LentTo::default()).collect();
         LeasePool(Arc::new(Pool { region, number, lease_bytes, count, free, returned, lent }))
     }
 
@@ -185,11 +205,16 @@ impl Lease {
         self.len = len;
     }
 
-    /// Members may lend what the next read returns, which [`Lease::take_lent`] ends. The driver
-    /// has the buffer in between, so that its bytes are not looked at.
-    pub(crate) fn borrow(&mut self) {
+    /// Members in memory may lend what the next read returns, instead of copying it here: what the
+    /// read returns is to be made a [`Filled`](super::Filled), which has those bytes, too.
+    pub fn borrow(&mut self) {
         self.borrows = true;
         self.lent_to().wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// What the next read returns is to be in the buffer itself: for what has no memory to lend.
+    pub fn own(&mut self) {
+        drop(self.take_lent());
     }
 
     /// What members have lent in place of its bytes.
@@ -207,7 +232,12 @@ impl Lease {
     }
 
     /// The buffer's bytes.
+    ///
+    /// # Panics
+    /// After [`Lease::borrow`], until a [`Filled`](super::Filled) is made of it: they may be
+    /// elsewhere.
     pub fn bytes(&self) -> &[u8] {
+        assert!(!self.borrows, "what was read may be in memory of members");
         let span = self.pool.0.region.span(self.offset(), self.len);
         // SAFETY: the pool hands out a slot once, and a request takes the lease along, so that only
         // the holder of `self` reaches these bytes.
@@ -215,7 +245,11 @@ impl Lease {
     }
 
     /// The buffer's bytes, to write.
+    ///
+    /// # Panics
+    /// As [`Lease::bytes`].
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        assert!(!self.borrows, "what was read may be in memory of members");
         let span = self.pool.0.region.span(self.offset(), self.len);
         // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
         unsafe { span.bytes_mut() }

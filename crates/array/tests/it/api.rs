@@ -6,7 +6,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use array::{Array, ArrayError, DriverOptions, Event, Fault, HostOp, MemberSpec, RequestError};
+use array::{
+    Array, ArrayError, Completer, CompletionQueue, DriverOptions, Event, Fault, HostOp, MemberSpec,
+    RequestError, RequestResult,
+};
 use md::{Level, MemberIdx};
 use testkit::{Rng, print_replay, seeds};
 
@@ -42,38 +45,44 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
+struct Answers(std::sync::mpsc::Sender<(u64, RequestResult)>);
+
+impl CompletionQueue for Answers {
+    fn complete(&self, user_data: u64, result: RequestResult) {
+        let _ = self.0.send((user_data, result));
+    }
+}
+
 #[test]
-fn requests_are_answered_from_their_completions() {
+fn requests_end_in_their_queue_by_their_number() {
     let array = raid5();
     let (answer, answers) = std::sync::mpsc::channel();
-    let tell = |name: &'static str| {
-        let answer = answer.clone();
-        move |outcome| drop(answer.send((name, outcome)))
-    };
+    let queue = Arc::new(Answers(answer));
+    let to = |number| Completer::new(queue.clone(), number);
     let mut lease = array.lease(8192);
     lease.bytes_mut().fill(7);
-    array.request(HostOp::Write { fua: true }, 4096, 8192, Some(lease), tell("write"));
+    array.submit(HostOp::Write { fua: true }, 4096, 0, Some(lease), to(1));
     let next = || answers.recv_timeout(Duration::from_secs(10)).expect("an answer");
-    let (name, outcome) = next();
-    assert_eq!((name, outcome.expect("written").expect("its lease").len()), ("write", 8192));
-    array.request(HostOp::WriteZeroes, 4096, 4096, None, tell("zero"));
-    assert!(matches!(next(), ("zero", Ok(None))));
+    let (number, result) = next();
+    assert_eq!((number, result.expect("written").expect("its lease").len()), (1, 8192));
+    array.submit(HostOp::WriteZeroes, 4096, 4096, None, to(2));
+    assert!(matches!(next(), (2, Ok(None))));
     let lease = array.lease(8192);
-    array.request(HostOp::Read, 4096, 8192, Some(lease), tell("read"));
-    let (_, outcome) = next();
-    let lease = outcome.expect("read").expect("its lease");
+    array.submit(HostOp::Read, 4096, 0, Some(lease), to(3));
+    let (_, result) = next();
+    let lease = result.expect("read").expect("its lease");
     assert!(lease.bytes()[..4096].iter().all(|byte| *byte == 0));
     assert!(lease.bytes()[4096..].iter().all(|byte| *byte == 7));
-    array.request(HostOp::Flush, 0, 0, None, tell("flush"));
-    assert!(matches!(next(), ("flush", Ok(None))));
-    // What is refused is answered, too.
-    array.request(HostOp::Read, 100, 8192, Some(lease), tell("crooked"));
-    assert!(matches!(next(), ("crooked", Err(ArrayError::Range { offset: 100, .. }))));
-    array.request(HostOp::Discard, array.len_bytes(), 4096, None, tell("beyond"));
-    assert!(matches!(next(), ("beyond", Err(ArrayError::Range { len: 4096, .. }))));
+    array.submit(HostOp::Flush, 0, 0, None, to(4));
+    assert!(matches!(next(), (4, Ok(None))));
+    // What is refused ends there, too.
+    array.submit(HostOp::Read, 100, 0, Some(lease), to(5));
+    assert!(matches!(next(), (5, Err(ArrayError::Range { offset: 100, .. }))));
+    array.submit(HostOp::Discard, array.len_bytes(), 4096, None, to(6));
+    assert!(matches!(next(), (6, Err(ArrayError::Range { len: 4096, .. }))));
     // Without a lease, too: cut down to whole sectors it would be another range.
-    array.request(HostOp::WriteZeroes, 100, 512, None, tell("crooked"));
-    assert!(matches!(next(), ("crooked", Err(ArrayError::Range { offset: 100, .. }))));
+    array.submit(HostOp::WriteZeroes, 100, 512, None, to(7));
+    assert!(matches!(next(), (7, Err(ArrayError::Range { offset: 100, .. }))));
 }
 
 #[test]
@@ -341,7 +350,7 @@ fn the_widest_array_works() {
 }
 
 testkit::repeat_in_shards! {
-    requests_are_answered_from_their_completions,
+    requests_end_in_their_queue_by_their_number,
     blocking_calls_of_any_length,
     futures_of_any_executor,
     a_sleeping_array_wakes_for_a_request,

@@ -1,10 +1,14 @@
 //! Short requests that their callers run themselves while the array's thread sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use array::{Array, ArrayError, DriverOptions, Fault, HostOp, Lease, MemberSpec};
+use array::{
+    Array, ArrayError, Completer, CompletionQueue, DriverOptions, Fault, HostOp, Lease, MemberSpec,
+    RequestResult,
+};
 use md::{Level, MemberIdx};
 use testkit::{Rng, print_replay, seeds};
 
@@ -19,14 +23,21 @@ fn start(level: Level, members: Vec<MemberSpec>) -> Array {
     Array::start(spec(level, 16, members), &options).expect("an array")
 }
 
+/// Results, each with the thread on which it came.
+struct Answers(mpsc::Sender<(Result<Lease, ArrayError>, ThreadId)>);
+
+impl CompletionQueue for Answers {
+    fn complete(&self, _: u64, result: RequestResult) {
+        let lease = result.map(|lease| lease.expect("its lease"));
+        let _ = self.0.send((lease, std::thread::current().id()));
+    }
+}
+
 /// The outcome of a request, and whether it was there when `request` returned.
 fn request(array: &Array, op: HostOp, at: u64, lease: Lease) -> (Result<Lease, ArrayError>, bool) {
     let (answer, answers) = mpsc::channel();
-    let then = move |outcome: Result<Option<Lease>, _>| {
-        let lease = outcome.map(|lease| lease.expect("its lease"));
-        let _ = answer.send((lease, std::thread::current().id()));
-    };
-    array.request(op, at, lease.len() as u64, Some(lease), then);
+    let to = Completer::new(Arc::new(Answers(answer)), 0);
+    array.submit(op, at, 0, Some(lease), to);
     let (at_once, outcome) = match answers.try_recv() {
         Ok(outcome) => (true, outcome),
         Err(_) => (false, answers.recv_timeout(PATIENCE).expect("an answer")),
@@ -129,32 +140,49 @@ fn a_request_that_its_caller_cannot_end_is_ended_by_the_thread() {
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
 
+/// Each end of a request submits the next one.
 struct Chain {
     array: Array,
     left: AtomicU64,
     end: mpsc::Sender<()>,
+    itself: Mutex<Option<Arc<Chain>>>,
 }
 
-fn next(chain: &Arc<Chain>, lease: Lease) {
-    let again = chain.clone();
-    chain.array.request(HostOp::Read, 0, BLOCK as u64, Some(lease), move |outcome| {
-        let lease = outcome.expect("read").expect("its lease");
-        match again.left.fetch_sub(1, Ordering::Relaxed) {
-            0 | 1 => drop(again.end.send(())),
-            _ => next(&again, lease),
+impl Chain {
+    fn next(self: &Arc<Chain>, lease: Lease) {
+        self.array.submit(HostOp::Read, 0, 0, Some(lease), Completer::new(self.clone(), 0));
+    }
+}
+
+impl CompletionQueue for Chain {
+    fn complete(&self, _: u64, result: RequestResult) {
+        let lease = result.expect("read").expect("its lease");
+        let mut itself = self.itself.lock().expect("no panic while it is locked");
+        match self.left.fetch_sub(1, Ordering::Relaxed) {
+            0 | 1 => {
+                *itself = None;
+                let _ = self.end.send(());
+            }
+            _ => {
+                let again = itself.clone().expect("it is not over");
+                drop(itself);
+                again.next(lease);
+            }
         }
-    });
+    }
 }
 
 #[test]
-fn callbacks_that_submit_requests_do_not_nest() {
+fn queues_that_submit_requests_do_not_nest() {
     let (end, ended) = mpsc::channel();
     let array = start(Level::Raid0, mems(2, 4096));
-    let chain = Arc::new(Chain { array, left: AtomicU64::new(200_000), end });
+    let (left, itself) = (AtomicU64::new(200_000), Mutex::default());
+    let chain = Arc::new(Chain { array, left, end, itself });
+    *chain.itself.lock().expect("no panic while it is locked") = Some(chain.clone());
     // A stack that would not hold them.
     let first = chain.clone();
     let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
-        next(&first, first.array.lease(BLOCK));
+        first.next(first.array.lease(BLOCK));
         first
     });
     let first = thread.expect("a thread").join().expect("it does not overflow");

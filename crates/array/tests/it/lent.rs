@@ -3,9 +3,8 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
 
-use array::{Array, ArrayError, DriverOptions, Filled, MemberSpec};
+use array::{Array, ArrayError, DriverOptions, Filled, HostOp, MemberSpec, Pending};
 use md::Level;
 use testkit::{Rng, print_replay, seeds};
 
@@ -29,9 +28,11 @@ fn filled(level: Level, chunk_sectors: u64, members: Vec<MemberSpec>) -> (Array,
 }
 
 fn read_to_send(array: &Array, offset: u64, len: usize) -> Result<Filled, ArrayError> {
-    let (answer, answered) = mpsc::channel();
-    array.read_to_send(array.lease(len), offset, move |outcome| drop(answer.send(outcome)));
-    answered.recv().expect("an answer")
+    let (pending, to) = Pending::new();
+    let mut lease = array.lease(len);
+    lease.borrow();
+    array.submit(HostOp::Read, offset, 0, Some(lease), to);
+    pending.wait().map(Filled::new)
 }
 
 /// The bytes that are sent.

@@ -18,6 +18,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
+use array::ArrayError;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
@@ -25,9 +26,9 @@ use fuser::{
     WriteFlags,
 };
 
-use super::replies::{LongReplies, Replier};
-use crate::access::{Access, Data};
-use crate::store::StoreError;
+use super::replies::{Answers, LongReplies, Reply};
+use crate::access::{Access, Port};
+use crate::store;
 
 /// The longest read or write that the kernel sends.
 pub const MAX_TRANSFER: usize = 1 << 20;
@@ -41,7 +42,7 @@ const FILE: INodeNo = INodeNo(2);
 
 /// What requests go to, until it is closed: then they end with EIO.
 #[derive(Clone)]
-pub struct Served(Arc<RwLock<Option<Arc<Access>>>>);
+pub struct Served(Arc<RwLock<Option<Port>>>);
 
 impl Served {
     /// Lets go of it: programs may have the file open longer.
@@ -50,23 +51,24 @@ impl Served {
     }
 
     /// For one request.
-    fn lock(&self) -> RwLockReadGuard<'_, Option<Arc<Access>>> {
+    fn lock(&self) -> RwLockReadGuard<'_, Option<Port>> {
         self.0.read().expect("no panic while it is locked")
     }
 }
 
 /// Serves the FUSE requests of a mount; see the module documentation.
 pub struct Files {
-    access: Served,
+    served: Served,
     read_only: bool,
     /// `None`: no directory, the root is the file.
     name: Option<OsString>,
     size: u64,
+    block: u64,
     longest: usize,
     owner: (u32, u32),
     made: SystemTime,
-    /// For the replies of long reads.
-    replier: Replier,
+    /// Where requests end.
+    answers: Arc<Answers>,
     /// Ends its thread, before the receiver below is notified.
     _long_replies: LongReplies,
     /// Dropped with this value, which notifies the receiver that the session has ended.
@@ -81,16 +83,17 @@ impl Files {
     /// When the system cannot start a thread.
     pub fn new(access: Arc<Access>, name: Option<OsString>) -> io::Result<(Files, Receiver<()>)> {
         let (ended_with, ended) = mpsc::channel();
-        let (replier, long_replies) = LongReplies::start(usize::from(MAX_BACKGROUND))?;
+        let (answers, long_replies) = LongReplies::start(usize::from(MAX_BACKGROUND))?;
         let files = Files {
             size: access.limits().bytes,
+            block: u64::from(access.limits().block),
             longest: access.limits().request_bytes,
             read_only: access.limits().read_only,
-            access: Served(Arc::new(RwLock::new(Some(access)))),
+            served: Served(Arc::new(RwLock::new(Some(access.port(answers.clone()))))),
             name,
             owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
             made: SystemTime::now(),
-            replier,
+            answers,
             _long_replies: long_replies,
             _ended: ended_with,
         };
@@ -99,7 +102,7 @@ impl Files {
 
     /// What its requests go to.
     pub fn served(&self) -> Served {
-        self.access.clone()
+        self.served.clone()
     }
 
     fn is_file(&self, inode: INodeNo) -> Option<bool> {
@@ -136,10 +139,11 @@ impl Files {
         })
     }
 
-    fn flush_store(&self, reply: ReplyEmpty) {
-        match &*self.access.lock() {
-            Some(access) => access.flush(ended(reply)),
-            None => reply.error(errno(&StoreError::Stopped)),
+    /// Submits a request, which `reply` answers when it ends; EIO once it is closed.
+    fn submit(&self, reply: Reply, submit: impl FnOnce(&Port, u64)) {
+        match &*self.served.lock() {
+            Some(port) => submit(port, self.answers.insert(reply)),
+            None => reply.refuse(&ArrayError::Stopped),
         }
     }
 
@@ -160,18 +164,6 @@ fn populate_buffer(data: &[u8], longest: usize) {
     if !HAS_BUFFER.replace(true) {
         // Without it they come with the first long request.
         let _ = sys::populate(data.as_ptr(), longest);
-    }
-}
-
-fn errno(error: &StoreError) -> Errno {
-    Errno::from_i32(error.errno().raw_os_error())
-}
-
-/// Answers a request without data when it has ended.
-fn ended(reply: ReplyEmpty) -> impl FnOnce(Result<(), StoreError>) + Send + 'static {
-    move |result| match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
     }
 }
 
@@ -266,16 +258,12 @@ impl Filesystem for Files {
         if len == 0 {
             return reply.data(&[]);
         }
-        // Reads whole blocks around the range. Beyond a buffer's length the reply is a short read.
-        let replier = self.replier.clone();
-        let answer = move |outcome: Result<Data, StoreError>| match outcome {
-            Ok(data) => replier.send(reply, data),
-            Err(error) => reply.error(errno(&error)),
-        };
-        let access = self.access.lock();
-        let Some(access) = &*access else { return answer(Err(StoreError::Stopped)) };
-        let bytes = access.span(offset, len).min(self.longest as u64);
-        access.read(access.buffer(bytes as usize), offset, len as usize, answer);
+        let reply = Reply::Read { reply, skip: (offset % self.block) as usize, len: len as usize };
+        self.submit(reply, |port, number| {
+            // Whole blocks around the range. Beyond a buffer's length the reply is a short read.
+            let bytes = port.span(offset, len).min(self.longest as u64);
+            port.read(port.lease(bytes as usize), offset, number);
+        });
     }
 
     fn write(
@@ -298,19 +286,15 @@ impl Filesystem for Files {
         // O_SYNC contains O_DSYNC.
         let durable = flags.0 & libc::O_DSYNC != 0;
         let data = &data[..len.min(self.longest)];
-        let bytes = data.len() as u32;
-        let answer = move |result: Result<(), StoreError>| match result {
-            Ok(()) => reply.written(bytes),
-            Err(error) => reply.error(errno(&error)),
-        };
+        let reply = Reply::Written(reply, data.len() as u32);
         if self.read_only {
-            return answer(Err(StoreError::ReadOnly));
+            return reply.refuse(&store::READ_ONLY);
         }
-        let access = self.access.lock();
-        let Some(access) = &*access else { return answer(Err(StoreError::Stopped)) };
-        let mut buffer = access.buffer(data.len());
-        buffer.bytes_mut().copy_from_slice(data);
-        access.write(buffer, offset, durable, answer);
+        self.submit(reply, |port, number| {
+            let mut lease = port.lease(data.len());
+            lease.bytes_mut().copy_from_slice(data);
+            port.write(lease, offset, durable, number);
+        });
     }
 
     fn flush(
@@ -321,7 +305,7 @@ impl Filesystem for Files {
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.flush_store(reply);
+        self.submit(Reply::Empty(reply), Port::flush);
     }
 
     fn fsync(
@@ -332,7 +316,7 @@ impl Filesystem for Files {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.flush_store(reply);
+        self.submit(Reply::Empty(reply), Port::flush);
     }
 
     /// Holes read as zeroes in a file, so both modes zero the range; a hole is discarded if the
@@ -359,12 +343,9 @@ impl Filesystem for Files {
                     return reply.error(Errno::ENOSPC);
                 }
                 let end = offset + self.inside(offset, length);
-                match &*self.access.lock() {
-                    Some(access) => {
-                        access.zero(offset..end.max(offset), true, false, ended(reply));
-                    }
-                    None => reply.error(errno(&StoreError::Stopped)),
-                }
+                self.submit(Reply::Empty(reply), |port, number| {
+                    port.zero(offset..end.max(offset), true, false, number);
+                });
             }
             _ => reply.error(Errno::EOPNOTSUPP),
         }

@@ -9,26 +9,23 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use array::{ArrayError, CompletionQueue, Lease, RequestResult};
 use rustix::fd::{AsFd, BorrowedFd};
 use sys::EventFd;
 
-use crate::access::Data;
-use crate::store::{StoreError, StoreExtent, ToSend};
+use crate::store::StoreExtent;
 
 /// The end of a part of a request.
 pub(super) struct Completion {
-    /// The request's place in the connection's table.
-    pub(super) slot: u32,
-    /// First byte of the part.
-    pub(super) offset: u64,
-    pub(super) result: Result<Got, StoreError>,
+    /// The part's place in the connection's table.
+    pub(super) part: u32,
+    pub(super) result: Result<Got, ArrayError>,
 }
 
 /// What a part of a request has got.
 pub(super) enum Got {
     Nothing,
-    Data(Data),
-    ToSend(ToSend),
+    Lease(Lease),
     Extents(Vec<StoreExtent>),
 }
 
@@ -58,6 +55,13 @@ pub(super) struct Completions {
     queue: Mutex<Queue>,
     event: EventFd,
     gives_way: AtomicBool,
+}
+
+impl CompletionQueue for Completions {
+    fn complete(&self, user_data: u64, result: RequestResult) {
+        let result = result.map(|lease| lease.map_or(Got::Nothing, Got::Lease));
+        self.put(Completion { part: user_data as u32, result });
+    }
 }
 
 impl Completions {

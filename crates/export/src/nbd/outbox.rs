@@ -12,7 +12,6 @@ use rustix::fd::BorrowedFd;
 use sys::OutSlice;
 
 use crate::access::Data;
-use crate::store::ToSend;
 
 /// Slices of one system call; the kernel takes up to 1024.
 const MAX_SLICES: usize = 128;
@@ -21,10 +20,8 @@ const MAX_SLICES: usize = 128;
 pub(super) enum Body {
     /// Nothing.
     None,
-    /// The store's buffer.
+    /// The store's buffer, or where the store has the bytes.
     Data(Data),
-    /// The same, or where the store has the bytes.
-    ToSend(ToSend),
     /// A text, or extents.
     Small(Vec<u8>),
     /// The data of a read that several buffers were copied into.
@@ -35,8 +32,7 @@ impl Body {
     fn len(&self) -> usize {
         match self {
             Body::None => 0,
-            Body::Data(data) => data.bytes().len(),
-            Body::ToSend(data) => data.len(),
+            Body::Data(data) => data.len(),
             Body::Small(bytes) | Body::Assembled(bytes) => bytes.len(),
         }
     }
@@ -45,8 +41,7 @@ impl Body {
     fn each_slice<'a>(&'a self, mut each: impl FnMut(OutSlice<'a>) -> bool) -> bool {
         match self {
             Body::None => true,
-            Body::Data(data) => each(OutSlice::new(data.bytes())),
-            Body::ToSend(data) => data.each_slice(each),
+            Body::Data(data) => data.each_slice(each),
             Body::Small(bytes) | Body::Assembled(bytes) => each(OutSlice::new(bytes)),
         }
     }
@@ -165,7 +160,7 @@ impl Outbox {
 
     fn give_back(&mut self, body: Body) {
         match body {
-            Body::Data(_) | Body::ToSend(_) => self.returned.buffers += 1,
+            Body::Data(_) => self.returned.buffers += 1,
             Body::Assembled(bytes) => self.returned.assembled += bytes.len(),
             Body::None | Body::Small(_) => {}
         }

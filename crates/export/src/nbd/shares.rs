@@ -57,7 +57,9 @@ impl Shares {
 
     fn put(&self, amount: usize) {
         self.free.fetch_add(amount, Ordering::SeqCst);
-        if self.any_waiting.swap(false, Ordering::SeqCst) {
+        // Looked at before it is changed, which costs more.
+        if self.any_waiting.load(Ordering::SeqCst) && self.any_waiting.swap(false, Ordering::SeqCst)
+        {
             let waiting = std::mem::take(&mut *self.lock());
             waiting.iter().for_each(|connection| connection.nudge());
         }

@@ -1,12 +1,12 @@
 //! Requests of a session, from the socket to the store, and replies back.
 //!
 //! ```text
-//!  input --- header ---> check ---> running[slot] --- parts, each with a buffer ---> Access
-//!        --- payload --> buffer                                                        |
+//!  input --- header ---> check ---> running[slot] --- parts, each with a buffer ---> Port
+//!        --- payload --> buffer                       by their numbers               |
 //!  outbox <---------------- reply, or a chunk of it <------------------ completions <--+
 //! ```
 //! *Invariant*: all is done on the connection's thread, which waits only in `sleep` (and where
-//! `Access` says). A request that cannot get a buffer stops the reading of further ones, so that
+//! `Port` says). A request that cannot get a buffer stops the reading of further ones, so that
 //! what a connection holds is bounded by its share; one buffer is enough for any request.
 
 use std::collections::VecDeque;
@@ -14,11 +14,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use array::{ArrayError, Lease};
 use nbd::server::{ALLOCATION_CONTEXT_ID, Session};
 use nbd::wire::allocation;
 use nbd::{Errno, Extent, Head, Limits, Operation, ReplyTo, Request, Style, Violation};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::BorrowedFd;
+use slab::Slab;
 use thiserror::Error;
 
 use super::completions::{Completion, Completions, Ending, Got};
@@ -26,7 +28,8 @@ use super::input::{Input, Received};
 use super::outbox::{Body, Outbox};
 use super::serving::{Served, Serving};
 use super::shares::Share;
-use crate::store::{Buffer, StoreError, StoreExtent};
+use crate::access::{Data, Port};
+use crate::store::{self, StoreExtent};
 
 /// A payload up to this length is received as a whole before it gets a buffer.
 const SMALL_BYTES: usize = 64 << 10;
@@ -66,7 +69,16 @@ struct Running {
     work: Work,
     /// Parts that the store has.
     parts: u32,
-    failure: Option<StoreError>,
+    failure: Option<ArrayError>,
+}
+
+/// A part of a request that the store has.
+struct Part {
+    /// The request's place.
+    slot: u32,
+    offset: u64,
+    /// Length of a read in bytes.
+    len: usize,
 }
 
 enum Work {
@@ -120,7 +132,7 @@ enum Payload {
     /// A request.
     None,
     /// Bytes of a WRITE.
-    Write { slot: u32, offset: u64, left: u64, fua: bool, part: Option<(Buffer, usize)> },
+    Write { slot: u32, offset: u64, left: u64, fua: bool, part: Option<(Lease, usize)> },
     /// Bytes of a request that was refused.
     Refused { left: u64 },
 }
@@ -140,6 +152,7 @@ pub(super) struct Transmission<'a> {
     socket: BorrowedFd<'a>,
     serving: &'a Serving,
     served: &'a Served,
+    port: Port,
     limits: Limits,
     style: Style,
     completions: Arc<Completions>,
@@ -150,8 +163,8 @@ pub(super) struct Transmission<'a> {
     outbox: Outbox,
     running: Vec<Option<Running>>,
     free: Vec<u32>,
-    /// Parts that the store has, of all requests.
-    in_store: usize,
+    /// Parts that the store has, of all requests, by the numbers that it has them by.
+    parts: Slab<Part>,
     /// A read of which parts are left, and which needs a buffer or memory.
     reading: Option<u32>,
     /// Requests of which a piece is to be zeroed, discarded or looked at; one is at it, if
@@ -189,6 +202,7 @@ impl<'a> Transmission<'a> {
             socket,
             serving,
             served,
+            port: served.access.port(completions.clone()),
             limits: Limits::new(offered, session.style, session.allocation),
             style: session.style,
             completions: completions.clone(),
@@ -198,7 +212,7 @@ impl<'a> Transmission<'a> {
             outbox: Outbox::default(),
             running: (0..slots).map(|_| None).collect(),
             free: (0..slots as u32).rev().collect(),
-            in_store: 0,
+            parts: Slab::new(),
             reading: None,
             ranges: VecDeque::new(),
             is_slow: false,
@@ -222,7 +236,7 @@ impl<'a> Transmission<'a> {
         self.payload = Payload::None;
         // The store ends every request; its buffers come back with them.
         let mut done = Vec::new();
-        while self.in_store > 0 {
+        while !self.parts.is_empty() {
             if self.completions.fall_asleep() {
                 let event = self.completions.event();
                 let mut fds = [PollFd::from_borrowed_fd(event, PollFlags::IN)];
@@ -231,8 +245,7 @@ impl<'a> Transmission<'a> {
                 self.completions.awake(fds[0].revents().contains(PollFlags::IN));
             }
             self.completions.take(&mut done);
-            self.in_store -= done.len();
-            done.clear();
+            done.drain(..).for_each(|completion| drop(self.parts.remove(completion.part as usize)));
         }
         end
     }
@@ -431,7 +444,7 @@ impl<'a> Transmission<'a> {
             }
             Operation::WriteZeroes { offset, length, fua, no_hole, fast } => {
                 counters.discard();
-                if fast && (no_hole || !self.served.access.limits().discard_zeroes) {
+                if fast && (no_hole || !self.port.limits().discard_zeroes) {
                     let text = "zeroing is not faster than writing here";
                     return self.answer_error(to, Errno::NotSupported, text);
                 }
@@ -469,17 +482,17 @@ impl<'a> Transmission<'a> {
 
     /// How much of `left` bytes at `offset` one buffer can hold.
     fn longest_part(&self, offset: u64, left: u64) -> usize {
-        let limits = self.served.access.limits();
+        let limits = self.port.limits();
         let block = u64::from(limits.block);
         let longest = limits.request_bytes as u64 / block * block - offset % block;
         left.min(longest) as usize
     }
 
-    fn take_buffer(&mut self, bytes: usize) -> Option<Buffer> {
+    fn take_buffer(&mut self, bytes: usize) -> Option<Lease> {
         if !self.buffers.take(1) {
             return None;
         }
-        let buffer = self.served.access.try_buffer(bytes);
+        let buffer = self.port.try_lease(bytes);
         if buffer.is_none() {
             self.buffers.put(1);
             self.retries = true;
@@ -487,16 +500,10 @@ impl<'a> Transmission<'a> {
         buffer
     }
 
-    /// The store gets a part of the request; returns what it calls at its end.
-    fn part(
-        &mut self,
-        slot: u32,
-        offset: u64,
-    ) -> impl FnOnce(Result<Got, StoreError>) + Send + 'static {
+    /// The store gets a part of the request; returns its number there.
+    fn part(&mut self, slot: u32, offset: u64, len: usize) -> u64 {
         self.at(slot).parts += 1;
-        self.in_store += 1;
-        let completions = self.completions.clone();
-        move |result| completions.put(Completion { slot, offset, result })
+        self.parts.insert(Part { slot, offset, len }) as u64
     }
 
     /// Submits the next part of a read.
@@ -525,7 +532,7 @@ impl<'a> Transmission<'a> {
             }
         }
         let len = self.longest_part(next, end - next);
-        let span = self.served.access.span(next, len as u64) as usize;
+        let span = self.port.span(next, len as u64) as usize;
         let Some(buffer) = self.take_buffer(span) else { return Step::Blocked };
         match &mut self.at(slot).work {
             Work::Read { next, .. } | Work::Assemble { next, .. } => *next += len as u64,
@@ -535,11 +542,10 @@ impl<'a> Transmission<'a> {
             self.reading = None;
         }
         let is_sent = matches!(self.at(slot).work, Work::Read { .. });
-        let then = self.part(slot, next);
-        let access = &self.served.access;
+        let part = self.part(slot, next, len);
         match is_sent && len >= IN_PLACE_BYTES && span == len {
-            true => access.read_to_send(buffer, next, |result| then(result.map(Got::ToSend))),
-            false => access.read(buffer, next, len, |result| then(result.map(Got::Data))),
+            true => self.port.read_to_send(buffer, next, part),
+            false => self.port.read(buffer, next, part),
         }
         Step::Done
     }
@@ -582,14 +588,14 @@ impl<'a> Transmission<'a> {
             let offset = offset + size as u64;
             self.payload = Payload::Write { slot, offset, left, fua, part: None };
         }
-        let then = self.part(slot, offset);
-        self.served.access.write(buffer, offset, fua, |result| then(result.map(nothing)));
+        let part = self.part(slot, offset, 0);
+        self.port.write(buffer, offset, fua, part);
         Step::Done
     }
 
     fn flush(&mut self, slot: u32) {
-        let then = self.part(slot, 0);
-        self.served.access.flush(|result| then(result.map(nothing)));
+        let part = self.part(slot, 0, 0);
+        self.port.flush(part);
     }
 
     /// Begins a piece of the first range that has one left, unless one is being done.
@@ -603,9 +609,12 @@ impl<'a> Transmission<'a> {
             Work::Range { next, end, change, fua } => (next, end, change, fua),
             Work::Status { start, end, one, .. } => {
                 let most = if one { 1 } else { usize::MAX };
-                let then = self.part(slot, start);
-                let then = |found: Result<_, StoreError>| then(found.map(Got::Extents));
-                return self.served.access.allocation(start..end, most, then);
+                let part = self.part(slot, start, 0) as u32;
+                let completions = self.completions.clone();
+                return self.port.allocation(start..end, most, move |found| {
+                    let result = found.map(Got::Extents);
+                    completions.put(Completion { part, result });
+                });
             }
             _ => unreachable!("only ranges are queued here"),
         };
@@ -616,19 +625,15 @@ impl<'a> Transmission<'a> {
         }
         let to = end.min(from.saturating_add(PIECE_BYTES));
         self.at(slot).work = Work::Range { next: to, end, change, fua };
-        let then = self.part(slot, from);
-        let then = |result: Result<(), StoreError>| then(result.map(nothing));
+        let part = self.part(slot, from, 0);
         match change {
-            Change::Zero { may_discard } => {
-                self.served.access.zero(from..to, may_discard, false, then);
-            }
-            Change::Discard => self.served.access.discard(from..to, then),
+            Change::Zero { may_discard } => self.port.zero(from..to, may_discard, false, part),
+            Change::Discard => self.port.discard(from..to, part),
         }
     }
 
     fn completed(&mut self, completion: Completion) {
-        let Completion { slot, offset, result } = completion;
-        self.in_store -= 1;
+        let Part { slot, offset, len } = self.parts.remove(completion.part as usize);
         let running = self.running[slot as usize].as_mut().expect("the slot is in use");
         running.parts -= 1;
         // A buffer that does not go to the outbox is returned.
@@ -636,7 +641,7 @@ impl<'a> Transmission<'a> {
             running.work,
             Work::Read { .. } | Work::Assemble { .. } | Work::Write { .. }
         ));
-        match result {
+        match completion.result {
             Err(error) => drop(running.failure.get_or_insert(error)),
             Ok(Got::Nothing) => {}
             Ok(Got::Extents(found)) => {
@@ -644,24 +649,19 @@ impl<'a> Transmission<'a> {
                     *extents = found;
                 }
             }
-            Ok(Got::Data(data)) => match &mut running.work {
+            Ok(Got::Lease(lease)) => match &mut running.work {
                 Work::Assemble { bytes, .. } => {
+                    let data = Data::new(lease, self.port.skip(offset), len);
                     let at = (offset - running.to.offset) as usize;
-                    bytes[at..at + data.bytes().len()].copy_from_slice(data.bytes());
+                    bytes[at..at + data.len()].copy_from_slice(data.bytes());
                 }
                 Work::Read { .. } if running.failure.is_none() => {
-                    let head = running.head_of_part(offset, data.bytes().len());
-                    self.outbox.push(head, Body::Data(data));
+                    let data = Data::new(lease, self.port.skip(offset), len);
+                    self.outbox.push(running.head_of_part(offset, data.len()), Body::Data(data));
                     returned = 0;
                 }
                 _ => {}
             },
-            Ok(Got::ToSend(data)) => {
-                if running.failure.is_none() {
-                    self.outbox.push(running.head_of_part(offset, data.len()), Body::ToSend(data));
-                    returned = 0;
-                }
-            }
         }
         self.buffers.put(returned);
         if matches!(self.at(slot).work, Work::Range { .. } | Work::Status { .. }) {
@@ -757,10 +757,6 @@ impl<'a> Transmission<'a> {
     }
 }
 
-fn nothing((): ()) -> Got {
-    Got::Nothing
-}
-
 /// As the protocol says it.
 fn extent(of: &StoreExtent) -> Extent {
     let flags = if of.is_hole { allocation::HOLE | allocation::ZERO } else { 0 };
@@ -768,9 +764,9 @@ fn extent(of: &StoreExtent) -> Extent {
 }
 
 /// The protocol's number for an error of the store.
-fn errno(error: &StoreError) -> Errno {
+fn errno(error: &ArrayError) -> Errno {
     use rustix::io::Errno as System;
-    match error.errno() {
+    match store::errno(error) {
         System::ROFS => Errno::Permission,
         System::NOSPC => Errno::NoSpace,
         System::NOMEM => Errno::NoMemory,

@@ -1,14 +1,15 @@
 //! A store whose requests are counted: what the users of an array do, whichever front they use.
 //!
 //! Invariant: a request costs two additions to shared counters; one of [`EACH`] is timed, which
-//! costs it a box and two readings of the clock. Made only where its figures are shown.
+//! costs it an allocation and two readings of the clock. Made only where its figures are shown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use array::{ArrayError, Completer, CompletionQueue, HostOp, Lease, RequestResult};
 use sys::clock_nanos;
 
-use super::{Buffer, Limits, Store, StoreError, StoreExtent, Then, ThenSend};
+use super::{Limits, Store, StoreExtent};
 
 /// One of this number of reads, and of writes, is timed.
 pub const EACH: u64 = 16;
@@ -54,10 +55,21 @@ impl Meter {
             timed_ns: load(&self.timed_ns),
         }
     }
+}
 
-    fn ended(&self, begun: u64) {
-        self.timed.fetch_add(1, Ordering::Relaxed);
-        self.timed_ns.fetch_add(clock_nanos().saturating_sub(begun), Ordering::Relaxed);
+/// The end of a request that is timed.
+struct Timed {
+    meter: Arc<Meter>,
+    begun: u64,
+    to: Completer,
+}
+
+impl CompletionQueue for Timed {
+    fn complete(&self, _user_data: u64, result: RequestResult) {
+        let took = clock_nanos().saturating_sub(self.begun);
+        self.meter.timed.fetch_add(1, Ordering::Relaxed);
+        self.meter.timed_ns.fetch_add(took, Ordering::Relaxed);
+        self.to.clone().complete(result);
     }
 }
 
@@ -83,14 +95,6 @@ impl Metered {
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
-
-    fn timed(&self, then: Then) -> Then {
-        let (meter, begun) = (self.meter.clone(), clock_nanos());
-        Box::new(move |outcome| {
-            meter.ended(begun);
-            then(outcome);
-        })
-    }
 }
 
 impl Store for Metered {
@@ -98,44 +102,33 @@ impl Store for Metered {
         self.store.limits()
     }
 
-    fn buffer(&self, bytes: usize) -> Buffer {
-        self.store.buffer(bytes)
+    fn lease(&self, bytes: usize) -> Lease {
+        self.store.lease(bytes)
     }
 
-    fn try_buffer(&self, bytes: usize) -> Option<Buffer> {
-        self.store.try_buffer(bytes)
+    fn try_lease(&self, bytes: usize) -> Option<Lease> {
+        self.store.try_lease(bytes)
     }
 
-    fn read(&self, buffer: Buffer, offset: u64, then: Then) {
-        let is_timed = count(&self.meter.reads, &self.meter.read_bytes, buffer.len());
-        let then = if is_timed { self.timed(then) } else { then };
-        self.store.read(buffer, offset, then);
-    }
-
-    fn read_to_send(&self, buffer: Buffer, offset: u64, then: ThenSend) {
-        let is_timed = count(&self.meter.reads, &self.meter.read_bytes, buffer.len());
-        if !is_timed {
-            return self.store.read_to_send(buffer, offset, then);
-        }
-        let (meter, begun) = (self.meter.clone(), clock_nanos());
-        let timed = move |outcome: Result<super::ToSend, StoreError>| {
-            meter.ended(begun);
-            then(outcome);
+    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, to: Completer) {
+        let len = lease.as_ref().map_or(0, Lease::len);
+        let meter = &self.meter;
+        let is_timed = match op {
+            HostOp::Read => count(&meter.reads, &meter.read_bytes, len),
+            HostOp::Write { .. } => count(&meter.writes, &meter.written_bytes, len),
+            _ => false,
         };
-        self.store.read_to_send(buffer, offset, Box::new(timed));
+        let to = match is_timed {
+            false => to,
+            true => {
+                let timed = Timed { meter: meter.clone(), begun: clock_nanos(), to };
+                Completer::new(Arc::new(timed), 0)
+            }
+        };
+        self.store.submit(op, offset, lease, to);
     }
 
-    fn write(&self, buffer: Buffer, offset: u64, fua: bool, then: Then) {
-        let is_timed = count(&self.meter.writes, &self.meter.written_bytes, buffer.len());
-        let then = if is_timed { self.timed(then) } else { then };
-        self.store.write(buffer, offset, fua, then);
-    }
-
-    fn flush(&self, then: Then) {
-        self.store.flush(then);
-    }
-
-    fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    fn discard(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
         self.store.discard(offset, bytes)
     }
 
@@ -144,20 +137,18 @@ impl Store for Metered {
         offset: u64,
         bytes: u64,
         most: usize,
-    ) -> Result<Vec<StoreExtent>, StoreError> {
+    ) -> Result<Vec<StoreExtent>, ArrayError> {
         self.store.allocation(offset, bytes, most)
     }
 
-    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
         self.store.write_zeroes(offset, bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
-    use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec};
+    use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec, Pending};
     use md::{Layout, Level};
 
     use super::*;
@@ -175,15 +166,14 @@ mod tests {
         };
         let array = Array::start(spec, &DriverOptions::default()).expect("an array");
         let store = Metered::new(Arc::new(array));
-        let (sender, ended) = mpsc::channel();
         for round in 0..40 {
-            let sender = sender.clone();
-            let then: Then = Box::new(move |outcome| sender.send(outcome.is_ok()).unwrap());
-            match round % 2 {
-                0 => store.write(store.buffer(4096), 8192, false, then),
-                _ => store.read(store.buffer(512), 8192, then),
-            }
-            assert!(ended.recv().unwrap());
+            let (pending, to) = Pending::new();
+            let (op, bytes) = match round % 2 {
+                0 => (HostOp::Write { fua: false }, 4096),
+                _ => (HostOp::Read, 512),
+            };
+            store.submit(op, 8192, Some(store.lease(bytes)), to);
+            pending.wait().expect("it ends");
         }
         let reading = store.meter().read();
         assert_eq!((reading.writes, reading.written_bytes), (20, 20 * 4096));

@@ -1,24 +1,9 @@
 //! An array as a store.
 
-use array::{Array, ArrayError, ArrayExtent, HostOp, Lease};
+use array::{Array, ArrayError, ArrayExtent, Completer, HostOp, Lease};
 use md::SECTOR_BYTES;
 
-use super::{Buffer, Limits, Memory, Store, StoreError, StoreExtent, Then, ThenSend, ToSend};
-
-fn outcome(then: Then) -> impl FnOnce(Result<Option<Lease>, ArrayError>) + Send + 'static {
-    move |outcome| {
-        let buffer = outcome.map(|lease| lease.map(|lease| Buffer(Memory::Lease(lease))));
-        then(buffer.map_err(StoreError::Array));
-    }
-}
-
-/// The lease of a buffer, which is of this array: its own methods gave it.
-fn lease(buffer: Buffer) -> Lease {
-    match buffer.0 {
-        Memory::Lease(lease) => lease,
-        Memory::Counted(_) => panic!("the buffer is of another store"),
-    }
-}
+use super::{Limits, Store, StoreExtent};
 
 /// Extents of sectors as those of a store.
 pub(super) fn in_bytes(extents: Vec<ArrayExtent>) -> Vec<StoreExtent> {
@@ -39,37 +24,20 @@ impl Store for Array {
         }
     }
 
-    fn buffer(&self, bytes: usize) -> Buffer {
-        Buffer(Memory::Lease(self.lease(bytes)))
+    fn lease(&self, bytes: usize) -> Lease {
+        Array::lease(self, bytes)
     }
 
-    fn try_buffer(&self, bytes: usize) -> Option<Buffer> {
-        Some(Buffer(Memory::Lease(self.try_lease(bytes)?)))
+    fn try_lease(&self, bytes: usize) -> Option<Lease> {
+        Array::try_lease(self, bytes)
     }
 
-    fn read(&self, buffer: Buffer, offset: u64, then: Then) {
-        let bytes = buffer.len() as u64;
-        self.request(HostOp::Read, offset, bytes, Some(lease(buffer)), outcome(then));
+    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, to: Completer) {
+        Array::submit(self, op, offset, 0, lease, to);
     }
 
-    fn read_to_send(&self, buffer: Buffer, offset: u64, then: ThenSend) {
-        Array::read_to_send(self, lease(buffer), offset, |outcome| {
-            then(outcome.map(ToSend::Filled).map_err(StoreError::Array));
-        });
-    }
-
-    fn write(&self, buffer: Buffer, offset: u64, fua: bool, then: Then) {
-        let bytes = buffer.len() as u64;
-        let op = HostOp::Write { fua };
-        self.request(op, offset, bytes, Some(lease(buffer)), outcome(then));
-    }
-
-    fn flush(&self, then: Then) {
-        self.request(HostOp::Flush, 0, 0, None, outcome(then));
-    }
-
-    fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
-        Ok(Array::discard(self, offset, bytes)?)
+    fn discard(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
+        Array::discard(self, offset, bytes)
     }
 
     fn allocation(
@@ -77,11 +45,11 @@ impl Store for Array {
         offset: u64,
         bytes: u64,
         most: usize,
-    ) -> Result<Vec<StoreExtent>, StoreError> {
+    ) -> Result<Vec<StoreExtent>, ArrayError> {
         Ok(in_bytes(Array::allocation(self, offset, bytes, most)?))
     }
 
-    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
-        Ok(Array::write_zeroes(self, offset, bytes)?)
+    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
+        Array::write_zeroes(self, offset, bytes)
     }
 }

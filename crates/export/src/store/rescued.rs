@@ -3,78 +3,48 @@
 //!
 //! Invariant: a read of which a sector is lost is an error.
 
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use admin::rescue::{DATA_STEP, Readable};
-use array::ArrayExtent;
+use array::{ArrayError, ArrayExtent, Completer, HostOp, Lease, LeasePool, RequestResult};
 use md::SECTOR_BYTES;
 
 use super::of_array::in_bytes;
-use super::{Buffer, Limits, Memory, Outcome, Store, StoreError, StoreExtent, Then};
+use super::{Limits, READ_ONLY, Store, StoreExtent};
 
 /// Longest read.
-const REQUEST_BYTES: usize = 4 << 20;
+const REQUEST_BYTES: usize = 1 << 20;
 /// The most holes and steps over data that are looked at in one call.
 const MOST_LOOKS: usize = 1024;
-/// All buffers together.
-const BUFFERED_BYTES: usize = 64 << 20;
+/// Buffers of that length.
+const LEASES: u32 = 64;
 
 /// The threads and the source; see the module documentation.
 pub struct Rescued {
     source: Arc<dyn Readable>,
-    memory: Arc<Budget>,
+    leases: LeasePool,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 struct Job {
-    buffer: Buffer,
+    lease: Lease,
     offset: u64,
-    then: Then,
-}
-
-/// How many bytes of buffers may be in use.
-struct Budget {
-    free: Mutex<usize>,
-    returned: Condvar,
-}
-
-/// Memory that is counted in a budget.
-pub(super) struct Counted {
-    bytes: Vec<u8>,
-    budget: Arc<Budget>,
-}
-
-impl Counted {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        *self.budget.free.lock().expect("the count lock is not poisoned") += self.bytes.len();
-        self.budget.returned.notify_all();
-    }
+    to: Completer,
 }
 
 impl Rescued {
     /// Serves `source` by this many threads.
     ///
     /// # Errors
-    /// When the system cannot start a thread.
+    /// When the system cannot start a thread, or has no addresses for the buffers.
     pub fn new(source: Arc<dyn Readable>, threads: usize) -> std::io::Result<Rescued> {
-        let memory = Budget { free: Mutex::new(BUFFERED_BYTES), returned: Condvar::new() };
         let (sender, jobs) = mpsc::channel();
         let jobs = Arc::new(Mutex::new(jobs));
         let mut it = Rescued {
             source,
-            memory: Arc::new(memory),
+            leases: LeasePool::without_array(REQUEST_BYTES, LEASES)?,
             jobs: Mutex::new(Some(sender)),
             threads: Vec::new(),
         };
@@ -83,8 +53,8 @@ impl Rescued {
             let work = move || {
                 loop {
                     let job = jobs.lock().expect("no job panics while it is received").recv();
-                    let Ok(Job { buffer, offset, then }) = job else { return };
-                    then(read(&*source, buffer, offset));
+                    let Ok(Job { lease, offset, to }) = job else { return };
+                    to.complete(read(&*source, lease, offset));
                 }
             };
             let name = format!("raidlab-read-{number}");
@@ -99,26 +69,17 @@ impl Rescued {
         blocks && end.is_some_and(|end| end <= self.source.sectors() * SECTOR_BYTES)
     }
 
-    fn counted(&self, bytes: usize, wait: bool) -> Option<Buffer> {
-        assert!(bytes <= REQUEST_BYTES, "a buffer holds at most {REQUEST_BYTES} bytes");
-        let mut free = self.memory.free.lock().expect("the count lock is not poisoned");
-        while *free < bytes {
-            if !wait {
-                return None;
-            }
-            free = self.memory.returned.wait(free).expect("the count lock is not poisoned");
-        }
-        *free -= bytes;
-        drop(free);
-        let budget = self.memory.clone();
-        Some(Buffer(Memory::Counted(Counted { bytes: vec![0; bytes], budget })))
+    fn outside(&self, offset: u64, len: usize) -> ArrayError {
+        let array_bytes = self.source.sectors() * SECTOR_BYTES;
+        ArrayError::Range { offset, len, array_bytes, block: SECTOR_BYTES as u32 }
     }
 }
 
-fn read(source: &dyn Readable, mut buffer: Buffer, offset: u64) -> Outcome {
-    match source.read(offset / SECTOR_BYTES, buffer.bytes_mut()).first() {
-        None => Ok(Some(buffer)),
-        Some(lost) => Err(StoreError::Lost { first: lost.start, last: lost.end - 1 }),
+fn read(source: &dyn Readable, mut lease: Lease, offset: u64) -> RequestResult {
+    lease.own();
+    match source.read(offset / SECTOR_BYTES, lease.bytes_mut()).first() {
+        None => Ok(Some(lease)),
+        Some(lost) => Err(ArrayError::Lost { first: lost.start, last: lost.end - 1 }),
     }
 }
 
@@ -128,38 +89,34 @@ impl Store for Rescued {
             bytes: self.source.sectors() * SECTOR_BYTES,
             block: SECTOR_BYTES as u32,
             request_bytes: REQUEST_BYTES,
-            buffers: BUFFERED_BYTES / REQUEST_BYTES,
+            buffers: self.leases.count(),
             read_only: true,
             discard_zeroes: false,
         }
     }
 
-    fn buffer(&self, bytes: usize) -> Buffer {
-        self.counted(bytes, true).expect("it was waited for")
+    fn lease(&self, bytes: usize) -> Lease {
+        self.leases.wait(bytes)
     }
 
-    fn try_buffer(&self, bytes: usize) -> Option<Buffer> {
-        self.counted(bytes, false)
+    fn try_lease(&self, bytes: usize) -> Option<Lease> {
+        self.leases.take(bytes)
     }
 
-    fn read(&self, buffer: Buffer, offset: u64, then: Then) {
-        let bytes = buffer.len() as u64;
-        if !self.is_inside(offset, bytes) {
-            return then(Err(StoreError::Range { offset, bytes }));
+    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, to: Completer) {
+        let lease = match (op, lease) {
+            (HostOp::Read, Some(lease)) => lease,
+            (HostOp::Flush, None) => return to.complete(Ok(None)),
+            _ => return to.complete(Err(READ_ONLY)),
+        };
+        if !self.is_inside(offset, lease.len() as u64) {
+            return to.complete(Err(self.outside(offset, lease.len())));
         }
         let jobs = self.jobs.lock().expect("the channel lock is not poisoned").clone();
         let jobs = jobs.expect("it is taken on drop only");
-        if let Err(mpsc::SendError(job)) = jobs.send(Job { buffer, offset, then }) {
-            (job.then)(Err(StoreError::Stopped));
+        if let Err(mpsc::SendError(job)) = jobs.send(Job { lease, offset, to }) {
+            job.to.complete(Err(ArrayError::Stopped));
         }
-    }
-
-    fn write(&self, _buffer: Buffer, _offset: u64, _fua: bool, then: Then) {
-        then(Err(StoreError::ReadOnly));
-    }
-
-    fn flush(&self, then: Then) {
-        then(Ok(None));
     }
 
     fn allocation(
@@ -167,9 +124,9 @@ impl Store for Rescued {
         offset: u64,
         bytes: u64,
         most: usize,
-    ) -> Result<Vec<StoreExtent>, StoreError> {
+    ) -> Result<Vec<StoreExtent>, ArrayError> {
         if !self.is_inside(offset, bytes) {
-            return Err(StoreError::Range { offset, bytes });
+            return Err(self.outside(offset, bytes as usize));
         }
         let (mut at, end) = (offset / SECTOR_BYTES, (offset + bytes) / SECTOR_BYTES);
         let mut extents: Vec<ArrayExtent> = Vec::new();
@@ -189,12 +146,12 @@ impl Store for Rescued {
         Ok(in_bytes(extents))
     }
 
-    fn discard(&self, _offset: u64, _bytes: u64) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly)
+    fn discard(&self, _offset: u64, _bytes: u64) -> Result<(), ArrayError> {
+        Err(READ_ONLY)
     }
 
-    fn write_zeroes(&self, _offset: u64, _bytes: u64) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly)
+    fn write_zeroes(&self, _offset: u64, _bytes: u64) -> Result<(), ArrayError> {
+        Err(READ_ONLY)
     }
 }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
 use sys::EventFd;
 
 /// The list; see the module documentation.
@@ -33,6 +34,11 @@ impl Ends {
         if first {
             self.bell.signal();
         }
+    }
+
+    /// A request has failed.
+    pub(super) fn failed(&self, tag: u16, errno: Errno) {
+        self.put(tag, -errno.raw_os_error());
     }
 
     /// Moves all ends to `into`.

@@ -6,16 +6,17 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use array::{CompletionQueue, Lease, RequestResult};
 use rustix::io::Errno;
 use sys::FileMap;
 
 use super::ends::Ends;
 use super::sys::{Event, QueueRing};
 use super::wire::{self, Request};
-use crate::access::Access;
-use crate::store::StoreError;
+use crate::access::{Access, Data, Port};
+use crate::store;
 
 const SECTOR: u64 = 512;
 
@@ -26,26 +27,60 @@ pub(super) struct Queue {
     table: FileMap,
     device: Arc<File>,
     ends: Arc<Ends>,
-    access: Arc<Access>,
+    tags: Arc<Tags>,
+    port: Port,
     number: u16,
     depth: u16,
 }
 
-/// Says how a request ended.
-struct Answer {
+/// Ends the store's requests, by their tags: what was read is given to the kernel.
+struct Tags {
     ends: Arc<Ends>,
-    tag: u16,
+    device: Arc<File>,
+    /// By tag.
+    begun: Mutex<Vec<Begun>>,
 }
 
-impl Answer {
-    fn failed(self, errno: Errno) {
-        self.ends.put(self.tag, -errno.raw_os_error());
+/// What the store has of a tag.
+#[derive(Clone, Copy, Default)]
+struct Begun {
+    /// Length in bytes of what is read or written; 0 of other requests.
+    length: u32,
+    /// Of a read: bytes before the first one, in its buffer.
+    skip: usize,
+    /// Of a read: where the kernel takes the bytes.
+    data: Option<u64>,
+}
+
+impl Tags {
+    fn set(&self, tag: u16, begun: Begun) {
+        self.begun.lock().expect("no panic while it is locked")[usize::from(tag)] = begun;
     }
 
-    fn end(self, result: Result<u32, StoreError>) {
+    fn give(&self, lease: Lease, begun: Begun, data: u64) -> Result<(), Errno> {
+        let read = Data::new(lease, begun.skip, begun.length as usize);
+        if read.len() != begun.length as usize {
+            return Err(Errno::IO);
+        }
+        self.device.write_all_at(read.bytes(), data).map_err(|error| {
+            tracing::warn!(%error, "what was read cannot be given to the kernel");
+            Errno::IO
+        })
+    }
+}
+
+impl CompletionQueue for Tags {
+    fn complete(&self, user_data: u64, result: RequestResult) {
+        let tag = user_data as u16;
+        let begun = self.begun.lock().expect("no panic while it is locked")[usize::from(tag)];
+        let result = match (result, begun.data) {
+            (Ok(Some(lease)), Some(data)) => self.give(lease, begun, data),
+            (Ok(_), _) => Ok(()),
+            (Err(error), _) => Err(store::errno(&error)),
+        };
         match result {
-            Ok(bytes) => self.ends.put(self.tag, bytes as i32),
-            Err(error) => self.failed(error.errno()),
+            Ok(()) => self.ends.put(tag, begun.length as i32),
+            Err(errno) => self.ends.failed(tag, errno),
         }
     }
 }
@@ -58,6 +93,8 @@ impl Queue {
         depth: u16,
     ) -> io::Result<Queue> {
         let ends = Arc::new(Ends::new()?);
+        let begun = Mutex::new(vec![Begun::default(); usize::from(depth)]);
+        let tags = Arc::new(Tags { ends: ends.clone(), device: device.clone(), begun });
         let page = rustix::param::page_size();
         let bytes = (usize::from(depth) * wire::REQUEST_BYTES).next_multiple_of(page);
         let offset = wire::table_offset(number, page as u64);
@@ -66,7 +103,8 @@ impl Queue {
             table: FileMap::of_device(device, offset, bytes)?,
             device: device.clone(),
             ends,
-            access: access.clone(),
+            port: access.port(tags.clone()),
+            tags,
             number,
             depth,
         })
@@ -109,69 +147,56 @@ impl Queue {
         let mut bytes = [0; wire::REQUEST_BYTES];
         self.table.read(u64::from(tag) * wire::REQUEST_BYTES as u64, &mut bytes)?;
         let request = Request::decode(&bytes);
-        let answer = Answer { ends: self.ends.clone(), tag };
+        self.tags.set(tag, Begun::default());
+        let user_data = u64::from(tag);
         if request.operation == wire::OP_FLUSH {
             // Of no sectors, wherever it says that they are.
-            self.access.flush(move |result| answer.end(result.map(|()| 0)));
+            self.port.flush(user_data);
             return Ok(());
         }
         let data = wire::data_offset(self.number, tag);
         let length = u64::from(request.sectors) * SECTOR;
         let start = request.start_sector.checked_mul(SECTOR);
         let end = start.and_then(|start| start.checked_add(length));
-        let (Some(start), Some(end)) = (start, end.filter(|it| *it <= self.access.limits().bytes))
+        let (Some(start), Some(end)) = (start, end.filter(|it| *it <= self.port.limits().bytes))
         else {
-            answer.failed(Errno::IO);
+            self.ends.failed(tag, Errno::IO);
             return Ok(());
         };
-        let longest = self.access.limits().request_bytes as u64;
-        let cleared = move |result: Result<(), StoreError>| answer.end(result.map(|()| 0));
+        let longest = self.port.limits().request_bytes as u64;
         match request.operation {
             wire::OP_READ if length <= longest => self.read(tag, start, length, data),
             wire::OP_WRITE if length <= longest => {
                 self.write(tag, start, length, data, request.flags & wire::FUA != 0);
             }
-            wire::OP_DISCARD => self.access.discard(start..end, cleared),
+            wire::OP_DISCARD => self.port.discard(start..end, user_data),
             wire::OP_WRITE_ZEROES => {
                 let unmap = request.flags & wire::NO_UNMAP == 0;
-                self.access.zero(start..end, unmap, request.flags & wire::FUA != 0, cleared);
+                self.port.zero(start..end, unmap, request.flags & wire::FUA != 0, user_data);
             }
-            _ => self.ends.put(tag, -Errno::OPNOTSUPP.raw_os_error()),
+            _ => self.ends.failed(tag, Errno::OPNOTSUPP),
         }
         Ok(())
     }
 
     fn read(&self, tag: u16, start: u64, length: u64, data: u64) {
-        let answer = Answer { ends: self.ends.clone(), tag };
-        let device = self.device.clone();
+        let skip = self.port.skip(start);
+        self.tags.set(tag, Begun { length: length as u32, skip, data: Some(data) });
         // Waits for a buffer, which requests in flight return.
-        let buffer = self.access.buffer(self.access.span(start, length) as usize);
-        self.access.read(buffer, start, length as usize, move |outcome| match outcome {
-            Ok(read) if read.bytes().len() as u64 == length => {
-                match device.write_all_at(read.bytes(), data) {
-                    Ok(()) => answer.end(Ok(length as u32)),
-                    Err(error) => {
-                        tracing::warn!(%error, "what was read cannot be given to the kernel");
-                        answer.failed(Errno::IO);
-                    }
-                }
-            }
-            Ok(_) => answer.failed(Errno::IO),
-            Err(error) => answer.end(Err(error)),
-        });
+        let lease = self.port.lease(self.port.span(start, length) as usize);
+        self.port.read(lease, start, u64::from(tag));
     }
 
     fn write(&self, tag: u16, start: u64, length: u64, data: u64, durable: bool) {
-        let answer = Answer { ends: self.ends.clone(), tag };
-        if self.access.limits().read_only {
-            return answer.end(Err(StoreError::ReadOnly));
+        if self.port.limits().read_only {
+            return self.ends.failed(tag, store::errno(&store::READ_ONLY));
         }
-        let mut buffer = self.access.buffer(length as usize);
-        if let Err(error) = self.device.read_exact_at(buffer.bytes_mut(), data) {
+        let mut lease = self.port.lease(length as usize);
+        if let Err(error) = self.device.read_exact_at(lease.bytes_mut(), data) {
             tracing::warn!(%error, "what is to be written cannot be had from the kernel");
-            return answer.failed(Errno::IO);
+            return self.ends.failed(tag, Errno::IO);
         }
-        let written = move |result: Result<(), _>| answer.end(result.map(|()| length as u32));
-        self.access.write(buffer, start, durable, written);
+        self.tags.set(tag, Begun { length: length as u32, ..Begun::default() });
+        self.port.write(lease, start, durable, u64::from(tag));
     }
 }

@@ -4,16 +4,18 @@
 //! inside the store before anything is submitted.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use array::{CompletionQueue, Lease, RequestResult};
+use slab::Slab;
 use virtio_bindings::virtio_blk as blk;
 
 use super::chain::Ranges;
 use super::device::{MOST_SECTORS, MOST_SEGMENTS, SECTOR, SEG_MAX, SIZE_MAX};
 use super::ring::Taken;
-use crate::access::Access;
-use crate::store::StoreError;
+use crate::access::{Access, Data, Port};
+use crate::store::Limits;
 
 const HEADER_BYTES: u64 = 16;
 /// A range to discard, or to zero.
@@ -23,8 +25,41 @@ const MOST_BYTES: u64 = SIZE_MAX as u64 * SEG_MAX as u64;
 
 /// What requests are carried out on.
 pub(super) struct Target {
-    pub(super) access: Arc<Access>,
-    pub(super) identity: [u8; 20],
+    port: Port,
+    parts: Arc<Parts>,
+    identity: [u8; 20],
+}
+
+impl Target {
+    pub(super) fn new(access: &Arc<Access>, identity: [u8; 20]) -> Target {
+        let parts: Arc<Parts> = Arc::default();
+        Target { port: access.port(parts.clone()), parts, identity }
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        self.port.limits()
+    }
+}
+
+/// Ends the parts of requests that the store has, by their numbers there.
+#[derive(Default)]
+struct Parts(Mutex<Slab<Part>>);
+
+impl Parts {
+    fn insert(&self, part: Part) -> u64 {
+        self.0.lock().expect("no panic while it is locked").insert(part) as u64
+    }
+}
+
+impl CompletionQueue for Parts {
+    fn complete(&self, user_data: u64, result: RequestResult) {
+        let part = self.0.lock().expect("no panic while it is locked").remove(user_data as usize);
+        match result.map(|lease| part.is_copied(lease)) {
+            Ok(true) => part.succeeded(),
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "a request of a guest failed"),
+        }
+    }
 }
 
 /// Why a request is refused at once.
@@ -46,26 +81,40 @@ struct Running {
 }
 
 /// A part of a request in flight.
-struct Part(Arc<Running>);
+struct Part {
+    request: Arc<Running>,
+    read: Option<PartRead>,
+}
+
+/// Where what a part reads goes.
+struct PartRead {
+    /// In the request's data.
+    at: u64,
+    /// Bytes before the first one, in the buffer.
+    skip: usize,
+    length: usize,
+}
 
 impl Running {
-    fn part(self: &Arc<Running>) -> Part {
+    fn part(self: &Arc<Running>, read: Option<PartRead>) -> Part {
         self.left.fetch_add(1, Ordering::Relaxed);
-        Part(self.clone())
+        Part { request: self.clone(), read }
     }
 }
 
 impl Part {
     fn succeeded(self) {
         // Pairs with the drop of the last reference, which is ordered behind this.
-        self.0.left.fetch_sub(1, Ordering::Relaxed);
+        self.request.left.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn end(self, result: Result<(), StoreError>) {
-        match result {
-            Ok(()) => self.succeeded(),
-            Err(error) => tracing::debug!(%error, "a request of a guest failed"),
-        }
+    /// Gives the guest what was read, if anything was to be; whether that is all of it.
+    fn is_copied(&self, lease: Option<Lease>) -> bool {
+        let Some(PartRead { at, skip, length }) = self.read else { return true };
+        let (Some(lease), Some(taken)) = (lease, &self.request.taken) else { return false };
+        let read = Data::new(lease, skip, length);
+        let into = &taken.chain.writable;
+        read.len() == length && into.write(&taken.memory, at, read.bytes()).is_ok()
     }
 }
 
@@ -103,33 +152,33 @@ fn begin(target: &Target, taken: Taken, write_through: bool) -> Begun {
     }
     let kind = u32::from_le_bytes(header[..4].try_into().expect("four bytes"));
     let sector = u64::from_le_bytes(header[8..].try_into().expect("eight bytes"));
-    let access = &target.access;
-    let read_only = access.limits().read_only;
+    let limits = target.limits();
+    let read_only = limits.read_only;
     match kind {
-        blk::VIRTIO_BLK_T_IN => match inside(access, sector, chain.writable.bytes()) {
+        blk::VIRTIO_BLK_T_IN => match inside(limits, sector, chain.writable.bytes()) {
             // Before anything is read: the guest can still be refused.
-            Some(range) if chain.writable.are_in(&taken.memory) => read(access, taken, &range),
+            Some(range) if chain.writable.are_in(&taken.memory) => read(target, taken, &range),
             _ => return refused(taken, Refusal::Invalid),
         },
         blk::VIRTIO_BLK_T_OUT => {
             let data = chain.readable.behind(HEADER_BYTES);
-            match inside(access, sector, data.bytes()) {
-                Some(range) if !read_only => write(access, taken, &data, &range, write_through),
+            match inside(limits, sector, data.bytes()) {
+                Some(range) if !read_only => write(target, taken, &data, &range, write_through),
                 _ => return refused(taken, Refusal::Invalid),
             }
         }
         blk::VIRTIO_BLK_T_FLUSH => {
-            let part = running(taken, 0).part();
-            access.flush(|result| part.end(result));
+            let part = running(taken, 0).part(None);
+            target.port.flush(target.parts.insert(part));
         }
         blk::VIRTIO_BLK_T_GET_ID => return identify(target, taken),
         blk::VIRTIO_BLK_T_DISCARD | blk::VIRTIO_BLK_T_WRITE_ZEROES => {
-            let segments = match segments(access, &taken, kind) {
+            let segments = match segments(limits, &taken, kind) {
                 Ok(segments) if !read_only => segments,
                 Ok(_) => return refused(taken, Refusal::Invalid),
                 Err(refusal) => return refused(taken, refusal),
             };
-            clear(access, taken, kind, segments, write_through);
+            clear(target, taken, kind, segments, write_through);
         }
         _ => return refused(taken, Refusal::Unsupported),
     }
@@ -141,16 +190,16 @@ fn running(taken: Taken, data_bytes: u64) -> Arc<Running> {
 }
 
 /// A range of the store, of whole sectors.
-fn inside(access: &Access, sector: u64, bytes: u64) -> Option<Range<u64>> {
+fn inside(limits: &Limits, sector: u64, bytes: u64) -> Option<Range<u64>> {
     let start = sector.checked_mul(SECTOR)?;
     let end = start.checked_add(bytes)?;
     let fits = bytes.is_multiple_of(SECTOR) && bytes <= MOST_BYTES;
-    (fits && end <= access.limits().bytes).then_some(start..end)
+    (fits && end <= limits.bytes).then_some(start..end)
 }
 
 /// A range in parts of which each fits into a buffer of the store.
-fn parts(access: &Access, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-    let (longest, block) = (access.limits().request_bytes as u64, u64::from(access.limits().block));
+fn parts(limits: &Limits, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let (longest, block) = (limits.request_bytes as u64, u64::from(limits.block));
     let (mut at, end) = (range.start, range.end);
     std::iter::from_fn(move || {
         let length = (longest - at % block).min(end - at);
@@ -161,41 +210,32 @@ fn parts(access: &Access, range: &Range<u64>) -> impl Iterator<Item = Range<u64>
 }
 
 /// It ends at a part that fails, so that the guest's memory may be filled in part.
-fn read(access: &Access, taken: Taken, range: &Range<u64>) {
-    let data = taken.chain.writable.clone();
-    let memory = taken.memory.clone();
-    let shared = Arc::new((data, memory));
+fn read(target: &Target, taken: Taken, range: &Range<u64>) {
+    let port = &target.port;
     let request = running(taken, range.end - range.start);
-    for part in parts(access, range) {
+    for part in parts(port.limits(), range) {
         let (at, length) = (part.start - range.start, part.end - part.start);
         // Waits for a buffer, which requests in flight return.
-        let buffer = access.buffer(access.span(part.start, length) as usize);
-        let (request, shared) = (request.part(), shared.clone());
-        access.read(buffer, part.start, length as usize, move |outcome| match outcome {
-            Ok(read) => {
-                let (data, memory) = &*shared;
-                let complete = read.bytes().len() as u64 == length;
-                if complete && data.write(memory, at, read.bytes()).is_ok() {
-                    request.succeeded();
-                }
-            }
-            Err(error) => request.end(Err(error)),
-        });
+        let lease = port.lease(port.span(part.start, length) as usize);
+        let read = PartRead { at, skip: port.skip(part.start), length: length as usize };
+        let number = target.parts.insert(request.part(Some(read)));
+        port.read(lease, part.start, number);
     }
 }
 
-fn write(access: &Access, taken: Taken, data: &Ranges, range: &Range<u64>, durable: bool) {
+fn write(target: &Target, taken: Taken, data: &Ranges, range: &Range<u64>, durable: bool) {
+    let port = &target.port;
     let memory = taken.memory.clone();
     let request = running(taken, 0);
-    for part in parts(access, range) {
+    for part in parts(port.limits(), range) {
         let (at, length) = (part.start - range.start, part.end - part.start);
-        let mut buffer = access.buffer(length as usize);
-        let request = request.part();
-        if data.read(&memory, at, buffer.bytes_mut()).is_err() {
+        let mut lease = port.lease(length as usize);
+        let request = request.part(None);
+        if data.read(&memory, at, lease.bytes_mut()).is_err() {
             // The part has not succeeded, nor has the request.
             return;
         }
-        access.write(buffer, part.start, durable, |result| request.end(result));
+        port.write(lease, part.start, durable, target.parts.insert(request));
     }
 }
 
@@ -217,7 +257,7 @@ struct Segment {
 }
 
 /// The ranges that a request names.
-fn segments(access: &Access, taken: &Taken, kind: u32) -> Result<Vec<Segment>, Refusal> {
+fn segments(limits: &Limits, taken: &Taken, kind: u32) -> Result<Vec<Segment>, Refusal> {
     let data = taken.chain.readable.behind(HEADER_BYTES);
     let count = data.bytes() / SEGMENT_BYTES;
     if !data.bytes().is_multiple_of(SEGMENT_BYTES)
@@ -239,7 +279,7 @@ fn segments(access: &Access, taken: &Taken, kind: u32) -> Result<Vec<Segment>, R
         }
         let start = sector.checked_mul(SECTOR).ok_or(Refusal::Invalid)?;
         let end = start.checked_add(u64::from(sectors) * SECTOR).ok_or(Refusal::Invalid)?;
-        if sectors > MOST_SECTORS || end > access.limits().bytes {
+        if sectors > MOST_SECTORS || end > limits.bytes {
             return Err(Refusal::Invalid);
         }
         Ok(Segment { range: start..end, unmap: flags & 1 != 0 })
@@ -247,14 +287,13 @@ fn segments(access: &Access, taken: &Taken, kind: u32) -> Result<Vec<Segment>, R
     (0..count).map(segment).collect()
 }
 
-fn clear(access: &Access, taken: Taken, kind: u32, segments: Vec<Segment>, durable: bool) {
+fn clear(target: &Target, taken: Taken, kind: u32, segments: Vec<Segment>, durable: bool) {
     let request = running(taken, 0);
     for Segment { range, unmap } in segments.into_iter().filter(|it| !it.range.is_empty()) {
-        let part = request.part();
-        let ended = move |result| part.end(result);
+        let part = target.parts.insert(request.part(None));
         match kind {
-            blk::VIRTIO_BLK_T_DISCARD => access.discard(range, ended),
-            _ => access.zero(range, unmap, durable, ended),
+            blk::VIRTIO_BLK_T_DISCARD => target.port.discard(range, part),
+            _ => target.port.zero(range, unmap, durable, part),
         }
     }
 }

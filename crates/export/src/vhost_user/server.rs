@@ -75,7 +75,7 @@ impl VhostUser {
         let system = |doing| move |source| VhostUserError::System { doing, source };
         let (socket, file) = socket::listen(path)?;
         let listener = UnixListener::from(socket);
-        let target = Arc::new(Target { access, identity: device::identity(name) });
+        let target = Arc::new(Target::new(&access, device::identity(name)));
         let stop = Arc::new(EventFd::new().map_err(system("make an eventfd"))?);
         let waiting = Waiting { listener, target, stop: stop.clone(), machine: None };
         let thread = std::thread::Builder::new()
@@ -263,7 +263,7 @@ impl VhostUserBackend for Device {
     }
 
     fn features(&self) -> u64 {
-        let own = device::features(self.target.access.limits());
+        let own = device::features(self.target.limits());
         own | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
     }
 
@@ -289,7 +289,7 @@ impl VhostUserBackend for Device {
 
     fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
         // A driver of a later version reads fields that this device has not got: zeroes.
-        let space = device::configuration(self.target.access.limits());
+        let space = device::configuration(self.target.limits());
         let bytes = space.into_iter().chain(std::iter::repeat(0));
         bytes.skip(offset as usize).take(size.min(LONGEST_CONFIG) as usize).collect()
     }

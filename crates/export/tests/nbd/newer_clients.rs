@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use array::Array;
+use array::{Array, ArrayError, Completer, HostOp, Lease};
 use export::nbd::ServerLimits;
-use export::store::{Buffer, Limits, Store, StoreError, Then};
+use export::store::{Limits, Store};
 
 use super::serve::{Served, array, export};
 
@@ -36,45 +36,44 @@ impl Store for Sparse {
         Limits { bytes: 1 << 40, block: BLOCK as u32, ..self.array.limits() }
     }
 
-    fn buffer(&self, bytes: usize) -> Buffer {
-        Store::buffer(&*self.array, bytes)
+    fn lease(&self, bytes: usize) -> Lease {
+        self.array.lease(bytes)
     }
 
-    fn try_buffer(&self, bytes: usize) -> Option<Buffer> {
-        Store::try_buffer(&*self.array, bytes)
+    fn try_lease(&self, bytes: usize) -> Option<Lease> {
+        self.array.try_lease(bytes)
     }
 
-    fn read(&self, mut buffer: Buffer, offset: u64, then: Then) {
-        let blocks = self.blocks.lock().unwrap();
-        for (at, into) in buffer.bytes_mut().chunks_mut(BLOCK as usize).enumerate() {
-            match blocks.get(&(offset / BLOCK + at as u64)) {
-                Some(bytes) => into.copy_from_slice(bytes),
-                None => into.fill(0),
-            }
-        }
-        drop(blocks);
-        then(Ok(Some(buffer)));
-    }
-
-    fn write(&self, buffer: Buffer, offset: u64, _fua: bool, then: Then) {
+    fn submit(&self, op: HostOp, offset: u64, mut lease: Option<Lease>, to: Completer) {
         let mut blocks = self.blocks.lock().unwrap();
-        for (at, bytes) in buffer.bytes().chunks(BLOCK as usize).enumerate() {
-            blocks.insert(offset / BLOCK + at as u64, bytes.to_vec());
+        let block = |at: usize| offset / BLOCK + at as u64;
+        match (op, &mut lease) {
+            (HostOp::Read, Some(lease)) => {
+                lease.own();
+                for (at, into) in lease.bytes_mut().chunks_mut(BLOCK as usize).enumerate() {
+                    match blocks.get(&block(at)) {
+                        Some(bytes) => into.copy_from_slice(bytes),
+                        None => into.fill(0),
+                    }
+                }
+            }
+            (HostOp::Write { .. }, Some(lease)) => {
+                for (at, bytes) in lease.bytes().chunks(BLOCK as usize).enumerate() {
+                    blocks.insert(block(at), bytes.to_vec());
+                }
+            }
+            _ => {}
         }
         drop(blocks);
-        then(Ok(Some(buffer)));
+        to.complete(Ok(lease));
     }
 
-    fn flush(&self, then: Then) {
-        then(Ok(None));
-    }
-
-    fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    fn discard(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
         self.forget(offset, bytes);
         Ok(())
     }
 
-    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
         self.forget(offset, bytes);
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use array::Array;
-use export::store::{Buffer, Limits, Store, StoreError, Then};
+use array::{Array, ArrayError, Completer, HostOp, Lease};
+use export::store::{Limits, Store};
 
 /// A store whose reads end when they may.
 pub struct Held {
@@ -31,36 +31,31 @@ impl Store for HeldStore {
         self.0.array.limits()
     }
 
-    fn buffer(&self, bytes: usize) -> Buffer {
-        Store::buffer(&*self.0.array, bytes)
+    fn lease(&self, bytes: usize) -> Lease {
+        self.0.array.lease(bytes)
     }
 
-    fn try_buffer(&self, bytes: usize) -> Option<Buffer> {
-        Store::try_buffer(&*self.0.array, bytes)
+    fn try_lease(&self, bytes: usize) -> Option<Lease> {
+        self.0.array.try_lease(bytes)
     }
 
-    fn read(&self, buffer: Buffer, offset: u64, then: Then) {
+    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, to: Completer) {
+        if op != HostOp::Read {
+            return self.0.array.submit(op, offset, 0, lease, to);
+        }
         let held = self.0.clone();
         std::thread::spawn(move || {
             let closed = held.closed.lock().unwrap();
             drop(held.opened.wait_while(closed, |closed| *closed).unwrap());
-            Store::read(&*held.array, buffer, offset, then);
+            held.array.submit(op, offset, 0, lease, to);
         });
     }
 
-    fn write(&self, buffer: Buffer, offset: u64, fua: bool, then: Then) {
-        Store::write(&*self.0.array, buffer, offset, fua, then);
-    }
-
-    fn flush(&self, then: Then) {
-        Store::flush(&*self.0.array, then);
-    }
-
-    fn discard(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    fn discard(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
         Store::discard(&*self.0.array, offset, bytes)
     }
 
-    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<(), ArrayError> {
         Store::write_zeroes(&*self.0.array, offset, bytes)
     }
 }

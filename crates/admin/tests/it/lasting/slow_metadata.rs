@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use admin::{Opened, StartOptions};
-use array::{Array, ArrayError, DriverOptions, Event, HostOp};
+use array::{
+    Array, ArrayError, Completer, CompletionQueue, DriverOptions, Event, HostOp, RequestResult,
+};
 use device::{Access, Device, Disk, DiskLayer};
 use engine::{MemberError, MemberOp};
 use md::assemble::Options;
@@ -84,6 +86,15 @@ fn opened(gates: &[Arc<Gate>]) -> Vec<Opened> {
     gates.iter().map(|gate| Opened::disk(gate.clone()).expect("superblock")).collect()
 }
 
+/// Tells the end of a request.
+struct Ended(mpsc::Sender<Result<(), ArrayError>>);
+
+impl CompletionQueue for Ended {
+    fn complete(&self, _: u64, result: RequestResult) {
+        let _ = self.0.send(result.map(drop));
+    }
+}
+
 impl Gated {
     fn start(level: Level, count: usize, bitmap: BitmapOption) -> Gated {
         let (members, gates) = members(level, count, bitmap);
@@ -104,16 +115,9 @@ impl Gated {
 
     fn write_to(&self, offset: u64) -> mpsc::Receiver<Result<(), ArrayError>> {
         let (done, ended) = mpsc::channel();
+        let to = Completer::new(Arc::new(Ended(done)), 0);
         let lease = self.array.lease(4096);
-        self.array.request(
-            HostOp::Write { fua: false },
-            offset,
-            4096,
-            Some(lease),
-            move |result| {
-                drop(done.send(result.map(drop)));
-            },
-        );
+        self.array.submit(HostOp::Write { fua: false }, offset, 0, Some(lease), to);
         ended
     }
 
