@@ -9,8 +9,15 @@ pub const MAX_MEMBERS: usize = 255;
 const WORDS: usize = 4;
 
 /// A set of member slots (or of data positions in a row), 256 bits wide.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct MemberSet([u64; WORDS]);
+
+impl PartialEq for MemberSet {
+    #[inline]
+    fn eq(&self, other: &MemberSet) -> bool {
+        is_zero(&std::array::from_fn::<u64, WORDS, _>(|word| self.0[word] ^ other.0[word]))
+    }
+}
 
 impl MemberSet {
     /// The empty set.
@@ -58,7 +65,7 @@ impl MemberSet {
     /// Number of slots in the set.
     #[inline]
     pub fn len(&self) -> usize {
-        if self.0[1..] == [0; WORDS - 1] {
+        if is_zero(&self.0[1..]) {
             // Not all supported CPUs have an instruction to count bits.
             return self.0[0].count_ones() as usize;
         }
@@ -68,10 +75,11 @@ impl MemberSet {
     /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; WORDS]
+        is_zero(&self.0)
     }
 
     /// The union of both sets.
+    #[inline]
     #[must_use]
     pub fn union(mut self, other: MemberSet) -> MemberSet {
         for (word, more) in self.0.iter_mut().zip(other.0) {
@@ -81,6 +89,7 @@ impl MemberSet {
     }
 
     /// The intersection of both sets.
+    #[inline]
     #[must_use]
     pub fn intersection(mut self, other: MemberSet) -> MemberSet {
         for (word, more) in self.0.iter_mut().zip(other.0) {
@@ -90,6 +99,7 @@ impl MemberSet {
     }
 
     /// The slots of this set that are not in the other.
+    #[inline]
     #[must_use]
     pub fn minus(mut self, other: MemberSet) -> MemberSet {
         for (word, less) in self.0.iter_mut().zip(other.0) {
@@ -105,6 +115,12 @@ impl MemberSet {
     }
 }
 
+/// Without a branch per word: the comparison of two arrays has one.
+#[inline]
+fn is_zero(words: &[u64]) -> bool {
+    words.iter().fold(0, |all, word| all | word) == 0
+}
+
 /// Remaining slots of a set: `word` of word `at`, and all words behind that.
 struct Slots {
     word: u64,
@@ -116,7 +132,7 @@ impl Slots {
     /// Advances to the next word that is not empty. Nearly always there is none, which one check of
     /// all of them shows.
     fn next_word(&mut self) -> Option<()> {
-        if self.words[1..] == [0; WORDS - 1] {
+        if is_zero(&self.words[1..]) {
             return None;
         }
         self.at += 1;

@@ -269,6 +269,7 @@ impl Shard {
     }
 
     /// Sends the effects from `first` on to their places; returns how many there are.
+    #[inline]
     fn place(&mut self, first: usize, out: &mut Effects) -> usize {
         if self.health.has_places() {
             self.places.place(&self.health, first, out);

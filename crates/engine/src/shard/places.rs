@@ -77,6 +77,7 @@ impl Places {
     }
 
     /// Sends the operations from this effect on to their places.
+    #[cold]
     pub(crate) fn place(&mut self, health: &Health, first: usize, out: &mut Effects) {
         for at in first..out.list.len() {
             let Some((_, member)) = parts(&mut out.list[at]) else { continue };
