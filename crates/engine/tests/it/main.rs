@@ -5,5 +5,6 @@ mod discards;
 mod joins;
 mod lives;
 mod metadata;
+mod plug;
 mod read_balance;
 mod replaced;

@@ -104,7 +104,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let new = op.read_failed.minus(op.read_failed_planned);
         let bad_block = new.minus(positions_of(row, cx.health.failed()));
-        let mends = !op.is_write() || op.class.kind == OpKind::Rebuild;
+        let mends = op.is_read() || op.class.kind == OpKind::Rebuild;
         if mends && op.can_be_cut() && !bad_block.is_empty() {
             // So that only granules that are really bad are reconstructed and written back.
             return self.split_into(cx, at, Grain::Granule);

@@ -26,7 +26,7 @@ impl Stripes {
         op.late.insert(position);
         let uses_host = op.covered.contains(position)
             && match op.phase {
-                Phase::Reading => !op.is_write(),
+                Phase::Reading => op.is_read(),
                 phase => matches!(phase, Phase::Writing | Phase::WritingBack),
             };
         for piece in op.pieces.iter().filter(|_| uses_host) {
@@ -82,7 +82,7 @@ impl Stripes {
         let op = &mut self.ops[at];
         // What reads have returned so far decides nothing.
         op.error = None;
-        let (start, end, grain, is_read) = (op.start, op.end, op.class.grain, !op.is_write());
+        let (start, end, grain, is_read) = (op.start, op.end, op.class.grain, op.is_read());
         let mut again = Vec::new();
         for piece in &op.pieces {
             let piece = &self.rows.pieces[*piece];

@@ -194,7 +194,7 @@ impl Stripes {
         for op in formed.drain(..) {
             self.ops[op].begun_at = cx.now;
             begun += self.ops[op].sectors() * cx.geometry.members() as u64;
-            if self.ops[op].is_write() {
+            if self.ops[op].class.kind.is_host_write() {
                 self.neighbours.write_begun();
             }
             self.start_or_queue(cx, op);

@@ -64,6 +64,11 @@ pub(crate) enum OpKind {
 }
 
 impl OpKind {
+    /// Whether it is a host's: others come to the same row.
+    pub(crate) fn is_host_write(self) -> bool {
+        matches!(self, OpKind::Write | OpKind::Discard)
+    }
+
     /// Whether pieces have data of hosts.
     pub(crate) fn has_host_data(self) -> bool {
         !matches!(self, OpKind::Resync | OpKind::Rebuild | OpKind::Scrub(_))
@@ -281,8 +286,8 @@ impl Op {
         self.end - self.start
     }
 
-    pub(crate) fn is_write(&self) -> bool {
-        self.class.kind != OpKind::Read
+    pub(crate) fn is_read(&self) -> bool {
+        self.class.kind == OpKind::Read
     }
 
     /// Whether the range is locked exclusively: also for reads in granules, which write back.
@@ -325,7 +330,7 @@ impl Op {
             return false;
         }
         let data = self.cells.len() as u16 - 2;
-        !(self.is_write() && self.stream) || self.covered.contains(position) || position >= data
+        self.is_read() || !self.stream || self.covered.contains(position) || position >= data
     }
 
     pub(crate) fn host_slices(&self, position: u16) -> &[BufSlice] {

@@ -94,7 +94,7 @@ impl Stripes {
         let is_rebuild = op.class.kind == OpKind::Rebuild;
         let mut in_sync = self.sync.state(range.clone());
         let is_doubtful = in_sync != InSync::All;
-        if (op.is_write() && !is_rebuild || is_doubtful)
+        if (!op.is_read() && !is_rebuild || is_doubtful)
             && cx.health.is_partly_rebuilt(range.clone())
         {
             // The part that is in sync must be written, the rest must not. Where parity may not
@@ -134,7 +134,7 @@ impl Stripes {
         let lost = lost.minus(op.covered);
         // Memory must not have the only copy of a block: a write that depended on it could not be
         // rolled back.
-        let only_copy = match op.is_write() && op.in_sync == InSync::All && !is_rebuild {
+        let only_copy = match !op.is_read() && op.in_sync == InSync::All && !is_rebuild {
             true => lost,
             false => MemberSet::EMPTY,
         };
@@ -169,7 +169,7 @@ impl Stripes {
         if !self.take_memory(at, course.own, logs) {
             return false;
         }
-        if self.ops[at].is_write() {
+        if !self.ops[at].is_read() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
         let ExecPlan { parity, reads, recover, unrecoverable, parity_out, unreadable, .. } = course;
@@ -190,7 +190,7 @@ impl Stripes {
         op.p_known = reads.union(situation.cached).contains(data);
         // Parity generated without a recovery depends on no lost blocks except the covered ones.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
-        op.keeps_old = op.is_write() && !is_rebuild && depends && !lost.is_empty();
+        op.keeps_old = !op.is_read() && !is_rebuild && depends && !lost.is_empty();
         op.phase = Phase::Reading;
         op.open = 0;
         self.send_reads(cx, at, reads);
@@ -231,7 +231,7 @@ impl Stripes {
         let ExecPlan { parity, reads, recover, parity_out, .. } = course;
         let data_positions = MemberSet::range(0, situation.data);
         // Blocks that are not in host buffers: from the row's cache, or in newly allocated memory.
-        let in_host = if self.ops[at].is_write() { MemberSet::EMPTY } else { situation.covered };
+        let in_host = if self.ops[at].is_read() { situation.covered } else { MemberSet::EMPTY };
         let sources = match (parity, recover.is_empty()) {
             (Some(ParityWork::Generate), true) => data_positions.minus(situation.covered),
             (Some(ParityWork::Update), true) => situation.covered,
@@ -256,7 +256,7 @@ impl Stripes {
             let parity = Some(parity);
             return Some(ExecPlan { parity, reads, recover, parity_out, ..ExecPlan::default() });
         }
-        if op.is_write() {
+        if !op.is_read() {
             let WritePlan { parity, reads, recover } = match op.class.kind {
                 OpKind::Resync => plan_resync(situation)?,
                 _ => plan_write(situation)?,
@@ -284,7 +284,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         for position in reads.iter() {
-            let into_host = !op.is_write() && op.covered.contains(position);
+            let into_host = op.is_read() && op.covered.contains(position);
             let slices = if into_host {
                 cx.out.push_slices(op.host_slices(position).iter().copied())
             } else {
@@ -389,7 +389,7 @@ impl Stripes {
         if op.read_failed != op.read_failed_planned {
             return self.reads_failed(cx, at);
         }
-        if op.is_write() && !op.keeps_old && op.epoch_planned != cx.health.epoch() {
+        if !op.is_read() && !op.keeps_old && op.epoch_planned != cx.health.epoch() {
             // A block that this write does not cover may depend on the row's old contents now,
             // which the plan did not keep.
             return self.replan(cx, at);
@@ -426,7 +426,7 @@ impl Stripes {
             return self.compare(cx, at);
         }
         let op = &self.ops[at];
-        if !op.is_write() {
+        if op.is_read() {
             return self.write_back(cx, at);
         }
         if op.parity == Some(ParityWork::None) {
@@ -593,7 +593,7 @@ impl Stripes {
                 self.request_part_done(cx, request);
             }
         }
-        if self.ops[at].is_write() {
+        if self.ops[at].class.kind.is_host_write() {
             self.neighbours.write_ended(cx.now.saturating_sub(self.ops[at].begun_at));
         }
         self.ops[at].pieces = pieces;
@@ -756,7 +756,7 @@ impl Jobs<'_> {
     /// A data block: the new contents of a write, and all blocks that a read covers, are in the
     /// host's buffers; the others are in the stripe memory.
     fn block(&self, index: u16, when: When, from: u64, sectors: u64) -> BufSlice {
-        let in_host = when == When::After || !self.op.is_write();
+        let in_host = when == When::After || self.op.is_read();
         if in_host && self.op.covered.contains(index) {
             self.op.host_from(index, from).part(0, sectors)
         } else {

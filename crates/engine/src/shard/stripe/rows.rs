@@ -53,8 +53,8 @@ impl ChunkIo {
         self.start < end && start < self.end
     }
 
-    fn is_write(&self) -> bool {
-        self.class.kind != OpKind::Read
+    fn is_host_write(&self) -> bool {
+        self.class.kind.is_host_write()
     }
 }
 
@@ -169,7 +169,7 @@ impl Rows {
         self.pieces[at] = piece;
         let entry = &mut self.table[row];
         entry.pending.push(at);
-        if piece.is_write() {
+        if piece.is_host_write() {
             entry.pending_write_sectors += piece.end - piece.start;
         }
         self.touch(row);
@@ -181,7 +181,7 @@ impl Rows {
             let at = self.pieces.take().index;
             self.pieces[at] = *piece;
             self.table[row].pending.insert(order, at);
-            if piece.is_write() {
+            if piece.is_host_write() {
                 self.table[row].pending_write_sectors += piece.end - piece.start;
             }
         }
@@ -359,7 +359,7 @@ impl Rows {
         });
         for at in taken.iter() {
             let piece = &pieces[*at];
-            if piece.is_write() {
+            if piece.is_host_write() {
                 entry.pending_write_sectors -= piece.end - piece.start;
             }
         }
@@ -500,7 +500,7 @@ impl Rows {
             cell.host_count += 1;
             op.host.push(piece.slice.part(from - piece.start, to - from));
         }
-        op.zeroes = op.is_write()
+        op.zeroes = op.class.kind.is_host_write()
             && op.covered.len() == usize::from(self.data)
             && op.host.iter().all(|slice| slice.region == REGION_ZERO);
         table[row].active.push(at);
@@ -526,7 +526,7 @@ impl Rows {
 /// operations complete, and the shard sets the timer.
 pub(crate) struct Plug {
     merge_wait_nanos: u64,
-    /// Number of writing operations so far.
+    /// Number of operations of host writes so far: scrubs and resyncs lead to no write of a host.
     begun: u64,
     ended: u64,
     /// Duration of a writing operation, as a moving average.
@@ -743,12 +743,12 @@ impl Stripes {
             scratch.give_back(block);
         }
         // A full stripe needs nothing again soon, nor does a stream that reads.
-        let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();
+        let returns = !op.is_read() && op.covered.len() + 2 < op.cells.len();
         let keep = op.stream
             && returns
             && afterwards == CacheAfter::OnMembers
             && op.read_failed.is_empty();
-        let stale = if op.is_write() { op.covered } else { MemberSet::EMPTY };
+        let stale = if op.is_read() { MemberSet::EMPTY } else { op.covered };
         let (start, end, row) = (op.start, op.end, op.row);
         let mut late = Vec::new();
         if !op.late.is_empty() {
