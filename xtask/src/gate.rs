@@ -103,7 +103,7 @@ pub fn run(workspace: &Workspace, lower: bool) -> Result<bool> {
 /// The program, with the crates on the path of a request optimised; all crates of the workspace
 /// decide together with which features others are compiled.
 fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.current_dir(&workspace.root).env("CARGO_INCREMENTAL", "0");
     command.args(["build", "--workspace", "--bin", "gate"]);
     // One unit: what is inlined does not change with what lies beside it.

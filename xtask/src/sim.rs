@@ -16,9 +16,14 @@ const PATCHES: &str = "crates/sim/mutants";
 
 /// Runs the simulator with these arguments, and with `--mutants` also the patches.
 pub fn run(workspace: &Workspace, args: &[String]) -> Result<bool> {
-    let mut simulator = Command::new(cargo());
-    simulator.current_dir(&workspace.root).args(["run", "--quiet", "-p", "sim", "--"]).args(args);
-    let status = simulator.status().context("starting the simulator")?;
+    // Of the whole workspace, as the tests are built: what it stands on is compiled once.
+    let mut build = cargo();
+    build.current_dir(&workspace.root).args(["build", "--quiet", "--workspace", "--bin", "sim"]);
+    if !build.status().context("starting cargo")?.success() {
+        bail!("the simulator does not build");
+    }
+    let mut simulator = Command::new(workspace.target.join("debug").join("sim"));
+    let status = simulator.args(args).status().context("starting the simulator")?;
     if status.code() == Some(2) {
         bail!("wrong usage of the simulator");
     }
@@ -94,7 +99,7 @@ fn apply(copy: &Path, patch: &Path, reverse: bool) -> Result<()> {
 
 /// Builds the copy's simulator, and runs it until it reports a finding or a minute has passed.
 fn is_found(copy: &Path, target: &Path) -> Result<bool> {
-    let mut build = Command::new(cargo());
+    let mut build = cargo();
     build.current_dir(copy).args(["build", "--quiet", "-p", "sim", "--target-dir"]).arg(target);
     if !build.status().context("starting cargo")?.success() {
         bail!("the copy does not build");

@@ -58,7 +58,7 @@ pub struct Workspace {
 impl Workspace {
     /// Asks the cargo that runs us. `--no-deps`: works without a network or a lock file.
     pub fn load() -> Result<Self> {
-        let output = Command::new(cargo())
+        let output = cargo()
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(["metadata", "--no-deps", "--format-version", "1"])
             .output()
@@ -116,8 +116,23 @@ fn one_crate(package: &Value, root: &Path) -> Result<Crate> {
 }
 
 /// The cargo that started us, so that a pinned toolchain stays pinned.
-pub fn cargo() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    without_our_package(&mut cargo);
+    cargo
+}
+
+/// For a command that runs cargo: takes out what the cargo that started us says of this package.
+/// Scripts of dependencies look at these variables (ring's), so that they, and all that is above
+/// them, would be compiled anew whenever cargo is run by hand, and again when it is run from here.
+pub fn without_our_package(command: &mut Command) {
+    let is_ours =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_ours) {
+            command.env_remove(name);
+        }
+    }
 }
 
 fn string<'a>(value: &'a Value, key: &str) -> Result<&'a str> {

@@ -46,7 +46,7 @@ fn dash() -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
     use results::record::{Record, Sample};
     use results::stats::LatencyRecorder;
 

@@ -389,7 +389,7 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
     use results::record::Sample;
 
     use super::*;

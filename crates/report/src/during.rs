@@ -63,7 +63,7 @@ fn dash() -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
     use results::record::{ForegroundAlone, Record};
 
     use super::*;

@@ -203,7 +203,7 @@ fn distribution(bins: &LatencyBins) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
     use results::stats::LatencyRecorder;
 
     use super::*;

@@ -136,7 +136,7 @@ fn bar(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
     use results::stats::LatencyRecorder;
 
     use super::*;

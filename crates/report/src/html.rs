@@ -463,7 +463,7 @@ fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
 
     use super::*;
 

@@ -32,3 +32,10 @@ pub mod summary;
 pub mod table;
 pub mod tool_tables;
 pub mod works;
+
+// Made-up records: see there.
+#[cfg(test)]
+#[path = "../../results/src/fixture.rs"]
+mod fixture;
+#[cfg(test)]
+use results::{host, record};

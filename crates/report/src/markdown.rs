@@ -269,7 +269,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
 
     use super::*;
 

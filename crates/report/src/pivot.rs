@@ -594,8 +594,8 @@ pub fn some(places: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::fixture;
     use md::Level;
-    use results::fixture;
 
     use super::*;
 

@@ -146,7 +146,7 @@ fn median_latency(all: &[Latency]) -> Option<Latency> {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
 
     use super::*;
 

@@ -185,7 +185,7 @@ pub fn measured_on(cells: &[Cell]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
 
     use super::*;
 

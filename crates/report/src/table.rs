@@ -382,7 +382,7 @@ fn line(out: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
 
     use super::*;
 

@@ -16,8 +16,8 @@ mod columns;
 mod error;
 mod export;
 pub mod findings;
-#[cfg(any(test, feature = "fixture"))]
-pub mod fixture;
+#[cfg(test)]
+mod fixture;
 mod foreground;
 pub mod host;
 pub mod hosts;

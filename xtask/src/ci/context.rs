@@ -27,7 +27,7 @@ impl Context {
 
     /// cargo, with these words, at the root.
     pub fn cargo(&self, args: &str) -> Command {
-        let mut command = Command::new(cargo());
+        let mut command = cargo();
         command.current_dir(&self.workspace.root).args(args.split_whitespace());
         command
     }

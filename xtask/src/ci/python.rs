@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::context::{Context, finish};
 use super::{Outcome, junit, required};
+use crate::workspace::without_our_package;
 
 /// What the tests need, each with its version.
 const REQUIREMENTS: &str = "python/requirements-test.txt";
@@ -44,6 +45,7 @@ fn run(context: &mut Context) -> Result<(), Outcome> {
     maturin.args(["build", "--profile", "dev", "--manifest-path"]);
     maturin.arg(root.join("python/Cargo.toml")).arg("--out").arg(&wheels);
     maturin.env("CARGO_TARGET_DIR", &context.workspace.target);
+    without_our_package(&mut maturin);
     must(&mut maturin)?;
     must(pip().arg(wheel(&wheels)?))?;
     tests(context, &root, &place, &bin)

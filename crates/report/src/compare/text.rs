@@ -116,7 +116,7 @@ fn closing(comparison: &Comparison) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
 
     use super::*;
 

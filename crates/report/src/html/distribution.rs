@@ -132,7 +132,7 @@ pub(super) fn figures(cell: &Cell) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
 
     use super::*;
 

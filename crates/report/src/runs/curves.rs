@@ -120,7 +120,7 @@ fn medians(mut values: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use results::fixture;
+    use crate::fixture;
     use results::record::{Latency, Sample};
 
     use super::*;

@@ -93,7 +93,7 @@ fn distinct<'s>(texts: impl Iterator<Item = &'s String>) -> Vec<String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use results::fixture;
+    use crate::fixture;
     use results::record::{Cell, Place, Sample};
 
     use super::*;

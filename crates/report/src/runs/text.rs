@@ -87,7 +87,9 @@ fn beside_line(beside: &Beside<'_>, label: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::{NotRun, fixture};
+    use results::NotRun;
+
+    use crate::fixture;
 
     use super::*;
 

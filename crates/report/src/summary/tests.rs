@@ -1,6 +1,6 @@
 use std::time::UNIX_EPOCH;
 
-use results::fixture;
+use crate::fixture;
 use results::host::Host;
 use results::record::{Place, Sample};
 
