@@ -35,7 +35,7 @@ const ON_THE_PATH: [&str; 10] =
 const ALLOCATORS: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
 
 /// The row whose files are compared with ARCHITECTURE.md.
-const WRITE_PATH_ROW: &str = "raid5-write";
+const WRITE_PATH_ROW: &str = "raid5-nbd-write";
 /// Instructions per request from which a file counts there.
 const LEAST: u64 = 10;
 

@@ -420,11 +420,14 @@ impl Array {
         op: HostOp,
         offset: u64,
         bytes: u64,
-        lease: Option<Lease>,
+        mut lease: Option<Lease>,
         to: Completer,
     ) {
-        let bytes = lease.as_ref().map_or(bytes, |lease| {
+        let bytes = lease.as_mut().map_or(bytes, |lease| {
             assert!(lease.is_of(&self.leases), "the lease is of another array");
+            if op != HostOp::Read {
+                lease.own();
+            }
             lease.len() as u64
         });
         // A flush is of no range.

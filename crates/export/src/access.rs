@@ -44,7 +44,8 @@ pub struct Access {
     slow_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A front's way to a store. What it submits ends in the front's queue, by the number that it gave.
+/// A front's way to a store. What it submits ends in the front's queue, by the number that it gave,
+/// which is below 2^63. Reads return their lease; writes return it to the store.
 pub struct Port {
     access: Arc<Access>,
     queue: Arc<dyn CompletionQueue>,
@@ -59,10 +60,17 @@ struct Exit {
 
 impl CompletionQueue for Exit {
     fn complete(&self, user_data: u64, result: RequestResult) {
-        if user_data & ENTERED != 0 {
-            self.gate.leave();
+        if user_data & ENTERED == 0 {
+            return self.queue.complete(user_data, result);
         }
-        self.queue.complete(user_data & !ENTERED, result);
+        self.gate.leave();
+        // A front that waits for the slow thread must not have buffers in its queue, of which that
+        // thread may need one.
+        let ended = result.map(|lease| {
+            drop(lease);
+            None
+        });
+        self.queue.complete(user_data & !ENTERED, ended);
     }
 }
 
@@ -211,7 +219,10 @@ impl Port {
         }
         let block = self.block();
         if !offset.is_multiple_of(block) || !(lease.len() as u64).is_multiple_of(block) {
-            return self.write_part(lease.bytes().to_vec(), offset, fua, user_data);
+            let data = lease.bytes().to_vec();
+            // To wait with it could be to wait for ever: see `Exit`.
+            drop(lease);
+            return self.write_part(data, offset, fua, user_data);
         }
         self.access.gate.enter();
         self.submit(HostOp::Write { fua }, offset, Some(lease), user_data | ENTERED);
@@ -252,6 +263,7 @@ impl Port {
     }
 
     fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, user_data: u64) {
+        debug_assert!(user_data & ENTERED == 0 || matches!(op, HostOp::Write { .. }));
         // The store may run on this thread, whose stack must not need memory later.
         sys::touch_stack_once();
         let to = Completer::new(self.exit.clone(), user_data);

@@ -34,8 +34,8 @@ impl Case {
 
     /// Whether it is skipped only because the whole of its kind was not asked for.
     pub fn is_of_the_whole(&self) -> bool {
-        let why = |line: &str| line.starts_with("skipped: ") && line.ends_with(ALL_RUNS_IT);
-        self.is_skipped() && self.stdout.lines().any(why)
+        let mut why = self.stdout.lines().filter(|line| line.starts_with("skipped: "));
+        self.is_skipped() && why.all(|line| line.ends_with(ALL_RUNS_IT))
     }
 
     /// Lines that say what was skipped, of the test or of a part of it.

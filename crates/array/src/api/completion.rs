@@ -1,7 +1,8 @@
 //! How requests of an array end: by number, in the queue that their submitter named; blocking calls
 //! and futures are one such queue each.
 //!
-//! Invariant: a submitted request ends exactly once in its queue, whatever becomes of the array.
+//! Invariant: a submitted request ends exactly once in its queue, whatever becomes of the array: a
+//! [`Completer`] that is dropped ends its request, too.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,29 +19,43 @@ pub type RequestResult = Result<Option<Lease>, ArrayError>;
 pub trait CompletionQueue: Send + Sync {
     /// The request that was submitted with this number has ended.
     ///
-    /// It is called on a worker thread of the array; or on the submitter's thread, before the
-    /// submission returns, if the request is refused, or if it is short and an array whose members
-    /// are all in memory is doing nothing else. A worker serves nothing else while it runs: it must
-    /// not block, must not drop the array, and must not lock what a submitter has locked.
+    /// It is called on a worker thread of the array; or on a submitter's thread, before a submission
+    /// returns, if the request is refused, if it is short and an array whose members are all in
+    /// memory is doing nothing else, or if the array ends there by a panic. A worker serves nothing
+    /// else while it runs: it must not block, must not drop the array, and must not lock what a
+    /// submitter has locked.
     fn complete(&self, user_data: u64, result: RequestResult);
 }
 
-/// The end of one request: a queue, and the request's number there.
-#[derive(Clone)]
+/// The end of one request: a queue, and the request's number there. Dropping it ends the request
+/// with [`ArrayError::Stopped`]: what had it is gone.
 pub struct Completer {
-    queue: Arc<dyn CompletionQueue>,
+    /// `None`: the request has ended.
+    queue: Option<Arc<dyn CompletionQueue>>,
     user_data: u64,
 }
 
 impl Completer {
     /// The request ends in `queue` as number `user_data`.
     pub fn new(queue: Arc<dyn CompletionQueue>, user_data: u64) -> Completer {
-        Completer { queue, user_data }
+        Completer { queue: Some(queue), user_data }
     }
 
     /// Ends the request.
-    pub fn complete(self, result: RequestResult) {
-        self.queue.complete(self.user_data, result);
+    pub fn complete(mut self, result: RequestResult) {
+        self.end(result);
+    }
+
+    fn end(&mut self, result: RequestResult) {
+        if let Some(queue) = self.queue.take() {
+            queue.complete(self.user_data, result);
+        }
+    }
+}
+
+impl Drop for Completer {
+    fn drop(&mut self) {
+        self.end(Err(ArrayError::Stopped));
     }
 }
 
@@ -125,5 +140,20 @@ impl Future for Pending {
                 Poll::Pending
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_ends_once_also_when_what_had_it_is_gone() {
+        let (pending, to) = Pending::new();
+        drop(to);
+        assert_eq!(pending.result().map(drop), Err(ArrayError::Stopped));
+        let (pending, to) = Pending::new();
+        to.complete(Ok(None));
+        assert!(matches!(pending.0.state().result, Some(Ok(None))), "the drop came later");
     }
 }

@@ -68,7 +68,7 @@ impl LeasePool {
     /// # Errors
     /// When the system has no addresses for them; memory is taken when they are used.
     pub fn without_array(lease_bytes: usize, count: u32) -> std::io::Result<LeasePool> {
-        let region = Region::new(u64::from(count) * lease_bytes as u64)?;
+        let region = Region::with_pages(u64::from(count) * lease_bytes as u64, false)?;
         Ok(LeasePool::with_reserve(Arc::new(region), 0, lease_bytes, count, 0))
     }
 

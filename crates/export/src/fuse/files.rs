@@ -40,7 +40,7 @@ const FOREVER: Duration = Duration::from_secs(86_400);
 /// The file in a directory.
 const FILE: INodeNo = INodeNo(2);
 
-/// What requests go to, until it is closed: then they end with EIO.
+/// What requests go to, until it is closed: then they end with ESHUTDOWN.
 #[derive(Clone)]
 pub struct Served(Arc<RwLock<Option<Port>>>);
 
@@ -139,7 +139,7 @@ impl Files {
         })
     }
 
-    /// Submits a request, which `reply` answers when it ends; EIO once it is closed.
+    /// Submits a request, which `reply` answers when it ends; ESHUTDOWN once it is closed.
     fn submit(&self, reply: Reply, submit: impl FnOnce(&Port, u64)) {
         match &*self.served.lock() {
             Some(port) => submit(port, self.answers.insert(reply)),

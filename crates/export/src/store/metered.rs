@@ -3,8 +3,8 @@
 //! Invariant: a request costs two additions to shared counters; one of [`EACH`] is timed, which
 //! costs it an allocation and two readings of the clock. Made only where its figures are shown.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use array::{ArrayError, Completer, CompletionQueue, HostOp, Lease, RequestResult};
 use sys::clock_nanos;
@@ -61,7 +61,7 @@ impl Meter {
 struct Timed {
     meter: Arc<Meter>,
     begun: u64,
-    to: Completer,
+    to: Mutex<Option<Completer>>,
 }
 
 impl CompletionQueue for Timed {
@@ -69,7 +69,10 @@ impl CompletionQueue for Timed {
         let took = clock_nanos().saturating_sub(self.begun);
         self.meter.timed.fetch_add(1, Ordering::Relaxed);
         self.meter.timed_ns.fetch_add(took, Ordering::Relaxed);
-        self.to.clone().complete(result);
+        let to = self.to.lock().expect("no panic while it is locked").take();
+        if let Some(to) = to {
+            to.complete(result);
+        }
     }
 }
 
@@ -121,7 +124,8 @@ impl Store for Metered {
         let to = match is_timed {
             false => to,
             true => {
-                let timed = Timed { meter: meter.clone(), begun: clock_nanos(), to };
+                let (begun, to) = (clock_nanos(), Mutex::new(Some(to)));
+                let timed = Timed { meter: meter.clone(), begun, to };
                 Completer::new(Arc::new(timed), 0)
             }
         };

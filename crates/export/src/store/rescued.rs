@@ -13,8 +13,8 @@ use md::SECTOR_BYTES;
 use super::of_array::in_bytes;
 use super::{Limits, READ_ONLY, Store, StoreExtent};
 
-/// Longest read.
-const REQUEST_BYTES: usize = 1 << 20;
+/// Longest read: the blocks of 1 MiB, wherever it begins.
+const REQUEST_BYTES: usize = (1 << 20) + 4096;
 /// The most holes and steps over data that are looked at in one call.
 const MOST_LOOKS: usize = 1024;
 /// Buffers of that length.

@@ -75,7 +75,8 @@ impl CompletionQueue for Tags {
         let begun = self.begun.lock().expect("no panic while it is locked")[usize::from(tag)];
         let result = match (result, begun.data) {
             (Ok(Some(lease)), Some(data)) => self.give(lease, begun, data),
-            (Ok(_), _) => Ok(()),
+            (Ok(None), Some(_)) => Err(Errno::IO),
+            (Ok(_), None) => Ok(()),
             (Err(error), _) => Err(store::errno(&error)),
         };
         match result {
