@@ -83,7 +83,7 @@ enum Slow {
     End,
 }
 
-/// The bytes that a read returns, without those of its blocks that were not asked for.
+/// The bytes that a read returns, without those of its blocks that were not requested.
 pub struct Data {
     filled: Filled,
     range: Range<usize>,

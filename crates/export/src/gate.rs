@@ -3,13 +3,13 @@
 //! A write of less than a block is a read-modify-write. A concurrent write to the same block would
 //! be lost, so such writes are exclusive.
 //!
-//! Invariant: while `alone` runs, none is inside. To enter and to leave costs an addition each while
-//! none is alone.
+//! Invariant: while `alone` runs, no writer is inside. Otherwise, to enter and to leave costs an
+//! addition each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// None may enter: one is alone, or wants to be. The rest of the word counts those inside.
+/// No writer may enter: one is alone, or waits for that. The rest of the word counts those inside.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// The gate; see the module documentation.
@@ -33,7 +33,7 @@ impl Gate {
     /// The write has ended.
     pub fn leave(&self) {
         if self.inside.fetch_sub(1, Ordering::SeqCst) == CLOSED | 1 {
-            // Who waits has looked at the count before, and waits by now, or is to look again.
+            // With the lock: a thread that has seen the count before it changed waits by now.
             drop(self.lock());
             self.changed.notify_all();
         }

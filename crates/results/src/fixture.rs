@@ -1,5 +1,6 @@
 //! A made-up record in the shape of the default matrix, for the tests here and those of `report`,
-//! which includes this file: a feature for it would have this crate, and all above it, compiled twice.
+//! which includes this file: a feature for it would have this crate, and all above it, compiled
+//! twice.
 //!
 //! Invariant: compiled for tests only. Its figures are computed, not measured; they must never be
 //! shown as a result.

@@ -19,11 +19,11 @@ pub type RequestResult = Result<Option<Lease>, ArrayError>;
 pub trait CompletionQueue: Send + Sync {
     /// The request that was submitted with this number has ended.
     ///
-    /// It is called on a worker thread of the array; or on a submitter's thread, before a submission
-    /// returns, if the request is refused, if it is short and an array whose members are all in
-    /// memory is doing nothing else, or if the array ends there by a panic. A worker serves nothing
-    /// else while it runs: it must not block, must not drop the array, and must not lock what a
-    /// submitter has locked.
+    /// It is called on a worker thread of the array; or on a submitter's thread, before a
+    /// submission returns, if the request is refused, if it is short and an array whose members are
+    /// all in memory is doing nothing else, or if the array ends there by a panic. A worker serves
+    /// nothing else while it runs: it must not block, must not drop the array, and must not lock
+    /// what a submitter has locked.
     fn complete(&self, user_data: u64, result: RequestResult);
 }
 

@@ -245,7 +245,9 @@ impl<'a> Transmission<'a> {
                 self.completions.awake(fds[0].revents().contains(PollFlags::IN));
             }
             self.completions.take(&mut done);
-            done.drain(..).for_each(|completion| drop(self.parts.remove(completion.part as usize)));
+            for completion in done.drain(..) {
+                self.parts.remove(completion.part as usize);
+            }
         }
         end
     }
