@@ -1,6 +1,6 @@
-//! Replies to the kernel, when the store has ended their requests. Those of long reads are sent by a
-//! thread of their own, so that the array's thread works on the next request while the kernel copies
-//! the bytes.
+//! Replies to the kernel, when the store has ended their requests. Those of long reads are sent by
+//! a thread of their own, so that the array's thread works on the next request while the kernel
+//! copies the bytes.
 //!
 //! ```text
 //!   array's thread -- request has ended --> short: replies at once
