@@ -27,9 +27,6 @@ use crate::store::{Limits, READ_ONLY, Store, StoreExtent};
 /// Queue length of the slow thread; beyond it the caller waits.
 const MAX_SLOW: usize = 64;
 
-/// In a request's number, where it ends: it has entered the gate.
-const ENTERED: u64 = 1 << 63;
-
 /// What is done when what is stored has been looked at; as [`CompletionQueue::complete`].
 type Found = Box<dyn FnOnce(Result<Vec<StoreExtent>, ArrayError>) + Send>;
 
@@ -44,15 +41,15 @@ pub struct Access {
     slow_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A front's way to a store. What it submits ends in the front's queue, by the number that it gave,
-/// which is below 2^63. Reads return their lease; writes return it to the store.
+/// A front's way to a store. What it submits ends in the front's queue, by the number that it gave.
+/// Reads return their lease; writes return it to the store.
 pub struct Port {
     access: Arc<Access>,
     queue: Arc<dyn CompletionQueue>,
     exit: Arc<Exit>,
 }
 
-/// Where a port's requests of whole blocks end.
+/// Where a port's writes of whole blocks end.
 struct Exit {
     gate: Arc<Gate>,
     queue: Arc<dyn CompletionQueue>,
@@ -60,9 +57,6 @@ struct Exit {
 
 impl CompletionQueue for Exit {
     fn complete(&self, user_data: u64, result: RequestResult) {
-        if user_data & ENTERED == 0 {
-            return self.queue.complete(user_data, result);
-        }
         self.gate.leave();
         // A front that waits for the slow thread must not have buffers in its queue, of which that
         // thread may need one.
@@ -70,7 +64,7 @@ impl CompletionQueue for Exit {
             drop(lease);
             None
         });
-        self.queue.complete(user_data & !ENTERED, ended);
+        self.queue.complete(user_data, ended);
     }
 }
 
@@ -203,13 +197,13 @@ impl Port {
     /// says how many bytes are needed, and [`Port::skip`] how many of them are before `offset`.
     pub fn read(&self, lease: Lease, offset: u64, user_data: u64) {
         let first = offset - self.skip(offset) as u64;
-        self.submit(HostOp::Read, first, Some(lease), user_data);
+        self.submit(HostOp::Read, first, Some(lease), self.to(user_data));
     }
 
     /// The same of whole blocks, for bytes that are only sent: they may be in members' memory.
     pub fn read_to_send(&self, mut lease: Lease, offset: u64, user_data: u64) {
         lease.borrow();
-        self.submit(HostOp::Read, offset, Some(lease), user_data);
+        self.submit(HostOp::Read, offset, Some(lease), self.to(user_data));
     }
 
     /// Writes the lease's bytes at `offset`; durable at its end if `fua`.
@@ -225,7 +219,8 @@ impl Port {
             return self.write_part(data, offset, fua, user_data);
         }
         self.access.gate.enter();
-        self.submit(HostOp::Write { fua }, offset, Some(lease), user_data | ENTERED);
+        let to = Completer::new(self.exit.clone(), user_data);
+        self.submit(HostOp::Write { fua }, offset, Some(lease), to);
     }
 
     /// Writes bytes that are no whole blocks, or are not in a buffer of the store.
@@ -248,7 +243,7 @@ impl Port {
 
     /// Makes all writes that have ended durable.
     pub fn flush(&self, user_data: u64) {
-        self.submit(HostOp::Flush, 0, None, user_data);
+        self.submit(HostOp::Flush, 0, None, self.to(user_data));
     }
 
     /// What is known of a range, not empty, without reading it: extents from its start on, at least
@@ -262,11 +257,9 @@ impl Port {
         self.access.queue(Slow::Allocation { range, most, then: Box::new(then) });
     }
 
-    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, user_data: u64) {
-        debug_assert!(user_data & ENTERED == 0 || matches!(op, HostOp::Write { .. }));
+    fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, to: Completer) {
         // The store may run on this thread, whose stack must not need memory later.
         sys::touch_stack_once();
-        let to = Completer::new(self.exit.clone(), user_data);
         self.access.store.submit(op, offset, lease, to);
     }
 

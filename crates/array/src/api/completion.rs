@@ -28,7 +28,7 @@ pub trait CompletionQueue: Send + Sync {
 }
 
 /// The end of one request: a queue, and the request's number there. Dropping it ends the request
-/// with [`ArrayError::Stopped`]: what had it is gone.
+/// with [`ArrayError::Stopped`].
 pub struct Completer {
     /// `None`: the request has ended.
     queue: Option<Arc<dyn CompletionQueue>>,

@@ -7,7 +7,7 @@ use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Sector};
 
 const CHUNK: u64 = 128;
 
-/// A RAID 5 of three members, and what it has not been told yet.
+/// A RAID 5 of three members, and what is in flight.
 struct Raid5 {
     shard: Shard,
     /// Operations of members and computations in flight.

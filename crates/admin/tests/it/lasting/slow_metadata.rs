@@ -86,7 +86,7 @@ fn opened(gates: &[Arc<Gate>]) -> Vec<Opened> {
     gates.iter().map(|gate| Opened::disk(gate.clone()).expect("superblock")).collect()
 }
 
-/// Tells the end of a request.
+/// Sends on how a request ended.
 struct Ended(mpsc::Sender<Result<(), ArrayError>>);
 
 impl CompletionQueue for Ended {
