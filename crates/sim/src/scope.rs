@@ -273,6 +273,8 @@ struct States<'a> {
     images: Vec<Vec<u8>>,
     /// Ranges that the last state has changed: (device, first byte, last).
     changed: Vec<(usize, usize, usize)>,
+    /// (device, sector) of `changed`.
+    changed_sectors: Vec<(usize, usize)>,
     /// Of the images without what is pending, a hash; and of each sector that a state changes.
     base_hash: u64,
 }
@@ -285,8 +287,15 @@ impl<'a> States<'a> {
                 base_hash = base_hash.wrapping_add(hash(device, sector, bytes));
             }
         }
-        let (images, changed) = (base.to_vec(), Vec::new());
-        States { base, pending, volatile, images, changed, base_hash }
+        States {
+            base,
+            pending,
+            volatile,
+            images: base.to_vec(),
+            changed: Vec::new(),
+            changed_sectors: Vec::new(),
+            base_hash,
+        }
     }
 
     /// Makes the images of a state, and returns their hash: a sum over all sectors.
@@ -310,20 +319,20 @@ impl<'a> States<'a> {
             self.changed.push((write.device, from, to));
         }
         let mut sum = self.base_hash;
-        let mut seen: Vec<(usize, usize)> = Vec::new();
+        self.changed_sectors.clear();
         for (device, from, to) in &self.changed {
-            for sector in from / SECTOR..to / SECTOR {
-                if seen.contains(&(*device, sector)) {
-                    continue;
-                }
-                seen.push((*device, sector));
-                let range = sector * SECTOR..(sector + 1) * SECTOR;
-                let (old, new) = (&self.base[*device][range.clone()], &self.images[*device][range]);
-                if old != new {
-                    sum = sum
-                        .wrapping_sub(hash(*device, sector, old))
-                        .wrapping_add(hash(*device, sector, new));
-                }
+            let sectors = (from / SECTOR..to / SECTOR).map(|sector| (*device, sector));
+            self.changed_sectors.extend(sectors);
+        }
+        self.changed_sectors.sort_unstable();
+        self.changed_sectors.dedup();
+        for (device, sector) in self.changed_sectors.iter().copied() {
+            let range = sector * SECTOR..(sector + 1) * SECTOR;
+            let (old, new) = (&self.base[device][range.clone()], &self.images[device][range]);
+            if old != new {
+                sum = sum
+                    .wrapping_sub(hash(device, sector, old))
+                    .wrapping_add(hash(device, sector, new));
             }
         }
         sum
