@@ -19,7 +19,7 @@ use worker::{Busy, Call, Job, Shard};
 
 pub use completion::{Completer, CompletionQueue, Pending, RequestResult};
 
-use crate::buf::{Lease, LeasePool};
+use crate::buf::{Growing, Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
 use crate::driver::{Driver, DriverOptions};
 use crate::executor::{ArrayExtent, Event, Report};
@@ -62,12 +62,22 @@ pub enum ArrayError {
     Unclean,
 }
 
+/// Memory that an array has for data, in bytes. It grows with load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// What there is now.
+    pub now: u64,
+    /// What there is at most.
+    pub most: u64,
+}
+
 /// An array with its worker threads; see the module documentation.
 pub struct Array {
     shards: Vec<Shard>,
     busy: Arc<Busy>,
     sharding: Sharding,
     leases: LeasePool,
+    memory: Vec<Arc<Growing>>,
     geometry: Geometry,
     info: MemberInfo,
     leaves: usize,
@@ -102,6 +112,7 @@ impl Array {
         let first = shards.first().expect("an array has a shard");
         let mut array = Array {
             leases: first.leases().clone(),
+            memory: Driver::memory(&shards).cloned().collect(),
             geometry: first.geometry().clone(),
             sharding: first.sharding(),
             info: first.info(),
@@ -197,6 +208,15 @@ impl Array {
     /// Number of buffers, in use or not; see [`DriverOptions::leases`].
     pub fn lease_count(&self) -> usize {
         self.leases.count()
+    }
+
+    /// Memory for data: buffers and stripes.
+    pub fn memory(&self) -> MemoryUse {
+        let memory = self.memory.iter();
+        let (now, most) = memory.fold((0, 0), |(now, most), growing| {
+            (now + growing.usable() as u64, most + growing.most() as u64)
+        });
+        MemoryUse { now, most }
     }
 
     /// Whether a discarded range is guaranteed to read as zeroes.

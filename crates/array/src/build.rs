@@ -14,7 +14,7 @@ use md::ondisk::ppl::PPL_HEADER_BYTES;
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 use thiserror::Error;
 
-use crate::buf::{InPlaceSources, Region, Regions};
+use crate::buf::{Growing, InPlaceSources, Region, Regions};
 use crate::executor::Executor;
 use crate::member::{FileId, Member, MemberInfo, NestedMember};
 
@@ -37,6 +37,8 @@ pub struct ArraySpec {
 pub struct DataPlaneConfig {
     /// Memory for stripe work and its cache, in bytes; more is allocated if one stripe needs it.
     pub stripe_cache_bytes: u64,
+    /// How much of it there is from the start; the rest is added as load needs it.
+    pub stripe_bytes_at_first: u64,
     /// Operations in flight per member, at least 1; further ones are queued in order.
     pub queue_depth: usize,
     /// Members whose copies are read only where no other can serve; see
@@ -50,6 +52,7 @@ impl Default for DataPlaneConfig {
     fn default() -> DataPlaneConfig {
         DataPlaneConfig {
             stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES,
+            stripe_bytes_at_first: u64::MAX,
             queue_depth: usize::MAX,
             write_mostly: MemberSet::EMPTY,
             failfast: MemberSet::EMPTY,
@@ -66,6 +69,7 @@ impl DataPlaneConfig {
         };
         DataPlaneConfig {
             stripe_cache_bytes: self.stripe_cache_bytes / u64::from(shards),
+            stripe_bytes_at_first: self.stripe_bytes_at_first / u64::from(shards),
             queue_depth,
             ..self
         }
@@ -266,19 +270,23 @@ pub(crate) fn build(
     }
     // The engine discards whole rows of parity levels only: the edges keep their contents.
     info.discard_zeroes &= !spec.level.has_parity();
-    let mut in_place = InPlaceSources::default();
+    let (mut in_place, mut stripes) = (InPlaceSources::default(), None);
     if spec.level.has_parity() {
         let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
         config.stripe_cache_bytes = spec.data_plane.stripe_cache_bytes.max(least);
-        let memory = Region::new(config.stripe_cache_bytes)
+        config.stripe_bytes_at_first = spec.data_plane.stripe_bytes_at_first;
+        let (first, most) = (config.usable_stripe_bytes(), config.stripe_cache_bytes);
+        let memory = Region::of_parts(first, most, true)
             .map_err(|source| BuildError::System { doing: "map the stripe memory", source })?;
         in_place = InPlaceSources::of(regions.count(), memory.len());
-        config.scratch_region = regions.add(Arc::new(memory));
+        let growing = Growing::new(Arc::new(memory), first as usize, most as usize);
+        config.scratch_region = regions.add(growing.region().clone());
+        stripes = Some(growing);
         members.iter_mut().flatten().for_each(|member| member.get_ready_to_lend(regions));
     }
     let state = Shard::new(config).map_err(BuildError::Engine)?;
     let queue_depth = spec.data_plane.queue_depth.max(1);
-    let mut executor = Executor::new(state, members, queue_depth, info, in_place);
+    let mut executor = Executor::new(state, members, queue_depth, info, in_place, stripes);
     if let Some(log) = keeping.and_then(|keeping| keeping.log) {
         let headers =
             Region::new(executor.geometry().members() as u64 * PPL_HEADER_BYTES as u64)

@@ -32,7 +32,7 @@ use engine::{
 use md::{Geometry, Level, MemberIdx, Sector};
 use sys::{Looks, clock_nanos};
 
-use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
+use crate::buf::{Growing, Lease, LeasePool, Regions, StorePolicy, store_fence};
 use crate::build::{
     ArraySpec, BuildError, ShardOf, WithMetadata, build, divide, refuse_shared_files,
 };
@@ -61,14 +61,16 @@ pub struct DriverOptions {
     pub max_requests: usize,
     /// Number of host buffers, for all shards together.
     pub leases: usize,
+    /// How many of them there are from the start; the others are added as load needs them.
+    pub leases_at_first: usize,
     /// Size of each host buffer in bytes; rounded up to 4 KiB.
     pub lease_bytes: usize,
     /// Whether to request huge pages for the host buffers. Large O_DIRECT reads are up to twice as
     /// fast in them, so a workload that models a program without huge pages must not use them.
     pub huge_pages: bool,
-    /// Whether all memory for data is made present at the start, and known to io_uring: no request
-    /// has to wait for memory later, not even where that waits for a request. For arrays that
-    /// serve the kernel that they run on.
+    /// Whether memory for data is made present before it is used, and what is used from the start
+    /// known to io_uring: no request has to wait for memory, not even where that waits for a
+    /// request. For arrays that serve the kernel that they run on.
     pub populate: bool,
     /// The parity kernels.
     pub kernels: parity::Kernels,
@@ -90,6 +92,7 @@ impl Default for DriverOptions {
             shard_unit_sectors: MIN_UNIT_SECTORS,
             max_requests: engine::DEFAULT_MAX_REQUESTS,
             leases: 256,
+            leases_at_first: usize::MAX,
             lease_bytes: 1 << 20,
             huge_pages: true,
             populate: false,
@@ -253,16 +256,21 @@ impl Driver {
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
         let own = matches!(spec.level, Level::Raid1 | Level::Raid10) && keeping.is_some();
         let leases = options.leases.max(1) + usize::from(own);
-        let memory = Region::with_reserve((lease_bytes * leases) as u64, options.huge_pages)
-            .map_err(system("map the host buffers"))?;
         let count = u32::try_from(leases).expect("fewer than 2^31 buffers");
-        let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes, count);
+        let at_first = options.leases_at_first.max(1).saturating_add(usize::from(own));
+        let at_first = u32::try_from(at_first).unwrap_or(u32::MAX);
+        let leases = LeasePool::new(HOST_REGION, lease_bytes, count, at_first, options.huge_pages)
+            .map_err(system("map the host buffers"))?;
         let shards = options.shards.max(1);
         let mut all = Vec::new();
         let loads = background::HostLoad::of_shards(shards);
         for ((number, spec), load) in (0..).zip(divide(spec, shards)?).zip(loads) {
             let shard = ShardOf { number, shards, least_unit: options.shard_unit_sectors };
             all.push(Driver::shard(spec, options, keeping, shard, &leases, load)?);
+        }
+        if options.populate {
+            let memory: Vec<Arc<Growing>> = Driver::memory(&all).cloned().collect();
+            Growing::populate(&memory).map_err(system("start the thread for memory"))?;
         }
         if shards > 1 {
             let geometry = all[0].geometry().clone();
@@ -289,7 +297,7 @@ impl Driver {
     ) -> Result<Driver, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
-        let number = regions.add(leases.region().clone());
+        let number = regions.add(leases.growing().region().clone());
         assert_eq!(number, HOST_REGION, "host buffers have the same number in all shards");
         let max_requests = options.max_requests.max(1);
         // As many requests as its own hosts submit, and as many again for other shards.
@@ -371,6 +379,12 @@ impl Driver {
     /// The pool that request buffers come from.
     pub fn leases(&self) -> &LeasePool {
         &self.leases
+    }
+
+    /// The memory for data of all shards of an array: host buffers, and stripes of each.
+    pub(crate) fn memory(shards: &[Driver]) -> impl Iterator<Item = &Arc<Growing>> {
+        let hosts = shards.iter().map(|driver| driver.leases.growing()).take(1);
+        hosts.chain(shards.iter().filter_map(|driver| driver.executor.stripe_memory()))
     }
 
     /// How many more requests can be submitted now.

@@ -22,6 +22,7 @@ mod replacements;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
@@ -32,7 +33,7 @@ use md::{Geometry, Level, MemberIdx, Sector};
 pub use self::allocation::ArrayExtent;
 use self::events::Events;
 pub use self::events::{Event, Report};
-use crate::buf::{self, InPlaceSources, LEND_FROM_BYTES, LeasePool};
+use crate::buf::{self, Growing, InPlaceSources, LEND_FROM_BYTES, LeasePool};
 use crate::in_flight::InFlight;
 use crate::member::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
@@ -135,6 +136,8 @@ pub(crate) struct Executor {
     effects: Effects,
     /// Inputs of computations that stay in member memory instead of the stripe memory.
     in_place: InPlaceSources,
+    /// The stripe memory, on levels with parity.
+    stripes: Option<Arc<Growing>>,
     /// Hosts' buffers, if what is read into them may be lent instead.
     lending: Option<LeasePool>,
     done: Vec<MemberCompletion>,
@@ -166,6 +169,7 @@ impl Executor {
         queue_depth: usize,
         info: MemberInfo,
         in_place: InPlaceSources,
+        stripes: Option<Arc<Growing>>,
     ) -> Executor {
         let slots = members.into_iter().map(|member| MemberSlot {
             gathers: member.as_ref().is_some_and(|member| member.gathers()),
@@ -189,6 +193,7 @@ impl Executor {
             spare: Vec::new(),
             effects: Effects::new(),
             in_place,
+            stripes,
             lending: None,
             done: Vec::new(),
             timer: None,
@@ -203,6 +208,11 @@ impl Executor {
             unbinding: Vec::new(),
             late: late::Late::new(),
         }
+    }
+
+    /// The stripe memory, on levels with parity.
+    pub(crate) fn stripe_memory(&self) -> Option<&Arc<Growing>> {
+        self.stripes.as_ref()
     }
 
     /// Members in memory may lend what hosts read. Not where there is redundancy: there the engine
@@ -351,6 +361,12 @@ impl Executor {
     fn step(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.shard.handle(io.now, &mut self.inputs, &mut effects);
+        if self.shard.is_short_of_stripe_memory()
+            && let Some(stripes) = &self.stripes
+        {
+            stripes.request();
+            self.shard.grow_stripe_memory(stripes.usable() as u64);
+        }
         if self.late.has_reported() {
             self.note_staying();
         }

@@ -52,7 +52,7 @@ mod metadata_writer;
 mod shard_channels;
 mod table;
 
-pub use api::{Array, ArrayError, Completer, CompletionQueue, Pending, RequestResult};
+pub use api::{Array, ArrayError, Completer, CompletionQueue, MemoryUse, Pending, RequestResult};
 pub use buf::{Filled, Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, DataPlaneConfig, MemberSpec, PartialParityArea};
 pub use driver::{

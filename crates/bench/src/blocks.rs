@@ -479,7 +479,7 @@ fn cached(base: &Cell, target: &Target) -> Option<String> {
     if let Some(name) = in_memory(base) {
         return Some(name.to_string());
     }
-    let memory = metrics::host::memory_bytes().unwrap_or(u64::MAX);
+    let memory = sys::memory_bytes().unwrap_or(u64::MAX);
     (target.is_buffered() && target.area_bytes() < memory).then(|| "page cache".into())
 }
 

@@ -38,6 +38,9 @@ pub struct ShardConfig {
     /// Bound on the memory of stripe work (old data, parity, cache), in bytes. Unused by levels
     /// without parity.
     pub stripe_cache_bytes: u64,
+    /// The part of it that may be used from the start: see [`crate::Shard::grow_stripe_memory`].
+    /// At least [`ShardConfig::least_stripe_cache_bytes`] are.
+    pub stripe_bytes_at_first: u64,
     /// The executor's number for the region of the stripe memory.
     pub scratch_region: u16,
     /// Whether every member guarantees zeroes after a discard. Without it, discards succeed without
@@ -162,6 +165,7 @@ impl ShardConfig {
             logical_block: 512,
             max_requests: DEFAULT_MAX_REQUESTS,
             stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES,
+            stripe_bytes_at_first: u64::MAX,
             scratch_region: 0,
             discard_zeroes: false,
             merge_wait_nanos: MAX_MERGE_WAIT_NANOS,
@@ -176,6 +180,12 @@ impl ShardConfig {
             replacing: Vec::new(),
             partial_parity_log: None,
         }
+    }
+
+    /// The part of the stripe memory that may be used from the start, in bytes.
+    pub fn usable_stripe_bytes(&self) -> u64 {
+        let least = ShardConfig::least_stripe_cache_bytes(&self.geometry);
+        self.stripe_bytes_at_first.max(least).min(self.stripe_cache_bytes)
     }
 
     /// The smallest stripe memory with which every stripe operation can run.

@@ -194,6 +194,19 @@ impl Shard {
         matches!(&self.personality, Personality::Parity(stripes) if stripes.has_more())
     }
 
+    /// Whether stripe work waited for memory, or gave up what was cached, and more of the stripe
+    /// memory would help: [`Shard::grow_stripe_memory`].
+    pub fn is_short_of_stripe_memory(&self) -> bool {
+        matches!(&self.personality, Personality::Parity(stripes) if stripes.scratch.is_short())
+    }
+
+    /// From now on the first `bytes` of the stripe memory may be used; it never shrinks.
+    pub fn grow_stripe_memory(&mut self, bytes: u64) {
+        if let Personality::Parity(stripes) = &mut self.personality {
+            stripes.scratch.grow(bytes);
+        }
+    }
+
     /// The array that the shard serves.
     pub fn geometry(&self) -> &Geometry {
         &self.config.geometry

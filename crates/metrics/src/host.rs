@@ -16,7 +16,6 @@ use results::host::{Backing, Host};
 pub fn probe(parity_kernel: Option<&str>, backing: Option<&Path>) -> Host {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let name = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().ok();
@@ -29,7 +28,7 @@ pub fn probe(parity_kernel: Option<&str>, backing: Option<&Path>) -> Host {
         cores: cores.and_then(|cores| u32::try_from(cores.get()).ok()),
         virtual_machine: field(&cpuinfo, "flags")
             .map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
-        memory_bytes: memory_total(&memory),
+        memory_bytes: sys::memory_bytes(),
         governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         load_average: line("/proc/loadavg").and_then(|text| load_average(&text)),
         parity_kernel: parity_kernel.map(str::to_string),
@@ -97,25 +96,6 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
 fn os_release(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(value.trim_matches('"').to_string())
-}
-
-fn memory_total(meminfo: &str) -> Option<u64> {
-    memory_field(meminfo, "MemTotal")
-}
-
-fn memory_field(meminfo: &str, name: &str) -> Option<u64> {
-    let kib = field(meminfo, name)?.strip_suffix(" kB")?;
-    kib.parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// Memory of the machine, bytes.
-pub fn memory_bytes() -> Option<u64> {
-    memory_total(&fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-/// Memory that could be used now without swapping, in bytes, as the kernel estimates it.
-pub fn available_memory_bytes() -> Option<u64> {
-    memory_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
 }
 
 fn load_average(text: &str) -> Option<[f64; 3]> {
@@ -195,7 +175,6 @@ mod tests {
         let cpuinfo = "processor\t: 0\nmodel name\t: Example  CPU @ 3.00GHz\nflags\t\t: fpu avx2\n";
         assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Example CPU @ 3.00GHz"));
         assert_eq!(field(cpuinfo, "flags"), Some("fpu avx2"));
-        assert_eq!(memory_total("MemTotal:       16384 kB\n"), Some(16 << 20));
         assert_eq!(load_average("0.50 1.25 2.00 1/234 5678"), Some([0.5, 1.25, 2.0]));
         assert_eq!(load_average("0.50 x"), None);
         let release = "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n";

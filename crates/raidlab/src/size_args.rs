@@ -42,6 +42,15 @@ pub fn parse_speed_limit(text: &str) -> Result<u64> {
     Ok((parse_rate(text)? / 1024).max(1))
 }
 
+/// Memory for data: at least 16 MiB.
+pub fn parse_memory(text: &str) -> Result<u64> {
+    let bytes = parse_bytes(text)?;
+    match (16 << 20..=1 << 40).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(anyhow!("memory for data is 16M to 1T")),
+    }
+}
+
 /// How long an operation of a member may take: 10 ms, which is a test's, to a day.
 pub fn parse_member_timeout(text: &str) -> Result<Duration> {
     let seconds = parse_seconds(text)?;

@@ -62,6 +62,7 @@ marks! {
     LogsMend "start: logs replayed, and no resync is needed",
     StartByLog "start: dirty and degraded, with logs",
     DoubtRecorded "logs released after a write that failed half-way",
+    StripeMemoryGrew "stripe memory was short, and grew",
     RecoverFromP "block recovered from P",
     RecoverFromQ "block recovered from Q",
     RecoverTwo "two blocks recovered",

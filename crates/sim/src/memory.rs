@@ -35,6 +35,13 @@ impl Memory {
         Memory { hosts: Vec::new(), stripe, spare: Vec::new() }
     }
 
+    /// A shard's stripe memory gets more bytes; returns how many it has now.
+    pub fn grow_stripe(&mut self, shard: u16, bytes: u64) -> u64 {
+        let memory = &mut self.stripe[usize::from(shard)];
+        memory.extend((0..bytes).map(|at| 0x5a ^ at as u8));
+        memory.len() as u64
+    }
+
     /// The region of a shard's stripe memory.
     pub fn stripe_region(shard: u16) -> u16 {
         if shard == 0 { 0 } else { FIRST_OTHER_STRIPE_MEMORY + shard }

@@ -219,7 +219,7 @@ impl World {
         let (discard_zeroes, failfast) = (config.discard_zeroes, config.failfast);
         let slots = config.geometry.members();
         let model = Model::new(config.geometry.array_sectors(), discard_zeroes);
-        let memory = Memory::new(shards, config.stripe_cache_bytes);
+        let memory = Memory::new(shards, config.usable_stripe_bytes());
         let channels = Channels::new(&config);
         let shard = |number: u16| {
             let scratch_region = Memory::stripe_region(number);
@@ -409,6 +409,12 @@ impl World {
             }
             for effect in &effects.list {
                 self.take_effect(number, effect, &effects);
+            }
+            if self.shard_mut(number).is_short_of_stripe_memory() && self.steps.is_multiple_of(4) {
+                // Not a power of two.
+                let bytes = self.memory.grow_stripe(number, 3 * 4096);
+                self.shard_mut(number).grow_stripe_memory(bytes);
+                self.marks.reach(Mark::StripeMemoryGrew);
             }
             effects.clear();
             self.effects = effects;

@@ -1,6 +1,6 @@
 //! What the other crates need of the system and cannot have from safe libraries: memory maps and
-//! sending from them, descriptor tables, eventfds, loop devices, the calling thread, the clock that
-//! the process shares, and what of its time may be charged to others.
+//! sending from them, descriptor tables, eventfds, loop devices, the calling thread, the machine's
+//! memory, the clock that the process shares, and what of its time may be charged to others.
 //!
 //! *Invariant*: every interface is safe, whatever the caller does; nothing here is about RAID.
 //! Unsafe code lives only in `file_map`, `loop_device`, `mapping`, `passed_fds`, `send` and
@@ -16,6 +16,7 @@ mod looks;
 mod loop_device;
 #[allow(unsafe_code)]
 mod mapping;
+mod memory;
 #[allow(unsafe_code)]
 mod passed_fds;
 mod reason;
@@ -31,6 +32,7 @@ pub use file_map::FileMap;
 pub use looks::Looks;
 pub use loop_device::LoopDevice;
 pub use mapping::{Mapping, populate, share_one_heap};
+pub use memory::{available_memory_bytes, memory_bytes, spare_memory_bytes};
 pub use passed_fds::{PassedFd, take_passed_fds};
 pub use reason::{Reason, errno_text, reason};
 pub use send::{OutSlice, send};

@@ -104,12 +104,13 @@ impl Mapping {
         self.start
     }
 
-    /// Makes the pages of its first bytes present; see [`populate`].
+    /// Makes the pages of a range of its bytes present; see [`populate`].
     ///
     /// # Errors
     /// When memory is short.
-    pub fn populate(&self, bytes: usize) -> Result<()> {
-        populate(self.start, bytes.min(self.len))
+    pub fn populate(&self, range: std::ops::Range<usize>) -> Result<()> {
+        let (from, end) = (range.start.min(self.len), range.end.min(self.len));
+        populate(self.start.wrapping_add(from), end.saturating_sub(from))
     }
 
     /// All of its bytes.
@@ -156,10 +157,10 @@ mod tests {
         let mut mapping = Mapping::with_pages(8 * page as u64, false).expect("memory");
         mapping.bytes_mut()[0] = 9;
         assert_eq!(present(mapping.as_ptr(), 8), 1);
-        mapping.populate(5 * page).expect("memory");
+        mapping.populate(0..5 * page).expect("memory");
         assert_eq!(present(mapping.as_ptr(), 8), 5);
         // Not at the beginning of a page.
-        populate(mapping.as_ptr().wrapping_add(6 * page + 1), page - 1).expect("memory");
+        mapping.populate(6 * page + 1..7 * page).expect("memory");
         assert_eq!(present(mapping.as_ptr(), 8), 6);
         assert_eq!(mapping.bytes_mut()[0], 9);
         assert!(populate(std::ptr::null(), page).is_err());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use array::{
     ArrayDevice, BackgroundState, BackgroundStatus, DeviceCondition, DeviceNumber, DeviceStatus,
+    MemoryUse,
 };
 use engine::MetadataMode;
 use md::MemberIdx;
@@ -121,6 +122,8 @@ pub struct ServedStatus {
     pub events: Option<u64>,
     /// Bits of the write-intent bitmap that may be set.
     pub bits_set: Option<u64>,
+    /// Memory for data.
+    pub memory: MemoryUse,
 }
 
 /// A device of an array.
@@ -251,6 +254,7 @@ impl Serving {
             mismatch_cnt: scrubbed.and_then(|it| it.counts.mismatch_cnt(served.geometry.level())),
             events: metadata.map(|status| status.events),
             bits_set: metadata.map(|status| status.bits_set),
+            memory: array.memory(),
         }
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     /// or the lender's.
     fn filled(done: &[(u64, u32, bool)]) -> String {
         let region = |pages: u64| Arc::new(Region::new(pages * 4096).expect("memory"));
-        let pool = LeasePool::new(region(32), 0, 8 * 4096, 2);
+        let pool = LeasePool::new(0, 8 * 4096, 2, 2, false).expect("memory");
         let member = region(16);
         let mut lease = pool.take(8 * 4096).expect("a buffer");
         let first = lease.slice().offset;
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_is_lent_is_released_with_the_buffer() {
         let region = |pages: u64| Arc::new(Region::new(pages * 4096).expect("memory"));
-        let (pool, member) = (LeasePool::new(region(2), 0, 4096, 1), region(1));
+        let (pool, member) = (LeasePool::new(0, 4096, 1, 1, false).expect("memory"), region(1));
         let mut lease = pool.take(4096).expect("a buffer");
         lease.borrow();
         pool.lend(lease.slice(), member.clone(), 0);

@@ -2,17 +2,24 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use engine::BufSlice;
 
+use super::growing::Growing;
 use super::lent::LentPart;
 use super::region::Region;
 
+/// How often one that waits for a buffer looks whether there are more.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 struct Pool {
-    region: Arc<Region>,
+    growing: Arc<Growing>,
     number: u16,
     lease_bytes: usize,
     count: u32,
+    /// Buffers that there were from the start.
+    at_first: u32,
     free: Mutex<Free>,
     returned: Condvar,
     /// By slot.
@@ -29,6 +36,11 @@ struct LentTo {
 
 struct Free {
     slots: Vec<u32>,
+    /// Those that were added later; used when there is no other, because the kernel does not know
+    /// their memory beforehand.
+    later: Vec<u32>,
+    /// How many there are of both, in use or not.
+    known: u32,
     /// Buffers that replace others which late operations of members still use. There are as many as
     /// hosts have.
     reserve: Vec<u32>,
@@ -36,7 +48,24 @@ struct Free {
     waiting: usize,
 }
 
-/// A fixed number of equal buffers.
+impl Free {
+    /// A free buffer. When there is none, one of those added since; and more are requested.
+    fn pop(&mut self, pool: &Pool) -> Option<u32> {
+        if let Some(slot) = self.slots.pop().or_else(|| self.later.pop()) {
+            return Some(slot);
+        }
+        if self.known == pool.count {
+            return None;
+        }
+        pool.growing.request();
+        let usable = (pool.growing.usable() / pool.lease_bytes) as u32;
+        self.later.extend((self.known..usable).rev());
+        self.known = usable;
+        self.later.pop()
+    }
+}
+
+/// Equal buffers: a fixed number, or more with time, up to one.
 #[derive(Clone)]
 pub struct LeasePool(Arc<Pool>);
 
@@ -53,14 +82,22 @@ pub struct Lease {
 }
 
 impl LeasePool {
-    /// `count` buffers for hosts; the region has room for as many again.
+    /// `count` buffers for hosts, `at_first` of them from the start, and as many again in reserve.
+    ///
+    /// # Errors
+    /// When the system has no addresses for them.
     pub(crate) fn new(
-        region: Arc<Region>,
         number: u16,
         lease_bytes: usize,
         count: u32,
-    ) -> LeasePool {
-        LeasePool::with_reserve(region, number, lease_bytes, count, count)
+        at_first: u32,
+        huge_pages: bool,
+    ) -> std::io::Result<LeasePool> {
+        let bytes = |leases: u32| leases as usize * lease_bytes;
+        let (first, most) = (bytes(at_first.min(count)), bytes(count));
+        let region = Region::of_parts(first as u64, 2 * most as u64, huge_pages)?;
+        let growing = Growing::new(Arc::new(region), first, most);
+        Ok(LeasePool::with_reserve(growing, number, lease_bytes, count))
     }
 
     /// Buffers that are of no array, for what is read from elsewhere.
@@ -69,23 +106,34 @@ impl LeasePool {
     /// When the system has no addresses for them; memory is taken when they are used.
     pub fn without_array(lease_bytes: usize, count: u32) -> std::io::Result<LeasePool> {
         let region = Region::with_pages(u64::from(count) * lease_bytes as u64, false)?;
-        Ok(LeasePool::with_reserve(Arc::new(region), 0, lease_bytes, count, 0))
+        let all = region.len();
+        let growing = Growing::new(Arc::new(region), all, all);
+        Ok(LeasePool::with_reserve(growing, 0, lease_bytes, count))
     }
 
+    /// What the region has room for beyond `count` is in reserve.
     fn with_reserve(
-        region: Arc<Region>,
+        growing: Arc<Growing>,
         number: u16,
         lease_bytes: usize,
         count: u32,
-        reserve: u32,
     ) -> LeasePool {
-        let all = count + reserve;
-        assert!(all as usize * lease_bytes <= region.len());
-        let (slots, reserve) = ((0..count).rev().collect(), (count..all).rev().collect());
-        let free = Mutex::new(Free { slots, reserve, waiting: 0 });
+        let all = (growing.region().len() / lease_bytes) as u32;
+        let known = ((growing.usable() / lease_bytes) as u32).min(count);
+        let (slots, reserve) = ((0..known).rev().collect(), (count..all).rev().collect());
+        let free = Mutex::new(Free { slots, later: Vec::new(), known, reserve, waiting: 0 });
         let returned = Condvar::new();
         let lent = (0..all).map(|_| LentTo::default()).collect();
-        LeasePool(Arc::new(Pool { region, number, lease_bytes, count, free, returned, lent }))
+        LeasePool(Arc::new(Pool {
+            growing,
+            number,
+            lease_bytes,
+            count,
+            at_first: known,
+            free,
+            returned,
+            lent,
+        }))
     }
 
     /// A lease of `len` bytes, or `None` while all are in use.
@@ -94,7 +142,9 @@ impl LeasePool {
     /// When `len` exceeds the size of the pool's buffers.
     pub fn take(&self, len: usize) -> Option<Lease> {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
-        let slot = self.0.free.lock().expect("the list lock is not poisoned").slots.pop()?;
+        let mut free = self.0.free.lock().expect("the list lock is not poisoned");
+        let slot = free.pop(&self.0)?;
+        drop(free);
         Some(self.lease(slot, len))
     }
 
@@ -106,11 +156,17 @@ impl LeasePool {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
         let mut free = self.0.free.lock().expect("the list lock is not poisoned");
         loop {
-            if let Some(slot) = free.slots.pop() {
+            if let Some(slot) = free.pop(&self.0) {
                 return self.lease(slot, len);
             }
             free.waiting += 1;
-            free = self.0.returned.wait(free).expect("the list lock is not poisoned");
+            free = match free.known < self.0.count {
+                true => {
+                    let waited = self.0.returned.wait_timeout(free, LOOK_AGAIN);
+                    waited.expect("the list lock is not poisoned").0
+                }
+                false => self.0.returned.wait(free).expect("the list lock is not poisoned"),
+            };
             free.waiting -= 1;
         }
     }
@@ -170,8 +226,8 @@ impl LeasePool {
         &self.0.lent[(slice.offset / self.0.lease_bytes as u64) as usize]
     }
 
-    pub(crate) fn region(&self) -> &Arc<Region> {
-        &self.0.region
+    pub(crate) fn growing(&self) -> &Arc<Growing> {
+        &self.0.growing
     }
 
     /// Number of leases, in use or not.
@@ -238,7 +294,7 @@ impl Lease {
     /// elsewhere.
     pub fn bytes(&self) -> &[u8] {
         assert!(!self.borrows, "what was read may be in memory of members");
-        let span = self.pool.0.region.span(self.offset(), self.len);
+        let span = self.pool.0.growing.region().span(self.offset(), self.len);
         // SAFETY: the pool hands out a slot once, and a request takes the lease along, so that only
         // the holder of `self` reaches these bytes.
         unsafe { span.bytes() }
@@ -250,7 +306,7 @@ impl Lease {
     /// As [`Lease::bytes`].
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(!self.borrows, "what was read may be in memory of members");
-        let span = self.pool.0.region.span(self.offset(), self.len);
+        let span = self.pool.0.growing.region().span(self.offset(), self.len);
         // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
         unsafe { span.bytes_mut() }
     }
@@ -281,7 +337,10 @@ impl Drop for Lease {
             if self.was_replaced {
                 return free.reserve.push(self.slot);
             }
-            free.slots.push(self.slot);
+            match self.slot < self.pool.0.at_first {
+                true => free.slots.push(self.slot),
+                false => free.later.push(self.slot),
+            }
             // Waking costs a system call, even without waiting threads.
             if free.waiting > 0 {
                 self.pool.0.returned.notify_one();

@@ -12,6 +12,7 @@ mod compare;
 mod compute;
 mod copy;
 mod filled;
+mod growing;
 mod in_place;
 mod lease;
 mod lent;
@@ -24,6 +25,7 @@ pub use region::{Region, Regions, Span};
 
 pub(crate) use compute::{compute, prefetch};
 pub(crate) use copy::store_fence;
+pub(crate) use growing::Growing;
 pub(crate) use in_place::InPlaceSources;
 pub(crate) use lent::LEND_FROM_BYTES;
 pub(crate) use store_policy::StorePolicy;

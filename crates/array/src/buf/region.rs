@@ -10,8 +10,8 @@ use super::copy;
 /// Page-aligned memory that spans are taken of.
 pub struct Region {
     memory: Mapping,
-    /// Bytes at its end that are seldom used: the kernel does not pin them.
-    reserve: usize,
+    /// Its first bytes, which are used from the start: the kernel may pin them.
+    first: usize,
 }
 
 impl Region {
@@ -28,21 +28,31 @@ impl Region {
     /// # Errors
     /// When the system has no memory for it.
     pub(crate) fn with_pages(len: u64, ask_for_huge: bool) -> std::io::Result<Region> {
-        Ok(Region { memory: Mapping::with_pages(len, ask_for_huge)?, reserve: 0 })
+        Region::of_parts(len, len, ask_for_huge)
     }
 
-    /// The same, and as much again in reserve: addresses, which need memory only when used.
+    /// `len` bytes, of which the `first` ones are used from the start. The others are addresses,
+    /// which need memory when they are used: later, or seldom.
     ///
     /// # Errors
     /// When the system has no memory for it.
-    pub(crate) fn with_reserve(len: u64, ask_for_huge: bool) -> std::io::Result<Region> {
-        let memory = Mapping::with_pages(2 * len, ask_for_huge)?;
-        Ok(Region { reserve: memory.len() / 2, memory })
+    pub(crate) fn of_parts(first: u64, len: u64, ask_for_huge: bool) -> std::io::Result<Region> {
+        let memory = Mapping::with_pages(len, ask_for_huge)?;
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        Ok(Region { first: first.next_multiple_of(rustix::param::page_size()), memory })
     }
 
-    /// Makes its pages present, without those in reserve.
+    /// Makes the pages present that are used from the start.
     fn populate(&self) -> std::io::Result<()> {
-        self.memory.populate(self.len() - self.reserve)
+        self.populate_part(0, self.first)
+    }
+
+    /// Makes the pages of a part present.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub(super) fn populate_part(&self, from: usize, bytes: usize) -> std::io::Result<()> {
+        self.memory.populate(from..from + bytes)
     }
 
     /// Its size in bytes.
@@ -234,10 +244,10 @@ impl Regions {
         number
     }
 
-    /// All regions without their reserves, except members: no kernel I/O uses these, and they may
-    /// have gigabytes.
-    pub(crate) fn whole(&self) -> impl Iterator<Item = Span> + '_ {
-        self.buffers().map(|region| region.span(0, region.len() - region.reserve))
+    /// What is used of all regions from the start, except members: no kernel I/O uses these, and
+    /// they may have gigabytes.
+    pub(crate) fn first(&self) -> impl Iterator<Item = Span> + '_ {
+        self.buffers().map(|region| region.span(0, region.first))
     }
 
     fn buffers(&self) -> impl Iterator<Item = &Region> {
@@ -246,7 +256,7 @@ impl Regions {
         buffers.map(|(_, region)| region).chain(std::iter::once(&self.zero)).map(Arc::as_ref)
     }
 
-    /// Makes the pages of all regions present, except reserves and members: no operation has to
+    /// Makes the pages present that are used from the start, except members: no operation has to
     /// wait for memory.
     ///
     /// # Errors
@@ -290,11 +300,11 @@ mod tests {
         let numbers =
             (regions.add(region(1)), regions.add_member(region(2)), regions.add(region(3)));
         assert_eq!(numbers, (0, 1, 2));
-        let with_reserve = Region::with_reserve(4096, false).expect("memory");
-        assert_eq!(with_reserve.len(), 2 * 4096);
-        regions.add(Arc::new(with_reserve));
+        let of_parts = Region::of_parts(4000, 2 * 4096, false).expect("memory");
+        assert_eq!(of_parts.len(), 2 * 4096);
+        regions.add(Arc::new(of_parts));
         let zero = (MAX_SPAN_SECTORS * md::SECTOR_BYTES) as usize;
-        let sizes: Vec<usize> = regions.whole().map(|span| span.len()).collect();
+        let sizes: Vec<usize> = regions.first().map(|span| span.len()).collect();
         assert_eq!(sizes, [4096, 3 * 4096, 4096, zero]);
         assert_eq!(regions.span(BufSlice { region: 1, len: 8192, offset: 0 }).len(), 8192);
     }

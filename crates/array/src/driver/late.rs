@@ -265,7 +265,7 @@ mod tests {
         let options =
             DriverOptions { leases: 2, member_timeout: Some(LIMIT), ..DriverOptions::default() };
         let mut driver = Driver::new(spec, &options).expect("an array");
-        let region = Arc::downgrade(driver.leases().region());
+        let region = Arc::downgrade(driver.leases().growing().region());
         let mut lease = driver.leases().take(4096).expect("a buffer");
         lease.bytes_mut().fill(1);
         let address = lease.bytes().as_ptr() as u64;

@@ -143,7 +143,7 @@ impl Ring {
         let has_table = submitter.register_files_sparse(FILES).is_ok();
         self.files = Some(if has_table { vec![false; FILES as usize] } else { Vec::new() });
         let buffers: Vec<Span> =
-            regions.whole().filter(|span| span.len() <= MAX_BUFFER_BYTES).collect();
+            regions.first().filter(|span| span.len() <= MAX_BUFFER_BYTES).collect();
         let mut vectors = Vec::new();
         fill(&mut vectors, &buffers);
         // SAFETY: same layout; the type that the crate expects is not exported to us.
@@ -460,7 +460,7 @@ mod tests {
         let open = || File::options().read(true).write(true).open(&path);
         let mut regions = Regions::new().expect("memory");
         regions.add(Arc::new(Region::new(64 * BLOCK).expect("memory")));
-        let memory = regions.whole().next().expect("a region");
+        let memory = regions.first().next().expect("a region");
         let file = open().expect("a file");
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("ours alone");
         let mut bench = Bench { regions, ring: Some(Ring::new().expect("io_uring")), file };

@@ -99,6 +99,7 @@ impl Maker<'_> {
             members,
             data_plane: DataPlaneConfig {
                 stripe_cache_bytes: self.rng.pick(&[0, 0, 100_000, 1 << 20]),
+                stripe_bytes_at_first: self.rng.pick(&[0, u64::MAX]),
                 queue_depth: self.rng.pick(&[1, 2, usize::MAX]),
                 // One of the two at most, so that copies are left to read.
                 write_mostly: MemberSet::one(self.rng.below(4) as u16),

@@ -6,7 +6,6 @@
 
 use std::path::Path;
 
-use metrics::host;
 use results::record::{Cell, Place};
 use spec::case::{Case, Workload};
 use spec::program::{ProgramSpec, Sizing};
@@ -68,7 +67,7 @@ fn on_target(
             Err(problem) => (Vec::new(), Err(problem.into())),
             Ok((capacity, stripe)) => {
                 let scale = Sizing {
-                    memory_bytes: host::memory_bytes().unwrap_or(0),
+                    memory_bytes: sys::memory_bytes().unwrap_or(0),
                     size: array.area_bytes,
                     usual: None,
                     capacity: Some(capacity),

@@ -13,7 +13,7 @@ use array::{
 };
 use device::Disk;
 use md::{Layout, Level};
-use metrics::{Watched, described, drives, host, metadata};
+use metrics::{Watched, described, drives, metadata};
 use results::record::{self, Cell};
 use results::words;
 use spec::bench_plan::refused_by_md;
@@ -185,7 +185,7 @@ impl Session<'_> {
             Err(problem) => (None, Err(problem)),
             Ok((program, backend)) => {
                 let backend = MeteredBackend::new(backend, path, arrays);
-                self.run(program, &backend, base, host::memory_bytes())
+                self.run(program, &backend, base, sys::memory_bytes())
             }
         }
     }
@@ -210,7 +210,7 @@ impl Session<'_> {
     ) -> Once {
         let device = opened.device();
         let capacity = device.sectors() * md::SECTOR_BYTES;
-        let memory_bytes = host::memory_bytes().unwrap_or(0);
+        let memory_bytes = sys::memory_bytes().unwrap_or(0);
         let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
         let prepared = choice.program(&scale).map_err(RunError::from).and_then(|program| {
             fits_memory(&program)?;
@@ -223,7 +223,7 @@ impl Session<'_> {
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, backend)) => {
-                let cache = scale.page_cache.then(host::memory_bytes).flatten();
+                let cache = scale.page_cache.then(sys::memory_bytes).flatten();
                 let backend = MeteredBackend::new(Box::new(backend), path, &[]);
                 match self.begin(&program, &backend, || opened.wipe_signatures()) {
                     Err(problem) => {
@@ -266,7 +266,7 @@ impl Session<'_> {
         // A full file system is slow, and others may need some of it.
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         Ok(Sizing {
-            memory_bytes: host::memory_bytes().unwrap_or(0),
+            memory_bytes: sys::memory_bytes().unwrap_or(0),
             size: self.size,
             usual: None,
             capacity: Some(free / 10 * 9),
@@ -515,7 +515,7 @@ fn fits_memory(program: &Program) -> Result<(), RunError> {
         return too_large(TooLarge::Shuffle { blocks });
     }
     let needed = ShadowMap::needs_bytes(&program.files, program.unit_bytes()?);
-    match host::available_memory_bytes() {
+    match sys::available_memory_bytes() {
         Some(available) if needed > available => too_large(TooLarge::Memory { needed, available }),
         _ => Ok(()),
     }

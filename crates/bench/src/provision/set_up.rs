@@ -74,7 +74,7 @@ impl ProvisionedTarget {
         let storage = making.storage(request.place)?;
         let Provisioner { mut facts, arrays, warnings, undo, .. } = making;
         facts.name = request.place.name();
-        facts.memory_bytes = host::memory_bytes();
+        facts.memory_bytes = sys::memory_bytes();
         match &storage {
             MountOrDevice::Directory(path) => look_at_mount(path, &mut facts),
             MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
@@ -318,7 +318,7 @@ pub(super) fn apply_settings(
 
 /// Configuration of an existing place, as the kernel shows it.
 pub fn facts_of(name: String, storage: &MountOrDevice) -> record::Place {
-    let memory_bytes = host::memory_bytes();
+    let memory_bytes = sys::memory_bytes();
     let mut facts = record::Place { name, memory_bytes, ..record::Place::default() };
     match storage {
         MountOrDevice::Directory(path) => {

@@ -103,6 +103,11 @@ pub struct Status {
     pub events: Option<u64>,
     /// Bits of the write-intent bitmap that may be set.
     pub bitmap_bits_set: Option<u64>,
+    /// Memory for data, buffers and stripes, in bytes: it grows with load; null: not of an array
+    /// that runs.
+    pub memory_bytes: Option<u64>,
+    /// What it may grow to, in bytes (`--memory`).
+    pub memory_max_bytes: Option<u64>,
     /// How fast background work runs; null where there is none.
     pub pace: Option<Pace>,
     /// How it is accessible.

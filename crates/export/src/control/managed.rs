@@ -167,6 +167,8 @@ impl Managed for ManagedArray {
             mismatch_sectors: status.mismatch_sectors,
             events: status.events,
             bitmap_bits_set: status.bits_set,
+            memory_bytes: Some(status.memory.now),
+            memory_max_bytes: Some(status.memory.most),
             pace: Some(Pace {
                 foreground_share: f64::from(pace.foreground_share) / 10.0,
                 speed_limit_min_kib_s: pace.least_kib_per_s,

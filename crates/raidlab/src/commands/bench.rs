@@ -194,7 +194,7 @@ pub fn check_plan(plan: &Plan, host: &HostOptions, dry: bool) -> Result<()> {
 
 /// Checks that the plan fits into memory; its members may be anywhere.
 pub fn check_memory(plan: &Plan, host: &HostOptions) -> Result<()> {
-    match metrics::host::available_memory_bytes() {
+    match sys::available_memory_bytes() {
         Some(available) => bench::blocks::check_memory(plan, host.cores.unwrap_or(1), available)
             .map_err(Error::from),
         None => Ok(()),

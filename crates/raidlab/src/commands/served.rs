@@ -19,6 +19,7 @@ use export::control::{Client, ClientError, control_path, runtime_directory};
 use report::shown::Shown;
 use serde::Serialize;
 use serde_json::json;
+use spec::units::show_size;
 
 use crate::Ending;
 use crate::console::{JsonOut, say};
@@ -253,6 +254,12 @@ fn progress(sync: &Sync) -> String {
     out
 }
 
+/// Memory for data: what there is, and what there may be.
+pub fn memory_text(status: &Status) -> Option<String> {
+    let (now, most) = (status.memory_bytes?, status.memory_max_bytes?);
+    Some(format!("{} for data, {} at most", show_size(now), show_size(most)))
+}
+
 /// As mdadm --detail shows an array.
 fn detail_text(status: &Status) -> String {
     let mut out = format!("{}:\n", Shown(&status.name));
@@ -291,6 +298,9 @@ fn detail_text(status: &Status) -> String {
     }
     if let Some(bits) = status.bitmap_bits_set {
         line("Bitmap bits set", bits.to_string());
+    }
+    if let Some(memory) = memory_text(status) {
+        line("Memory", memory);
     }
     if let Some(pace) = &status.pace {
         let most = match pace.speed_limit_max_kib_s {

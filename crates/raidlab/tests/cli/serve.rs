@@ -311,6 +311,41 @@ fn writes_over_an_overlay_leave_the_members_as_they_were() {
     }
 }
 
+/// Bytes that a server has in memory besides its program.
+fn resident(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id()));
+    let status = status.expect("it runs");
+    let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix(" kB"));
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("a number") << 10
+}
+
+#[test]
+fn memory_grows_with_load_up_to_its_bound() {
+    let dir = Dir::new();
+    let all = make(&dir, "5", 3, "--chunk 64K").join(" ");
+    let refused = order(&dir, &format!("serve {all} --nbd unix:x --memory 15M")).code(2);
+    assert!(refused.stderr.contains("memory for data is 16M to 1T"), "{}", refused.stderr);
+    let socket = dir.file("nbd");
+    let server = Server::start(&dir, &format!("{all} --nbd unix:{socket} --memory 80M"));
+    let memory = |which: &str| status(&dir)[which].as_u64().expect("a number");
+    assert_eq!((memory("memory_bytes"), memory("memory_max_bytes")), (24 << 20, 80 << 20));
+    let idle = resident(&server);
+    assert!(idle < 40 << 20, "{idle} bytes");
+    // More requests at once than there are buffers at first.
+    let uri = format!("nbd+unix:///data?socket={socket}");
+    let requests = (0..30).map(|at| format!("aio_write -q -P 3 {at}M 1M")).collect::<Vec<_>>();
+    let mut command = Command::new("qemu-io"); // runs: qemu-io
+    command.args(["-f", "raw", &uri]);
+    command.args(requests.iter().flat_map(|request| ["-c", request.as_str()]));
+    let wrote = command.args(["-c", "aio_flush"]).output().expect("qemu-io");
+    assert!(wrote.status.success(), "{wrote:?}");
+    until("memory grows", || memory("memory_bytes") > 24 << 20);
+    assert!(memory("memory_bytes") <= 80 << 20);
+    let text = order(&dir, "detail data").code(0).stdout;
+    assert!(text.contains("for data, 80 MiB at most"), "{text}");
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+}
+
 #[test]
 fn what_is_lost_of_an_array_is_an_error_when_it_is_served_read_only() {
     if !has_fuse() {

@@ -575,14 +575,16 @@ impl Remains {
             true => MemberSet::one(aside.below(slots) as u16),
             false => MemberSet::EMPTY,
         };
+        let (write_mostly, failfast) = (some(), some());
         let config = ShardConfig {
-            write_mostly: some(),
-            failfast: some(),
+            write_mostly,
+            failfast,
             missing: without,
             logical_block: self.block,
             // Small units, so that requests span shards.
             sharding: Sharding::with_least_unit(&geometry, shards, rng.pick(&[1, 64])),
             stripe_cache_bytes: rng.pick(&[least, 2 * least, 8 * least]),
+            stripe_bytes_at_first: aside.pick(&[least, 3 * least, u64::MAX]),
             discard_zeroes: rng.one_in(2),
             max_requests: if shards == 1 { 64 } else { 1 << 10 },
             intents: manager.intent_map(),

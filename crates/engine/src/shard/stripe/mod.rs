@@ -115,7 +115,7 @@ impl Stripes {
                 .with_rebuilding(&config.rebuilding),
             ops: Slab::with_capacity(1024),
             held: 0,
-            scratch: Scratch::new(config.stripe_cache_bytes),
+            scratch: Scratch::new(config.stripe_cache_bytes, config.usable_stripe_bytes()),
             region: config.scratch_region,
             awaiting_memory: VecDeque::new(),
             formed: Vec::new(),

@@ -663,6 +663,7 @@ impl Stripes {
             if let Some(block) = scratch.take(bytes) {
                 return Some(block);
             }
+            scratch.note_short();
             let freed = self.rows.evict(|block| scratch.give_back(block))
                 || self.rows.evict_unused(|block| scratch.give_back(block));
             if !freed {

@@ -2,7 +2,8 @@
 //! system).
 //!
 //! Invariant: allocated blocks never overlap, and freeing everything gives one whole region again.
-//! It allocates offsets; the bytes are the executor's.
+//! It allocates offsets; the bytes are the executor's. A region may begin with a part of its pages:
+//! the others are added later ([`Scratch::grow`]).
 //!
 //! ```text
 //! order 2  |               A               |      A (16 KiB) is split for a request of 4 KiB:
@@ -32,13 +33,18 @@ pub(crate) struct Scratch {
     prev: Vec<u32>,
     order_of: Vec<u8>,
     free_pages: u64,
+    /// The region's first pages, which may be used.
+    pages: usize,
+    /// An operation waited, or a cached block was given up, while the region has more pages.
+    is_short: bool,
     /// Free, but not in the lists above; the most recently freed one is reused first.
     loose: Vec<u32>,
 }
 
 impl Scratch {
-    /// A region of `bytes`, rounded down to a power of two pages.
-    pub(crate) fn new(bytes: u64) -> Scratch {
+    /// A region of `bytes`, rounded down to a power of two pages, of which the first `usable` bytes
+    /// may be used.
+    pub(crate) fn new(bytes: u64, usable: u64) -> Scratch {
         let pages = (bytes / PAGE_BYTES).max(1);
         let top = pages.ilog2();
         let pages = 1usize << top;
@@ -47,11 +53,38 @@ impl Scratch {
             next: vec![NIL; pages],
             prev: vec![NIL; pages],
             order_of: vec![NOT_FREE; pages],
-            free_pages: pages as u64,
+            free_pages: 0,
+            pages: 0,
+            is_short: false,
             loose: Vec::with_capacity(LOOSE_PAGES),
         };
-        scratch.push(0, top as u8);
+        scratch.grow(usable.max(PAGE_BYTES));
         scratch
+    }
+
+    /// The region's first `bytes` may be used, down to a whole page.
+    pub(crate) fn grow(&mut self, bytes: u64) {
+        let end = usize::try_from(bytes / PAGE_BYTES).unwrap_or(usize::MAX).min(self.next.len());
+        while self.pages < end {
+            // The largest block that begins here.
+            let aligned = self.pages.trailing_zeros().min((end - self.pages).ilog2());
+            let (page, order) = (self.pages as u32, aligned.min(self.next.len().ilog2()) as u8);
+            self.pages += 1 << order;
+            self.free_pages += 1 << order;
+            self.join(page, order);
+        }
+        self.is_short = false;
+    }
+
+    /// There was no block, or only one that something else gave up for it, and the region has more
+    /// pages than may be used.
+    pub(crate) fn note_short(&mut self) {
+        self.is_short = self.pages < self.next.len();
+    }
+
+    /// Whether it was short of pages since it has grown.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Block> {
@@ -145,7 +178,7 @@ mod tests {
     #[test]
     fn blocks_never_overlap_and_everything_comes_back() {
         let total = 1 << 20;
-        let mut scratch = Scratch::new(total);
+        let mut scratch = Scratch::new(total, total);
         let mut out: Vec<(Block, u64)> = Vec::new();
         let mut state = 7u64;
         for _ in 0..20_000 {
@@ -172,5 +205,29 @@ mod tests {
         assert_eq!(scratch.free_bytes(), total);
         assert!(scratch.take(total).is_some(), "all halves joined again");
         assert!(scratch.take(1).is_none());
+    }
+
+    #[test]
+    fn a_region_that_grows_is_one_whole_region_in_the_end() {
+        let page = PAGE_BYTES;
+        let mut scratch = Scratch::new(16 * page, 3 * page);
+        assert_eq!(scratch.free_bytes(), 3 * page);
+        assert!(scratch.take(4 * page).is_none());
+        scratch.note_short();
+        assert!(scratch.is_short());
+        let block = scratch.take(2 * page).expect("the first two pages");
+        assert_eq!(block.offset, 0);
+        // Not a power of two, and in the middle of a page.
+        scratch.grow(11 * page + 5);
+        assert!(!scratch.is_short());
+        assert_eq!(scratch.free_bytes(), 9 * page);
+        assert_eq!(scratch.take(4 * page).expect("a block of four").offset, 4 * page);
+        scratch.give_back(block);
+        scratch.grow(u64::MAX);
+        scratch.note_short();
+        assert!(!scratch.is_short(), "there is no more");
+        scratch.give_back(Block { offset: 4 * page, order: 2 });
+        assert_eq!(scratch.free_bytes(), 16 * page);
+        assert!(scratch.take(16 * page).is_some(), "all parts have joined");
     }
 }

@@ -100,7 +100,7 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending> {
         let outputs = Outputs::open(&arguments.json, None)?;
         return outputs.write_texts(&text, &json, None).map(|()| Ending::Fine);
     }
-    if let Some(available) = metrics::host::available_memory_bytes() {
+    if let Some(available) = sys::available_memory_bytes() {
         settings.check_memory(available)?;
     }
     let stop = signal::watch()?;

@@ -36,7 +36,7 @@ use super::source::SourceArguments;
 use super::web::{Page, ServedFeed, WebOptions};
 use crate::console::{JsonOut, say};
 use crate::members::Used;
-use crate::size_args::{parse_member_timeout, parse_speed_limit};
+use crate::size_args::{parse_member_timeout, parse_memory, parse_speed_limit};
 use crate::{Ending, signal};
 use passed::{NbdAddress, Passed};
 use stores::{Kind, Opened};
@@ -163,6 +163,10 @@ pub struct ServeArguments {
     /// Limit of the rate of resync, rebuild and scrub, as in 50MB/s; no limit without it
     #[arg(long, value_name = "RATE", value_parser = parse_speed_limit, help_heading = "Management")]
     speed_limit_max: Option<u64>,
+    /// Memory for data at most, at least 16M: buffers and stripes. It begins with 32M and grows
+    /// with load [default: 288M, a sixteenth of the machine's for each of both at most]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, help_heading = "Management")]
+    memory: Option<u64>,
     /// How long an operation of a member may take, in seconds: a member that takes longer fails
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_member_timeout,
           help_heading = "Management")]

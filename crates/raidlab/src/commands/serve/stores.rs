@@ -22,7 +22,8 @@ use md::assemble::{MemberState, Options};
 use parity::Kernels;
 use spec::members::{MemberExpr, MemberSet};
 
-use super::{NbdAddress, ServeArguments, memory};
+use super::memory::{self, DataMemory};
+use super::{NbdAddress, ServeArguments};
 use crate::commands::dump::volume;
 use crate::commands::source::{self, Opened as Source, ReadOptions};
 use crate::console::say_lines;
@@ -30,7 +31,7 @@ use crate::error::{Context, reworded, text_of};
 use crate::members::choice_text;
 use crate::size_args::parse_layout;
 
-/// The least number of them.
+/// The least number of buffers of hosts.
 const LEAST_BUFFERS: usize = 8;
 /// Threads that read what is served read-only.
 const READERS: usize = 4;
@@ -87,6 +88,8 @@ impl RescuedStatus {
             mismatch_sectors: None,
             events: None,
             bitmap_bits_set: None,
+            memory_bytes: None,
+            memory_max_bytes: None,
             pace: None,
             exports,
             notes: self.notes.clone(),
@@ -127,10 +130,24 @@ fn start_options(arguments: &ServeArguments) -> StartOptions {
         populate: serves_this_kernel(arguments),
         ..DriverOptions::default()
     };
-    let driver = DriverOptions { leases: buffers(&driver), ..driver };
     let data_plane = DataPlaneConfig::default();
-    let stripe_cache_bytes = data_plane.stripe_cache_bytes.min(memory::share());
-    StartOptions { driver, data_plane: DataPlaneConfig { stripe_cache_bytes, ..data_plane } }
+    let default = DataMemory {
+        buffers: (driver.leases * driver.lease_bytes) as u64,
+        stripes: data_plane.stripe_cache_bytes,
+    };
+    let memory = arguments.memory.map_or_else(|| default.of_this_machine(), DataMemory::of);
+    let leases = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX) / driver.lease_bytes;
+    let driver = DriverOptions {
+        leases: leases(memory.buffers).max(LEAST_BUFFERS),
+        leases_at_first: leases(memory::AT_FIRST),
+        ..driver
+    };
+    let data_plane = DataPlaneConfig {
+        stripe_cache_bytes: memory.stripes,
+        stripe_bytes_at_first: memory::AT_FIRST,
+        ..data_plane
+    };
+    StartOptions { driver, data_plane }
 }
 
 /// Whether the kernel of this machine may write to what is served, so that memory can be short
@@ -139,14 +156,6 @@ fn serves_this_kernel(arguments: &ServeArguments) -> bool {
     let is_local = |address: &NbdAddress| !matches!(address, NbdAddress::Tcp(_));
     let by_nbd = arguments.nbd.iter().any(is_local);
     !arguments.fuse.is_empty() || arguments.ublk || by_nbd
-}
-
-/// How many buffers of hosts there are: fewer where memory is short, because they are locked in it.
-/// What a file system on the array has dirty is then written through few of them, and not through
-/// memory that is taken from it.
-fn buffers(driver: &DriverOptions) -> usize {
-    let share = memory::share() / driver.lease_bytes as u64;
-    driver.leases.min(usize::try_from(share).unwrap_or(usize::MAX)).max(LEAST_BUFFERS)
 }
 
 /// An array that runs.

@@ -21,6 +21,7 @@ use page::{
 };
 
 use super::{MAX_EVENTS, now, relative};
+use crate::commands::served::memory_text;
 
 /// The time that rates are of.
 const WINDOW: Duration = Duration::from_millis(900);
@@ -220,6 +221,7 @@ fn facts(status: &Status) -> Vec<(String, String)> {
     put("UUID", status.uuid.clone());
     put("events", status.events.map(|events| events.to_string()));
     put("bits set in the bitmap", status.bitmap_bits_set.map(|bits| bits.to_string()));
+    put("memory for data", memory_text(status));
     put("sectors that differ", status.mismatch_sectors.map(|sectors| sectors.to_string()));
     put("read-only", status.read_only.clone());
     for export in &status.exports {
@@ -356,6 +358,8 @@ mod tests {
             mismatch_sectors: None,
             events: None,
             bitmap_bits_set: None,
+            memory_bytes: None,
+            memory_max_bytes: None,
             pace: None,
             exports: Vec::new(),
             notes: Vec::new(),
