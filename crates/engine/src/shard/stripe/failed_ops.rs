@@ -7,7 +7,7 @@
 
 use md::MemberIdx;
 
-use super::op::{Grain, OpKind, Phase, member_at, positions_of};
+use super::op::{Grain, Phase, Work, member_at, positions_of};
 use super::plan::ParityWork;
 use super::rows::{CacheAfter, ChunkIo};
 use super::{Context, Stripes};
@@ -47,23 +47,23 @@ impl Stripes {
     /// in memory and lost blocks depend on them.
     pub(super) fn half_written(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &mut self.ops[at];
-        if op.class.kind == OpKind::Rebuild {
+        if op.is_rebuild() {
             // What it writes was not in sync before.
             return self.end(cx, at);
         }
-        if op.class.kind == OpKind::Resync && !op.recover.is_empty() {
+        if matches!(op.work, Work::Resync) && !op.plan.recover.is_empty() {
             // The parity that lost blocks were recovered from has been written unchanged.
             return self.end(cx, at);
         }
         // What a late operation uses must not change.
-        if !op.keeps_old || !op.late.is_empty() {
+        if !op.basis.keeps_old || !op.late.positions.is_empty() {
             // Without parity nothing can be out of sync.
-            op.half_way = op.parity != Some(ParityWork::None);
+            op.half_way = op.plan.parity != Some(ParityWork::None);
             return self.end(cx, at);
         }
         op.phase = Phase::Reverting;
         let op = &self.ops[at];
-        let work = op.parity.expect("a write has a plan for its parity");
+        let work = op.plan.parity.expect("a write has a plan for its parity");
         let row = cx.parity().row(op.stripe);
         self.ops[at].open = self.jobs(row, at).revert(work, cx.out);
     }
@@ -102,9 +102,9 @@ impl Stripes {
     pub(super) fn reads_failed(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
         let row = cx.parity().row(op.stripe);
-        let new = op.read_failed.minus(op.read_failed_planned);
+        let new = op.read_failed.minus(op.basis.read_failed);
         let bad_block = new.minus(positions_of(row, cx.health.failed()));
-        let mends = op.is_read() || op.class.kind == OpKind::Rebuild;
+        let mends = op.is_read() || op.is_rebuild();
         if mends && op.can_be_cut() && !bad_block.is_empty() {
             // So that only granules that are really bad are reconstructed and written back.
             return self.split_into(cx, at, Grain::Granule);
@@ -114,7 +114,7 @@ impl Stripes {
     }
 
     pub(super) fn replan(&mut self, cx: &mut Context<'_>, at: u32) {
-        debug_assert!(self.ops[at].late.is_empty(), "its memory is in use");
+        debug_assert!(self.ops[at].late.positions.is_empty(), "its memory is in use");
         self.return_memory(at, CacheAfter::AsBefore);
         self.ops[at].phase = Phase::Starting;
         self.start_or_queue(cx, at);
@@ -127,7 +127,8 @@ impl Stripes {
         op.phase = Phase::WritingBack;
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
-        for position in op.recover.intersection(op.read_failed).intersection(op.covered).iter() {
+        let recovered = op.plan.recover.intersection(op.read_failed);
+        for position in recovered.intersection(op.covered).iter() {
             let member = member_at(row, position);
             if cx.health.is_failed(member.0) || cx.health.is_read_only() {
                 continue;

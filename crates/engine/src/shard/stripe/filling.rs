@@ -9,7 +9,7 @@
 use md::MemberIdx;
 
 use super::super::in_sync::InSync;
-use super::op::{OpKind, Phase, member_at};
+use super::op::{Phase, member_at};
 use super::ops::{ExecPlan, positions};
 use super::plan::{ParityWork, StripeState};
 use super::{Context, Stripes};
@@ -22,28 +22,30 @@ impl Stripes {
     pub(super) fn send_copies(&mut self, cx: &mut Context<'_>, at: u32) {
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
+        let Some(rebuild) = op.rebuild() else { return };
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         let slots = cx.geometry.members() as u16;
-        for position in op.copies.minus(op.targets.minus(op.unreadable)).iter() {
-            let member = member_at(row, position).0;
-            // It may have taken the slot by now.
-            if !cx.health.has_second(member) {
-                op.copies.remove(position);
-                continue;
-            }
+        // One may have taken the slot by now.
+        let may = |position: &u16| cx.health.has_second(member_at(row, *position).0);
+        let here: MemberSet = rebuild.copies.iter().filter(may).collect();
+        let written = rebuild.targets.minus(op.plan.unreadable);
+        let copies = rebuild.copies.intersection(here.union(written));
+        for position in copies.minus(written).iter() {
+            let member = MemberIdx(slots + member_at(row, position).0);
             let token = Token::new(Kind::StripeIo, slots + position, key);
-            if op.unreadable.contains(position) {
-                op.open += 1;
-                let (member, sectors) = (MemberIdx(slots + member), op.sectors());
+            op.open += 1;
+            if op.plan.unreadable.contains(position) {
+                let sectors = op.sectors();
                 cx.out.list.push(Effect::AddBadBlocks { token, member, sector, sectors });
                 continue;
             }
             let copy = op.scratch_slice(self.region, position, op.start, op.sectors());
             let slices = cx.out.push_slices([copy]);
-            let member = MemberIdx(slots + member);
-            op.open += 1;
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
+        }
+        if let Some(rebuild) = op.rebuild_mut() {
+            rebuild.copies = copies;
         }
     }
 
@@ -56,18 +58,18 @@ impl Stripes {
         situation: &StripeState,
     ) -> Option<ExecPlan> {
         let op = &self.ops[at];
-        let is_sure = op.class.kind == OpKind::Rebuild
-            && op.finer().is_none()
-            && op.in_sync == InSync::All
+        let rebuild = op.rebuild()?;
+        let is_sure = op.finer().is_none()
+            && op.basis.in_sync == InSync::All
             && !op.read_failed.is_empty()
-            && !op.unsure
-            && op.since == cx.health.changes();
+            && !rebuild.unsure
+            && rebuild.since == cx.health.changes();
         if !is_sure || cx.health.is_read_only() {
             return None;
         }
         let lost = situation.failed.union(situation.read_failed);
-        let unreadable = op.targets.union(op.copies.intersection(lost));
-        let reads = op.copies.minus(unreadable);
+        let unreadable = rebuild.targets.union(rebuild.copies.intersection(lost));
+        let reads = rebuild.copies.minus(unreadable);
         let parity = Some(ParityWork::None);
         let mut plan = ExecPlan::default();
         (plan.parity, plan.reads, plan.unreadable) = (parity, reads, unreadable);
@@ -79,17 +81,21 @@ impl Stripes {
     pub(super) fn drop_entries_in_doubt(&mut self, cx: &Context<'_>, at: u32) {
         self.check_listed(cx, at);
         let op = &mut self.ops[at];
-        if op.error.is_some() {
-            op.targets = op.targets.minus(op.unreadable);
-            op.copies = op.copies.minus(op.unreadable);
-            op.unreadable = MemberSet::EMPTY;
+        if op.error.is_none() {
+            return;
+        }
+        let unreadable = std::mem::take(&mut op.plan.unreadable);
+        if let Some(rebuild) = op.rebuild_mut() {
+            rebuild.targets = rebuild.targets.minus(unreadable);
+            rebuild.copies = rebuild.copies.minus(unreadable);
         }
     }
 
     /// Entries of bad-block logs mean nothing if the devices have changed since the reads.
     pub(super) fn check_listed(&mut self, cx: &Context<'_>, at: u32) {
         let op = &mut self.ops[at];
-        if !op.unreadable.is_empty() && op.since != cx.health.changes() {
+        let Some(rebuild) = op.rebuild() else { return };
+        if !op.plan.unreadable.is_empty() && rebuild.since != cx.health.changes() {
             op.error.get_or_insert(RequestError::Io);
         }
     }
@@ -97,18 +103,16 @@ impl Stripes {
     /// All of an operation has been written, or added to bad-block logs.
     pub(super) fn report_listed(&self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        if op.phase != Phase::Writing {
-            return;
-        }
+        let Some(rebuild) = op.rebuild().filter(|_| op.phase == Phase::Writing) else { return };
         let row = cx.parity().row(op.stripe);
         let sector = md::Sector(positions(cx, op).start);
         let mut added = MemberSet::EMPTY;
-        for position in op.unreadable.iter() {
+        for position in op.plan.unreadable.iter() {
             let slot = member_at(row, position).0;
-            if op.targets.contains(position) {
+            if rebuild.targets.contains(position) {
                 added.insert(cx.health.place(slot));
             }
-            if op.copies.contains(position) {
+            if rebuild.copies.contains(position) {
                 added.insert(cx.health.second_place(slot));
             }
         }

@@ -23,7 +23,7 @@ impl Stripes {
     pub(crate) fn hold(&mut self, cx: &mut Context<'_>, token: Token) {
         let position = position_of(cx, token);
         let op = &mut self.ops[token.key().index];
-        op.late.insert(position);
+        op.late.positions.insert(position);
         let uses_host = op.covered.contains(position)
             && match op.phase {
                 Phase::Reading => op.is_read(),
@@ -32,7 +32,7 @@ impl Stripes {
         for piece in op.pieces.iter().filter(|_| uses_host) {
             let piece = &self.rows.pieces[*piece];
             if piece.index == position {
-                op.late_hosts.push((position, piece.request));
+                op.late.hosts.push((position, piece.request));
                 cx.requests.hold(piece.request, cx.out);
             }
         }
@@ -41,16 +41,16 @@ impl Stripes {
     /// A late part has completed.
     pub(crate) fn release(&mut self, cx: &mut Context<'_>, token: Token) {
         let (at, position) = (token.key().index, position_of(cx, token));
-        let op = &mut self.ops[at];
-        op.late.remove(position);
-        for (_, request) in op.late_hosts.extract_if(.., |(of, _)| *of == position) {
+        let late = &mut self.ops[at].late;
+        late.positions.remove(position);
+        for (_, request) in late.hosts.extract_if(.., |(of, _)| *of == position) {
             cx.requests.release(request, cx.out);
         }
-        if !op.has_ended {
+        if !late.has_ended {
             return;
         }
         self.return_late_memory(at, position);
-        if self.ops[at].late.is_empty() {
+        if self.ops[at].late.positions.is_empty() {
             self.held -= 1;
             self.ops.release(at);
         }

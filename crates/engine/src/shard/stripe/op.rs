@@ -12,7 +12,7 @@
 use md::{MemberIdx, Row, RowRole, StripeNo};
 
 use super::super::in_sync::InSync;
-use super::plan::ParityWork;
+use super::ops::ExecPlan;
 use super::scratch::Block;
 use crate::{BufSlice, GRANULE_SECTORS, MemberSet, RequestError, ScrubMode, Verdict};
 
@@ -133,6 +133,90 @@ pub(super) fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
     members.iter().map(position).collect()
 }
 
+/// What is done, with the state that only this kind of work has.
+#[derive(Default)]
+pub(crate) enum Work {
+    #[default]
+    Read,
+    Write(Write),
+    Resync,
+    Rebuild(Rebuild),
+    Scrub(Scrub),
+}
+
+/// A write, a write of zeroes or a discard.
+#[derive(Default)]
+pub(crate) struct Write {
+    pub(crate) fua: bool,
+    /// Only zeroes are written, to every data block of the row.
+    pub(crate) zeroes: bool,
+    /// Memory for the partial parity.
+    pub(crate) partial: Option<Block>,
+    /// The newest log of the parity's member names it.
+    pub(crate) in_log: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Rebuild {
+    /// Positions that are computed and written, or cannot be, and are listed as bad.
+    pub(crate) targets: MemberSet,
+    /// Positions whose members' replacements are written.
+    pub(crate) copies: MemberSet,
+    /// A member could not be read for another reason than its medium.
+    pub(crate) unsure: bool,
+    /// `Health::changes` when the first plan was made.
+    pub(crate) since: u64,
+}
+
+pub(crate) struct Scrub {
+    pub(crate) mode: ScrubMode,
+    /// What was found in each sector of a granule; for a longer range the first one.
+    pub(crate) verdicts: [Verdict; GRANULE_SECTORS as usize],
+}
+
+impl Work {
+    fn of(kind: OpKind) -> Work {
+        match kind {
+            OpKind::Read => Work::Read,
+            OpKind::Write | OpKind::Discard => Work::Write(Write::default()),
+            OpKind::Resync => Work::Resync,
+            OpKind::Rebuild => Work::Rebuild(Rebuild::default()),
+            OpKind::Scrub(mode) => {
+                Work::Scrub(Scrub { mode, verdicts: [Verdict::Agree; GRANULE_SECTORS as usize] })
+            }
+        }
+    }
+}
+
+/// What a plan was made for, and what depends on that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Basis {
+    /// The array's failure epoch.
+    pub(crate) epoch: u64,
+    /// Positions that could not be read.
+    pub(crate) read_failed: MemberSet,
+    /// Positions whose members are not written: out of service, or being rebuilt and not in sync.
+    pub(crate) absent: MemberSet,
+    /// How much of the range is in sync, as far as the plan depends on it.
+    pub(crate) in_sync: InSync,
+    /// P is read or cached before the recovery. (It also has memory if it is only computed.)
+    pub(crate) p_known: bool,
+    /// Lost blocks of the row depend on its old contents, which are therefore kept in memory until
+    /// the writes have completed.
+    pub(crate) keeps_old: bool,
+}
+
+/// Operations of members that are late, and use the memory of an operation on the row.
+#[derive(Default)]
+pub(crate) struct LateParts {
+    /// Their positions.
+    pub(crate) positions: MemberSet,
+    /// Requests whose buffers they use, by position.
+    pub(crate) hosts: Vec<(u16, u32)>,
+    /// The operation on the row has ended.
+    pub(crate) has_ended: bool,
+}
+
 #[derive(Default)]
 pub(crate) struct Op {
     pub(crate) row: u32,
@@ -141,10 +225,8 @@ pub(crate) struct Op {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) class: Class,
+    pub(crate) work: Work,
     pub(crate) covered: MemberSet,
-    pub(crate) fua: bool,
-    /// Only zeroes are written, to every data block of the row.
-    pub(crate) zeroes: bool,
     /// Part of a stream: its blocks in memory are worth caching.
     pub(crate) stream: bool,
     pub(crate) cells: Vec<Cell>,
@@ -158,128 +240,136 @@ pub(crate) struct Op {
     pub(crate) begun_at: u64,
     pub(crate) phase: Phase,
     pub(crate) open: u32,
+    pub(crate) plan: ExecPlan,
+    pub(crate) basis: Basis,
     /// Positions that could not be read.
     pub(crate) read_failed: MemberSet,
-    /// `read_failed` when the current plan was made.
-    pub(crate) read_failed_planned: MemberSet,
-    /// The array's failure epoch when the current plan was made.
-    pub(crate) epoch_planned: u64,
-    pub(crate) parity: Option<ParityWork>,
-    pub(crate) recover: MemberSet,
-    /// Positions whose members are not written: out of service, or being rebuilt and not in sync.
-    pub(crate) absent: MemberSet,
-    /// Of a rebuild: positions that are computed and written.
-    pub(crate) targets: MemberSet,
-    /// Of a rebuild: positions whose members' replacements are written.
-    pub(crate) copies: MemberSet,
-    /// Of a rebuild: those of both that cannot be computed, and are added to bad-block logs.
-    pub(crate) unreadable: MemberSet,
-    /// A member could not be read for another reason than its medium.
-    pub(crate) unsure: bool,
-    /// `Health::changes` when the first plan was made.
-    pub(crate) since: u64,
-    /// P is read or cached before the recovery. (It also has memory if it is only computed.)
-    pub(crate) p_known: bool,
-    /// Positions of a read that are unrecoverable.
-    pub(crate) unrecoverable: MemberSet,
     pub(crate) error: Option<RequestError>,
-    /// How much of the range is in sync, as far as the plan depends on it.
-    pub(crate) in_sync: InSync,
-    /// Lost blocks of the row depend on its old contents, which are therefore kept in memory until
-    /// the writes have completed.
-    pub(crate) keeps_old: bool,
     /// Positions whose members have the new contents, or may have a part of them.
     pub(crate) changed: MemberSet,
     /// A write has failed, and its changes have not been rolled back.
     pub(crate) half_way: bool,
-    /// Positions of late operations of members, which use its memory.
-    pub(crate) late: MemberSet,
-    /// Requests whose buffers these use, by position.
-    pub(crate) late_hosts: Vec<(u16, u32)>,
-    /// It has ended, and late operations use its memory.
-    pub(crate) has_ended: bool,
-    /// Memory for the partial parity.
-    pub(crate) partial: Option<Block>,
-    /// The newest log of the parity's member names it.
-    pub(crate) in_log: bool,
-    /// Of a scrub: what was found in each sector of a granule; for a longer range the first one.
-    pub(crate) verdicts: [Verdict; GRANULE_SECTORS as usize],
+    pub(crate) late: LateParts,
 }
 
 impl Op {
     /// Partial parity that is logged before it writes, in sectors.
     pub(crate) fn partial_sectors(&self) -> u64 {
-        if self.partial.is_some() { self.sectors() } else { 0 }
+        if self.partial().is_some() { self.sectors() } else { 0 }
     }
 
     /// Makes the slot ready for a new operation; keeps the vectors' memory.
     pub(crate) fn reset(&mut self, row: u32, stripe: StripeNo, span: (u64, u64), class: Class) {
         // Field by field, because a new value would be built elsewhere and copied; all fields are
         // named here, so that none is missed.
+        let is_over = self.blocks.is_empty()
+            && self.borrowed.is_empty()
+            && self.late.hosts.is_empty()
+            && self.partial().is_none();
+        assert!(is_over, "an operation ended without giving its memory back");
         let Op {
             row: row_here,
             stripe: stripe_here,
             start,
             end,
             class: class_here,
+            work,
             covered,
-            fua,
-            zeroes,
             stream,
             cells,
             host,
             pieces,
-            blocks,
-            borrowed,
+            blocks: _,
+            borrowed: _,
             begun_at,
             phase,
             open,
-            read_failed: unread,
-            read_failed_planned: unread_planned,
-            epoch_planned,
-            parity,
-            recover,
-            absent,
-            targets,
-            copies,
-            unreadable,
-            unsure,
-            since,
-            p_known,
-            unrecoverable,
+            plan,
+            basis,
+            read_failed,
             error,
-            in_sync,
-            keeps_old,
             changed,
             half_way,
             late,
-            late_hosts,
-            has_ended,
-            partial,
-            in_log,
-            verdicts,
         } = self;
-        assert!(
-            blocks.is_empty() && borrowed.is_empty() && late_hosts.is_empty() && partial.is_none(),
-            "an operation ended without giving its memory back"
-        );
         (*row_here, *stripe_here, *class_here) = (row, stripe, class);
         (*start, *end) = span;
+        *work = Work::of(class.kind);
         cells.clear();
         host.clear();
         pieces.clear();
-        (*fua, *zeroes, *stream, *p_known) = (false, false, false, false);
-        (*keeps_old, *half_way, *has_ended, *in_log) = (false, false, false, false);
-        (*begun_at, *epoch_planned, *since, *unsure) = (0, 0, 0, false);
-        (*phase, *open) = (Phase::default(), 0);
-        (*parity, *error, *in_sync) = (None, None, InSync::All);
-        *verdicts = [Verdict::Agree; GRANULE_SECTORS as usize];
-        for set in [covered, unread, unread_planned, recover, unrecoverable, changed, late] {
+        (*stream, *half_way, late.has_ended) = (false, false, false);
+        (*begun_at, *phase, *open, *error) = (0, Phase::default(), 0, None);
+        (*plan, *basis) = (ExecPlan::default(), Basis::default());
+        for set in [covered, read_failed, changed, &mut late.positions] {
             *set = MemberSet::EMPTY;
         }
-        for set in [absent, targets, copies, unreadable] {
-            *set = MemberSet::EMPTY;
+    }
+
+    pub(crate) fn write(&self) -> Option<&Write> {
+        match &self.work {
+            Work::Write(write) => Some(write),
+            _ => None,
         }
+    }
+
+    pub(crate) fn write_mut(&mut self) -> Option<&mut Write> {
+        match &mut self.work {
+            Work::Write(write) => Some(write),
+            _ => None,
+        }
+    }
+
+    /// Memory for the partial parity of a write.
+    pub(crate) fn partial(&self) -> Option<Block> {
+        self.write().and_then(|write| write.partial)
+    }
+
+    pub(crate) fn take_partial(&mut self) -> Option<Block> {
+        self.write_mut().and_then(|write| write.partial.take())
+    }
+
+    /// The newest log of the parity's member names a write.
+    pub(crate) fn note_logged(&mut self) {
+        self.write_mut().expect("only writes are logged").in_log = true;
+    }
+
+    pub(crate) fn rebuild(&self) -> Option<&Rebuild> {
+        match &self.work {
+            Work::Rebuild(rebuild) => Some(rebuild),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn rebuild_mut(&mut self) -> Option<&mut Rebuild> {
+        match &mut self.work {
+            Work::Rebuild(rebuild) => Some(rebuild),
+            _ => None,
+        }
+    }
+
+    /// The state of a scrub.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub(crate) fn scrub(&self) -> &Scrub {
+        match &self.work {
+            Work::Scrub(scrub) => scrub,
+            _ => unreachable!("the operation is not a scrub"),
+        }
+    }
+
+    pub(crate) fn is_rebuild(&self) -> bool {
+        matches!(self.work, Work::Rebuild(_))
+    }
+
+    pub(crate) fn is_scrub(&self) -> bool {
+        matches!(self.work, Work::Scrub(_))
+    }
+
+    /// Whether members are written without their data being sent: a discard, or only zeroes.
+    pub(crate) fn writes_no_data(&self) -> bool {
+        self.class.kind == OpKind::Discard || self.write().is_some_and(|write| write.zeroes)
     }
 
     pub(crate) fn sectors(&self) -> u64 {
@@ -287,7 +377,7 @@ impl Op {
     }
 
     pub(crate) fn is_read(&self) -> bool {
-        self.class.kind == OpKind::Read
+        matches!(self.work, Work::Read)
     }
 
     /// Whether the range is locked exclusively: also for reads in granules, which write back.
@@ -311,7 +401,7 @@ impl Op {
 
     /// The next smaller size with which more of the work may be possible.
     pub(crate) fn finer(&self) -> Option<Grain> {
-        let part = self.in_sync == InSync::Part;
+        let part = self.basis.in_sync == InSync::Part;
         match self.class.grain {
             Grain::Span if part || !self.read_failed.is_empty() => Some(Grain::Granule),
             Grain::Granule if part => Some(Grain::Block),
@@ -325,8 +415,9 @@ impl Op {
     /// of written blocks are not, and parity has been recomputed by then. What is read to be copied
     /// to a replacement is written from the memory.
     pub(crate) fn may_borrow(&self, position: u16) -> bool {
-        let writes_back = matches!(self.class.kind, OpKind::Scrub(_)) && !self.can_be_cut();
-        if self.keeps_old || writes_back || self.copies.contains(position) {
+        let writes_back = self.is_scrub() && !self.can_be_cut();
+        let is_copied = self.rebuild().is_some_and(|rebuild| rebuild.copies.contains(position));
+        if self.basis.keeps_old || writes_back || is_copied {
             return false;
         }
         let data = self.cells.len() as u16 - 2;

@@ -22,7 +22,7 @@ use std::ops::Range;
 use md::Row;
 
 use super::super::in_sync::InSync;
-use super::op::{Class, Grain, Op, OpKind, Phase, member_at, positions_of};
+use super::op::{Basis, Class, Grain, Op, OpKind, Phase, Work, member_at, positions_of};
 use super::plan::{
     ParityWork, ReadPlan, RebuildPlan, StripeState, WritePlan, plan_read, plan_rebuild,
     plan_resync, plan_write,
@@ -41,7 +41,8 @@ pub(crate) struct ExecPlan {
     /// `None` for reads.
     pub(super) parity: Option<ParityWork>,
     pub(super) reads: MemberSet,
-    recover: MemberSet,
+    /// Lost blocks to be recovered; of a scrub also those to be written.
+    pub(super) recover: MemberSet,
     /// Parity to be computed and written.
     parity_out: MemberSet,
     /// Requested positions that are unrecoverable.
@@ -78,12 +79,12 @@ impl Stripes {
 
     /// Plans an operation and sends its first I/O. `false`: there is not enough memory for it now.
     fn start(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
-        if self.ops[at].class.kind == OpKind::Discard || self.ops[at].zeroes {
+        if self.ops[at].writes_no_data() {
             self.drop_cached(at, MemberSet::EMPTY);
             self.log_then_write(cx, at);
             return true;
         }
-        if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
+        if self.ops[at].is_scrub() {
             return self.start_scrub(cx, at);
         }
         let op = &self.ops[at];
@@ -91,7 +92,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
         let absent = positions_of(row, cx.health.absent(range.clone()));
-        let is_rebuild = op.class.kind == OpKind::Rebuild;
+        let is_rebuild = op.is_rebuild();
         let mut in_sync = self.sync.state(range.clone());
         let is_doubtful = in_sync != InSync::All;
         if (!op.is_read() && !is_rebuild || is_doubtful)
@@ -111,12 +112,15 @@ impl Stripes {
                 return true;
             }
             let op = &mut self.ops[at];
-            (op.targets, op.copies, op.unreadable) = (targets, copies, MemberSet::EMPTY);
-            if op.read_failed.is_empty() {
-                op.since = cx.health.changes();
+            op.plan.unreadable = MemberSet::EMPTY;
+            let is_first = op.read_failed.is_empty();
+            let rebuild = op.rebuild_mut().expect("it is one");
+            (rebuild.targets, rebuild.copies) = (targets, copies);
+            if is_first {
+                rebuild.since = cx.health.changes();
             }
         }
-        self.ops[at].absent = absent;
+        self.ops[at].basis.absent = absent;
         let op = &self.ops[at];
         if in_sync != InSync::All {
             // After a start by force, parity defines what is missing: then nothing else may be.
@@ -128,13 +132,13 @@ impl Stripes {
                 in_sync = InSync::All;
             }
         }
-        self.ops[at].in_sync = in_sync;
+        self.ops[at].basis.in_sync = in_sync;
         let op = &self.ops[at];
         let lost = absent.union(op.read_failed).intersection(MemberSet::range(0, data));
         let lost = lost.minus(op.covered);
         // Memory must not have the only copy of a block: a write that depended on it could not be
         // rolled back.
-        let only_copy = match !op.is_read() && op.in_sync == InSync::All && !is_rebuild {
+        let only_copy = match !op.is_read() && in_sync == InSync::All && !is_rebuild {
             true => lost,
             false => MemberSet::EMPTY,
         };
@@ -150,7 +154,7 @@ impl Stripes {
                 false => self.cached_positions(at).minus(only_copy),
             },
             stream: op.stream,
-            in_sync: op.in_sync == InSync::All,
+            in_sync: in_sync == InSync::All,
             fixed_parity: cx.parity().rotation() == 1,
         };
         let course = self.exec_plan(at, &situation);
@@ -172,25 +176,26 @@ impl Stripes {
         if !self.ops[at].is_read() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
-        let ExecPlan { parity, reads, recover, unrecoverable, parity_out, unreadable, .. } = course;
+        let ExecPlan { parity, reads, recover, parity_out, unreadable, .. } = course;
         let op = &mut self.ops[at];
-        if is_rebuild && !unreadable.is_empty() {
-            op.unreadable = unreadable;
-        } else if is_rebuild {
+        let read_failed = op.read_failed;
+        if let Some(rebuild) = op.rebuild_mut().filter(|_| unreadable.is_empty()) {
             // What a member cannot read that is being replaced, only its replacement gets.
-            let unread = op.copies.intersection(op.read_failed);
-            let mended = recover.intersection(op.read_failed).minus(absent);
-            op.targets = op.targets.union(parity_out).union(mended).minus(unread);
+            let unread = rebuild.copies.intersection(read_failed);
+            let mended = recover.intersection(read_failed).minus(absent);
+            rebuild.targets = rebuild.targets.union(parity_out).union(mended).minus(unread);
         }
-        op.read_failed_planned = op.read_failed;
-        op.epoch_planned = cx.health.epoch();
-        op.parity = parity;
-        op.recover = recover;
-        op.unrecoverable = unrecoverable;
-        op.p_known = reads.union(situation.cached).contains(data);
         // Parity generated without a recovery depends on no lost blocks except the covered ones.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
-        op.keeps_old = !op.is_read() && !is_rebuild && depends && !lost.is_empty();
+        op.plan = course;
+        op.basis = Basis {
+            epoch: cx.health.epoch(),
+            read_failed,
+            absent,
+            in_sync,
+            p_known: reads.union(situation.cached).contains(data),
+            keeps_old: !op.is_read() && !is_rebuild && depends && !lost.is_empty(),
+        };
         op.phase = Phase::Reading;
         op.open = 0;
         self.send_reads(cx, at, reads);
@@ -246,9 +251,9 @@ impl Stripes {
     /// Selects an execution plan. `None`: there is no plan for the whole range.
     fn choose(&self, at: u32, situation: &StripeState) -> Option<ExecPlan> {
         let op = &self.ops[at];
-        if op.class.kind == OpKind::Rebuild {
+        if let Some(rebuild) = op.rebuild() {
             let RebuildPlan { reads, recover, parity_out } =
-                plan_rebuild(situation, op.targets, op.copies)?;
+                plan_rebuild(situation, rebuild.targets, rebuild.copies)?;
             let parity = match parity_out.is_empty() {
                 true => ParityWork::None,
                 false => ParityWork::Generate,
@@ -257,8 +262,8 @@ impl Stripes {
             return Some(ExecPlan { parity, reads, recover, parity_out, ..ExecPlan::default() });
         }
         if !op.is_read() {
-            let WritePlan { parity, reads, recover } = match op.class.kind {
-                OpKind::Resync => plan_resync(situation)?,
+            let WritePlan { parity, reads, recover } = match op.work {
+                Work::Resync => plan_resync(situation)?,
                 _ => plan_write(situation)?,
             };
             let parity_out = match parity {
@@ -333,7 +338,8 @@ impl Stripes {
                 self.ops[at].error.get_or_insert(RequestError::Io);
             }
             Err(error)
-                if error.kind.lacks().is_some() && self.ops[at].unreadable.contains(position) =>
+                if error.kind.lacks().is_some()
+                    && self.ops[at].plan.unreadable.contains(position) =>
             {
                 self.ops[at].error.get_or_insert(RequestError::Io);
             }
@@ -341,11 +347,12 @@ impl Stripes {
             Err(error) => {
                 let op = &mut self.ops[at];
                 op.read_failed.insert(position);
-                if matches!(op.class.kind, OpKind::Scrub(_)) {
+                match &mut op.work {
                     // It says nothing about the member: nothing is written back.
-                    op.error = op.error.or(error.kind.lacks());
+                    Work::Scrub(_) => op.error = op.error.or(error.kind.lacks()),
+                    Work::Rebuild(rebuild) => rebuild.unsure |= !error.kind.is_unreadable(),
+                    _ => {}
                 }
-                op.unsure |= !error.kind.is_unreadable();
                 if error.kind.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
@@ -379,22 +386,22 @@ impl Stripes {
     }
 
     pub(super) fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
-        if !self.ops[at].late.is_empty() {
+        if !self.ops[at].late.positions.is_empty() {
             return self.begin_anew(cx, at);
         }
-        if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
+        if self.ops[at].is_scrub() {
             return self.scrub_read(cx, at);
         }
         let op = &self.ops[at];
-        if op.read_failed != op.read_failed_planned {
+        if op.read_failed != op.basis.read_failed {
             return self.reads_failed(cx, at);
         }
-        if !op.is_read() && !op.keeps_old && op.epoch_planned != cx.health.epoch() {
+        if !op.is_read() && !op.basis.keeps_old && op.basis.epoch != cx.health.epoch() {
             // A block that this write does not cover may depend on the row's old contents now,
             // which the plan did not keep.
             return self.replan(cx, at);
         }
-        if self.ops[at].recover.is_empty() {
+        if self.ops[at].plan.recover.is_empty() {
             return self.recovered(cx, at);
         }
         let row = cx.parity().row(self.ops[at].stripe);
@@ -422,17 +429,17 @@ impl Stripes {
 
     /// All blocks that the operation needs are in memory.
     fn recovered(&mut self, cx: &mut Context<'_>, at: u32) {
-        if matches!(self.ops[at].class.kind, OpKind::Scrub(_)) {
+        if self.ops[at].is_scrub() {
             return self.compare(cx, at);
         }
         let op = &self.ops[at];
         if op.is_read() {
             return self.write_back(cx, at);
         }
-        if op.parity == Some(ParityWork::None) {
+        if op.plan.parity == Some(ParityWork::None) {
             return self.log_then_write(cx, at);
         }
-        if op.partial.is_none() {
+        if op.partial().is_none() {
             return self.compute_parity(cx, at);
         }
         // Before parity, which may be updated in place.
@@ -444,7 +451,7 @@ impl Stripes {
 
     fn compute_parity(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        let work = op.parity.expect("a write has a plan for its parity");
+        let work = op.plan.parity.expect("a write has a plan for its parity");
         let row = cx.parity().row(op.stripe);
         let jobs = self.jobs(row, at).parity(work, cx.out);
         let op = &mut self.ops[at];
@@ -458,9 +465,9 @@ impl Stripes {
         Jobs { op: &self.ops[at], row, region: self.region, token }
     }
 
-    /// Sends data and parity to every member in service.
+    /// Sends data and parity to every member in service; of a rebuild, what it has computed.
     pub(super) fn send_writes(&mut self, cx: &mut Context<'_>, at: u32) {
-        if self.ops[at].class.kind == OpKind::Discard || self.ops[at].zeroes {
+        if self.ops[at].writes_no_data() {
             return self.write_without_data(cx, at);
         }
         self.drop_entries_in_doubt(cx, at);
@@ -470,25 +477,28 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         let data = row.data.len() as u16;
-        let is_rebuild = op.class.kind == OpKind::Rebuild;
-        let parity = match op.parity {
-            _ if is_rebuild => MemberSet::EMPTY,
+        let parity = match op.plan.parity {
             Some(ParityWork::None) | None => MemberSet::EMPTY,
             _ => MemberSet::range(data, data + 1 + u16::from(row.q.is_some())),
         };
-        let positions = if is_rebuild { op.targets } else { op.covered.union(parity) };
+        let (positions, is_rebuild) = match op.rebuild() {
+            Some(rebuild) => (rebuild.targets, true),
+            None => (op.covered.union(parity), false),
+        };
+        let fua = op.write().is_some_and(|write| write.fua);
         for position in positions.iter() {
             let member = member_at(row, position);
             let computed = is_rebuild || position >= data;
             if cx.health.is_failed(member.0)
-                || !is_rebuild && op.absent.contains(position)
+                || !is_rebuild && op.basis.absent.contains(position)
                 || !is_rebuild && computed && op.cells[usize::from(position)].scratch.is_none()
             {
                 continue;
             }
-            if op.unreadable.contains(position) {
-                op.open += 1;
-                let (token, sectors) = (Token::new(Kind::StripeIo, position, key), op.sectors());
+            let token = Token::new(Kind::StripeIo, position, key);
+            op.open += 1;
+            if op.plan.unreadable.contains(position) {
+                let sectors = op.sectors();
                 cx.out.list.push(Effect::AddBadBlocks { token, member, sector, sectors });
                 continue;
             }
@@ -498,17 +508,15 @@ impl Stripes {
             } else {
                 cx.out.push_slices(op.host_slices(position).iter().copied())
             };
-            op.open += 1;
-            let token = Token::new(Kind::StripeIo, position, key);
-            let fua = op.fua;
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua });
         }
         self.send_copies(cx, at);
         if self.ops[at].open == 0 {
             // A resync without parity in service has nothing to do, nor has a rebuild of a member
             // that has failed since.
-            if !matches!(self.ops[at].class.kind, OpKind::Resync | OpKind::Rebuild) {
-                self.ops[at].error = Some(RequestError::Io);
+            let op = &mut self.ops[at];
+            if op.write().is_some() {
+                op.error = Some(RequestError::Io);
             }
             self.end(cx, at);
         }
@@ -519,7 +527,7 @@ impl Stripes {
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
         op.phase = Phase::Writing;
-        op.parity = Some(ParityWork::Generate);
+        op.plan.parity = Some(ParityWork::Generate);
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         let sectors = op.sectors();
@@ -546,16 +554,19 @@ impl Stripes {
     /// has been rebuilt.
     fn note_sync(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        let generated = op.phase == Phase::Writing && op.parity == Some(ParityWork::Generate);
-        if op.class.kind == OpKind::Rebuild && op.phase == Phase::Writing && op.error.is_none() {
+        let generated = op.phase == Phase::Writing && op.plan.parity == Some(ParityWork::Generate);
+        if let Some(rebuild) = op.rebuild()
+            && op.phase == Phase::Writing
+            && op.error.is_none()
+        {
             let (row, range) = (cx.parity().row(op.stripe), positions(cx, op));
-            for position in op.targets.iter() {
+            for position in rebuild.targets.iter() {
                 let member = member_at(row, position);
-                cx.health.set_rebuilt(member.0, range.clone(), op.epoch_planned);
+                cx.health.set_rebuilt(member.0, range.clone(), op.basis.epoch);
             }
-            for position in op.copies.iter() {
+            for position in rebuild.copies.iter() {
                 let member = member_at(row, position);
-                cx.health.set_copied(member.0, range.clone(), op.epoch_planned);
+                cx.health.set_copied(member.0, range.clone(), op.basis.epoch);
             }
             self.report_listed(cx, at);
         }
@@ -576,7 +587,7 @@ impl Stripes {
         self.note_sync(cx, at);
         let op = &mut self.ops[at];
         let (row, error, unrecoverable, half_way) =
-            (op.row, op.error, op.unrecoverable, op.half_way);
+            (op.row, op.error, op.plan.unrecoverable, op.half_way);
         let pieces = std::mem::take(&mut op.pieces);
         for at in &pieces {
             let piece = &mut self.rows.pieces[*at];
@@ -597,10 +608,11 @@ impl Stripes {
             self.neighbours.write_ended(cx.now.saturating_sub(self.ops[at].begun_at));
         }
         self.ops[at].pieces = pieces;
-        if self.ops[at].late.is_empty() {
+        let late = &mut self.ops[at].late;
+        if late.positions.is_empty() {
             self.ops.release(at);
         } else {
-            self.ops[at].has_ended = true;
+            late.has_ended = true;
             self.held += 1;
         }
         self.rows.left(row, at);
@@ -631,14 +643,14 @@ pub(super) struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Emits the recovery of all positions in `op.recover`; returns the number of jobs.
+    /// Emits the recovery of all positions in `plan.recover`; returns the number of jobs.
     pub(super) fn recover(&self, out: &mut Effects) -> u32 {
         self.each_run(out, |jobs, from, sectors, out| {
-            let lost: Vec2 = jobs.op.recover.iter().collect();
+            let lost: Vec2 = jobs.op.plan.recover.iter().collect();
             let sources = jobs.known_sources(from, sectors, out);
             let p = || jobs.scratch(jobs.p(), from, sectors);
             let q = || jobs.scratch(jobs.q(), from, sectors);
-            match (lost.second, jobs.op.p_known) {
+            match (lost.second, jobs.op.basis.p_known) {
                 (None, true) => {
                     let dst = jobs.block(lost.first, When::Before, from, sectors);
                     Compute::RecoverFromP { dst, p: p(), sources }
@@ -679,10 +691,11 @@ impl Jobs<'_> {
     fn parities(&self, from: u64, sectors: u64) -> (Option<BufSlice>, Option<BufSlice>) {
         let parity = |position: u16| {
             let cell = self.op.cells.get(usize::from(position))?;
-            let unread = self.op.copies.intersection(self.op.read_failed);
-            let computed = self.op.targets.union(unread);
-            if self.op.class.kind == OpKind::Rebuild && !computed.contains(position) {
-                return None;
+            if let Some(rebuild) = self.op.rebuild() {
+                let unread = rebuild.copies.intersection(self.op.read_failed);
+                if !rebuild.targets.union(unread).contains(position) {
+                    return None;
+                }
             }
             cell.scratch.map(|_| self.scratch(position, from, sectors))
         };
@@ -721,7 +734,7 @@ impl Jobs<'_> {
     /// All data blocks that are not being recovered, by ascending exponent.
     fn known_sources(&self, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
         let first = out.sources.len() as u32;
-        for index in self.row.by_exponent.iter().filter(|at| !self.op.recover.contains(**at)) {
+        for index in self.row.by_exponent.iter().filter(|at| !self.op.plan.recover.contains(**at)) {
             out.sources.push(self.source(*index, When::Before, from, sectors));
         }
         first..out.sources.len() as u32

@@ -345,7 +345,7 @@ impl Stripes {
             && op.class.kind == OpKind::Write
             && !matches!(parity, None | Some(ParityWork::None))
             && op.covered.len() < data
-            && op.covered.intersection(op.absent).is_empty()
+            && op.covered.intersection(op.basis.absent).is_empty()
     }
 
     /// Emits the computation of the partial parity, from what is in memory before parity changes.
@@ -353,7 +353,7 @@ impl Stripes {
         let op = &self.ops[at];
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
-        let from = match op.parity {
+        let from = match op.plan.parity {
             // What is left alone is not in memory: old parity without the old data.
             Some(ParityWork::Update) => op.covered.union(MemberSet::one(data)),
             _ => MemberSet::range(0, data).minus(op.covered),
@@ -372,20 +372,20 @@ impl Stripes {
     fn partial_parity_slice(&self, at: u32) -> Option<BufSlice> {
         let op = &self.ops[at];
         let len = (op.sectors() * SECTOR_BYTES) as u32;
-        op.partial.map(|block| BufSlice { region: self.region, len, offset: block.offset })
+        op.partial().map(|block| BufSlice { region: self.region, len, offset: block.offset })
     }
 
     /// All that an operation writes is in memory. Writes it, if the log allows that now.
     pub(super) fn log_then_write(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        let is_logged = matches!(op.class.kind, OpKind::Write | OpKind::Discard);
+        let is_logged = op.write().is_some();
         let Some(log) = self.log.as_mut().filter(|_| is_logged) else {
             return self.send_writes(cx, at);
         };
         let row = cx.parity().row(op.stripe);
         let has_log = !cx.health.is_failed(row.p.0)
-            && !op.absent.contains(row.data.len() as u16)
-            && op.parity != Some(ParityWork::None);
+            && !op.basis.absent.contains(row.data.len() as u16)
+            && op.plan.parity != Some(ParityWork::None);
         let member = &mut log.members[row.p.index()];
         if !has_log {
             if cx.health.is_recorded() {
@@ -398,12 +398,12 @@ impl Stripes {
             // a recovery takes the old block for that data's.
             let leaves_data = op.covered.len() < row.data.len();
             let is_early = leaves_data && !cx.health.is_recorded();
-            if op.partial.is_none() && !is_early && member.permits(&range) {
+            if op.partial().is_none() && !is_early && member.permits(&range) {
                 if member.passed(op.stripe, cx.parity()) {
                     (log.is_busy, log.has_news) = (true, true);
                 }
                 member.full.push(FullWrite { named: range, end: WriteEnd::Open(at) });
-                self.ops[at].in_log = true;
+                self.ops[at].note_logged();
                 return self.send_writes(cx, at);
             }
             member.waiting.push_back(at);
@@ -500,7 +500,7 @@ impl Stripes {
             is_full |= bytes > 0 && bytes + pp_bytes > room;
             // Partial parity is of blocks that are durable.
             let is_doubtful =
-                op.partial.is_some() && member.full.iter().any(|it| it.named.overlaps(&range));
+                op.partial().is_some() && member.full.iter().any(|it| it.named.overlaps(&range));
             if is_full || is_doubtful {
                 member.waiting.push_back(next);
                 if is_doubtful {
@@ -509,7 +509,7 @@ impl Stripes {
                 continue;
             }
             member.in_log.push(next);
-            if let Some(block) = op.partial {
+            if let Some(block) = op.partial() {
                 let len = pp_bytes as u32;
                 cx.out.slices.push(BufSlice { region: self.region, len, offset: block.offset });
                 cx.out.log_entries.push(partial_entry(cx.parity(), at, op));
@@ -550,7 +550,7 @@ impl Stripes {
     pub(crate) fn hold_log(&mut self, member: u16) {
         let Some(log) = &mut self.log else { return };
         let mine = &mut log.members[usize::from(member)];
-        let blocks = mine.in_log.iter().filter_map(|at| self.ops[*at].partial.take());
+        let blocks = mine.in_log.iter().filter_map(|at| self.ops[*at].take_partial());
         mine.late.extend(blocks);
     }
 
@@ -577,8 +577,8 @@ impl Stripes {
             (mine.end, mine.newest) = (end, names);
             for at in &ops {
                 let op = &mut self.ops[*at];
-                op.in_log = true;
-                if op.partial.is_some() {
+                op.note_logged();
+                if op.partial().is_some() {
                     mine.open += 1;
                     continue;
                 }
@@ -634,10 +634,12 @@ impl Stripes {
     /// An operation that was logged has ended, as far as members are concerned.
     pub(super) fn left_log(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        if let (Some(log), true) = (&mut self.log, op.in_log) {
+        if let (Some(log), Some(write)) = (&mut self.log, op.write())
+            && write.in_log
+        {
             let row = cx.parity().row(op.stripe);
             let mine = &mut log.members[row.p.index()];
-            let is_flushed = op.fua && op.error.is_none();
+            let is_flushed = write.fua && op.error.is_none();
             let round = log.flushes.next();
             match mine.full.iter().position(|write| write.end == WriteEnd::Open(at)) {
                 Some(index) if is_flushed => drop(mine.full.swap_remove(index)),

@@ -475,6 +475,7 @@ impl Rows {
         let op = &mut ops[at];
         op.reset(row, table[row].stripe, (start, end), class);
         op.cells.resize(usize::from(self.data) + 2, Cell::default());
+        let mut fua = false;
         for at in taken.iter() {
             let piece = &mut pieces[*at];
             if piece.overlaps(start, end) {
@@ -483,7 +484,7 @@ impl Rows {
                 if class.kind.has_host_data() {
                     op.covered.insert(piece.index);
                 }
-                op.fua |= piece.fua;
+                fua |= piece.fua;
                 op.stream |= piece.stream;
             }
         }
@@ -500,9 +501,11 @@ impl Rows {
             cell.host_count += 1;
             op.host.push(piece.slice.part(from - piece.start, to - from));
         }
-        op.zeroes = op.class.kind.is_host_write()
-            && op.covered.len() == usize::from(self.data)
+        let zeroes = op.covered.len() == usize::from(self.data)
             && op.host.iter().all(|slice| slice.region == REGION_ZERO);
+        if let Some(write) = op.write_mut() {
+            (write.fua, write.zeroes) = (fua, zeroes);
+        }
         table[row].active.push(at);
         formed.push(at);
     }
@@ -639,7 +642,9 @@ impl Stripes {
         let bytes = self.ops[at].sectors() * SECTOR_BYTES;
         if partial {
             let block = self.take_block(bytes);
-            self.ops[at].partial = block;
+            if let Some(write) = self.ops[at].write_mut() {
+                write.partial = block;
+            }
             if block.is_none() {
                 self.return_memory(at, CacheAfter::AsBefore);
                 return false;
@@ -722,7 +727,7 @@ impl Stripes {
         let Stripes { ops, rows, scratch, .. } = self;
         let op = &mut ops[at];
         if !op.borrowed.is_empty() {
-            let late = op.late;
+            let late = op.late.positions;
             rows.table[op.row].cached.retain_mut(|entry| {
                 if op.borrowed.iter().any(|(_, borrowed)| *borrowed == entry.id) {
                     if late.contains(entry.position) {
@@ -740,7 +745,7 @@ impl Stripes {
             });
             op.borrowed.retain(|(position, _)| late.contains(*position));
         }
-        if let Some(block) = op.partial.take() {
+        if let Some(block) = op.take_partial() {
             scratch.give_back(block);
         }
         // A full stripe needs nothing again soon, nor does a stream that reads.
@@ -751,9 +756,9 @@ impl Stripes {
             && op.read_failed.is_empty();
         let stale = if op.is_read() { MemberSet::EMPTY } else { op.covered };
         let (start, end, row) = (op.start, op.end, op.row);
-        let mut late = Vec::new();
-        if !op.late.is_empty() {
-            late.extend(op.blocks.extract_if(.., |(position, _)| op.late.contains(*position)));
+        let (mut late, positions) = (Vec::new(), op.late.positions);
+        if !positions.is_empty() {
+            late.extend(op.blocks.extract_if(.., |(position, _)| positions.contains(*position)));
         }
         while let Some((position, block)) = op.blocks.pop() {
             if keep && !stale.contains(position) {

@@ -13,7 +13,7 @@
 use md::MemberIdx;
 
 use super::super::in_sync::InSync;
-use super::op::{Grain, OpKind, Phase, member_at, positions_of};
+use super::op::{Grain, Phase, Scrub, Work, member_at, positions_of};
 use super::ops::positions;
 use super::{Context, Stripes};
 use crate::token::Kind;
@@ -25,8 +25,9 @@ use crate::{
 impl Stripes {
     /// Reads all blocks. `false`: there is not enough memory for it now.
     pub(super) fn start_scrub(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
-        self.ops[at].in_sync = self.sync.state(positions(cx, &self.ops[at]));
-        if self.ops[at].in_sync != InSync::All || !cx.health.lacking().is_empty() {
+        let in_sync = self.sync.state(positions(cx, &self.ops[at]));
+        self.ops[at].basis.in_sync = in_sync;
+        if in_sync != InSync::All || !cx.health.lacking().is_empty() {
             // Nothing is proven by redundancy that is missing, or out of sync.
             self.give_up(cx, at);
             return true;
@@ -70,8 +71,8 @@ impl Stripes {
             return self.give_up(cx, at);
         }
         let op = &mut self.ops[at];
-        op.recover = lost;
-        op.p_known = !op.read_failed.contains(data);
+        op.plan.recover = lost;
+        op.basis.p_known = !op.read_failed.contains(data);
         if lost.is_empty() {
             return self.compare(cx, at);
         }
@@ -88,7 +89,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let (p, q) = (row.data.len() as u16, row.data.len() as u16 + 1);
         // Parity that has recovered a block agrees with it.
-        let spent = match (op.recover.len(), op.p_known) {
+        let spent = match (op.plan.recover.len(), op.basis.p_known) {
             (0, _) => MemberSet::EMPTY,
             (1, true) => MemberSet::one(p),
             (1, false) => MemberSet::one(q),
@@ -119,7 +120,9 @@ impl Stripes {
     /// A comparison has ended.
     pub(crate) fn checked(&mut self, cx: &mut Context<'_>, token: Token, verdict: Verdict) {
         let at = token.key().index;
-        self.ops[at].verdicts[usize::from(token.slot())] = verdict;
+        if let Work::Scrub(scrub) = &mut self.ops[at].work {
+            scrub.verdicts[usize::from(token.slot())] = verdict;
+        }
         if self.part_done(at) {
             self.judged(cx, at);
         }
@@ -128,14 +131,14 @@ impl Stripes {
     /// All verdicts are there.
     fn judged(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        let agrees = op.verdicts.iter().all(|verdict| *verdict == Verdict::Agree);
+        let Scrub { mode, verdicts } = op.scrub();
+        let (mode, agrees) = (*mode, verdicts.iter().all(|verdict| *verdict == Verdict::Agree));
         if op.can_be_cut() {
             return match agrees {
                 true => self.end(cx, at),
                 false => self.split_into(cx, at, Grain::Granule),
             };
         }
-        let OpKind::Scrub(mode) = op.class.kind else { unreachable!("a scrub") };
         // What was recovered is no proof of anything if the rest of the row disagrees.
         let is_unproven = !agrees && !op.read_failed.is_empty();
         let is_check = !agrees && mode == ScrubMode::Check;
@@ -151,7 +154,7 @@ impl Stripes {
             false => self.compute_right(cx, at, mode),
         };
         let op = &mut self.ops[at];
-        op.recover = targets;
+        op.plan.recover = targets;
         op.phase = Phase::Repairing;
         if op.open == 0 {
             self.write_repair(cx, at);
@@ -181,7 +184,7 @@ impl Stripes {
         let op = &self.ops[at];
         let row = cx.parity().row(op.stripe);
         let (p, q) = (row.data.len() as u16, row.data.len() as u16 + 1);
-        let (start, end, verdicts) = (op.start, op.end, op.verdicts);
+        let (start, end, verdicts) = (op.start, op.end, op.scrub().verdicts);
         let has_q = row.q.is_some();
         let mut targets = MemberSet::EMPTY;
         let mut open = 0;
@@ -218,7 +221,7 @@ impl Stripes {
 
     /// Right contents are in memory.
     pub(super) fn write_repair(&mut self, cx: &mut Context<'_>, at: u32) {
-        let targets = self.ops[at].recover;
+        let targets = self.ops[at].plan.recover;
         let key = self.ops.key(at);
         if !targets.is_empty() {
             self.drop_cached(at, MemberSet::EMPTY);
@@ -248,11 +251,11 @@ impl Stripes {
     pub(super) fn repaired(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
         let row = cx.parity().row(op.stripe);
-        let mut first = 0;
-        let length = op.sectors() as usize;
+        let (mut first, length) = (0, op.sectors() as usize);
+        let verdicts = op.scrub().verdicts;
         while first < length {
-            let verdict = op.verdicts[first];
-            let alike = op.verdicts[first..length].iter().take_while(|other| **other == verdict);
+            let verdict = verdicts[first];
+            let alike = verdicts[first..length].iter().take_while(|other| **other == verdict);
             let end = first + alike.count();
             if verdict != Verdict::Agree {
                 let mismatch = self.mismatch(cx, at, first as u64, (end - first) as u64, verdict);
@@ -295,8 +298,7 @@ impl Stripes {
         };
         let all_parity = || self.all_positions(cx, at).minus(MemberSet::range(0, data));
         let blocks = position.map_or_else(all_parity, MemberSet::one);
-        let may_be_written =
-            position.is_some() || op.class.kind == OpKind::Scrub(ScrubMode::RepairOrResync);
+        let may_be_written = position.is_some() || op.scrub().mode == ScrubMode::RepairOrResync;
         Mismatch {
             kind,
             array_sector,
