@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    BufSlice, Control, ControlEvent, DeviceNumber, FailureCoordinator, HostOp, IntentMap,
-    MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Pace, RebuildRange, Request,
+    BackgroundRange, BufSlice, Control, ControlEvent, DeviceNumber, FailureCoordinator, HostOp,
+    IntentMap, MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Pace, Request,
     RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
@@ -121,8 +121,8 @@ pub struct Full(pub Option<Lease>);
 /// A range of background work, by its start and length.
 #[derive(Clone, Copy)]
 enum OwnRange {
-    Resync(Sector, u64),
-    Rebuild(RebuildRange),
+    Resync(BackgroundRange),
+    Rebuild(BackgroundRange),
     Scrub(Sector, u64),
 }
 
@@ -623,7 +623,7 @@ impl Driver {
             None => out.push(Completion { tag, result, lease }),
             Some(OwnRange::Scrub(at, _)) => self.scrub_done(at, result),
             Some(OwnRange::Rebuild(range)) => self.rebuild_done(range, result, lease),
-            Some(OwnRange::Resync(at, _)) => self.resync_done(at, result, lease),
+            Some(OwnRange::Resync(range)) => self.resync_done(range, result, lease),
         }
     }
 

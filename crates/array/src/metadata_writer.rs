@@ -1,4 +1,4 @@
-//! Performs the effects of the engine's metadata manager and of its resync loop.
+//! Performs the effects of the engine's metadata manager and of its background loops.
 //!
 //! Invariant: a record is durable on its device before its completion is reported to the metadata
 //! manager; so the state after a crash follows from the manager's write order. Records are written
@@ -11,10 +11,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use engine::{
-    BackgroundProgress, BackgroundState, Control, ControlEvent, DeviceNumber, DeviceStatus,
-    IoError, JoinRefusal, MemberError, MetaToken, MetadataEffect, MetadataInput, MetadataManager,
-    MetadataStatus, RESYNC_PARTS, RebuildEffect, RebuildLoop, RebuildRange, Record, RemoveRefusal,
-    ReplaceRefusal, RequestError, ResyncEffect, ResyncLoop,
+    BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundRun,
+    BackgroundState, BackgroundWork, Control, ControlEvent, DeviceNumber, DeviceStatus, IoError,
+    JoinRefusal, MemberError, MetaToken, MetadataEffect, MetadataInput, MetadataManager,
+    MetadataStatus, RESYNC_PARTS, Record, RemoveRefusal, ReplaceRefusal, RequestError,
 };
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
@@ -85,10 +85,10 @@ pub(crate) struct MetadataWriter {
     inputs: Vec<MetadataInput>,
     effects: Vec<MetadataEffect>,
     timer: Option<u64>,
-    resync: ResyncLoop,
-    resync_effects: Vec<ResyncEffect>,
-    rebuild: RebuildLoop,
-    rebuild_effects: Vec<RebuildEffect>,
+    resync: BackgroundLoop,
+    rebuild: BackgroundLoop,
+    /// Of either.
+    loop_effects: Vec<BackgroundEffect>,
     /// Devices that the metadata manager has chosen for slots.
     joins: Vec<ChosenDevice>,
     /// Devices that are out of service since the last call.
@@ -106,7 +106,8 @@ pub(crate) struct MetadataWriter {
 }
 
 impl MetadataWriter {
-    /// `notes`: notes to be reported from the start on. `step`, `unit`: see [`ResyncLoop::new`].
+    /// `notes`: notes to be reported from the start on. `step`, `unit`: see
+    /// [`BackgroundLoop::of_resyncs`].
     ///
     /// # Errors
     /// When the threads cannot be started.
@@ -138,10 +139,9 @@ impl MetadataWriter {
             inputs: Vec::new(),
             effects: Vec::new(),
             timer: None,
-            resync: ResyncLoop::new(step, unit),
-            resync_effects: Vec::new(),
-            rebuild: RebuildLoop::new(geometry.clone(), step, unit),
-            rebuild_effects: Vec::new(),
+            resync: BackgroundLoop::of_resyncs(geometry.clone(), step, unit),
+            rebuild: BackgroundLoop::of_rebuilds(geometry.clone(), step, unit),
+            loop_effects: Vec::new(),
             joins: Vec::new(),
             retired: Vec::new(),
             unbound: Vec::new(),
@@ -334,56 +334,89 @@ impl MetadataWriter {
         }
     }
 
-    // ---- resync
+    // ---- resync and rebuilds
+
+    /// The resyncs or the rebuilds, which report to the metadata manager.
+    fn loop_of(&mut self, work: BackgroundWork) -> &mut BackgroundLoop {
+        match work {
+            BackgroundWork::Resync => &mut self.resync,
+            _ => &mut self.rebuild,
+        }
+    }
 
     /// The next range of the resync, if there is one.
-    pub(crate) fn next_resync(&mut self) -> Option<(Sector, u64)> {
-        let next = self.resync.next_range(&mut self.manager, &mut self.resync_effects);
-        self.perform_resync();
+    pub(crate) fn next_resync(&mut self) -> Option<BackgroundRange> {
+        let MetadataWriter { resync, manager, loop_effects, .. } = self;
+        let next = resync.next_range(|| BackgroundRun::of_resync(manager.resync()), loop_effects);
+        self.perform_background(BackgroundWork::Resync);
         next
     }
 
-    pub(crate) fn resync_done(&mut self, now: u64, at: Sector, result: Result<(), RequestError>) {
-        self.resync.done(now, at, result, &mut self.resync_effects);
-        self.perform_resync();
+    /// The next range of a rebuild, if there is one.
+    pub(crate) fn next_rebuild(&mut self) -> Option<BackgroundRange> {
+        let MetadataWriter { rebuild, manager, loop_effects, .. } = self;
+        let next = rebuild.next_range(|| manager.rebuilds(), loop_effects);
+        self.perform_background(BackgroundWork::Rebuild);
+        next
     }
 
-    fn perform_resync(&mut self) {
-        for effect in self.resync_effects.drain(..) {
+    /// A range has ended.
+    pub(crate) fn range_done(
+        &mut self,
+        work: BackgroundWork,
+        now: u64,
+        range: BackgroundRange,
+        result: Result<(), RequestError>,
+    ) {
+        let mut effects = std::mem::take(&mut self.loop_effects);
+        self.loop_of(work).done(now, range, result, &mut effects);
+        self.loop_effects = effects;
+        self.perform_background(work);
+    }
+
+    fn perform_background(&mut self, work: BackgroundWork) {
+        let name = match work {
+            BackgroundWork::Resync => "resync",
+            _ => "rebuild",
+        };
+        for effect in self.loop_effects.drain(..) {
             match effect {
-                ResyncEffect::Report(input) => self.inputs.push(input),
-                ResyncEffect::Began { run, position } => {
-                    tracing::info!(run, position, "resync begins");
+                BackgroundEffect::Report(input) => self.inputs.push(input),
+                BackgroundEffect::Began { run, position, sectors } => {
+                    tracing::info!(run, position, sectors, "{name} begins");
                 }
-                ResyncEffect::Progress { run, position, parts } => {
+                BackgroundEffect::Progress { run, position, parts } => {
                     tracing::info!(
                         run,
                         position,
-                        "resync: {parts} of {RESYNC_PARTS} parts in sync"
+                        "{name}: {parts} of {RESYNC_PARTS} parts in sync"
                     );
                 }
-                ResyncEffect::Completed { run } => tracing::info!(run, "resync completed"),
-                ResyncEffect::Stalled { why } => {
-                    self.notes.push(format!("The resync is stalled: {why}. It is retried."));
-                }
+                BackgroundEffect::Completed { run } => tracing::info!(run, "{name} completed"),
+                BackgroundEffect::Stalled { why, sectors } => self.notes.push(format!(
+                    "The {name} is stalled: {sectors} sectors are not in sync: {why}. They are \
+                     retried."
+                )),
             }
         }
     }
 
-    /// Pauses or resumes the resync.
-    pub(crate) fn pause_resync(&mut self, paused: bool) {
-        self.resync.pause(paused);
+    /// Pauses or resumes the resync, or rebuilds.
+    pub(crate) fn pause(&mut self, work: BackgroundWork, paused: bool) {
+        self.loop_of(work).pause(paused);
     }
 
-    /// Cancels the resync: its position is recorded, and it begins again by order.
-    pub(crate) fn cancel_resync(&mut self) {
-        self.resync.cancel(&mut self.resync_effects);
-        self.perform_resync();
+    /// Cancels the resync, or rebuilds: positions are recorded, and they begin again by order.
+    pub(crate) fn cancel(&mut self, work: BackgroundWork) {
+        let mut effects = std::mem::take(&mut self.loop_effects);
+        self.loop_of(work).cancel(&mut effects);
+        self.loop_effects = effects;
+        self.perform_background(work);
     }
 
-    /// Whether a resync was cancelled, which begins again now.
-    pub(crate) fn begin_resync_again(&mut self) -> bool {
-        self.resync.begin_again()
+    /// Whether there was what is cancelled, which begins again now.
+    pub(crate) fn begin_again(&mut self, work: BackgroundWork) -> bool {
+        self.loop_of(work).begin_again()
     }
 
     /// Whether there is a resync that has not ended, running or paused.
@@ -396,59 +429,9 @@ impl MetadataWriter {
         self.resync.progress()
     }
 
-    // ---- rebuilds
-
     /// Of the running rebuilds.
     pub(crate) fn rebuild_progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
         self.rebuild.progress()
-    }
-
-    /// The next range of a rebuild, if there is one.
-    pub(crate) fn next_rebuild(&mut self) -> Option<RebuildRange> {
-        let MetadataWriter { rebuild, manager, rebuild_effects, .. } = self;
-        let next = rebuild.next_range(|| manager.rebuilds(), rebuild_effects);
-        self.perform_rebuild();
-        next
-    }
-
-    pub(crate) fn rebuild_done(
-        &mut self,
-        now: u64,
-        range: RebuildRange,
-        result: Result<(), RequestError>,
-    ) {
-        self.rebuild.done(now, range, result, &mut self.rebuild_effects);
-        self.perform_rebuild();
-    }
-
-    fn perform_rebuild(&mut self) {
-        for effect in self.rebuild_effects.drain(..) {
-            match effect {
-                RebuildEffect::Report(input) => self.inputs.push(input),
-                RebuildEffect::Began { sectors } => tracing::info!(sectors, "rebuild begins"),
-                RebuildEffect::Completed => tracing::info!("rebuild completed"),
-                RebuildEffect::Stalled { why, sectors } => self.notes.push(format!(
-                    "The rebuild is stalled: {sectors} sectors cannot be rebuilt: {why}. They are \
-                     retried."
-                )),
-            }
-        }
-    }
-
-    /// Pauses or resumes rebuilds.
-    pub(crate) fn pause_rebuild(&mut self, paused: bool) {
-        self.rebuild.pause(paused);
-    }
-
-    /// Cancels rebuilds: their positions are recorded, and they begin again by order.
-    pub(crate) fn cancel_rebuild(&mut self) {
-        self.rebuild.cancel(&mut self.rebuild_effects);
-        self.perform_rebuild();
-    }
-
-    /// Whether rebuilds were cancelled, which begin again now.
-    pub(crate) fn begin_rebuild_again(&mut self) -> bool {
-        self.rebuild.begin_again()
     }
 
     /// Starts to keep the metadata of one more device.
@@ -540,7 +523,7 @@ impl MetadataWriter {
         !self.rebuild.is_in_flight()
     }
 
-    /// See [`RebuildLoop::failed`].
+    /// See [`BackgroundLoop::failed`].
     pub(crate) fn not_rebuilt(&self) -> Vec<(Option<MemberIdx>, Sector, u64)> {
         self.rebuild.failed()
     }

@@ -23,7 +23,7 @@
 
 use md::{Geometry, MemberIdx};
 
-use crate::{Control, ControlEvent, MemberFlags, MemberSet, Rebuild};
+use crate::{BackgroundRun, Control, ControlEvent, MemberFlags, MemberSet};
 
 /// Coordinates member failures; see the module documentation.
 pub struct FailureCoordinator {
@@ -175,14 +175,14 @@ impl FailureCoordinator {
     }
 
     /// The runs of rebuilds that the array needs. They replace earlier ones.
-    pub fn rebuilds(&mut self) -> Vec<Rebuild> {
+    pub fn rebuilds(&mut self) -> Vec<BackgroundRun> {
         self.rebuild_run += 1;
         let end = |member| self.geometry.member_used_sectors(member);
         let lacks = |&(member, from): &(MemberIdx, u64)| {
             (member, std::iter::once(from..end(member)).collect())
         };
         let members = self.rebuilding.iter().map(lacks);
-        Rebuild::runs(self.rebuild_run, &self.geometry, members)
+        BackgroundRun::of_rebuild(self.rebuild_run, &self.geometry, members)
     }
 
     /// Members that are being rebuilt, and the sectors below which they are in sync.

@@ -66,7 +66,7 @@ pub enum HostOp {
     /// to the others. Not for hosts; see [`crate::Resync`]. Its range is in *positions* (see
     /// [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
     Resync,
-    /// Writes what belongs there to members that are being rebuilt; see [`crate::RebuildLoop`]. Not
+    /// Writes what belongs there to members that are rebuilt; see [`crate::BackgroundLoop`]. Not
     /// for hosts. Its range is in positions; on RAID 1 and 10 it has working memory of its length.
     Rebuild,
     /// Compares redundancy with the data; see [`crate::Scrub`]. Not for hosts. Its range is in

@@ -15,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod background_loop;
+mod background_run;
 mod bad_block_log;
 mod config;
 mod effect;
@@ -25,10 +27,7 @@ mod lengths;
 mod metadata;
 mod mismatch;
 mod pacer;
-mod rebuild;
-mod rebuild_loop;
 mod resync;
-mod resync_loop;
 mod scrub;
 mod set;
 mod shard;
@@ -39,6 +38,8 @@ mod token;
 pub use background::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork, RateMeter,
 };
+pub use background_loop::{BackgroundEffect, BackgroundLoop, BackgroundRange, RESYNC_PARTS};
+pub use background_run::BackgroundRun;
 pub use bad_block_log::{BadBlockChange, BadBlockLog, BadBlockStep, LogWrite};
 pub use config::{
     ConfigError, DEFAULT_MAX_REQUESTS, DEFAULT_SAFE_MODE_NANOS, DEFAULT_STRIPE_CACHE_BYTES,
@@ -61,10 +62,7 @@ pub use metadata::{
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use pacer::{Pace, Pacer, SLICE_NANOS};
-pub use rebuild::Rebuild;
-pub use rebuild_loop::{RebuildEffect, RebuildLoop, RebuildRange};
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
-pub use resync_loop::{RESYNC_PARTS, ResyncEffect, ResyncLoop};
 pub use scrub::Scrub;
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};

@@ -5,7 +5,7 @@
 //!                                position()           next                  span
 //! ```
 //! Each range becomes a [`crate::HostOp::Resync`] request to the shard that owns it. Called from
-//! `resync_loop`, which reports the position to the metadata manager.
+//! `background_loop`, which reports the position to the metadata manager.
 //!
 //! Invariant: everything below `position` is in sync. A range that could not be synced holds the
 //! position at its start; ranges behind it are synced all the same, and then it is retried, at
@@ -79,9 +79,9 @@ impl Resync {
         }
     }
 
-    /// Of everything; for arrays without metadata.
-    pub fn whole(span: u64) -> Resync {
-        Resync::of_ranges(0, std::iter::once(0..span), span)
+    /// Of everything from a position on; for arrays without metadata.
+    pub fn from(position: u64, span: u64) -> Resync {
+        Resync::of_ranges(0, std::iter::once(position..span), span)
     }
 
     /// How far it has come.

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use engine::{
-    Control, ControlEvent, MemberFlags, MetadataEffect, Mismatch, REGION_ZERO, ReadOnlyReason,
-    RebuildEffect, Record, RequestError, ResyncEffect, Source,
+    BackgroundEffect, BackgroundWork, Control, ControlEvent, MemberFlags, MetadataEffect, Mismatch,
+    REGION_ZERO, ReadOnlyReason, Record, RequestError, Source,
 };
 
 use crate::memory::Memory;
@@ -274,22 +274,16 @@ impl Marks {
         self.reach(mark);
     }
 
-    pub(crate) fn resync(&mut self, effect: &ResyncEffect) {
+    pub(crate) fn background(&mut self, work: BackgroundWork, effect: &BackgroundEffect) {
+        let is_resync = work == BackgroundWork::Resync;
         let mark = match effect {
-            ResyncEffect::Began { .. } => Mark::ResyncBegan,
-            ResyncEffect::Stalled { .. } => Mark::ResyncStalled,
-            ResyncEffect::Completed { .. } => Mark::ResyncCompleted,
+            BackgroundEffect::Began { .. } if is_resync => Mark::ResyncBegan,
+            BackgroundEffect::Began { .. } => Mark::RebuildBegan,
+            BackgroundEffect::Stalled { .. } if is_resync => Mark::ResyncStalled,
+            BackgroundEffect::Stalled { .. } => Mark::RebuildStalled,
+            BackgroundEffect::Completed { .. } if is_resync => Mark::ResyncCompleted,
+            BackgroundEffect::Completed { .. } => Mark::RebuildCompleted,
             _ => return,
-        };
-        self.reach(mark);
-    }
-
-    pub(crate) fn rebuild(&mut self, effect: &RebuildEffect) {
-        let mark = match effect {
-            RebuildEffect::Began { .. } => Mark::RebuildBegan,
-            RebuildEffect::Stalled { .. } => Mark::RebuildStalled,
-            RebuildEffect::Completed => Mark::RebuildCompleted,
-            RebuildEffect::Report(_) => return,
         };
         self.reach(mark);
     }

@@ -102,7 +102,7 @@ impl Background {
     pub(super) fn ended(&mut self, now: u64, own: &OwnRange, done: bool) {
         self.ranges -= 1;
         let (kind, sectors) = match own {
-            OwnRange::Resync(_, sectors) => (0, *sectors),
+            OwnRange::Resync(range) => (0, range.sectors),
             OwnRange::Rebuild(range) => (1, range.sectors),
             OwnRange::Scrub(_, sectors) => (2, *sectors),
         };

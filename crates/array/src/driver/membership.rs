@@ -10,8 +10,8 @@
 //! replaces a member has the other place of its slot. Part of `driver`.
 
 use engine::{
-    BackgroundProgress, BackgroundState, Control, DeviceNumber, FailureCoordinator, IntentMap,
-    JoinRefusal, MemberFlags, MetadataInput, RebuildEffect, RebuildLoop, RebuildRange,
+    BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundState,
+    Control, DeviceNumber, FailureCoordinator, IntentMap, JoinRefusal, MemberFlags, MetadataInput,
     RemoveRefusal, ReplaceRefusal, RequestError,
 };
 use md::ondisk::MemberMetadata;
@@ -134,16 +134,21 @@ pub enum JoinAs {
 
 /// The rebuilds of an array without metadata.
 pub(super) struct LocalRebuilds {
-    rebuild: RebuildLoop,
-    effects: Vec<RebuildEffect>,
+    rebuild: BackgroundLoop,
+    effects: Vec<BackgroundEffect>,
 }
 
 impl LocalRebuilds {
-    pub(super) fn next(&mut self, failures: &mut FailureCoordinator) -> Option<RebuildRange> {
+    pub(super) fn next(&mut self, failures: &mut FailureCoordinator) -> Option<BackgroundRange> {
         self.rebuild.next_range(|| failures.rebuilds(), &mut self.effects)
     }
 
-    pub(super) fn done(&mut self, now: u64, range: RebuildRange, result: Result<(), RequestError>) {
+    pub(super) fn done(
+        &mut self,
+        now: u64,
+        range: BackgroundRange,
+        result: Result<(), RequestError>,
+    ) {
         self.rebuild.done(now, range, result, &mut self.effects);
     }
 
@@ -589,7 +594,7 @@ impl Driver {
                 }
             };
             let new = || LocalRebuilds {
-                rebuild: RebuildLoop::new(geometry.clone(), step, unit),
+                rebuild: BackgroundLoop::of_rebuilds(geometry.clone(), step, unit),
                 effects: Vec::new(),
             };
             self.local.get_or_insert_with(new).rebuild.needed();
@@ -597,8 +602,11 @@ impl Driver {
         let Some(local) = &mut self.local else { return };
         for effect in local.effects.drain(..) {
             match effect {
-                RebuildEffect::Report(MetadataInput::RebuildAt {
-                    run, member, position, ..
+                BackgroundEffect::Report(MetadataInput::RebuildAt {
+                    run,
+                    member,
+                    position,
+                    ..
                 }) => {
                     let in_sync = failures.rebuild_at(run, member, position, &mut self.commands);
                     for member in in_sync {
@@ -608,7 +616,7 @@ impl Driver {
                         self.executor.report(event, name);
                     }
                 }
-                RebuildEffect::Stalled { why, sectors } => {
+                BackgroundEffect::Stalled { why, sectors } => {
                     tracing::warn!(sectors, "rebuild stalled: {why}");
                 }
                 _ => {}

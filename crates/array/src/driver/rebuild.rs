@@ -4,7 +4,7 @@
 //! range is in flight only while there is room for requests, and none where hosts have all buffers.
 //! Part of `driver`.
 
-use engine::{HostOp, MemberSet, RebuildRange, RequestError};
+use engine::{BackgroundRange, BackgroundWork, HostOp, MemberSet, RequestError};
 
 use super::membership::LocalRebuilds;
 use super::{Driver, OwnRange};
@@ -28,7 +28,7 @@ impl Driver {
     pub fn pause_rebuild(&mut self, paused: bool) {
         if let Some(metadata_writer) = &mut self.metadata_writer {
             tracing::debug!(paused, "rebuild paused or resumed");
-            metadata_writer.pause_rebuild(paused);
+            metadata_writer.pause(BackgroundWork::Rebuild, paused);
         }
         if let Some(local) = &mut self.local {
             local.pause(paused);
@@ -37,7 +37,7 @@ impl Driver {
 
     pub(super) fn cancel_rebuild(&mut self) {
         if let Some(metadata_writer) = &mut self.metadata_writer {
-            metadata_writer.cancel_rebuild();
+            metadata_writer.cancel(BackgroundWork::Rebuild);
         }
         if let Some(local) = &mut self.local {
             local.cancel();
@@ -46,7 +46,7 @@ impl Driver {
 
     pub(super) fn begin_rebuild_again(&mut self) -> bool {
         match (&mut self.metadata_writer, &mut self.local) {
-            (Some(metadata_writer), _) => metadata_writer.begin_rebuild_again(),
+            (Some(metadata_writer), _) => metadata_writer.begin_again(BackgroundWork::Rebuild),
             (None, Some(local)) => local.begin_again(),
             (None, None) => false,
         }
@@ -108,7 +108,7 @@ impl Driver {
                 self.resync_lease = self.resync_lease.take().or(lease);
                 return;
             };
-            let RebuildRange { at, sectors, .. } = range;
+            let BackgroundRange { at, sectors, .. } = range;
             if let Some(lease) = &mut lease {
                 lease.set_len((sectors * md::SECTOR_BYTES) as usize);
             }
@@ -118,13 +118,14 @@ impl Driver {
 
     pub(super) fn rebuild_done(
         &mut self,
-        range: RebuildRange,
+        range: BackgroundRange,
         result: Result<(), RequestError>,
         lease: Option<Lease>,
     ) {
         self.resync_lease = self.resync_lease.take().or(lease);
         if let Some(metadata_writer) = &mut self.metadata_writer {
-            metadata_writer.rebuild_done(self.io.now, range, result);
+            let work = BackgroundWork::Rebuild;
+            metadata_writer.range_done(work, self.io.now, range, result);
         } else if let Some(local) = &mut self.local {
             local.done(self.io.now, range, result);
         }

@@ -6,10 +6,11 @@
 //! `driver`.
 
 use engine::{
-    BackgroundProgress, BackgroundState, Control, DEFAULT_RESYNC_DEPTH, HostOp, IntentMap,
-    RequestError, Resync,
+    BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundRun,
+    BackgroundState, BackgroundWork, Control, HostOp, IntentMap, MetadataInput, RequestError,
+    Resync,
 };
-use md::{Kind, Sector};
+use md::Kind;
 
 use super::{Driver, OwnRange};
 use crate::buf::Lease;
@@ -17,41 +18,28 @@ use crate::metadata_writer::MetadataWriter;
 
 /// The resync of an array without metadata.
 pub(super) struct LocalResync {
-    ranges: Resync,
-    is_paused: bool,
-    is_cancelled: bool,
+    resync: BackgroundLoop,
+    effects: Vec<BackgroundEffect>,
     /// Hosts have all buffers.
     lacks_buffer: bool,
     /// The shards know that everything below is in sync.
     below: u64,
+    span: u64,
 }
 
 impl LocalResync {
     /// Whether it makes progress, and how far it has come; `None`: it has ended.
     pub(super) fn progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
-        if self.ranges.is_done() {
-            return None;
-        }
-        let state = match self.ranges.stalled() {
-            _ if self.is_at_rest() => BackgroundState::Cancelled,
-            _ if self.is_paused => BackgroundState::Paused,
-            Some(why) => BackgroundState::Stalled(why),
-            None => BackgroundState::Running,
-        };
-        Some((state, self.ranges.progress()))
-    }
-
-    /// Whether it was cancelled, and no range is in flight any more.
-    fn is_at_rest(&self) -> bool {
-        self.is_cancelled && !self.ranges.is_in_flight()
+        self.resync.progress()
     }
 
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.ranges.retry_at().filter(|_| !self.is_paused && !self.is_cancelled)
+        self.resync.deadline()
     }
 
-    fn may_begin(&self) -> bool {
-        !self.is_paused && !self.is_cancelled && self.ranges.has_next()
+    fn next(&mut self) -> Option<BackgroundRange> {
+        let rest = || BackgroundRun::of_resync(Some(Resync::from(self.below, self.span)));
+        self.resync.next_range(rest, &mut self.effects)
     }
 }
 
@@ -59,8 +47,7 @@ impl Driver {
     /// Whether a resync is running or paused, and not cancelled; see
     /// [`engine::MetadataStatus::resync_offset`] for its position.
     pub fn is_resyncing(&self) -> bool {
-        let goes_on = |local: &LocalResync| !local.ranges.is_done() && !local.is_at_rest();
-        self.local_resync.as_ref().is_some_and(goes_on)
+        self.local_resync.as_ref().is_some_and(|local| local.resync.is_active())
             || self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
     }
 
@@ -68,26 +55,26 @@ impl Driver {
     pub fn pause_resync(&mut self, paused: bool) {
         if let Some(metadata_writer) = &mut self.metadata_writer {
             tracing::debug!(paused, "resync paused or resumed");
-            metadata_writer.pause_resync(paused);
+            metadata_writer.pause(BackgroundWork::Resync, paused);
         }
         if let Some(local) = &mut self.local_resync {
-            local.is_paused = paused;
+            local.resync.pause(paused);
         }
     }
 
     pub(super) fn cancel_resync(&mut self) {
         if let Some(metadata_writer) = &mut self.metadata_writer {
-            metadata_writer.cancel_resync();
+            metadata_writer.cancel(BackgroundWork::Resync);
         }
         if let Some(local) = &mut self.local_resync {
-            local.is_cancelled = true;
+            local.resync.cancel(&mut local.effects);
         }
     }
 
     pub(super) fn begin_resync_again(&mut self) -> bool {
         match (&mut self.metadata_writer, &mut self.local_resync) {
-            (Some(metadata_writer), _) => metadata_writer.begin_resync_again(),
-            (None, Some(local)) => std::mem::take(&mut local.is_cancelled),
+            (Some(metadata_writer), _) => metadata_writer.begin_again(BackgroundWork::Resync),
+            (None, Some(local)) => local.resync.begin_again(),
             (None, None) => false,
         }
     }
@@ -112,19 +99,19 @@ impl Driver {
         {
             return false;
         }
-        let mut ranges = Resync::whole(IntentMap::whole_array(geometry).span());
         let step = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-        ranges.set_pace(step, DEFAULT_RESYNC_DEPTH);
-        if self.sharding().shards() > 1 {
-            let unit = self.sharding().unit_sectors();
-            ranges.keep_within(IntentMap::whole_array(geometry).unit_positions(unit));
-        }
-        tracing::info!(span = ranges.span(), "resync begins");
+        let map = IntentMap::whole_array(geometry);
+        let unit = match self.sharding().shards() {
+            1 => u64::MAX,
+            _ => map.unit_positions(self.sharding().unit_sectors()),
+        };
+        let (resync, span) = (BackgroundLoop::of_resyncs(geometry.clone(), step, unit), map.span());
+        tracing::info!(span, "resync begins");
         self.command_all(Control::NotDurable);
         self.in_sync_below(0);
-        let (is_paused, is_cancelled, lacks_buffer) = (false, false, false);
-        let local = LocalResync { ranges, is_paused, is_cancelled, lacks_buffer, below: 0 };
+        let (effects, lacks_buffer) = (Vec::new(), false);
+        let local = LocalResync { resync, effects, lacks_buffer, below: 0, span };
         self.local_resync = Some(local);
         true
     }
@@ -143,19 +130,19 @@ impl Driver {
     /// Whether a range could begin although nothing has completed.
     pub(super) fn is_resync_due(&self) -> bool {
         let local = self.local_resync.as_ref();
-        local.is_some_and(|local| local.may_begin() && !local.lacks_buffer)
+        local.is_some_and(|local| local.resync.has_next() && !local.lacks_buffer)
             || self.metadata_writer.as_ref().is_some_and(MetadataWriter::may_resync)
     }
 
     fn may_resync(&self) -> bool {
         self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
-            || self.local_resync.as_ref().is_some_and(LocalResync::may_begin)
+            || self.local_resync.as_ref().is_some_and(|local| local.resync.has_room())
     }
 
     /// Issues the next ranges of the resync.
     pub(super) fn feed_resync(&mut self) {
         if let Some(local) = &mut self.local_resync {
-            local.ranges.tick(self.io.now);
+            local.resync.tick(self.io.now);
         }
         let needs_memory = !self.executor.geometry().level().has_parity();
         while self.may_resync() && self.may_begin_range(self.io.now) {
@@ -172,33 +159,43 @@ impl Driver {
             }
             let next = match (&mut self.metadata_writer, &mut self.local_resync) {
                 (Some(metadata_writer), _) => metadata_writer.next_resync(),
-                (None, Some(local)) => local.ranges.next_range(),
+                (None, Some(local)) => local.next(),
                 (None, None) => None,
             };
-            let Some((at, sectors)) = next else {
+            let Some(range) = next else {
                 self.resync_lease = self.resync_lease.take().or(lease);
                 return;
             };
+            let BackgroundRange { at, sectors, .. } = range;
             if let Some(lease) = &mut lease {
                 lease.set_len((sectors * md::SECTOR_BYTES) as usize);
             }
-            self.submit_range(OwnRange::Resync(at, sectors), HostOp::Resync, (at, sectors), lease);
+            self.submit_range(OwnRange::Resync(range), HostOp::Resync, (at, sectors), lease);
         }
     }
 
     pub(super) fn resync_done(
         &mut self,
-        at: Sector,
+        range: BackgroundRange,
         result: Result<(), RequestError>,
         lease: Option<Lease>,
     ) {
         self.resync_lease = self.resync_lease.take().or(lease);
         if let Some(metadata_writer) = &mut self.metadata_writer {
-            return metadata_writer.resync_done(self.io.now, at, result);
+            return metadata_writer.range_done(BackgroundWork::Resync, self.io.now, range, result);
         }
         let local = self.local_resync.as_mut().expect("its range has ended");
-        local.ranges.done(self.io.now, at, result);
-        let (position, is_done) = (local.ranges.position(), local.ranges.is_done());
+        local.resync.done(self.io.now, range, result, &mut local.effects);
+        let (mut position, mut is_done) = (local.below, false);
+        for effect in local.effects.drain(..) {
+            match effect {
+                BackgroundEffect::Report(MetadataInput::ResyncAt { position: at, .. }) => {
+                    position = at;
+                }
+                BackgroundEffect::Completed { .. } => is_done = true,
+                _ => {}
+            }
+        }
         let has_risen = position > std::mem::replace(&mut local.below, position);
         if is_done {
             tracing::info!("resync completed");

@@ -154,7 +154,7 @@ pub enum MetadataInput {
         /// Error of a stalled resync; see [`crate::Resync::stalled`].
         stalled: Option<RequestError>,
     },
-    /// Progress of a rebuild: see [`crate::RebuildLoop`].
+    /// Progress of a rebuild: see [`crate::BackgroundLoop`].
     RebuildAt {
         /// Number of the run; reports of an earlier one are ignored.
         run: u32,

@@ -623,7 +623,7 @@ impl Remains {
             ControlPlane::new(manager, numbers, encoders, durable, geometry, step, unit)
         });
         if out_of_sync || !rebuilding.is_empty() || !started_replacing.is_empty() {
-            world.feed_resync();
+            world.feed_background();
             world.hand_over();
         }
         Life {

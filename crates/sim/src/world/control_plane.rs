@@ -6,11 +6,10 @@
 //! submission. Records go through md's codecs, as `array` writes them.
 
 use engine::{
-    BackgroundState, ControlEvent, DeviceNumber, HostOp, IoError, MemberError, MetaToken,
-    MetadataEffect, MetadataInput, MetadataManager, RebuildEffect, RebuildLoop, RebuildRange,
-    Record, RequestError, ResyncEffect, ResyncLoop, UpdateTimes,
+    BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundRun, BackgroundState,
+    BackgroundWork, ControlEvent, DeviceNumber, HostOp, IoError, MemberError, MetaToken,
+    MetadataEffect, MetadataInput, MetadataManager, Record, RequestError, UpdateTimes,
 };
-use md::Sector;
 use md::ondisk::superblock::Superblock;
 use md::ondisk::{Area, MemberMetadata, MetadataEncoder, Timestamp, Uuid, Write};
 
@@ -59,8 +58,8 @@ pub struct ControlPlane {
     encoders: Vec<Option<MetadataEncoder>>,
     /// Number and place of each device of the array that has one.
     numbers: Vec<(u32, usize)>,
-    resync: ResyncLoop,
-    rebuild: RebuildLoop,
+    resync: BackgroundLoop,
+    rebuild: BackgroundLoop,
     inputs: Vec<MetadataInput>,
     operations: Vec<MetadataOperation>,
     /// Of the last operation, by place: when it takes place.
@@ -71,10 +70,8 @@ pub struct ControlPlane {
     acknowledged: Vec<Acknowledged>,
     /// Flushes in flight, and how many of `acknowledged` each covers.
     flushes: Vec<(u64, usize)>,
-    /// Ranges of the resync in flight: (tag, position).
-    resyncing: Vec<(u64, Sector)>,
-    /// Ranges of rebuilds in flight.
-    rebuilding: Vec<(u64, RebuildRange)>,
+    /// Ranges of the resync and of rebuilds in flight, by tag.
+    ranges: Vec<(u64, BackgroundWork, BackgroundRange)>,
 }
 
 impl ControlPlane {
@@ -97,8 +94,8 @@ impl ControlPlane {
             last: vec![0; encoders.len()],
             encoders,
             numbers,
-            resync: ResyncLoop::new(step, unit),
-            rebuild: RebuildLoop::new(geometry, step, unit),
+            resync: BackgroundLoop::of_resyncs(geometry.clone(), step, unit),
+            rebuild: BackgroundLoop::of_rebuilds(geometry, step, unit),
             inputs: Vec::new(),
             operations: Vec::new(),
             sequence: 0,
@@ -106,8 +103,7 @@ impl ControlPlane {
             timer: None,
             acknowledged: Vec::new(),
             flushes: Vec::new(),
-            resyncing: Vec::new(),
-            rebuilding: Vec::new(),
+            ranges: Vec::new(),
         }
     }
 
@@ -232,8 +228,7 @@ impl ControlPlane {
             HostOp::Write { .. } | HostOp::WriteZeroes if result.is_ok() => {
                 self.acknowledged.push(Acknowledged { tag, at, sectors });
             }
-            HostOp::Resync => self.resynced(now, tag, result),
-            HostOp::Rebuild => self.rebuilt(now, tag, result),
+            HostOp::Resync | HostOp::Rebuild => self.range_done(now, tag, result),
             _ => {}
         }
     }
@@ -245,39 +240,22 @@ impl ControlPlane {
         }
     }
 
-    fn resynced(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
-        let mine = self.resyncing.iter().position(|(resync, _)| *resync == tag);
+    fn range_done(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
+        let mine = self.ranges.iter().position(|(of, ..)| *of == tag);
         // A planted bug has reported it already.
         let Some(mine) = mine else { return };
-        let (_, at) = self.resyncing.swap_remove(mine);
+        let (_, work, range) = self.ranges.swap_remove(mine);
         let mut effects = Vec::new();
-        self.resync.done(now, at, result, &mut effects);
-        self.report(effects);
+        let background =
+            if work == BackgroundWork::Resync { &mut self.resync } else { &mut self.rebuild };
+        background.done(now, range, result, &mut effects);
+        self.report(work, effects);
     }
 
-    fn rebuilt(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
-        let mine = self.rebuilding.iter().position(|(rebuild, _)| *rebuild == tag);
-        // A planted bug has reported it already.
-        let Some(mine) = mine else { return };
-        let (_, range) = self.rebuilding.swap_remove(mine);
-        let mut effects = Vec::new();
-        self.rebuild.done(now, range, result, &mut effects);
-        self.report_rebuild(effects);
-    }
-
-    fn report_rebuild(&mut self, effects: Vec<RebuildEffect>) {
+    fn report(&mut self, work: BackgroundWork, effects: Vec<BackgroundEffect>) {
         for effect in effects {
-            self.marks.rebuild(&effect);
-            if let RebuildEffect::Report(input) = effect {
-                self.inputs.push(input);
-            }
-        }
-    }
-
-    fn report(&mut self, effects: Vec<ResyncEffect>) {
-        for effect in effects {
-            self.marks.resync(&effect);
-            if let ResyncEffect::Report(input) = effect {
+            self.marks.background(work, &effect);
+            if let BackgroundEffect::Report(input) = effect {
                 self.inputs.push(input);
             }
         }
@@ -372,8 +350,8 @@ impl World {
         let before = [control_plane.resync.progress(), control_plane.rebuild.progress()];
         control_plane.resync.cancel(&mut resync);
         control_plane.rebuild.cancel(&mut rebuild);
-        control_plane.report(resync);
-        control_plane.report_rebuild(rebuild);
+        control_plane.report(BackgroundWork::Resync, resync);
+        control_plane.report(BackgroundWork::Rebuild, rebuild);
         for (before, mark) in before.iter().zip([Mark::ResyncCancelled, Mark::RebuildCancelled]) {
             if matches!(before, Some((BackgroundState::Running, _))) {
                 self.marks.reach(mark);
@@ -388,7 +366,7 @@ impl World {
         let begins = control_plane.resync.begin_again() | control_plane.rebuild.begin_again();
         if begins {
             self.marks.reach(Mark::BegunAgain);
-            self.feed_resync();
+            self.feed_background();
         }
     }
 
@@ -404,7 +382,7 @@ impl World {
             for effect in out {
                 self.perform_effect(effect);
             }
-            self.feed_resync();
+            self.feed_background();
         }
     }
 
@@ -511,65 +489,48 @@ impl World {
         self.control_plane().submit(operation);
     }
 
-    /// Submits the next ranges of the resync and of rebuilds.
-    pub fn feed_resync(&mut self) {
-        self.feed_rebuild();
-        let mut room = self.room().min(2);
-        let Some(control_plane) = &mut self.control_plane else { return };
-        control_plane.resync.tick(self.now);
-        let (mut ranges, mut effects) = (Vec::new(), Vec::new());
-        while room > 0
-            && let Some(range) =
-                control_plane.resync.next_range(&mut control_plane.manager, &mut effects)
-        {
-            ranges.push(range);
-            room -= 1;
-        }
-        control_plane.report(effects);
-        for (at, sectors) in ranges {
-            let tag = self.queue(HostOp::Resync, at.0, sectors);
-            let (now, is_ahead) = (self.now, self.mutant == Some(Mutant::ResyncAhead));
-            let control_plane = self.control_plane();
-            if is_ahead {
-                let mut effects = Vec::new();
-                control_plane.resync.done(now, at, Ok(()), &mut effects);
-                control_plane.report(effects);
-            } else {
-                control_plane.resyncing.push((tag, at));
-            }
-        }
+    /// Submits the next ranges of rebuilds and of the resync.
+    pub fn feed_background(&mut self) {
+        self.feed(BackgroundWork::Rebuild);
+        self.feed(BackgroundWork::Resync);
     }
 
-    fn feed_rebuild(&mut self) {
-        let mut room = self.room().min(2);
+    fn feed(&mut self, work: BackgroundWork) {
+        let is_resync = work == BackgroundWork::Resync;
+        let room = self.room().min(2);
         let Some(control_plane) = &mut self.control_plane else { return };
-        control_plane.rebuild.tick(self.now);
+        let ControlPlane { resync, rebuild, manager, .. } = control_plane;
+        let mut runs = || match is_resync {
+            true => BackgroundRun::of_resync(manager.resync()),
+            false => manager.rebuilds(),
+        };
+        let background = if is_resync { resync } else { rebuild };
+        background.tick(self.now);
         let (mut ranges, mut effects) = (Vec::new(), Vec::new());
-        while room > 0
-            && let Some(range) =
-                control_plane.rebuild.next_range(|| control_plane.manager.rebuilds(), &mut effects)
+        while ranges.len() < room
+            && let Some(range) = background.next_range(&mut runs, &mut effects)
         {
             ranges.push(range);
-            room -= 1;
         }
-        control_plane.report_rebuild(effects);
-        if self.mutant == Some(Mutant::InSyncEarly) && !ranges.is_empty() {
+        control_plane.report(work, effects);
+        if !is_resync && self.mutant == Some(Mutant::InSyncEarly) && !ranges.is_empty() {
             let inputs = &mut self.control_plane().inputs;
             for run in 1..=8 {
                 let (member, position, stalled) = (None, u64::MAX, None);
                 inputs.push(MetadataInput::RebuildAt { run, member, position, stalled });
             }
         }
+        let (op, ahead) = match is_resync {
+            true => (HostOp::Resync, Mutant::ResyncAhead),
+            false => (HostOp::Rebuild, Mutant::RebuildAhead),
+        };
         for range in ranges {
-            let tag = self.queue(HostOp::Rebuild, range.at.0, range.sectors);
-            let (now, is_ahead) = (self.now, self.mutant == Some(Mutant::RebuildAhead));
+            let tag = self.queue(op, range.at.0, range.sectors);
+            let (now, is_ahead) = (self.now, self.mutant == Some(ahead));
             let control_plane = self.control_plane();
+            control_plane.ranges.push((tag, work, range));
             if is_ahead {
-                let mut effects = Vec::new();
-                control_plane.rebuild.done(now, range, Ok(()), &mut effects);
-                control_plane.report_rebuild(effects);
-            } else {
-                control_plane.rebuilding.push((tag, range));
+                control_plane.range_done(now, tag, Ok(()));
             }
         }
     }
@@ -584,7 +545,7 @@ impl World {
         }
         let deadlines = [control_plane.resync.deadline(), control_plane.rebuild.deadline()];
         if deadlines.into_iter().flatten().any(|at| at <= now) {
-            self.feed_resync();
+            self.feed_background();
         }
         let ControlPlane { operations, hanging, last, .. } = self.control_plane();
         let is_due =

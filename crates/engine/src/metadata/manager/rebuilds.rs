@@ -17,7 +17,7 @@ use crate::metadata::job::Update;
 use crate::metadata::types::{
     DeviceNumber, JoinRefusal, ManagedDevice, MetadataEffect, MetadataMode,
 };
-use crate::{Control, IoError, MemberFlags, Rebuild};
+use crate::{BackgroundRun, Control, IoError, MemberFlags};
 
 /// A device that the executor binds to a place of a slot.
 pub(super) struct Joining {
@@ -84,7 +84,7 @@ impl MetadataManager {
     }
 
     /// The runs of rebuilds that the array needs. They replace earlier ones.
-    pub fn rebuilds(&mut self) -> Vec<Rebuild> {
+    pub fn rebuilds(&mut self) -> Vec<BackgroundRun> {
         if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
             return Vec::new();
         }
@@ -93,7 +93,7 @@ impl MetadataManager {
         let run = self.rebuild_run;
         let both = self.lacking(false).chain(self.lacking(true));
         let both: Vec<_> = both.map(|(device, ranges)| (device.place, ranges)).collect();
-        Rebuild::runs(run, &self.geometry, both.into_iter())
+        BackgroundRun::of_rebuild(run, &self.geometry, both.into_iter())
     }
 
     pub(super) fn rebuild_at(

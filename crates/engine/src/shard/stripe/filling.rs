@@ -10,8 +10,8 @@ use md::MemberIdx;
 
 use super::super::in_sync::InSync;
 use super::op::{Phase, member_at};
-use super::ops::{ExecPlan, positions};
-use super::plan::{ParityWork, StripeState};
+use super::ops::positions;
+use super::plan::{ExecPlan, ParityWork, StripeState};
 use super::{Context, Stripes};
 use crate::token::Kind;
 use crate::{ControlEvent, Effect, MemberSet, RequestError, Token};

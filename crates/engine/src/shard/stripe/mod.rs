@@ -31,9 +31,8 @@ use md::{Kind as GeometryKind, MemberIdx, Parity, RowRole, Sector, StripeNo};
 
 pub(crate) use self::op::OpKind;
 use self::op::{Class, Grain, Op};
-use self::ops::ExecPlan;
 use self::partial_parity::PartialParityLog;
-use self::plan::StripeState;
+use self::plan::{ExecPlan, StripeState};
 use self::rows::{ChunkIo, Plug, Rows};
 use self::rows_zero::RowsZero;
 use self::scratch::Scratch;

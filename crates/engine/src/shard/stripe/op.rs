@@ -12,7 +12,7 @@
 use md::{MemberIdx, Row, RowRole, StripeNo};
 
 use super::super::in_sync::InSync;
-use super::ops::ExecPlan;
+use super::plan::ExecPlan;
 use super::scratch::Block;
 use crate::{BufSlice, GRANULE_SECTORS, MemberSet, RequestError, ScrubMode, Verdict};
 

@@ -24,7 +24,7 @@ use md::Row;
 use super::super::in_sync::InSync;
 use super::op::{Basis, Class, Grain, Op, OpKind, Phase, Work, member_at, positions_of};
 use super::plan::{
-    ParityWork, ReadPlan, RebuildPlan, StripeState, WritePlan, plan_read, plan_rebuild,
+    ExecPlan, ParityWork, ReadPlan, RebuildPlan, StripeState, WritePlan, plan_read, plan_rebuild,
     plan_resync, plan_write,
 };
 use super::rows::CacheAfter;
@@ -34,26 +34,6 @@ use crate::{
     BufSlice, Compute, Delta, Effect, Effects, IoError, MemberError, MemberSet, RequestError,
     Source, Token,
 };
-
-/// The execution plan of an operation, by position.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ExecPlan {
-    /// `None` for reads.
-    pub(super) parity: Option<ParityWork>,
-    pub(super) reads: MemberSet,
-    /// Lost blocks to be recovered; of a scrub also those to be written.
-    pub(super) recover: MemberSet,
-    /// Parity to be computed and written.
-    parity_out: MemberSet,
-    /// Requested positions that are unrecoverable.
-    unrecoverable: MemberSet,
-    /// Of a rebuild: what cannot be computed, and is added to bad-block logs.
-    pub(super) unreadable: MemberSet,
-    /// Positions in the row's cache that the operation uses in place.
-    borrow: MemberSet,
-    /// Positions that need newly allocated stripe memory.
-    own: MemberSet,
-}
 
 impl Stripes {
     /// Starts a new operation, or queues it for stripe memory.

@@ -9,6 +9,26 @@
 
 use crate::MemberSet;
 
+/// The execution plan of an operation, by position.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ExecPlan {
+    /// `None` for reads.
+    pub(super) parity: Option<ParityWork>,
+    pub(super) reads: MemberSet,
+    /// Lost blocks to be recovered; of a scrub also those to be written.
+    pub(super) recover: MemberSet,
+    /// Parity to be computed and written.
+    pub(super) parity_out: MemberSet,
+    /// Requested positions that are unrecoverable.
+    pub(super) unrecoverable: MemberSet,
+    /// Of a rebuild: what cannot be computed, and is added to bad-block logs.
+    pub(super) unreadable: MemberSet,
+    /// Positions in the row's cache that the operation uses in place.
+    pub(super) borrow: MemberSet,
+    /// Positions that need newly allocated stripe memory.
+    pub(super) own: MemberSet,
+}
+
 /// Input of a plan: a range in which every position is either completely covered by the request or
 /// not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

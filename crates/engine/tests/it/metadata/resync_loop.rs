@@ -1,14 +1,19 @@
 //! The resync loop with its metadata manager: when a run begins, what is reported of it.
 
-use engine::{BackgroundState, MetadataInput, RequestError, ResyncEffect, ResyncLoop};
-use md::{Level, Sector};
+use engine::{
+    BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundRun, BackgroundState,
+    MetadataInput, RequestError,
+};
+use md::Level;
 
 use super::harness::{Harness, config};
 
 /// A RAID 5 of three members with 1024 positions, out of sync everywhere, and its loop.
 struct Looped {
     harness: Harness,
-    resync: ResyncLoop,
+    resync: BackgroundLoop,
+    /// In flight.
+    ranges: Vec<BackgroundRange>,
     /// Events since the last call of [`Looped::events`], and the latest reported position.
     events: Vec<String>,
     position: u64,
@@ -18,27 +23,33 @@ impl Looped {
     fn new(step: u64) -> Looped {
         let mut config = config(Level::Raid5, 3, 0);
         config.state.resync_offset = Some(0);
-        let resync = ResyncLoop::new(step, u64::MAX);
-        Looped { harness: Harness::new(config), resync, events: Vec::new(), position: 0 }
+        let resync = BackgroundLoop::of_resyncs(config.geometry.clone(), step, u64::MAX);
+        let (ranges, events) = (Vec::new(), Vec::new());
+        Looped { harness: Harness::new(config), resync, ranges, events, position: 0 }
     }
 
     fn next(&mut self) -> Option<u64> {
         let mut effects = Vec::new();
-        let next = self.resync.next_range(&mut self.harness.manager, &mut effects);
+        let manager = &mut self.harness.manager;
+        let next =
+            self.resync.next_range(|| BackgroundRun::of_resync(manager.resync()), &mut effects);
         self.perform(effects);
-        next.map(|(at, _)| at.0)
+        self.ranges.extend(next);
+        next.map(|range| range.at.0)
     }
 
     fn done(&mut self, at: u64, result: Result<(), RequestError>) {
         let mut effects = Vec::new();
-        self.resync.done(self.harness.now, Sector(at), result, &mut effects);
+        let mine = self.ranges.iter().position(|range| range.at.0 == at);
+        let range = self.ranges.swap_remove(mine.expect("it is in flight"));
+        self.resync.done(self.harness.now, range, result, &mut effects);
         self.perform(effects);
     }
 
-    fn perform(&mut self, effects: Vec<ResyncEffect>) {
+    fn perform(&mut self, effects: Vec<BackgroundEffect>) {
         for effect in effects {
             match effect {
-                ResyncEffect::Report(input) => {
+                BackgroundEffect::Report(input) => {
                     match input {
                         MetadataInput::ResyncAt { position, .. } => self.position = position,
                         MetadataInput::Checkpoint => self.events.push("checkpoint".into()),
@@ -46,12 +57,16 @@ impl Looped {
                     }
                     self.harness.tell(input);
                 }
-                ResyncEffect::Began { run, position } => {
+                BackgroundEffect::Began { run, position, .. } => {
                     self.events.push(format!("run {run} from {position}"));
                 }
-                ResyncEffect::Progress { parts, .. } => self.events.push(format!("{parts}/16")),
-                ResyncEffect::Stalled { why } => self.events.push(format!("stalled: {why:?}")),
-                ResyncEffect::Completed { run } => self.events.push(format!("run {run} completed")),
+                BackgroundEffect::Progress { parts, .. } => self.events.push(format!("{parts}/16")),
+                BackgroundEffect::Stalled { why, .. } => {
+                    self.events.push(format!("stalled: {why:?}"))
+                }
+                BackgroundEffect::Completed { run } => {
+                    self.events.push(format!("run {run} completed"))
+                }
             }
         }
     }

@@ -1,81 +1,130 @@
-//! The rebuilds of an array: which ranges of members are next, and what is reported of them.
+//! The resyncs or the rebuilds of an array, one after the other: which ranges are next, how many
+//! are in flight, what is reported of them.
 //!
 //! ```text
-//! MetadataManager --rebuilds()--> RebuildLoop --next_range()--> HostOp::Rebuild requests
-//!        ^                         |     ^                              |
-//!        +------- RebuildAt -------+     +------------ done() ----------+
+//! MetadataManager --runs--> BackgroundLoop --next_range()--> HostOp::Resync, HostOp::Rebuild
+//!        ^                    |     ^                              |
+//!        +---- ResyncAt, -----+     +------------ done() ----------+
+//!              RebuildAt
 //! ```
-//! On RAID 4, 5 and 6 one run rebuilds all members that need it in one pass over the rows. On RAID
-//! 1 and 10 each member has a run of its own, in the order of its sectors, so that it is written
-//! sequentially and its progress is a recovery offset of md. Sans-io: see [`crate::ResyncLoop`].
+//! A resync is one run over all positions. A rebuild on RAID 4, 5 and 6 is one run for all members
+//! that need it, over the rows. On RAID 1 and 10 each member has a run of its own, in the order of
+//! its sectors, so that it is written sequentially and its progress is a recovery offset of md.
 //!
-//! Invariant: everything below a run's position is in sync on its members. Ranges in flight belong
+//! Sans-io: an executor submits the ranges of [`BackgroundLoop::next_range`], passes their results
+//! to [`BackgroundLoop::done`], calls [`BackgroundLoop::tick`] when [`BackgroundLoop::deadline`]
+//! has passed, and performs the effects.
+//!
+//! Invariant: everything below a run's position is in sync, on its members. Ranges in flight belong
 //! to the current runs; others begin when they have completed, and if they were cancelled, when
-//! that is ordered.
+//! that is ordered. The position is reported to the metadata manager whenever a range has
+//! completed, and recorded when the loop was cancelled.
 
-use md::{Geometry, Kind, MemberIdx, Sector};
+use md::{Geometry, MemberIdx, Sector};
 
-use crate::rebuild::Rebuild;
-use crate::{BackgroundProgress, BackgroundState, MetadataInput, RequestError};
+use crate::{
+    BackgroundProgress, BackgroundRun, BackgroundState, DEFAULT_RESYNC_DEPTH, MetadataInput,
+    RequestError,
+};
+
+/// Parts of an array whose resync is an event, [`BackgroundEffect::Progress`].
+pub const RESYNC_PARTS: u64 = 16;
 
 /// Rebuilt positions that are in flight at least, in sectors: 4 MiB.
 const IN_FLIGHT_SECTORS: u64 = 8192;
-/// Bounds of the number of requests in flight.
+/// Bounds of the number of requests in flight of a rebuild.
 const DEPTHS: (u64, u64) = (8, 32);
 
-/// A range that is to be rebuilt: submit [`crate::HostOp::Rebuild`] with it.
+/// A range that is to be resynced or rebuilt: submit a request with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RebuildRange {
+pub struct BackgroundRange {
     /// First position.
     pub at: Sector,
     /// Number of positions.
     pub sectors: u64,
-    /// The run, and the first sector of the members.
+    /// The run, and the first of its positions: of a rebuild a sector of the members.
     key: (usize, Sector),
 }
 
 /// An effect of the loop.
 #[derive(Clone, Debug)]
-pub enum RebuildEffect {
+pub enum BackgroundEffect {
     /// Pass this to the metadata manager.
     Report(MetadataInput),
     /// Runs have begun.
     Began {
-        /// Number of sectors of members that are out of sync.
+        /// Their number.
+        run: u32,
+        /// Everything below is in sync.
+        position: u64,
+        /// Number of positions that are out of sync: of a rebuild sectors of members.
         sectors: u64,
     },
-    /// A run has stalled, for another reason than last time or with more or fewer ranges: a note
+    /// A resync has completed another part of the array.
+    Progress {
+        /// The run's number.
+        run: u32,
+        /// Everything below is in sync.
+        position: u64,
+        /// Completed parts of [`RESYNC_PARTS`].
+        parts: u64,
+    },
+    /// No run can continue, for another reason than last time or with more or fewer ranges: a note
     /// for the administrator.
     Stalled {
-        /// Error of the last range that could not be rebuilt.
+        /// Error of the last range that failed.
         why: RequestError,
-        /// Sectors that could not be rebuilt.
+        /// Number of positions that failed.
         sectors: u64,
     },
-    /// All runs have ended.
-    Completed,
+    /// All runs have ended: everything is in sync.
+    Completed {
+        /// Their number.
+        run: u32,
+    },
+}
+
+/// What a loop's runs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Resync,
+    Rebuild,
 }
 
 /// The loop; see the module documentation.
-pub struct RebuildLoop {
+pub struct BackgroundLoop {
+    kind: Kind,
     geometry: Geometry,
-    runs: Vec<Rebuild>,
+    runs: Vec<BackgroundRun>,
     step: u64,
     unit: u64,
     /// Runs should begin when those in flight have completed.
     is_needed: bool,
     in_flight: usize,
+    /// Error and failed positions of the last [`BackgroundEffect::Stalled`].
     stalled: Option<(RequestError, u64)>,
+    /// Completed parts of a resync as last reported.
+    parts: u64,
     is_paused: bool,
     is_cancelled: bool,
     has_stopped: bool,
 }
 
-impl RebuildLoop {
-    /// The loop of an array that is being started. `step`: maximum of positions per request; no
-    /// request crosses a multiple of `unit` positions.
-    pub fn new(geometry: Geometry, step: u64, unit: u64) -> RebuildLoop {
-        RebuildLoop {
+impl BackgroundLoop {
+    /// The resyncs of an array that is being started. `step`: maximum of positions per request, see
+    /// [`crate::Resync::set_pace`]; no request crosses a multiple of `unit` positions.
+    pub fn of_resyncs(geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
+        BackgroundLoop::new(Kind::Resync, geometry, step, unit)
+    }
+
+    /// The rebuilds of an array that is being started; as [`BackgroundLoop::of_resyncs`].
+    pub fn of_rebuilds(geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
+        BackgroundLoop::new(Kind::Rebuild, geometry, step, unit)
+    }
+
+    fn new(kind: Kind, geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
+        BackgroundLoop {
+            kind,
             geometry,
             runs: Vec::new(),
             step,
@@ -83,13 +132,15 @@ impl RebuildLoop {
             is_needed: true,
             in_flight: 0,
             stalled: None,
+            parts: 0,
             is_paused: false,
             is_cancelled: false,
             has_stopped: false,
         }
     }
 
-    /// [`crate::MetadataEffect::RebuildNeeded`]: other members are to be rebuilt than before.
+    /// [`crate::MetadataEffect::ResyncNeeded`], [`crate::MetadataEffect::RebuildNeeded`]: the
+    /// current runs no longer cover everything.
     pub fn needed(&mut self) {
         self.is_needed = true;
     }
@@ -109,11 +160,11 @@ impl RebuildLoop {
         self.is_paused = paused;
     }
 
-    /// Cancels: no range begins until [`RebuildLoop::begin_again`]. Those in flight complete, then
-    /// the positions are recorded.
-    pub fn cancel(&mut self, out: &mut Vec<RebuildEffect>) {
+    /// Cancels: no range begins until [`BackgroundLoop::begin_again`]. Those in flight complete,
+    /// then the positions are recorded.
+    pub fn cancel(&mut self, out: &mut Vec<BackgroundEffect>) {
         if !std::mem::replace(&mut self.is_cancelled, true) && self.in_flight == 0 {
-            out.push(RebuildEffect::Report(MetadataInput::Checkpoint));
+            out.push(BackgroundEffect::Report(MetadataInput::Checkpoint));
         }
     }
 
@@ -139,19 +190,20 @@ impl RebuildLoop {
         self.runs.iter_mut().for_each(|run| run.ranges.tick(now));
     }
 
-    /// When [`RebuildLoop::tick`] must be called.
+    /// When [`BackgroundLoop::tick`] must be called.
     pub fn deadline(&self) -> Option<u64> {
         let runs = self.runs.iter().filter(|_| !self.is_paused && !self.is_cancelled);
         runs.filter_map(|run| run.ranges.retry_at()).min()
     }
 
-    /// The next range, if there is one: pass its result to [`RebuildLoop::done`]. Begins the runs
-    /// that are needed: `runs` gives them ([`crate::MetadataManager::rebuilds`]).
+    /// The next range, if there is one: pass its result to [`BackgroundLoop::done`]. Begins the
+    /// runs that are needed: `runs` gives them ([`crate::MetadataManager::resync`],
+    /// [`crate::MetadataManager::rebuilds`]).
     pub fn next_range(
         &mut self,
-        runs: impl FnOnce() -> Vec<Rebuild>,
-        out: &mut Vec<RebuildEffect>,
-    ) -> Option<RebuildRange> {
+        runs: impl FnOnce() -> Vec<BackgroundRun>,
+        out: &mut Vec<BackgroundEffect>,
+    ) -> Option<BackgroundRange> {
         if self.is_held() {
             return None;
         }
@@ -172,47 +224,58 @@ impl RebuildLoop {
         None
     }
 
-    fn end_if_done(&mut self, out: &mut Vec<RebuildEffect>) {
-        if !self.runs.is_empty() && self.runs.iter().all(|run| run.ranges.is_done()) {
+    fn end_if_done(&mut self, out: &mut Vec<BackgroundEffect>) {
+        let run = self.runs.first().map(|run| run.ranges.run());
+        if let Some(run) = run.filter(|_| self.runs.iter().all(|run| run.ranges.is_done())) {
             self.runs.clear();
-            out.push(RebuildEffect::Completed);
+            out.push(BackgroundEffect::Completed { run });
         }
     }
 
-    fn begin(&mut self, runs: Vec<Rebuild>, out: &mut Vec<RebuildEffect>) {
+    fn begin(&mut self, runs: Vec<BackgroundRun>, out: &mut Vec<BackgroundEffect>) {
+        self.parts = 0;
         self.runs = runs;
-        let sectors = self.runs.iter().map(|run| run.ranges.remaining()).sum();
         // On RAID 10, what follows on a member lies apart in the array.
-        let chunk = match self.geometry.kind() {
-            Kind::Mirrored(_) if self.geometry.chunk_sectors() > 0 => self.geometry.chunk_sectors(),
+        let chunk = match (self.kind, self.geometry.kind()) {
+            (Kind::Rebuild, md::Kind::Mirrored(_)) if self.geometry.chunk_sectors() > 0 => {
+                self.geometry.chunk_sectors()
+            }
             _ => u64::MAX,
         };
+        let depth = match self.kind {
+            Kind::Resync => DEFAULT_RESYNC_DEPTH,
+            Kind::Rebuild => {
+                let least = self.step.min(chunk).max(1);
+                (IN_FLIGHT_SECTORS / least).clamp(DEPTHS.0, DEPTHS.1) as usize
+            }
+        };
         for run in &mut self.runs {
-            let least = self.step.min(chunk).max(1);
-            let depth = (IN_FLIGHT_SECTORS / least).clamp(DEPTHS.0, DEPTHS.1);
-            run.ranges.set_pace(self.step, depth as usize);
+            run.ranges.set_pace(self.step, depth);
             run.ranges.keep_within(self.unit.min(chunk));
         }
-        if !self.runs.is_empty() {
-            out.push(RebuildEffect::Began { sectors });
+        let sectors = self.runs.iter().map(|run| run.ranges.remaining()).sum();
+        if let Some(first) = self.runs.first() {
+            let (run, position) = (first.ranges.run(), first.ranges.position());
+            out.push(BackgroundEffect::Began { run, position, sectors });
         }
         // Of members that lack nothing, no range will end.
         (0..self.runs.len()).for_each(|run| self.report(run, out));
     }
 
-    fn next_of(&mut self, run: usize, out: &mut Vec<RebuildEffect>) -> Option<RebuildRange> {
+    fn next_of(&mut self, run: usize, out: &mut Vec<BackgroundEffect>) -> Option<BackgroundRange> {
         loop {
-            let Rebuild { member, ranges } = &mut self.runs[run];
+            let BackgroundRun { member, ranges } = &mut self.runs[run];
             let (first, sectors) = ranges.next_range()?;
             let key = (run, first);
-            let (Kind::Mirrored(mirrored), Some(place)) = (self.geometry.kind(), *member) else {
-                return Some(RebuildRange { at: first, sectors, key });
+            let (md::Kind::Mirrored(mirrored), Some(place)) = (self.geometry.kind(), *member)
+            else {
+                return Some(BackgroundRange { at: first, sectors, key });
             };
             let member = MemberIdx(place.0 % self.geometry.members() as u16);
             // The last row may have blocks that the array does not use.
             if let Some(at) = mirrored.array_sector_of(member, first) {
                 let sectors = sectors.min(self.geometry.array_sectors() - at.0);
-                return Some(RebuildRange { at, sectors, key });
+                return Some(BackgroundRange { at, sectors, key });
             }
             ranges.done(0, first, Ok(()));
             self.report(run, out);
@@ -226,52 +289,57 @@ impl RebuildLoop {
     pub fn done(
         &mut self,
         now: u64,
-        range: RebuildRange,
+        range: BackgroundRange,
         result: Result<(), RequestError>,
-        out: &mut Vec<RebuildEffect>,
+        out: &mut Vec<BackgroundEffect>,
     ) {
         self.in_flight = self.in_flight.checked_sub(1).expect("the range is in flight");
         let (run, first) = range.key;
         // Dropped when the array became read-only.
-        let Some(Rebuild { ranges, .. }) = self.runs.get_mut(run) else { return };
+        let Some(BackgroundRun { ranges, .. }) = self.runs.get_mut(run) else { return };
         ranges.done(now, first, result);
         let failed = self.runs.iter().map(|run| run.ranges.failed()).sum();
         let stalled = self.stalled().map(|why| (why, failed));
         if let Some((why, sectors)) = stalled.filter(|_| stalled != self.stalled) {
             self.stalled = stalled;
-            out.push(RebuildEffect::Stalled { why, sectors });
+            out.push(BackgroundEffect::Stalled { why, sectors });
         }
         self.report(run, out);
         self.end_if_done(out);
         if self.is_at_rest() {
-            out.push(RebuildEffect::Report(MetadataInput::Checkpoint));
+            out.push(BackgroundEffect::Report(MetadataInput::Checkpoint));
         }
     }
 
     /// Error of a run that is stalled, when no other can continue either.
     fn stalled(&self) -> Option<RequestError> {
-        let goes_on = |run: &Rebuild| !run.ranges.is_done() && run.ranges.stalled().is_none();
+        let goes_on = |run: &BackgroundRun| !run.ranges.is_done() && run.ranges.stalled().is_none();
         let mut stalled = self.runs.iter().filter_map(|run| run.ranges.stalled());
         stalled.next().filter(|_| !self.runs.iter().any(goes_on))
     }
 
-    fn report(&self, run: usize, out: &mut Vec<RebuildEffect>) {
-        let Rebuild { member, ranges } = &self.runs[run];
+    fn report(&mut self, run: usize, out: &mut Vec<BackgroundEffect>) {
+        let BackgroundRun { member, ranges } = &self.runs[run];
         let (run, position, stalled) = (ranges.run(), ranges.position(), self.stalled());
-        let member = *member;
-        out.push(RebuildEffect::Report(MetadataInput::RebuildAt {
-            run,
-            member,
-            position,
-            stalled,
+        out.push(BackgroundEffect::Report(match self.kind {
+            Kind::Resync => MetadataInput::ResyncAt { run, position, stalled },
+            Kind::Rebuild => {
+                let member = *member;
+                MetadataInput::RebuildAt { run, member, position, stalled }
+            }
         }));
+        let parts = position / (ranges.span() / RESYNC_PARTS).max(1);
+        if self.kind == Kind::Resync && parts > self.parts && !ranges.is_done() {
+            self.parts = parts;
+            out.push(BackgroundEffect::Progress { run, position, parts });
+        }
     }
 
-    /// Ranges that could not be rebuilt so far, in sectors of the members: the member (`None`: all
-    /// that are being rebuilt; by its place, see [`crate::Effect`]), first sector, length.
+    /// Ranges that failed so far: the member (`None`: all that are being rebuilt; by its place, see
+    /// [`crate::Effect`]), first position, number of positions.
     pub fn failed(&self) -> Vec<(Option<MemberIdx>, Sector, u64)> {
         let mut failed = Vec::new();
-        for Rebuild { member, ranges } in &self.runs {
+        for BackgroundRun { member, ranges } in &self.runs {
             failed.extend(
                 ranges
                     .failed_ranges()
@@ -310,7 +378,7 @@ impl RebuildLoop {
         (!self.runs.is_empty() || self.is_needed) && !self.is_at_rest()
     }
 
-    /// Whether [`RebuildLoop::next_range`] should be called although no range completes.
+    /// Whether [`BackgroundLoop::next_range`] should be called although no range completes.
     pub fn has_next(&self) -> bool {
         let has_next = self.is_needed || self.runs.iter().any(|run| run.ranges.has_next());
         has_next && !self.is_held() && self.in_flight == 0

@@ -1,6 +1,6 @@
-//! One run of a rebuild: which ranges of its members are next.
+//! One run of a resync or a rebuild: which ranges are next, and of which member.
 //!
-//! Invariant: as of [`crate::Resync`]. Made by the metadata manager, driven by `rebuild_loop`.
+//! Invariant: as of [`crate::Resync`]. Made by the metadata manager, driven by `background_loop`.
 
 use std::ops::Range;
 
@@ -8,20 +8,25 @@ use md::{Geometry, Kind, MemberIdx};
 
 use crate::Resync;
 
-/// One run: the ranges that are out of sync, in sectors of the members' data areas.
-pub struct Rebuild {
-    /// The member's place; `None`: all that are being rebuilt.
+/// One run: the ranges that are out of sync. Of a rebuild, in sectors of the members' data areas.
+pub struct BackgroundRun {
+    /// The place of the member that is rebuilt; `None`: all that are, or a resync.
     pub(crate) member: Option<MemberIdx>,
     pub(crate) ranges: Resync,
 }
 
-impl Rebuild {
-    /// The runs for these members, each with the ascending ranges that are out of sync.
-    pub(crate) fn runs(
+impl BackgroundRun {
+    /// A resync, if there is one.
+    pub fn of_resync(resync: Option<Resync>) -> Vec<BackgroundRun> {
+        resync.into_iter().map(|ranges| BackgroundRun { member: None, ranges }).collect()
+    }
+
+    /// The rebuilds of these members, each with the ascending ranges that are out of sync.
+    pub(crate) fn of_rebuild(
         run: u32,
         geometry: &Geometry,
         members: impl Iterator<Item = (MemberIdx, Vec<Range<u64>>)>,
-    ) -> Vec<Rebuild> {
+    ) -> Vec<BackgroundRun> {
         let slot = |place: MemberIdx| MemberIdx(place.0 % geometry.members() as u16);
         let end = |place| geometry.member_used_sectors(slot(place));
         if let Kind::Parity(_) = geometry.kind() {
@@ -30,9 +35,9 @@ impl Rebuild {
             all.for_each(|more| ranges.extend(more));
             ranges.sort_unstable_by_key(|range| range.start);
             let ranges = Resync::of_ranges(run, ranges, end(MemberIdx(0)));
-            return vec![Rebuild { member: None, ranges }];
+            return vec![BackgroundRun { member: None, ranges }];
         }
-        let of = |(member, ranges): (MemberIdx, Vec<Range<u64>>)| Rebuild {
+        let of = |(member, ranges): (MemberIdx, Vec<Range<u64>>)| BackgroundRun {
             member: Some(member),
             ranges: Resync::of_ranges(run, ranges, end(member)),
         };
