@@ -62,22 +62,30 @@ pub(super) enum Why {
     Stop,
 }
 
+/// How often something has happened that superblocks are to record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Revision {
+    /// Members were lost.
+    pub(super) losses: u64,
+    /// Devices have come or left otherwise: the table of devices has changed.
+    pub(super) changes: u64,
+    /// Redundancy was lost. Until that is recorded, shards with a partial parity log keep the one
+    /// that names the row.
+    pub(super) doubts: u64,
+    /// Checkpoints were ordered.
+    pub(super) checkpoints: u64,
+}
+
 /// An update of the superblocks.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     pub(super) why: Why,
     pub(super) dirty: bool,
     pub(super) state: Arc<ArrayState>,
-    /// Number of failures that it records.
-    pub(super) failures: u64,
-    /// Number of changes of the table of devices that it records.
-    pub(super) changes: u64,
+    /// What it records.
+    pub(super) revision: Revision,
     /// Only the clean/dirty state changes, on a complete array: spares need not be updated.
     pub(super) pure: bool,
-    /// How often redundancy had been lost when it was made.
-    pub(super) doubts: u64,
-    /// How many checkpoints had been ordered by then.
-    pub(super) checkpoints: u64,
     /// Members are flushed before.
     pub(super) flushes: bool,
 }

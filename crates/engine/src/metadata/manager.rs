@@ -26,7 +26,7 @@ use self::devices::{Device, in_service, is_passed_by};
 use self::rebuilds::Joining;
 use self::removals::Leaving;
 use super::bits::Bits;
-use super::job::{Goal, Job, Phase, Update};
+use super::job::{Goal, Job, Phase, Revision, Update};
 use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
     ReadOnlyReason,
@@ -76,13 +76,9 @@ pub struct MetadataManager {
     high: u64,
     /// The event count that makes the last lost member stale for certain.
     reach: u64,
-    /// Number of lost members, and how many of them the superblocks record.
-    failures: u64,
-    losses_recorded: u64,
-    /// How often a device has come or left otherwise, and how many of these changes of the table
-    /// of devices the superblocks record.
-    changes: u64,
-    changes_recorded: u64,
+    /// What has happened, and what of it the superblocks record.
+    wanted: Revision,
+    recorded: Revision,
     /// Devices that are to leave the array.
     leaving: Vec<Leaving>,
     /// A shard relies on the superblocks: before that, a start leaves no trace.
@@ -99,16 +95,9 @@ pub struct MetadataManager {
     /// Members have lost completed writes, and the array cannot run without them: it is out of sync
     /// everywhere, no resync can change that, and it never stops clean.
     not_durable: bool,
-    /// How often redundancy was lost, and how many of these the superblocks account for. Until
-    /// then, shards with a partial parity log keep the one that names the row.
-    doubts: u64,
-    doubts_recorded: u64,
     /// The areas of partial parity logs hold none of an earlier life.
     logs_emptied: bool,
     checkpoint_at: u64,
-    /// How often a checkpoint was ordered, and how many of these orders the superblocks follow.
-    checkpoints: u64,
-    checkpoints_recorded: u64,
     /// By bit: number of shards that hold it.
     held: Vec<u16>,
     held_total: u64,
@@ -171,13 +160,13 @@ impl MetadataManager {
         }
         // A missing member that the superblocks do not record: it must be recorded before writes
         // rely on it.
-        let mut failures = 0;
+        let mut losses = 0;
         for (number, state) in (0u32..).zip(&mut states) {
             let here = devices.iter().any(|device| device.kept.number.0 == number);
             let lost = |state: &&mut DeviceState| !here && matches!(state.role, Role::Slot(_));
             if let Some(state) = state.as_mut().filter(lost) {
                 *state = DeviceState::new(Role::Faulty);
-                failures += 1;
+                losses += 1;
             }
         }
         if devices.iter().any(|device| device.rebuilt.is_some()) {
@@ -220,10 +209,8 @@ impl MetadataManager {
             found,
             high,
             reach,
-            failures,
-            losses_recorded: 0,
-            changes: 0,
-            changes_recorded: 0,
+            wanted: Revision { losses, ..Revision::default() },
+            recorded: Revision::default(),
             leaving: Vec::new(),
             touched: replayed,
             resync: resync_offset,
@@ -234,12 +221,8 @@ impl MetadataManager {
             joining: Vec::new(),
             taken_over: Vec::new(),
             not_durable: false,
-            doubts: 0,
-            doubts_recorded: 0,
             logs_emptied: false,
             checkpoint_at: 0,
-            checkpoints: 0,
-            checkpoints_recorded: 0,
             held: vec![0; map.bits() as usize],
             held_total: 0,
             asked: Vec::new(),
@@ -371,7 +354,7 @@ impl MetadataManager {
                         self.rebuild_at(member, position, out);
                     }
                 }
-                MetadataInput::Checkpoint => self.checkpoints += 1,
+                MetadataInput::Checkpoint => self.wanted.checkpoints += 1,
                 MetadataInput::Join { number, member, flags, former } => {
                     self.join(number, member, flags, former);
                 }
@@ -475,7 +458,7 @@ impl MetadataManager {
         };
         let position = self.resync.map_or(first, |at| at.min(first));
         self.resync = Some(position);
-        self.doubts += 1;
+        self.wanted.doubts += 1;
         // Reports of the running resync do not account for it.
         self.resync_run += 1;
         if let Some(job) = &mut self.job {
@@ -599,7 +582,7 @@ impl MetadataManager {
             *state = DeviceState::new(Role::Faulty);
         }
         self.touched = true;
-        self.failures += 1;
+        self.wanted.losses += 1;
         // It may hold the highest event count that was ever sent; a difference of 1 still counts as
         // equal when md assembles.
         self.reach = self.reach.max(self.high + 2);
@@ -646,7 +629,7 @@ impl MetadataManager {
                 out.push(MetadataEffect::ToShard { shard, control });
             }
             if self.holds_logs() {
-                self.doubts_recorded = self.doubts;
+                self.recorded.doubts = self.wanted.doubts;
                 self.to_shards(Control::NotRecorded { epoch: 0 }, out);
             }
             return;
@@ -683,7 +666,7 @@ impl MetadataManager {
 
     /// Whether shards keep logs until the superblocks account for rows in doubt.
     fn holds_logs(&self) -> bool {
-        self.policy == Policy::Ppl && self.doubts_recorded != self.doubts
+        self.policy == Policy::Ppl && self.recorded.doubts != self.wanted.doubts
     }
 
     /// Whether the current job leaves the array dirty, or has not begun to mark it clean: then it

@@ -69,7 +69,7 @@ impl MetadataManager {
             }
             (Some(_), None) => DeviceCondition::InSync,
             (None, _) if is_passed_by(&device.kept, &self.states) => DeviceCondition::PassedBy,
-            (None, _) if device.change > self.changes_recorded => DeviceCondition::Joining,
+            (None, _) if device.change > self.recorded.changes => DeviceCondition::Joining,
             (None, _) => DeviceCondition::Spare,
         };
         DeviceStatus { condition, ..is_known }

@@ -47,10 +47,10 @@ impl MetadataManager {
             return;
         }
         self.touched = true;
-        self.changes += 1;
+        self.wanted.changes += 1;
         let at = self.add_device(number);
         self.devices[at].kept.is_spare = true;
-        self.devices[at].change = self.changes;
+        self.devices[at].change = self.wanted.changes;
         let MemberFlags { write_mostly, failfast } = flags;
         let state = DeviceState { write_mostly, failfast, ..DeviceState::new(Role::Spare) };
         self.list(number, Some(state));
@@ -130,8 +130,8 @@ impl MetadataManager {
         }
         let mut leaving = std::mem::take(&mut self.leaving);
         for it in leaving.iter_mut().filter(|it| it.change.is_none()) {
-            self.changes += 1;
-            it.change = Some(self.changes);
+            self.wanted.changes += 1;
+            it.change = Some(self.wanted.changes);
             let number = self.devices[it.device].kept.number;
             self.list(number, None);
         }
@@ -143,16 +143,16 @@ impl MetadataManager {
     /// update, which is written there, too.
     pub(super) fn leave_with_next_update(&mut self) {
         if self.leaving.iter().any(|it| it.change.is_some()) {
-            self.changes += 1;
+            self.wanted.changes += 1;
         }
         for change in self.leaving.iter_mut().filter_map(|it| it.change.as_mut()) {
-            *change = self.changes;
+            *change = self.wanted.changes;
         }
     }
 
     /// An update is durable: devices that it does not list any more have left.
     pub(super) fn have_left(&mut self, out: &mut Vec<MetadataEffect>) {
-        let recorded = self.changes_recorded;
+        let recorded = self.recorded.changes;
         let has_left = |it: &mut Leaving| it.change.is_some_and(|change| change <= recorded);
         let gone: Vec<Leaving> = self.leaving.extract_if(.., has_left).collect();
         for Leaving { device, .. } in gone {

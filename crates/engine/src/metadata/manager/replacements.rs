@@ -245,7 +245,7 @@ impl MetadataManager {
             if let Some(Some(state)) = self.states.get_mut(kept.number.0 as usize) {
                 *state = DeviceState::new(Role::Faulty);
             }
-            self.failures += 1;
+            self.wanted.losses += 1;
             self.reach = self.reach.max(self.high + 2);
         }
         self.devices[at].kept.replaces = false;

@@ -138,8 +138,9 @@ impl MetadataManager {
         let state = &update.state;
         self.on_disk = OnDisk {
             // Members in service have the lower count by now.
-            taken_back: before
-                .filter(|before| before.events > state.events && self.failures != update.failures),
+            taken_back: before.filter(|before| {
+                before.events > state.events && self.wanted.losses != update.revision.losses
+            }),
             written: Some(state.clone()),
             events: state.events,
             dirty: update.dirty,
@@ -147,16 +148,16 @@ impl MetadataManager {
             policy: update.state.policy,
             may_go_back: update.why == Why::Dirty && update.pure,
         };
-        self.losses_recorded = update.failures;
-        self.changes_recorded = self.changes_recorded.max(update.changes);
+        self.recorded.losses = update.revision.losses;
+        self.recorded.changes = update.revision.changes;
         self.logs_emptied |= update.dirty && update.why != Why::CatchUp;
         self.checkpoint_at = self.now;
         if update.flushes {
-            self.checkpoints_recorded = update.checkpoints;
+            self.recorded.checkpoints = update.revision.checkpoints;
         }
         let settles = update.flushes || update.state.policy != Policy::Ppl;
-        if self.holds_logs() && settles && update.doubts == self.doubts {
-            self.doubts_recorded = self.doubts;
+        if self.holds_logs() && settles && update.revision.doubts == self.wanted.doubts {
+            self.recorded.doubts = self.wanted.doubts;
             out.extend((0..self.shards).zip(&self.reports).map(|(shard, &reports)| {
                 let control = Control::DoubtRecorded { reports };
                 MetadataEffect::ToShard { shard, control }
@@ -258,7 +259,7 @@ impl MetadataManager {
     // ---- what comes next
 
     pub(super) fn is_recorded(&self) -> bool {
-        self.failures == self.losses_recorded && self.on_disk.events >= self.reach
+        self.wanted.losses == self.recorded.losses && self.on_disk.events >= self.reach
     }
 
     fn choose(&mut self, out: &mut Vec<MetadataEffect>) -> Option<Job> {
@@ -286,7 +287,7 @@ impl MetadataManager {
         if self.touched && may_try && self.lags() {
             return Some(self.catch_up());
         }
-        let is_lost = self.failures != self.losses_recorded;
+        let is_lost = self.wanted.losses != self.recorded.losses;
         if let Some(state) = self.on_disk.taken_back.clone().filter(|_| is_lost && may_try) {
             return Some(self.step_up(state));
         }
@@ -296,7 +297,7 @@ impl MetadataManager {
         if self.touched && !self.is_recorded() && may_try {
             return Some(self.update(Why::Loss));
         }
-        if self.changes != self.changes_recorded && may_try {
+        if self.wanted.changes != self.recorded.changes && may_try {
             return Some(self.update(Why::Table));
         }
         if !self.asked.is_empty() {
@@ -366,10 +367,8 @@ impl MetadataManager {
     /// update on.
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
-        let (why, dirty, failures) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
-        let (pure, changes, doubts, checkpoints, flushes) = (true, 0, 0, 0, false);
-        let update =
-            Update { why, dirty, state, failures, changes, pure, doubts, checkpoints, flushes };
+        let (why, dirty, revision) = (Why::CatchUp, self.on_disk.dirty, self.recorded);
+        let update = Update { why, dirty, state, revision, pure: true, flushes: false };
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
@@ -377,12 +376,10 @@ impl MetadataManager {
     /// loss is recorded with that count, the others get the same contents again: two histories with
     /// one count would contradict each other.
     fn step_up(&self, state: Arc<ArrayState>) -> Job {
-        let (why, dirty, failures) = (Why::Dirty, true, self.losses_recorded);
+        let (why, dirty, revision) = (Why::Dirty, true, self.recorded);
         let mut phases = self.bitmap_phases();
         phases.push(Phase::Superblocks);
-        let (pure, changes, doubts, checkpoints, flushes) = (false, 0, 0, 0, false);
-        let update =
-            Update { why, dirty, state, failures, changes, pure, doubts, checkpoints, flushes };
+        let update = Update { why, dirty, state, revision, pure: false, flushes: false };
         Job::new(Goal::Update(update), &phases)
     }
 
@@ -443,7 +440,7 @@ impl MetadataManager {
     }
 
     pub(super) fn is_checkpoint_due(&self) -> bool {
-        self.checkpoints != self.checkpoints_recorded || self.now >= self.checkpoint_due()
+        self.wanted.checkpoints != self.recorded.checkpoints || self.now >= self.checkpoint_due()
     }
 
     pub(super) fn checkpoint_due(&self) -> u64 {
@@ -493,8 +490,8 @@ impl MetadataManager {
             Why::CatchUp | Why::Loss | Why::Table | Why::Checkpoint => self.on_disk.dirty,
         };
         let complete = self.degraded() == 0
-            && self.failures == self.losses_recorded
-            && self.changes == self.changes_recorded
+            && self.wanted.losses == self.recorded.losses
+            && self.wanted.changes == self.recorded.changes
             && self.replaced().is_empty();
         // A clean array that needs a resync is not as it was before it became dirty.
         let is_turn = why == Why::Dirty || why == Why::Clean && self.resync.is_none();
@@ -557,10 +554,8 @@ impl MetadataManager {
         let recorded_too_far = self.serving().any(|at| self.devices[at].recorded_too_far);
         phases.extend(takes_over.or(recorded_too_far.then_some(Phase::First)));
         phases.push(Phase::Superblocks);
-        let (state, failures, doubts) = (Arc::new(state), self.failures, self.doubts);
-        let (changes, checkpoints) = (self.changes, self.checkpoints);
-        let update =
-            Update { why, dirty, state, failures, changes, pure, doubts, checkpoints, flushes };
+        let (state, revision) = (Arc::new(state), self.wanted);
+        let update = Update { why, dirty, state, revision, pure, flushes };
         Job::new(Goal::Update(update), &phases)
     }
 }
