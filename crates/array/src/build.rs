@@ -273,7 +273,8 @@ pub(crate) fn build(
     let (mut in_place, mut stripes) = (InPlaceSources::default(), None);
     if spec.level.has_parity() {
         let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
-        config.stripe_cache_bytes = spec.data_plane.stripe_cache_bytes.max(least);
+        // As the engine uses it: a power of two.
+        config.stripe_cache_bytes = 1 << spec.data_plane.stripe_cache_bytes.max(least).ilog2();
         config.stripe_bytes_at_first = spec.data_plane.stripe_bytes_at_first;
         let (first, most) = (config.usable_stripe_bytes(), config.stripe_cache_bytes);
         let memory = Region::of_parts(first, most, true)

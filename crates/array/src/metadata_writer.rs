@@ -340,7 +340,10 @@ impl MetadataWriter {
     fn loop_of(&mut self, work: BackgroundWork) -> &mut BackgroundLoop {
         match work {
             BackgroundWork::Resync => &mut self.resync,
-            _ => &mut self.rebuild,
+            BackgroundWork::Rebuild | BackgroundWork::Replace => &mut self.rebuild,
+            BackgroundWork::Check | BackgroundWork::Repair => {
+                unreachable!("metadata say nothing about scrubs")
+            }
         }
     }
 
@@ -393,10 +396,15 @@ impl MetadataWriter {
                     );
                 }
                 BackgroundEffect::Completed { run } => tracing::info!(run, "{name} completed"),
-                BackgroundEffect::Stalled { why, sectors } => self.notes.push(format!(
-                    "The {name} is stalled: {sectors} sectors are not in sync: {why}. They are \
-                     retried."
-                )),
+                BackgroundEffect::Stalled { why, sectors } => self.notes.push(match work {
+                    BackgroundWork::Resync => {
+                        format!("The resync is stalled: {why}. It is retried.")
+                    }
+                    _ => format!(
+                        "The rebuild is stalled: {sectors} sectors cannot be rebuilt: {why}. \
+                         They are retried."
+                    ),
+                }),
             }
         }
     }
@@ -416,7 +424,12 @@ impl MetadataWriter {
 
     /// Whether there was what is cancelled, which begins again now.
     pub(crate) fn begin_again(&mut self, work: BackgroundWork) -> bool {
-        self.loop_of(work).begin_again()
+        let background = self.loop_of(work);
+        let was = background.begin_again();
+        if was {
+            background.needed();
+        }
+        was
     }
 
     /// Whether there is a resync that has not ended, running or paused.

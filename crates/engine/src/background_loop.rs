@@ -22,9 +22,9 @@
 
 use md::{Geometry, MemberIdx, Sector};
 
+use crate::resync::DEFAULT_RESYNC_DEPTH;
 use crate::{
-    BackgroundProgress, BackgroundRun, BackgroundState, DEFAULT_RESYNC_DEPTH, MetadataInput,
-    RequestError,
+    BackgroundProgress, BackgroundRun, BackgroundState, MetadataInput, RequestError, Resync,
 };
 
 /// Parts of an array whose resync is an event, [`BackgroundEffect::Progress`].
@@ -122,6 +122,21 @@ impl BackgroundLoop {
         BackgroundLoop::new(Kind::Rebuild, geometry, step, unit)
     }
 
+    /// A resync that is begun at once, and never replaced by another one; for arrays without
+    /// metadata.
+    pub fn of_resync(
+        geometry: Geometry,
+        step: u64,
+        unit: u64,
+        resync: Resync,
+        out: &mut Vec<BackgroundEffect>,
+    ) -> BackgroundLoop {
+        let mut background = BackgroundLoop::new(Kind::Resync, geometry, step, unit);
+        background.is_needed = false;
+        background.begin(BackgroundRun::of_resync(Some(resync)), out);
+        background
+    }
+
     fn new(kind: Kind, geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
         BackgroundLoop {
             kind,
@@ -150,7 +165,7 @@ impl BackgroundLoop {
         self.runs.clear();
     }
 
-    /// [`crate::MetadataEffect::Stopped`]: no run begins any more.
+    /// [`crate::MetadataEffect::Stopped`]: no range begins any more.
     pub fn stopped(&mut self) {
         self.has_stopped = true;
     }
@@ -168,11 +183,10 @@ impl BackgroundLoop {
         }
     }
 
-    /// What was cancelled begins again, where it was. Returns whether it was cancelled.
+    /// What was cancelled begins again, where it was. Returns whether it was cancelled: then an
+    /// array with metadata has other runs, see [`BackgroundLoop::needed`].
     pub fn begin_again(&mut self) -> bool {
-        let was = std::mem::take(&mut self.is_cancelled);
-        self.is_needed |= was;
-        was
+        std::mem::take(&mut self.is_cancelled)
     }
 
     /// Whether it was cancelled, and no range is in flight any more.

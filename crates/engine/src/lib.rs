@@ -62,7 +62,7 @@ pub use metadata::{
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use pacer::{Pace, Pacer, SLICE_NANOS};
-pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
+pub use resync::{DEFAULT_RESYNC_STEP, Resync};
 pub use scrub::Scrub;
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};

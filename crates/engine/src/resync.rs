@@ -22,7 +22,7 @@ use crate::{BackgroundProgress, GRANULE_SECTORS, RequestError};
 pub const DEFAULT_RESYNC_STEP: u64 = 1024;
 
 /// Default number of resync requests in flight.
-pub const DEFAULT_RESYNC_DEPTH: usize = 8;
+pub(crate) const DEFAULT_RESYNC_DEPTH: usize = 8;
 
 /// Interval before failed ranges are retried: 1 s at first, doubled each time.
 const RETRY_NANOS: u64 = 1_000_000_000;
@@ -79,9 +79,9 @@ impl Resync {
         }
     }
 
-    /// Of everything from a position on; for arrays without metadata.
-    pub fn from(position: u64, span: u64) -> Resync {
-        Resync::of_ranges(0, std::iter::once(position..span), span)
+    /// Of everything; for arrays without metadata.
+    pub fn whole(span: u64) -> Resync {
+        Resync::of_ranges(0, std::iter::once(0..span), span)
     }
 
     /// How far it has come.
@@ -203,11 +203,6 @@ impl Resync {
     /// Whether everything is in sync.
     pub fn is_done(&self) -> bool {
         self.left.is_empty() && self.open.is_empty() && self.failed.is_empty()
-    }
-
-    /// Whether ranges are in flight.
-    pub fn is_in_flight(&self) -> bool {
-        !self.open.is_empty()
     }
 
     /// Why it is stalled: all ranges have been tried, and some could not be synced. They are

@@ -45,9 +45,9 @@ pub fn parse_speed_limit(text: &str) -> Result<u64> {
 /// Memory for data: at least 16 MiB.
 pub fn parse_memory(text: &str) -> Result<u64> {
     let bytes = parse_bytes(text)?;
-    match (16 << 20..=1 << 40).contains(&bytes) {
+    match (16 << 20..=64 << 30).contains(&bytes) {
         true => Ok(bytes),
-        false => Err(anyhow!("memory for data is 16M to 1T")),
+        false => Err(anyhow!("memory for data is 16M to 64G")),
     }
 }
 

@@ -32,7 +32,7 @@ pub use file_map::FileMap;
 pub use looks::Looks;
 pub use loop_device::LoopDevice;
 pub use mapping::{Mapping, populate, share_one_heap};
-pub use memory::{available_memory_bytes, memory_bytes, spare_memory_bytes};
+pub use memory::{available_memory_bytes, memory_bytes, memory_limit_bytes, spare_memory_bytes};
 pub use passed_fds::{PassedFd, take_passed_fds};
 pub use reason::{Reason, errno_text, reason};
 pub use send::{OutSlice, send};

@@ -4,8 +4,9 @@
 //! a pool is empty --request--> thread: makes the next part present --> the pool looks again
 //! ```
 //! Invariant: what may be used is present already, where the region is populated: no other thread
-//! waits for memory, and none for this one except for want of a buffer. It takes only memory that
-//! the system has without writing anything: an array may be what would be written to.
+//! waits for memory that it uses, and none for this one except for want of a buffer. It takes only
+//! memory that the system has without writing anything: an array may be what would be written to.
+//! It takes it in small pieces, because others cannot map memory meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,6 +17,8 @@ use super::region::Region;
 
 /// How much is added at once.
 const STEP_BYTES: usize = 16 << 20;
+/// How much is made present by one call.
+const PIECE_BYTES: usize = 1 << 20;
 /// The system must have this many times as much to spare.
 const SPARE: u64 = 8;
 /// After a refusal, the time until the next try.
@@ -91,16 +94,21 @@ impl Growing {
         (self.usable() + STEP_BYTES).min(self.most)
     }
 
-    /// Makes the next part present. `false`: the system lacks memory.
-    fn grow(&self) -> bool {
+    /// Makes the next part present. `false`: the system lacks memory, which has `spare` bytes.
+    fn grow(&self, spare: u64) -> bool {
         let (usable, next) = (self.usable(), self.next());
-        let spare = sys::spare_memory_bytes().unwrap_or(0) / SPARE;
-        let populated = (next - usable) as u64 <= spare
-            && self.region.populate_part(usable, next - usable).is_ok();
-        if populated {
+        if (next - usable) as u64 > spare / SPARE {
+            return false;
+        }
+        let mut pieces = (usable..next).step_by(PIECE_BYTES);
+        let is_populated = pieces.all(|from| {
+            let piece = PIECE_BYTES.min(next - from);
+            self.region.populate_part(from, piece).is_ok()
+        });
+        if is_populated {
             self.usable.store(next, Ordering::Release);
         }
-        populated
+        is_populated
     }
 }
 
@@ -120,7 +128,7 @@ fn serve(regions: &[Weak<Growing>]) -> bool {
         let Some(growing) = region.upgrade() else { continue };
         is_any = true;
         if growing.requested.load(Ordering::Acquire) {
-            is_refused |= !growing.grow();
+            is_refused |= !growing.grow(sys::spare_memory_bytes().unwrap_or(0));
             growing.requested.store(false, Ordering::Release);
         }
     }
@@ -151,6 +159,16 @@ mod tests {
         growing.request();
         growing.request();
         assert_eq!(growing.usable(), 2 * STEP_BYTES);
+    }
+
+    #[test]
+    fn a_system_that_lacks_memory_gives_none() {
+        let growing = Growing::new(region(STEP_BYTES), 4096, STEP_BYTES);
+        let needed = (STEP_BYTES - 4096) as u64 * SPARE;
+        assert!(!growing.grow(needed - SPARE));
+        assert_eq!(growing.usable(), 4096);
+        assert!(growing.grow(needed));
+        assert_eq!(growing.usable(), STEP_BYTES);
     }
 
     #[test]

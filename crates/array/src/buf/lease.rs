@@ -11,7 +11,7 @@ use super::lent::LentPart;
 use super::region::Region;
 
 /// How often one that waits for a buffer looks whether there are more.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 struct Pool {
     growing: Arc<Growing>,

@@ -186,7 +186,11 @@ impl LocalRebuilds {
     }
 
     pub(super) fn begin_again(&mut self) -> bool {
-        self.rebuild.begin_again()
+        let was = self.rebuild.begin_again();
+        if was {
+            self.rebuild.needed();
+        }
+        was
     }
 
     pub(super) fn tick(&mut self, now: u64) {

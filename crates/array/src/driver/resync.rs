@@ -6,9 +6,8 @@
 //! `driver`.
 
 use engine::{
-    BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundRun,
-    BackgroundState, BackgroundWork, Control, HostOp, IntentMap, MetadataInput, RequestError,
-    Resync,
+    BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundState,
+    BackgroundWork, Control, HostOp, IntentMap, MetadataInput, RequestError, Resync,
 };
 use md::Kind;
 
@@ -24,7 +23,6 @@ pub(super) struct LocalResync {
     lacks_buffer: bool,
     /// The shards know that everything below is in sync.
     below: u64,
-    span: u64,
 }
 
 impl LocalResync {
@@ -38,8 +36,7 @@ impl LocalResync {
     }
 
     fn next(&mut self) -> Option<BackgroundRange> {
-        let rest = || BackgroundRun::of_resync(Some(Resync::from(self.below, self.span)));
-        self.resync.next_range(rest, &mut self.effects)
+        self.resync.next_range(Vec::new, &mut self.effects)
     }
 }
 
@@ -106,12 +103,13 @@ impl Driver {
             1 => u64::MAX,
             _ => map.unit_positions(self.sharding().unit_sectors()),
         };
-        let (resync, span) = (BackgroundLoop::of_resyncs(geometry.clone(), step, unit), map.span());
+        let (ranges, span) = (Resync::whole(map.span()), map.span());
+        let mut effects = Vec::new();
+        let resync = BackgroundLoop::of_resync(geometry.clone(), step, unit, ranges, &mut effects);
         tracing::info!(span, "resync begins");
         self.command_all(Control::NotDurable);
         self.in_sync_below(0);
-        let (effects, lacks_buffer) = (Vec::new(), false);
-        let local = LocalResync { resync, effects, lacks_buffer, below: 0, span };
+        let local = LocalResync { resync, effects, lacks_buffer: false, below: 0 };
         self.local_resync = Some(local);
         true
     }

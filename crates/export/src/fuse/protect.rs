@@ -8,7 +8,7 @@
 //!   is mapped later is locked as it is first used.
 //!
 //! Neither makes memory: an allocation of a server still waits when all that could be freed is
-//! being written to its device. So its memory for data must be present before it serves
+//! being written to its device. So memory for data must be present before requests use it
 //! (`array::DriverOptions::populate`).
 //!
 //! Invariant: every missing permission is reported. Called from `front`, on the thread that starts
@@ -37,17 +37,17 @@ impl Protection {
     /// Requests all protections; failures are appended to `missing`, a sentence each. Memory that
     /// is mapped now is locked as it is first used.
     pub fn take(missing: &mut Vec<String>) -> Protection {
-        Protection::with(MlockAllFlags::ONFAULT, missing)
+        Protection::with(MlockAllFlags::ONFAULT, 0, missing)
     }
 
     /// The same for a process that has just started: all that is mapped now is read and locked at
-    /// once, the program and its libraries.
-    pub fn of_process(missing: &mut Vec<String>) -> Protection {
-        Protection::with(MlockAllFlags::empty(), missing)
+    /// once, the program and its libraries. It will have up to `data` bytes of memory for data.
+    pub fn of_process(data: u64, missing: &mut Vec<String>) -> Protection {
+        Protection::with(MlockAllFlags::empty(), data, missing)
     }
 
     /// `current`: how the memory is locked that is mapped now.
-    fn with(current: MlockAllFlags, missing: &mut Vec<String>) -> Protection {
+    fn with(current: MlockAllFlags, data: u64, missing: &mut Vec<String>) -> Protection {
         let mut note = |what: &str, risk: &str, error: &io::Error| {
             missing.push(format!("{what}: {error}; {risk}"));
         };
@@ -57,7 +57,7 @@ impl Protection {
         }
         let mut holders = HOLDERS.lock().expect("the count lock is not poisoned");
         if *holders == 0
-            && let Err(error) = lock_memory(current)
+            && let Err(error) = lock_memory(current, data)
         {
             note("cannot lock memory (CAP_IPC_LOCK, or ulimit -l)", deadlock, &error);
         }
@@ -67,19 +67,22 @@ impl Protection {
 }
 
 /// The least limit of locked memory (`ulimit -l`), in bytes, with which a process without
-/// CAP_IPC_LOCK locks what it maps later: beyond the limit it could map nothing more. Buffers are
-/// half a gigabyte of addresses, and glibc reserves 64 MiB of them for each thread.
+/// CAP_IPC_LOCK locks what it maps later: beyond the limit it could map nothing more. glibc
+/// reserves 64 MiB of addresses for each thread; memory for data has room for half a gigabyte.
 const LEAST_LIMIT: u64 = 2 << 30;
+/// The part of it for data.
+const DATA_ADDRESSES: u64 = 512 << 20;
 
-/// Whether what is mapped later can be locked, too.
-fn may_lock(has_capability: bool, limit: Option<u64>) -> bool {
-    has_capability || limit.is_none_or(|limit| limit >= LEAST_LIMIT)
+/// Whether what is mapped later can be locked, too. Memory for data needs twice its addresses.
+fn may_lock(has_capability: bool, data: u64, limit: Option<u64>) -> bool {
+    let least = LEAST_LIMIT + (2 * data).saturating_sub(DATA_ADDRESSES);
+    has_capability || limit.is_none_or(|limit| limit >= least)
 }
 
-fn lock_memory(current: MlockAllFlags) -> io::Result<()> {
+fn lock_memory(current: MlockAllFlags, data: u64) -> io::Result<()> {
     let has_capability = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
-    if !may_lock(has_capability, getrlimit(Resource::Memlock).current) {
+    if !may_lock(has_capability, data, getrlimit(Resource::Memlock).current) {
         return Err(Errno::NOMEM.into());
     }
     let (now, future) = (MlockAllFlags::CURRENT, MlockAllFlags::FUTURE);
@@ -150,9 +153,10 @@ mod tests {
 
     #[test]
     fn a_low_limit_of_locked_memory_is_not_used_up() {
-        assert!(may_lock(true, Some(0)));
-        assert!(may_lock(false, None));
-        assert!(may_lock(false, Some(4 << 30)));
-        assert!(!may_lock(false, Some(500 << 20)), "a machine of 4 GiB, an eighth of it");
+        assert!(may_lock(true, 8 << 30, Some(0)));
+        assert!(may_lock(false, 8 << 30, None));
+        assert!(may_lock(false, 256 << 20, Some(2 << 30)));
+        assert!(!may_lock(false, 0, Some(500 << 20)), "a machine of 4 GiB, an eighth of it");
+        assert!(!may_lock(false, 1 << 30, Some(3 << 30)), "its addresses are 2 GiB");
     }
 }

@@ -324,7 +324,7 @@ fn memory_grows_with_load_up_to_its_bound() {
     let dir = Dir::new();
     let all = make(&dir, "5", 3, "--chunk 64K").join(" ");
     let refused = order(&dir, &format!("serve {all} --nbd unix:x --memory 15M")).code(2);
-    assert!(refused.stderr.contains("memory for data is 16M to 1T"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("memory for data is 16M to 64G"), "{}", refused.stderr);
     let socket = dir.file("nbd");
     let server = Server::start(&dir, &format!("{all} --nbd unix:{socket} --memory 80M"));
     let memory = |which: &str| status(&dir)[which].as_u64().expect("a number");

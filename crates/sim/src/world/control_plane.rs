@@ -363,7 +363,13 @@ impl World {
     /// Begins resyncs and rebuilds again that were cancelled.
     pub(crate) fn begin_background(&mut self) {
         let control_plane = self.control_plane();
-        let begins = control_plane.resync.begin_again() | control_plane.rebuild.begin_again();
+        let mut begins = false;
+        for background in [&mut control_plane.resync, &mut control_plane.rebuild] {
+            if background.begin_again() {
+                background.needed();
+                begins = true;
+            }
+        }
         if begins {
             self.marks.reach(Mark::BegunAgain);
             self.feed_background();

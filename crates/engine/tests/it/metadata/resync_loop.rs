@@ -163,6 +163,7 @@ fn a_cancelled_run_has_its_position_recorded_and_goes_on_from_there_by_order() {
     cancel(&mut looped);
     assert_eq!(looped.events(), "", "it is cancelled already");
     assert!(looped.resync.begin_again() && !looped.resync.begin_again());
+    looped.resync.needed();
     assert_eq!((looped.next(), looped.events()), (Some(24), "run 2 from 24".into()));
 }
 
@@ -203,4 +204,15 @@ fn a_read_only_array_drops_its_run_and_a_stopped_one_begins_none() {
     looped.resync.stopped();
     assert!(!looped.resync.has_next() && looped.next().is_none());
     assert_eq!(looped.events(), "");
+}
+
+#[test]
+fn a_stopped_loop_begins_no_range() {
+    let mut looped = Looped::new(256);
+    assert_eq!(looped.next(), Some(0));
+    assert!(looped.resync.has_room());
+    looped.resync.stopped();
+    assert!(!looped.resync.has_room() && looped.next().is_none());
+    looped.done(0, Ok(()));
+    assert_eq!((looped.position, looped.resync.has_next()), (256, false));
 }

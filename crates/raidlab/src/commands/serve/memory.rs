@@ -2,9 +2,6 @@
 //!
 //! Called from `stores`.
 
-use std::fs;
-use std::path::Path;
-
 /// The part of the memory for one purpose: a sixteenth.
 const PART: u64 = 16;
 /// What there is from the start for each purpose, in bytes; the rest is added as load needs it.
@@ -35,23 +32,10 @@ impl DataMemory {
 }
 
 /// The memory that a server takes for one purpose at most, in bytes: a part of the machine's, or
-/// of what its control groups (v2) are limited to.
+/// of what its control groups are limited to.
 fn share() -> u64 {
-    let system = rustix::system::sysinfo();
-    let machine = system.totalram.saturating_mul(system.mem_unit.into());
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    group_limit(Path::new("/sys/fs/cgroup"), &groups).map_or(machine, |it| it.min(machine)) / PART
-}
-
-/// The least limit of a process's control group and of those around it; `groups` is its
-/// /proc/PID/cgroup.
-fn group_limit(root: &Path, groups: &str) -> Option<u64> {
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let group = root.join(group);
-    let around = group.ancestors().take_while(|it| it.starts_with(root));
-    // Without a limit it says `max`.
-    let limit = |it: &Path| fs::read_to_string(it.join("memory.max")).ok()?.trim().parse().ok();
-    around.filter_map(limit).min()
+    let machine = sys::memory_bytes().unwrap_or(0);
+    sys::memory_limit_bytes().map_or(machine, |limit| limit.min(machine)) / PART
 }
 
 #[cfg(test)]
@@ -68,26 +52,5 @@ mod tests {
         assert_eq!(DataMemory::of(288 << 20), mib(256, 32));
         assert_eq!(DataMemory::of(500 << 20), mib(468, 32));
         assert_eq!(mib(1, 1).of_this_machine(), mib(1, 1));
-    }
-
-    #[test]
-    fn the_least_limit_of_all_groups_around_a_process_holds() {
-        let root = tempfile::tempdir().expect("a directory");
-        let groups = "1:cpu:/other\n0::/system.slice/raidlab@data.service\n";
-        let service = root.path().join("system.slice/raidlab@data.service");
-        fs::create_dir_all(&service).expect("directories");
-        let limit = |at: &Path, text: &str| fs::write(at.join("memory.max"), text).expect("a file");
-        assert_eq!(group_limit(root.path(), groups), None);
-        limit(&service, "max\n");
-        assert_eq!(group_limit(root.path(), groups), None);
-        limit(&service, "1000\n");
-        limit(&root.path().join("system.slice"), "900\n");
-        limit(root.path(), "max\n");
-        assert_eq!(group_limit(root.path(), groups), Some(900));
-        // Another one's, and version 1.
-        limit(&service, "800\n");
-        assert_eq!(group_limit(root.path(), "0::/\n"), None);
-        assert_eq!(group_limit(root.path(), "4:memory:/system.slice\n"), None);
-        assert!(share() > 0);
     }
 }

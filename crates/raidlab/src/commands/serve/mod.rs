@@ -236,7 +236,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     let stop = signal::watch()?;
     // Before any other thread is started: they inherit it.
     let mut missing = Vec::new();
-    let protection = Protection::of_process(&mut missing);
+    let protection = Protection::of_process(arguments.memory.unwrap_or(0), &mut missing);
     missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
     let Some(opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
     opened.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
