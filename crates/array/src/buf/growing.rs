@@ -6,7 +6,7 @@
 //! Invariant: what may be used is present already, where the region is populated: no other thread
 //! waits for memory that it uses, and none for this one except for want of a buffer. It takes only
 //! memory that the system has without writing anything: an array may be what would be written to.
-//! It takes it in small pieces, because others cannot map memory meanwhile.
+//! It takes it in small pieces: while one is made present, no other thread can map memory.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
