@@ -108,6 +108,31 @@ fn a_scrub_waits_for_the_resync_and_paused_work_keeps_its_turn() {
 }
 
 #[test]
+fn a_resync_is_cancelled_before_its_first_range_and_after_its_last() {
+    use BackgroundState::{Cancelled, Running};
+    use BackgroundWork::Resync;
+    for level in [Level::Raid1, Level::Raid5] {
+        let mut driver = driver(array_spec(level, None, slow(3)));
+        assert!(driver.start_resync());
+        driver.cancel_background(Resync);
+        assert_eq!(states(&driver), [(Resync, Cancelled)]);
+        poll(&mut driver, 5);
+        assert_eq!(driver.background_done(Resync), 0);
+        assert!(driver.begin_background(Resync));
+        assert_eq!(states(&driver), [(Resync, Running)]);
+        wait_until(&mut driver, |driver| states(driver).is_empty());
+        driver.cancel_background(Resync);
+        assert!(driver.begin_background(Resync));
+        poll(&mut driver, 5);
+        assert_eq!(states(&driver), []);
+        // It keeps no buffer of hosts.
+        let leases = driver.leases().clone();
+        let free: Vec<_> = std::iter::from_fn(|| leases.take(1)).collect();
+        assert_eq!(free.len(), leases.count(), "{level}");
+    }
+}
+
+#[test]
 fn a_resync_makes_redundancy_true_and_uses_none_that_may_not_be() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid1, 2)] {
         let store = Store::new(Kind::Buffered).expect("files");
@@ -285,6 +310,7 @@ fn an_array_with_threads_has_the_same_and_says_how_long_it_takes() {
 
 testkit::repeat_in_shards! {
     a_scrub_waits_for_the_resync_and_paused_work_keeps_its_turn,
+    a_resync_is_cancelled_before_its_first_range_and_after_its_last,
     a_resync_makes_redundancy_true_and_uses_none_that_may_not_be,
     a_rebuild_is_paused_and_its_pace_set_while_it_runs,
     cancelled_work_keeps_no_other_waiting_and_begins_again_where_it_was,
