@@ -331,15 +331,26 @@ fn memory_grows_with_load_up_to_its_bound() {
     assert_eq!((memory("memory_bytes"), memory("memory_max_bytes")), (24 << 20, 80 << 20));
     let idle = resident(&server);
     assert!(idle < 40 << 20, "{idle} bytes");
-    // More requests at once than there are buffers at first.
+    // More requests at once than there are buffers at first: 16 of each client.
     let uri = format!("nbd+unix:///data?socket={socket}");
-    let requests = (0..30).map(|at| format!("aio_write -q -P 3 {at}M 1M")).collect::<Vec<_>>();
-    let mut command = Command::new("qemu-io"); // runs: qemu-io
-    command.args(["-f", "raw", &uri]);
-    command.args(requests.iter().flat_map(|request| ["-c", request.as_str()]));
-    let wrote = command.args(["-c", "aio_flush"]).output().expect("qemu-io");
-    assert!(wrote.status.success(), "{wrote:?}");
-    until("memory grows", || memory("memory_bytes") > 24 << 20);
+    let load = || {
+        let client = |number: usize| {
+            let mut command = Command::new("qemu-io"); // runs: qemu-io
+            command.args(["-f", "raw", &uri]).stdout(Stdio::null());
+            for at in (0..30).map(|at| (at + number) % 30) {
+                command.args(["-c", &format!("aio_write -q -P 3 {at}M 1M")]);
+            }
+            command.args(["-c", "aio_flush"]).spawn().expect("qemu-io")
+        };
+        let clients: Vec<Child> = (0..8).map(client).collect();
+        for mut client in clients {
+            assert!(client.wait().expect("it ends").success());
+        }
+    };
+    until("memory grows", || {
+        load();
+        memory("memory_bytes") > 24 << 20
+    });
     assert!(memory("memory_bytes") <= 80 << 20);
     let text = order(&dir, "detail data").code(0).stdout;
     assert!(text.contains("for data, 80 MiB at most"), "{text}");
