@@ -342,7 +342,7 @@ impl MetadataWriter {
             BackgroundWork::Resync => &mut self.resync,
             BackgroundWork::Rebuild | BackgroundWork::Replace => &mut self.rebuild,
             BackgroundWork::Check | BackgroundWork::Repair => {
-                unreachable!("metadata say nothing about scrubs")
+                unreachable!("a scrub has no loop here")
             }
         }
     }
@@ -422,14 +422,9 @@ impl MetadataWriter {
         self.perform_background(work);
     }
 
-    /// Whether there was what is cancelled, which begins again now.
+    /// Begins again what was cancelled; returns whether there was any.
     pub(crate) fn begin_again(&mut self, work: BackgroundWork) -> bool {
-        let background = self.loop_of(work);
-        let was = background.begin_again();
-        if was {
-            background.needed();
-        }
-        was
+        self.loop_of(work).begin_again()
     }
 
     /// Whether there is a resync that has not ended, running or paused.

@@ -100,6 +100,8 @@ pub struct BackgroundLoop {
     unit: u64,
     /// Runs should begin when those in flight have completed.
     is_needed: bool,
+    /// Its runs are given at the start, and no others ever.
+    is_only: bool,
     in_flight: usize,
     /// Error and failed positions of the last [`BackgroundEffect::Stalled`].
     stalled: Option<(RequestError, u64)>,
@@ -132,7 +134,7 @@ impl BackgroundLoop {
         out: &mut Vec<BackgroundEffect>,
     ) -> BackgroundLoop {
         let mut background = BackgroundLoop::new(Kind::Resync, geometry, step, unit);
-        background.is_needed = false;
+        (background.is_needed, background.is_only) = (false, true);
         background.begin(BackgroundRun::of_resync(Some(resync)), out);
         background
     }
@@ -145,6 +147,7 @@ impl BackgroundLoop {
             step,
             unit,
             is_needed: true,
+            is_only: false,
             in_flight: 0,
             stalled: None,
             parts: 0,
@@ -183,10 +186,11 @@ impl BackgroundLoop {
         }
     }
 
-    /// What was cancelled begins again, where it was. Returns whether it was cancelled: then an
-    /// array with metadata has other runs, see [`BackgroundLoop::needed`].
+    /// What was cancelled begins again, where it was. Returns whether it was cancelled.
     pub fn begin_again(&mut self) -> bool {
-        std::mem::take(&mut self.is_cancelled)
+        let was = std::mem::take(&mut self.is_cancelled);
+        self.is_needed |= was && !self.is_only;
+        was
     }
 
     /// Whether it was cancelled, and no range is in flight any more.

@@ -363,13 +363,7 @@ impl World {
     /// Begins resyncs and rebuilds again that were cancelled.
     pub(crate) fn begin_background(&mut self) {
         let control_plane = self.control_plane();
-        let mut begins = false;
-        for background in [&mut control_plane.resync, &mut control_plane.rebuild] {
-            if background.begin_again() {
-                background.needed();
-                begins = true;
-            }
-        }
+        let begins = control_plane.resync.begin_again() | control_plane.rebuild.begin_again();
         if begins {
             self.marks.reach(Mark::BegunAgain);
             self.feed_background();
