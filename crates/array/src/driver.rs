@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use engine::{
     BackgroundRange, BufSlice, Control, ControlEvent, DeviceNumber, FailureCoordinator, HostOp,
-    IntentMap, MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Pace, Request,
-    RequestError, Sharding,
+    MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Pace, Request, RequestError,
+    Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use sys::{Looks, clock_nanos};
@@ -227,14 +227,7 @@ impl Driver {
         metadata_writer: impl FnOnce(&Geometry, u64, u64) -> std::io::Result<MetadataWriter>,
     ) -> Result<Vec<Driver>, BuildError> {
         let mut shards = Driver::build(spec, options, Some(keeping))?;
-        let geometry = shards[0].geometry();
-        let unit = match shards.len() {
-            1 => u64::MAX,
-            _ => {
-                let sharding = sharding(geometry, options);
-                IntentMap::whole_array(geometry).unit_positions(sharding.unit_sectors())
-            }
-        };
+        let (geometry, unit) = (shards[0].geometry(), shards[0].background_unit());
         // On levels with copies a resync uses a host buffer.
         let needs_memory = matches!(geometry.level(), Level::Raid1 | Level::Raid10);
         let own = needs_memory.then(|| shards[0].leases.take(shards[0].leases.lease_bytes()));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_makes_more_present_and_ends_with_the_regions() {
+    fn a_thread_makes_more_present_while_there_are_regions() {
         let all = [1, 2].map(|at| Growing::new(region(2 * STEP_BYTES), at * 4096, STEP_BYTES));
         Growing::populate(&all).expect("a thread");
         all[1].request();

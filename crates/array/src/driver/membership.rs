@@ -11,7 +11,7 @@
 
 use engine::{
     BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundState,
-    Control, DeviceNumber, FailureCoordinator, IntentMap, JoinRefusal, MemberFlags, MetadataInput,
+    Control, DeviceNumber, FailureCoordinator, JoinRefusal, MemberFlags, MetadataInput,
     RemoveRefusal, ReplaceRefusal, RequestError,
 };
 use md::ondisk::MemberMetadata;
@@ -186,11 +186,7 @@ impl LocalRebuilds {
     }
 
     pub(super) fn begin_again(&mut self) -> bool {
-        let was = self.rebuild.begin_again();
-        if was {
-            self.rebuild.needed();
-        }
-        was
+        self.rebuild.begin_again()
     }
 
     pub(super) fn tick(&mut self, now: u64) {
@@ -585,25 +581,18 @@ impl Driver {
     /// Processes what the coordinator of an array without metadata has to say of rebuilds, and
     /// appends its commands.
     pub(super) fn local_rebuilds(&mut self) {
-        let Some(failures) = &mut self.failures else { return };
-        if failures.take_rebuild_needed() {
-            let geometry = self.executor.geometry();
+        let failures = self.failures.as_mut();
+        if failures.is_some_and(FailureCoordinator::take_rebuild_needed) {
+            let (geometry, unit) = (self.executor.geometry(), self.background_unit());
             let step = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
             let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-            let unit = match &self.channels {
-                None => u64::MAX,
-                Some(channels) => {
-                    let unit = channels.sharding().unit_sectors();
-                    IntentMap::whole_array(geometry).unit_positions(unit)
-                }
-            };
             let new = || LocalRebuilds {
                 rebuild: BackgroundLoop::of_rebuilds(geometry.clone(), step, unit),
                 effects: Vec::new(),
             };
             self.local.get_or_insert_with(new).rebuild.needed();
         }
-        let Some(local) = &mut self.local else { return };
+        let (Some(failures), Some(local)) = (&mut self.failures, &mut self.local) else { return };
         for effect in local.effects.drain(..) {
             match effect {
                 BackgroundEffect::Report(MetadataInput::RebuildAt {

@@ -98,12 +98,8 @@ impl Driver {
         }
         let step = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-        let map = IntentMap::whole_array(geometry);
-        let unit = match self.sharding().shards() {
-            1 => u64::MAX,
-            _ => map.unit_positions(self.sharding().unit_sectors()),
-        };
-        let (ranges, span) = (Resync::whole(map.span()), map.span());
+        let (span, unit) = (IntentMap::whole_array(geometry).span(), self.background_unit());
+        let ranges = Resync::whole(span);
         let mut effects = Vec::new();
         let resync = BackgroundLoop::of_resync(geometry.clone(), step, unit, ranges, &mut effects);
         tracing::info!(span, "resync begins");
@@ -112,6 +108,17 @@ impl Driver {
         let local = LocalResync { resync, effects, lacks_buffer: false, below: 0 };
         self.local_resync = Some(local);
         true
+    }
+
+    /// No range of background work crosses a multiple of this: each belongs to one shard.
+    pub(super) fn background_unit(&self) -> u64 {
+        match self.sharding().shards() {
+            1 => u64::MAX,
+            _ => {
+                let map = IntentMap::whole_array(self.geometry());
+                map.unit_positions(self.sharding().unit_sectors())
+            }
+        }
     }
 
     /// A shard in which a write has failed half-way lowers its position, and never raises it again:

@@ -61,10 +61,7 @@ impl Driver {
             return false;
         }
         let map = IntentMap::whole_array(geometry);
-        let unit = match self.sharding().shards() {
-            1 => u64::MAX,
-            _ => map.unit_positions(self.sharding().unit_sectors()),
-        };
+        let unit = self.background_unit();
         let lease = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = match copies {
             0 => DEFAULT_RESYNC_STEP,
