@@ -56,6 +56,7 @@ pub use new_array::{
 };
 pub use offline::{NotInSync, OpenError};
 pub use opened::Opened;
+pub use opening::files_of;
 pub use partitioned::{Inside, Part, in_another_unit};
 pub use random::random_uuid;
 pub use rebuild::{

@@ -9,7 +9,7 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{
@@ -155,17 +155,8 @@ fn expanded(names: &[OsString]) -> Result<(Vec<Name>, Vec<String>), MembersError
             all.push(name);
             continue;
         }
-        let fail = |source| MembersError::Directory { path: directory.clone(), source };
-        let mut paths = Vec::new();
-        for entry in std::fs::read_dir(directory).map_err(fail)? {
-            let path = entry.map_err(fail)?.path();
-            match std::fs::metadata(&path) {
-                Ok(there) if there.is_file() => paths.push(path),
-                Ok(_) => {}
-                Err(error) => unseen.push(format!("{}: {error}", path.display())),
-            }
-        }
-        paths.sort();
+        let (paths, unread) = files_of(directory)?;
+        unseen.extend(unread);
         all.extend(paths.into_iter().map(|path| Name {
             name: MemberName { location: Location::whole(path), map: MapChoice::Beside },
             named: name.named,
@@ -173,6 +164,25 @@ fn expanded(names: &[OsString]) -> Result<(Vec<Name>, Vec<String>), MembersError
         }));
     }
     Ok((all, unseen))
+}
+
+/// The regular files of a directory, in order, and what cannot be looked at.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn files_of(directory: &Path) -> Result<(Vec<PathBuf>, Vec<String>), MembersError> {
+    let fail = |source| MembersError::Directory { path: directory.to_path_buf(), source };
+    let (mut paths, mut unread) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(directory).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        match std::fs::metadata(&path) {
+            Ok(there) if there.is_file() => paths.push(path),
+            Ok(_) => {}
+            Err(error) => unread.push(format!("{}: {error}", path.display())),
+        }
+    }
+    paths.sort();
+    Ok((paths, unread))
 }
 
 /// The result of opening a named member.

@@ -128,10 +128,59 @@ pub fn null(settings: &Settings) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// fio on plain files, beside a single file and RAID 0 of ours on files in the same directory.
+/// What an array on files is to deliver of what fio gets from the files alone.
+#[derive(Clone, Copy)]
+struct Share {
+    load: Load,
+    /// Of fio's figure, what the array could have: each write of RAID 5 takes four transfers.
+    of_theirs: f64,
+    /// The least ratio to that.
+    target: Option<f64>,
+}
+
+const fn share(load: Load, of_theirs: f64, target: f64) -> Share {
+    Share { load, of_theirs, target: Some(target) }
+}
+
+/// fio on plain files, beside a single file and arrays of ours on files in the same directory.
 pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
+    let reads = [share(random(false), 1.0, 0.9), share(sequential(false, 1024), 1.0, 0.95)];
+    let with = |writes: [Share; 2]| reads.into_iter().chain(writes).collect();
+    let alone = |load| Share { load, of_theirs: 1.0, target: None };
+    let stripe = |data: u64| sequential(true, 64 * data);
+    let five_of_six = 5.0 / 6.0;
+    let arrays: [(&str, &'static str, u32, Vec<Share>); 5] = [
+        ("1 file", "single", 1, with([alone(random(true)), alone(sequential(true, 1536))])),
+        (
+            "6 files, raid0",
+            "raid0",
+            MEMBERS,
+            with([alone(random(true)), share(stripe(6), 1.0, 0.95)]),
+        ),
+        (
+            "2 files, raid1",
+            "raid1",
+            2,
+            with([
+                Share { of_theirs: 0.5, ..alone(random(true)) },
+                Share { of_theirs: 0.5, ..alone(sequential(true, 1024)) },
+            ]),
+        ),
+        (
+            "6 files, raid10",
+            "raid10",
+            MEMBERS,
+            with([Share { of_theirs: 0.5, ..alone(random(true)) }, share(stripe(3), 0.5, 0.95)]),
+        ),
+        (
+            "6 files, raid5",
+            "raid5",
+            MEMBERS,
+            with([share(random(true), 0.25, 0.8), share(stripe(5), five_of_six, 0.95)]),
+        ),
+    ];
     let mut rows = Vec::new();
-    for (what, level, count) in [("1 file", "single", 1), ("6 files, raid0", "raid0", MEMBERS)] {
+    for (what, level, count, shares) in arrays {
         let scratch = Scratch::new(settings, "fio")?;
         let names: Vec<String> =
             (0..count).map(|at| scratch.0.join(format!("{at}")).display().to_string()).collect();
@@ -141,16 +190,27 @@ pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
             ["--ioengine=io_uring", "--direct=1", "--file_service_type=random", &filename, &size];
         // Laid out and written once, as ours are.
         fio(&quick(settings), &sequential(true, 1024), &place)?;
-        for load in [random(false), random(true), sequential(false, 1024), sequential(true, 1536)] {
-            let mut row = row("fio", what, load);
+        let data = match level {
+            "raid1" => 1,
+            "raid10" => count / 2,
+            "raid5" => count - 1,
+            _ => count,
+        };
+        for Share { load, of_theirs, target } in shares {
+            let part = match of_theirs {
+                1.0 => String::new(),
+                part => format!(", theirs x {part:.2}"),
+            };
+            let mut row = row("fio", &format!("{what}{part}"), load);
+            row.target = target;
             for _ in 0..settings.rounds {
-                row.theirs.push(fio(settings, &load, &place)?);
+                row.theirs.push(fio(settings, &load, &place)? * of_theirs);
                 let array = Array {
                     level,
                     disks: count,
                     degraded: false,
                     members: format!("file:{}", scratch.0.display()),
-                    size_mib: MEMBER_MIB * u64::from(count),
+                    size_mib: MEMBER_MIB * u64::from(data),
                 };
                 row.ours.push(ours::measure(settings, &array, &load)?);
             }

@@ -9,7 +9,8 @@
 //!
 //! - null: what generating costs. fio's engine that does nothing; beside `null` members.
 //! - md: on ram disks in a user-mode kernel (`MD_NATIVE=DIR`), one CPU; beside `mem` members.
-//! - fio: io_uring, O_DIRECT, on plain files; beside `file` members in the same directory.
+//! - fio: io_uring, O_DIRECT, on plain files; beside `file` members in the same directory, of which
+//!   arrays are to deliver a stated share.
 //! - nbdkit: its memory plugin over a Unix socket, by fio's nbd engine; beside `mem` members, where
 //!   there is no socket.
 //! - btrfs: its RAID on loop devices over files, a file on it by fio, O_DIRECT; beside `file`

@@ -13,8 +13,9 @@ mod v1;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, anyhow};
 use clap::Args;
 use device::MemberName;
 use found::Row;
@@ -33,6 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   raidlab examine disk0.img disk1.img     as mdadm --examine, without root
   raidlab examine /dev/sda                of a disk with partitions, the members among them
+  raidlab examine images                  of a directory, the files with superblocks
   raidlab examine disk.img@2048s          only the one that begins at sector 2048
   raidlab examine --bitmap /dev/sda1      as mdadm --examine-bitmap
   raidlab examine --json disk0.img        every field, for programs
@@ -44,7 +46,8 @@ else for which the kernel would refuse it.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExamineArguments {
-    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one
+    /// Image files, partitions, disks, directories of images; PATH@OFFSET or PATH@OFFSET+SIZE for a
+    /// part of one
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// Show the write-intent bitmap instead, as mdadm --examine-bitmap does
@@ -66,7 +69,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     let (mut texts, mut values) = (String::new(), Vec::new());
     let (mut findings, mut non_members, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
-    for (member, found) in arguments.members.iter().flat_map(each) {
+    for (member, found) in arguments.members.iter().flat_map(|member| each(member)) {
         match found {
             Ok(found) => {
                 findings |= has_findings(&found);
@@ -80,7 +83,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
                 values.push(json::member(&found));
             }
             Err(error) => {
-                values.push(unread(member, &error));
+                values.push(unread(&member, &error));
                 errors.push(error);
             }
         }
@@ -97,12 +100,34 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     }
 }
 
-/// A member, and those in its partition table; or why it cannot be looked at.
-fn each(member: &OsString) -> Vec<(&OsString, Result<Found>)> {
+/// A member, and those in its partition table, or those among a directory's files; or why it cannot
+/// be looked at.
+fn each(member: &OsStr) -> Vec<(OsString, Result<Found>)> {
+    if Path::new(member).is_dir() {
+        return of_directory(member);
+    }
     let found = MemberName::parse(member).map_err(Error::new);
     let found = found.and_then(|name| Found::read(&name));
     let found = found.unwrap_or_else(|error| vec![Err(error)]);
-    found.into_iter().map(|found| (member, found)).collect()
+    found.into_iter().map(|found| (member.to_os_string(), found)).collect()
+}
+
+/// The files of a directory that are members, and what cannot be looked at.
+fn of_directory(directory: &OsStr) -> Vec<(OsString, Result<Found>)> {
+    let (files, unread) = match admin::files_of(Path::new(directory)) {
+        Ok(files) => files,
+        Err(error) => return vec![(directory.to_os_string(), Err(error.into()))],
+    };
+    let holds = |file: &&PathBuf| file.metadata().is_ok_and(|there| there.len() > 0);
+    let mut all: Vec<_> =
+        files.iter().filter(holds).flat_map(|file| each(file.as_os_str())).collect();
+    all.retain(|(_, found)| !found.as_ref().is_ok_and(Found::is_no_member));
+    all.extend(unread.into_iter().map(|why| (directory.to_os_string(), Err(anyhow!(why)))));
+    if all.is_empty() {
+        let why = anyhow!("{}: none of its files is a member", Path::new(directory).display());
+        all.push((directory.to_os_string(), Err(why)));
+    }
+    all
 }
 
 /// A member that cannot be looked at, as JSON.
@@ -113,11 +138,11 @@ fn unread(member: &OsStr, error: &Error) -> Value {
 /// The JSON of the verb, and what members could not be looked at.
 pub fn document(members: &[OsString]) -> (Value, Vec<(String, Error)>) {
     let (mut values, mut errors) = (Vec::new(), Vec::new());
-    for (member, found) in members.iter().flat_map(each) {
+    for (member, found) in members.iter().flat_map(|member| each(member)) {
         match found {
             Ok(found) => values.push(json::member(&found)),
             Err(error) => {
-                values.push(unread(member, &error));
+                values.push(unread(&member, &error));
                 errors.push((member.to_string_lossy().into_owned(), error));
             }
         }

@@ -196,7 +196,8 @@ pub fn was_taken_back(shape: &Shape, lost: Option<usize>, said: &ArrayReport, wa
     assert_eq!(member.state, "in_sync", "{name}");
     let (written, all) = (member.sectors_written, member.data_sectors);
     if shape.log == Log::Bitmap {
-        assert!(written > 0 && written < all / 2, "{name}: {written} of {all} sectors rebuilt");
+        // A third of the smallest array is written; bits ahead of a stream are set, too.
+        assert!(written > 0 && written < all * 3 / 4, "{name}: {written} of {all} sectors rebuilt");
     } else {
         assert!(written > all * 9 / 10, "{name}: {written} of {all} sectors rebuilt");
     }
