@@ -1,8 +1,8 @@
 //! `cargo xtask sim`: the simulator, and planted bugs in a copy of the source.
 //!
-//! Invariant: each patch of [`PATCHES`] must apply to the copy, the copy must build, and its
-//! simulator must report a finding within a minute, compile time not counted. The working tree is
-//! never patched.
+//! Invariant: each patch of [`PATCHES`] must apply, in every run; with `--mutants` the copy must
+//! build with it, and its simulator must report a finding within a minute, compile time not counted.
+//! The working tree is never patched.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,10 @@ const PATCHES: &str = "crates/sim/mutants";
 
 /// Runs the simulator with these arguments, and with `--mutants` also the patches.
 pub fn run(workspace: &Workspace, args: &[String]) -> Result<bool> {
+    let patches = patches(&workspace.root)?;
+    for patch in &patches {
+        apply(&workspace.root, patch, "--check")?;
+    }
     // Of the whole workspace, as the tests are built: what it stands on is compiled once.
     let mut build = cargo();
     build.current_dir(&workspace.root).args(["build", "--quiet", "--workspace", "--bin", "sim"]);
@@ -27,15 +31,14 @@ pub fn run(workspace: &Workspace, args: &[String]) -> Result<bool> {
     if status.code() == Some(2) {
         bail!("wrong usage of the simulator");
     }
-    let patched = !args.iter().any(|arg| arg == "--mutants") || mutants(workspace)?;
+    let patched = !args.iter().any(|arg| arg == "--mutants") || mutants(workspace, &patches)?;
     Ok(status.success() && patched)
 }
 
-fn mutants(workspace: &Workspace) -> Result<bool> {
-    let directory = workspace.root.join(PATCHES);
-    let entries = std::fs::read_dir(&directory).with_context(|| format!("reading {PATCHES}"))?;
+fn patches(root: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(root.join(PATCHES));
     let mut patches: Vec<PathBuf> = Vec::new();
-    for entry in entries {
+    for entry in entries.with_context(|| format!("reading {PATCHES}"))? {
         patches.push(entry.with_context(|| format!("reading {PATCHES}"))?.path());
     }
     patches.retain(|path| path.extension().is_some_and(|extension| extension == "patch"));
@@ -43,16 +46,20 @@ fn mutants(workspace: &Workspace) -> Result<bool> {
     if patches.is_empty() {
         bail!("{PATCHES} has no patch");
     }
+    Ok(patches)
+}
+
+fn mutants(workspace: &Workspace, patches: &[PathBuf]) -> Result<bool> {
     let copy = workspace.target.join("mutants").join("source");
     copy_source(&workspace.root, &copy)?;
     let mut all_found = true;
-    for patch in &patches {
+    for patch in patches {
         let text = std::fs::read_to_string(patch)
             .with_context(|| format!("reading {}", patch.display()))?;
         let what = text.lines().next().unwrap_or_default().to_string();
-        apply(&copy, patch, false)?;
+        apply(&copy, patch, "--apply")?;
         let found = is_found(&copy, &workspace.target.join("mutants").join("target"));
-        apply(&copy, patch, true)?;
+        apply(&copy, patch, "--reverse")?;
         let found = found.with_context(|| format!("the mutant of {}", patch.display()))?;
         println!("{what}: {}", if found { "found" } else { "NOT found" });
         all_found &= found;
@@ -84,11 +91,12 @@ fn copy_source(root: &Path, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-fn apply(copy: &Path, patch: &Path, reverse: bool) -> Result<()> {
+/// Applies a patch to a tree, takes it back, or checks that it applies.
+fn apply(tree: &Path, patch: &Path, how: &str) -> Result<()> {
     let mut git = Command::new("git");
-    // Outside of any repository, so that the paths are those of the copy.
-    git.current_dir(copy).env("GIT_CEILING_DIRECTORIES", copy.parent().unwrap_or(copy));
-    git.arg("apply").args(reverse.then_some("--reverse")).arg(patch);
+    // Outside of any repository, so that the paths are those of the tree.
+    git.current_dir(tree).env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
+    git.args(["apply", how]).arg(patch);
     let output = git.output().context("starting git")?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
