@@ -60,6 +60,13 @@ const KINDS: [Kind; 13] = [
     Kind::LogFlush,
 ];
 
+impl Kind {
+    /// Whether it is an operation of a member on rows.
+    pub(crate) fn is_of_rows(self) -> bool {
+        matches!(self, Kind::StripeIo | Kind::RowsZero | Kind::Log)
+    }
+}
+
 impl Token {
     pub(crate) fn new(kind: Kind, slot: u16, key: Key) -> Token {
         debug_assert!(slot < 256 && key.index < 1 << 28);

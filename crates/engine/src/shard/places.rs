@@ -14,9 +14,8 @@
 //! Invariant: a write completes when both have it, or one of them is out of service. What has
 //! failed of a device that has no place of the slot any more concerns nothing that is in service. A
 //! member whose write has failed, and which stays because the array needs it, has no replacement
-//! any more: the two may differ. A half that is late ends as a half that has failed; the memory of
-//! the operation is held until both halves have completed. An entry of a bad-block log concerns the
-//! device that lacks the data alone. Called only from `shard`.
+//! any more: the two may differ. A half that is late ends as a half that has failed. An entry of a
+//! bad-block log concerns the device that lacks the data alone. Called only from `shard`.
 //!
 //! Operations on a slot are of places from the first replacement in this run on. What was in flight
 //! by then went to the first place.
@@ -49,8 +48,6 @@ struct Placed {
     /// Where the member was, and where the other half has gone.
     places: [u16; 2],
     open: u8,
-    /// How many of the two are late and have not completed.
-    late: u8,
     member: Option<Half>,
     replacement: Option<Half>,
 }
@@ -121,24 +118,14 @@ impl Places {
         self.operations[token.key().index].places[usize::from(token.slot() > 0)]
     }
 
-    /// An operation is late: its memory is in use until [`Places::released`]. Whether it is the
-    /// first of the two.
-    pub(crate) fn hold(&mut self, token: Token) -> bool {
-        let placed = &mut self.operations[token.key().index];
-        placed.late += 1;
-        placed.late == 1
+    /// An operation is late: its token stays its own until [`Places::let_go`].
+    pub(crate) fn hold(&mut self, token: Token) {
+        self.operations.hold(token.key().index);
     }
 
-    /// A late operation has completed. Whether none of the two uses the memory any more.
-    pub(crate) fn released(&mut self, token: Token) -> bool {
-        let index = token.key().index;
-        let placed = &mut self.operations[index];
-        placed.late -= 1;
-        let is_last = placed.late == 0;
-        if is_last && placed.open == 0 {
-            self.operations.release(index);
-        }
-        is_last
+    /// A late operation has completed.
+    pub(crate) fn let_go(&mut self, token: Token) {
+        self.operations.let_go(token.key().index);
     }
 
     /// An operation has ended for the array. `None`: the other half of it has not.
@@ -180,9 +167,7 @@ impl Places {
         if placed.open > 0 {
             return None;
         }
-        if placed.late == 0 {
-            self.operations.release(index);
-        }
+        self.operations.release(index);
         let is_still = health.place(slot) == place;
         let token = placed.token.expect("of a level");
         let (half, has_failed) = match (placed.member, placed.replacement) {

@@ -5,13 +5,15 @@
 //! ```
 //! Invariant: memory that a late operation uses is given to nothing else, and a device with an
 //! operation that has timed out gets no further one, until that has completed. So a late write can
-//! never overwrite what was written after it. The records of a late operation (a request, an
-//! operation on a row) keep their place in their tables, so that its token stays its own. Called
-//! only from `shard`.
+//! never overwrite what was written after it. Memory and tables count the late operations that use
+//! them ([`Slab::hold`](crate::slab::Slab::hold), `Scratch::hold`); what belongs to which is noted
+//! here alone. Called only from `shard`.
 
 use md::{MemberIdx, Sector};
 
 use super::places::Half;
+use super::requests::HeldBuffer;
+use super::stripe::scratch::Block;
 use super::{Personality, Shard};
 use crate::token::Kind;
 use crate::{ControlEvent, Effect, Effects, IoError, MemberError, MemberOp, MemberSet, Token};
@@ -20,11 +22,22 @@ use crate::{ControlEvent, Effect, Effects, IoError, MemberError, MemberOp, Membe
 /// reason than a timeout.
 const GRACE_NANOS: u64 = 1_000_000_000;
 
+/// What a late operation uses, besides its entries in tables.
+#[derive(Default)]
+pub(super) struct Uses {
+    pub(super) requests: Vec<HeldBuffer>,
+    /// Blocks of stripe memory.
+    pub(super) blocks: Vec<Block>,
+}
+
 struct Late {
     token: Token,
+    /// The level's.
+    origin: Token,
     place: u16,
     /// The device itself is late, not only a part of an array that is the member.
     has_timed_out: bool,
+    uses: Uses,
 }
 
 /// The late operations of a shard: at most as many as were in flight.
@@ -47,14 +60,14 @@ impl Quarantine {
         self.late.push(late);
     }
 
-    /// Takes a late operation out; returns the place of its device.
-    fn remove(&mut self, token: Token) -> u16 {
+    /// Takes a late operation out.
+    fn remove(&mut self, token: Token) -> Late {
         let at = self.late.iter().position(|late| late.token == token);
         let at = at.unwrap_or_else(|| panic!("{token:?} is released and was not late"));
-        let Late { place, .. } = self.late.swap_remove(at);
+        let late = self.late.swap_remove(at);
         let others = self.late.iter().filter(|late| late.has_timed_out);
         self.silent = others.map(|late| late.place).collect();
-        place
+        late
     }
 }
 
@@ -83,10 +96,11 @@ impl Shard {
             false => self.slot_of_operation(token),
         };
         let has_timed_out = result.is_err_and(|error| error.kind == MemberError::Timeout);
-        self.quarantine.insert(Late { token, place, has_timed_out });
-        if !is_placed || self.places.hold(token) {
-            self.hold(now, origin, out);
+        if is_placed {
+            self.places.hold(token);
         }
+        let uses = self.hold(now, origin, out);
+        self.quarantine.insert(Late { token, origin, place, has_timed_out, uses });
         self.ended(now, token, Half { result, is_late: has_timed_out }, out);
         if has_timed_out && !self.health.is_in_service(place) {
             out.list.push(Effect::Abandon { member: MemberIdx(place), at: now });
@@ -94,15 +108,16 @@ impl Shard {
     }
 
     /// A late operation uses the memory of an operation of a level.
-    fn hold(&mut self, now: u64, token: Token, out: &mut Effects) {
+    fn hold(&mut self, now: u64, token: Token, out: &mut Effects) -> Uses {
         match (self.split(now, out), token.kind()) {
-            (_, Kind::Flush | Kind::LogFlush) => {}
-            ((Personality::Parity(stripes), _), Kind::Log) => stripes.hold_log(token.slot()),
-            ((Personality::Parity(stripes), mut cx), Kind::StripeIo) => {
+            (_, Kind::Flush | Kind::LogFlush) => Uses::default(),
+            ((Personality::Parity(stripes), mut cx), kind) if kind.is_of_rows() => {
                 stripes.hold(&mut cx, token)
             }
-            ((Personality::Parity(stripes), _), Kind::RowsZero) => stripes.hold_rows(token),
-            ((_, cx), _) => cx.requests.hold(token.key().index, cx.out),
+            ((_, cx), _) => {
+                let held = cx.requests.hold(token.key().index, cx.out);
+                Uses { requests: vec![held], blocks: Vec::new() }
+            }
         }
     }
 
@@ -113,11 +128,15 @@ impl Shard {
         result: Result<(), IoError>,
         out: &mut Effects,
     ) {
-        let place = self.quarantine.remove(token);
-        let origin = self.places.origin(token);
-        if token.kind() != Kind::Placed || self.places.released(token) {
-            self.release(now, origin, out);
+        let Late { origin, place, uses, .. } = self.quarantine.remove(token);
+        if token.kind() == Kind::Placed {
+            self.places.let_go(token);
         }
+        let (personality, cx) = self.split(now, out);
+        if let Personality::Parity(stripes) = personality {
+            stripes.let_go(origin, uses.blocks);
+        }
+        uses.requests.into_iter().for_each(|held| cx.requests.let_go(held, cx.out));
         if self.health.is_in_service(place) {
             // It may have been a write. What is read of it now and relied upon is to be durable.
             self.flushes.note_written(self.health.slot_of(place));
@@ -126,19 +145,6 @@ impl Shard {
         let is_lost = result.is_err_and(|error| error.kind.lacks().is_none());
         if origin.kind() == Kind::Flush && is_lost && self.health.is_in_service(place) {
             self.not_durable(self.health.slot_of(place), out);
-        }
-    }
-
-    /// No late operation uses that memory any more.
-    fn release(&mut self, now: u64, token: Token, out: &mut Effects) {
-        match (self.split(now, out), token.kind()) {
-            (_, Kind::Flush | Kind::LogFlush) => {}
-            ((Personality::Parity(stripes), _), Kind::Log) => stripes.release_log(token.slot()),
-            ((Personality::Parity(stripes), mut cx), Kind::StripeIo) => {
-                stripes.release(&mut cx, token);
-            }
-            ((Personality::Parity(stripes), _), Kind::RowsZero) => stripes.release_rows(token),
-            ((_, cx), _) => cx.requests.release(token.key().index, cx.out),
         }
     }
 

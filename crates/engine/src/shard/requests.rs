@@ -36,10 +36,6 @@ pub(crate) struct Record {
     /// Whether it continues a stream: of a write that waits for its intents; of a read from
     /// copies, if all of it goes to the copy that its stream stays on.
     pub(crate) stream: bool,
-    /// Late operations that use its buffer.
-    pub(super) late: u32,
-    /// It has completed, and late operations use its buffer.
-    pub(super) has_ended: bool,
     /// A FUA write: the flush that it needs has been requested.
     pub(super) is_flushed: bool,
     /// When a read from copies was issued.
@@ -96,13 +92,17 @@ impl Record {
     }
 }
 
+/// A request whose buffer a late operation uses, also when it has completed.
+pub(super) struct HeldBuffer {
+    index: u32,
+    tag: u64,
+}
+
 pub(crate) struct Requests {
     pub(super) table: Slab<Record>,
     /// Complete, but held back until a member failure is recorded; in the order of completion.
     pub(super) held_back: VecDeque<u32>,
     pub(super) writes_open: u32,
-    /// Completed requests whose buffers late operations use.
-    pub(super) held: usize,
     /// The array has a partial parity log: without a member it starts again after a power cut.
     pub(super) has_log: bool,
     /// Complete FUA writes of which only parity may have blocks: other data in their rows define
@@ -118,7 +118,6 @@ impl Requests {
             table: Slab::with_capacity(capacity),
             held_back: VecDeque::new(),
             writes_open: 0,
-            held: 0,
             has_log: false,
             to_flush: Vec::new(),
             intents_ended: Vec::new(),
@@ -126,34 +125,28 @@ impl Requests {
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.table.live() - self.held
+        self.table.live()
     }
 
     /// Whether a late operation uses the request's buffer.
     pub(crate) fn is_held(&self, index: u32) -> bool {
-        self.table[index].late > 0
+        self.table.is_held(index)
     }
 
-    /// An operation that uses the request's buffer is late.
-    pub(super) fn hold(&mut self, index: u32, out: &mut Effects) {
-        let record = &mut self.table[index];
-        record.late += 1;
-        if record.late == 1 {
-            out.list.push(Effect::Hold { tag: record.tag });
+    /// An operation that uses the request's buffer is late. Returns what
+    /// [`let_go`](Requests::let_go) needs.
+    pub(super) fn hold(&mut self, index: u32, out: &mut Effects) -> HeldBuffer {
+        let tag = self.table[index].tag;
+        if self.table.hold(index) {
+            out.list.push(Effect::Hold { tag });
         }
+        HeldBuffer { index, tag }
     }
 
-    /// A late operation that used the request's buffer has completed.
-    pub(super) fn release(&mut self, index: u32, out: &mut Effects) {
-        let record = &mut self.table[index];
-        record.late -= 1;
-        if record.late > 0 {
-            return;
-        }
-        out.list.push(Effect::Release { tag: record.tag });
-        if record.has_ended {
-            self.held -= 1;
-            self.table.release(index);
+    /// A late operation that used the buffer has completed.
+    pub(super) fn let_go(&mut self, held: HeldBuffer, out: &mut Effects) {
+        if self.table.let_go(held.index) {
+            out.list.push(Effect::Release { tag: held.tag });
         }
     }
 
@@ -250,11 +243,6 @@ impl Requests {
         self.writes_open -= u32::from(record.changes_data());
         if record.intent {
             self.intents_ended.push((record.at, record.sectors, record.half_way));
-        }
-        if record.late > 0 {
-            record.has_ended = true;
-            self.held += 1;
-            return;
         }
         self.table.release(index);
     }

@@ -56,7 +56,7 @@ impl Stripes {
             return self.end(cx, at);
         }
         // What a late operation uses must not change.
-        if !op.basis.keeps_old || !op.late.positions.is_empty() {
+        if !op.basis.keeps_old || op.late > 0 {
             // Without parity nothing can be out of sync.
             op.half_way = op.plan.parity != Some(ParityWork::None);
             return self.end(cx, at);
@@ -114,7 +114,7 @@ impl Stripes {
     }
 
     pub(super) fn replan(&mut self, cx: &mut Context<'_>, at: u32) {
-        debug_assert!(self.ops[at].late.positions.is_empty(), "its memory is in use");
+        debug_assert!(self.ops[at].late == 0, "its memory is in use");
         self.return_memory(at, CacheAfter::AsBefore);
         self.ops[at].phase = Phase::Starting;
         self.start_or_queue(cx, at);

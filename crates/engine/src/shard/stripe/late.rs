@@ -1,15 +1,17 @@
 //! Operations on a row of which a member is late.
 //!
-//! Invariant: stripe memory that a late operation of a member uses is neither used again by the
-//! operation on the row nor returned before that has completed. An operation that has ended keeps
-//! its place in the table as long as it has such memory. Called from `quarantine` and `ops`.
+//! Invariant: stripe memory that a late operation of a member uses is not used again before that has
+//! completed: not by the operation on the row, which is begun anew with other memory or ends, and
+//! not by others ([`Scratch`](super::scratch::Scratch)). Called from `quarantine` and `ops`.
 
 use md::{Geometry, Kind as GeometryKind};
 
+use super::super::quarantine::Uses;
 use super::failed_ops::clip;
 use super::op::{Grain, Phase, member_at};
-use super::partial_parity::PartialParityLog;
+use super::scratch::Block;
 use super::{Context, Stripes};
+use crate::token::Kind;
 use crate::{RequestError, Token};
 
 impl Stripes {
@@ -19,11 +21,29 @@ impl Stripes {
         member_at(parity.row(self.ops[token.key().index].stripe), token.slot()).0
     }
 
-    /// A member's part of an operation is late.
-    pub(crate) fn hold(&mut self, cx: &mut Context<'_>, token: Token) {
-        let position = position_of(cx, token);
-        let op = &mut self.ops[token.key().index];
-        op.late.positions.insert(position);
+    /// An operation of a member is late: what it uses is kept. Runs of rows that are zeroed have no
+    /// memory.
+    pub(crate) fn hold(&mut self, cx: &mut Context<'_>, token: Token) -> Uses {
+        let at = token.key().index;
+        match token.kind() {
+            Kind::StripeIo => self.hold_part(cx, token),
+            Kind::Log => Uses { blocks: self.leave_log(token.slot()), ..Uses::default() },
+            Kind::RowsZero => {
+                self.rows_zero.runs.hold(at);
+                Uses::default()
+            }
+            kind => unreachable!("{kind:?} is no operation on rows"),
+        }
+    }
+
+    fn hold_part(&mut self, cx: &mut Context<'_>, token: Token) -> Uses {
+        let (at, members) = (token.key().index, cx.geometry.members() as u16);
+        // What is copied to a replacement uses the memory of its member's position.
+        let position = token.slot() % members;
+        self.ops.hold(at);
+        let op = &mut self.ops[at];
+        op.late += 1;
+        let mut uses = Uses::default();
         let uses_host = op.covered.contains(position)
             && match op.phase {
                 Phase::Reading => op.is_read(),
@@ -32,47 +52,35 @@ impl Stripes {
         for piece in op.pieces.iter().filter(|_| uses_host) {
             let piece = &self.rows.pieces[*piece];
             if piece.index == position {
-                op.late.hosts.push((position, piece.request));
-                cx.requests.hold(piece.request, cx.out);
+                uses.requests.push(cx.requests.hold(piece.request, cx.out));
             }
         }
+        let own = op.blocks.iter().filter(|(of, _)| *of == position).map(|(_, block)| *block);
+        uses.blocks.extend(own);
+        for (_, id) in op.borrowed.iter().filter(|(of, _)| *of == position) {
+            let entry = self.rows.table[op.row].cached.iter().find(|entry| entry.id == *id);
+            uses.blocks.push(entry.expect("an entry in use stays in its row").block);
+        }
+        uses.blocks.iter().for_each(|block| self.scratch.hold(*block));
+        uses
     }
 
-    /// A late part has completed.
-    pub(crate) fn release(&mut self, cx: &mut Context<'_>, token: Token) {
-        let (at, position) = (token.key().index, position_of(cx, token));
-        let late = &mut self.ops[at].late;
-        late.positions.remove(position);
-        for (_, request) in late.hosts.extract_if(.., |(of, _)| *of == position) {
-            cx.requests.release(request, cx.out);
-        }
-        if !late.has_ended {
-            return;
-        }
-        self.return_late_memory(at, position);
-        if self.ops[at].late.positions.is_empty() {
-            self.held -= 1;
-            self.ops.release(at);
-        }
-    }
-
-    /// Releases the memory that an operation that has ended has at a position.
-    fn return_late_memory(&mut self, at: u32, position: u16) {
-        let Stripes { ops, rows, scratch, .. } = self;
-        let op = &mut ops[at];
-        for (_, block) in op.blocks.extract_if(.., |(of, _)| *of == position) {
-            scratch.give_back(block);
-        }
-        for (_, id) in op.borrowed.extract_if(.., |(of, _)| *of == position) {
-            let entries = &mut rows.table[op.row].cached;
-            let entry = entries.iter().position(|entry| entry.id == id);
-            let entry = entry.expect("an entry in use stays in its row");
-            entries[entry].users -= 1;
-            if entries[entry].users == 0 {
-                scratch.give_back(entries.remove(entry).block);
+    /// A late operation of a member has completed.
+    pub(crate) fn let_go(&mut self, token: Token, blocks: Vec<Block>) {
+        let key = token.key();
+        match token.kind() {
+            Kind::StripeIo => {
+                if self.ops.is_live(key) {
+                    self.ops[key.index].late -= 1;
+                }
+                self.ops.let_go(key.index);
             }
-            rows.retire(op.row);
+            Kind::RowsZero => {
+                self.rows_zero.runs.let_go(key.index);
+            }
+            _ => {}
         }
+        blocks.into_iter().for_each(|block| self.scratch.let_go(block));
     }
 
     /// A member has not read in time: its memory, which may still be filled, is left behind. Queues
@@ -101,8 +109,7 @@ impl Stripes {
     pub(super) fn is_all_memory_late(&self) -> bool {
         // Runs of rows that are zeroed have no memory, and may wait for rows of those that wait
         // here.
-        let is_late = self.held > 0 || self.log.as_ref().is_some_and(PartialParityLog::is_late);
-        is_late && self.ops.live() - self.held == self.awaiting_memory.len()
+        self.scratch.keeps_any() && self.ops.live() == self.awaiting_memory.len()
     }
 
     /// There is not enough memory for an operation as long as others are late.
@@ -113,10 +120,4 @@ impl Stripes {
         self.ops[at].error = Some(RequestError::NoMemory);
         self.end(cx, at);
     }
-}
-
-/// The position whose memory an operation uses: what is copied to a replacement, that of its
-/// member.
-fn position_of(cx: &Context<'_>, token: Token) -> u16 {
-    token.slot() % cx.geometry.members() as u16
 }

@@ -21,7 +21,7 @@ mod partial_parity;
 mod plan;
 mod rows;
 mod rows_zero;
-mod scratch;
+pub(super) mod scratch;
 mod scrub;
 
 use std::collections::VecDeque;
@@ -73,8 +73,6 @@ struct ChunkPart {
 pub(crate) struct Stripes {
     pub(crate) rows: Rows,
     pub(crate) ops: Slab<Op>,
-    /// Operations that have ended, and whose memory late operations of members use.
-    held: usize,
     pub(crate) scratch: Scratch,
     pub(crate) region: u16,
     /// Operations that wait for stripe memory, in order of arrival.
@@ -113,7 +111,6 @@ impl Stripes {
             sync: SyncMap::new(&config.out_of_sync, block, config.missing_by_force)
                 .with_rebuilding(&config.rebuilding),
             ops: Slab::with_capacity(1024),
-            held: 0,
             scratch: Scratch::new(config.stripe_cache_bytes, config.usable_stripe_bytes()),
             region: config.scratch_region,
             awaiting_memory: VecDeque::new(),
@@ -133,7 +130,7 @@ impl Stripes {
 
     /// Number of operations in progress or waiting for memory.
     pub(crate) fn operations(&self) -> usize {
-        self.ops.live() - self.held + self.rows_zero.len()
+        self.ops.live() + self.rows_zero.len()
     }
 
     /// Whether `plan_batch` has left operations to begin.

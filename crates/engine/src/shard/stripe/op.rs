@@ -206,17 +206,6 @@ pub(crate) struct Basis {
     pub(crate) keeps_old: bool,
 }
 
-/// Operations of members that are late, and use the memory of an operation on the row.
-#[derive(Default)]
-pub(crate) struct LateParts {
-    /// Their positions.
-    pub(crate) positions: MemberSet,
-    /// Requests whose buffers they use, by position.
-    pub(crate) hosts: Vec<(u16, u32)>,
-    /// The operation on the row has ended.
-    pub(crate) has_ended: bool,
-}
-
 #[derive(Default)]
 pub(crate) struct Op {
     pub(crate) row: u32,
@@ -249,7 +238,8 @@ pub(crate) struct Op {
     pub(crate) changed: MemberSet,
     /// A write has failed, and its changes have not been rolled back.
     pub(crate) half_way: bool,
-    pub(crate) late: LateParts,
+    /// Operations of members that are late, and use its memory.
+    pub(crate) late: u16,
 }
 
 impl Op {
@@ -262,10 +252,8 @@ impl Op {
     pub(crate) fn reset(&mut self, row: u32, stripe: StripeNo, span: (u64, u64), class: Class) {
         // Field by field, because a new value would be built elsewhere and copied; all fields are
         // named here, so that none is missed.
-        let is_over = self.blocks.is_empty()
-            && self.borrowed.is_empty()
-            && self.late.hosts.is_empty()
-            && self.partial().is_none();
+        let is_over =
+            self.blocks.is_empty() && self.borrowed.is_empty() && self.partial().is_none();
         assert!(is_over, "an operation ended without giving its memory back");
         let Op {
             row: row_here,
@@ -298,10 +286,10 @@ impl Op {
         cells.clear();
         host.clear();
         pieces.clear();
-        (*stream, *half_way, late.has_ended) = (false, false, false);
+        (*stream, *half_way, *late) = (false, false, 0);
         (*begun_at, *phase, *open, *error) = (0, Phase::default(), 0, None);
         (*plan, *basis) = (ExecPlan::default(), Basis::default());
-        for set in [covered, read_failed, changed, &mut late.positions] {
+        for set in [covered, read_failed, changed] {
             *set = MemberSet::EMPTY;
         }
     }

@@ -366,7 +366,7 @@ impl Stripes {
     }
 
     pub(super) fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
-        if !self.ops[at].late.positions.is_empty() {
+        if self.ops[at].late > 0 {
             return self.begin_anew(cx, at);
         }
         if self.ops[at].is_scrub() {
@@ -588,13 +588,7 @@ impl Stripes {
             self.neighbours.write_ended(cx.now.saturating_sub(self.ops[at].begun_at));
         }
         self.ops[at].pieces = pieces;
-        let late = &mut self.ops[at].late;
-        if late.positions.is_empty() {
-            self.ops.release(at);
-        } else {
-            late.has_ended = true;
-            self.held += 1;
-        }
+        self.ops.release(at);
         self.rows.left(row, at);
     }
 }

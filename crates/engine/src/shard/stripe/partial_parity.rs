@@ -95,8 +95,6 @@ struct MemberLog {
     waiting: VecDeque<u32>,
     /// Operations of the log that is being written.
     in_log: Vec<u32>,
-    /// Partial parity of a write of the log that is late.
-    late: Vec<Block>,
     /// Writes of all data blocks that may not be durable. Each is named by the newest log, and by
     /// the next one.
     full: Vec<FullWrite>,
@@ -172,11 +170,6 @@ impl PartialParityLog {
             }
         }
         *log = kept;
-    }
-
-    /// Whether writes of logs that are late have stripe memory.
-    pub(crate) fn is_late(&self) -> bool {
-        self.members.iter().any(|log| !log.late.is_empty())
     }
 
     /// Whether another step may change something without an event.
@@ -546,19 +539,17 @@ impl Stripes {
         });
     }
 
-    /// The write of a log is late: its partial parity is given to nothing else.
-    pub(crate) fn hold_log(&mut self, member: u16) {
-        let Some(log) = &mut self.log else { return };
-        let mine = &mut log.members[usize::from(member)];
-        let blocks = mine.in_log.iter().filter_map(|at| self.ops[*at].take_partial());
-        mine.late.extend(blocks);
-    }
-
-    /// The late write of a log has completed.
-    pub(crate) fn release_log(&mut self, member: u16) {
-        let Some(log) = &mut self.log else { return };
-        let late = log.members[usize::from(member)].late.drain(..);
-        late.for_each(|block| self.scratch.give_back(block));
+    /// The write of a log is late: its partial parity is left behind. Returns the blocks.
+    pub(super) fn leave_log(&mut self, member: u16) -> Vec<Block> {
+        let log = self.log.as_ref().expect("only logs are written as logs");
+        let in_log = &log.members[usize::from(member)].in_log;
+        let blocks: Vec<Block> =
+            in_log.iter().filter_map(|at| self.ops[*at].take_partial()).collect();
+        for block in &blocks {
+            self.scratch.hold(*block);
+            self.scratch.give_back(*block);
+        }
+        blocks
     }
 
     /// A log is durable, or could not be written.

@@ -270,14 +270,7 @@ impl Rows {
             if entry.idle_since != since || !idle || entry.cached.is_empty() {
                 continue;
             }
-            let before = entry.cached.len();
-            // Late operations of members may use some.
-            for cached in entry.cached.extract_if(.., |cached| cached.users == 0) {
-                free(cached.block);
-            }
-            if entry.cached.len() == before {
-                continue;
-            }
+            entry.cached.drain(..).for_each(|cached| free(cached.block));
             if !entry.listed {
                 self.retire(row);
             }
@@ -727,15 +720,10 @@ impl Stripes {
         let Stripes { ops, rows, scratch, .. } = self;
         let op = &mut ops[at];
         if !op.borrowed.is_empty() {
-            let late = op.late.positions;
             rows.table[op.row].cached.retain_mut(|entry| {
                 if op.borrowed.iter().any(|(_, borrowed)| *borrowed == entry.id) {
-                    if late.contains(entry.position) {
-                        entry.dead = true;
-                        return true;
-                    }
                     entry.users -= 1;
-                    entry.dead |= afterwards == CacheAfter::Unknown;
+                    entry.dead |= afterwards == CacheAfter::Unknown || scratch.is_held(entry.block);
                 }
                 let gone = entry.dead && entry.users == 0;
                 if gone {
@@ -743,7 +731,7 @@ impl Stripes {
                 }
                 !gone
             });
-            op.borrowed.retain(|(position, _)| late.contains(*position));
+            op.borrowed.clear();
         }
         if let Some(block) = op.take_partial() {
             scratch.give_back(block);
@@ -756,20 +744,13 @@ impl Stripes {
             && op.read_failed.is_empty();
         let stale = if op.is_read() { MemberSet::EMPTY } else { op.covered };
         let (start, end, row) = (op.start, op.end, op.row);
-        let (mut late, positions) = (Vec::new(), op.late.positions);
-        if !positions.is_empty() {
-            late.extend(op.blocks.extract_if(.., |(position, _)| positions.contains(*position)));
-        }
         while let Some((position, block)) = op.blocks.pop() {
-            if keep && !stale.contains(position) {
+            if keep && !stale.contains(position) && !scratch.is_held(block) {
                 let cached = Cached { id: 0, position, start, end, block, users: 0, dead: false };
                 rows.remember(row, cached, |block| scratch.give_back(block));
             } else {
                 scratch.give_back(block);
             }
-        }
-        if !late.is_empty() {
-            op.blocks = late;
         }
         for cell in &mut op.cells {
             cell.scratch = None;

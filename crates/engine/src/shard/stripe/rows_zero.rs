@@ -25,7 +25,7 @@ use crate::token::Kind;
 use crate::{Effect, HostOp, IoError, MemberError, MemberSet, RequestError, Token};
 
 #[derive(Default)]
-struct Run {
+pub(super) struct Run {
     request: u32,
     discards: bool,
     rows: Range<u64>,
@@ -35,15 +35,12 @@ struct Run {
     /// Members that may have other contents than before.
     changed: MemberSet,
     error: Option<RequestError>,
-    /// Late operations of members; see `quarantine`.
-    late: u32,
-    has_ended: bool,
     /// Pieces that came later.
     held_back: Vec<(StripeNo, ChunkIo)>,
 }
 
 pub(super) struct RowsZero {
-    runs: Slab<Run>,
+    pub(super) runs: Slab<Run>,
     /// All runs, in order of arrival.
     order: VecDeque<u32>,
 }
@@ -159,21 +156,6 @@ impl Stripes {
         }
     }
 
-    /// A member's operation of a run is late: it has no memory, but its token stays its own.
-    pub(crate) fn hold_rows(&mut self, token: Token) {
-        self.rows_zero.runs[token.key().index].late += 1;
-    }
-
-    /// A late operation has completed.
-    pub(crate) fn release_rows(&mut self, token: Token) {
-        let at = token.key().index;
-        let run = &mut self.rows_zero.runs[at];
-        run.late -= 1;
-        if run.late == 0 && run.has_ended {
-            self.rows_zero.runs.release(at);
-        }
-    }
-
     /// Ends a run, and queues what it has held back.
     fn end_rows_zero(&mut self, cx: &mut Context<'_>, at: u32) {
         let chunk = cx.parity().chunk_sectors();
@@ -194,12 +176,8 @@ impl Stripes {
         for (stripe, piece) in held_back.drain(..) {
             self.rows.enqueue(stripe, piece);
         }
-        let run = &mut self.rows_zero.runs[at];
-        run.held_back = held_back;
-        run.has_ended = true;
-        if run.late == 0 {
-            self.rows_zero.runs.release(at);
-        }
+        self.rows_zero.runs[at].held_back = held_back;
+        self.rows_zero.runs.release(at);
         self.request_part_done(cx, request);
     }
 }
@@ -219,9 +197,7 @@ impl Rows {
         let here = self.by_stripe.iter().filter(|(stripe, _)| rows.contains(stripe));
         let cached: Vec<u32> = here.map(|(_, row)| *row).collect();
         for row in cached {
-            // Late operations of members may use some.
-            let entries = self.table[row].cached.extract_if(.., |entry| entry.users == 0);
-            entries.for_each(|entry| scratch.give_back(entry.block));
+            self.table[row].cached.drain(..).for_each(|entry| scratch.give_back(entry.block));
             self.retire(row);
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! Invariant: allocated blocks never overlap, and freeing everything gives one whole region again.
 //! It allocates offsets; the bytes are the executor's. A region may begin with a part of its pages:
-//! the others are added later ([`Scratch::grow`]).
+//! the others are added later ([`Scratch::grow`]). A block that late operations use is not allocated
+//! again before they have completed.
 //!
 //! ```text
 //! order 2  |               A               |      A (16 KiB) is split for a request of 4 KiB:
@@ -26,6 +27,14 @@ pub(crate) struct Block {
     order: u8,
 }
 
+/// A block that late operations of members use.
+struct Held {
+    block: Block,
+    operations: u32,
+    /// Nothing else uses it any more.
+    is_given_back: bool,
+}
+
 pub(crate) struct Scratch {
     /// First free block of each order.
     heads: Vec<u32>,
@@ -39,6 +48,7 @@ pub(crate) struct Scratch {
     is_short: bool,
     /// Free, but not in the lists above; the most recently freed one is reused first.
     loose: Vec<u32>,
+    held: Vec<Held>,
 }
 
 impl Scratch {
@@ -57,6 +67,7 @@ impl Scratch {
             pages: 0,
             is_short: false,
             loose: Vec::with_capacity(LOOSE_PAGES),
+            held: Vec::new(),
         };
         scratch.grow(usable.max(PAGE_BYTES));
         scratch
@@ -116,7 +127,13 @@ impl Scratch {
         (order..self.heads.len() as u8).find(|order| self.heads[usize::from(*order)] != NIL)
     }
 
+    /// Frees a block; one that late operations use when the last of them has completed.
     pub(crate) fn give_back(&mut self, block: Block) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.block == block) {
+            assert!(!held.is_given_back, "{block:?} is freed twice");
+            held.is_given_back = true;
+            return;
+        }
         self.free_pages += 1 << block.order;
         let page = (block.offset / PAGE_BYTES) as u32;
         if block.order == 0 && self.loose.len() < LOOSE_PAGES {
@@ -124,6 +141,34 @@ impl Scratch {
             return self.loose.push(page);
         }
         self.join(page, block.order);
+    }
+
+    /// A late operation uses a block, until [`let_go`](Scratch::let_go).
+    pub(crate) fn hold(&mut self, block: Block) {
+        match self.held.iter_mut().find(|held| held.block == block) {
+            Some(held) => held.operations += 1,
+            None => self.held.push(Held { block, operations: 1, is_given_back: false }),
+        }
+    }
+
+    /// A late operation that used a block has completed.
+    pub(crate) fn let_go(&mut self, block: Block) {
+        let at = self.held.iter().position(|held| held.block == block);
+        let at = at.expect("a late operation uses the block");
+        self.held[at].operations -= 1;
+        if self.held[at].operations == 0 && self.held.swap_remove(at).is_given_back {
+            self.give_back(block);
+        }
+    }
+
+    /// Whether late operations use the block.
+    pub(crate) fn is_held(&self, block: Block) -> bool {
+        self.held.iter().any(|held| held.block == block)
+    }
+
+    /// Whether late operations use blocks that nothing else does.
+    pub(crate) fn keeps_any(&self) -> bool {
+        self.held.iter().any(|held| held.is_given_back)
     }
 
     /// Merges a free block with its buddy as long as that is free too.
@@ -205,6 +250,30 @@ mod tests {
         assert_eq!(scratch.free_bytes(), total);
         assert!(scratch.take(total).is_some(), "all halves joined again");
         assert!(scratch.take(1).is_none());
+    }
+
+    #[test]
+    fn a_block_that_late_operations_use_is_free_when_the_last_one_has_completed() {
+        let mut scratch = Scratch::new(2 * PAGE_BYTES, 2 * PAGE_BYTES);
+        let block = scratch.take(1).expect("a block");
+        scratch.hold(block);
+        scratch.hold(block);
+        assert!(scratch.is_held(block) && !scratch.keeps_any());
+        scratch.give_back(block);
+        assert!(scratch.keeps_any() && scratch.free_bytes() == PAGE_BYTES);
+        scratch.let_go(block);
+        assert!(scratch.take(2 * PAGE_BYTES).is_none());
+        scratch.let_go(block);
+        assert!(!scratch.keeps_any() && scratch.take(2 * PAGE_BYTES).is_some());
+
+        // The late operation completes before the others have ended.
+        let mut scratch = Scratch::new(PAGE_BYTES, PAGE_BYTES);
+        let block = scratch.take(1).expect("a block");
+        scratch.hold(block);
+        scratch.let_go(block);
+        assert!(!scratch.is_held(block) && scratch.take(1).is_none());
+        scratch.give_back(block);
+        assert!(scratch.take(1).is_some());
     }
 
     #[test]
