@@ -73,18 +73,22 @@ fn background_work_alone_is_as_fast_as_the_members() {
 
 #[test]
 fn a_load_of_depth_1_keeps_its_share_and_the_work_continues() {
-    for members in ["paced:hdd-2007:mem", "paced:hdd-2007@0:mem"] {
+    for (members, works, least_share) in [
+        ("paced:hdd-2007:mem", &BackgroundWork::ALL[..], 0.7),
+        ("paced:hdd-2007@0:mem", &BackgroundWork::ALL[..], 0.7),
+        ("paced:sata-ssd-2021:mem", &[BackgroundWork::Rebuild][..], 0.65),
+    ] {
         let kinds = [Kind::RandRead, Kind::RandWrite];
-        let record = run(members, 128, &kinds, &BackgroundWork::ALL);
+        let record = run(members, 128, &kinds, works);
         record.cells.iter().for_each(print);
         for cell in &record.cells {
             let what = format!("{members}, {:?}, {}", cell.background, cell.workload);
             let share = cell.foreground_share.expect("measured");
-            assert!(share >= 0.7, "{what}: {share:.2} of the rate");
+            assert!(share >= least_share, "{what}: {share:.2} of the rate");
             let p99 = |us: Option<results::stats::Latency>| us.expect("requests").p99;
             let alone = cell.foreground_alone.clone().expect("measured");
             let times = p99(cell.latency_us) / p99(alone.latency_us);
-            assert!(times <= 5.0, "{what}: p99 {times:.1} times");
+            assert!(times <= 2.5, "{what}: p99 {times:.1} times");
             let rate = cell.background_mb_per_s.expect("measured");
             let idle = cell.background_idle_mb_per_s.expect("measured");
             assert!(rate >= 0.1 * idle, "{what}: {rate:.1} of {idle:.1} MB/s");

@@ -6,14 +6,19 @@
 //! no host does          | ranges one after the other, as many as the depth |
 //! ```
 //! A slice is a few ranges that are in flight together. When they have ended, nothing begins for as
-//! long as the foreground's share demands. Slices grow and shrink so that each takes about
-//! [`SLICE_NANOS`]: a request that comes during one waits about so long.
+//! long as the foreground's share demands. A request that comes during a slice waits about as long
+//! as that takes. Where a range takes long, on disks that seek, it is a slice of its own; elsewhere
+//! slices grow and shrink so that each takes about [`SLICE_NANOS`], since few requests come during
+//! one that is rare.
 //!
 //! Invariant: background work never starves: a rest has a bound, and below the least rate nothing
 //! is held back. Pure; the executor gives the time.
 
-/// What a slice should take: 30 ms.
+/// What a slice of several ranges should take: 30 ms.
 pub const SLICE_NANOS: u64 = 30_000_000;
+
+/// Ranges that take longer are slices of their own.
+const SHORT_RANGE_NANOS: u64 = 4_000_000;
 
 /// Longest time that a slice is counted with, for its rest.
 const LONGEST_SLICE_NANOS: u64 = 4 * SLICE_NANOS;
@@ -142,7 +147,8 @@ impl Pacer {
             return;
         }
         let took = now.saturating_sub(self.began_at).min(LONGEST_SLICE_NANOS);
-        if took > SLICE_NANOS {
+        let are_short = took < u64::from(self.begun) * SHORT_RANGE_NANOS;
+        if took > SLICE_NANOS || !are_short {
             self.ranges = (self.ranges / 2).max(1);
         } else if took < SLICE_NANOS / 2 && self.begun >= self.ranges {
             self.ranges = (2 * self.ranges).min(MOST_RANGES);
@@ -207,10 +213,12 @@ mod tests {
     #[test]
     fn slices_take_about_as_long_as_they_should() {
         let mut pacer = by_share(750);
-        run(&mut pacer, 5 * MS, true);
+        run(&mut pacer, 3 * MS, true);
         assert!((2..=8).contains(&pacer.ranges), "{}", pacer.ranges);
-        run(&mut pacer, 100 * MS, true);
-        assert_eq!(pacer.ranges, 1);
+        for range_nanos in [100 * MS, 10 * MS, 5 * MS] {
+            run(&mut pacer, range_nanos, true);
+            assert_eq!(pacer.ranges, 1, "{range_nanos}");
+        }
         run(&mut pacer, 1000, true);
         assert_eq!(pacer.ranges, MOST_RANGES);
     }
