@@ -7,7 +7,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::types::{BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, ManagedBitmap};
+use super::event_counts::HeaderCounts;
+use super::types::{BITMAP_PAGE_BYTES, BitmapPage, ManagedBitmap};
 use crate::IntentMap;
 
 /// Header bytes in page 0.
@@ -79,11 +80,7 @@ pub(super) struct Bits {
     cleared: Vec<u32>,
     /// Pages that a device lacks: it has joined the array.
     unwritten: Vec<u32>,
-    /// Event count of the header.
-    events: u64,
-    events_cleared: u64,
-    /// `events_cleared` before the clearing in progress.
-    cleared_before: u64,
+    pub(super) counts: HeaderCounts,
     /// The header on the members is older than their superblocks, so that the bits are not trusted.
     stale: bool,
     pub(super) sleep_nanos: u64,
@@ -112,9 +109,7 @@ impl Bits {
             clearing: Vec::new(),
             cleared: Vec::new(),
             unwritten: Vec::new(),
-            events: 0,
-            events_cleared: kept.events_cleared,
-            cleared_before: kept.events_cleared,
+            counts: HeaderCounts::start(kept.events_cleared),
             stale: kept.stale,
             sleep_nanos: kept.daemon_sleep_nanos.max(1),
             next_tick: None,
@@ -137,7 +132,7 @@ impl Bits {
 
     /// Whether no bit was cleared that a member with this event count has not seen.
     pub(super) fn covers(&self, events: u64) -> bool {
-        !self.stale && events >= self.events_cleared
+        !self.stale && self.counts.covers(events)
     }
 
     /// A device has joined the array, whose bitmap may say anything.
@@ -315,29 +310,6 @@ impl Bits {
         pages
     }
 
-    /// Sets the event count at which bits are being cleared. Returns whether the header must be
-    /// written first.
-    pub(super) fn note_cleared_at(&mut self, events: u64) -> bool {
-        let news = self.events_cleared < events;
-        self.cleared_before = self.events_cleared;
-        self.events_cleared = self.events_cleared.max(events);
-        news
-    }
-
-    /// The header was not written to all members: the next clearing writes it again.
-    pub(super) fn clearing_failed(&mut self) {
-        self.events_cleared = self.cleared_before;
-    }
-
-    /// The header for superblocks with this event count. Its own count never decreases: a header
-    /// older than a superblock would make the bitmap stale, and superblocks that go back to clean
-    /// are written after it.
-    fn header(&mut self, events: u64) -> BitmapHeader {
-        self.events = self.events.max(events);
-        self.events_cleared = self.events_cleared.min(events);
-        BitmapHeader { events: self.events, events_cleared: self.events_cleared }
-    }
-
     /// Pages with bits that the members should have but may not.
     pub(super) fn pages_to_set(&self) -> Vec<u32> {
         let words = self.image.0.iter().zip(&self.durable.0).enumerate();
@@ -353,7 +325,7 @@ impl Bits {
     /// The contents of a page; page 0 with the header for superblocks with this event count, or
     /// without: then the header on disk stays unchanged.
     pub(super) fn page(&mut self, page: u32, events: Option<u64>) -> Arc<BitmapPage> {
-        let header = events.filter(|_| page == 0).map(|events| self.header(events));
+        let header = events.filter(|_| page == 0).map(|events| self.counts.header(events));
         let first = first_byte(page);
         let end = first_byte(page + 1).min(self.count.div_ceil(8) as usize);
         let bits = (first..end).map(|at| self.image.byte(at)).collect();
@@ -383,6 +355,7 @@ mod tests {
     use md::{Geometry, GeometrySpec, Layout, Level};
 
     use super::*;
+    use crate::metadata::types::BitmapHeader;
 
     fn map(bits: u64) -> IntentMap {
         let spec = GeometrySpec {
@@ -427,7 +400,7 @@ mod tests {
     fn bits_cover_what_a_member_missed_that_has_seen_the_last_clearing() {
         let mut bits = Bits::new(&kept(vec![0; 2]), &map(16), None);
         assert!(bits.covers(1) && !bits.covers(0));
-        assert!(bits.note_cleared_at(9));
+        assert!(bits.counts.clear(9));
         assert!(bits.covers(9) && !bits.covers(8));
         let stale = Bits::new(&ManagedBitmap { stale: true, ..kept(vec![0; 2]) }, &map(16), None);
         assert!(!stale.covers(u64::MAX));

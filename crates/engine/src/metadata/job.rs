@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use md::ondisk::superblock::{ArrayState, Policy};
 
+use super::event_counts::Turn;
 use super::types::{BitmapPage, DeviceNumber, MetaToken, MetadataEffect, Record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +85,7 @@ pub(super) struct Update {
     pub(super) state: Arc<ArrayState>,
     /// What it records.
     pub(super) revision: Revision,
-    /// Only the clean/dirty state changes, on a complete array: spares need not be updated.
-    pub(super) pure: bool,
+    pub(super) turn: Turn,
     /// Members are flushed before.
     pub(super) flushes: bool,
 }

@@ -26,6 +26,7 @@ use self::devices::{Device, in_service, is_passed_by};
 use self::rebuilds::Joining;
 use self::removals::Leaving;
 use super::bits::Bits;
+use super::event_counts::EventCounts;
 use super::job::{Goal, Job, Phase, Revision, Update};
 use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
@@ -35,15 +36,12 @@ use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, 
 
 /// Contents of the members' superblocks.
 struct OnDisk {
-    events: u64,
+    /// What the last update wrote, or the start found.
+    state: Arc<ArrayState>,
     dirty: bool,
     resync_offset: Option<u64>,
     policy: Policy,
-    /// The last update only marked a complete array dirty: its event count may be taken back.
-    may_go_back: bool,
-    /// What the last update wrote; `None`: nothing was written yet.
-    written: Option<Arc<ArrayState>>,
-    /// What had the next event count before an update took it back.
+    /// To be written again before a loss is recorded: see [`EventCounts::written`].
     taken_back: Option<Arc<ArrayState>>,
 }
 
@@ -70,12 +68,9 @@ pub struct MetadataManager {
     bits_ahead_nanos: u64,
     bits: Option<Bits>,
     on_disk: OnDisk,
+    counts: EventCounts,
     /// State of the freshest superblock at the start, for members that are behind it.
     found: Arc<ArrayState>,
-    /// The highest event count that any device may hold.
-    high: u64,
-    /// The event count that makes the last lost member stale for certain.
-    reach: u64,
     /// What has happened, and what of it the superblocks record.
     wanted: Revision,
     recorded: Revision,
@@ -172,22 +167,17 @@ impl MetadataManager {
         if devices.iter().any(|device| device.rebuilt.is_some()) {
             bits.iter_mut().for_each(Bits::write_all);
         }
-        let counts = devices.iter().map(|device| device.kept.events);
-        let high = counts.fold(events, u64::max);
         let serving = devices.iter().filter(|device| device.is_in_sync()).count();
         // A device that is being rebuilt, or is to replace another, records the position up to
         // which it is in sync: it gets no writes, and its superblock may never be updated.
         let passed_by = devices.iter().any(|device| is_passed_by(&device.kept, &states));
-        // A missing member may be one ahead of the freshest present one, whether its loss has been
-        // recorded or not; a difference of 1 counts as equal when md assembles.
+        let is_incomplete = serving < geometry.members() || passed_by;
+        let counts = devices.iter().map(|device| device.kept.events);
+        let counts = EventCounts::start(events, counts, is_incomplete);
         // A start that has replayed logs leaves the array dirty, as it was found. Who was not there
         // missed the replay, so a loss is recorded before the superblocks say clean.
         let replayed =
             policy == Policy::Ppl && resync_offset.is_none() && found.resync_offset.is_some();
-        let reach = match serving < geometry.members() || passed_by {
-            true => high + 3,
-            false => events,
-        };
         MetadataManager {
             shards: config.shards,
             reports: vec![0; usize::from(config.shards)],
@@ -198,17 +188,14 @@ impl MetadataManager {
             bits_ahead_nanos: config.bits_ahead_nanos,
             bits,
             on_disk: OnDisk {
-                events,
+                state: found.clone(),
                 dirty: replayed,
                 resync_offset: if replayed { found.resync_offset } else { resync_offset },
                 policy,
-                may_go_back: false,
-                written: None,
                 taken_back: None,
             },
+            counts,
             found,
-            high,
-            reach,
             wanted: Revision { losses, ..Revision::default() },
             recorded: Revision::default(),
             leaving: Vec::new(),
@@ -313,7 +300,7 @@ impl MetadataManager {
     pub fn status(&self) -> MetadataStatus {
         MetadataStatus {
             mode: self.mode,
-            events: self.on_disk.events,
+            events: self.counts.on_disk(),
             dirty: self.on_disk.dirty,
             resync_offset: self.resync,
             resync_stalled: self.resync_stalled,
@@ -583,9 +570,7 @@ impl MetadataManager {
         }
         self.touched = true;
         self.wanted.losses += 1;
-        // It may hold the highest event count that was ever sent; a difference of 1 still counts as
-        // equal when md assembles.
-        self.reach = self.reach.max(self.high + 2);
+        self.counts.lost();
         if let Some(job) = &mut self.job {
             job.drop_device(at);
             // Writes that the job has omitted or added may be wrong now. A superblock phase is

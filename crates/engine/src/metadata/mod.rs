@@ -9,6 +9,7 @@
 //! `docs/design/0005-metadata-manager.md` for the guarantees and the write order.
 
 mod bits;
+mod event_counts;
 mod job;
 mod manager;
 mod start;

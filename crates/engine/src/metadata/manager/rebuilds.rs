@@ -217,7 +217,7 @@ impl MetadataManager {
 
     /// A device that no superblock lists.
     pub(super) fn add_device(&mut self, number: DeviceNumber) -> usize {
-        let events = self.on_disk.events;
+        let events = self.counts.on_disk();
         let kept = ManagedDevice { number, slot: None, replaces: false, events, is_spare: false };
         self.devices.push(in_service(kept, None));
         self.devices.len() - 1

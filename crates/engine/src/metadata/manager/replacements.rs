@@ -246,7 +246,7 @@ impl MetadataManager {
                 *state = DeviceState::new(Role::Faulty);
             }
             self.wanted.losses += 1;
-            self.reach = self.reach.max(self.high + 2);
+            self.counts.lost();
         }
         self.devices[at].kept.replaces = false;
         self.taken_over.push(self.devices[at].place);

@@ -11,6 +11,7 @@ use md::ondisk::{Role, Timestamp};
 
 use super::{Asked, Lost, MetadataManager, OnDisk, is_passed_by};
 use crate::metadata::bits::Bits;
+use crate::metadata::event_counts::Turn;
 use crate::metadata::job::{Goal, Job, Phase, Update, Why};
 use crate::metadata::types::{
     ManagedDevice, MetaToken, MetadataEffect, MetadataMode, ReadOnlyReason, Record,
@@ -116,7 +117,7 @@ impl MetadataManager {
             (Some(phase), Goal::Update(update), _) if phase.is_of_superblocks() => {
                 self.unfinished = Some(update);
             }
-            (Some(Phase::Header), Goal::Clear, Some(bits)) => bits.clearing_failed(),
+            (Some(Phase::Header), Goal::Clear, Some(bits)) => bits.counts.clearing_failed(),
             _ => {}
         }
         self.forget_asked(|Asked { shard, first_bit, bits }| {
@@ -134,19 +135,15 @@ impl MetadataManager {
 
     fn update_done(&mut self, job: &Job, out: &mut Vec<MetadataEffect>) {
         let Goal::Update(update) = &job.goal else { unreachable!("only updates end so") };
-        let before = self.on_disk.written.take();
-        let state = &update.state;
+        let (state, before) = (&update.state, self.on_disk.state.clone());
+        let lost = self.wanted.losses != update.revision.losses;
+        let repeats = self.counts.written(state.events, update.turn, lost);
         self.on_disk = OnDisk {
-            // Members in service have the lower count by now.
-            taken_back: before.filter(|before| {
-                before.events > state.events && self.wanted.losses != update.revision.losses
-            }),
-            written: Some(state.clone()),
-            events: state.events,
+            state: state.clone(),
             dirty: update.dirty,
-            resync_offset: update.state.resync_offset,
-            policy: update.state.policy,
-            may_go_back: update.why == Why::Dirty && update.pure,
+            resync_offset: state.resync_offset,
+            policy: state.policy,
+            taken_back: repeats.then_some(before),
         };
         self.recorded.losses = update.revision.losses;
         self.recorded.changes = update.revision.changes;
@@ -183,57 +180,49 @@ impl MetadataManager {
                 older.for_each(|at| job.add(*at, Some(record.clone())));
             }
             Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
-            Phase::First => {
-                let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
-                let state = update.state.clone();
-                self.high = self.high.max(state.events);
-                let lacks = |at: &usize| {
-                    let is_behind = self.devices[*at].events != Some(state.events);
-                    is_behind
-                        && (self.takes_over(*at, &state) || self.devices[*at].recorded_too_far)
-                };
-                job.in_turn = self.in_turn;
-                for at in serving.into_iter().filter(lacks) {
-                    job.add(at, Some(Record::Superblock(state.clone())));
-                }
-            }
-            Phase::Superblocks => {
-                let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
-                let (state, pure) = (update.state.clone(), update.pure);
-                let catches_up = update.why == Why::CatchUp;
-                self.high = self.high.max(state.events);
-                job.in_turn = self.in_turn;
-                let spares = |at: &usize| {
-                    let device = &self.devices[*at];
-                    // A device with a slot is failed when it falls behind.
-                    let is_updated =
-                        !pure || !catches_up && is_passed_by(&device.kept, &self.states);
-                    let is_listed = !self.is_new(*at) && self.is_known_in(*at, &state);
-                    !device.failed && device.kept.slot.is_none() && is_updated && is_listed
-                };
-                // A member with this event count has the same contents: see `choose`.
-                let lacks = |at: &usize| {
-                    let is_behind = self.devices[*at].events != Some(state.events);
-                    let is_out = self.is_faulty_in(*at, &state) || !self.is_listed(*at, &state);
-                    is_behind && !is_out && (!catches_up || self.has_its_slot(*at))
-                };
-                let others = (0..self.devices.len()).filter(spares);
-                for at in serving.into_iter().filter(lacks).chain(others) {
-                    job.add(at, Some(Record::Superblock(state.clone())));
-                }
-            }
+            Phase::First | Phase::Superblocks => self.fill_superblocks(job, phase, serving),
         }
+    }
+
+    fn fill_superblocks(&mut self, job: &mut Job, phase: Phase, serving: Vec<usize>) {
+        let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
+        let (state, turn) = (update.state.clone(), update.turn);
+        let catches_up = update.why == Why::CatchUp;
+        self.counts.sent(state.events);
+        job.in_turn = self.in_turn;
+        // A member with this event count has the same contents: see `choose`.
+        let is_behind = |at: &usize| self.devices[*at].events != Some(state.events);
+        let is_first =
+            |at: &usize| self.takes_over(*at, &state) || self.devices[*at].recorded_too_far;
+        let gets = |at: &usize| {
+            let is_out = self.is_faulty_in(*at, &state) || !self.is_listed(*at, &state);
+            !is_out && (!catches_up || self.has_its_slot(*at))
+        };
+        let spares = |at: &usize| {
+            let device = &self.devices[*at];
+            // A device with a slot is failed when it falls behind.
+            let is_updated = turn == Turn::Other || is_passed_by(&device.kept, &self.states);
+            let is_listed = !self.is_new(*at) && self.is_known_in(*at, &state);
+            let is_spare = !device.failed && device.kept.slot.is_none();
+            is_spare && !catches_up && is_updated && is_listed
+        };
+        let members = serving.into_iter().filter(is_behind);
+        let at: Vec<usize> = match phase {
+            Phase::First => members.filter(is_first).collect(),
+            _ => members.filter(gets).chain((0..self.devices.len()).filter(spares)).collect(),
+        };
+        at.into_iter().for_each(|at| job.add(at, Some(Record::Superblock(state.clone()))));
     }
 
     fn fill_pages(&mut self, job: &mut Job, phase: Phase, serving: &[usize]) {
         let events = match &job.goal {
             Goal::Update(update) => update.state.events,
-            _ => self.on_disk.events,
+            _ => self.counts.on_disk(),
         };
         let Some(bits) = &mut self.bits else { return };
         let mut pages = match (phase, &job.goal) {
             (Phase::Header, Goal::Update(_)) => vec![0],
-            (Phase::Header, _) if bits.note_cleared_at(events) => vec![0],
+            (Phase::Header, _) if bits.counts.clear(events) => vec![0],
             (Phase::Header, _) => vec![],
             (_, Goal::Clear) => {
                 let held = &self.held;
@@ -259,7 +248,7 @@ impl MetadataManager {
     // ---- what comes next
 
     pub(super) fn is_recorded(&self) -> bool {
-        self.wanted.losses == self.recorded.losses && self.on_disk.events >= self.reach
+        self.wanted.losses == self.recorded.losses && self.counts.lost_are_stale()
     }
 
     fn choose(&mut self, out: &mut Vec<MetadataEffect>) -> Option<Job> {
@@ -280,8 +269,7 @@ impl MetadataManager {
         // A request does not wait for the timer: if there is still no space, it is refused.
         let may_try = self.now >= self.retry_at || !self.asked.is_empty();
         if let Some(update) = self.unfinished.take_if(|_| may_try) {
-            // Repeats the update with the same event count: a member that got it would otherwise be
-            // two ahead of one that did not.
+            // The same event count and contents: see `event_counts`.
             return Some(Job::new(Goal::Update(update), &[Phase::First, Phase::Superblocks]));
         }
         if self.touched && may_try && self.lags() {
@@ -346,7 +334,7 @@ impl MetadataManager {
 
     /// Whether a member is behind the freshest, after a crash or a lack of space.
     fn lags(&self) -> bool {
-        let events = Some(self.on_disk.events);
+        let events = Some(self.counts.on_disk());
         self.serving().any(|at| self.devices[at].events != events && self.has_its_slot(at))
     }
 
@@ -362,24 +350,22 @@ impl MetadataManager {
     }
 
     /// Brings members that are behind to the event count of the freshest before any count
-    /// increases: they would be two behind during the next update, and out after a crash. They get
-    /// the contents of the freshest superblock: the decisions of the start apply from the first
-    /// update on.
+    /// increases. They get the contents of the freshest superblock: the decisions of the start
+    /// apply from the first update on.
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
         let (why, dirty, revision) = (Why::CatchUp, self.on_disk.dirty, self.recorded);
-        let update = Update { why, dirty, state, revision, pure: true, flushes: false };
+        let update = Update { why, dirty, state, revision, turn: Turn::Other, flushes: false };
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
-    /// A lost member may still have the superblock whose event count was taken back. Before the
-    /// loss is recorded with that count, the others get the same contents again: two histories with
-    /// one count would contradict each other.
+    /// Writes the contents again whose event count was taken back: a lost member may still have
+    /// them, and the loss is recorded with the next count.
     fn step_up(&self, state: Arc<ArrayState>) -> Job {
         let (why, dirty, revision) = (Why::Dirty, true, self.recorded);
         let mut phases = self.bitmap_phases();
         phases.push(Phase::Superblocks);
-        let update = Update { why, dirty, state, revision, pure: false, flushes: false };
+        let update = Update { why, dirty, state, revision, turn: Turn::Other, flushes: false };
         Job::new(Goal::Update(update), &phases)
     }
 
@@ -479,8 +465,7 @@ impl MetadataManager {
     /// dirty as it was found, also where nothing is left to resync: the lost member is one event
     /// behind then, and kernels before 6.8 would take it, of an array that is clean.
     fn position_beside_a_loss(&self) -> Option<u64> {
-        let before = self.on_disk.written.is_none().then_some(self.found.resync_offset);
-        self.on_disk.resync_offset.or(before.flatten())
+        self.on_disk.resync_offset.or(self.on_disk.state.resync_offset)
     }
 
     fn update(&mut self, why: Why) -> Job {
@@ -493,16 +478,13 @@ impl MetadataManager {
             && self.wanted.losses == self.recorded.losses
             && self.wanted.changes == self.recorded.changes
             && self.replaced().is_empty();
-        // A clean array that needs a resync is not as it was before it became dirty.
-        let is_turn = why == Why::Dirty || why == Why::Clean && self.resync.is_none();
-        let pure = is_turn && complete;
-        // As in md: clean and dirty alternate between two event counts, so that spares, which are
-        // not updated, do not fall behind.
-        let back = why == Why::Clean && pure && self.on_disk.may_go_back;
-        let events = match back && self.on_disk.events > 1 {
-            true => self.on_disk.events - 1,
-            false => self.on_disk.events + 1,
+        let turn = match why {
+            Why::Dirty if complete => Turn::Dirty,
+            // A clean array that needs a resync is not as it was before it became dirty.
+            Why::Clean if complete && self.resync.is_none() => Turn::Clean,
+            _ => Turn::Other,
         };
+        let events = self.counts.next(turn);
         let flushes = matches!(why, Why::Clean | Why::Checkpoint | Why::Stop);
         let (policy, resync_offset) = match why {
             _ if dirty => self.promise(flushes),
@@ -555,7 +537,7 @@ impl MetadataManager {
         phases.extend(takes_over.or(recorded_too_far.then_some(Phase::First)));
         phases.push(Phase::Superblocks);
         let (state, revision) = (Arc::new(state), self.wanted);
-        let update = Update { why, dirty, state, revision, pure, flushes };
+        let update = Update { why, dirty, state, revision, turn, flushes };
         Job::new(Goal::Update(update), &phases)
     }
 }
