@@ -51,6 +51,22 @@ struct Asked {
     bits: u32,
 }
 
+/// The last run of a resync, or of rebuilds: reports of earlier ones are ignored.
+#[derive(Default)]
+struct Run {
+    number: u32,
+    /// Its error, if it is stalled.
+    stalled: Option<RequestError>,
+}
+
+impl Run {
+    /// A new run; returns its number.
+    fn begin(&mut self) -> u32 {
+        *self = Run { number: self.number + 1, stalled: None };
+        self.number
+    }
+}
+
 /// The metadata manager; see the module documentation.
 pub struct MetadataManager {
     geometry: Geometry,
@@ -79,10 +95,8 @@ pub struct MetadataManager {
     /// A shard relies on the superblocks: before that, a start leaves no trace.
     touched: bool,
     resync: Option<u64>,
-    resync_run: u32,
-    resync_stalled: Option<RequestError>,
-    rebuild_run: u32,
-    rebuild_stalled: Option<RequestError>,
+    resync_run: Run,
+    rebuild_run: Run,
     joining: Vec<Joining>,
     /// Places of replacements that have taken over by the superblocks, which shards get when the
     /// former members are stale for certain.
@@ -201,10 +215,8 @@ impl MetadataManager {
             leaving: Vec::new(),
             touched: replayed,
             resync: resync_offset,
-            resync_run: 0,
-            resync_stalled: None,
-            rebuild_run: 0,
-            rebuild_stalled: None,
+            resync_run: Run::default(),
+            rebuild_run: Run::default(),
             joining: Vec::new(),
             taken_over: Vec::new(),
             not_durable: false,
@@ -291,9 +303,8 @@ impl MetadataManager {
         if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
             return None;
         }
-        self.resync_run += 1;
-        self.resync_stalled = None;
-        Some(Resync::of_ranges(self.resync_run, self.in_need(from), self.map.span()))
+        let run = self.resync_run.begin();
+        Some(Resync::of_ranges(run, self.in_need(from), self.map.span()))
     }
 
     /// The current status.
@@ -303,11 +314,11 @@ impl MetadataManager {
             events: self.counts.on_disk(),
             dirty: self.on_disk.dirty,
             resync_offset: self.resync,
-            resync_stalled: self.resync_stalled,
+            resync_stalled: self.resync_run.stalled,
             rebuilding: self.rebuilt().map(|(member, _)| member.0).collect(),
             replacing: self.replaced(),
             rebuild_sectors: self.rebuild_sectors(),
-            rebuild_stalled: self.rebuild_stalled,
+            rebuild_stalled: self.rebuild_run.stalled,
             joining: self.joining.len(),
             degraded: self.degraded(),
             held: self.held_total,
@@ -336,8 +347,8 @@ impl MetadataManager {
                     self.resync_at(run, position, stalled, out);
                 }
                 MetadataInput::RebuildAt { run, member, position, stalled } => {
-                    if run == self.rebuild_run {
-                        self.rebuild_stalled = stalled;
+                    if run == self.rebuild_run.number {
+                        self.rebuild_run.stalled = stalled;
                         self.rebuild_at(member, position, out);
                     }
                 }
@@ -447,7 +458,7 @@ impl MetadataManager {
         self.resync = Some(position);
         self.wanted.doubts += 1;
         // Reports of the running resync do not account for it.
-        self.resync_run += 1;
+        self.resync_run.number += 1;
         if let Some(job) = &mut self.job {
             job.redundancy_lost();
         }
@@ -462,8 +473,8 @@ impl MetadataManager {
         stalled: Option<RequestError>,
         out: &mut Vec<MetadataEffect>,
     ) {
-        let Some(before) = self.resync.filter(|_| run == self.resync_run) else { return };
-        self.resync_stalled = stalled;
+        let Some(before) = self.resync.filter(|_| run == self.resync_run.number) else { return };
+        self.resync_run.stalled = stalled;
         let end = self.map.span();
         self.touched = true;
         let position = position.max(before).min(end);

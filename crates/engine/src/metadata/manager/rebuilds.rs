@@ -88,9 +88,7 @@ impl MetadataManager {
         if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
             return Vec::new();
         }
-        self.rebuild_run += 1;
-        self.rebuild_stalled = None;
-        let run = self.rebuild_run;
+        let run = self.rebuild_run.begin();
         let both = self.lacking(false).chain(self.lacking(true));
         let both: Vec<_> = both.map(|(device, ranges)| (device.place, ranges)).collect();
         BackgroundRun::of_rebuild(run, &self.geometry, both.into_iter())
@@ -338,7 +336,7 @@ impl MetadataManager {
         self.bits.iter_mut().for_each(Bits::write_all);
         self.touched = true;
         // Reports of the running rebuilds do not account for it.
-        self.rebuild_run += 1;
+        self.rebuild_run.number += 1;
         out.push(MetadataEffect::RebuildNeeded);
         if let Some(job) = &mut self.job {
             // It lacks what the job has written so far; superblocks do not list it yet.

@@ -189,7 +189,7 @@ impl MetadataManager {
             state.replacement = false;
         }
         // Reports of the running rebuilds do not account for it.
-        self.rebuild_run += 1;
+        self.rebuild_run.number += 1;
         out.push(MetadataEffect::RebuildNeeded);
     }
 
