@@ -571,6 +571,9 @@ impl MetadataManager {
             };
             return self.give_up(why, out);
         }
+        let takes_over = self.job.as_ref().is_some_and(
+            |job| matches!(&job.goal, Goal::Update(update) if self.takes_over(at, &update.state)),
+        );
         self.devices[at].failed = true;
         self.bits.iter_mut().for_each(Bits::member_lost);
         if self.devices[at].rebuilt.take().is_some() {
@@ -586,8 +589,10 @@ impl MetadataManager {
             job.drop_device(at);
             // Writes that the job has omitted or added may be wrong now. A superblock phase is
             // completed: it is safe on the remaining devices. But no member gives its slot to a
-            // replacement that is out.
-            job.spoiled |= !job.writes_superblocks() || replaces && job.phase == Some(Phase::First);
+            // replacement that is out. The loss of another one does not end that phase: what takes
+            // over may have the event count already, and contents of an update that others lack.
+            let is_first = job.phase == Some(Phase::First);
+            job.spoiled |= !job.writes_superblocks() || takes_over && is_first;
         }
         let (device, by) = (number, lost.by());
         out.push(MetadataEffect::DeviceFailed { device, slot, replaces, error, by });

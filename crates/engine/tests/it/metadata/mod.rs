@@ -7,5 +7,6 @@ mod failures;
 mod harness;
 mod in_progress;
 mod no_space;
+mod replacements;
 mod resync;
 mod resync_loop;
