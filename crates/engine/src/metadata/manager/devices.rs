@@ -22,7 +22,7 @@ pub(super) struct Device {
     pub(super) has_left: bool,
     /// The change of the table of devices with which it came.
     pub(super) change: u64,
-    /// Event count of its durable superblock; `None`: a write of it failed.
+    /// Event count of its durable superblock; `None`: a write of it failed, or there was none.
     pub(super) events: Option<u64>,
     /// It has joined the running array: no older superblock concerns it.
     pub(super) has_joined: bool,

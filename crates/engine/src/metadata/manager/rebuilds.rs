@@ -217,7 +217,8 @@ impl MetadataManager {
     pub(super) fn add_device(&mut self, number: DeviceNumber) -> usize {
         let events = self.counts.on_disk();
         let kept = ManagedDevice { number, slot: None, replaces: false, events, is_spare: false };
-        self.devices.push(in_service(kept, None));
+        // It has no superblock, so that the next update is written to it, whatever its count.
+        self.devices.push(Device { events: None, ..in_service(kept, None) });
         self.devices.len() - 1
     }
 

@@ -85,3 +85,19 @@ fn a_replacement_lost_while_another_takes_over_gives_no_other_contents_to_a_coun
     assert_eq!(harness.events(), [11; 4]);
     assert_eq!(lost_while_another_takes_over(&mut harness), 12);
 }
+
+#[test]
+fn a_replacement_bound_after_a_count_went_back_gets_the_update_that_lists_it() {
+    let mut harness = Harness::new(config(Level::Raid1, 2, 0));
+    harness.ask(0, 1);
+    harness.run();
+    assert_eq!(harness.events(), [11; 2]);
+    replace(&mut harness, 2, 0);
+    harness.release(0, 1);
+    harness.run();
+    assert_eq!(harness.events(), [10; 2]);
+    harness.event(ControlEvent::RebuildBegan { member: MemberIdx(2) });
+    harness.ask(0, 1);
+    harness.run();
+    assert_eq!(harness.events(), [11; 3]);
+}
