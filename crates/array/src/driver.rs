@@ -14,7 +14,6 @@ mod allocation;
 mod background;
 mod late;
 mod membership;
-mod rebuild;
 mod resync;
 mod scrub;
 mod shutdown;
@@ -25,9 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    BackgroundRange, BufSlice, Control, ControlEvent, DeviceNumber, FailureCoordinator, HostOp,
-    MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Pace, Request, RequestError,
-    Sharding,
+    BackgroundRange, BackgroundWork, BufSlice, Control, ControlEvent, DeviceNumber,
+    FailureCoordinator, HostOp, MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus,
+    Pace, Request, RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use sys::{Looks, clock_nanos};
@@ -118,19 +117,11 @@ pub struct Completion {
 #[derive(Debug)]
 pub struct Full(pub Option<Lease>);
 
-/// A range of background work, by its start and length.
-#[derive(Clone, Copy)]
-enum OwnRange {
-    Resync(BackgroundRange),
-    Rebuild(BackgroundRange),
-    Scrub(Sector, u64),
-}
-
 struct PendingRequest {
     tag: u64,
     lease: Option<Lease>,
-    /// A range of the array's own work: no host waits for it.
-    own: Option<OwnRange>,
+    /// A range of background work: no host waits for it.
+    own: Option<BackgroundRange>,
     /// Parts that have not completed.
     open: u32,
     error: Option<RequestError>,
@@ -156,8 +147,6 @@ pub struct Driver {
     metadata_writer: Option<MetadataWriter>,
     /// In shard 0 of arrays without metadata: of several shards, or once a member was added.
     failures: Option<FailureCoordinator>,
-    /// Rebuilds of arrays without metadata, once a member was added.
-    local: Option<membership::LocalRebuilds>,
     /// In shard 0, members that may get a slot.
     spares: Vec<(DeviceNumber, Box<dyn Member>)>,
     /// Control-plane events received here, with their shards, and the commands that answer them;
@@ -174,11 +163,6 @@ pub struct Driver {
     /// one, so that it makes progress under any host load.
     background: background::Background,
     resync_lease: Option<Lease>,
-    /// Of an array without metadata, the last one.
-    local_resync: Option<resync::LocalResync>,
-    /// Hosts have all buffers, and a rebuild needs one.
-    lacks_rebuild_buffer: bool,
-    scrub: Option<scrub::RunningScrub>,
     /// Channels to the other shards, if there are any.
     channels: Option<ShardChannels>,
     own: Parts,
@@ -232,8 +216,7 @@ impl Driver {
         let needs_memory = matches!(geometry.level(), Level::Raid1 | Level::Raid10);
         let own = needs_memory.then(|| shards[0].leases.take(shards[0].leases.lease_bytes()));
         shards[0].resync_lease = own.flatten();
-        let step = shards[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
-        let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
+        let step = shards[0].background_step(1);
         let metadata_writer = metadata_writer(shards[0].geometry(), step, unit)
             .map_err(|source| BuildError::System { doing: "start the metadata threads", source })?;
         shards[0].metadata_writer = Some(metadata_writer);
@@ -327,7 +310,6 @@ impl Driver {
             executor,
             metadata_writer: None,
             failures: None,
-            local: None,
             spares: Vec::new(),
             control_events: Vec::new(),
             commands: Vec::new(),
@@ -339,9 +321,6 @@ impl Driver {
             max_requests,
             background: background::Background::new(load, options.pace),
             resync_lease: None,
-            local_resync: None,
-            lacks_rebuild_buffer: false,
-            scrub: None,
             channels: None,
             own: Parts::default(),
             others: Parts::default(),
@@ -541,9 +520,7 @@ impl Driver {
         self.receive();
         self.reap();
         self.bind_sent();
-        self.feed_resync();
-        self.feed_rebuild();
-        self.feed_scrub();
+        self.feed_background();
         self.executor.turn(&mut self.io, &mut self.ended);
         self.control_plane();
         self.join_chosen();
@@ -604,20 +581,16 @@ impl Driver {
     fn complete(&mut self, request: PendingRequest, out: &mut Vec<Completion>) {
         let PendingRequest { tag, lease, own, error, .. } = request;
         let result = error.map_or(Ok(()), Err);
-        match own {
-            // Members in memory complete in the poll in which the range began.
-            Some(own) => self.background.ended(clock_nanos(), &own, result.is_ok()),
-            None if self.requests() == self.background.ranges => {
+        let Some(range) = own else {
+            if self.requests() == self.background.ranges {
                 self.background.load.all_ended(self.io.now);
             }
-            None => {}
-        }
-        match own {
-            None => out.push(Completion { tag, result, lease }),
-            Some(OwnRange::Scrub(at, _)) => self.scrub_done(at, result),
-            Some(OwnRange::Rebuild(range)) => self.rebuild_done(range, result, lease),
-            Some(OwnRange::Resync(range)) => self.resync_done(range, result, lease),
-        }
+            return out.push(Completion { tag, result, lease });
+        };
+        // Members in memory complete in the poll in which the range began.
+        let (now, work) = (clock_nanos(), BackgroundWork::of(range.op));
+        self.background.ended(now, work, range.sectors, result.is_ok());
+        self.range_done(range, result, lease);
     }
 
     /// Passes shard events to the control plane and distributes its commands. It runs in shard 0:
@@ -718,6 +691,11 @@ impl Driver {
     /// Members out of service, as far as this shard has been notified.
     pub fn failed(&self) -> MemberSet {
         self.executor.failed()
+    }
+
+    /// Members that are not in sync everywhere: those out of service, and those being rebuilt.
+    pub fn lacking(&self) -> MemberSet {
+        self.executor.lacking()
     }
 
     /// Member events since the last call.

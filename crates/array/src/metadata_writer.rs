@@ -11,14 +11,14 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use engine::{
-    BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundRun,
-    BackgroundState, BackgroundWork, Control, ControlEvent, DeviceNumber, DeviceStatus, IoError,
-    JoinRefusal, MemberError, MetaToken, MetadataEffect, MetadataInput, MetadataManager,
-    MetadataStatus, RESYNC_PARTS, Record, RemoveRefusal, ReplaceRefusal, RequestError,
+    BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundRun, BackgroundWork, Control,
+    ControlEvent, DeviceNumber, DeviceStatus, HostOp, IoError, JoinRefusal, MemberError, MetaToken,
+    MetadataEffect, MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS, Record,
+    RemoveRefusal, ReplaceRefusal, RequestError,
 };
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
-use md::{Geometry, MemberIdx, Sector};
+use md::{Geometry, MemberIdx};
 use sys::Looks;
 
 use crate::executor::{Event, Report};
@@ -85,9 +85,8 @@ pub(crate) struct MetadataWriter {
     inputs: Vec<MetadataInput>,
     effects: Vec<MetadataEffect>,
     timer: Option<u64>,
-    resync: BackgroundLoop,
-    rebuild: BackgroundLoop,
-    /// Of either.
+    /// The resyncs and the rebuilds, by their turn.
+    pub(crate) loops: [BackgroundLoop; 2],
     loop_effects: Vec<BackgroundEffect>,
     /// Devices that the metadata manager has chosen for slots.
     joins: Vec<ChosenDevice>,
@@ -107,7 +106,7 @@ pub(crate) struct MetadataWriter {
 
 impl MetadataWriter {
     /// `notes`: notes to be reported from the start on. `step`, `unit`: see
-    /// [`BackgroundLoop::of_resyncs`].
+    /// [`BackgroundLoop::new`].
     ///
     /// # Errors
     /// When the threads cannot be started.
@@ -139,8 +138,8 @@ impl MetadataWriter {
             inputs: Vec::new(),
             effects: Vec::new(),
             timer: None,
-            resync: BackgroundLoop::of_resyncs(geometry.clone(), step, unit),
-            rebuild: BackgroundLoop::of_rebuilds(geometry.clone(), step, unit),
+            loops: [HostOp::Resync, HostOp::Rebuild]
+                .map(|op| BackgroundLoop::new(op, geometry.clone(), step, unit)),
             loop_effects: Vec::new(),
             joins: Vec::new(),
             retired: Vec::new(),
@@ -177,7 +176,7 @@ impl MetadataWriter {
 
     /// When it must be called next.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        let retries = self.resync.deadline().into_iter().chain(self.rebuild.deadline());
+        let retries = self.loops.iter().filter_map(BackgroundLoop::deadline);
         self.timer.into_iter().chain(retries).chain(self.threads.deadline(&self.looks)).min()
     }
 
@@ -240,8 +239,7 @@ impl MetadataWriter {
             self.timer = None;
             self.inputs.push(MetadataInput::Timer);
         }
-        self.resync.tick(now);
-        self.rebuild.tick(now);
+        self.loops.iter_mut().for_each(|background| background.tick(now));
         while self.has_work() {
             let mut effects = std::mem::take(&mut self.effects);
             self.manager.handle(now, &mut self.inputs, &mut effects);
@@ -289,8 +287,8 @@ impl MetadataWriter {
                 self.retired.push(device);
                 self.unbound.extend(place);
             }
-            MetadataEffect::ResyncNeeded => self.resync.needed(),
-            MetadataEffect::RebuildNeeded => self.rebuild.needed(),
+            MetadataEffect::ResyncNeeded => self.loops[0].needed(),
+            MetadataEffect::RebuildNeeded => self.loops[1].needed(),
             MetadataEffect::Join { device, place, replaces } => {
                 self.joins.push(ChosenDevice { number: device, place, replaces });
             }
@@ -302,13 +300,11 @@ impl MetadataWriter {
                 self.events.push(Report::now(event, Some(device.to_string())));
             }
             MetadataEffect::BecameReadOnly { why } => {
-                self.resync.became_read_only();
-                self.rebuild.became_read_only();
+                self.loops.iter_mut().for_each(BackgroundLoop::became_read_only);
                 self.notes.push(format!("The array is read-only now: {why}."));
             }
             MetadataEffect::Stopped { clean } => {
-                self.resync.stopped();
-                self.rebuild.stopped();
+                self.loops.iter_mut().for_each(BackgroundLoop::stopped);
                 self.stopped = Some(clean);
             }
         }
@@ -336,44 +332,28 @@ impl MetadataWriter {
 
     // ---- resync and rebuilds
 
-    /// The resyncs or the rebuilds, which report to the metadata manager.
-    fn loop_of(&mut self, work: BackgroundWork) -> &mut BackgroundLoop {
-        match work {
-            BackgroundWork::Resync => &mut self.resync,
-            BackgroundWork::Rebuild | BackgroundWork::Replace => &mut self.rebuild,
-            BackgroundWork::Check | BackgroundWork::Repair => {
-                unreachable!("a scrub has no loop here")
+    /// The next range of the resync or of a rebuild, if there is one.
+    pub(crate) fn next_range(&mut self, work: BackgroundWork) -> Option<BackgroundRange> {
+        let MetadataWriter { loops: [resync, rebuild], manager, loop_effects, .. } = self;
+        let next = match work {
+            BackgroundWork::Resync => {
+                resync.next_range(|| BackgroundRun::of_resync(manager.resync()), loop_effects)
             }
-        }
-    }
-
-    /// The next range of the resync, if there is one.
-    pub(crate) fn next_resync(&mut self) -> Option<BackgroundRange> {
-        let MetadataWriter { resync, manager, loop_effects, .. } = self;
-        let next = resync.next_range(|| BackgroundRun::of_resync(manager.resync()), loop_effects);
-        self.perform_background(BackgroundWork::Resync);
-        next
-    }
-
-    /// The next range of a rebuild, if there is one.
-    pub(crate) fn next_rebuild(&mut self) -> Option<BackgroundRange> {
-        let MetadataWriter { rebuild, manager, loop_effects, .. } = self;
-        let next = rebuild.next_range(|| manager.rebuilds(), loop_effects);
-        self.perform_background(BackgroundWork::Rebuild);
+            _ => rebuild.next_range(|| manager.rebuilds(), loop_effects),
+        };
+        self.perform_background(work);
         next
     }
 
     /// A range has ended.
     pub(crate) fn range_done(
         &mut self,
-        work: BackgroundWork,
         now: u64,
         range: BackgroundRange,
         result: Result<(), RequestError>,
     ) {
-        let mut effects = std::mem::take(&mut self.loop_effects);
-        self.loop_of(work).done(now, range, result, &mut effects);
-        self.loop_effects = effects;
+        let work = BackgroundWork::of(range.op);
+        self.loops[work.turn()].done(now, range, result, &mut self.loop_effects);
         self.perform_background(work);
     }
 
@@ -409,37 +389,11 @@ impl MetadataWriter {
         }
     }
 
-    /// Pauses or resumes the resync, or rebuilds.
-    pub(crate) fn pause(&mut self, work: BackgroundWork, paused: bool) {
-        self.loop_of(work).pause(paused);
-    }
-
     /// Cancels the resync, or rebuilds: positions are recorded, and they begin again by order.
     pub(crate) fn cancel(&mut self, work: BackgroundWork) {
-        let mut effects = std::mem::take(&mut self.loop_effects);
-        self.loop_of(work).cancel(&mut effects);
-        self.loop_effects = effects;
+        let Some(background) = self.loops.get_mut(work.turn()) else { return };
+        background.cancel(&mut self.loop_effects);
         self.perform_background(work);
-    }
-
-    /// Begins again what was cancelled; returns whether there was any.
-    pub(crate) fn begin_again(&mut self, work: BackgroundWork) -> bool {
-        self.loop_of(work).begin_again()
-    }
-
-    /// Whether there is a resync that has not ended, running or paused.
-    pub(crate) fn resyncs(&self) -> bool {
-        self.resync.is_active()
-    }
-
-    /// Of the running resync.
-    pub(crate) fn resync_progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
-        self.resync.progress()
-    }
-
-    /// Of the running rebuilds.
-    pub(crate) fn rebuild_progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
-        self.rebuild.progress()
     }
 
     /// Starts to keep the metadata of one more device.
@@ -511,34 +465,11 @@ impl MetadataWriter {
         self.records_replacements.then(|| self.manager.may_replace(slot))
     }
 
-    /// Whether there are rebuilds that have not ended, running or paused.
-    pub(crate) fn rebuilds(&self) -> bool {
-        self.rebuild.is_active()
-    }
-
-    /// Whether a range of a rebuild could be issued now: one more, and no resync is at work.
-    pub(crate) fn may_rebuild(&self) -> bool {
-        if !self.rebuild.has_room() {
-            return false;
-        }
+    /// Whether a resync is at work, which rebuilds wait for.
+    pub(crate) fn is_before_rebuild(&self) -> bool {
         let status = self.manager.status();
-        let resyncs = self.resync.is_active() && status.resync_offset.is_some();
-        !resyncs || status.resync_stalled.is_some()
-    }
-
-    /// Whether no range of a rebuild is in flight.
-    pub(crate) fn is_rebuild_idle(&self) -> bool {
-        !self.rebuild.is_in_flight()
-    }
-
-    /// See [`BackgroundLoop::failed`].
-    pub(crate) fn not_rebuilt(&self) -> Vec<(Option<MemberIdx>, Sector, u64)> {
-        self.rebuild.failed()
-    }
-
-    /// Whether a resync range could be issued now.
-    pub(crate) fn may_resync(&self) -> bool {
-        self.resync.has_next()
+        let resyncs = self.loops[0].is_active() && status.resync_offset.is_some();
+        resyncs && status.resync_stalled.is_none()
     }
 }
 

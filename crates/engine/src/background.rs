@@ -8,7 +8,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use crate::RequestError;
+use crate::{HostOp, RequestError, ScrubMode};
 
 /// A kind of background work, in the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +35,29 @@ impl BackgroundWork {
         BackgroundWork::Check,
         BackgroundWork::Repair,
     ];
+
+    /// The work whose ranges have this operation.
+    ///
+    /// # Panics
+    /// If it is an operation of hosts.
+    pub fn of(op: HostOp) -> BackgroundWork {
+        match op {
+            HostOp::Resync => BackgroundWork::Resync,
+            HostOp::Rebuild => BackgroundWork::Rebuild,
+            HostOp::Scrub(ScrubMode::Check) => BackgroundWork::Check,
+            HostOp::Scrub(_) => BackgroundWork::Repair,
+            _ => unreachable!("{op:?} is no background work"),
+        }
+    }
+
+    /// Its turn: resyncs 0, rebuilds 1, scrubs 2.
+    pub const fn turn(self) -> usize {
+        match self {
+            BackgroundWork::Resync => 0,
+            BackgroundWork::Rebuild | BackgroundWork::Replace => 1,
+            BackgroundWork::Check | BackgroundWork::Repair => 2,
+        }
+    }
 
     /// md's word for it, as in `sync_action`.
     pub const fn name(self) -> &'static str {

@@ -1,30 +1,33 @@
-//! The resyncs or the rebuilds of an array, one after the other: which ranges are next, how many
-//! are in flight, what is reported of them.
+//! The resyncs or the rebuilds of an array, one after the other, or a scrub: which ranges are next,
+//! how many are in flight, what is reported of them.
 //!
 //! ```text
-//! MetadataManager --runs--> BackgroundLoop --next_range()--> HostOp::Resync, HostOp::Rebuild
+//! MetadataManager --runs--> BackgroundLoop --next_range()--> HostOp::{Resync, Rebuild, Scrub}
 //!        ^                    |     ^                              |
 //!        +---- ResyncAt, -----+     +------------ done() ----------+
 //!              RebuildAt
 //! ```
-//! A resync is one run over all positions. A rebuild on RAID 4, 5 and 6 is one run for all members
-//! that need it, over the rows. On RAID 1 and 10 each member has a run of its own, in the order of
-//! its sectors, so that it is written sequentially and its progress is a recovery offset of md.
+//! A resync is one run over all positions, and so is a scrub. A rebuild on RAID 4, 5 and 6 is one
+//! run for all members that need it, over the rows. On RAID 1 and 10 each member has a run of its
+//! own, in the order of its sectors, so that it is written sequentially and its progress is a
+//! recovery offset of md.
 //!
 //! Sans-io: an executor submits the ranges of [`BackgroundLoop::next_range`], passes their results
 //! to [`BackgroundLoop::done`], calls [`BackgroundLoop::tick`] when [`BackgroundLoop::deadline`]
 //! has passed, and performs the effects.
 //!
-//! Invariant: everything below a run's position is in sync, on its members. Ranges in flight belong
-//! to the current runs; others begin when they have completed, and if they were cancelled, when
-//! that is ordered. The position is reported to the metadata manager whenever a range has
-//! completed, and recorded when the loop was cancelled.
+//! Invariant: everything below a run's position is in sync, on its members; of a scrub, it was
+//! compared, or skipped with an error. Ranges in flight belong to the current runs; others begin
+//! when they have completed, and if they were cancelled, when that is ordered. The position is
+//! reported to the metadata manager whenever a range has completed, and recorded when the loop was
+//! cancelled; of a scrub it is neither.
 
 use md::{Geometry, MemberIdx, Sector};
 
-use crate::resync::DEFAULT_RESYNC_DEPTH;
+use crate::walk::DEFAULT_DEPTH;
 use crate::{
-    BackgroundProgress, BackgroundRun, BackgroundState, MetadataInput, RequestError, Resync,
+    BackgroundProgress, BackgroundRun, BackgroundState, HostOp, IntentMap, MetadataInput,
+    RequestError, Walk,
 };
 
 /// Parts of an array whose resync is an event, [`BackgroundEffect::Progress`].
@@ -35,9 +38,11 @@ const IN_FLIGHT_SECTORS: u64 = 8192;
 /// Bounds of the number of requests in flight of a rebuild.
 const DEPTHS: (u64, u64) = (8, 32);
 
-/// A range that is to be resynced or rebuilt: submit a request with it.
+/// A range of background work: submit a request with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackgroundRange {
+    /// The operation: [`HostOp::Resync`], [`HostOp::Rebuild`] or [`HostOp::Scrub`].
+    pub op: HostOp,
     /// First position.
     pub at: Sector,
     /// Number of positions.
@@ -77,25 +82,20 @@ pub enum BackgroundEffect {
         /// Number of positions that failed.
         sectors: u64,
     },
-    /// All runs have ended: everything is in sync.
+    /// All runs have ended.
     Completed {
         /// Their number.
         run: u32,
     },
 }
 
-/// What a loop's runs do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Resync,
-    Rebuild,
-}
-
 /// The loop; see the module documentation.
 pub struct BackgroundLoop {
-    kind: Kind,
+    op: HostOp,
     geometry: Geometry,
     runs: Vec<BackgroundRun>,
+    /// The first of the runs that have ended last.
+    ended: Option<Walk>,
     step: u64,
     unit: u64,
     /// Runs should begin when those in flight have completed.
@@ -113,37 +113,15 @@ pub struct BackgroundLoop {
 }
 
 impl BackgroundLoop {
-    /// The resyncs of an array that is being started. `step`: maximum of positions per request, see
-    /// [`crate::Resync::set_pace`]; no request crosses a multiple of `unit` positions.
-    pub fn of_resyncs(geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
-        BackgroundLoop::new(Kind::Resync, geometry, step, unit)
-    }
-
-    /// The rebuilds of an array that is being started; as [`BackgroundLoop::of_resyncs`].
-    pub fn of_rebuilds(geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
-        BackgroundLoop::new(Kind::Rebuild, geometry, step, unit)
-    }
-
-    /// A resync that is begun at once, and never replaced by another one; for arrays without
-    /// metadata.
-    pub fn of_resync(
-        geometry: Geometry,
-        step: u64,
-        unit: u64,
-        resync: Resync,
-        out: &mut Vec<BackgroundEffect>,
-    ) -> BackgroundLoop {
-        let mut background = BackgroundLoop::new(Kind::Resync, geometry, step, unit);
-        (background.is_needed, background.is_only) = (false, true);
-        background.begin(BackgroundRun::of_resync(Some(resync)), out);
-        background
-    }
-
-    fn new(kind: Kind, geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
+    /// The resyncs or the rebuilds of an array that is being started: [`HostOp::Resync`] or
+    /// [`HostOp::Rebuild`]. A request has `step` positions at most, whole granules up to
+    /// [`crate::MAX_REQUEST_SECTORS`], and crosses no multiple of `unit` positions.
+    pub fn new(op: HostOp, geometry: Geometry, step: u64, unit: u64) -> BackgroundLoop {
         BackgroundLoop {
-            kind,
+            op,
             geometry,
             runs: Vec::new(),
+            ended: None,
             step,
             unit,
             is_needed: true,
@@ -155,6 +133,27 @@ impl BackgroundLoop {
             is_cancelled: false,
             has_stopped: false,
         }
+    }
+
+    /// One run, begun at once and never replaced by another one: a scrub from this position on, or
+    /// a resync of an array without metadata. As [`BackgroundLoop::new`] otherwise.
+    pub fn once(op: HostOp, geometry: Geometry, step: u64, unit: u64, from: u64) -> BackgroundLoop {
+        let span = IntentMap::whole_array(&geometry).span();
+        let ranges = match op {
+            HostOp::Scrub(_) => Walk::of_scrub(from, span),
+            _ => Walk::of_ranges(0, std::iter::once(from..span), span),
+        };
+        let mut background = BackgroundLoop::new(op, geometry, step, unit);
+        (background.is_needed, background.is_only) = (false, true);
+        let mut effects = Vec::new();
+        background.begin(vec![BackgroundRun { member: None, ranges }], &mut effects);
+        background.end_if_done(&mut effects);
+        background
+    }
+
+    /// The operation of its ranges.
+    pub fn op(&self) -> HostOp {
+        self.op
     }
 
     /// [`crate::MetadataEffect::ResyncNeeded`], [`crate::MetadataEffect::RebuildNeeded`]: the
@@ -179,8 +178,12 @@ impl BackgroundLoop {
     }
 
     /// Cancels: no range begins until [`BackgroundLoop::begin_again`]. Those in flight complete,
-    /// then the positions are recorded.
+    /// then the positions are recorded. A scrub ends with them, and does not begin again.
     pub fn cancel(&mut self, out: &mut Vec<BackgroundEffect>) {
+        if let HostOp::Scrub(_) = self.op {
+            self.runs.iter_mut().for_each(|run| run.ranges.stop());
+            return self.end_if_done(out);
+        }
         if !std::mem::replace(&mut self.is_cancelled, true) && self.in_flight == 0 {
             out.push(BackgroundEffect::Report(MetadataInput::Checkpoint));
         }
@@ -243,10 +246,10 @@ impl BackgroundLoop {
     }
 
     fn end_if_done(&mut self, out: &mut Vec<BackgroundEffect>) {
-        let run = self.runs.first().map(|run| run.ranges.run());
-        if let Some(run) = run.filter(|_| self.runs.iter().all(|run| run.ranges.is_done())) {
-            self.runs.clear();
-            out.push(BackgroundEffect::Completed { run });
+        let is_done = self.runs.iter().all(|run| run.ranges.is_done());
+        if is_done && let Some(first) = self.runs.drain(..).next() {
+            out.push(BackgroundEffect::Completed { run: first.ranges.run() });
+            self.ended = Some(first.ranges);
         }
     }
 
@@ -254,22 +257,21 @@ impl BackgroundLoop {
         self.parts = 0;
         self.runs = runs;
         // On RAID 10, what follows on a member lies apart in the array.
-        let chunk = match (self.kind, self.geometry.kind()) {
-            (Kind::Rebuild, md::Kind::Mirrored(_)) if self.geometry.chunk_sectors() > 0 => {
+        let chunk = match (self.op, self.geometry.kind()) {
+            (HostOp::Rebuild, md::Kind::Mirrored(_)) if self.geometry.chunk_sectors() > 0 => {
                 self.geometry.chunk_sectors()
             }
             _ => u64::MAX,
         };
-        let depth = match self.kind {
-            Kind::Resync => DEFAULT_RESYNC_DEPTH,
-            Kind::Rebuild => {
+        let depth = match self.op {
+            HostOp::Rebuild => {
                 let least = self.step.min(chunk).max(1);
                 (IN_FLIGHT_SECTORS / least).clamp(DEPTHS.0, DEPTHS.1) as usize
             }
+            _ => DEFAULT_DEPTH,
         };
         for run in &mut self.runs {
-            run.ranges.set_pace(self.step, depth);
-            run.ranges.keep_within(self.unit.min(chunk));
+            run.ranges.limit(self.step, self.unit.min(chunk), depth);
         }
         let sectors = self.runs.iter().map(|run| run.ranges.remaining()).sum();
         if let Some(first) = self.runs.first() {
@@ -284,23 +286,23 @@ impl BackgroundLoop {
         loop {
             let BackgroundRun { member, ranges } = &mut self.runs[run];
             let (first, sectors) = ranges.next_range()?;
-            let key = (run, first);
+            let (op, key) = (self.op, (run, first));
             let (md::Kind::Mirrored(mirrored), Some(place)) = (self.geometry.kind(), *member)
             else {
-                return Some(BackgroundRange { at: first, sectors, key });
+                return Some(BackgroundRange { op, at: first, sectors, key });
             };
             let member = MemberIdx(place.0 % self.geometry.members() as u16);
             // The last row may have blocks that the array does not use.
             if let Some(at) = mirrored.array_sector_of(member, first) {
                 let sectors = sectors.min(self.geometry.array_sectors() - at.0);
-                return Some(BackgroundRange { at, sectors, key });
+                return Some(BackgroundRange { op, at, sectors, key });
             }
             ranges.done(0, first, Ok(()));
             self.report(run, out);
         }
     }
 
-    /// A range has ended at time `now`; `Ok`: it is in sync.
+    /// A range has ended at time `now`; `Ok`: it is in sync, or compared.
     ///
     /// # Panics
     /// If the range is not in flight.
@@ -339,15 +341,16 @@ impl BackgroundLoop {
     fn report(&mut self, run: usize, out: &mut Vec<BackgroundEffect>) {
         let BackgroundRun { member, ranges } = &self.runs[run];
         let (run, position, stalled) = (ranges.run(), ranges.position(), self.stalled());
-        out.push(BackgroundEffect::Report(match self.kind {
-            Kind::Resync => MetadataInput::ResyncAt { run, position, stalled },
-            Kind::Rebuild => {
+        out.push(BackgroundEffect::Report(match self.op {
+            HostOp::Resync => MetadataInput::ResyncAt { run, position, stalled },
+            HostOp::Rebuild => {
                 let member = *member;
                 MetadataInput::RebuildAt { run, member, position, stalled }
             }
+            _ => return,
         }));
         let parts = position / (ranges.span() / RESYNC_PARTS).max(1);
-        if self.kind == Kind::Resync && parts > self.parts && !ranges.is_done() {
+        if self.op == HostOp::Resync && parts > self.parts && !ranges.is_done() {
             self.parts = parts;
             out.push(BackgroundEffect::Progress { run, position, parts });
         }
@@ -385,6 +388,11 @@ impl BackgroundLoop {
         Some((state, progress))
     }
 
+    /// The walk of a loop with one run: of the current one, or of the last one.
+    pub fn walk(&self) -> Option<&Walk> {
+        self.runs.first().map(|run| &run.ranges).or(self.ended.as_ref())
+    }
+
     /// Whether ranges are in flight.
     pub fn is_in_flight(&self) -> bool {
         self.in_flight > 0
@@ -398,8 +406,7 @@ impl BackgroundLoop {
 
     /// Whether [`BackgroundLoop::next_range`] should be called although no range completes.
     pub fn has_next(&self) -> bool {
-        let has_next = self.is_needed || self.runs.iter().any(|run| run.ranges.has_next());
-        has_next && !self.is_held() && self.in_flight == 0
+        self.has_room() && !self.is_in_flight()
     }
 
     /// Whether one more range could be in flight.
@@ -407,5 +414,44 @@ impl BackgroundLoop {
         let is_due = self.is_needed && self.in_flight == 0;
         let has_next = || !self.is_needed && self.runs.iter().any(|run| run.ranges.has_next());
         (is_due || has_next()) && !self.is_held()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use md::{GeometrySpec, Layout, Level};
+
+    use super::*;
+
+    #[test]
+    fn a_scrub_skips_what_fails_and_has_ended_when_it_was_cancelled() {
+        let spec = GeometrySpec {
+            level: Level::Raid1,
+            layout: Layout::None,
+            chunk_sectors: 0,
+            member_sectors: vec![4096; 2],
+        };
+        let op = HostOp::Scrub(crate::ScrubMode::Repair);
+        let geometry = Geometry::new(&spec).expect("a valid array");
+        let mut scrub = BackgroundLoop::once(op, geometry, 1024, u64::MAX, 1024);
+        let mut effects = Vec::new();
+        let next = |scrub: &mut BackgroundLoop| scrub.next_range(Vec::new, &mut Vec::new());
+        let first = next(&mut scrub).expect("a range");
+        assert_eq!((first.op, first.at, first.sectors), (op, Sector(1024), 1024));
+        scrub.pause(true);
+        assert_eq!(next(&mut scrub), None);
+        scrub.done(0, first, Err(RequestError::Io), &mut effects);
+        let (state, progress) = scrub.progress().expect("it has not ended");
+        assert_eq!((state, progress.position), (BackgroundState::Paused, 2048));
+        scrub.pause(false);
+        let second = next(&mut scrub).expect("a range");
+        scrub.cancel(&mut effects);
+        assert!(next(&mut scrub).is_none() && scrub.is_active() && effects.is_empty());
+        scrub.done(0, second, Ok(()), &mut effects);
+        assert!(matches!(effects[..], [BackgroundEffect::Completed { .. }]));
+        assert!(!scrub.is_active() && scrub.progress().is_none() && !scrub.begin_again());
+        let walk = scrub.walk().expect("the last one");
+        assert_eq!((walk.position(), walk.succeeded()), (3072, 1024));
+        assert_eq!(walk.skipped(), (1024, Some(RequestError::Io)));
     }
 }

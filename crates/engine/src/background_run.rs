@@ -1,23 +1,23 @@
 //! One run of a resync or a rebuild: which ranges are next, and of which member.
 //!
-//! Invariant: as of [`crate::Resync`]. Made by the metadata manager, driven by `background_loop`.
+//! Invariant: as of [`crate::Walk`]. Made by the metadata manager, driven by `background_loop`.
 
 use std::ops::Range;
 
 use md::{Geometry, Kind, MemberIdx};
 
-use crate::Resync;
+use crate::Walk;
 
 /// One run: the ranges that are out of sync. Of a rebuild, in sectors of the members' data areas.
 pub struct BackgroundRun {
     /// The place of the member that is rebuilt; `None`: all that are, or a resync.
     pub(crate) member: Option<MemberIdx>,
-    pub(crate) ranges: Resync,
+    pub(crate) ranges: Walk,
 }
 
 impl BackgroundRun {
     /// A resync, if there is one.
-    pub fn of_resync(resync: Option<Resync>) -> Vec<BackgroundRun> {
+    pub fn of_resync(resync: Option<Walk>) -> Vec<BackgroundRun> {
         resync.into_iter().map(|ranges| BackgroundRun { member: None, ranges }).collect()
     }
 
@@ -34,12 +34,12 @@ impl BackgroundRun {
             let Some(mut ranges) = all.next() else { return Vec::new() };
             all.for_each(|more| ranges.extend(more));
             ranges.sort_unstable_by_key(|range| range.start);
-            let ranges = Resync::of_ranges(run, ranges, end(MemberIdx(0)));
+            let ranges = Walk::of_ranges(run, ranges, end(MemberIdx(0)));
             return vec![BackgroundRun { member: None, ranges }];
         }
         let of = |(member, ranges): (MemberIdx, Vec<Range<u64>>)| BackgroundRun {
             member: Some(member),
-            ranges: Resync::of_ranges(run, ranges, end(member)),
+            ranges: Walk::of_ranges(run, ranges, end(member)),
         };
         members.map(of).collect()
     }

@@ -63,13 +63,13 @@ pub enum HostOp {
     /// Makes the range read as zeroes.
     WriteZeroes,
     /// Restores redundancy: parity is computed from the data, or the copy that reads use is written
-    /// to the others. Not for hosts; see [`crate::Resync`]. Its range is in *positions* (see
-    /// [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
+    /// to the others. Not for hosts; see [`crate::BackgroundLoop`]. Its range is in *positions*
+    /// (see [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
     Resync,
     /// Writes what belongs there to members that are rebuilt; see [`crate::BackgroundLoop`]. Not
     /// for hosts. Its range is in positions; on RAID 1 and 10 it has working memory of its length.
     Rebuild,
-    /// Compares redundancy with the data; see [`crate::Scrub`]. Not for hosts. Its range is in
+    /// Compares redundancy with the data; see [`ScrubMode`]. Not for hosts. Its range is in
     /// positions. Fails with [`RequestError::Io`] where members are missing, or redundancy is out
     /// of sync.
     Scrub(ScrubMode),

@@ -27,13 +27,12 @@ mod lengths;
 mod metadata;
 mod mismatch;
 mod pacer;
-mod resync;
-mod scrub;
 mod set;
 mod shard;
 mod sharding;
 mod slab;
 mod token;
+mod walk;
 
 pub use background::{
     BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork, RateMeter,
@@ -62,9 +61,8 @@ pub use metadata::{
 };
 pub use mismatch::{Mismatch, MismatchKind, ScrubMode, Verdict};
 pub use pacer::{Pace, Pacer, SLICE_NANOS};
-pub use resync::{DEFAULT_RESYNC_STEP, Resync};
-pub use scrub::Scrub;
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};
 pub use sharding::{MIN_UNIT_SECTORS, ShardPart, Sharding};
 pub use token::Token;
+pub use walk::{DEFAULT_RESYNC_STEP, Walk};

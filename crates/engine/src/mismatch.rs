@@ -1,6 +1,18 @@
 //! What a scrub compares, finds and reports.
 //!
-//! Invariant: values only. See [`crate::Scrub`] for what happens with them.
+//! ```text
+//! BackgroundLoop --next_range()--> HostOp::Scrub requests --> Compute::Check, Compute::Compare
+//!   ^                                    |                            | Verdict
+//!   +-------------- done() --------------+      ControlEvent::Mismatch+
+//! ```
+//! A request reads its range from every member and compares. Where something differs, granule by
+//! granule and sector by sector, a verdict says which block is to blame, if that can be known: on
+//! RAID 6 from P and Q, of three or more copies by majority. RAID 4, 5 and two copies cannot tell.
+//!
+//! Invariant: a block is rewritten only if the verdict names it, or if the mode says that one side
+//! wins. Only complete rows in sync are compared: after a crash, a resync recomputes parity and
+//! never locates. Blocks that cannot be read are recovered and written back, unless what is left
+//! of the row disagrees. Values only; performed by `shard`.
 
 use md::{MemberIdx, Sector};
 

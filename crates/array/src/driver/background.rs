@@ -2,26 +2,31 @@
 //! see of it.
 //!
 //! Invariant: at least one range makes progress under any load: it has a reserved slot, and the
-//! pacer's rests are bounded. More are in flight only while there is room for hosts as well. One
-//! kind of work begins ranges at a time. Part of `driver`.
+//! pacer's rests are bounded. More are in flight only while there is room for hosts as well, and
+//! none where hosts have all buffers and the work needs one. One kind of work begins ranges at a
+//! time: a scrub waits for resyncs and rebuilds, since what is out of sync proves nothing. Part of
+//! `driver`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use engine::{
-    BackgroundProgress, BackgroundState, BackgroundStatus, BackgroundWork, BufSlice, HostOp, Pace,
-    Pacer, RateMeter, Request,
+    BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundState, BackgroundStatus,
+    BackgroundWork, BufSlice, FailureCoordinator, HostOp, IntentMap, Pace, Pacer, RateMeter,
+    Request, RequestError, Walk,
 };
-use md::Sector;
+use md::{Kind, MemberIdx, Sector};
 
-use super::membership::LocalRebuilds;
-use super::resync::LocalResync;
-use super::{Driver, OwnRange, PendingRequest};
+use super::{Driver, PendingRequest};
 use crate::buf::Lease;
 use crate::metadata_writer::MetadataWriter;
 
 /// Hosts use an array until so long after their last request.
 const RECENT_NANOS: u64 = 50_000_000;
+
+/// Kinds of background work, in their turn.
+const KINDS: [BackgroundWork; 3] =
+    [BackgroundWork::Resync, BackgroundWork::Rebuild, BackgroundWork::Check];
 
 /// A shard's hosts have requests in flight.
 const IN_FLIGHT: u64 = u64::MAX;
@@ -71,15 +76,31 @@ pub(super) struct Background {
     pacer: Pacer,
     /// When the first of the ranges in flight began.
     began_at: u64,
-    /// Of resyncs, rebuilds and scrubs.
+    /// By turn.
     meters: [RateMeter; 3],
+    /// By turn: hosts have all buffers, and the work needs one.
+    lacks_buffer: [bool; 3],
+    /// By turn: loops that no metadata manager orders, of the last scrub and of arrays without
+    /// metadata.
+    pub(super) local: [Option<BackgroundLoop>; 3],
+    /// Effects of rebuilds among them that were not performed yet.
+    pub(super) reports: Vec<BackgroundEffect>,
 }
 
 impl Background {
     pub(super) fn new(load: HostLoad, pace: Pace) -> Background {
         let mut pacer = Pacer::default();
         pacer.set_pace(pace);
-        Background { ranges: 0, load, pacer, began_at: 0, meters: Default::default() }
+        Background {
+            ranges: 0,
+            load,
+            pacer,
+            began_at: 0,
+            meters: Default::default(),
+            lacks_buffer: [false; 3],
+            local: [None, None, None],
+            reports: Vec::new(),
+        }
     }
 
     fn is_loaded(&self, now: u64) -> bool {
@@ -99,15 +120,10 @@ impl Background {
     }
 
     /// A range has ended; `done`: it was not in vain.
-    pub(super) fn ended(&mut self, now: u64, own: &OwnRange, done: bool) {
+    pub(super) fn ended(&mut self, now: u64, work: BackgroundWork, sectors: u64, done: bool) {
         self.ranges -= 1;
-        let (kind, sectors) = match own {
-            OwnRange::Resync(range) => (0, range.sectors),
-            OwnRange::Rebuild(range) => (1, range.sectors),
-            OwnRange::Scrub(_, sectors) => (2, *sectors),
-        };
         if done {
-            self.meters[kind].add(self.began_at, now, sectors);
+            self.meters[work.turn()].add(self.began_at, now, sectors);
         }
         let is_loaded = self.is_loaded(now);
         self.pacer.ended(now, is_loaded);
@@ -139,9 +155,18 @@ impl Driver {
     pub fn background(&self) -> Vec<BackgroundStatus> {
         let now = sys::clock_nanos();
         let mut all: Vec<BackgroundStatus> = Vec::new();
-        let found = [self.resync_progress(), self.rebuild_progress(), self.scrub_progress()];
-        for (found, meter) in found.into_iter().zip(&self.background.meters) {
-            let Some((work, mut state, progress)) = found else { continue };
+        let only_replaces = |status: engine::MetadataStatus| {
+            status.rebuilding.is_empty() && !status.replacing.is_empty()
+        };
+        for (work, meter) in KINDS.into_iter().zip(&self.background.meters) {
+            let Some(background) = self.loop_of(work) else { continue };
+            let Some((mut state, progress)) = background.progress() else { continue };
+            let work = match background.op() {
+                HostOp::Rebuild if self.metadata().is_some_and(only_replaces) => {
+                    BackgroundWork::Replace
+                }
+                op => BackgroundWork::of(op),
+            };
             let waits = all.iter().any(|other| work.waits_for(other.work, other.state));
             if waits && state == BackgroundState::Running {
                 state = BackgroundState::Waiting;
@@ -155,20 +180,14 @@ impl Driver {
     /// Positions that background work of a kind has done since the array was assembled, in sectors.
     /// In shard 0.
     pub fn background_done(&self, work: BackgroundWork) -> u64 {
-        let kind = match work {
-            BackgroundWork::Resync => 0,
-            BackgroundWork::Rebuild | BackgroundWork::Replace => 1,
-            BackgroundWork::Check | BackgroundWork::Repair => 2,
-        };
-        self.background.meters[kind].done()
+        self.background.meters[work.turn()].done()
     }
 
     /// Pauses or resumes background work of a kind. Ranges in flight complete. In shard 0.
     pub fn pause_background(&mut self, work: BackgroundWork, paused: bool) {
-        match work {
-            BackgroundWork::Resync => self.pause_resync(paused),
-            BackgroundWork::Rebuild | BackgroundWork::Replace => self.pause_rebuild(paused),
-            BackgroundWork::Check | BackgroundWork::Repair => self.pause_scrub(paused),
+        if let Some(background) = self.loop_mut(work) {
+            tracing::debug!(work = work.name(), paused, "background work paused or resumed");
+            background.pause(paused);
         }
     }
 
@@ -178,80 +197,220 @@ impl Driver {
     /// next start, a scrub by [`Driver::start_scrub`]. In shard 0.
     pub fn cancel_background(&mut self, work: BackgroundWork) {
         tracing::info!(work = work.name(), "background work cancelled");
-        match work {
-            BackgroundWork::Resync => self.cancel_resync(),
-            BackgroundWork::Rebuild | BackgroundWork::Replace => self.cancel_rebuild(),
-            BackgroundWork::Check | BackgroundWork::Repair => self.stop_scrub(),
+        self.cancel(work);
+    }
+
+    pub(super) fn cancel(&mut self, work: BackgroundWork) {
+        match (&mut self.background.local[work.turn()], &mut self.metadata_writer) {
+            // Nothing is recorded of it.
+            (Some(local), _) => local.cancel(&mut Vec::new()),
+            (None, Some(writer)) => writer.cancel(work),
+            (None, None) => {}
         }
     }
 
     /// Begins a resync or rebuilds again that were cancelled, where they were. Returns whether
     /// there were any. In shard 0.
     pub fn begin_background(&mut self, work: BackgroundWork) -> bool {
-        let begins = match work {
-            BackgroundWork::Resync => self.begin_resync_again(),
-            BackgroundWork::Rebuild | BackgroundWork::Replace => self.begin_rebuild_again(),
-            BackgroundWork::Check | BackgroundWork::Repair => false,
-        };
+        let begins = self.loop_mut(work).is_some_and(BackgroundLoop::begin_again);
         tracing::info!(work = work.name(), begins, "background work ordered to begin again");
         begins
     }
 
-    fn resync_progress(&self) -> Option<(BackgroundWork, BackgroundState, BackgroundProgress)> {
-        let local = || self.local_resync.as_ref().and_then(LocalResync::progress);
-        let of_writer = self.metadata_writer.as_ref().and_then(MetadataWriter::resync_progress);
-        let (state, progress) = of_writer.or_else(local)?;
-        Some((BackgroundWork::Resync, state, progress))
+    /// Whether a resync is running or paused, and not cancelled; see
+    /// [`engine::MetadataStatus::resync_offset`] for its position.
+    pub fn is_resyncing(&self) -> bool {
+        self.loop_of(BackgroundWork::Resync).is_some_and(BackgroundLoop::is_active)
     }
 
-    fn rebuild_progress(&self) -> Option<(BackgroundWork, BackgroundState, BackgroundProgress)> {
-        let local = || self.local.as_ref().and_then(LocalRebuilds::progress);
-        let of_writer = self.metadata_writer.as_ref().and_then(MetadataWriter::rebuild_progress);
-        let (state, progress) = of_writer.or_else(local)?;
-        let only_replaces = |status: engine::MetadataStatus| {
-            status.rebuilding.is_empty() && !status.replacing.is_empty()
-        };
-        let work = match self.metadata().is_some_and(only_replaces) {
-            true => BackgroundWork::Replace,
-            false => BackgroundWork::Rebuild,
-        };
-        Some((work, state, progress))
+    /// Whether members are being rebuilt or replaced, or are to be; see
+    /// [`engine::MetadataStatus::rebuild_sectors`] for the progress.
+    pub fn is_rebuilding(&self) -> bool {
+        self.has_rebuilds_to_do() || !self.executor.rebuilding().is_empty()
     }
 
-    /// Whether other work has its turn before a scrub.
-    pub(super) fn is_before_scrub(&self) -> bool {
-        let before = [self.resync_progress(), self.rebuild_progress()];
-        let mut before = before.into_iter().flatten();
-        before.any(|(work, state, _)| BackgroundWork::Check.waits_for(work, state))
+    /// Whether rebuilds can continue: ranges are in flight, or to come.
+    pub fn has_rebuilds_to_do(&self) -> bool {
+        self.loop_of(BackgroundWork::Rebuild).is_some_and(BackgroundLoop::is_active)
+    }
+
+    /// Ranges that could not be rebuilt so far, in sectors of the members' data areas: the member
+    /// (`None`: all that are being rebuilt; by its place, see [`engine::Effect`]), first sector,
+    /// length.
+    pub fn not_rebuilt(&self) -> Vec<(Option<MemberIdx>, Sector, u64)> {
+        self.loop_of(BackgroundWork::Rebuild).map(BackgroundLoop::failed).unwrap_or_default()
+    }
+
+    /// The loop of a kind of work, if there is one.
+    pub(super) fn loop_of(&self, work: BackgroundWork) -> Option<&BackgroundLoop> {
+        let local = self.background.local[work.turn()].as_ref();
+        local.or_else(|| self.metadata_writer.as_ref()?.loops.get(work.turn()))
+    }
+
+    fn loop_mut(&mut self, work: BackgroundWork) -> Option<&mut BackgroundLoop> {
+        let local = self.background.local[work.turn()].as_mut();
+        local.or_else(|| self.metadata_writer.as_mut()?.loops.get_mut(work.turn()))
+    }
+
+    /// Begins one run over all positions that no metadata manager orders.
+    pub(super) fn begin_once(&mut self, op: HostOp, step: u64, from: u64) {
+        let (geometry, unit) = (self.geometry().clone(), self.background_unit());
+        tracing::info!(?op, from, "background work begins");
+        let turn = BackgroundWork::of(op).turn();
+        self.background.lacks_buffer[turn] = false;
+        self.background.local[turn] = Some(BackgroundLoop::once(op, geometry, step, unit, from));
+    }
+
+    /// No range of background work crosses a multiple of this: each belongs to one shard.
+    pub(super) fn background_unit(&self) -> u64 {
+        match self.sharding().shards() {
+            1 => u64::MAX,
+            _ => {
+                let map = IntentMap::whole_array(self.geometry());
+                map.unit_positions(self.sharding().unit_sectors())
+            }
+        }
+    }
+
+    /// Maximum of positions per range: a host buffer has room for all copies of them.
+    pub(super) fn background_step(&self, copies: u64) -> u64 {
+        let lease = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
+        (lease / copies).min(engine::DEFAULT_RESYNC_STEP) / 8 * 8
+    }
+
+    /// Whether a range could begin, and no other work has its turn before.
+    fn may_continue(&self, work: BackgroundWork) -> bool {
+        let waits_for = |other: BackgroundWork| {
+            let progress = self.loop_of(other).and_then(BackgroundLoop::progress);
+            progress.is_some_and(|(state, _)| work.waits_for(other, state))
+        };
+        let writer = self.metadata_writer.as_ref();
+        let waits = || match work {
+            BackgroundWork::Resync => false,
+            BackgroundWork::Rebuild | BackgroundWork::Replace => {
+                writer.is_some_and(MetadataWriter::is_before_rebuild)
+            }
+            BackgroundWork::Check | BackgroundWork::Repair => KINDS.into_iter().any(waits_for),
+        };
+        self.loop_of(work).is_some_and(BackgroundLoop::has_room) && !waits()
+    }
+
+    /// Whether `poll` would submit a range although nothing has completed.
+    fn is_due(&self, work: BackgroundWork) -> bool {
+        !self.background.lacks_buffer[work.turn()]
+            && self.loop_of(work).is_some_and(BackgroundLoop::has_next)
+            && self.may_continue(work)
     }
 
     /// Whether one more range of background work may begin.
-    pub(super) fn may_begin_range(&self, now: u64) -> bool {
+    fn may_begin_range(&self, now: u64) -> bool {
         let has_room = self.background.ranges == 0 || self.max_requests > self.requests() + 1;
         has_room && self.background.may_begin(now)
     }
 
     /// When background work is to continue although nothing completes: `Some(0)` for now.
     pub(super) fn background_deadline(&self, now: u64) -> Option<u64> {
-        let is_due = self.is_resync_due() || self.is_rebuild_due() || self.is_scrub_due();
+        let is_due = KINDS.into_iter().any(|work| self.is_due(work));
         is_due.then(|| if self.may_begin_range(now) { 0 } else { self.background.begins_at(now) })
     }
 
+    /// Issues the next ranges.
+    pub(super) fn feed_background(&mut self) {
+        KINDS.into_iter().for_each(|work| self.feed(work));
+    }
+
+    fn feed(&mut self, work: BackgroundWork) {
+        if let Some(local) = &mut self.background.local[work.turn()] {
+            local.tick(self.io.now);
+        }
+        let needs_memory = !self.executor.geometry().level().has_parity();
+        while self.may_continue(work) && self.may_begin_range(self.io.now) {
+            let mut lease = None;
+            if needs_memory {
+                let kept = self.resync_lease.take_if(|_| work < BackgroundWork::Check);
+                lease = kept.or_else(|| self.leases.take(self.leases.lease_bytes()));
+                self.background.lacks_buffer[work.turn()] = lease.is_none();
+                if lease.is_none() {
+                    return;
+                }
+            }
+            let Some(range) = self.next_range(work) else {
+                return self.keep_lease(work, lease);
+            };
+            if let Some(lease) = &mut lease {
+                let copies = match (range.op, self.executor.geometry().kind()) {
+                    (HostOp::Scrub(_), Kind::Mirrored(mirrored)) => mirrored.copies() as u64,
+                    _ => 1,
+                };
+                lease.set_len((copies * range.sectors * md::SECTOR_BYTES) as usize);
+            }
+            self.submit_range(range, lease);
+        }
+    }
+
+    /// Keeps a buffer for the next range of a resync or a rebuild, which may have lacked it; a
+    /// scrub has none of its own.
+    fn keep_lease(&mut self, work: BackgroundWork, lease: Option<Lease>) {
+        if work < BackgroundWork::Check {
+            self.background.lacks_buffer = [false; 3];
+            self.resync_lease = self.resync_lease.take().or(lease);
+        }
+    }
+
+    fn next_range(&mut self, work: BackgroundWork) -> Option<BackgroundRange> {
+        let Some(local) = &mut self.background.local[work.turn()] else {
+            return self.metadata_writer.as_mut()?.next_range(work);
+        };
+        let failures = self.failures.as_mut();
+        // Other work has one run.
+        let rebuilds = || failures.map_or_else(Vec::new, FailureCoordinator::rebuilds);
+        local.next_range(rebuilds, &mut self.background.reports)
+    }
+
     /// Submits a range.
-    pub(super) fn submit_range(
-        &mut self,
-        own: OwnRange,
-        op: HostOp,
-        (at, sectors): (Sector, u64),
-        lease: Option<Lease>,
-    ) {
+    fn submit_range(&mut self, range: BackgroundRange, lease: Option<Lease>) {
+        let BackgroundRange { op, at, sectors, .. } = range;
         self.background.began(self.io.now, sectors);
         let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
-        let own = Some(own);
+        let own = Some(range);
         let held = super::late::Held::default();
         let request = PendingRequest { tag: 0, lease, own, open: 1, error: None, read: None, held };
         let host = self.hosts.insert(request);
         self.route(Request { tag: u64::from(host), op, at, sectors, buf });
+    }
+
+    /// A range has ended.
+    pub(super) fn range_done(
+        &mut self,
+        range: BackgroundRange,
+        result: Result<(), RequestError>,
+        lease: Option<Lease>,
+    ) {
+        let work = BackgroundWork::of(range.op);
+        self.keep_lease(work, lease);
+        let (now, Background { local, reports, .. }) = (self.io.now, &mut self.background);
+        let Some(local) = &mut local[work.turn()] else {
+            let writer = self.metadata_writer.as_mut().expect("its range has ended");
+            return writer.range_done(now, range, result);
+        };
+        if work == BackgroundWork::Rebuild {
+            return local.done(now, range, result, reports);
+        }
+        let before = local.walk().map(Walk::position);
+        local.done(now, range, result, &mut Vec::new());
+        let walk = local.walk().expect("its range has ended");
+        let (position, is_done) = (walk.position(), walk.is_done());
+        if is_done {
+            let (done, (skipped, _)) = (walk.succeeded(), walk.skipped());
+            tracing::info!(op = ?range.op, done, skipped, "background work ended");
+        }
+        if work == BackgroundWork::Resync && Some(position) > before {
+            self.in_sync_below(if is_done { u64::MAX } else { position });
+        }
+        if work == BackgroundWork::Resync && is_done {
+            // Hosts get the buffer back.
+            self.resync_lease = None;
+        }
     }
 }
 
@@ -277,7 +436,7 @@ mod tests {
         let mut background = Background::new(load.clone(), Pace::default());
         load.began();
         background.began(0, 1024);
-        background.ended(100_000_000, &OwnRange::Scrub(Sector(0), 1024), true);
+        background.ended(100_000_000, BackgroundWork::Check, 1024, true);
         assert!(!background.may_begin(100_000_000));
         let rest = background.begins_at(100_000_000);
         assert!(background.may_begin(rest) && !background.may_begin(rest - 1));

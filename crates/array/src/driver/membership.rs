@@ -10,9 +10,8 @@
 //! replaces a member has the other place of its slot. Part of `driver`.
 
 use engine::{
-    BackgroundEffect, BackgroundLoop, BackgroundProgress, BackgroundRange, BackgroundState,
-    Control, DeviceNumber, FailureCoordinator, JoinRefusal, MemberFlags, MetadataInput,
-    RemoveRefusal, ReplaceRefusal, RequestError,
+    BackgroundEffect, BackgroundLoop, BackgroundWork, Control, DeviceNumber, FailureCoordinator,
+    HostOp, JoinRefusal, MemberFlags, MetadataInput, RemoveRefusal, ReplaceRefusal,
 };
 use md::ondisk::MemberMetadata;
 use md::{Kind, MemberIdx};
@@ -130,72 +129,6 @@ pub enum JoinAs {
     Replacement(MemberIdx),
     /// A spare.
     Spare,
-}
-
-/// The rebuilds of an array without metadata.
-pub(super) struct LocalRebuilds {
-    rebuild: BackgroundLoop,
-    effects: Vec<BackgroundEffect>,
-}
-
-impl LocalRebuilds {
-    pub(super) fn next(&mut self, failures: &mut FailureCoordinator) -> Option<BackgroundRange> {
-        self.rebuild.next_range(|| failures.rebuilds(), &mut self.effects)
-    }
-
-    pub(super) fn done(
-        &mut self,
-        now: u64,
-        range: BackgroundRange,
-        result: Result<(), RequestError>,
-    ) {
-        self.rebuild.done(now, range, result, &mut self.effects);
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        self.rebuild.has_room()
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        !self.rebuild.is_in_flight()
-    }
-
-    /// Whether the coordinator has not got all reports yet.
-    pub(super) fn has_reports(&self) -> bool {
-        !self.effects.is_empty()
-    }
-
-    pub(super) fn is_active(&self) -> bool {
-        self.rebuild.is_active()
-    }
-
-    pub(super) fn failed(&self) -> Vec<(Option<MemberIdx>, md::Sector, u64)> {
-        self.rebuild.failed()
-    }
-
-    pub(super) fn progress(&self) -> Option<(BackgroundState, BackgroundProgress)> {
-        self.rebuild.progress()
-    }
-
-    pub(super) fn pause(&mut self, paused: bool) {
-        self.rebuild.pause(paused);
-    }
-
-    pub(super) fn cancel(&mut self) {
-        self.rebuild.cancel(&mut self.effects);
-    }
-
-    pub(super) fn begin_again(&mut self) -> bool {
-        self.rebuild.begin_again()
-    }
-
-    pub(super) fn tick(&mut self, now: u64) {
-        self.rebuild.tick(now);
-    }
-
-    pub(super) fn deadline(&self) -> Option<u64> {
-        self.rebuild.deadline()
-    }
 }
 
 impl Driver {
@@ -584,16 +517,13 @@ impl Driver {
         let failures = self.failures.as_mut();
         if failures.is_some_and(FailureCoordinator::take_rebuild_needed) {
             let (geometry, unit) = (self.executor.geometry(), self.background_unit());
-            let step = self.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
-            let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-            let new = || LocalRebuilds {
-                rebuild: BackgroundLoop::of_rebuilds(geometry.clone(), step, unit),
-                effects: Vec::new(),
-            };
-            self.local.get_or_insert_with(new).rebuild.needed();
+            let step = self.background_step(1);
+            let new = || BackgroundLoop::new(HostOp::Rebuild, geometry.clone(), step, unit);
+            let local = &mut self.background.local[BackgroundWork::Rebuild.turn()];
+            local.get_or_insert_with(new).needed();
         }
-        let (Some(failures), Some(local)) = (&mut self.failures, &mut self.local) else { return };
-        for effect in local.effects.drain(..) {
+        let Some(failures) = &mut self.failures else { return };
+        for effect in self.background.reports.drain(..) {
             match effect {
                 BackgroundEffect::Report(MetadataInput::RebuildAt {
                     run,

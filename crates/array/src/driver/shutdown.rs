@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use engine::{MemberSet, RequestError};
+use engine::{BackgroundWork, MemberSet, RequestError};
 
 use super::{Completion, Driver, Parts, PendingRequest};
 use crate::member::FormerLeaf;
@@ -53,8 +53,8 @@ impl Driver {
     pub fn stop(&mut self) -> bool {
         let none = |out: &[Completion]| assert!(out.is_empty(), "requests are in flight");
         let (mut out, step) = (Vec::new(), Duration::from_millis(100));
-        self.pause_resync(true);
-        self.pause_rebuild(true);
+        self.pause_background(BackgroundWork::Resync, true);
+        self.pause_background(BackgroundWork::Rebuild, true);
         self.stop_scrub();
         self.poll(&mut out);
         while !self.is_broken() && self.background.ranges > 0 {

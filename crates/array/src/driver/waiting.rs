@@ -6,10 +6,11 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use engine::BackgroundLoop;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::clock_nanos;
 
-use super::{Driver, PUSHED_BACK, Parts, membership, resync};
+use super::{Driver, PUSHED_BACK, Parts};
 use crate::member::Ring;
 use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::ShardChannels;
@@ -66,7 +67,7 @@ impl Driver {
     fn due(&mut self, now: u64, limit: Duration) -> Option<Due> {
         let background_deadline = self.background_deadline(now);
         if background_deadline == Some(0)
-            || self.local.as_ref().is_some_and(membership::LocalRebuilds::has_reports)
+            || !self.background.reports.is_empty()
             || self.executor.has_work()
             || self.metadata_writer.as_ref().is_some_and(MetadataWriter::has_work)
         {
@@ -89,10 +90,9 @@ impl Driver {
                 limit = limit.min(PUSHED_BACK);
             }
         }
-        let local = self.local.as_ref().and_then(membership::LocalRebuilds::deadline);
-        let resync = self.local_resync.as_ref().and_then(resync::LocalResync::deadline);
+        let local = self.background.local.iter().flatten().filter_map(BackgroundLoop::deadline);
         let metadata = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
-        let own = [local, resync, metadata, background_deadline].into_iter().flatten().min();
+        let own = local.chain(metadata).chain(background_deadline).min();
         Some(Due {
             model: self.executor.deadline().into_iter().chain(own).min(),
             wake: self.executor.wake_at().into_iter().chain(own).min(),

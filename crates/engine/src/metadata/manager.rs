@@ -32,7 +32,7 @@ use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
     ReadOnlyReason,
 };
-use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Resync};
+use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Walk};
 
 /// Contents of the members' superblocks.
 struct OnDisk {
@@ -298,13 +298,13 @@ impl MetadataManager {
 
     /// The resync that the array needs, if any: from the position up to which it is in sync, or
     /// over the bitmap bits that need one. It replaces an earlier one.
-    pub fn resync(&mut self) -> Option<Resync> {
+    pub fn resync(&mut self) -> Option<Walk> {
         let from = self.resync?;
         if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
             return None;
         }
         let run = self.resync_run.begin();
-        Some(Resync::of_ranges(run, self.in_need(from), self.map.span()))
+        Some(Walk::of_ranges(run, self.in_need(from), self.map.span()))
     }
 
     /// The current status.

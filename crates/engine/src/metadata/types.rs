@@ -145,13 +145,13 @@ pub enum MetadataInput {
     },
     /// The time set with [`MetadataEffect::SetTimer`] has passed.
     Timer,
-    /// Progress of a resync: see [`crate::Resync::position`].
+    /// Progress of a resync: see [`crate::Walk::position`].
     ResyncAt {
-        /// [`crate::Resync::run`]; reports of an earlier run are ignored.
+        /// [`crate::Walk::run`]; reports of an earlier run are ignored.
         run: u32,
         /// Everything below is in sync.
         position: u64,
-        /// Error of a stalled resync; see [`crate::Resync::stalled`].
+        /// Error of a stalled resync; see [`crate::Walk::stalled`].
         stalled: Option<RequestError>,
     },
     /// Progress of a rebuild: see [`crate::BackgroundLoop`].

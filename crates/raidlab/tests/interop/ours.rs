@@ -12,7 +12,9 @@ use admin::{
     self as run, CreateOptions, LiveAddition, Opened, RebuildEvent, RebuildOptions, RebuildReport,
     StartOptions,
 };
-use array::{DeviceCondition, DeviceNumber, Driver, DriverOptions, HostOp, Lease, Pace};
+use array::{
+    BackgroundWork, DeviceCondition, DeviceNumber, Driver, DriverOptions, HostOp, Lease, Pace,
+};
 use device::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapOption, Plan, Request};
@@ -264,9 +266,9 @@ pub fn rebuild_half_and_write(images: &[PathBuf], places: &[usize], new: &[u8]) 
         driver.wait(step, None);
     };
     rebuild_until(&mut driver, 1, 4);
-    driver.pause_rebuild(true);
+    driver.pause_background(BackgroundWork::Rebuild, true);
     places.iter().for_each(|at| write(&mut driver, *at, new));
-    driver.pause_rebuild(false);
+    driver.pause_background(BackgroundWork::Rebuild, false);
     rebuild_until(&mut driver, 1, 2);
     assert!(driver.stop(), "{}: not stopped clean", images[0].display());
 }
@@ -302,7 +304,7 @@ pub fn resync_half_and_write(images: &[PathBuf], new: &[u8]) -> Vec<u8> {
     let opened = opened(images, Access::ReadWrite);
     let started = run::start(&decide(&opened), &opened, &in_small_steps());
     let mut driver = started.unwrap_or_else(|error| panic!("{error}"));
-    driver.pause_resync(true);
+    driver.pause_background(BackgroundWork::Resync, true);
     let mut contents = Vec::new();
     while contents.len() < driver.geometry().array_sectors() as usize * 512 {
         let rest = driver.geometry().array_sectors() as usize * 512 - contents.len();
@@ -310,7 +312,7 @@ pub fn resync_half_and_write(images: &[PathBuf], new: &[u8]) -> Vec<u8> {
         let mut lease = call(&mut driver, HostOp::Read, contents.len(), lease);
         contents.extend_from_slice(lease.bytes_mut());
     }
-    driver.pause_resync(false);
+    driver.pause_background(BackgroundWork::Resync, false);
     let mut completions = Vec::new();
     let mut resync_until = |driver: &mut Driver, done: &dyn Fn(u64) -> bool| loop {
         driver.poll(&mut completions);
@@ -326,13 +328,13 @@ pub fn resync_half_and_write(images: &[PathBuf], new: &[u8]) -> Vec<u8> {
         false => geometry.array_sectors(),
     };
     resync_until(&mut driver, &|at| at >= span / 4);
-    driver.pause_resync(true);
+    driver.pause_background(BackgroundWork::Resync, true);
     let len = contents.len();
     for at in [77, len / 2048 - 100, len / 512 * 3 / 4 + 3].map(|sector| sector * 512) {
         write(&mut driver, at, new);
         contents[at..][..new.len()].copy_from_slice(new);
     }
-    driver.pause_resync(false);
+    driver.pause_background(BackgroundWork::Resync, false);
     resync_until(&mut driver, &|at| at >= span / 2);
     assert!(driver.stop(), "{}: not stopped clean", images[0].display());
     contents

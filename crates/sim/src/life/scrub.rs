@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use engine::{ControlEvent, HostOp, Mismatch, MismatchKind, Scrub, ScrubMode};
+use engine::{BackgroundLoop, ControlEvent, HostOp, Mismatch, MismatchKind, ScrubMode};
 use md::{Kind, MemberIdx, Sector, StripeNo};
 
 use super::Life;
@@ -15,36 +15,33 @@ use crate::scenario::Extent;
 const STEP: u64 = 64;
 
 impl Life {
-    fn scrub_ranges(&self) -> Scrub {
-        let span = match self.world.geometry().kind() {
-            Kind::Parity(parity) => parity.stripes() * parity.chunk_sectors(),
-            _ => self.world.geometry().array_sectors(),
-        };
-        Scrub::new(0, span, STEP, self.world.resync_unit(), 1)
+    fn scrub_loop(&self, mode: ScrubMode) -> BackgroundLoop {
+        let (geometry, unit) = (self.world.geometry().clone(), self.world.resync_unit());
+        BackgroundLoop::once(HostOp::Scrub(mode), geometry, STEP, unit, 0)
     }
 
     /// Compares everything, beside whatever else is in flight.
     pub(super) fn check(&mut self) {
-        let mut ranges = self.scrub_ranges();
+        let mut scrub = self.scrub_loop(ScrubMode::Check);
         // A request that finds no space leaves copies that differ until it has ended.
         self.world.may_mismatch |= self.troubled;
-        while let Some((at, sectors)) = ranges.next_range() {
+        while let Some(range) = scrub.next_range(Vec::new, &mut Vec::new()) {
             while self.is_full() {
                 assert!(self.world.step(), "nothing is in flight, but the queue is full");
             }
-            self.world.submit(HostOp::Scrub(ScrubMode::Check), at.0, sectors);
-            ranges.done(at, Ok(()));
+            self.world.submit(range.op, range.at.0, range.sectors);
+            scrub.done(0, range, Ok(()), &mut Vec::new());
         }
     }
 
     /// Runs a scrub to its end. Its findings.
     fn scrub(&mut self, mode: ScrubMode) -> Vec<Mismatch> {
         let first = self.world.events.len();
-        let mut ranges = self.scrub_ranges();
-        while let Some((at, sectors)) = ranges.next_range() {
-            let result = self.world.run(HostOp::Scrub(mode), at.0, sectors);
-            assert_eq!(result, Ok(()), "a scrub of a healthy array at {at}");
-            ranges.done(at, result);
+        let mut scrub = self.scrub_loop(mode);
+        while let Some(range) = scrub.next_range(Vec::new, &mut Vec::new()) {
+            let result = self.world.run(range.op, range.at.0, range.sectors);
+            assert_eq!(result, Ok(()), "a scrub of a healthy array at {}", range.at);
+            scrub.done(0, range, result, &mut Vec::new());
         }
         assert_eq!(self.world.run(HostOp::Flush, 0, 0), Ok(()));
         let events = self.world.events[first..].iter();

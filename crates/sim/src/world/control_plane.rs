@@ -58,8 +58,8 @@ pub struct ControlPlane {
     encoders: Vec<Option<MetadataEncoder>>,
     /// Number and place of each device of the array that has one.
     numbers: Vec<(u32, usize)>,
-    resync: BackgroundLoop,
-    rebuild: BackgroundLoop,
+    /// The resyncs and the rebuilds, by their turn.
+    loops: [BackgroundLoop; 2],
     inputs: Vec<MetadataInput>,
     operations: Vec<MetadataOperation>,
     /// Of the last operation, by place: when it takes place.
@@ -71,7 +71,7 @@ pub struct ControlPlane {
     /// Flushes in flight, and how many of `acknowledged` each covers.
     flushes: Vec<(u64, usize)>,
     /// Ranges of the resync and of rebuilds in flight, by tag.
-    ranges: Vec<(u64, BackgroundWork, BackgroundRange)>,
+    ranges: Vec<(u64, BackgroundRange)>,
 }
 
 impl ControlPlane {
@@ -94,8 +94,8 @@ impl ControlPlane {
             last: vec![0; encoders.len()],
             encoders,
             numbers,
-            resync: BackgroundLoop::of_resyncs(geometry.clone(), step, unit),
-            rebuild: BackgroundLoop::of_rebuilds(geometry, step, unit),
+            loops: [HostOp::Resync, HostOp::Rebuild]
+                .map(|op| BackgroundLoop::new(op, geometry.clone(), step, unit)),
             inputs: Vec::new(),
             operations: Vec::new(),
             sequence: 0,
@@ -241,14 +241,12 @@ impl ControlPlane {
     }
 
     fn range_done(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
-        let mine = self.ranges.iter().position(|(of, ..)| *of == tag);
+        let mine = self.ranges.iter().position(|(of, _)| *of == tag);
         // A planted bug has reported it already.
         let Some(mine) = mine else { return };
-        let (_, work, range) = self.ranges.swap_remove(mine);
-        let mut effects = Vec::new();
-        let background =
-            if work == BackgroundWork::Resync { &mut self.resync } else { &mut self.rebuild };
-        background.done(now, range, result, &mut effects);
+        let (_, range) = self.ranges.swap_remove(mine);
+        let (work, mut effects) = (BackgroundWork::of(range.op), Vec::new());
+        self.loops[work.turn()].done(now, range, result, &mut effects);
         self.report(work, effects);
     }
 
@@ -262,7 +260,7 @@ impl ControlPlane {
     }
 
     pub(super) fn next_event(&self) -> Option<u64> {
-        let retry = self.resync.deadline().into_iter().chain(self.rebuild.deadline()).min();
+        let retry = self.loops.iter().filter_map(BackgroundLoop::deadline).min();
         let moving = self.operations.iter().filter(|op| !self.hanging.contains(&op.device));
         moving.map(|op| op.ready_at).chain(self.timer).chain(retry).min()
     }
@@ -345,15 +343,16 @@ impl World {
 
     /// Cancels resyncs and rebuilds.
     pub(crate) fn cancel_background(&mut self) {
-        let control_plane = self.control_plane();
-        let (mut resync, mut rebuild) = (Vec::new(), Vec::new());
-        let before = [control_plane.resync.progress(), control_plane.rebuild.progress()];
-        control_plane.resync.cancel(&mut resync);
-        control_plane.rebuild.cancel(&mut rebuild);
-        control_plane.report(BackgroundWork::Resync, resync);
-        control_plane.report(BackgroundWork::Rebuild, rebuild);
-        for (before, mark) in before.iter().zip([Mark::ResyncCancelled, Mark::RebuildCancelled]) {
-            if matches!(before, Some((BackgroundState::Running, _))) {
+        for (work, mark) in [
+            (BackgroundWork::Resync, Mark::ResyncCancelled),
+            (BackgroundWork::Rebuild, Mark::RebuildCancelled),
+        ] {
+            let control_plane = self.control_plane();
+            let (background, mut effects) = (&mut control_plane.loops[work.turn()], Vec::new());
+            let runs = matches!(background.progress(), Some((BackgroundState::Running, _)));
+            background.cancel(&mut effects);
+            control_plane.report(work, effects);
+            if runs {
                 self.marks.reach(mark);
             }
         }
@@ -363,8 +362,8 @@ impl World {
     /// Begins resyncs and rebuilds again that were cancelled.
     pub(crate) fn begin_background(&mut self) {
         let control_plane = self.control_plane();
-        let begins = control_plane.resync.begin_again() | control_plane.rebuild.begin_again();
-        if begins {
+        let begins = control_plane.loops.each_mut().map(BackgroundLoop::begin_again);
+        if begins.contains(&true) {
             self.marks.reach(Mark::BegunAgain);
             self.feed_background();
         }
@@ -422,8 +421,8 @@ impl World {
                 }
             }
             MetadataEffect::SetTimer { at } => self.control_plane().timer = Some(at),
-            MetadataEffect::ResyncNeeded => self.control_plane().resync.needed(),
-            MetadataEffect::RebuildNeeded => self.control_plane().rebuild.needed(),
+            MetadataEffect::ResyncNeeded => self.control_plane().loops[0].needed(),
+            MetadataEffect::RebuildNeeded => self.control_plane().loops[1].needed(),
             MetadataEffect::Join { device, place, replaces } => {
                 self.order(Ordered {
                     number: device.0,
@@ -438,12 +437,11 @@ impl World {
                 let control_plane = self.control_plane();
                 match other {
                     MetadataEffect::BecameReadOnly { .. } => {
-                        control_plane.resync.became_read_only();
-                        control_plane.rebuild.became_read_only();
+                        let loops = control_plane.loops.iter_mut();
+                        loops.for_each(BackgroundLoop::became_read_only);
                     }
                     MetadataEffect::Stopped { clean } => {
-                        control_plane.resync.stopped();
-                        control_plane.rebuild.stopped();
+                        control_plane.loops.iter_mut().for_each(BackgroundLoop::stopped);
                         // A clean stop is a flush, too.
                         let covered = if clean { control_plane.acknowledged.len() } else { 0 };
                         control_plane.settle(covered);
@@ -499,12 +497,12 @@ impl World {
         let is_resync = work == BackgroundWork::Resync;
         let room = self.room().min(2);
         let Some(control_plane) = &mut self.control_plane else { return };
-        let ControlPlane { resync, rebuild, manager, .. } = control_plane;
+        let ControlPlane { loops, manager, .. } = control_plane;
         let mut runs = || match is_resync {
             true => BackgroundRun::of_resync(manager.resync()),
             false => manager.rebuilds(),
         };
-        let background = if is_resync { resync } else { rebuild };
+        let background = &mut loops[work.turn()];
         background.tick(self.now);
         let (mut ranges, mut effects) = (Vec::new(), Vec::new());
         while ranges.len() < room
@@ -520,15 +518,12 @@ impl World {
                 inputs.push(MetadataInput::RebuildAt { run, member, position, stalled });
             }
         }
-        let (op, ahead) = match is_resync {
-            true => (HostOp::Resync, Mutant::ResyncAhead),
-            false => (HostOp::Rebuild, Mutant::RebuildAhead),
-        };
+        let ahead = if is_resync { Mutant::ResyncAhead } else { Mutant::RebuildAhead };
         for range in ranges {
-            let tag = self.queue(op, range.at.0, range.sectors);
+            let tag = self.queue(range.op, range.at.0, range.sectors);
             let (now, is_ahead) = (self.now, self.mutant == Some(ahead));
             let control_plane = self.control_plane();
-            control_plane.ranges.push((tag, work, range));
+            control_plane.ranges.push((tag, range));
             if is_ahead {
                 control_plane.range_done(now, tag, Ok(()));
             }
@@ -543,8 +538,8 @@ impl World {
             control_plane.timer = None;
             control_plane.inputs.push(MetadataInput::Timer);
         }
-        let deadlines = [control_plane.resync.deadline(), control_plane.rebuild.deadline()];
-        if deadlines.into_iter().flatten().any(|at| at <= now) {
+        let mut deadlines = control_plane.loops.iter().filter_map(BackgroundLoop::deadline);
+        if deadlines.any(|at| at <= now) {
             self.feed_background();
         }
         let ControlPlane { operations, hanging, last, .. } = self.control_plane();

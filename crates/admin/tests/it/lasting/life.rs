@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use admin::{CreateFailed, CreateOptions, Opened, StartOptions, create, start_shards};
-use array::{Array, DriverOptions};
+use array::{Array, BackgroundWork, DriverOptions};
 use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use md::assemble::{Options, Verdict};
 use md::create::BitmapOption;
@@ -375,7 +375,7 @@ fn on_used_disks_only_data_written_ahead_of_the_resync_survive_a_loss() {
     members.create(Level::Raid5, |_| {});
     let opened = members.opened(Access::ReadWrite);
     let mut shards = started(&opened, &Options::default()).unwrap();
-    shards[0].pause_resync(true);
+    shards[0].pause_background(BackgroundWork::Resync, true);
     let array = Array::run_shards(shards).unwrap();
     for lost in 0..4u16 {
         let on_lost = chunks(5, 8).into_iter().filter(|(_, member)| *member == lost);

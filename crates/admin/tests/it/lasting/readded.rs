@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use admin::{NewDevices, RebuildingMember, StartError, StartOptions, start_replacing};
-use array::{Array, Driver, DriverOptions, MemberFlags};
+use array::{Array, BackgroundWork, Driver, DriverOptions, MemberFlags};
 use device::Access;
 use md::assemble::{MemberState, Options};
 use md::create::BitmapOption;
@@ -134,7 +134,7 @@ fn a_crash_in_the_middle_continues_by_the_bitmap() {
         array.stop().expect("stopped clean");
         // The first write has the superblocks written; then no more.
         let (mut shards, _) = started(&members, &[1], &[1]);
-        shards[0].pause_rebuild(true);
+        shards[0].pause_background(BackgroundWork::Rebuild, true);
         let array = Array::run_shards(shards).expect("threads");
         array.write_at(&expected[..4096], 0).expect("written");
         drop(array);

@@ -1,7 +1,7 @@
 //! The resync loop with its metadata manager: when a run begins, what is reported of it.
 
 use engine::{
-    BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundRun, BackgroundState,
+    BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundRun, BackgroundState, HostOp,
     MetadataInput, RequestError,
 };
 use md::Level;
@@ -23,7 +23,7 @@ impl Looped {
     fn new(step: u64) -> Looped {
         let mut config = config(Level::Raid5, 3, 0);
         config.state.resync_offset = Some(0);
-        let resync = BackgroundLoop::of_resyncs(config.geometry.clone(), step, u64::MAX);
+        let resync = BackgroundLoop::new(HostOp::Resync, config.geometry.clone(), step, u64::MAX);
         let (ranges, events) = (Vec::new(), Vec::new());
         Looped { harness: Harness::new(config), resync, ranges, events, position: 0 }
     }
