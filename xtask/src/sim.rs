@@ -1,8 +1,8 @@
 //! `cargo xtask sim`: the simulator, and planted bugs in a copy of the source.
 //!
 //! Invariant: each patch of [`PATCHES`] must apply, in every run; with `--mutants` the copy must
-//! build with it, and its simulator must report a finding within a minute, compile time not counted.
-//! The working tree is never patched.
+//! build with it, and its simulator must report a finding within a minute, compile time not
+//! counted. The working tree is never patched.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

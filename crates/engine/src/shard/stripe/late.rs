@@ -1,8 +1,8 @@
 //! Operations on a row of which a member is late.
 //!
-//! Invariant: stripe memory that a late operation of a member uses is not used again before that has
-//! completed: not by the operation on the row, which is begun anew with other memory or ends, and
-//! not by others ([`Scratch`](super::scratch::Scratch)). Called from `quarantine` and `ops`.
+//! Invariant: stripe memory that a late operation of a member uses is not used again before that
+//! has completed: not by the operation on the row, which is begun anew with other memory or ends,
+//! and not by others ([`Scratch`](super::scratch::Scratch)). Called from `quarantine` and `ops`.
 
 use md::{Geometry, Kind as GeometryKind};
 

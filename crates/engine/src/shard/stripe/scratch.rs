@@ -3,8 +3,8 @@
 //!
 //! Invariant: allocated blocks never overlap, and freeing everything gives one whole region again.
 //! It allocates offsets; the bytes are the executor's. A region may begin with a part of its pages:
-//! the others are added later ([`Scratch::grow`]). A block that late operations use is not allocated
-//! again before they have completed.
+//! the others are added later ([`Scratch::grow`]). A block that late operations use is not
+//! allocated again before they have completed.
 //!
 //! ```text
 //! order 2  |               A               |      A (16 KiB) is split for a request of 4 KiB:
