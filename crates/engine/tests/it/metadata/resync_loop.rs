@@ -1,4 +1,4 @@
-//! The resync loop with its metadata manager: when a run begins, what is reported of it.
+//! The background loop with its metadata manager: when a run begins, what is reported of it.
 
 use engine::{
     BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundRun, BackgroundState, HostOp,
