@@ -19,6 +19,7 @@ use anyhow::{Error, Result, anyhow};
 use clap::Args;
 use device::MemberName;
 use found::Row;
+use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use report::shown::Shown;
 use serde_json::{Value, json};
@@ -118,9 +119,10 @@ fn of_directory(directory: &OsStr) -> Vec<(OsString, Result<Found>)> {
         Ok(files) => files,
         Err(error) => return vec![(directory.to_os_string(), Err(error.into()))],
     };
-    let holds = |file: &&PathBuf| file.metadata().is_ok_and(|there| there.len() > 0);
+    let has_a_sector =
+        |file: &&PathBuf| file.metadata().is_ok_and(|there| there.len() >= SECTOR_BYTES);
     let mut all: Vec<_> =
-        files.iter().filter(holds).flat_map(|file| each(file.as_os_str())).collect();
+        files.iter().filter(has_a_sector).flat_map(|file| each(file.as_os_str())).collect();
     all.retain(|(_, found)| !found.as_ref().is_ok_and(Found::is_no_member));
     all.extend(unread.into_iter().map(|why| (directory.to_os_string(), Err(anyhow!(why)))));
     if all.is_empty() {
