@@ -1,6 +1,7 @@
-//! One run of a resync or a rebuild: which ranges are next, and of which member.
+//! One run of a resync, a rebuild or a scrub: which ranges are next, and of which member.
 //!
-//! Invariant: as of [`crate::Walk`]. Made by the metadata manager, driven by `background_loop`.
+//! Invariant: as of [`crate::Walk`]. Made by the metadata manager, or where there is none by the
+//! failure coordinator; driven by `background_loop`.
 
 use std::ops::Range;
 
@@ -8,9 +9,9 @@ use md::{Geometry, Kind, MemberIdx};
 
 use crate::Walk;
 
-/// One run: the ranges that are out of sync. Of a rebuild, in sectors of the members' data areas.
+/// One run: the ranges that are out of sync, or to be compared. Of a rebuild, in sectors of the members' data areas.
 pub struct BackgroundRun {
-    /// The place of the member that is rebuilt; `None`: all that are, or a resync.
+    /// The place of the member that is rebuilt; `None`: all that are, or other work.
     pub(crate) member: Option<MemberIdx>,
     pub(crate) ranges: Walk,
 }

@@ -7,9 +7,9 @@
 //! ```
 //! A slice is a few ranges that are in flight together. When they have ended, nothing begins for as
 //! long as the foreground's share demands. A request that comes during a slice waits about as long
-//! as that takes. Where a range takes long, on disks that seek, it is a slice of its own; elsewhere
-//! slices grow and shrink so that each takes about [`SLICE_NANOS`], since few requests come during
-//! one that is rare.
+//! as that takes. Where a range takes long, and two take twice as long, on disks that seek, it is a
+//! slice of its own; elsewhere slices grow and shrink so that each takes about [`SLICE_NANOS`],
+//! since few requests come during one that is rare.
 //!
 //! Invariant: background work never starves: a rest has a bound, and below the least rate nothing
 //! is held back. Pure; the executor gives the time.
@@ -17,8 +17,11 @@
 /// What a slice of several ranges should take: 30 ms.
 pub const SLICE_NANOS: u64 = 30_000_000;
 
-/// Ranges that take longer are slices of their own.
+/// Ranges that take longer are slices of their own, unless two take little longer than one.
 const SHORT_RANGE_NANOS: u64 = 4_000_000;
+
+/// Two are tried after so many slices of one.
+const TRIED_AFTER: u32 = 64;
 
 /// Longest time that a slice is counted with, for its rest.
 const LONGEST_SLICE_NANOS: u64 = 4 * SLICE_NANOS;
@@ -59,6 +62,9 @@ pub struct Pacer {
     begun: u32,
     began_at: u64,
     rest_until: u64,
+    /// What the last slice of one range took, and how many there were since two were tried.
+    alone_nanos: u64,
+    alone: u32,
     /// The limits' schedules: what has begun would be done then at exactly the limit's rate.
     least_until: u64,
     most_until: u64,
@@ -73,6 +79,8 @@ impl Default for Pacer {
             begun: 0,
             began_at: 0,
             rest_until: 0,
+            alone_nanos: 0,
+            alone: 0,
             least_until: 0,
             most_until: 0,
         }
@@ -147,11 +155,19 @@ impl Pacer {
             return;
         }
         let took = now.saturating_sub(self.began_at).min(LONGEST_SLICE_NANOS);
-        let are_short = took < u64::from(self.begun) * SHORT_RANGE_NANOS;
+        if self.begun == 1 {
+            (self.alone_nanos, self.alone) = (took, self.alone.saturating_add(1));
+        }
+        // Where the way is long, ranges that are in flight together take little longer than one.
+        let are_parallel = self.begun > 1 && 2 * took < 3 * self.alone_nanos;
+        let are_short = took < u64::from(self.begun) * SHORT_RANGE_NANOS || are_parallel;
         if took > SLICE_NANOS || !are_short {
             self.ranges = (self.ranges / 2).max(1);
         } else if took < SLICE_NANOS / 2 && self.begun >= self.ranges {
             self.ranges = (2 * self.ranges).min(MOST_RANGES);
+        }
+        if self.ranges == 1 && self.alone >= TRIED_AFTER && took < SLICE_NANOS / 2 {
+            (self.ranges, self.alone) = (2, 0);
         }
         let share = u64::from(self.pace.foreground_share);
         self.rest_until = now + took * share / (1000 - share);
@@ -208,6 +224,22 @@ mod tests {
         }
         assert!((0.49..=0.51).contains(&run(&mut by_share(500), 7 * MS, true).0));
         assert!(run(&mut by_share(0), 7 * MS, true).0 < 0.01);
+    }
+
+    #[test]
+    fn ranges_that_take_no_longer_together_than_alone_are_put_together() {
+        let (mut pacer, mut now) = (by_share(750), 0);
+        for _ in 0..200 {
+            let mut ranges = 0;
+            while ranges < 1000 && pacer.may_begin(now, true) {
+                pacer.began(now, RANGE);
+                ranges += 1;
+            }
+            now += 5 * MS;
+            (0..ranges).for_each(|_| pacer.ended(now, true));
+            now = now.max(pacer.begins_at(true));
+        }
+        assert_eq!(pacer.ranges, MOST_RANGES);
     }
 
     #[test]

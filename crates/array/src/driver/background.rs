@@ -348,11 +348,13 @@ impl Driver {
         }
     }
 
-    /// Keeps a buffer for the next range of a resync or a rebuild, which may have lacked it; a
-    /// scrub has none of its own.
+    /// Keeps a buffer for the next range of a resync or a rebuild; a scrub has none of its own, and
+    /// gives it back. Either may have lacked it.
     fn keep_lease(&mut self, work: BackgroundWork, lease: Option<Lease>) {
-        if work < BackgroundWork::Check {
+        if work < BackgroundWork::Check || lease.is_some() {
             self.background.lacks_buffer = [false; 3];
+        }
+        if work < BackgroundWork::Check {
             self.resync_lease = self.resync_lease.take().or(lease);
         }
     }
@@ -364,7 +366,10 @@ impl Driver {
         let failures = self.failures.as_mut();
         // Other work has one run.
         let rebuilds = || failures.map_or_else(Vec::new, FailureCoordinator::rebuilds);
-        local.next_range(rebuilds, &mut self.background.reports)
+        match work {
+            BackgroundWork::Rebuild => local.next_range(rebuilds, &mut self.background.reports),
+            _ => local.next_range(rebuilds, &mut Vec::new()),
+        }
     }
 
     /// Submits a range.

@@ -413,7 +413,7 @@ fn of_a_directory_the_members_are_shown_and_other_files_are_not() {
     let dir = Dir::new();
     let case = corpus::case("raid1-2d-v12");
     for (number, image) in case.images.iter().enumerate() {
-        std::fs::copy(image, dir.0.join(format!("disk{number}.img"))).expect("a copy");
+        std::fs::copy(image, dir.0.join(format!("disk@{number}"))).expect("a copy");
     }
     std::fs::write(dir.0.join("notes.txt"), "which disk was in which bay").expect("a file");
     std::fs::write(dir.0.join("empty"), "").expect("a file");
@@ -421,7 +421,7 @@ fn of_a_directory_the_members_are_shown_and_other_files_are_not() {
     let value: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let members = value["members"].as_array().expect("a list");
     let names: Vec<_> = members.iter().map(|member| member["member"].as_str()).collect();
-    let expected = |number| dir.0.join(format!("disk{number}.img")).display().to_string();
+    let expected = |number| dir.0.join(format!("disk@{number}")).display().to_string();
     assert_eq!(names, [Some(&*expected(0)), Some(&*expected(1))]);
 
     let none = Dir::new();

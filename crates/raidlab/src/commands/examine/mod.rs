@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
-use device::MemberName;
+use device::{Location, MapChoice, MemberName};
 use found::Row;
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
@@ -107,8 +107,11 @@ fn each(member: &OsStr) -> Vec<(OsString, Result<Found>)> {
     if Path::new(member).is_dir() {
         return of_directory(member);
     }
-    let found = MemberName::parse(member).map_err(Error::new);
-    let found = found.and_then(|name| Found::read(&name));
+    let name = MemberName::parse(member).map_err(Error::new);
+    of_name(member, name.and_then(|name| Found::read(&name)))
+}
+
+fn of_name(member: &OsStr, found: Result<Vec<Result<Found>>>) -> Vec<(OsString, Result<Found>)> {
     let found = found.unwrap_or_else(|error| vec![Err(error)]);
     found.into_iter().map(|found| (member.to_os_string(), found)).collect()
 }
@@ -120,9 +123,14 @@ fn of_directory(directory: &OsStr) -> Vec<(OsString, Result<Found>)> {
         Err(error) => return vec![(directory.to_os_string(), Err(error.into()))],
     };
     let has_a_sector =
-        |file: &&PathBuf| file.metadata().is_ok_and(|there| there.len() >= SECTOR_BYTES);
-    let mut all: Vec<_> =
-        files.iter().filter(has_a_sector).flat_map(|file| each(file.as_os_str())).collect();
+        |file: &PathBuf| file.metadata().is_ok_and(|there| there.len() >= SECTOR_BYTES);
+    let each = |file: PathBuf| {
+        let member = file.clone().into_os_string();
+        // What is behind an `@` is a part of the file's name.
+        let name = MemberName { location: Location::whole(file), map: MapChoice::Beside };
+        of_name(&member, Found::read(&name))
+    };
+    let mut all: Vec<_> = files.into_iter().filter(has_a_sector).flat_map(each).collect();
     all.retain(|(_, found)| !found.as_ref().is_ok_and(Found::is_no_member));
     all.extend(unread.into_iter().map(|why| (directory.to_os_string(), Err(anyhow!(why)))));
     if all.is_empty() {
