@@ -297,8 +297,8 @@ impl Driver {
 
     /// Whether `poll` would submit a range although nothing has completed.
     fn is_due(&self, work: BackgroundWork) -> bool {
-        !self.background.lacks_buffer[work.turn()]
-            && self.loop_of(work).is_some_and(BackgroundLoop::has_next)
+        self.loop_of(work).is_some_and(BackgroundLoop::has_next)
+            && !self.background.lacks_buffer[work.turn()]
             && self.may_continue(work)
     }
 
@@ -310,13 +310,17 @@ impl Driver {
 
     /// When background work is to continue although nothing completes: `Some(0)` for now.
     pub(super) fn background_deadline(&self, now: u64) -> Option<u64> {
-        let is_due = KINDS.into_iter().any(|work| self.is_due(work));
+        let is_due = KINDS.iter().any(|work| self.is_due(*work));
         is_due.then(|| if self.may_begin_range(now) { 0 } else { self.background.begins_at(now) })
     }
 
     /// Issues the next ranges.
     pub(super) fn feed_background(&mut self) {
-        KINDS.into_iter().for_each(|work| self.feed(work));
+        for work in &KINDS {
+            if self.loop_of(*work).is_some() {
+                self.feed(*work);
+            }
+        }
     }
 
     fn feed(&mut self, work: BackgroundWork) {

@@ -522,6 +522,9 @@ impl Driver {
             let local = &mut self.background.local[BackgroundWork::Rebuild.turn()];
             local.get_or_insert_with(new).needed();
         }
+        if self.background.reports.is_empty() {
+            return;
+        }
         let Some(failures) = &mut self.failures else { return };
         for effect in self.background.reports.drain(..) {
             match effect {
