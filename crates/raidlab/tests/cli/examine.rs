@@ -421,7 +421,8 @@ fn of_a_directory_the_members_are_shown_and_other_files_are_not() {
     let value: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let members = value["members"].as_array().expect("a list");
     let names: Vec<_> = members.iter().map(|member| member["member"].as_str()).collect();
-    let expected = |number| dir.0.join(format!("disk@{number}")).display().to_string();
+    // As it is to be named: an offset follows the last "@".
+    let expected = |number| dir.0.join(format!("disk@{number}@0")).display().to_string();
     assert_eq!(names, [Some(&*expected(0)), Some(&*expected(1))]);
 
     let none = Dir::new();

@@ -331,3 +331,26 @@ fn copies_that_never_were_in_sync_do_not_outvote_the_first() {
         assert!(images.bytes(member)[from..] == first[from..], "member {member}");
     }
 }
+
+#[test]
+fn a_scrub_that_is_stopped_is_not_complete() {
+    let dir = Dir::new();
+    let names: Vec<_> = (0..3).map(|disk| dir.0.join(format!("{disk}"))).collect();
+    for name in &names {
+        let file = std::fs::File::create(name).expect("a file");
+        file.set_len(128 << 20).expect("room, which nothing takes");
+    }
+    let all = names.iter().map(|name| name.display().to_string()).collect::<Vec<_>>().join(" ");
+    raidlab(&format!("create --force --level 5 --raid-devices 3 {all}")).code(0);
+    let names: Vec<_> = names.into_iter().map(std::path::PathBuf::into_os_string).collect();
+    let stop = std::sync::atomic::AtomicBool::new(true);
+    let report = admin::scrub(&names, &admin::ScrubOptions::default(), &stop, &mut |_| {});
+    let report = report.expect("it may be looked at");
+    assert!(report.position < report.span, "{} of {}", report.position, report.span);
+    assert!(!report.is_complete());
+    // What ran to its end is.
+    let from = admin::ScrubOptions { from: report.position, ..admin::ScrubOptions::default() };
+    let go = std::sync::atomic::AtomicBool::new(false);
+    let report = admin::scrub(&names, &from, &go, &mut |_| {}).expect("it continues");
+    assert!(report.is_complete());
+}
