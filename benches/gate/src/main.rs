@@ -151,6 +151,10 @@ impl Host {
                 begun += 1;
             }
             self.driver.poll(&mut self.done);
+            if self.done.is_empty() {
+                // It waits for a thread of metadata, which valgrind may never give a turn else.
+                std::thread::yield_now();
+            }
             for end in self.done.drain(..) {
                 end.result.expect("memory does not fail");
                 self.leases.extend(end.lease);
