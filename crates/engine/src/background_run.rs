@@ -9,7 +9,8 @@ use md::{Geometry, Kind, MemberIdx};
 
 use crate::Walk;
 
-/// One run: the ranges that are out of sync, or to be compared. Of a rebuild, in sectors of the members' data areas.
+/// One run: the ranges that are out of sync, or to be compared. Of a rebuild, in sectors of the
+/// members' data areas.
 pub struct BackgroundRun {
     /// The place of the member that is rebuilt; `None`: all that are, or other work.
     pub(crate) member: Option<MemberIdx>,

@@ -20,7 +20,7 @@ pub const SLICE_NANOS: u64 = 30_000_000;
 /// Ranges that take longer are slices of their own, unless two take little longer than one.
 const SHORT_RANGE_NANOS: u64 = 4_000_000;
 
-/// Two are tried after so many slices of one.
+/// Two are tried after this number of slices of one.
 const TRIED_AFTER: u32 = 64;
 
 /// Longest time that a slice is counted with, for its rest.
