@@ -505,8 +505,6 @@ fn run(
         }
     }
     let is_durable = flush(driver);
-    // One that was stopped ends where it stopped, and is not complete.
-    let status = array::ScrubStatus { span, ..status };
     Ok(Run { status, mismatches, events, counts, is_durable })
 }
 

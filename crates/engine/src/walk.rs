@@ -63,6 +63,8 @@ pub struct Walk {
     /// Set while only failed ranges are left.
     retry_at: Option<u64>,
     span: u64,
+    /// Where it ends: behind all ranges, or where it was stopped.
+    end: u64,
     step: u64,
     /// No range crosses a multiple of this.
     unit: u64,
@@ -88,6 +90,7 @@ impl Walk {
             retry_nanos: RETRY_NANOS,
             retry_at: None,
             span,
+            end: span,
             step: DEFAULT_RESYNC_STEP,
             unit: u64::MAX,
             depth: DEFAULT_DEPTH,
@@ -111,7 +114,7 @@ impl Walk {
         self.run
     }
 
-    /// Number of positions, whether the walk visits them or not; of one that was stopped, its end.
+    /// Number of positions, whether the walk visits them or not.
     pub fn span(&self) -> u64 {
         self.span
     }
@@ -203,13 +206,13 @@ impl Walk {
     /// Begins no more ranges: [`Walk::position`] is where another walk can continue once those in
     /// flight have ended.
     pub(crate) fn stop(&mut self) {
-        self.span = self.left.front().map_or(self.span, |range| range.start);
+        self.end = self.left.front().map_or(self.end, |range| range.start);
         self.left.clear();
     }
 
     /// Everything below is done, or was skipped.
     pub fn position(&self) -> u64 {
-        let next = self.left.front().map_or(self.span, |range| range.start);
+        let next = self.left.front().map_or(self.end, |range| range.start);
         let others = self.open.iter().chain(&self.failed).map(|range| range.start);
         others.fold(next, u64::min)
     }
@@ -380,6 +383,7 @@ mod tests {
         assert_eq!((walk.next_range(), walk.is_done()), (None, false));
         walk.done(0, Sector(512), Ok(()));
         assert!(walk.is_done() && walk.retry_at().is_none());
-        assert_eq!((walk.position(), walk.span()), (640, 640));
+        walk.stop();
+        assert_eq!((walk.position(), walk.span()), (640, 1000));
     }
 }

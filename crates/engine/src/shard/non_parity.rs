@@ -13,7 +13,10 @@
 //! A *rebuild* works as a resync does, and writes only to the copies on members that are being
 //! rebuilt, where they are not in sync. Writes go to these members everywhere. Replacements of
 //! members get what they lack in the same way: as a member, that of slot `s` is `members + s`. A
-//! granule that no copy can be read of is added to their bad-block logs (`unreadable`).
+//! granule that no copy can be read of is added to their bad-block logs (`unreadable`). Where copies
+//! may differ, a rebuild with replacements *resyncs* its range, too: a replacement has what its
+//! member has, from whichever copy it came, and so may take the slot while a resync reads the
+//! member.
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
@@ -364,17 +367,16 @@ impl NonParity {
     /// Reads a range, where copies are to be rebuilt, to write it to them.
     fn rebuild(&mut self, cx: &mut Context<'_>, request: u32) {
         let lacking = cx.health.lacking();
-        let slots = cx.geometry.members() as u16;
-        let replacements = cx.health.replacing().iter().map(|slot| slots + slot).collect();
-        let targets = lacking.minus(cx.health.failed()).union(replacements);
+        let targets = lacking.minus(cx.health.failed()).union(replacements(cx));
         let record = &mut cx.requests[request];
-        record.repair = Repair { targets, ..Repair::default() };
         let (mut at, end) = (record.at.0, record.end());
         let fixed = end > cx.health.in_sync_below();
+        let resyncs = fixed && !cx.health.replacing().is_empty();
+        record.repair = Repair { targets, resyncs, ..Repair::default() };
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let is_lacking = self.to_rebuild(cx, sectors).next().is_some();
-            if is_lacking || !self.to_copy(cx, sectors).is_empty() {
+            if resyncs || is_lacking || !self.to_copy(cx, sectors).is_empty() {
                 let source = match fixed {
                     true => self.copies.iter().position(|copy| !lacking.contains(copy.member.0)),
                     false => self.balance.choose(cx.now, &self.copies, lacking, None),
@@ -404,18 +406,26 @@ impl NonParity {
         };
         let chosen: MemberSet = record.repair.targets.iter().map(now).collect();
         let chosen = chosen.minus(cx.health.failed());
+        let resyncs = record.repair.resyncs;
         let (writing, targets, epoch) = (true, chosen, cx.health.epoch());
         record.repair = Repair { writing, targets, epoch, ..record.repair };
         let (mut at, end) = (record.at.0, record.end());
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let slice = cx.requests[request].slice(at, sectors);
-            let absent = self.absent(cx, sectors).minus(cx.health.failed());
-            let targets = absent.intersection(chosen);
+            let (targets, replacements) = match resyncs {
+                // Replacements get what their slots get, and so does the copy that was read: its
+                // slot may have another device by now.
+                true => (MemberSet::range(0, slots), MemberSet::EMPTY),
+                false => {
+                    let replacements = self.to_copy(cx, sectors).intersection(chosen);
+                    (self.absent(cx, sectors).intersection(chosen), replacements)
+                }
+            };
+            let targets = targets.minus(cx.health.failed());
             for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
                 self.scatter.add(copy.member.0, copy.sector.0, slice);
             }
-            let replacements = self.to_copy(cx, sectors).intersection(chosen);
             for (copy, member) in with_replacements(&self.copies, cx, replacements) {
                 self.scatter.add(member, copy.sector.0, slice);
             }
@@ -466,9 +476,8 @@ impl NonParity {
             let in_service = |copy: &&Copy| !cx.health.is_failed(copy.member.0);
             let mut in_sync = self.copies.iter().filter(|copy| !failed.contains(copy.member.0));
             // A single copy is in sync with itself.
-            let others = self.copies.iter().filter(in_service).count() > 1;
-            let has_others = |copy: &&Copy| others || cx.health.has_second(copy.member.0);
-            if let Some(first) = in_sync.next().filter(has_others) {
+            let has_others = self.copies.iter().filter(in_service).count() > 1;
+            if let Some(first) = in_sync.next().filter(|_| has_others) {
                 let slice = cx.requests[request].slice(at, sectors);
                 self.scatter.add(first.member.0, first.sector.0, slice);
             }
@@ -515,7 +524,8 @@ impl NonParity {
             cx.requests.fail(request, RequestError::Io);
             self.unlock_and_end(cx, request);
         } else {
-            record.repair = Repair { cursor: record.at.0, ..Repair::default() };
+            let resyncs = record.repair.resyncs;
+            record.repair = Repair { cursor: record.at.0, resyncs, ..Repair::default() };
             self.repair_granule(cx, request);
         }
     }
@@ -537,10 +547,6 @@ impl NonParity {
                 }
                 if source != Some(number) {
                     self.scatter.add(member.0, sector.0, slice);
-                } else if cx.health.has_second(member.0) {
-                    // It may have been filled from another copy, which differed.
-                    let slots = cx.geometry.members() as u16;
-                    self.scatter.add(slots + member.0, sector.0, slice);
                 }
             }
             at += sectors;
@@ -659,18 +665,12 @@ impl NonParity {
     /// Writes the granule that has just been read from `source` back to the copies that could not
     /// read it; for a resync, to all others.
     fn write_back(&mut self, cx: &mut Context<'_>, request: u32, source: u16) {
-        let Repair { cursor, tried, .. } = cx.requests[request].repair;
+        let Repair { cursor, tried, resyncs, .. } = cx.requests[request].repair;
         let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
+        let all = MemberSet::range(0, cx.geometry.members() as u16);
         let targets = match cx.requests[request].op {
-            Some(HostOp::Resync) => {
-                let all = MemberSet::range(0, cx.geometry.members() as u16);
-                let slots = cx.geometry.members() as u16;
-                let second = match cx.health.has_second(source) {
-                    true => MemberSet::one(slots + source),
-                    false => MemberSet::EMPTY,
-                };
-                all.minus(MemberSet::one(source)).union(second)
-            }
+            Some(HostOp::Resync) => all.minus(MemberSet::one(source)),
+            Some(HostOp::Rebuild) if resyncs => all,
             // Also when the array has become read-only: it has begun before, and its end says that
             // all of it has been written.
             Some(HostOp::Rebuild) => {
@@ -685,8 +685,10 @@ impl NonParity {
         };
         let targets = targets.minus(cx.health.failed());
         let epoch = cx.health.epoch();
+        // Replacements get what their slots get.
+        let also = if resyncs { replacements(cx) } else { MemberSet::EMPTY };
         let record = &mut cx.requests[request];
-        record.repair = Repair { targets, epoch, ..record.repair };
+        record.repair = Repair { targets: targets.union(also), epoch, ..record.repair };
         let members = self.copies.iter().map(|copy| (copy, copy.member.0));
         let members = members.filter(|(_, member)| targets.contains(*member));
         for (copy, member) in members.chain(with_replacements(&self.copies, cx, targets)) {
@@ -705,7 +707,7 @@ impl NonParity {
 
     fn next_granule(&mut self, cx: &mut Context<'_>, request: u32) {
         let end = cx.requests[request].end();
-        let Repair { cursor, writing, .. } = cx.requests[request].repair;
+        let Repair { cursor, writing, resyncs, .. } = cx.requests[request].repair;
         let sectors = self.granule_at(cx.geometry, cursor, end);
         if cx.requests[request].repair.listing {
             self.is_listed(cx, request, sectors);
@@ -714,7 +716,8 @@ impl NonParity {
         if cx.requests[request].op == Some(HostOp::Rebuild) && writing && !has_failed {
             self.set_rebuilt(cx, request, cursor, cursor + sectors);
         }
-        cx.requests[request].repair = Repair { cursor: cursor + sectors, ..Repair::default() };
+        let cursor = cursor + sectors;
+        cx.requests[request].repair = Repair { cursor, resyncs, ..Repair::default() };
         self.repair_granule(cx, request);
     }
 
@@ -736,6 +739,12 @@ impl NonParity {
             GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
         }
     }
+}
+
+/// What replaces members, all of it.
+fn replacements(cx: &Context<'_>) -> MemberSet {
+    let slots = cx.geometry.members() as u16;
+    cx.health.replacing().iter().map(|slot| slots + slot).collect()
 }
 
 /// The copies whose members have one of these replacements, with it.

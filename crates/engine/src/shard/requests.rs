@@ -52,6 +52,9 @@ pub(crate) struct Repair {
     pub(crate) has_failed: bool,
     /// Of a rebuild: the members that are written. Others may have joined since.
     pub(crate) targets: MemberSet,
+    /// Of a rebuild: copies of its range may differ, and members are being replaced. All copies are
+    /// written.
+    pub(crate) resyncs: bool,
     /// Epoch of the members when they were chosen.
     pub(crate) epoch: u64,
     /// [`Health::changes`] when the granule began.

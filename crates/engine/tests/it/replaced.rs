@@ -23,6 +23,10 @@ struct Mirror {
 
 impl Mirror {
     fn new(missing: MemberSet) -> Mirror {
+        Mirror::in_sync_below(missing, u64::MAX)
+    }
+
+    fn in_sync_below(missing: MemberSet, in_sync_below: u64) -> Mirror {
         let spec = GeometrySpec {
             level: Level::Raid1,
             layout: Layout::None,
@@ -30,7 +34,7 @@ impl Mirror {
             member_sectors: vec![1024; 2],
         };
         let geometry = Geometry::new(&spec).expect("sound");
-        let config = ShardConfig { missing, ..ShardConfig::new(geometry) };
+        let config = ShardConfig { missing, in_sync_below, ..ShardConfig::new(geometry) };
         Mirror {
             shard: Shard::new(config).expect("sound"),
             sent: Vec::new(),
@@ -79,6 +83,15 @@ impl Mirror {
             let it = self.sent.iter().find(|sent| of(sent, wanted));
             it.unwrap_or_else(|| panic!("nothing for place {wanted}: {:?}", self.sent)).1
         })
+    }
+
+    /// The tokens of what has been sent, which are operations on these places.
+    fn sent<const N: usize>(&self, mut places: [u16; N]) -> [Token; N] {
+        let mut sent = self.sent.clone();
+        sent.sort_by_key(|(place, _)| *place);
+        places.sort();
+        assert_eq!(sent.iter().map(|(place, _)| *place).collect::<Vec<_>>(), places);
+        std::array::from_fn(|at| sent[at].1)
     }
 
     fn done(&mut self, token: Token) {
@@ -189,4 +202,43 @@ fn a_member_that_must_stay_loses_its_replacement_only_if_the_two_may_differ() {
     mirror.done(write);
     assert_eq!(mirror.failed, [2]);
     assert!(mirror.shard.is_in_service(MemberIdx(0)));
+}
+
+/// What a replacement has of a range is what its member has, also where copies may differ: it may
+/// take the slot while a resync has read the member.
+#[test]
+fn a_rebuild_where_copies_may_differ_makes_all_of_them_and_the_replacements_alike() {
+    let mut mirror = Mirror::in_sync_below(MemberSet::EMPTY, 0);
+    mirror.control(Control::BeginReplacement(MemberIdx(3)));
+    let [read] = mirror.request(HostOp::Rebuild, [0]);
+    mirror.done(read);
+    mirror.sent([0, 1, 3]).into_iter().for_each(|write| mirror.done(write));
+    assert_eq!(mirror.completed, [Ok(())]);
+    // The replacement has it.
+    mirror.control(Control::FailMember(MemberIdx(1)));
+    mirror.control(Control::InSyncBelow { position: u64::MAX, reports: 0 });
+    mirror.request(HostOp::Rebuild, []);
+    // Where copies are alike, only what lacks the range is written.
+    let mut mirror = Mirror::new(MemberSet::EMPTY);
+    mirror.control(Control::BeginReplacement(MemberIdx(3)));
+    let [read] = mirror.request(HostOp::Rebuild, [0]);
+    mirror.done(read);
+    mirror.sent([3]);
+}
+
+#[test]
+fn a_rebuild_that_the_first_copy_fails_makes_all_copies_alike_granule_by_granule() {
+    let mut mirror = Mirror::in_sync_below(MemberSet::EMPTY, 0);
+    mirror.control(Control::BeginReplacement(MemberIdx(3)));
+    let [read] = mirror.request(HostOp::Rebuild, [0]);
+    mirror.fails(read, MemberError::Medium, MemberOp::Read);
+    let [again] = mirror.sent([0]);
+    mirror.fails(again, MemberError::Medium, MemberOp::Read);
+    let [read] = mirror.sent([1]);
+    mirror.done(read);
+    mirror.sent([0, 1, 3]).into_iter().for_each(|write| mirror.done(write));
+    assert_eq!(mirror.completed, [Ok(())]);
+    mirror.control(Control::FailMember(MemberIdx(1)));
+    mirror.control(Control::InSyncBelow { position: u64::MAX, reports: 0 });
+    mirror.request(HostOp::Rebuild, []);
 }
