@@ -574,6 +574,13 @@ impl MetadataManager {
         let takes_over = self.job.as_ref().is_some_and(
             |job| matches!(&job.goal, Goal::Update(update) if self.takes_over(at, &update.state)),
         );
+        // It had no room for its superblock, which comes first: nothing gives it the slot so far.
+        let is_void = |update: &Update| {
+            self.takes_over(at, &update.state) && self.no_other_has(at, update.state.events)
+        };
+        if self.unfinished.as_ref().is_some_and(is_void) {
+            self.unfinished = None;
+        }
         self.devices[at].failed = true;
         self.bits.iter_mut().for_each(Bits::member_lost);
         if self.devices[at].rebuilt.take().is_some() {

@@ -201,6 +201,12 @@ impl MetadataManager {
         kept.replaces && own.is_some_and(|own| !own.replacement && Some(own.role) == role)
     }
 
+    /// Whether no other device in service can have a superblock with this event count.
+    pub(super) fn no_other_has(&self, at: usize, events: u64) -> bool {
+        let mut others = self.serving().filter(|other| *other != at);
+        others.all(|other| self.devices[other].events.is_some_and(|count| count != events))
+    }
+
     /// Whether a device is faulty by this state: it gets no superblock any more.
     pub(super) fn is_faulty_in(&self, at: usize, state: &ArrayState) -> bool {
         let number = self.devices[at].kept.number.0 as usize;

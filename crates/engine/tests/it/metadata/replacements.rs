@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use engine::{ControlEvent, DeviceNumber, MemberFlags, MetadataConfig, MetadataInput};
+use engine::{ControlEvent, DeviceNumber, MemberError, MemberFlags, MetadataConfig, MetadataInput};
 use md::ondisk::Role;
 use md::ondisk::superblock::{ArrayState, DeviceState};
 use md::{Level, MemberIdx};
 
-use super::harness::{Harness, config};
+use super::harness::{Harness, SECOND, config};
 
 /// Two members, and a replacement for each: devices 2 and 3, up to this sector in sync.
 fn both_replaced(from: u64) -> MetadataConfig {
@@ -100,4 +100,26 @@ fn a_replacement_bound_after_a_count_went_back_gets_the_update_that_lists_it() {
     harness.ask(0, 1);
     harness.run();
     assert_eq!(harness.events(), [11; 3]);
+}
+
+#[test]
+fn a_replacement_lost_without_room_to_take_over_leaves_the_slot_to_its_member() {
+    let mut harness = Harness::new(both_replaced(512));
+    harness.ask(0, 1);
+    harness.run();
+    copied(&mut harness, 2, 1024);
+    (0..4).for_each(|_| harness.finish(0, Ok(())));
+    assert_eq!(harness.out(), "S", "the replacement is first");
+    harness.finish(0, Err(MemberError::NoSpace));
+    harness.tell(MetadataInput::CancelReplacement { member: MemberIdx(0) });
+    harness.now += 2 * SECOND;
+    harness.tell(MetadataInput::Timer);
+    assert_ne!(harness.out(), "");
+    while !harness.pending.is_empty() {
+        harness.finish(0, Ok(()));
+        let members = harness.superblocks.values().map(|state| state.devices[0].clone());
+        let expected = Some(DeviceState::new(Role::Slot(0)));
+        members.for_each(|member| assert_eq!(member, expected, "it has everything"));
+    }
+    assert_eq!(harness.superblocks[&1].devices[2], Some(DeviceState::new(Role::Faulty)));
 }
