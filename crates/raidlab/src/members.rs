@@ -69,14 +69,18 @@ impl Used {
 /// How writing to a path, or creating a file there, would change a used file or device.
 pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
-    let made_in = || Identity::at(parent).filter(|_| parent.is_dir());
+    let directory = Identity::at(parent).filter(|_| parent.is_dir());
+    let is_named =
+        |used: &Used| directory.is_some_and(|it| it.overlap(used.identity) == Some(Overlap::Same));
     if let Some(there) = Identity::at(path) {
-        return used.iter().find_map(|used| used.touches(there));
+        let touches = used.iter().find_map(|used| used.touches(there));
+        let lies_in = || format!("it lies in the directory {}", parent.display());
+        return touches.or_else(|| used.iter().any(is_named).then(lies_in));
     }
-    let there = made_in()?;
-    used.iter().find_map(|used| match there.overlap(used.identity)? {
-        Overlap::Same => Some(format!("it would lie in the directory {}", parent.display())),
-        _ => used.touches(there),
+    let there = directory?;
+    used.iter().find_map(|used| match is_named(used) {
+        true => Some(format!("it would lie in the directory {}", parent.display())),
+        false => used.touches(there),
     })
 }
 

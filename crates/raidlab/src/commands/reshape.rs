@@ -151,7 +151,7 @@ fn failed(error: ReshapeError, arguments: &ReshapeArguments) -> Error {
             })
         }
         ReshapeError::Worse { .. } if arguments.revert => reworded(error, |text| {
-            format!("{text}\nThis reshape cannot be reverted here; --continue finishes it.")
+            format!("{text} This reshape cannot be reverted here; --continue finishes it.")
         }),
         error => error.into(),
     }

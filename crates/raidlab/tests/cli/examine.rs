@@ -425,6 +425,18 @@ fn of_a_directory_the_members_are_shown_and_other_files_are_not() {
     let expected = |number| dir.0.join(format!("disk@{number}@0")).display().to_string();
     assert_eq!(names, [Some(&*expected(0)), Some(&*expected(1))]);
 
+    // One that is named itself is shown once, and no file of the directory is overwritten.
+    let named = dir.0.join("disk@0@0").display().to_string();
+    let ran = examine(&format!("--json {named} {}", dir.0.display())).code(0);
+    let value: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let names = value["members"].as_array().expect("a list").iter();
+    let names: Vec<_> = names.map(|member| member["member"].as_str()).collect();
+    assert_eq!(names, [Some(&*expected(0)), Some(&*expected(1))]);
+    let map = dir.0.join("disk@1.map");
+    std::fs::write(&map, "0x0 ? 1\n0x0 0x100000 +\n").expect("a file");
+    let ran = examine(&format!("--json={} {}", map.display(), dir.0.display())).code(2);
+    assert!(ran.stderr.contains("it lies in the directory"), "{}", ran.stderr);
+
     let none = Dir::new();
     std::fs::write(none.0.join("notes.txt"), "which disk was in which bay").expect("a file");
     let ran = examine(&none.0.display().to_string()).code(2);

@@ -70,7 +70,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     let (mut texts, mut values) = (String::new(), Vec::new());
     let (mut findings, mut non_members, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
-    for (member, found) in arguments.members.iter().flat_map(|member| each(member)) {
+    for (member, found) in all(&arguments.members) {
         match found {
             Ok(found) => {
                 findings |= has_findings(&found);
@@ -101,12 +101,20 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     }
 }
 
-/// A member, and those in its partition table, or those among a directory's files; or why it cannot
-/// be looked at.
-fn each(member: &OsStr) -> Vec<(OsString, Result<Found>)> {
-    if Path::new(member).is_dir() {
-        return of_directory(member);
-    }
+/// What is named: members, those in their partition tables, those among the files of directories,
+/// but for files that are named themselves; or why they cannot be looked at.
+fn all(members: &[OsString]) -> Vec<(OsString, Result<Found>)> {
+    let parsed = members.iter().filter_map(|member| MemberName::parse(member).ok());
+    let whole = parsed.filter(|it| it.location == Location::whole(&it.location.path));
+    let named: Vec<PathBuf> = whole.filter_map(|it| it.location.path.canonicalize().ok()).collect();
+    let each = |member: &OsString| match Path::new(member).is_dir() {
+        true => of_directory(member, &named),
+        false => of_member(member),
+    };
+    members.iter().flat_map(each).collect()
+}
+
+fn of_member(member: &OsStr) -> Vec<(OsString, Result<Found>)> {
     let name = MemberName::parse(member).map_err(Error::new);
     of_name(member, name.and_then(|name| Found::read(&name)))
 }
@@ -116,8 +124,9 @@ fn of_name(member: &OsStr, found: Result<Vec<Result<Found>>>) -> Vec<(OsString, 
     found.into_iter().map(|found| (member.to_os_string(), found)).collect()
 }
 
-/// The files of a directory that are members, and what cannot be looked at.
-fn of_directory(directory: &OsStr) -> Vec<(OsString, Result<Found>)> {
+/// The files of a directory that are members and are not named themselves, and what cannot be
+/// looked at.
+fn of_directory(directory: &OsStr, named: &[PathBuf]) -> Vec<(OsString, Result<Found>)> {
     let (files, unread) = match admin::files_of(Path::new(directory)) {
         Ok(files) => files,
         Err(error) => return vec![(directory.to_os_string(), Err(error.into()))],
@@ -130,10 +139,12 @@ fn of_directory(directory: &OsStr) -> Vec<(OsString, Result<Found>)> {
         let name = MemberName { location: Location::whole(file), map: MapChoice::Beside };
         of_name(&member, Found::read(&name))
     };
+    let is_named = |file: &PathBuf| file.canonicalize().is_ok_and(|path| named.contains(&path));
+    let (twice, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_named);
     let mut all: Vec<_> = files.into_iter().filter(has_a_sector).flat_map(each).collect();
     all.retain(|(_, found)| !found.as_ref().is_ok_and(Found::is_no_member));
     all.extend(unread.into_iter().map(|why| (directory.to_os_string(), Err(anyhow!(why)))));
-    if all.is_empty() {
+    if all.is_empty() && twice.is_empty() {
         let why = anyhow!("{}: none of its files is a member", Path::new(directory).display());
         all.push((directory.to_os_string(), Err(why)));
     }
@@ -148,7 +159,7 @@ fn unread(member: &OsStr, error: &Error) -> Value {
 /// The JSON of the verb, and what members could not be looked at.
 pub fn document(members: &[OsString]) -> (Value, Vec<(String, Error)>) {
     let (mut values, mut errors) = (Vec::new(), Vec::new());
-    for (member, found) in members.iter().flat_map(|member| each(member)) {
+    for (member, found) in all(members) {
         match found {
             Ok(found) => values.push(json::member(&found)),
             Err(error) => {
