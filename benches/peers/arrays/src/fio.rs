@@ -15,6 +15,7 @@ use crate::{Cpu, Load, Row, Settings, random, sequential};
 
 const MEMBERS: u32 = 6;
 const MEMBER_MIB: u64 = 256;
+const CHUNK_KIB: u64 = 64;
 
 /// A directory of our own, removed with what is in it.
 struct Scratch(PathBuf);
@@ -132,6 +133,8 @@ pub fn null(settings: &Settings) -> Result<Vec<Row>, String> {
 #[derive(Clone, Copy)]
 struct Share {
     load: Load,
+    /// Chunks of a full stripe: fio writes as many single ones, as the members get them.
+    chunks: Option<u64>,
     /// Of fio's figure, what the array could have: each write of RAID 5 takes four transfers.
     of_theirs: f64,
     /// The least ratio to that.
@@ -139,24 +142,24 @@ struct Share {
 }
 
 const fn share(load: Load, of_theirs: f64, target: f64) -> Share {
-    Share { load, of_theirs, target: Some(target) }
+    Share { load, chunks: None, of_theirs, target: Some(target) }
+}
+
+/// Full stripes of so many chunks of data.
+const fn stripes(chunks: u64, of_theirs: f64) -> Share {
+    let stripe = sequential(true, CHUNK_KIB * chunks);
+    Share { chunks: Some(chunks), ..share(stripe, of_theirs, 0.95) }
 }
 
 /// fio on plain files, beside a single file and arrays of ours on files in the same directory.
 pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
     let reads = [share(random(false), 1.0, 0.9), share(sequential(false, 1024), 1.0, 0.95)];
     let with = |writes: [Share; 2]| reads.into_iter().chain(writes).collect();
-    let alone = |load| Share { load, of_theirs: 1.0, target: None };
-    let stripe = |data: u64| sequential(true, 64 * data);
+    let alone = |load| Share { load, chunks: None, of_theirs: 1.0, target: None };
     let five_of_six = 5.0 / 6.0;
     let arrays: [(&str, &'static str, u32, Vec<Share>); 5] = [
         ("1 file", "single", 1, with([alone(random(true)), alone(sequential(true, 1536))])),
-        (
-            "6 files, raid0",
-            "raid0",
-            MEMBERS,
-            with([alone(random(true)), share(stripe(6), 1.0, 0.95)]),
-        ),
+        ("6 files, raid0", "raid0", MEMBERS, with([alone(random(true)), stripes(6, 1.0)])),
         (
             "2 files, raid1",
             "raid1",
@@ -170,13 +173,13 @@ pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
             "6 files, raid10",
             "raid10",
             MEMBERS,
-            with([Share { of_theirs: 0.5, ..alone(random(true)) }, share(stripe(3), 0.5, 0.95)]),
+            with([Share { of_theirs: 0.5, ..alone(random(true)) }, stripes(3, 0.5)]),
         ),
         (
             "6 files, raid5",
             "raid5",
             MEMBERS,
-            with([share(random(true), 0.25, 0.8), share(stripe(5), five_of_six, 0.95)]),
+            with([share(random(true), 0.25, 0.8), stripes(5, five_of_six)]),
         ),
     ];
     let mut rows = Vec::new();
@@ -196,7 +199,14 @@ pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
             "raid5" => count - 1,
             _ => count,
         };
-        for Share { load, of_theirs, target } in shares {
+        for Share { load, chunks, of_theirs, target } in shares {
+            let pieces = chunks.unwrap_or(1);
+            let theirs = match chunks {
+                Some(pieces) => {
+                    Load { block_kib: CHUNK_KIB, depth: load.depth * pieces as u32, ..load }
+                }
+                None => load,
+            };
             let part = match of_theirs {
                 1.0 => String::new(),
                 part => format!(", theirs x {part:.2}"),
@@ -204,7 +214,8 @@ pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
             let mut row = row("fio", &format!("{what}{part}"), load);
             row.target = target;
             for _ in 0..settings.rounds {
-                row.theirs.push(fio(settings, &load, &place)? * of_theirs);
+                let rate = fio(settings, &theirs, &place)? / pieces as f64;
+                row.theirs.push(rate * of_theirs);
                 let array = Array {
                     level,
                     disks: count,

@@ -129,8 +129,7 @@ fn main() {
         }
     }
     let missed = rows.iter().any(|row| {
-        row.target.is_some_and(|target| row.ratio() < target)
-            || row.cpu_verdict() == Some(false)
+        row.target.is_some_and(|target| row.ratio() < target) || row.cpu_verdict() == Some(false)
     });
     std::process::exit(i32::from(missed));
 }
