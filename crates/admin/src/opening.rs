@@ -6,6 +6,7 @@
 //! ```
 //! Invariant: nothing is opened for writing here, and this is the only way to the members of a
 //! command, whether it reads or writes: what is read and what is written to are the same places.
+//! Storage that is given twice is found by its identity, whatever its names are.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

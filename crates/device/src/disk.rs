@@ -2,7 +2,8 @@
 //! whole device.
 //!
 //! All rare or strictly ordered I/O uses it: metadata, rescue, the overlay. The data of a running
-//! array use `array::Member`s made from the same disks.
+//! array use `array::Member`s made from the same disks. A disk that is another one but for some
+//! operations is a [`DiskLayer`].
 //!
 //! Invariant: a disk that was opened read-only refuses every write.
 

@@ -14,7 +14,8 @@
 //! their layers have shared locks as a whole, so two volumes on one disk do not exclude each other.
 //!
 //! Invariant: a lock lasts as long as a clone of [`Locks`] and the file that was opened. Nothing is
-//! written. A layer without a name here (a deleted file, one of another container) has no lock.
+//! written. A layer without a name here (a deleted file, one of another container) has no lock. To
+//! write, it waits for locks of killed processes, as long as the kernel may take to release them.
 //! Called by [`crate::Device`].
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Requests: the fixed header, and what of it an export permits.
+//! Requests: the fixed header, what of it an export permits, and the errno of what it refuses.
 //!
 //! *Invariant*: an [`Operation`] lies within its export, is a multiple of its block, and has no
 //! flag that the session did not negotiate.

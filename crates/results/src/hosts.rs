@@ -10,7 +10,7 @@
 //!
 //! Invariant: rates of several hosts are added only over the time in which all of them measured;
 //! where there is none, there is a reason and no rate. Times are of one clock: the offset of each
-//! host's clock is subtracted before.
+//! host's clock is subtracted before. See decision 0024.
 
 use crate::host::Host;
 use crate::load::{Load, LoadPoint, LoadWindow};

@@ -1,4 +1,5 @@
-//! Plans a whole bench: block workloads on all targets, then programs on them.
+//! Plans a whole bench: block workloads on all targets, then programs on them. Members below a file
+//! system are larger than the files that it has to hold.
 //!
 //! Invariant: options that contradict each other are refused before anything is created. Pure.
 //! Called by the command line, for `bench` and for each matrix of a sweep.

@@ -1,4 +1,5 @@
-//! An array as it can be read: the geometry of each range, and the members of each slot.
+//! An array as it can be read: the geometry of each range, and the members of each slot. It may be
+//! damaged or degraded, and nothing is written to it.
 
 use std::ops::Range;
 

@@ -8,6 +8,7 @@
 //! used for anything else while it is held. A write that ends before the holder is done with the
 //! part may change it: the read has not ended for its client then, and may have the old or the new
 //! bytes. So the process does not read a lent part, but has the kernel send it ([`OutSlice`]).
+//! Which reads are lent memory is decided in `executor`.
 
 use sys::OutSlice;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a range is a hole only if every way to read it gives zeroes: its member is in sync
 //! everywhere and has a hole there; of copies, all that could be read have one. Nothing is read
-//! for it. Part of `executor`.
+//! for it. NBD's block status is made from it. Part of `executor`.
 
 use std::ops::Range;
 

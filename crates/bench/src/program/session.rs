@@ -1,4 +1,4 @@
-//! Programs on targets: combines program, backend and cells.
+//! Programs on targets: combines program, backend, whose I/O `metered` counts, and cells.
 //!
 //! Invariant: after any end, measured cells are returned, and everything created is removed. Each
 //! of several runs of a program starts from the same state: files, arrays and file systems are

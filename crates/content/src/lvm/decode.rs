@@ -1,4 +1,4 @@
-//! From the text of the metadata to a volume group.
+//! From the text of LVM's metadata to a volume group, and the extents of its logical volumes.
 //!
 //! Invariant: a field that must be there and is not ends the decoding; what is wrong with one
 //! logical volume concerns that volume alone.

@@ -13,9 +13,9 @@
 //! A *rebuild* works as a resync does, and writes only to the copies on members that are being
 //! rebuilt, where they are not in sync. Writes go to these members everywhere. Replacements of
 //! members get what they lack in the same way: as a member, that of slot `s` is `members + s`. A
-//! granule that no copy can be read of is added to their bad-block logs (`unreadable`). Where copies
-//! may differ, a rebuild with replacements *resyncs* its range, too: a replacement has what its
-//! member has, from whichever copy it came, and so may take the slot while a resync reads the
+//! granule that no copy can be read of is added to their bad-block logs (`unreadable`). Where
+//! copies may differ, a rebuild with replacements *resyncs* its range, too: a replacement has what
+//! its member has, from whichever copy it came, and so may take the slot while a resync reads the
 //! member.
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
