@@ -121,12 +121,12 @@ struct PendingRequest {
     tag: u64,
     lease: Option<Lease>,
     /// A range of background work: no host waits for it.
-    own: Option<BackgroundRange>,
+    own: Option<Box<BackgroundRange>>,
+    /// First sector of a host's read, which is as long as its buffer.
+    read: Option<Sector>,
     /// Parts that have not completed.
     open: u32,
     error: Option<RequestError>,
-    /// Range of a host's read.
-    read: Option<(Sector, u64)>,
     held: late::Held,
 }
 
@@ -404,7 +404,7 @@ impl Driver {
         if self.requests() == self.background.ranges {
             self.background.load.began();
         }
-        let read = (op == HostOp::Read).then_some((at, sectors));
+        let read = (op == HostOp::Read).then_some(at);
         let held = late::Held::default();
         let request = PendingRequest { tag, lease, own: None, open: 1, error: None, read, held };
         let host = self.hosts.insert(request);
@@ -574,23 +574,30 @@ impl Driver {
         if request.held.was {
             return self.held_done(host, out);
         }
-        let request = self.hosts.remove(host);
-        self.complete(request, out);
+        let (result, lease) = (request.error.map_or(Ok(()), Err), request.lease.take());
+        let (completion, own) =
+            (Completion { tag: request.tag, result, lease }, request.own.take());
+        self.hosts.release(host);
+        self.complete(completion, own, out);
     }
 
-    fn complete(&mut self, request: PendingRequest, out: &mut Vec<Completion>) {
-        let PendingRequest { tag, lease, own, error, .. } = request;
-        let result = error.map_or(Ok(()), Err);
+    fn complete(
+        &mut self,
+        completion: Completion,
+        own: Option<Box<BackgroundRange>>,
+        out: &mut Vec<Completion>,
+    ) {
         let Some(range) = own else {
             if self.requests() == self.background.ranges {
                 self.background.load.all_ended(self.io.now);
             }
-            return out.push(Completion { tag, result, lease });
+            return out.push(completion);
         };
+        let Completion { result, lease, .. } = completion;
         // Members in memory complete in the poll in which the range began.
         let (now, work) = (clock_nanos(), BackgroundWork::of(range.op));
         self.background.ended(now, work, range.sectors, result.is_ok());
-        self.range_done(range, result, lease);
+        self.range_done(*range, result, lease);
     }
 
     /// Passes shard events to the control plane and distributes its commands. It runs in shard 0:

@@ -41,6 +41,17 @@ impl<T> Table<T> {
         value
     }
 
+    /// Drops the value where it is, which moves nothing; its number is free again.
+    ///
+    /// # Panics
+    /// When there is none: a completion without an operation.
+    pub(crate) fn release(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        assert!(slot.is_some(), "what ends was begun");
+        *slot = None;
+        self.free.push(at);
+    }
+
     /// All values, with their numbers.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, &T)> {
         let numbered = (0u32..).zip(&self.slots);

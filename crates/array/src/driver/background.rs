@@ -381,7 +381,7 @@ impl Driver {
         let BackgroundRange { op, at, sectors, .. } = range;
         self.background.began(self.io.now, sectors);
         let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
-        let own = Some(range);
+        let own = Some(Box::new(range));
         let held = super::late::Held::default();
         let request = PendingRequest { tag: 0, lease, own, open: 1, error: None, read: None, held };
         let host = self.hosts.insert(request);

@@ -133,12 +133,18 @@ impl Driver {
             true => {
                 request.held.has_ended = true;
                 self.late.ended += 1;
-                let PendingRequest { tag, own, error, read, .. } = *request;
-                PendingRequest { tag, lease, own, open: 0, error, read, held: Held::default() }
+                let (own, held) = (request.own.clone(), Held::default());
+                let PendingRequest { tag, error, read, .. } = *request;
+                PendingRequest { tag, lease, own, open: 0, error, read, held }
             }
         };
-        let Some((at, sectors)) = request.read else { return self.complete(request, out) };
+        let Some(at) = request.read else {
+            let PendingRequest { tag, lease, own, error, .. } = request;
+            let result = error.map_or(Ok(()), Err);
+            return self.complete(Completion { tag, result, lease }, own, out);
+        };
         let buf = request.lease.as_ref().expect("a read has a buffer").slice();
+        let sectors = u64::from(buf.len) / md::SECTOR_BYTES;
         let again = PendingRequest { open: 1, error: None, ..request };
         let host = self.hosts.insert(again);
         tracing::debug!(at = at.0, sectors, "a read is begun anew: a member was late");

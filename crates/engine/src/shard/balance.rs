@@ -92,6 +92,7 @@ impl Load {
 }
 
 pub(crate) struct Balance {
+    /// Empty where there is nothing to choose.
     loads: Vec<Load>,
     /// Far layouts: the first copy lies in the first section of each member, where a stream reads
     /// like RAID 0 and an arm moves least.
@@ -104,9 +105,20 @@ impl Balance {
         Balance { loads: vec![Load::default(); members], prefer_first, write_mostly }
     }
 
+    /// Of an array with one copy.
+    pub(crate) fn none() -> Balance {
+        Balance::new(0, false, MemberSet::EMPTY)
+    }
+
+    fn load_mut(&mut self, member: u16) -> Option<&mut Load> {
+        let at = usize::from(member);
+        debug_assert!(self.loads.is_empty() || at < self.loads.len(), "no member {member}");
+        self.loads.get_mut(at)
+    }
+
     /// Another member has the slot: nothing is known of it.
     pub(crate) fn forget(&mut self, member: u16) {
-        let load = &mut self.loads[usize::from(member)];
+        let Some(load) = self.load_mut(member) else { return };
         *load = Load { in_flight: load.in_flight, ..Load::default() };
     }
 
@@ -122,13 +134,13 @@ impl Balance {
     }
 
     pub(crate) fn issued(&mut self, member: u16, end: u64) {
-        let load = &mut self.loads[usize::from(member)];
+        let Some(load) = self.load_mut(member) else { return };
         load.in_flight += 1;
         load.head = end;
     }
 
     pub(crate) fn done(&mut self, now: u64, member: u16) {
-        let load = &mut self.loads[usize::from(member)];
+        let Some(load) = self.load_mut(member) else { return };
         debug_assert!(load.in_flight > 0, "member {member} finishes more than it was given");
         load.in_flight = load.in_flight.saturating_sub(1);
         load.ended_at = now;
@@ -137,7 +149,7 @@ impl Balance {
     /// A read has ended that was issued at `begun_at`. Its service time is what has passed since
     /// then, or since the member ended the operation before it.
     pub(crate) fn read_done(&mut self, now: u64, member: u16, begun_at: u64, is_streamed: bool) {
-        let load = &mut self.loads[usize::from(member)];
+        let Some(load) = self.load_mut(member) else { return };
         let nanos = now.saturating_sub(begun_at.max(load.ended_at));
         // After a long time without reads, the past says little.
         let weight = match load.is_unread(begun_at) {
@@ -165,6 +177,9 @@ impl Balance {
         failed: MemberSet,
         stay: Option<u8>,
     ) -> Option<usize> {
+        if let [only] = copies {
+            return (!failed.contains(only.member.0)).then_some(0);
+        }
         let excluded = self.excluded(copies, failed);
         let may = |at: &usize| !excluded.contains(copies[*at].member.0);
         let stay = stay.map(usize::from).filter(|at| *at < copies.len()).filter(may);

@@ -70,9 +70,13 @@ impl NonParity {
             geometry.layout(),
             md::Layout::Raid10(layout) if layout.far > 1 && !layout.offset
         );
+        let balance = match copies {
+            1 => Balance::none(),
+            _ => Balance::new(geometry.members(), prefer_first, config.write_mostly),
+        };
         NonParity {
             range_locks: RangeLocks::new(),
-            balance: Balance::new(geometry.members(), prefer_first, config.write_mostly),
+            balance,
             failfast: config.failfast,
             scatter: Coalescer::default(),
             ranges: Vec::new(),

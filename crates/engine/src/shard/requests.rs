@@ -13,7 +13,7 @@ use super::range_lock::HolderSlot;
 use crate::slab::{Key, Slab};
 use crate::{BufSlice, Effect, Effects, HostOp, MemberSet, Request, RequestError, ScrubMode};
 
-/// A request's record. Reset when its slot is taken.
+/// A request's record. Reset when its slot is taken, but for `repair`, which is set when it begins.
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) tag: u64,
@@ -161,14 +161,15 @@ impl Requests {
     pub(crate) fn admit(&mut self, request: &Request) -> Key {
         let key = self.table.take();
         let record = &mut self.table[key.index];
-        *record = Record {
-            tag: request.tag,
-            op: Some(request.op),
-            at: request.at,
-            sectors: request.sectors,
-            buf: request.buf,
-            ..Record::default()
-        };
+        // All fields are named, so that none is missed; the repair is longer than the rest, and few
+        // requests need one.
+        let Record { tag, op, at, sectors, buf, open, error, unread, holder, repair: _, .. } =
+            record;
+        (*tag, *op, *at) = (request.tag, Some(request.op), request.at);
+        (*sectors, *buf) = (request.sectors, request.buf);
+        (*open, *error, *unread, *holder) = (0, None, MemberSet::EMPTY, None);
+        let Record { intent, half_way, stream, is_flushed, begun_at, .. } = record;
+        (*intent, *half_way, *stream, *is_flushed, *begun_at) = (false, false, false, false, 0);
         self.writes_open += u32::from(record.changes_data());
         key
     }
