@@ -145,7 +145,7 @@ const fn share(load: Load, of_theirs: f64, target: f64) -> Share {
     Share { load, chunks: None, of_theirs, target: Some(target) }
 }
 
-/// Full stripes of so many chunks of data.
+/// Full stripes of a number of chunks of data.
 const fn stripes(chunks: u64, of_theirs: f64) -> Share {
     let stripe = sequential(true, CHUNK_KIB * chunks);
     Share { chunks: Some(chunks), ..share(stripe, of_theirs, 0.95) }
