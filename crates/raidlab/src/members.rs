@@ -68,6 +68,8 @@ impl Used {
 
 /// How writing to a path, or creating a file there, would change a used file or device.
 pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
+    // A link is written through.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
     let directory = Identity::at(parent).filter(|_| parent.is_dir());
     let is_named =

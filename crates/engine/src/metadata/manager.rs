@@ -576,7 +576,7 @@ impl MetadataManager {
         );
         // It had no room for its superblock, which comes first: nothing gives it the slot so far.
         let is_void = |update: &Update| {
-            self.takes_over(at, &update.state) && self.no_other_has(at, update.state.events)
+            self.takes_over(at, &update.state) && self.no_device_has(at, &update.state)
         };
         if self.unfinished.as_ref().is_some_and(is_void) {
             self.unfinished = None;

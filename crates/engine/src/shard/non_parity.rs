@@ -12,11 +12,11 @@
 //!
 //! A *rebuild* works as a resync does, and writes only to the copies on members that are being
 //! rebuilt, where they are not in sync. Writes go to these members everywhere. Replacements of
-//! members get what they lack in the same way: as a member, that of slot `s` is `members + s`. A
-//! granule that no copy can be read of is added to their bad-block logs (`unreadable`). Where
-//! copies may differ, a rebuild with replacements *resyncs* its range, too: a replacement has what
-//! its member has, from whichever copy it came, and so may take the slot while a resync reads the
-//! member.
+//! members get what they lack in passes of their own, one after the other under the same lock: each
+//! what its own member has, so that it may take the slot wherever copies differ, and what another
+//! copy has only where the member cannot be read. As a member, the replacement of slot `s` is
+//! `members + s`. A granule that no copy can be read of is added to their bad-block logs
+//! (`unreadable`).
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
@@ -240,7 +240,7 @@ impl NonParity {
         match cx.requests[request].op {
             Some(HostOp::Read) => self.repair_granule(cx, request),
             Some(HostOp::Resync) => self.resync(cx, request),
-            Some(HostOp::Rebuild) => self.rebuild(cx, request),
+            Some(HostOp::Rebuild) => self.rebuild(cx, request, 0),
             Some(HostOp::Scrub(_)) => self.scrub(cx, request),
             _ => self.write(cx, request),
         }
@@ -368,34 +368,69 @@ impl NonParity {
         self.copies.iter().filter(move |copy| targets.contains(copy.member.0))
     }
 
-    /// Reads a range, where copies are to be rebuilt, to write it to them.
-    fn rebuild(&mut self, cx: &mut Context<'_>, request: u32) {
+    /// Reads a range, where copies are to be rebuilt, to write it to them: first for replacements,
+    /// one in each pass, then for members that are being rebuilt.
+    fn rebuild(&mut self, cx: &mut Context<'_>, request: u32, pass: u16) {
+        if usize::from(pass) > 2 * cx.geometry.members() {
+            // Devices come and go at the same time: the range is tried again.
+            cx.requests.fail(request, RequestError::Io);
+            return self.unlock_and_end(cx, request);
+        }
         let lacking = cx.health.lacking();
-        let targets = lacking.minus(cx.health.failed()).union(replacements(cx));
+        let replaced = self.first_replaced(cx, request);
+        let targets = match replaced {
+            Some(slot) => MemberSet::one(cx.geometry.members() as u16 + slot),
+            None => lacking.minus(cx.health.failed()),
+        };
         let record = &mut cx.requests[request];
+        record.unread = MemberSet::EMPTY;
+        record.repair = Repair { targets, replaced, pass, ..Repair::default() };
         let (mut at, end) = (record.at.0, record.end());
         let fixed = end > cx.health.in_sync_below();
-        let resyncs = fixed && !cx.health.replacing().is_empty();
-        record.repair = Repair { targets, resyncs, ..Repair::default() };
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
-            let is_lacking = self.to_rebuild(cx, sectors).next().is_some();
-            if resyncs || is_lacking || !self.to_copy(cx, sectors).is_empty() {
-                let source = match fixed {
-                    true => self.copies.iter().position(|copy| !lacking.contains(copy.member.0)),
-                    false => self.balance.choose(cx.now, &self.copies, lacking, None),
-                };
-                match source.map(|source| self.copies[source]) {
-                    Some(Copy { member, sector }) => {
-                        let slice = cx.requests[request].slice(at, sectors);
-                        self.scatter.add(member.0, sector.0, slice);
-                    }
-                    None => cx.requests.fail(request, RequestError::Io),
+            let source = match replaced {
+                Some(slot) if self.lacks_copy(cx, slot, sectors) => {
+                    Some(self.copies.iter().position(|copy| copy.member.0 == slot))
                 }
+                Some(_) => None,
+                None if self.to_rebuild(cx, sectors).next().is_none() => None,
+                None if fixed => {
+                    Some(self.copies.iter().position(|copy| !lacking.contains(copy.member.0)))
+                }
+                None => Some(self.balance.choose(cx.now, &self.copies, lacking, None)),
+            };
+            match source.map(|source| source.map(|at| self.copies[at])) {
+                Some(Some(Copy { member, sector })) => {
+                    let slice = cx.requests[request].slice(at, sectors);
+                    self.scatter.add(member.0, sector.0, slice);
+                }
+                Some(None) => cx.requests.fail(request, RequestError::Io),
+                None => {}
             }
             at += sectors;
         }
         self.send_resync(cx, request, true);
+    }
+
+    /// The first slot whose replacement lacks a part of a request's range.
+    fn first_replaced(&mut self, cx: &Context<'_>, request: u32) -> Option<u16> {
+        let replacing = cx.health.replacing();
+        let record = &cx.requests[request];
+        let (mut at, end) = (record.at.0, record.end());
+        while at < end && !replacing.is_empty() {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            if let Some(slot) = replacing.iter().find(|slot| self.lacks_copy(cx, *slot, sectors)) {
+                return Some(slot);
+            }
+            at += sectors;
+        }
+        None
+    }
+
+    /// Whether the replacement of a slot's member lacks its copy of what was last located.
+    fn lacks_copy(&self, cx: &Context<'_>, slot: u16, sectors: u64) -> bool {
+        self.to_copy(cx, sectors).contains(cx.geometry.members() as u16 + slot)
     }
 
     /// Writes what a rebuild has read.
@@ -410,26 +445,18 @@ impl NonParity {
         };
         let chosen: MemberSet = record.repair.targets.iter().map(now).collect();
         let chosen = chosen.minus(cx.health.failed());
-        let resyncs = record.repair.resyncs;
         let (writing, targets, epoch) = (true, chosen, cx.health.epoch());
         record.repair = Repair { writing, targets, epoch, ..record.repair };
         let (mut at, end) = (record.at.0, record.end());
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             let slice = cx.requests[request].slice(at, sectors);
-            let (targets, replacements) = match resyncs {
-                // Replacements get what their slots get, and so does the copy that was read: its
-                // slot may have another device by now.
-                true => (MemberSet::range(0, slots), MemberSet::EMPTY),
-                false => {
-                    let replacements = self.to_copy(cx, sectors).intersection(chosen);
-                    (self.absent(cx, sectors).intersection(chosen), replacements)
-                }
-            };
-            let targets = targets.minus(cx.health.failed());
+            let absent = self.absent(cx, sectors).minus(cx.health.failed());
+            let targets = absent.intersection(chosen);
             for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
                 self.scatter.add(copy.member.0, copy.sector.0, slice);
             }
+            let replacements = self.to_copy(cx, sectors).intersection(chosen);
             for (copy, member) in with_replacements(&self.copies, cx, replacements) {
                 self.scatter.add(member, copy.sector.0, slice);
             }
@@ -480,8 +507,9 @@ impl NonParity {
             let in_service = |copy: &&Copy| !cx.health.is_failed(copy.member.0);
             let mut in_sync = self.copies.iter().filter(|copy| !failed.contains(copy.member.0));
             // A single copy is in sync with itself.
-            let has_others = self.copies.iter().filter(in_service).count() > 1;
-            if let Some(first) = in_sync.next().filter(|_| has_others) {
+            let others = self.copies.iter().filter(in_service).count() > 1;
+            let has_others = |copy: &&Copy| others || cx.health.has_second(copy.member.0);
+            if let Some(first) = in_sync.next().filter(has_others) {
                 let slice = cx.requests[request].slice(at, sectors);
                 self.scatter.add(first.member.0, first.sector.0, slice);
             }
@@ -518,6 +546,8 @@ impl NonParity {
             let (at, end, error) = (record.at.0, record.end(), record.error);
             if is_rebuild && error.is_none() {
                 self.set_rebuilt(cx, request, at, end);
+                let pass = cx.requests[request].repair.pass;
+                return self.rebuild(cx, request, pass + 1);
             }
             self.unlock_and_end(cx, request);
         } else if record.unread.is_empty() && is_rebuild {
@@ -528,8 +558,8 @@ impl NonParity {
             cx.requests.fail(request, RequestError::Io);
             self.unlock_and_end(cx, request);
         } else {
-            let resyncs = record.repair.resyncs;
-            record.repair = Repair { cursor: record.at.0, resyncs, ..Repair::default() };
+            let Repair { replaced, pass, .. } = record.repair;
+            record.repair = Repair { cursor: record.at.0, replaced, pass, ..Repair::default() };
             self.repair_granule(cx, request);
         }
     }
@@ -551,6 +581,10 @@ impl NonParity {
                 }
                 if source != Some(number) {
                     self.scatter.add(member.0, sector.0, slice);
+                } else if cx.health.has_second(member.0) {
+                    // It may have been filled from another copy, which differed.
+                    let slots = cx.geometry.members() as u16;
+                    self.scatter.add(slots + member.0, sector.0, slice);
                 }
             }
             at += sectors;
@@ -572,8 +606,14 @@ impl NonParity {
                 false => Effect::Write { token, member, sector, slices, fua: false },
             });
         });
-        if cx.requests[request].open == 0 {
-            self.unlock_and_end(cx, request);
+        if cx.requests[request].open > 0 {
+            return;
+        }
+        // What was to be written has left.
+        let Repair { replaced, pass, .. } = cx.requests[request].repair;
+        match !read && replaced.is_some() {
+            true => self.rebuild(cx, request, pass + 1),
+            false => self.unlock_and_end(cx, request),
         }
     }
 
@@ -586,7 +626,11 @@ impl NonParity {
         let repair = cx.requests[request].repair;
         let end = cx.requests[request].end();
         if repair.cursor >= end {
-            return self.unlock_and_end(cx, request);
+            let record = &cx.requests[request];
+            return match record.op == Some(HostOp::Rebuild) && record.error.is_none() {
+                true => self.rebuild(cx, request, repair.pass + 1),
+                false => self.unlock_and_end(cx, request),
+            };
         }
         let sectors = self.granule_at(cx.geometry, repair.cursor, end);
         let lacking = match cx.requests[request].op {
@@ -597,7 +641,11 @@ impl NonParity {
         let usable = self.copies.iter().filter(|copy| !unusable.contains(copy.member.0));
         let mostly = self.balance.write_mostly();
         let unread = cx.requests[request].unread;
-        let order = |member: u16| (!unread.contains(member), mostly.contains(member));
+        // A replacement gets what its member has.
+        let order = |member: u16| {
+            let is_own = repair.replaced == Some(member);
+            (!is_own, !unread.contains(member), mostly.contains(member))
+        };
         let copy = usable.min_by_key(|copy| order(copy.member.0));
         let Some(copy) = copy.copied() else {
             if cx.requests[request].op == Some(HostOp::Rebuild) {
@@ -669,30 +717,41 @@ impl NonParity {
     /// Writes the granule that has just been read from `source` back to the copies that could not
     /// read it; for a resync, to all others.
     fn write_back(&mut self, cx: &mut Context<'_>, request: u32, source: u16) {
-        let Repair { cursor, tried, resyncs, .. } = cx.requests[request].repair;
+        let Repair { cursor, tried, replaced, .. } = cx.requests[request].repair;
         let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
-        let all = MemberSet::range(0, cx.geometry.members() as u16);
         let targets = match cx.requests[request].op {
-            Some(HostOp::Resync) => all.minus(MemberSet::one(source)),
-            Some(HostOp::Rebuild) if resyncs => all,
+            Some(HostOp::Resync) => {
+                let all = MemberSet::range(0, cx.geometry.members() as u16);
+                let slots = cx.geometry.members() as u16;
+                let second = match cx.health.has_second(source) {
+                    true => MemberSet::one(slots + source),
+                    false => MemberSet::EMPTY,
+                };
+                all.minus(MemberSet::one(source)).union(second)
+            }
             // Also when the array has become read-only: it has begun before, and its end says that
             // all of it has been written.
-            Some(HostOp::Rebuild) => {
+            Some(HostOp::Rebuild) => match replaced {
                 // What a member cannot read that is being replaced, only its replacement gets.
-                let copies = self.to_copy(cx, sectors);
-                let replaced = with_replacements(&self.copies, cx, copies);
-                let replaced = replaced.map(|(copy, _)| copy.member.0).collect();
-                self.absent(cx, sectors).union(tried).minus(replaced).union(copies)
-            }
+                Some(slot) => {
+                    let own = MemberSet::one(cx.geometry.members() as u16 + slot);
+                    self.to_copy(cx, sectors).intersection(own)
+                }
+                None => self.absent(cx, sectors).union(tried),
+            },
             _ if cx.health.is_read_only() => MemberSet::EMPTY,
             _ => tried,
         };
         let targets = targets.minus(cx.health.failed());
         let epoch = cx.health.epoch();
-        // Replacements get what their slots get.
-        let also = if resyncs { replacements(cx) } else { MemberSet::EMPTY };
+        // What could not read the granule and gets it back lacks nothing else.
+        let absent = self.absent(cx, sectors);
+        let is_lacking = |target: &u16| {
+            usize::from(*target) >= cx.geometry.members() || absent.contains(*target)
+        };
+        let counted = targets.iter().filter(is_lacking).collect();
         let record = &mut cx.requests[request];
-        record.repair = Repair { targets: targets.union(also), epoch, ..record.repair };
+        record.repair = Repair { targets: counted, epoch, ..record.repair };
         let members = self.copies.iter().map(|copy| (copy, copy.member.0));
         let members = members.filter(|(_, member)| targets.contains(*member));
         for (copy, member) in members.chain(with_replacements(&self.copies, cx, targets)) {
@@ -711,7 +770,7 @@ impl NonParity {
 
     fn next_granule(&mut self, cx: &mut Context<'_>, request: u32) {
         let end = cx.requests[request].end();
-        let Repair { cursor, writing, resyncs, .. } = cx.requests[request].repair;
+        let Repair { cursor, writing, replaced, pass, .. } = cx.requests[request].repair;
         let sectors = self.granule_at(cx.geometry, cursor, end);
         if cx.requests[request].repair.listing {
             self.is_listed(cx, request, sectors);
@@ -721,7 +780,7 @@ impl NonParity {
             self.set_rebuilt(cx, request, cursor, cursor + sectors);
         }
         let cursor = cursor + sectors;
-        cx.requests[request].repair = Repair { cursor, resyncs, ..Repair::default() };
+        cx.requests[request].repair = Repair { cursor, replaced, pass, ..Repair::default() };
         self.repair_granule(cx, request);
     }
 
@@ -743,12 +802,6 @@ impl NonParity {
             GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
         }
     }
-}
-
-/// What replaces members, all of it.
-fn replacements(cx: &Context<'_>) -> MemberSet {
-    let slots = cx.geometry.members() as u16;
-    cx.health.replacing().iter().map(|slot| slots + slot).collect()
 }
 
 /// The copies whose members have one of these replacements, with it.

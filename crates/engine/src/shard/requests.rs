@@ -52,9 +52,11 @@ pub(crate) struct Repair {
     pub(crate) has_failed: bool,
     /// Of a rebuild: the members that are written. Others may have joined since.
     pub(crate) targets: MemberSet,
-    /// Of a rebuild: copies of its range may differ, and members are being replaced. All copies are
-    /// written.
-    pub(crate) resyncs: bool,
+    /// Of a rebuild: the slot whose replacement is written, with what its member has; none: members
+    /// that are being rebuilt are written.
+    pub(crate) replaced: Option<u16>,
+    /// How often a rebuild has begun anew with the rest of what its range lacks.
+    pub(crate) pass: u16,
     /// Epoch of the members when they were chosen.
     pub(crate) epoch: u64,
     /// [`Health::changes`] when the granule began.
@@ -163,12 +165,26 @@ impl Requests {
         let record = &mut self.table[key.index];
         // All fields are named, so that none is missed; the repair is longer than the rest, and few
         // requests need one.
-        let Record { tag, op, at, sectors, buf, open, error, unread, holder, repair: _, .. } =
-            record;
+        let Record {
+            tag,
+            op,
+            at,
+            sectors,
+            buf,
+            open,
+            error,
+            unread,
+            holder,
+            repair: _,
+            intent,
+            half_way,
+            stream,
+            is_flushed,
+            begun_at,
+        } = record;
         (*tag, *op, *at) = (request.tag, Some(request.op), request.at);
         (*sectors, *buf) = (request.sectors, request.buf);
         (*open, *error, *unread, *holder) = (0, None, MemberSet::EMPTY, None);
-        let Record { intent, half_way, stream, is_flushed, begun_at, .. } = record;
         (*intent, *half_way, *stream, *is_flushed, *begun_at) = (false, false, false, false, 0);
         self.writes_open += u32::from(record.changes_data());
         key

@@ -207,38 +207,77 @@ fn a_member_that_must_stay_loses_its_replacement_only_if_the_two_may_differ() {
 /// What a replacement has of a range is what its member has, also where copies may differ: it may
 /// take the slot while a resync has read the member.
 #[test]
-fn a_rebuild_where_copies_may_differ_makes_all_of_them_and_the_replacements_alike() {
-    let mut mirror = Mirror::in_sync_below(MemberSet::EMPTY, 0);
-    mirror.control(Control::BeginReplacement(MemberIdx(3)));
-    let [read] = mirror.request(HostOp::Rebuild, [0]);
-    mirror.done(read);
-    mirror.sent([0, 1, 3]).into_iter().for_each(|write| mirror.done(write));
-    assert_eq!(mirror.completed, [Ok(())]);
-    // The replacement has it.
-    mirror.control(Control::FailMember(MemberIdx(1)));
-    mirror.control(Control::InSyncBelow { position: u64::MAX, reports: 0 });
-    mirror.request(HostOp::Rebuild, []);
-    // Where copies are alike, only what lacks the range is written.
-    let mut mirror = Mirror::new(MemberSet::EMPTY);
-    mirror.control(Control::BeginReplacement(MemberIdx(3)));
-    let [read] = mirror.request(HostOp::Rebuild, [0]);
-    mirror.done(read);
-    mirror.sent([3]);
+fn a_replacement_gets_what_its_own_member_has() {
+    for in_sync_below in [0, u64::MAX] {
+        let mut mirror = Mirror::in_sync_below(MemberSet::EMPTY, in_sync_below);
+        mirror.control(Control::BeginReplacement(SECOND));
+        mirror.control(Control::BeginReplacement(MemberIdx(3)));
+        let [read] = mirror.request(HostOp::Rebuild, [0]);
+        mirror.done(read);
+        let [write] = mirror.sent([2]);
+        mirror.done(write);
+        let [read] = mirror.sent([1]);
+        mirror.done(read);
+        let [write] = mirror.sent([3]);
+        assert!(mirror.completed.is_empty());
+        mirror.done(write);
+        assert_eq!((mirror.sent.len(), &mirror.completed[..]), (0, &[Ok(())][..]));
+        mirror.request(HostOp::Rebuild, []);
+    }
 }
 
 #[test]
-fn a_rebuild_that_the_first_copy_fails_makes_all_copies_alike_granule_by_granule() {
+fn a_replacement_of_what_cannot_be_read_gets_it_from_another_copy() {
     let mut mirror = Mirror::in_sync_below(MemberSet::EMPTY, 0);
     mirror.control(Control::BeginReplacement(MemberIdx(3)));
-    let [read] = mirror.request(HostOp::Rebuild, [0]);
+    let [read] = mirror.request(HostOp::Rebuild, [1]);
     mirror.fails(read, MemberError::Medium, MemberOp::Read);
-    let [again] = mirror.sent([0]);
+    let [again] = mirror.sent([1]);
     mirror.fails(again, MemberError::Medium, MemberOp::Read);
+    let [other] = mirror.sent([0]);
+    mirror.done(other);
+    let [write] = mirror.sent([3]);
+    mirror.done(write);
+    assert_eq!(mirror.completed, [Ok(())]);
+    mirror.request(HostOp::Rebuild, []);
+}
+
+/// A device that gets a slot while a rebuild writes another one has nothing of that.
+#[test]
+fn what_was_not_written_is_not_rebuilt() {
+    let mut mirror = Mirror::new(MemberSet::EMPTY);
+    mirror.control(Control::BeginReplacement(MemberIdx(3)));
+    let [read] = mirror.request(HostOp::Rebuild, [1]);
+    mirror.fails(read, MemberError::Medium, MemberOp::Read);
+    let [again] = mirror.sent([1]);
+    mirror.fails(again, MemberError::Medium, MemberOp::Read);
+    let [other] = mirror.sent([0]);
+    mirror.done(other);
+    let [write] = mirror.sent([3]);
+    mirror.control(Control::BeginReplacement(SECOND));
+    mirror.control(Control::FailMember(MemberIdx(0)));
+    mirror.done(write);
     let [read] = mirror.sent([1]);
     mirror.done(read);
-    mirror.sent([0, 1, 3]).into_iter().for_each(|write| mirror.done(write));
+    let [write] = mirror.sent([2]);
+    mirror.done(write);
+    mirror.control(Control::Recorded { epoch: 1 });
     assert_eq!(mirror.completed, [Ok(())]);
-    mirror.control(Control::FailMember(MemberIdx(1)));
-    mirror.control(Control::InSyncBelow { position: u64::MAX, reports: 0 });
-    mirror.request(HostOp::Rebuild, []);
+}
+
+/// What has left in between holds nothing up: what else lacks the range gets it.
+#[test]
+fn a_rebuild_goes_on_without_a_replacement_that_left() {
+    let mut mirror = Mirror::new(MemberSet::EMPTY);
+    mirror.control(Control::BeginReplacement(SECOND));
+    mirror.control(Control::BeginReplacement(MemberIdx(3)));
+    let [read] = mirror.request(HostOp::Rebuild, [0]);
+    mirror.control(Control::FailMember(SECOND));
+    mirror.done(read);
+    let [read] = mirror.sent([1]);
+    mirror.done(read);
+    let [write] = mirror.sent([3]);
+    mirror.done(write);
+    mirror.control(Control::Recorded { epoch: 1 });
+    assert_eq!(mirror.completed, [Ok(())]);
 }

@@ -201,10 +201,15 @@ impl MetadataManager {
         kept.replaces && own.is_some_and(|own| !own.replacement && Some(own.role) == role)
     }
 
-    /// Whether no other device in service can have a superblock with this event count.
-    pub(super) fn no_other_has(&self, at: usize, events: u64) -> bool {
-        let mut others = self.serving().filter(|other| *other != at);
-        others.all(|other| self.devices[other].events.is_some_and(|count| count != events))
+    /// Whether no device in service has a superblock of this update, and none but the one that was
+    /// refused it for want of space may have it.
+    pub(super) fn no_device_has(&self, refused: usize, state: &ArrayState) -> bool {
+        // What has joined since is not written.
+        let mut gets = self.serving().filter(|at| self.is_listed(*at, state));
+        gets.all(|at| match self.devices[at].events {
+            Some(events) => events != state.events,
+            None => at == refused,
+        })
     }
 
     /// Whether a device is faulty by this state: it gets no superblock any more.
