@@ -1,8 +1,8 @@
 //! A table of values by small reused numbers: operations in flight, by the number that their
 //! completion carries.
 //!
-//! Invariant: a number belongs to one value from `insert` to `remove` or `release`. Freed numbers are reused
-//! first, so that a warm table does not allocate. Used by the driver and by members.
+//! Invariant: a number belongs to one value from `insert` to `remove` or `release`. Freed numbers
+//! are reused first, so that a warm table does not allocate. Used by the driver and by members.
 
 pub(crate) struct Table<T> {
     slots: Vec<Option<T>>,

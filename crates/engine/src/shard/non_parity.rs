@@ -10,18 +10,14 @@
 //! (the first one in service) and writes it to the others; where that copy is unreadable it
 //! continues as a repair that writes to all.
 //!
-//! A *rebuild* works as a resync does, and writes only to the copies on members that are being
-//! rebuilt, where they are not in sync. Writes go to these members everywhere. Replacements of
-//! members get what they lack in passes of their own, one after the other under the same lock: each
-//! what its own member has, so that it may take the slot wherever copies differ, and what another
-//! copy has only where the member cannot be read. As a member, the replacement of slot `s` is
-//! `members + s`. A granule that no copy can be read of is added to their bad-block logs
-//! (`unreadable`).
+//! A *rebuild* works as a resync does, and writes only to what lacks the range (`rebuild`). A
+//! granule that no copy can be read of is added to the bad-block logs of that (`unreadable`).
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
 
 mod copy_scrub;
+mod rebuild;
 mod unreadable;
 
 use std::ops::Range;
@@ -30,6 +26,7 @@ use md::geometry::Copy;
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
 use self::copy_scrub::CopyScrub;
+use self::rebuild::with_replacements;
 use super::balance::Balance;
 use super::coalesce::Coalescer;
 use super::range_lock::{HolderSlot, RangeLocks};
@@ -358,144 +355,6 @@ impl NonParity {
         failed.union(absent.collect())
     }
 
-    /// The copies of what was last located that are to be rebuilt.
-    fn to_rebuild<'a>(
-        &'a self,
-        cx: &'a Context<'_>,
-        sectors: u64,
-    ) -> impl Iterator<Item = &'a Copy> + use<'a> {
-        let targets = self.absent(cx, sectors).minus(cx.health.failed());
-        self.copies.iter().filter(move |copy| targets.contains(copy.member.0))
-    }
-
-    /// Reads a range, where copies are to be rebuilt, to write it to them: first for replacements,
-    /// one in each pass, then for members that are being rebuilt.
-    fn rebuild(&mut self, cx: &mut Context<'_>, request: u32, pass: u16) {
-        if usize::from(pass) > 2 * cx.geometry.members() {
-            // Devices come and go at the same time: the range is tried again.
-            cx.requests.fail(request, RequestError::Io);
-            return self.unlock_and_end(cx, request);
-        }
-        let lacking = cx.health.lacking();
-        let replaced = self.first_replaced(cx, request);
-        let targets = match replaced {
-            Some(slot) => MemberSet::one(cx.geometry.members() as u16 + slot),
-            None => lacking.minus(cx.health.failed()),
-        };
-        let record = &mut cx.requests[request];
-        record.unread = MemberSet::EMPTY;
-        record.repair = Repair { targets, replaced, pass, ..Repair::default() };
-        let (mut at, end) = (record.at.0, record.end());
-        let fixed = end > cx.health.in_sync_below();
-        while at < end {
-            let sectors = self.locate(cx.geometry, at).min(end - at);
-            let source = match replaced {
-                Some(slot) if self.lacks_copy(cx, slot, sectors) => {
-                    Some(self.copies.iter().position(|copy| copy.member.0 == slot))
-                }
-                Some(_) => None,
-                None if self.to_rebuild(cx, sectors).next().is_none() => None,
-                None if fixed => {
-                    Some(self.copies.iter().position(|copy| !lacking.contains(copy.member.0)))
-                }
-                None => Some(self.balance.choose(cx.now, &self.copies, lacking, None)),
-            };
-            match source.map(|source| source.map(|at| self.copies[at])) {
-                Some(Some(Copy { member, sector })) => {
-                    let slice = cx.requests[request].slice(at, sectors);
-                    self.scatter.add(member.0, sector.0, slice);
-                }
-                Some(None) => cx.requests.fail(request, RequestError::Io),
-                None => {}
-            }
-            at += sectors;
-        }
-        self.send_resync(cx, request, true);
-    }
-
-    /// The first slot whose replacement lacks a part of a request's range.
-    fn first_replaced(&mut self, cx: &Context<'_>, request: u32) -> Option<u16> {
-        let replacing = cx.health.replacing();
-        let record = &cx.requests[request];
-        let (mut at, end) = (record.at.0, record.end());
-        while at < end && !replacing.is_empty() {
-            let sectors = self.locate(cx.geometry, at).min(end - at);
-            if let Some(slot) = replacing.iter().find(|slot| self.lacks_copy(cx, *slot, sectors)) {
-                return Some(slot);
-            }
-            at += sectors;
-        }
-        None
-    }
-
-    /// Whether the replacement of a slot's member lacks its copy of what was last located.
-    fn lacks_copy(&self, cx: &Context<'_>, slot: u16, sectors: u64) -> bool {
-        self.to_copy(cx, sectors).contains(cx.geometry.members() as u16 + slot)
-    }
-
-    /// Writes what a rebuild has read.
-    fn rebuild_write(&mut self, cx: &mut Context<'_>, request: u32) {
-        let record = &mut cx.requests[request];
-        let slots = cx.geometry.members() as u16;
-        let replaced = cx.health.replacing();
-        // What has replaced a member that has failed since is the slot's member.
-        let now = |member: u16| match member.checked_sub(slots) {
-            Some(slot) if !replaced.contains(slot) => slot,
-            _ => member,
-        };
-        let chosen: MemberSet = record.repair.targets.iter().map(now).collect();
-        let chosen = chosen.minus(cx.health.failed());
-        let (writing, targets, epoch) = (true, chosen, cx.health.epoch());
-        record.repair = Repair { writing, targets, epoch, ..record.repair };
-        let (mut at, end) = (record.at.0, record.end());
-        while at < end {
-            let sectors = self.locate(cx.geometry, at).min(end - at);
-            let slice = cx.requests[request].slice(at, sectors);
-            let absent = self.absent(cx, sectors).minus(cx.health.failed());
-            let targets = absent.intersection(chosen);
-            for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
-                self.scatter.add(copy.member.0, copy.sector.0, slice);
-            }
-            let replacements = self.to_copy(cx, sectors).intersection(chosen);
-            for (copy, member) in with_replacements(&self.copies, cx, replacements) {
-                self.scatter.add(member, copy.sector.0, slice);
-            }
-            at += sectors;
-        }
-        self.send_resync(cx, request, false);
-    }
-
-    /// Replacements of the members of what was last located, that lack it.
-    fn to_copy(&self, cx: &Context<'_>, sectors: u64) -> MemberSet {
-        if cx.health.replacing().is_empty() {
-            return MemberSet::EMPTY;
-        }
-        let lacks = |copy: &&Copy| {
-            let Copy { member, sector } = copy;
-            cx.health.to_copy(sector.0..sector.0 + sectors).contains(member.0)
-        };
-        let slots = cx.geometry.members() as u16;
-        self.copies.iter().filter(lacks).map(|copy| slots + copy.member.0).collect()
-    }
-
-    /// The copies in a range that a rebuild has written are in sync.
-    fn set_rebuilt(&mut self, cx: &mut Context<'_>, request: u32, from: u64, end: u64) {
-        let Repair { targets, epoch, .. } = cx.requests[request].repair;
-        let mut at = from;
-        while at < end {
-            let sectors = self.locate(cx.geometry, at).min(end - at);
-            for (copy, _) in with_replacements(&self.copies, cx, targets) {
-                let sectors = copy.sector.0..copy.sector.0 + sectors;
-                cx.health.set_copied(copy.member.0, sectors, epoch);
-            }
-            let written = self.copies.iter().filter(|copy| targets.contains(copy.member.0));
-            for Copy { member, sector } in written {
-                cx.health.set_rebuilt(member.0, sector.0..sector.0 + sectors, epoch);
-            }
-            at += sectors;
-        }
-    }
-
     /// Reads a range from the first copy that is in sync, to write it to the others.
     fn resync(&mut self, cx: &mut Context<'_>, request: u32) {
         let failed = cx.health.lacking();
@@ -802,17 +661,6 @@ impl NonParity {
             GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
         }
     }
-}
-
-/// The copies whose members have one of these replacements, with it.
-fn with_replacements<'a>(
-    copies: &'a [Copy],
-    cx: &Context<'_>,
-    replacements: MemberSet,
-) -> impl Iterator<Item = (&'a Copy, u16)> + use<'a> {
-    let slots = cx.geometry.members() as u16;
-    let copies = copies.iter().map(move |copy| (copy, slots + copy.member.0));
-    copies.filter(move |(_, replacement)| replacements.contains(*replacement))
 }
 
 /// A failed write takes the member out of service, unless it is the last one with the data.

@@ -8,7 +8,8 @@
 
 use md::MemberIdx;
 
-use super::{NonParity, with_replacements};
+use super::NonParity;
+use super::rebuild::with_replacements;
 use crate::shard::{Context, Repair};
 use crate::token::Kind;
 use crate::{ControlEvent, Effect, RequestError, Token};
