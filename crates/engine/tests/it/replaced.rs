@@ -94,6 +94,20 @@ impl Mirror {
         std::array::from_fn(|at| sent[at].1)
     }
 
+    /// The member of slot 1 cannot be read: its replacement gets what that of slot 0 has. Returns
+    /// the write.
+    fn fill_from_the_other(&mut self) -> Token {
+        self.control(Control::BeginReplacement(MemberIdx(3)));
+        let [read] = self.request(HostOp::Rebuild, [1]);
+        self.fails(read, MemberError::Medium, MemberOp::Read);
+        let [again] = self.sent([1]);
+        self.fails(again, MemberError::Medium, MemberOp::Read);
+        let [other] = self.sent([0]);
+        self.done(other);
+        let [write] = self.sent([3]);
+        write
+    }
+
     fn done(&mut self, token: Token) {
         self.input(Input::IoDone { token, result: Ok(()) });
     }
@@ -229,14 +243,7 @@ fn a_replacement_gets_what_its_own_member_has() {
 #[test]
 fn a_replacement_of_what_cannot_be_read_gets_it_from_another_copy() {
     let mut mirror = Mirror::in_sync_below(MemberSet::EMPTY, 0);
-    mirror.control(Control::BeginReplacement(MemberIdx(3)));
-    let [read] = mirror.request(HostOp::Rebuild, [1]);
-    mirror.fails(read, MemberError::Medium, MemberOp::Read);
-    let [again] = mirror.sent([1]);
-    mirror.fails(again, MemberError::Medium, MemberOp::Read);
-    let [other] = mirror.sent([0]);
-    mirror.done(other);
-    let [write] = mirror.sent([3]);
+    let write = mirror.fill_from_the_other();
     mirror.done(write);
     assert_eq!(mirror.completed, [Ok(())]);
     mirror.request(HostOp::Rebuild, []);
@@ -246,14 +253,7 @@ fn a_replacement_of_what_cannot_be_read_gets_it_from_another_copy() {
 #[test]
 fn what_was_not_written_is_not_rebuilt() {
     let mut mirror = Mirror::new(MemberSet::EMPTY);
-    mirror.control(Control::BeginReplacement(MemberIdx(3)));
-    let [read] = mirror.request(HostOp::Rebuild, [1]);
-    mirror.fails(read, MemberError::Medium, MemberOp::Read);
-    let [again] = mirror.sent([1]);
-    mirror.fails(again, MemberError::Medium, MemberOp::Read);
-    let [other] = mirror.sent([0]);
-    mirror.done(other);
-    let [write] = mirror.sent([3]);
+    let write = mirror.fill_from_the_other();
     mirror.control(Control::BeginReplacement(SECOND));
     mirror.control(Control::FailMember(MemberIdx(0)));
     mirror.done(write);

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
-use device::{Location, MapChoice, MemberName};
+use device::{Identity, Location, MapChoice, MemberName};
 use found::Row;
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
@@ -106,7 +106,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
 fn all(members: &[OsString]) -> Vec<(OsString, Result<Found>)> {
     let parsed = members.iter().filter_map(|member| MemberName::parse(member).ok());
     let whole = parsed.filter(|it| it.location == Location::whole(&it.location.path));
-    let named: Vec<PathBuf> = whole.filter_map(|it| it.location.path.canonicalize().ok()).collect();
+    let named: Vec<Identity> = whole.filter_map(|it| Identity::at(&it.location.path)).collect();
     let each = |member: &OsString| match Path::new(member).is_dir() {
         true => of_directory(member, &named),
         false => of_member(member),
@@ -126,7 +126,7 @@ fn of_name(member: &OsStr, found: Result<Vec<Result<Found>>>) -> Vec<(OsString, 
 
 /// The files of a directory that are members and are not named themselves, and what cannot be
 /// looked at.
-fn of_directory(directory: &OsStr, named: &[PathBuf]) -> Vec<(OsString, Result<Found>)> {
+fn of_directory(directory: &OsStr, named: &[Identity]) -> Vec<(OsString, Result<Found>)> {
     let (files, unread) = match admin::files_of(Path::new(directory)) {
         Ok(files) => files,
         Err(error) => return vec![(directory.to_os_string(), Err(error.into()))],
@@ -139,7 +139,7 @@ fn of_directory(directory: &OsStr, named: &[PathBuf]) -> Vec<(OsString, Result<F
         let name = MemberName { location: Location::whole(file), map: MapChoice::Beside };
         of_name(&member, Found::read(&name))
     };
-    let is_named = |file: &PathBuf| file.canonicalize().is_ok_and(|path| named.contains(&path));
+    let is_named = |file: &PathBuf| Identity::at(file).is_some_and(|it| named.contains(&it));
     let (twice, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_named);
     let mut all: Vec<_> = files.into_iter().filter(has_a_sector).flat_map(each).collect();
     all.retain(|(_, found)| !found.as_ref().is_ok_and(Found::is_no_member));
