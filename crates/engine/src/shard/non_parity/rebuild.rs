@@ -46,24 +46,24 @@ impl NonParity {
         let fixed = end > cx.health.in_sync_below();
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
-            let source = match replaced {
-                Some(slot) if self.lacks_copy(cx, slot, sectors) => {
-                    Some(self.copies.iter().position(|copy| copy.member.0 == slot))
-                }
-                Some(_) => None,
-                None if self.to_rebuild(cx, sectors).next().is_none() => None,
-                None if fixed => {
-                    Some(self.copies.iter().position(|copy| !lacking.contains(copy.member.0)))
-                }
-                None => Some(self.balance.choose(cx.now, &self.copies, lacking, None)),
+            let is_lacking = match replaced {
+                Some(slot) => self.lacks_copy(cx, slot, sectors),
+                None => self.to_rebuild(cx, sectors).next().is_some(),
             };
-            match source.map(|source| source.map(|at| self.copies[at])) {
-                Some(Some(Copy { member, sector })) => {
-                    let slice = cx.requests[request].slice(at, sectors);
-                    self.scatter.add(member.0, sector.0, slice);
+            if is_lacking {
+                let mut copies = self.copies.iter();
+                let source = match replaced {
+                    Some(slot) => copies.position(|copy| copy.member.0 == slot),
+                    None if fixed => copies.position(|copy| !lacking.contains(copy.member.0)),
+                    None => self.balance.choose(cx.now, &self.copies, lacking, None),
+                };
+                match source.map(|source| self.copies[source]) {
+                    Some(Copy { member, sector }) => {
+                        let slice = cx.requests[request].slice(at, sectors);
+                        self.scatter.add(member.0, sector.0, slice);
+                    }
+                    None => cx.requests.fail(request, RequestError::Io),
                 }
-                Some(None) => cx.requests.fail(request, RequestError::Io),
-                None => {}
             }
             at += sectors;
         }
