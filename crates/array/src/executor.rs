@@ -50,13 +50,15 @@ struct Queued {
     slices: Vec<BufSlice>,
 }
 
+/// In this order, what each operation looks at is in two cache lines.
+#[repr(C, align(64))]
 struct MemberSlot {
     /// `None`: missing from the start.
     member: Option<Box<dyn Member>>,
     /// Whether it needs `submit_batch` after submissions; that of an array does.
     gathers: bool,
-    in_flight: InFlight,
     queued: VecDeque<Queued>,
+    in_flight: InFlight,
     /// Counters of former members of the slot, where each was one leaf.
     former: Option<Counters>,
 }
@@ -378,7 +380,7 @@ impl Executor {
                     }
                 }
                 Some(Effect::Compute { job, .. }) => {
-                    buf::prefetch(job, &effects, &io.regions, &self.in_place);
+                    buf::prefetch(effects.job(*job), &effects, &io.regions, &self.in_place);
                 }
                 _ => {}
             }
@@ -507,6 +509,7 @@ impl Executor {
                 self.done.push(MemberCompletion { token: *token, result });
             }
             Effect::Compute { token, job } => {
+                let job = effects.job(*job);
                 let verdict =
                     buf::compute(job, effects, &io.regions, &mut self.in_place, io.kernels);
                 let token = *token;
@@ -690,12 +693,21 @@ impl Executor {
         self.submit_op(member, &Op { token, kind, sector, sectors, slices }, io);
     }
 
+    #[inline]
     fn submit_op(&mut self, member: MemberIdx, op: &Op<'_>, io: &mut Io) {
+        let slot = &mut self.slots[usize::from(member.0)];
+        let has_room = slot.in_flight.count() < self.queue_depth && slot.queued.is_empty();
+        match has_room && slot.member.is_some() {
+            true => slot.submit(op, io, &mut self.done),
+            false => self.queue_op(member, op),
+        }
+    }
+
+    /// The operation waits for its member, or ends because there is none.
+    fn queue_op(&mut self, member: MemberIdx, op: &Op<'_>) {
         let slot = &mut self.slots[usize::from(member.0)];
         if slot.member.is_none() {
             self.done.push(op.failed(MemberError::Gone));
-        } else if slot.in_flight.count() < self.queue_depth && slot.queued.is_empty() {
-            slot.submit(op, io, &mut self.done);
         } else {
             let Op { token, kind, sector, sectors, .. } = *op;
             let mut slices = self.spare.pop().unwrap_or_default();

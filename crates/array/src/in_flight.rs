@@ -28,18 +28,19 @@ struct Begun {
 const SECTORS_PER_SECOND: u64 = device::CLEARED_BYTES_PER_SECOND / md::SECTOR_BYTES;
 
 /// See the module documentation. Times are nanoseconds that the driver's thread may charge
-/// ([`sys::Looks`]).
+/// ([`sys::Looks`]). What each operation looks at comes first.
+#[repr(C)]
 pub(crate) struct InFlight {
     count: usize,
+    /// In the order of their submission.
+    begun: VecDeque<Begun>,
+    late: Vec<Token>,
     /// How long an operation may take; `u64::MAX`: none is late.
     limit: u64,
     /// Everything is late from this time on.
     abandoned_at: u64,
-    /// In the order of their submission.
-    begun: VecDeque<Begun>,
     /// How many of them have more time than others.
     long: usize,
-    late: Vec<Token>,
     /// What the engine has not seen yet: late operations that have ended, or have completed.
     reports: Vec<Input>,
 }
@@ -103,11 +104,16 @@ impl InFlight {
 
     /// The member has completed what is in `done` from `first` on: late operations are taken out.
     /// Returns how many of the rest were never begun.
+    #[inline]
     pub(crate) fn end(&mut self, done: &mut Vec<MemberCompletion>, first: usize) -> usize {
         self.count -= done.len() - first;
         if self.begun.is_empty() && self.late.is_empty() {
             return done.len() - first;
         }
+        self.end_begun(done, first)
+    }
+
+    fn end_begun(&mut self, done: &mut Vec<MemberCompletion>, first: usize) -> usize {
         let (mut at, mut others) = (first, 0);
         while let Some(MemberCompletion { token, result }) = done.get(at).copied() {
             if let Some(mine) = self.begun.iter().position(|begun| begun.token == token) {

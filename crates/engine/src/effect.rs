@@ -287,8 +287,8 @@ pub enum Effect {
     Compute {
         /// Token of the completion.
         token: Token,
-        /// The job.
-        job: Compute,
+        /// Index in [`Effects::jobs`].
+        job: u32,
     },
     /// Requests [`crate::Input::Timer`] at or after `at`. A later one replaces an earlier one.
     SetTimer {
@@ -332,6 +332,8 @@ pub enum Effect {
 pub struct Effects {
     /// Effects in the order in which they were decided.
     pub list: Vec<Effect>,
+    /// Computations: apart, because they are longer than all other effects.
+    pub jobs: Vec<Compute>,
     /// Buffer slices of reads and writes.
     pub slices: Vec<BufSlice>,
     /// Inputs of computations.
@@ -351,10 +353,16 @@ impl Effects {
     /// Removes all effects and keeps the memory.
     pub fn clear(&mut self) {
         self.list.clear();
+        self.jobs.clear();
         self.slices.clear();
         self.sources.clear();
         self.deltas.clear();
         self.log_entries.clear();
+    }
+
+    /// A computation.
+    pub fn job(&self, index: u32) -> &Compute {
+        &self.jobs[index as usize]
     }
 
     /// The slices of a read or a write.
@@ -379,6 +387,12 @@ impl Effects {
 
     pub(crate) fn complete(&mut self, tag: u64, result: Result<(), RequestError>) {
         self.list.push(Effect::Complete { tag, result });
+    }
+
+    pub(crate) fn compute(&mut self, token: Token, job: Compute) {
+        let index = self.jobs.len() as u32;
+        self.jobs.push(job);
+        self.list.push(Effect::Compute { token, job: index });
     }
 
     /// Appends slices and returns their range.

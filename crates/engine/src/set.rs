@@ -41,17 +41,17 @@ impl MemberSet {
 
     /// The set of `slot` alone.
     pub fn one(slot: u16) -> MemberSet {
-        let mut set = MemberSet::EMPTY;
-        set.insert(slot);
-        set
+        MemberSet::from_iter([slot])
     }
 
     /// Adds `slot`.
+    #[inline]
     pub fn insert(&mut self, slot: u16) {
         self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
     }
 
     /// Removes `slot`.
+    #[inline]
     pub fn remove(&mut self, slot: u16) {
         self.0[usize::from(slot) / 64] &= !(1 << (slot % 64));
     }
@@ -157,12 +157,19 @@ impl Iterator for Slots {
 }
 
 impl FromIterator<u16> for MemberSet {
+    #[inline]
     fn from_iter<I: IntoIterator<Item = u16>>(slots: I) -> MemberSet {
-        let mut set = MemberSet::EMPTY;
+        // Nearly all are in the first word, which is collected outside memory: a set is read in parts
+        // larger than a word, and such a load waits for a shorter store.
+        let (mut first, mut others) = (0, MemberSet::EMPTY);
         for slot in slots {
-            set.insert(slot);
+            match slot {
+                0..64 => first |= 1 << slot,
+                _ => others.insert(slot),
+            }
         }
-        set
+        others.0[0] = first;
+        others
     }
 }
 

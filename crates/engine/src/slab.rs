@@ -16,12 +16,15 @@ pub(crate) struct Key {
 /// Generations wrap at 24 bits, the width that a token has room for.
 pub(crate) const GENERATION_MASK: u32 = 0x00ff_ffff;
 
+/// Values are long, and may begin with what is used most: so the state stands before them.
+#[derive(Default)]
+#[repr(C, align(64))]
 struct Slot<T> {
-    value: T,
     generation: u32,
     live: bool,
     /// Late operations that use it.
     held: u16,
+    value: T,
 }
 
 /// Values stay in their slots when freed, so that the vectors inside them keep their capacity.
@@ -43,7 +46,7 @@ impl<T: Default> Slab<T> {
             Some(index) => index,
             None => {
                 let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 slots");
-                self.slots.push(Slot { value: T::default(), generation: 0, live: false, held: 0 });
+                self.slots.push(Slot::default());
                 index
             }
         };

@@ -212,7 +212,7 @@ impl Operation {
                 (token, place(member, sector, *sectors), Work::AddBadBlocks, none(), none())
             }
             Effect::Compute { token, job } => {
-                let (work, reads, writes) = computation(job, out);
+                let (work, reads, writes) = computation(out.job(*job), out);
                 (token, None, work, reads, writes)
             }
             other => unreachable!("{other:?} is no operation"),

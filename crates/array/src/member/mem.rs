@@ -74,9 +74,10 @@ impl Written {
 
 /// Start sectors of the most recent reads.
 #[derive(Default)]
+#[repr(C)]
 struct Recent {
-    sectors: [u64; RECENT],
     next: usize,
+    sectors: [u64; RECENT],
 }
 
 impl Recent {

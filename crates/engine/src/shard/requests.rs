@@ -13,8 +13,10 @@ use super::range_lock::HolderSlot;
 use crate::slab::{Key, Slab};
 use crate::{BufSlice, Effect, Effects, HostOp, MemberSet, Request, RequestError, ScrubMode};
 
-/// A request's record. Reset when its slot is taken, but for `repair`, which is set when it begins.
+/// A request's record. Reset when its slot is taken, but for `repair`, which is set when it begins,
+/// and is last, because few requests need it: two cache lines serve the others.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Record {
     pub(crate) tag: u64,
     pub(crate) op: Option<HostOp>,
@@ -28,7 +30,6 @@ pub(crate) struct Record {
     pub(crate) unread: MemberSet,
     /// The range lock if it is held, on levels without parity.
     pub(crate) holder: Option<HolderSlot>,
-    pub(crate) repair: Repair,
     /// The request is counted as a user of its intents.
     pub(crate) intent: bool,
     /// A part failed after another was written: the range may be out of sync.
@@ -40,6 +41,7 @@ pub(crate) struct Record {
     pub(super) is_flushed: bool,
     /// When a read from copies was issued.
     pub(crate) begun_at: u64,
+    pub(crate) repair: Repair,
 }
 
 /// Progress of the granule-by-granule repair of a mirrored range; see `non_parity`.
@@ -163,8 +165,7 @@ impl Requests {
     pub(crate) fn admit(&mut self, request: &Request) -> Key {
         let key = self.table.take();
         let record = &mut self.table[key.index];
-        // All fields are named, so that none is missed; the repair is longer than the rest, and few
-        // requests need one.
+        // All fields are named, so that none is missed.
         let Record {
             tag,
             op,

@@ -204,7 +204,7 @@ impl NonParity {
             }
             let sources = begin..cx.out.sources.len() as u32;
             let token = Token::new(Kind::CopyCompare, slot, key);
-            cx.out.list.push(Effect::Compute { token, job: Compute::Compare { sources } });
+            cx.out.compute(token, Compute::Compare { sources });
             cx.requests[request].open += 1;
         }
     }

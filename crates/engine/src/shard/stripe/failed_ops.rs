@@ -51,19 +51,19 @@ impl Stripes {
             // What it writes was not in sync before.
             return self.end(cx, at);
         }
-        if matches!(op.work, Work::Resync) && !op.plan.recover.is_empty() {
+        if matches!(op.work, Work::Resync) && !op.recover.is_empty() {
             // The parity that lost blocks were recovered from has been written unchanged.
             return self.end(cx, at);
         }
         // What a late operation uses must not change.
         if !op.basis.keeps_old || op.late > 0 {
             // Without parity nothing can be out of sync.
-            op.half_way = op.plan.parity != Some(ParityWork::None);
+            op.half_way = op.parity != Some(ParityWork::None);
             return self.end(cx, at);
         }
         op.phase = Phase::Reverting;
         let op = &self.ops[at];
-        let work = op.plan.parity.expect("a write has a plan for its parity");
+        let work = op.parity.expect("a write has a plan for its parity");
         let row = cx.parity().row(op.stripe);
         self.ops[at].open = self.jobs(row, at).revert(work, cx.out);
     }
@@ -127,7 +127,7 @@ impl Stripes {
         op.phase = Phase::WritingBack;
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
-        let recovered = op.plan.recover.intersection(op.read_failed);
+        let recovered = op.recover.intersection(op.read_failed);
         for position in recovered.intersection(op.covered).iter() {
             let member = member_at(row, position);
             if cx.health.is_failed(member.0) || cx.health.is_read_only() {

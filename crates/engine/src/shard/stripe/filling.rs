@@ -29,13 +29,14 @@ impl Stripes {
         // One may have taken the slot by now.
         let may = |position: &u16| cx.health.has_second(member_at(row, *position).0);
         let here: MemberSet = rebuild.copies.iter().filter(may).collect();
-        let written = rebuild.targets.minus(op.plan.unreadable);
+        let unreadable = rebuild.unreadable;
+        let written = rebuild.targets.minus(unreadable);
         let copies = rebuild.copies.intersection(here.union(written));
         for position in copies.minus(written).iter() {
             let member = MemberIdx(slots + member_at(row, position).0);
             let token = Token::new(Kind::StripeIo, slots + position, key);
             op.open += 1;
-            if op.plan.unreadable.contains(position) {
+            if unreadable.contains(position) {
                 let sectors = op.sectors();
                 cx.out.list.push(Effect::AddBadBlocks { token, member, sector, sectors });
                 continue;
@@ -84,8 +85,8 @@ impl Stripes {
         if op.error.is_none() {
             return;
         }
-        let unreadable = std::mem::take(&mut op.plan.unreadable);
         if let Some(rebuild) = op.rebuild_mut() {
+            let unreadable = std::mem::take(&mut rebuild.unreadable);
             rebuild.targets = rebuild.targets.minus(unreadable);
             rebuild.copies = rebuild.copies.minus(unreadable);
         }
@@ -95,7 +96,7 @@ impl Stripes {
     pub(super) fn check_listed(&mut self, cx: &Context<'_>, at: u32) {
         let op = &mut self.ops[at];
         let Some(rebuild) = op.rebuild() else { return };
-        if !op.plan.unreadable.is_empty() && rebuild.since != cx.health.changes() {
+        if !rebuild.unreadable.is_empty() && rebuild.since != cx.health.changes() {
             op.error.get_or_insert(RequestError::Io);
         }
     }
@@ -107,7 +108,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let sector = md::Sector(positions(cx, op).start);
         let mut added = MemberSet::EMPTY;
-        for position in op.plan.unreadable.iter() {
+        for position in rebuild.unreadable.iter() {
             let slot = member_at(row, position).0;
             if rebuild.targets.contains(position) {
                 added.insert(cx.health.place(slot));

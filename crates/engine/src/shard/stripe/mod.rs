@@ -344,7 +344,7 @@ impl Stripes {
 
     /// Queues a piece behind all earlier work on its row.
     fn enqueue(&mut self, stripe: StripeNo, piece: ChunkIo) {
-        if let Err(piece) = self.rows_zero.hold_back(stripe, piece) {
+        if !self.rows_zero.hold_back(stripe, &piece) {
             self.rows.enqueue(stripe, piece);
         }
     }

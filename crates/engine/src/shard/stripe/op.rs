@@ -12,7 +12,7 @@
 use md::{MemberIdx, Row, RowRole, StripeNo};
 
 use super::super::in_sync::InSync;
-use super::plan::ExecPlan;
+use super::plan::ParityWork;
 use super::scratch::Block;
 use crate::{BufSlice, GRANULE_SECTORS, MemberSet, RequestError, ScrubMode, Verdict};
 
@@ -133,8 +133,10 @@ pub(super) fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
     members.iter().map(position).collect()
 }
 
-/// What is done, with the state that only this kind of work has.
+/// What is done, with the state that only this kind of work has. Its kind is looked at all the time,
+/// so it stands in a byte of its own.
 #[derive(Default)]
+#[repr(u8)]
 pub(crate) enum Work {
     #[default]
     Read,
@@ -162,6 +164,8 @@ pub(crate) struct Rebuild {
     pub(crate) targets: MemberSet,
     /// Positions whose members' replacements are written.
     pub(crate) copies: MemberSet,
+    /// Positions that cannot be computed, and are added to bad-block logs.
+    pub(crate) unreadable: MemberSet,
     /// A member could not be read for another reason than its medium.
     pub(crate) unsure: bool,
     /// `Health::changes` when the first plan was made.
@@ -175,14 +179,16 @@ pub(crate) struct Scrub {
 }
 
 impl Work {
-    fn of(kind: OpKind) -> Work {
+    /// New work of a kind, made where it stays: the kinds differ in size.
+    fn begin(&mut self, kind: OpKind) {
         match kind {
-            OpKind::Read => Work::Read,
-            OpKind::Write | OpKind::Discard => Work::Write(Write::default()),
-            OpKind::Resync => Work::Resync,
-            OpKind::Rebuild => Work::Rebuild(Rebuild::default()),
+            OpKind::Read => *self = Work::Read,
+            OpKind::Write | OpKind::Discard => *self = Work::Write(Write::default()),
+            OpKind::Resync => *self = Work::Resync,
+            OpKind::Rebuild => *self = Work::Rebuild(Rebuild::default()),
             OpKind::Scrub(mode) => {
-                Work::Scrub(Scrub { mode, verdicts: [Verdict::Agree; GRANULE_SECTORS as usize] })
+                let verdicts = [Verdict::Agree; GRANULE_SECTORS as usize];
+                *self = Work::Scrub(Scrub { mode, verdicts });
             }
         }
     }
@@ -229,7 +235,12 @@ pub(crate) struct Op {
     pub(crate) begun_at: u64,
     pub(crate) phase: Phase,
     pub(crate) open: u32,
-    pub(crate) plan: ExecPlan,
+    /// Of the plan; `None` for reads.
+    pub(crate) parity: Option<ParityWork>,
+    /// Lost blocks to be recovered; of a scrub also those to be written.
+    pub(crate) recover: MemberSet,
+    /// Requested positions that are unrecoverable.
+    pub(crate) unrecoverable: MemberSet,
     pub(crate) basis: Basis,
     /// Positions that could not be read.
     pub(crate) read_failed: MemberSet,
@@ -272,7 +283,9 @@ impl Op {
             begun_at,
             phase,
             open,
-            plan,
+            parity,
+            recover,
+            unrecoverable,
             basis,
             read_failed,
             error,
@@ -282,14 +295,14 @@ impl Op {
         } = self;
         (*row_here, *stripe_here, *class_here) = (row, stripe, class);
         (*start, *end) = span;
-        *work = Work::of(class.kind);
+        work.begin(class.kind);
         cells.clear();
         host.clear();
         pieces.clear();
         (*stream, *half_way, *late) = (false, false, 0);
         (*begun_at, *phase, *open, *error) = (0, Phase::default(), 0, None);
-        (*plan, *basis) = (ExecPlan::default(), Basis::default());
-        for set in [covered, read_failed, changed] {
+        (*parity, *basis) = (None, Basis::default());
+        for set in [covered, recover, unrecoverable, read_failed, changed] {
             *set = MemberSet::EMPTY;
         }
     }
@@ -349,6 +362,11 @@ impl Op {
 
     pub(crate) fn is_rebuild(&self) -> bool {
         matches!(self.work, Work::Rebuild(_))
+    }
+
+    /// Whether the block at a position is added to a bad-block log in place of being written.
+    pub(crate) fn is_unreadable(&self, position: u16) -> bool {
+        self.rebuild().is_some_and(|rebuild| rebuild.unreadable.contains(position))
     }
 
     pub(crate) fn is_scrub(&self) -> bool {

@@ -92,10 +92,10 @@ impl Stripes {
                 return true;
             }
             let op = &mut self.ops[at];
-            op.plan.unreadable = MemberSet::EMPTY;
             let is_first = op.read_failed.is_empty();
             let rebuild = op.rebuild_mut().expect("it is one");
             (rebuild.targets, rebuild.copies) = (targets, copies);
+            rebuild.unreadable = MemberSet::EMPTY;
             if is_first {
                 rebuild.since = cx.health.changes();
             }
@@ -156,9 +156,12 @@ impl Stripes {
         if !self.ops[at].is_read() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
-        let ExecPlan { parity, reads, recover, parity_out, unreadable, .. } = course;
+        let ExecPlan { parity, reads, recover, parity_out, unrecoverable, unreadable, .. } = course;
         let op = &mut self.ops[at];
         let read_failed = op.read_failed;
+        if let Some(rebuild) = op.rebuild_mut() {
+            rebuild.unreadable = unreadable;
+        }
         if let Some(rebuild) = op.rebuild_mut().filter(|_| unreadable.is_empty()) {
             // What a member cannot read that is being replaced, only its replacement gets.
             let unread = rebuild.copies.intersection(read_failed);
@@ -167,7 +170,7 @@ impl Stripes {
         }
         // Parity generated without a recovery depends on no lost blocks except the covered ones.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
-        op.plan = course;
+        (op.parity, op.recover, op.unrecoverable) = (parity, recover, unrecoverable);
         op.basis = Basis {
             epoch: cx.health.epoch(),
             read_failed,
@@ -317,10 +320,7 @@ impl Stripes {
             Err(_) if is_copy => {
                 self.ops[at].error.get_or_insert(RequestError::Io);
             }
-            Err(error)
-                if error.kind.lacks().is_some()
-                    && self.ops[at].plan.unreadable.contains(position) =>
-            {
+            Err(error) if error.kind.lacks().is_some() && self.ops[at].is_unreadable(position) => {
                 self.ops[at].error.get_or_insert(RequestError::Io);
             }
             Err(error) if writing => self.write_failed(cx, at, position, error),
@@ -381,7 +381,7 @@ impl Stripes {
             // which the plan did not keep.
             return self.replan(cx, at);
         }
-        if self.ops[at].plan.recover.is_empty() {
+        if self.ops[at].recover.is_empty() {
             return self.recovered(cx, at);
         }
         let row = cx.parity().row(self.ops[at].stripe);
@@ -416,7 +416,7 @@ impl Stripes {
         if op.is_read() {
             return self.write_back(cx, at);
         }
-        if op.plan.parity == Some(ParityWork::None) {
+        if op.parity == Some(ParityWork::None) {
             return self.log_then_write(cx, at);
         }
         if op.partial().is_none() {
@@ -431,7 +431,7 @@ impl Stripes {
 
     fn compute_parity(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        let work = op.plan.parity.expect("a write has a plan for its parity");
+        let work = op.parity.expect("a write has a plan for its parity");
         let row = cx.parity().row(op.stripe);
         let jobs = self.jobs(row, at).parity(work, cx.out);
         let op = &mut self.ops[at];
@@ -457,7 +457,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         let data = row.data.len() as u16;
-        let parity = match op.plan.parity {
+        let parity = match op.parity {
             Some(ParityWork::None) | None => MemberSet::EMPTY,
             _ => MemberSet::range(data, data + 1 + u16::from(row.q.is_some())),
         };
@@ -477,7 +477,7 @@ impl Stripes {
             }
             let token = Token::new(Kind::StripeIo, position, key);
             op.open += 1;
-            if op.plan.unreadable.contains(position) {
+            if is_rebuild && op.is_unreadable(position) {
                 let sectors = op.sectors();
                 cx.out.list.push(Effect::AddBadBlocks { token, member, sector, sectors });
                 continue;
@@ -507,7 +507,7 @@ impl Stripes {
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
         op.phase = Phase::Writing;
-        op.plan.parity = Some(ParityWork::Generate);
+        op.parity = Some(ParityWork::Generate);
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         let sectors = op.sectors();
@@ -534,7 +534,7 @@ impl Stripes {
     /// has been rebuilt.
     fn note_sync(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        let generated = op.phase == Phase::Writing && op.plan.parity == Some(ParityWork::Generate);
+        let generated = op.phase == Phase::Writing && op.parity == Some(ParityWork::Generate);
         if let Some(rebuild) = op.rebuild()
             && op.phase == Phase::Writing
             && op.error.is_none()
@@ -567,7 +567,7 @@ impl Stripes {
         self.note_sync(cx, at);
         let op = &mut self.ops[at];
         let (row, error, unrecoverable, half_way) =
-            (op.row, op.error, op.plan.unrecoverable, op.half_way);
+            (op.row, op.error, op.unrecoverable, op.half_way);
         let pieces = std::mem::take(&mut op.pieces);
         for at in &pieces {
             let piece = &mut self.rows.pieces[*at];
@@ -620,7 +620,7 @@ impl Jobs<'_> {
     /// Emits the recovery of all positions in `plan.recover`; returns the number of jobs.
     pub(super) fn recover(&self, out: &mut Effects) -> u32 {
         self.each_run(out, |jobs, from, sectors, out| {
-            let lost: Vec2 = jobs.op.plan.recover.iter().collect();
+            let lost: Vec2 = jobs.op.recover.iter().collect();
             let sources = jobs.known_sources(from, sectors, out);
             let p = || jobs.scratch(jobs.p(), from, sectors);
             let q = || jobs.scratch(jobs.q(), from, sectors);
@@ -698,7 +698,7 @@ impl Jobs<'_> {
             let ends = self.op.covered.iter().map(|at| self.op.host_from(at, from).sectors());
             let sectors = ends.min().unwrap_or(u64::MAX).min(self.op.end - from);
             let job = job(self, from, sectors, out);
-            out.list.push(Effect::Compute { token: self.token, job });
+            out.compute(self.token, job);
             from += sectors;
             count += 1;
         }
@@ -708,7 +708,7 @@ impl Jobs<'_> {
     /// All data blocks that are not being recovered, by ascending exponent.
     fn known_sources(&self, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
         let first = out.sources.len() as u32;
-        for index in self.row.by_exponent.iter().filter(|at| !self.op.plan.recover.contains(**at)) {
+        for index in self.row.by_exponent.iter().filter(|at| !self.op.recover.contains(**at)) {
             out.sources.push(self.source(*index, When::Before, from, sectors));
         }
         first..out.sources.len() as u32

@@ -346,7 +346,7 @@ impl Stripes {
         let op = &self.ops[at];
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
-        let from = match op.plan.parity {
+        let from = match op.parity {
             // What is left alone is not in memory: old parity without the old data.
             Some(ParityWork::Update) => op.covered.union(MemberSet::one(data)),
             _ => MemberSet::range(0, data).minus(op.covered),
@@ -359,7 +359,7 @@ impl Stripes {
         let sources = first..cx.out.sources.len() as u32;
         let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
         let dst = self.partial_parity_slice(at).expect("the plan gave it memory");
-        cx.out.list.push(Effect::Compute { token, job: Compute::Xor { dst, sources } });
+        cx.out.compute(token, Compute::Xor { dst, sources });
     }
 
     fn partial_parity_slice(&self, at: u32) -> Option<BufSlice> {
@@ -378,7 +378,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let has_log = !cx.health.is_failed(row.p.0)
             && !op.basis.absent.contains(row.data.len() as u16)
-            && op.plan.parity != Some(ParityWork::None);
+            && op.parity != Some(ParityWork::None);
         let member = &mut log.members[row.p.index()];
         if !has_log {
             if cx.health.is_recorded() {

@@ -655,17 +655,23 @@ impl Stripes {
         true
     }
 
+    #[inline]
     fn take_block(&mut self, bytes: u64) -> Option<Block> {
+        self.scratch.take(bytes).or_else(|| self.evict_for_block(bytes))
+    }
+
+    #[cold]
+    fn evict_for_block(&mut self, bytes: u64) -> Option<Block> {
         loop {
             let scratch = &mut self.scratch;
-            if let Some(block) = scratch.take(bytes) {
-                return Some(block);
-            }
             scratch.note_short();
             let freed = self.rows.evict(|block| scratch.give_back(block))
                 || self.rows.evict_unused(|block| scratch.give_back(block));
             if !freed {
                 return None;
+            }
+            if let Some(block) = scratch.take(bytes) {
+                return Some(block);
             }
         }
     }
@@ -674,6 +680,9 @@ impl Stripes {
     pub(crate) fn cached_positions(&self, at: u32) -> MemberSet {
         let op = &self.ops[at];
         let entries = &self.rows.table[op.row].cached;
+        if entries.is_empty() {
+            return MemberSet::EMPTY;
+        }
         let whole = entries.iter().filter(|entry| entry.holds(op.start, op.end));
         whole.map(|entry| entry.position).collect()
     }

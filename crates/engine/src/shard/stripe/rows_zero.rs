@@ -56,15 +56,12 @@ impl RowsZero {
 
     /// Takes a piece that must wait for a run, or returns it.
     #[inline]
-    pub(super) fn hold_back(&mut self, stripe: StripeNo, piece: ChunkIo) -> Result<(), ChunkIo> {
-        if self.order.is_empty() {
-            return Err(piece);
-        }
+    pub(super) fn hold_back(&mut self, stripe: StripeNo, piece: &ChunkIo) -> bool {
         let runs = &self.runs;
         let covers = |at: &&u32| runs[**at].rows.contains(&stripe.0);
-        let Some(at) = self.order.iter().rev().find(covers).copied() else { return Err(piece) };
-        self.runs[at].held_back.push((stripe, piece));
-        Ok(())
+        let Some(at) = self.order.iter().rev().find(covers).copied() else { return false };
+        self.runs[at].held_back.push((stripe, *piece));
+        true
     }
 
     /// A run that may begin now.

@@ -98,15 +98,19 @@ impl Scratch {
         self.is_short
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Block> {
-        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
-        let order = pages.next_power_of_two().ilog2() as u8;
-        if order == 0
+        if bytes <= PAGE_BYTES
             && let Some(page) = self.loose.pop()
         {
             self.free_pages -= 1;
-            return Some(Block { offset: u64::from(page) * PAGE_BYTES, order });
+            return Some(Block { offset: u64::from(page) * PAGE_BYTES, order: 0 });
         }
+        self.take_pages(bytes.div_ceil(PAGE_BYTES).max(1))
+    }
+
+    fn take_pages(&mut self, pages: u64) -> Option<Block> {
+        let order = pages.next_power_of_two().ilog2() as u8;
         let found = self.find(order).or_else(|| {
             while let Some(page) = self.loose.pop() {
                 self.join(page, 0);

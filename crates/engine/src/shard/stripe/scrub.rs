@@ -71,7 +71,7 @@ impl Stripes {
             return self.give_up(cx, at);
         }
         let op = &mut self.ops[at];
-        op.plan.recover = lost;
+        op.recover = lost;
         op.basis.p_known = !op.read_failed.contains(data);
         if lost.is_empty() {
             return self.compare(cx, at);
@@ -89,7 +89,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let (p, q) = (row.data.len() as u16, row.data.len() as u16 + 1);
         // Parity that has recovered a block agrees with it.
-        let spent = match (op.plan.recover.len(), op.basis.p_known) {
+        let spent = match (op.recover.len(), op.basis.p_known) {
             (0, _) => MemberSet::EMPTY,
             (1, true) => MemberSet::one(p),
             (1, false) => MemberSet::one(q),
@@ -154,7 +154,7 @@ impl Stripes {
             false => self.compute_right(cx, at, mode),
         };
         let op = &mut self.ops[at];
-        op.plan.recover = targets;
+        op.recover = targets;
         op.phase = Phase::Repairing;
         if op.open == 0 {
             self.write_repair(cx, at);
@@ -221,7 +221,7 @@ impl Stripes {
 
     /// Right contents are in memory.
     pub(super) fn write_repair(&mut self, cx: &mut Context<'_>, at: u32) {
-        let targets = self.ops[at].plan.recover;
+        let targets = self.ops[at].recover;
         let key = self.ops.key(at);
         if !targets.is_empty() {
             self.drop_cached(at, MemberSet::EMPTY);
@@ -335,6 +335,6 @@ impl Stripes {
 
     fn emit(&self, out: &mut Effects, at: u32, slot: u16, job: Compute) {
         let token = Token::new(Kind::StripeCompute, slot, self.ops.key(at));
-        out.list.push(Effect::Compute { token, job });
+        out.compute(token, job);
     }
 }
