@@ -135,7 +135,8 @@ pub(crate) struct Executor {
     moved: u64,
     /// Empty slice lists, for reuse by queued operations.
     spare: Vec<Vec<BufSlice>>,
-    effects: Effects,
+    /// `None` while they are performed. In a box, because they are moved twice a step.
+    effects: Option<Box<Effects>>,
     /// Inputs of computations that stay in member memory instead of the stripe memory.
     in_place: InPlaceSources,
     /// The stripe memory, on levels with parity.
@@ -193,7 +194,7 @@ impl Executor {
             parity,
             moved: 0,
             spare: Vec::new(),
-            effects: Effects::new(),
+            effects: Some(Box::default()),
             in_place,
             stripes,
             lending: None,
@@ -361,7 +362,7 @@ impl Executor {
 
     /// Passes events to the shard and performs its effects.
     fn step(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
-        let mut effects = std::mem::take(&mut self.effects);
+        let mut effects = self.effects.take().expect("one step at a time");
         self.shard.handle(io.now, &mut self.inputs, &mut effects);
         if self.shard.is_short_of_stripe_memory()
             && let Some(stripes) = &self.stripes
@@ -387,7 +388,7 @@ impl Executor {
             self.perform(effect, &effects, io, ended);
         }
         effects.clear();
-        self.effects = effects;
+        self.effects = Some(effects);
     }
 
     /// Turns the next requests into inputs: all writes if the level has parity, else one step's
@@ -718,13 +719,21 @@ impl Executor {
 
     /// Polls the members with operations due by the clock, and then judges what is late.
     pub(crate) fn reap_members(&mut self, io: &mut Io) {
-        for slot in &mut self.slots {
+        let slots = if self.info.at_once { &mut [] } else { &mut self.slots[..] };
+        for slot in slots {
             let deadline = slot.member.as_ref().and_then(|member| member.deadline());
             if deadline.is_some_and(|at| at <= io.now) {
                 slot.call(&mut self.done, |member, done| member.reap(io, done));
             }
         }
         self.check_deadlines(&io.looks);
+    }
+
+    /// A member that comes later may need what the others do not.
+    fn note_medium(&mut self, member: &dyn Member) {
+        let info = member.info();
+        self.info.in_memory &= info.in_memory;
+        self.info.at_once &= info.at_once;
     }
 
     /// Passes a CQE to the member that it belongs to.

@@ -186,7 +186,8 @@ impl Sealed for NestedMember {}
 
 impl Member for NestedMember {
     fn info(&self) -> MemberInfo {
-        self.executor.info()
+        // Its shard has a timer.
+        MemberInfo { at_once: false, ..self.executor.info() }
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {

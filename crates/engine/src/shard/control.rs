@@ -66,10 +66,14 @@ impl Shard {
     }
 
     /// Flushes what complete FUA writes depend on.
+    #[inline]
     pub(super) fn flush_for_fua(&mut self, out: &mut Effects) {
-        if self.requests.to_flush.is_empty() {
-            return;
+        if !self.requests.to_flush.is_empty() {
+            self.flush_waiting(out);
         }
+    }
+
+    fn flush_waiting(&mut self, out: &mut Effects) {
         let failed = self.health.failed();
         for request in std::mem::take(&mut self.requests.to_flush) {
             self.flushes.request(request, failed, out, &mut self.flushed);

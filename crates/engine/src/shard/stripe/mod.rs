@@ -139,7 +139,18 @@ impl Stripes {
     }
 
     /// Plans the pieces of the batch, or a part of them (`has_more`); returns the next deadline.
+    #[inline]
     pub(crate) fn plan_batch(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
+        // As after most completions.
+        let has_nothing = self.rows.touched.is_empty()
+            && self.awaiting_memory.is_empty()
+            && self.neighbours.is_idle()
+            && self.rows_zero.len() == 0
+            && self.log.is_none();
+        if has_nothing { None } else { self.plan_rows(cx, timer) }
+    }
+
+    fn plan_rows(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
         if timer {
             self.neighbours.timer_due(&mut self.rows, cx.now);
         }

@@ -419,14 +419,18 @@ impl Op {
     /// instead: the range is locked until the operation ends, and of the blocks read into memory
     /// (`return_memory`) only other data of a row that a stream writes are used later. Old contents
     /// of written blocks are not, and parity has been recomputed by then. What is read to be copied
-    /// to a replacement is written from the memory.
+    /// to a replacement is written from the memory. Of what a write that fails half-way is rolled
+    /// back to, parity that is updated need not be kept: a second update restores it.
     pub(crate) fn may_borrow(&self, position: u16) -> bool {
         let writes_back = self.is_scrub() && !self.can_be_cut();
         let is_copied = self.rebuild().is_some_and(|rebuild| rebuild.copies.contains(position));
-        if self.basis.keeps_old || writes_back || is_copied {
+        if writes_back || is_copied {
             return false;
         }
         let data = self.cells.len() as u16 - 2;
+        if self.basis.keeps_old {
+            return position >= data && self.parity == Some(ParityWork::Update);
+        }
         self.is_read() || !self.stream || self.covered.contains(position) || position >= data
     }
 

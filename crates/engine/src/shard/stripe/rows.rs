@@ -545,6 +545,12 @@ impl Plug {
         }
     }
 
+    /// Whether no row waits.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.by_ends.is_empty() && self.clocks.is_empty()
+    }
+
     pub(crate) fn write_begun(&mut self) {
         self.begun += 1;
     }
