@@ -19,6 +19,7 @@ mod joining;
 mod late;
 mod log;
 mod replacements;
+mod slot;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -33,6 +34,7 @@ use md::{Geometry, Level, MemberIdx, Sector};
 pub use self::allocation::ArrayExtent;
 use self::events::Events;
 pub use self::events::{Event, Report};
+use self::slot::{MemberSlot, Queued};
 use crate::buf::{self, Growing, InPlaceSources, LEND_FROM_BYTES, LeasePool};
 use crate::in_flight::InFlight;
 use crate::member::{
@@ -40,77 +42,6 @@ use crate::member::{
 };
 
 pub(crate) use joining::JoiningMember;
-
-/// An operation that waits because its member is at its queue depth.
-struct Queued {
-    token: Token,
-    kind: OpKind,
-    sector: Sector,
-    sectors: u64,
-    slices: Vec<BufSlice>,
-}
-
-/// In this order, what each operation looks at is in two cache lines.
-#[repr(C, align(64))]
-struct MemberSlot {
-    /// `None`: missing from the start.
-    member: Option<Box<dyn Member>>,
-    /// Whether it needs `submit_batch` after submissions; that of an array does.
-    gathers: bool,
-    queued: VecDeque<Queued>,
-    in_flight: InFlight,
-    /// Counters of former members of the slot, where each was one leaf.
-    former: Option<Counters>,
-}
-
-impl MemberSlot {
-    /// Counters of the slot's leaves, those of former members included.
-    fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        let first = out.len();
-        match &self.member {
-            Some(member) => member.leaf_counters(out),
-            None => out.push(Counters::default()),
-        }
-        if let (Some(former), [only]) = (&self.former, &mut out[first..]) {
-            only.add(former);
-        }
-    }
-
-    /// Name of its device, as it was given; `None` of one in memory, or of several.
-    fn device(&self) -> Option<String> {
-        let member = self.member.as_ref()?;
-        let mut files = Vec::new();
-        member.files(&mut files);
-        match &files[..] {
-            [only] => Some(only.name.clone()),
-            _ => member.place().map(|(device, _)| device),
-        }
-    }
-
-    /// Calls the member; operations that complete during the call are no longer in flight. Returns
-    /// how many of these had not been in flight before.
-    fn call(
-        &mut self,
-        done: &mut Vec<MemberCompletion>,
-        call: impl FnOnce(&mut dyn Member, &mut Vec<MemberCompletion>),
-    ) -> usize {
-        let member = self.member.as_mut().expect("only members are called");
-        let first = done.len();
-        call(member.as_mut(), done);
-        if self.gathers {
-            member.take_held(&mut |held| self.in_flight.hold(held));
-        }
-        self.in_flight.end(done, first)
-    }
-
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
-        self.in_flight.submit();
-        let now = io.looks.time();
-        if self.call(done, |member, done| member.submit(op, io, done)) == 0 {
-            self.in_flight.begin(op, now);
-        }
-    }
-}
 
 /// Work per step, in bytes of requests or of member I/O.
 const STEP_BYTES: u64 = 256 << 10;

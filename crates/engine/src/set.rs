@@ -159,8 +159,8 @@ impl Iterator for Slots {
 impl FromIterator<u16> for MemberSet {
     #[inline]
     fn from_iter<I: IntoIterator<Item = u16>>(slots: I) -> MemberSet {
-        // Nearly all are in the first word, which is collected outside memory: a set is read in parts
-        // larger than a word, and such a load waits for a shorter store.
+        // Nearly all are in the first word, which is collected outside memory: a set is read in
+        // parts larger than a word, and such a load waits for a shorter store.
         let (mut first, mut others) = (0, MemberSet::EMPTY);
         for slot in slots {
             match slot {

@@ -133,8 +133,8 @@ pub(super) fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
     members.iter().map(position).collect()
 }
 
-/// What is done, with the state that only this kind of work has. Its kind is looked at all the time,
-/// so it stands in a byte of its own.
+/// What is done, with the state that only this kind of work has. Its kind stands in a byte of its
+/// own, because every step looks at it.
 #[derive(Default)]
 #[repr(u8)]
 pub(crate) enum Work {
