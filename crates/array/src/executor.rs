@@ -17,12 +17,11 @@ mod allocation;
 mod events;
 mod joining;
 mod late;
+mod leaves;
 mod log;
 mod replacements;
-mod slot;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use engine::{
@@ -34,14 +33,82 @@ use md::{Geometry, Level, MemberIdx, Sector};
 pub use self::allocation::ArrayExtent;
 use self::events::Events;
 pub use self::events::{Event, Report};
-use self::slot::{MemberSlot, Queued};
 use crate::buf::{self, Growing, InPlaceSources, LEND_FROM_BYTES, LeasePool};
 use crate::in_flight::InFlight;
-use crate::member::{
-    Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
-};
+use crate::member::{Counters, Cqe, Io, Member, MemberCompletion, MemberInfo, Op, OpKind};
 
 pub(crate) use joining::JoiningMember;
+
+/// An operation that waits because its member is at its queue depth.
+struct Queued {
+    token: Token,
+    kind: OpKind,
+    sector: Sector,
+    sectors: u64,
+    slices: Vec<BufSlice>,
+}
+
+/// In this order, what each operation looks at is in two cache lines.
+#[repr(C, align(64))]
+struct MemberSlot {
+    /// `None`: missing from the start.
+    member: Option<Box<dyn Member>>,
+    /// Whether it needs `submit_batch` after submissions; that of an array does.
+    gathers: bool,
+    queued: VecDeque<Queued>,
+    in_flight: InFlight,
+    /// Counters of former members of the slot, where each was one leaf.
+    former: Option<Counters>,
+}
+
+impl MemberSlot {
+    /// Counters of the slot's leaves, those of former members included.
+    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        let first = out.len();
+        match &self.member {
+            Some(member) => member.leaf_counters(out),
+            None => out.push(Counters::default()),
+        }
+        if let (Some(former), [only]) = (&self.former, &mut out[first..]) {
+            only.add(former);
+        }
+    }
+
+    /// Name of its device, as it was given; `None` of one in memory, or of several.
+    fn device(&self) -> Option<String> {
+        let member = self.member.as_ref()?;
+        let mut files = Vec::new();
+        member.files(&mut files);
+        match &files[..] {
+            [only] => Some(only.name.clone()),
+            _ => member.place().map(|(device, _)| device),
+        }
+    }
+
+    /// Calls the member; operations that complete during the call are no longer in flight. Returns
+    /// how many of these had not been in flight before.
+    fn call(
+        &mut self,
+        done: &mut Vec<MemberCompletion>,
+        call: impl FnOnce(&mut dyn Member, &mut Vec<MemberCompletion>),
+    ) -> usize {
+        let member = self.member.as_mut().expect("only members are called");
+        let first = done.len();
+        call(member.as_mut(), done);
+        if self.gathers {
+            member.take_held(&mut |held| self.in_flight.hold(held));
+        }
+        self.in_flight.end(done, first)
+    }
+
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.in_flight.submit();
+        let now = io.looks.time();
+        if self.call(done, |member, done| member.submit(op, io, done)) == 0 {
+            self.in_flight.begin(op, now);
+        }
+    }
+}
 
 /// Work per step, in bytes of requests or of member I/O.
 const STEP_BYTES: u64 = 256 << 10;
@@ -686,21 +753,6 @@ impl Executor {
         members.chain(self.timer).chain(self.next_late()).min()
     }
 
-    pub(crate) fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
-        self.first_leaf = *next;
-        self.slot_of_leaf.clear();
-        for (index, slot) in (0u16..).zip(&mut self.slots) {
-            if let Some(member) = slot.member.as_mut() {
-                self.slot_of_leaf.extend(member.number_leaves(next).map(|_| index));
-            }
-        }
-        self.first_leaf..*next
-    }
-
-    pub(crate) fn files(&self, out: &mut Vec<FileId>) {
-        self.slots.iter().flat_map(|slot| &slot.member).for_each(|member| member.files(out));
-    }
-
     /// Whether no member operation is in flight, including those behind completed requests.
     pub(crate) fn is_quiet(&self) -> bool {
         let quiet = |slot: &MemberSlot| {
@@ -708,33 +760,6 @@ impl Executor {
             slot.in_flight.count() == 0 && slot.queued.is_empty() && inside
         };
         !self.has_work() && self.slots.iter().all(quiet)
-    }
-
-    /// Returns the leaves, in slot order; the executor must not be used afterwards.
-    pub(crate) fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
-        let members = self.shard.geometry().members();
-        for (index, slot) in (0u16..).zip(&mut self.slots) {
-            assert_eq!(slot.in_flight.count(), 0, "an array at work cannot be taken apart");
-            let is_used = self.shard.is_in_service(MemberIdx(index));
-            let in_service = in_service && is_used && slot.member.is_some();
-            let mut member = slot.member.take();
-            if member.is_none() && usize::from(index) >= members {
-                continue;
-            }
-            if !member.as_mut().is_some_and(|member| member.disassemble(in_service, out)) {
-                out.push(FormerLeaf { member, in_service });
-            }
-        }
-    }
-
-    /// I/O counters of every leaf; a missing member counts as one leaf without I/O.
-    pub(crate) fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        let members = self.shard.geometry().members();
-        for (place, slot) in self.slots.iter().enumerate() {
-            if place < members || slot.member.is_some() {
-                slot.leaf_counters(out);
-            }
-        }
     }
 }
 

@@ -188,6 +188,9 @@ pub enum ControlEvent {
     Mismatch(Mismatch),
 }
 
+// A batch has several for each request.
+const _: () = assert!(size_of::<Effect>() == 48);
+
 /// One effect. Member sectors are relative to the start of the member's data area.
 ///
 /// Operations name the *place* of a device: the slot of a member. A device that replaces the member
@@ -206,8 +209,9 @@ pub enum Effect {
         slices: Range<u32>,
         /// The data may be lent instead of copied: they are only the input of computations of the
         /// same operation, or a parity that these update, and the sectors do not change until the
-        /// computations are complete. So an executor may leave the bytes in place and compute from
-        /// there; the result of a parity update goes into the slice.
+        /// computations are complete, of a parity until all of it has been updated. So an executor
+        /// may leave the bytes in place and compute from there; the result of a parity update goes
+        /// into the slice.
         in_place_ok: bool,
     },
     /// Write slices, in order, to a contiguous member range.

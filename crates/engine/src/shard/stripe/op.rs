@@ -208,7 +208,7 @@ pub(crate) struct Basis {
     /// P is read or cached before the recovery. (It also has memory if it is only computed.)
     pub(crate) p_known: bool,
     /// Lost blocks of the row depend on its old contents, which are therefore kept in memory until
-    /// the writes have completed.
+    /// the writes have completed; but parity that is updated, which a second update restores.
     pub(crate) keeps_old: bool,
 }
 

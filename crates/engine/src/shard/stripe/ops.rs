@@ -617,7 +617,7 @@ pub(super) struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Emits the recovery of all positions in `plan.recover`; returns the number of jobs.
+    /// Emits the recovery of all positions in `Op::recover`; returns the number of jobs.
     pub(super) fn recover(&self, out: &mut Effects) -> u32 {
         self.each_run(out, |jobs, from, sectors, out| {
             let lost: Vec2 = jobs.op.recover.iter().collect();

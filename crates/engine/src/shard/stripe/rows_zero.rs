@@ -54,7 +54,7 @@ impl RowsZero {
         self.order.len()
     }
 
-    /// Takes a piece that must wait for a run, or returns it.
+    /// Keeps a piece that must wait for a run; `false`: it need not.
     #[inline]
     pub(super) fn hold_back(&mut self, stripe: StripeNo, piece: &ChunkIo) -> bool {
         let runs = &self.runs;
