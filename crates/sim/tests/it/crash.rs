@@ -323,3 +323,14 @@ fn a_spare_that_leaves_while_it_waits_for_its_place_gets_it_as_a_failed_device()
         w1+0 remove3 step308";
     life::run(&scenario.parse().expect("a scenario"));
 }
+
+/// A write to a member that is being rebuilt is late, and the range lacks something else by then:
+/// the next pass must not read into the buffer that the write still uses.
+#[test]
+fn a_late_write_keeps_the_buffer_from_the_next_pass_of_a_rebuild() {
+    let scenario = "\
+        raid1 x4 chunk=0 used=128 v=1.2 bitmap=4096 begins=in-sync shards=2 depth=1 \
+        seed=165285900348191 troubled : w14+1 bad0@13+14 cancel lose1@0 step4 readd1 \
+        joinreplace3 w42+1 flush readd1 lose3@0 step391 hangio1@86674 begin w2+1 step391";
+    life::run(&scenario.parse().expect("a scenario"));
+}

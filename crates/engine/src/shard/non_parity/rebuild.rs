@@ -28,8 +28,10 @@ impl NonParity {
     /// Reads a range, where copies are to be rebuilt, to write it to them: first for replacements,
     /// one in each pass, then for members that are being rebuilt.
     pub(super) fn rebuild(&mut self, cx: &mut Context<'_>, request: u32, pass: u16) {
-        if usize::from(pass) > 2 * cx.geometry.members() {
-            // Devices come and go at the same time: the range is tried again.
+        let is_endless = usize::from(pass) > 2 * cx.geometry.members();
+        if is_endless || cx.requests.is_held(request) {
+            // Devices come and go at the same time, or a late write of the last pass still uses the
+            // buffer: the range is tried again.
             cx.requests.fail(request, RequestError::Io);
             return self.unlock_and_end(cx, request);
         }
