@@ -1,6 +1,7 @@
 //! From a judgement to the answer: names, roles, what superblocks say.
 //!
-//! Invariant: nothing is decided here but words.
+//! Invariant: nothing is decided here but words: of names for one mapping of the same members, the
+//! one of the superblocks is said.
 
 use content::FileSystems;
 use md::ondisk::Role;
@@ -31,6 +32,13 @@ pub(crate) fn conclude(
     judged.stale.retain(|&it| it < members);
     let file_system = &file_systems.list()[set.file_system];
     let addresses = samples(file_system.bytes);
+    if let Some(stated) = as_stated(&judged.best, &hypotheses, &addresses) {
+        let found = std::mem::replace(&mut judged.best, stated);
+        judged.equivalent.insert(0, found);
+        judged.equivalent.retain(|it| name(it) != name(&judged.best));
+    }
+    // One that stands for a file system which the best does not explain has the best's geometry.
+    judged.alternatives.retain(|it| !it.same(&judged.best, &addresses));
     let found = FoundFileSystem {
         kind: file_system.kind.name(),
         uuid: file_system.uuid.clone(),
@@ -196,6 +204,19 @@ fn claim(hypothesis: &Hypothesis, best: Option<(&Candidate, &[u64], Judgement)>)
     };
     let created = metadata.created.seconds;
     Claim { text, created, refuted, why, members: hypothesis.members.clone() }
+}
+
+/// The best as superblocks name it, if they say another name for what it reads.
+fn as_stated(best: &Candidate, hypotheses: &[Hypothesis], addresses: &[u64]) -> Option<Candidate> {
+    let stated = |hypothesis: &Hypothesis| {
+        let mut stated = completed(hypothesis.candidate.as_ref()?, best);
+        for member in &mut stated.order {
+            *member = member.filter(|it| best.order.contains(&Some(*it)));
+        }
+        stated.weight = best.weight;
+        (stated.same(best, addresses) && name(&stated) != name(best)).then_some(stated)
+    };
+    hypotheses.iter().find_map(stated)
 }
 
 /// What superblocks say, with members for slots that they leave open: those of lost superblocks

@@ -439,6 +439,30 @@ fn halves_of_a_mirror_that_are_each_consistent_are_ambiguous() {
     }
 }
 
+/// One half of a mirror with superblocks has another file system by now: what is read is one member,
+/// which is half of the RAID 1 that the superblocks say, and not of another level with copies.
+#[test]
+fn a_geometry_has_the_name_that_true_superblocks_give_it() {
+    if cannot() {
+        return;
+    }
+    let array = Array::new(Level::Raid1, Layout::None, 2, 0, 1);
+    let other = Array::new(Level::Raid1, Layout::None, 2, 0, 1);
+    let [a, b] = [0, 1].map(|slot| array.names[slot].as_str());
+    let create = "create -l 1 -n 2 --assume-clean --force --data-offset 1M -b none";
+    raidlab(&format!("{create} {a} {b}")).code(0);
+    let mut bytes = std::fs::read(b).expect("a member");
+    let offset = MIB as usize;
+    bytes[offset..].copy_from_slice(&other.bytes()[1][offset..]);
+    std::fs::write(b, bytes).expect("a member");
+    let answer = parsed(&array.guess(&[]));
+    assert_eq!(answer["best"]["level"], 1, "{answer:#}");
+    let order = answer["best"]["order"].as_array().expect("slots");
+    assert_eq!(order.iter().filter(|it| it.is_string()).count(), 1, "{answer:#}");
+    let others = answer["alternatives"].as_array().expect("a list");
+    assert!(others.iter().all(|it| it["order"] != answer["best"]["order"]), "{answer:#}");
+}
+
 #[test]
 fn superblocks_of_some_members_that_agree_are_true() {
     if cannot() {
