@@ -49,6 +49,20 @@ fn file_system(dir: &Dir, bytes: u64, seed: u64) -> Vec<u8> {
     made(dir, bytes, &tree)
 }
 
+/// One of 8 MiB with 64 files.
+fn small_file_system(dir: &Dir, seed: u64) -> Vec<u8> {
+    let tree = dir.file(&format!("tree-{seed}"));
+    for folder in 0..8 {
+        let path = Path::new(&tree).join(format!("folder-{folder}"));
+        std::fs::create_dir_all(&path).expect("a folder");
+        for file in 0..8 {
+            let bytes = noise(seed * 1000 + folder * 8 + file, 9_000);
+            std::fs::write(path.join(format!("file-{file}")), bytes).expect("a file");
+        }
+    }
+    made_with(dir, 8 * MIB, &tree, &["-b", "1024", "-J", "size=1"])
+}
+
 /// An ext4 file system of this size with these files.
 fn made(dir: &Dir, bytes: u64, tree: &str) -> Vec<u8> {
     made_with(dir, bytes, tree, &[])
@@ -405,16 +419,7 @@ fn halves_of_a_mirror_that_are_each_consistent_are_ambiguous() {
         return;
     }
     let dir = Dir::new();
-    let tree = dir.file("tree");
-    for folder in 0..8 {
-        let path = Path::new(&tree).join(format!("folder-{folder}"));
-        std::fs::create_dir_all(&path).expect("a folder");
-        for file in 0..8 {
-            let bytes = noise(folder * 8 + file, 9_000);
-            std::fs::write(path.join(format!("file-{file}")), bytes).expect("a file");
-        }
-    }
-    let newer = made_with(&dir, 8 * MIB, &tree, &["-b", "1024", "-J", "size=1"]);
+    let newer = small_file_system(&dir, 0);
     let image = dir.file("image");
     // The older state: without what was added since, and written last.
     // runs: debugfs
@@ -446,14 +451,14 @@ fn a_geometry_has_the_name_that_true_superblocks_give_it() {
     if cannot() {
         return;
     }
-    let array = Array::new(Level::Raid1, Layout::None, 2, 0, 1);
-    let other = Array::new(Level::Raid1, Layout::None, 2, 0, 1);
+    let dir = Dir::new();
+    let [contents, other] = [1, 2].map(|seed| small_file_system(&dir, seed));
+    let array = Array::of(dir, contents, Level::Raid1, Layout::None, 2, 0);
     let [a, b] = [0, 1].map(|slot| array.names[slot].as_str());
     let create = "create -l 1 -n 2 --assume-clean --force --data-offset 1M -b none";
     raidlab(&format!("{create} {a} {b}")).code(0);
     let mut bytes = std::fs::read(b).expect("a member");
-    let offset = MIB as usize;
-    bytes[offset..].copy_from_slice(&other.bytes()[1][offset..]);
+    bytes[MIB as usize..].copy_from_slice(&other);
     std::fs::write(b, bytes).expect("a member");
     let answer = parsed(&array.guess(&[]));
     assert_eq!(answer["best"]["level"], 1, "{answer:#}");
