@@ -444,8 +444,8 @@ fn halves_of_a_mirror_that_are_each_consistent_are_ambiguous() {
     }
 }
 
-/// One half of a mirror with superblocks has another file system by now: what is read is one member,
-/// which is half of the RAID 1 that the superblocks say, and not of another level with copies.
+/// One half of a mirror with superblocks has another file system by now: what is read is one
+/// member, half of the RAID 1 that the superblocks say, and not of another level with copies.
 #[test]
 fn a_geometry_has_the_name_that_true_superblocks_give_it() {
     if cannot() {
