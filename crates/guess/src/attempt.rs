@@ -26,8 +26,6 @@ const TRIED: usize = 3;
 pub(crate) struct Attempt {
     pub judged: Option<Judged>,
     pub set: Option<Set>,
-    /// Geometries of other file systems that contradict.
-    pub rivals: Vec<Candidate>,
     pub hypotheses: Vec<Hypothesis>,
     /// The tables that name the place of the file system.
     pub tables: Vec<usize>,
@@ -100,8 +98,7 @@ pub(crate) fn attempt(
     }
     best_of_each.retain(|placed| placed.first().is_some_and(|it| it.score() >= 2.0));
     best_of_each.sort_by(|one, other| other[0].score().total_cmp(&one[0].score()));
-    let mut attempt =
-        Attempt { judged: None, set: None, rivals: Vec::new(), hypotheses, tables: Vec::new() };
+    let mut attempt = Attempt { judged: None, set: None, hypotheses, tables: Vec::new() };
     if best_of_each.is_empty() {
         return attempt;
     }
@@ -136,8 +133,7 @@ pub(crate) fn attempt(
     attempt.judged = judge(&case, &fits, candidates);
     attempt.tables = placed.tables.clone();
     if let Some(judged) = &mut attempt.judged {
-        attempt.rivals = rivals(&placed.set, &judged.best, &others, file_systems);
-        if !attempt.rivals.is_empty() {
+        if is_contradicted(&placed.set, &judged.best, &others, file_systems) {
             judged.verdict = Judgement::Ambiguous;
             judged.confidence = judged.confidence.min(0.5);
             judged.why =
@@ -378,16 +374,15 @@ fn rows_of(class: &Class, address: u64) -> Vec<u64> {
     }
 }
 
-/// Geometries of other file systems that are as good as the best and contradict it.
-fn rivals(
+/// Whether the best does not explain another file system that is found as well.
+fn is_contradicted(
     set: &Set,
     best: &Candidate,
     others: &[Vec<Placed>],
     file_systems: &FileSystems,
-) -> Vec<Candidate> {
+) -> bool {
     let list = file_systems.list();
-    let mut found = Vec::new();
-    for other in others.iter().filter_map(|placed| placed.first()) {
+    others.iter().filter_map(|placed| placed.first()).any(|other| {
         let members: std::collections::BTreeSet<usize> =
             other.set.points().iter().map(|it| it.member).collect();
         let large = list[other.set.file_system].bytes * 2 >= list[set.file_system].bytes;
@@ -396,15 +391,12 @@ fn rivals(
         let many = other.score() * 4.0 >= best.direct as f64 || holds && other.score() >= 3.0;
         let consistent = other.score() * 2.0 >= other.set.points().len() as f64;
         if members.is_empty() || !large || !many || !consistent {
-            continue;
+            return false;
         }
         let mut there = Candidate { base: other.set.base, ..best.clone() };
         explain(&other.set, &mut there);
-        if there.direct as f64 * 2.0 < other.score() {
-            found.push(there);
-        }
-    }
-    found
+        (there.direct as f64) * 2.0 < other.score()
+    })
 }
 
 /// What the superblocks that are there wrote over.

@@ -21,24 +21,21 @@ pub(crate) fn conclude(
     file_systems: &FileSystems,
     attempt: Attempt,
 ) -> Answer {
-    let Attempt { judged, set, rivals, hypotheses, tables } = attempt;
+    let Attempt { judged, set, hypotheses, tables } = attempt;
     let (Some(mut judged), Some(set)) = (judged, set) else {
         return nothing(pages, options, file_systems);
     };
     let members = pages.members();
-    judged.alternatives.extend(rivals);
     by_sum(&mut judged.best, members);
     judged.alternatives.iter_mut().for_each(|it| by_sum(it, members));
     judged.stale.retain(|&it| it < members);
     let file_system = &file_systems.list()[set.file_system];
     let addresses = samples(file_system.bytes);
-    if let Some(stated) = as_stated(&judged.best, &hypotheses, &addresses) {
+    if let Some(stated) = as_stated(pages, &judged.best, &hypotheses, &addresses) {
         let found = std::mem::replace(&mut judged.best, stated);
         judged.equivalent.insert(0, found);
         judged.equivalent.retain(|it| name(it) != name(&judged.best));
     }
-    // One that stands for a file system which the best does not explain has the best's geometry.
-    judged.alternatives.retain(|it| !it.same(&judged.best, &addresses));
     let found = FoundFileSystem {
         kind: file_system.kind.name(),
         uuid: file_system.uuid.clone(),
@@ -206,14 +203,20 @@ fn claim(hypothesis: &Hypothesis, best: Option<(&Candidate, &[u64], Judgement)>)
     Claim { text, created, refuted, why, members: hypothesis.members.clone() }
 }
 
-/// The best as superblocks name it, if they say another name for what it reads.
-fn as_stated(best: &Candidate, hypotheses: &[Hypothesis], addresses: &[u64]) -> Option<Candidate> {
+/// The best as superblocks name it, if they have another name for what it reads.
+fn as_stated(
+    pages: &Pages,
+    best: &Candidate,
+    hypotheses: &[Hypothesis],
+    addresses: &[u64],
+) -> Option<Candidate> {
     let stated = |hypothesis: &Hypothesis| {
         let mut stated = completed(hypothesis.candidate.as_ref()?, best);
         for member in &mut stated.order {
             *member = member.filter(|it| best.order.contains(&Some(*it)));
         }
         stated.weight = best.weight;
+        let stated = stated.fitted(pages)?;
         (stated.same(best, addresses) && name(&stated) != name(best)).then_some(stated)
     };
     hypotheses.iter().find_map(stated)
