@@ -333,6 +333,6 @@ fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> MemberInfo 
         keeps_data: present().all(|info| info.keeps_data),
         uses_ring: present().any(|info| info.uses_ring),
         in_memory: present().all(|info| info.in_memory),
-        at_once: present().all(|info| info.at_once),
+        synchronous: present().all(|info| info.synchronous),
     }
 }

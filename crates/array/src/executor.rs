@@ -717,7 +717,7 @@ impl Executor {
 
     /// Polls the members with operations due by the clock, and then judges what is late.
     pub(crate) fn reap_members(&mut self, io: &mut Io) {
-        let slots = if self.info.at_once { &mut [] } else { &mut self.slots[..] };
+        let slots = if self.info.synchronous { &mut [] } else { &mut self.slots[..] };
         for slot in slots {
             let deadline = slot.member.as_ref().and_then(|member| member.deadline());
             if deadline.is_some_and(|at| at <= io.now) {
@@ -727,11 +727,11 @@ impl Executor {
         self.check_deadlines(&io.looks);
     }
 
-    /// A member that comes later may need what the others do not.
-    fn note_medium(&mut self, member: &dyn Member) {
+    /// A member that comes later may be of another kind than all others.
+    fn note_info(&mut self, member: &dyn Member) {
         let info = member.info();
         self.info.in_memory &= info.in_memory;
-        self.info.at_once &= info.at_once;
+        self.info.synchronous &= info.synchronous;
     }
 
     /// Passes a CQE to the member that it belongs to.

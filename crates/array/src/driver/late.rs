@@ -226,7 +226,7 @@ mod tests {
                 keeps_data: true,
                 uses_ring: true,
                 in_memory: false,
-                at_once: false,
+                synchronous: false,
             }
         }
 

@@ -47,7 +47,7 @@ impl Executor {
             self.drop_member(place, io);
             self.unbinding.retain(|other| *other != place);
             self.number_more(place, &mut *member, io);
-            self.note_medium(&*member);
+            self.note_info(&*member);
             let limit = member.set_timeout(self.late.limit);
             let slot = &mut self.slots[usize::from(place)];
             slot.in_flight.set_limit(limit);

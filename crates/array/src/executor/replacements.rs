@@ -23,7 +23,7 @@ impl Executor {
         self.add_second_places();
         let place = slot.index() + self.geometry().members();
         self.number_more(place as u16, &mut *member, io);
-        self.note_medium(&*member);
+        self.note_info(&*member);
         self.slots[place].gathers = member.gathers();
         self.slots[place].member = Some(member);
         self.replacing.insert(place as u16);

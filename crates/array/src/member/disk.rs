@@ -93,7 +93,7 @@ impl Leaf for DiskMember {
             keeps_data: true,
             uses_ring: false,
             in_memory: false,
-            at_once: false,
+            synchronous: false,
         }
     }
 

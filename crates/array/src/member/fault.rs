@@ -280,7 +280,7 @@ impl Sealed for FaultMember {}
 
 impl Member for FaultMember {
     fn info(&self) -> MemberInfo {
-        MemberInfo { at_once: false, ..self.inner.info() }
+        MemberInfo { synchronous: false, ..self.inner.info() }
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {

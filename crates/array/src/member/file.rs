@@ -141,7 +141,7 @@ impl FileMember {
             keeps_data: true,
             uses_ring: true,
             in_memory: false,
-            at_once: false,
+            synchronous: false,
         };
         Ok(FileMember::new(Arc::new(file), false, 0, info, direct, id))
     }
@@ -187,7 +187,7 @@ impl FileMember {
             keeps_data: true,
             uses_ring: true,
             in_memory: false,
-            at_once: false,
+            synchronous: false,
         };
         let start = device.start_byte() + area.start * md::SECTOR_BYTES;
         let bytes = start..start + info.sectors * md::SECTOR_BYTES;

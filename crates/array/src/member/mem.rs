@@ -148,7 +148,7 @@ impl Leaf for MemMember {
             keeps_data: true,
             uses_ring: false,
             in_memory: true,
-            at_once: true,
+            synchronous: true,
         }
     }
 

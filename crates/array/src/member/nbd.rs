@@ -117,7 +117,7 @@ impl NbdMember {
             keeps_data: true,
             uses_ring: true,
             in_memory: false,
-            at_once: false,
+            synchronous: false,
         };
         let start = device.start_byte() + area.start * md::SECTOR_BYTES;
         let bytes = start..start + info.sectors * md::SECTOR_BYTES;

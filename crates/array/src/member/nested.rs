@@ -187,7 +187,7 @@ impl Sealed for NestedMember {}
 impl Member for NestedMember {
     fn info(&self) -> MemberInfo {
         // Its shard has a timer.
-        MemberInfo { at_once: false, ..self.executor.info() }
+        MemberInfo { synchronous: false, ..self.executor.info() }
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {

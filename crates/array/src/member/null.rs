@@ -27,7 +27,7 @@ impl Leaf for NullMember {
             keeps_data: false,
             uses_ring: false,
             in_memory: true,
-            at_once: true,
+            synchronous: true,
         }
     }
 

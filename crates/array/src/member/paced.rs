@@ -320,7 +320,7 @@ impl Sealed for PacedMember {}
 
 impl Member for PacedMember {
     fn info(&self) -> MemberInfo {
-        MemberInfo { at_once: false, ..self.inner.info() }
+        MemberInfo { synchronous: false, ..self.inner.info() }
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {

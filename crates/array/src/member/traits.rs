@@ -31,8 +31,9 @@ pub struct MemberInfo {
     pub uses_ring: bool,
     /// Whether its operations wait for no device and no system call.
     pub in_memory: bool,
-    /// Whether its operations complete while they are submitted, so that it never has a deadline.
-    pub at_once: bool,
+    /// Whether its operations complete in the context of their submission, as those of a block
+    /// device with BLK_FEAT_SYNCHRONOUS: it never has a deadline.
+    pub synchronous: bool,
 }
 
 /// I/O counters of a leaf since it was opened.
