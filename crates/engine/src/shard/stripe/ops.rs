@@ -161,12 +161,12 @@ impl Stripes {
         let read_failed = op.read_failed;
         if let Some(rebuild) = op.rebuild_mut() {
             rebuild.unreadable = unreadable;
-        }
-        if let Some(rebuild) = op.rebuild_mut().filter(|_| unreadable.is_empty()) {
-            // What a member cannot read that is being replaced, only its replacement gets.
-            let unread = rebuild.copies.intersection(read_failed);
-            let mended = recover.intersection(read_failed).minus(absent);
-            rebuild.targets = rebuild.targets.union(parity_out).union(mended).minus(unread);
+            if unreadable.is_empty() {
+                // What a member cannot read that is being replaced, only its replacement gets.
+                let unread = rebuild.copies.intersection(read_failed);
+                let mended = recover.intersection(read_failed).minus(absent);
+                rebuild.targets = rebuild.targets.union(parity_out).union(mended).minus(unread);
+            }
         }
         // Parity generated without a recovery depends on no lost blocks except the covered ones.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
@@ -477,7 +477,7 @@ impl Stripes {
             }
             let token = Token::new(Kind::StripeIo, position, key);
             op.open += 1;
-            if is_rebuild && op.is_unreadable(position) {
+            if op.is_unreadable(position) {
                 let sectors = op.sectors();
                 cx.out.list.push(Effect::AddBadBlocks { token, member, sector, sectors });
                 continue;
