@@ -132,13 +132,12 @@ pub(crate) fn attempt(
     };
     attempt.judged = judge(&case, &fits, candidates);
     attempt.tables = placed.tables.clone();
-    if let Some(judged) = &mut attempt.judged {
-        if is_contradicted(&placed.set, &judged.best, &others, file_systems) {
-            judged.verdict = Judgement::Ambiguous;
-            judged.confidence = judged.confidence.min(0.5);
-            judged.why =
-                Some("another file system on the same members fits another geometry".into());
-        }
+    if let Some(judged) = &mut attempt.judged
+        && is_contradicted(&placed.set, &judged.best, &others, file_systems)
+    {
+        judged.verdict = Judgement::Ambiguous;
+        judged.confidence = judged.confidence.min(0.5);
+        judged.why = Some("another file system on the same members fits another geometry".into());
     }
     if let (Some(judged), true) = (&mut attempt.judged, attempt.tables.is_empty()) {
         headless(file_systems, points, judged);
