@@ -97,7 +97,7 @@ bench-engine: setup
 ifdef AGAINST
 	CARGO=$(CARGO) $(PYTHON) scripts/engine-against $(AGAINST) $(ENGINE_ARGS)
 else
-	$(CARGO) run --release -p raidlab -- bench engine --json=$(TARGET)/bench/engine.json $(ENGINE_ARGS)
+	$(CARGO) run --release -p engine-table -- --json $(TARGET)/bench/engine.json $(ENGINE_ARGS)
 endif
 
 bench-scale: build

@@ -1,5 +1,5 @@
 //! The engine's own speed as one table: figure, target, copy ceiling, verdict. What
-//! `raidlab bench engine` prints.
+//! `make bench-engine` prints.
 //!
 //! ```text
 //! for each array:  fill | row: figure, ceiling, figure, ceiling, ... | check everything | next row
@@ -11,7 +11,7 @@
 //! copies.
 //!
 //! Invariant: a figure is the median of its rounds, all of which are in the document; a row whose
-//! data was wrong is never met. Called by `raidlab bench engine`.
+//! data was wrong is never met. Called by the program beside it, with its arguments.
 
 #![forbid(unsafe_code)]
 
@@ -302,7 +302,7 @@ pub fn run(
 pub enum TableError {
     /// The arrays and their copies do not fit into memory.
     #[error(
-        "--engine: needs {} of memory, twice the members of an array of {}, and {} are available; \
+        "{} of memory are needed, twice the members of an array of {}, and {} are available; \
          use less --size",
         show_size(*needed), show_size(*area_bytes), show_size(*available)
     )]

@@ -84,7 +84,6 @@ pub const TABLE: [(&str, &[&str]); 30] = [
             "metrics",
             "report",
             "bench",
-            "engine-table",
         ],
     ),
     ("raidlab-python", &["raidlab", "results", "sim"]),

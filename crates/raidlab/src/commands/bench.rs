@@ -2,7 +2,6 @@
 //!
 //! Invariant: with `--json` stdout holds the record and nothing else; otherwise the table.
 
-mod engine;
 mod kernels;
 mod options;
 mod programs;
@@ -86,9 +85,6 @@ pub struct BenchArguments {
 enum What {
     /// Measure the parity kernels alone: operation x kernel x block size.
     Kernels(kernels::KernelsArguments),
-    /// Measure the engine next to its targets.
-    #[command(hide = true)]
-    Engine(engine::EngineArguments),
 }
 
 /// Where results go; of `bench` and `sweep`.
@@ -130,7 +126,6 @@ impl ResultOptions {
 pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     match &arguments.what {
         Some(What::Kernels(arguments)) => return kernels::run(arguments),
-        Some(What::Engine(arguments)) => return engine::run(arguments),
         None => {}
     }
     let BenchArguments { matrix, host, repeat, results, .. } = arguments;

@@ -8,15 +8,12 @@ use crate::documents::page;
 use crate::support::raidlab;
 
 /// Commands that the page covers. Each has a section `## raidlab COMMAND`.
-const COMMANDS: [&str; 7] =
-    ["bench", "bench kernels", "bench engine", "sweep", "programs", "report", "compare"];
+const COMMANDS: [&str; 6] = ["bench", "bench kernels", "sweep", "programs", "report", "compare"];
 
 /// Options of all commands, which the page names once.
 const COMMON: [&str; 2] = ["--help", "--version"];
 
-/// The section with options that the help does not show.
-const OLD_NAMES: &str = "Old names";
-/// Words of fio, which are rewritten.
+/// The section with options that the help does not show: fio's, which are rewritten.
 const FIOS_WORDS: &str = "fio's words";
 
 fn reference() -> String {
@@ -79,9 +76,7 @@ fn differences(page: &str, helps: &BTreeMap<&str, BTreeSet<String>>) -> Vec<Stri
         }
         found.extend(shown.difference(&rows).map(|o| format!("{command} {o}: not on the page")));
     }
-    let others = [OLD_NAMES, FIOS_WORDS].map(|title| section(page, title).unwrap_or_default());
-    let ours = others.into_iter().filter(|text| !text.is_empty());
-    let ours = ours.fold(page.to_string(), |page, text| page.replace(text, ""));
+    let ours = section(page, FIOS_WORDS).map_or(page.to_string(), |fio| page.replace(fio, ""));
     let all: BTreeSet<&String> = helps.values().flatten().collect();
     for option in options_in(&ours) {
         if !all.contains(&option) && !COMMON.contains(&option.as_str()) {
@@ -104,7 +99,9 @@ fn a_missing_or_a_stale_option_is_found() {
     let helps =
         BTreeMap::from([("bench", set(&["--level", "--chunk"])), ("sweep", set(&["--level"]))]);
     let page = |bench: &str| {
-        format!("# R\n\n## raidlab bench\n\n{bench}\n## raidlab sweep\n\n## Old names\n\n`--old`\n")
+        format!(
+            "# R\n\n## raidlab bench\n\n{bench}\n## raidlab sweep\n\n## fio's words\n\n`--rw`\n"
+        )
     };
     let good = "| `--level LEVEL` | x |\n| `--chunk` | see `--level` |\n";
     assert!(differences(&page(good), &helps).is_empty());
