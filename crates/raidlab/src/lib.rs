@@ -16,7 +16,6 @@ mod log;
 mod mdadm;
 mod members;
 mod meter;
-mod old_forms;
 mod output;
 mod progress;
 mod signal;
@@ -135,14 +134,7 @@ const FINE: u8 = 0;
 
 fn run(words: Vec<OsString>, creates: bool) -> u8 {
     let words = help_of_help(words);
-    let (words, mut notes) = fio_words::rewritten(words);
-    let words = match old_forms::rewritten(words.into_iter(), &Arguments::command()) {
-        Ok((words, old)) => {
-            notes.extend(old);
-            words
-        }
-        Err(error) => return failed(&text_of(&error)),
-    };
+    let (words, notes) = fio_words::rewritten(words);
     if let Err(error) = log::start() {
         return failed(&text_of(&error));
     }
@@ -153,11 +145,13 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         ));
     });
     notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
+    let mut pairs = words.windows(2);
+    let behind_json = pairs.find(|pair| pair[0] == "--json").map(|pair| pair[1].clone());
     let parsed = with_short_help(Arguments::command(), &words).try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return misused(&error, creates),
+        Err(error) => return misused(&error, creates, behind_json),
     };
     // The matches of the verb, for verbs that need the source of their options.
     let said = matches.subcommand().map_or(&matches, |(_, said)| said);
@@ -245,7 +239,7 @@ fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
 }
 
 /// Prints help and version unchanged, and argument errors on one line.
-fn misused(error: &clap::Error, creates: bool) -> u8 {
+fn misused(error: &clap::Error, creates: bool, behind_json: Option<OsString>) -> u8 {
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
         if error.use_stderr() {
@@ -265,7 +259,10 @@ fn misused(error: &clap::Error, creates: bool) -> u8 {
         (_, Some(ContextValue::String(word))) => verb_refusal(word, error),
         _ => None,
     };
-    let line = unknown.unwrap_or_else(|| one_line(&error.to_string()));
+    let mut line = unknown.unwrap_or_else(|| one_line(&error.to_string()));
+    if behind_json.is_some_and(|word| line.contains(&format!("'{}'", word.display()))) {
+        line += "; tip: a file for JSON is given as '--json=FILE'";
+    }
     failed(&line)
 }
 

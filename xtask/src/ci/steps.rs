@@ -254,7 +254,8 @@ fn test(context: &mut Context) -> Outcome {
     let report = context.workspace.root.join("target/nextest/ci/junit.xml");
     // An old report must not be taken for this run's.
     let _ = std::fs::remove_file(&report);
-    let ran = finish(&mut context.cargo("nextest run --workspace --profile ci"));
+    let mut nextest = context.cargo("nextest run --workspace --profile ci --test-threads");
+    let ran = finish(nextest.arg(test_threads().to_string()));
     let cases = match std::fs::read_to_string(&report) {
         Ok(text) => junit::parse(&text),
         Err(error) => {
@@ -308,6 +309,11 @@ fn test(context: &mut Context) -> Outcome {
     }
     context.add(totals);
     outcome
+}
+
+/// Two for each processor: half of the tests wait for a deadline, a server or a device.
+fn test_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Shows the output of the documentation's tests while it sums the result lines.

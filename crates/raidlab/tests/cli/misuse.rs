@@ -140,15 +140,15 @@ fn without_an_ordinary_disk_there_is_no_ratio() {
 }
 
 #[test]
-fn the_engine_table_names_what_it_has_no_row_for() {
-    for (words, named) in [
-        ("--size 1M", &["--size", "64M"][..]),
-        ("--size 900T", &["memory", "--size"]),
-        ("--level raid4", &["bench engine", "no row", "--level"]),
-        ("--level single", &["--level single", "arrays only"]),
-        ("--members mem", &["--members"]),
-    ] {
-        refused(raidlab(&format!("bench engine {words}")), named);
+fn a_file_of_json_behind_a_blank_is_refused_with_its_form() {
+    let dir = Dir::new();
+    let file = dir.file("record.json");
+    for (words, has_tip) in
+        [(format!("--json {file}"), true), (format!("--json --x {file}"), false)]
+    {
+        let ran = raidlab(&format!("bench {words}")).code(2);
+        assert_eq!(ran.stderr.contains("'--json=FILE'"), has_tip, "{words}: {}", ran.stderr);
+        assert!(dir.names().is_empty(), "{:?}", dir.names());
     }
 }
 

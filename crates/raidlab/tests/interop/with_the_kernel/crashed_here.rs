@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use md::geometry::Copy;
 use md::{Geometry, Kind, Level, Sector};
 
-use super::support::{guest, run};
+use super::support::{guest, run, sampled};
 use crate::guest::{Job, Step, pattern};
 use crate::killed::{self, BLOCK, BUSY, FLUSHED, VERSIONS};
 use crate::matrix::{Log, Shape};
@@ -69,7 +69,7 @@ fn cases() -> Vec<(Shape, Loss)> {
 fn what_dies_while_it_writes_the_kernel_mends() {
     let Some(guest) = guest() else { return };
     let scratch = Scratch::new("crashed-here");
-    let cases = cases();
+    let cases = sampled("arrays that die while they write", 2, cases());
     let mut jobs = Vec::new();
     for (shape, loss) in &cases {
         let mut job = shape.job(&scratch, steps(shape, *loss));

@@ -140,7 +140,7 @@ fn the_guest_sees_failures_rebuilds_and_scars() {
 
 #[test]
 fn a_power_cut_leaves_arrays_dirty_and_the_kernel_mends_them() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("power-cut");
     let create = |log: &str| {
         let words = format!("{RAID5} {log} @0 @1 @2 @3");

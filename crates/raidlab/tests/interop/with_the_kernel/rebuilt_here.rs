@@ -13,7 +13,7 @@ use md::ondisk::{MemberMetadata, Role, Version};
 
 use super::support::{
     Contents, are_in_their_slots, assembled_whole, expected, guest, guest_of_the_whole, is_right,
-    is_stopped_cleanly, run, whole,
+    is_stopped_cleanly, run, sampled, whole,
 };
 use crate::guest::{ArrayJob, ArrayReport, End, Facts, Job, Step, pattern};
 use crate::reader::{Stopped, sha256};
@@ -332,7 +332,7 @@ fn went_on_from(case: &Case, array: &ArrayJob, said: &ArrayReport, positions: &[
 fn a_rebuild_that_was_interrupted_here_goes_on_in_the_kernel_where_it_was() {
     let Some(guest) = guest() else { return };
     let scratch = Scratch::new("rebuild-interrupted-here");
-    let cases = interrupted_here();
+    let cases = sampled("interrupted rebuilds", 3, interrupted_here());
     let (mut jobs, mut before) = (Vec::new(), Vec::new());
     for (number, (case, how)) in cases.iter().enumerate() {
         let job = case.job(&scratch, gone_on_with(case));
@@ -609,7 +609,7 @@ fn completed_here() -> Vec<(Case, Completed)> {
 fn members_that_were_rebuilt_here_are_in_sync_to_the_kernel() {
     let Some(guest) = guest() else { return };
     let scratch = Scratch::new("completed-here");
-    let cases = completed_here();
+    let cases = sampled("rebuilds", 2, completed_here());
     let (mut jobs, mut wanted) = (Vec::new(), Vec::new());
     for (number, (case, how)) in cases.iter().enumerate() {
         let lost: String = case.lost.iter().map(|slot| format!(" @{slot}")).collect();

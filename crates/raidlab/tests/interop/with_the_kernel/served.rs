@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::said::{Said, said};
-use super::support::{guest, run};
+use super::support::{guest, guest_of_the_whole, run};
 use crate::guest::{ArrayJob, ArrayReport, Guest, Job, Overlay, Step, pattern};
 use crate::scratch::Scratch;
 
@@ -75,6 +75,7 @@ fn nbd_and_ublk_devices_hold_file_systems_and_a_killed_server_is_replaced() {
 #[test]
 fn a_file_by_fuse_below_a_loop_device_does_not_deadlock_when_memory_is_short() {
     let scratch = Scratch::new("pressed");
+    let Some(_) = guest_of_the_whole() else { return };
     let Some(guest) = with_servers(&scratch) else { return };
     let disks = disks(&scratch, "disk", 3, 160);
     let steps = vec![served("pressed 192 @0 @1 @2")];

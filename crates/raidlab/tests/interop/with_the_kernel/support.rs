@@ -37,7 +37,17 @@ pub fn guest_of_the_whole() -> Option<Guest> {
 
 /// Whether the whole matrix is asked for.
 pub fn all() -> bool {
-    std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all")
+    testkit::runs_all()
+}
+
+/// The cases of a test: all, or the first of each `one_in`, which is printed.
+pub fn sampled<T>(what: &str, one_in: usize, cases: impl IntoIterator<Item = T>) -> Vec<T> {
+    let cases: Vec<T> = cases.into_iter().collect();
+    let of = cases.len();
+    let one_in = if all() { 1 } else { one_in };
+    let taken: Vec<T> = cases.into_iter().step_by(one_in).collect();
+    testkit::print_sample(what, taken.len() as u64, of as u64);
+    taken
 }
 
 /// The boot to begin with: RAIDLAB_INTEROP_FROM resumes where a long run of the matrix has failed.
