@@ -145,8 +145,10 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         ));
     });
     notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
     let mut pairs = words.windows(2);
-    let behind_json = pairs.find(|pair| pair[0] == "--json").map(|pair| pair[1].clone());
+    let behind_json = pairs.find(|pair| pair[0] == "--json" && !is_option(&pair[1]));
+    let behind_json = behind_json.map(|pair| pair[1].clone());
     let parsed = with_short_help(Arguments::command(), &words).try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
     let (arguments, matches) = match parsed {
