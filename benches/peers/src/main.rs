@@ -9,7 +9,9 @@
 //! test runs between two of ours with its shape, eight blocks of 256 KiB, each displaced by 1792
 //! bytes.
 
+#[allow(unsafe_code)]
 mod isal;
+#[allow(unsafe_code)]
 mod roofline;
 
 use std::hint::black_box;

@@ -206,6 +206,7 @@ impl From<StartError> for RebuildError {
 ///
 /// # Errors
 /// See [`RebuildError`].
+#[expect(clippy::too_many_lines, reason = "the steps of a rebuild, in their order")]
 pub fn rebuild(
     names: &[OsString],
     options: &RebuildOptions,

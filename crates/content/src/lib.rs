@@ -32,6 +32,8 @@
 //! the start of an array: tables name [`Region`]s, and each is a place where another may start.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 #![warn(missing_docs)]
 
 mod btrfs;

@@ -20,6 +20,8 @@
 //! Callers: the paced members of `array`, `sim`, and `model` for its bounds.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod bus;
 mod channel;

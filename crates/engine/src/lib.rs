@@ -13,6 +13,8 @@
 //! ranges of chunk rows with a plan for the parity). A write first needs its `intent`; the
 //! `metadata` manager, one per array, decides which metadata must be written before it is granted.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod background;
 mod background_loop;

@@ -4,7 +4,6 @@
 //! *Invariant*: a frontend decides nothing about the array; it submits requests to a
 //! [`store::Store`] without waiting for earlier ones, and replies from their completions. Every
 //! queue is bounded: clients that exceed a limit wait.
-#![deny(unsafe_code)]
 
 mod access;
 pub mod control;

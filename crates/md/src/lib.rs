@@ -10,6 +10,8 @@
 //! ([`nested`] arrays).
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 #![warn(missing_docs)]
 
 pub mod assemble;

@@ -16,6 +16,8 @@
 //! oldstyle negotiation, NBD_OPT_PEEK_EXPORT, NBD_CMD_RESIZE, and NBD_CMD_BLOCK_STATUS with a
 //! payload.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod client;
 mod errno;

@@ -58,7 +58,8 @@
     not(target_arch = "x86_64"),
     allow(dead_code, reason = "streaming past the caches is for vectors")
 )]
-#![deny(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub(crate) mod arch;
 mod block;

@@ -549,6 +549,7 @@ pub fn may_be_readded(images: &[Option<&[u8]>], device: usize, block: u32) -> bo
 ///
 /// # Panics
 /// If a device serves a slot whose place it does not have.
+#[expect(clippy::too_many_lines, reason = "the steps of a start, in their order")]
 pub fn start(
     images: &[Option<&[u8]>],
     block: u32,

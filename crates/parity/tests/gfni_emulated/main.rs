@@ -23,6 +23,7 @@ mod affine;
 mod common;
 mod decode;
 mod machine;
+#[allow(unsafe_code)]
 mod trap;
 
 use std::sync::OnceLock;

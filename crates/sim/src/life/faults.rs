@@ -88,31 +88,18 @@ impl Life {
             }
             _ => {}
         }
+        self.inflict(action, at, rng)
+    }
+
+    /// Does to the member of this slot what the action says. Whether it was possible.
+    fn inflict(&mut self, action: Action, slot: usize, rng: &mut Rng) -> bool {
         let now = self.world.now;
         // What has replaced the member is the member.
-        let slot = at;
         let at = self.world.shard.place_of(MemberIdx(slot as u16)).index();
         match action {
             Action::LoseReplacement(_, after) | Action::HangReplacement(_, after) => {
-                let second = (at + members) % (2 * members);
-                let is_replaced = self.world.shard.status().replacing.contains(slot as u16);
-                // It may have the slot by then.
-                if !is_replaced || !self.may_lose(slot) {
-                    return false;
-                }
-                self.lose(slot);
-                if matches!(action, Action::HangReplacement(..)) {
-                    self.tolerate(&[RequestError::NoMemory]);
-                    self.world.members[second].hangs_at.get_or_insert(now + after);
-                    return true;
-                }
-                let replacement = &mut self.world.members[second];
-                match rng.below(5) {
-                    0 => replacement.write_error = Some((now + after, MemberError::Medium)),
-                    1 => replacement.write_error = Some((now + after, MemberError::Timeout)),
-                    2 => replacement.flush_fails = true,
-                    _ => drop(replacement.gone_at.get_or_insert(now + after)),
-                }
+                let hangs = matches!(action, Action::HangReplacement(..));
+                return self.inflict_replacement(slot, now + after, hangs, rng);
             }
             Action::Lose(_, after) | Action::Hang(_, after) => {
                 if !self.may_lose(slot) {
@@ -216,6 +203,32 @@ impl Life {
                 self.world.members[at].slowness = u64::from(times.clamp(1, 1000));
             }
             _ => unreachable!("no fault"),
+        }
+        true
+    }
+
+    /// The same to the replacement of the slot, from this time on: it hangs or fails.
+    fn inflict_replacement(&mut self, slot: usize, time: u64, hangs: bool, rng: &mut Rng) -> bool {
+        let members = self.world.geometry().members();
+        let place = self.world.shard.place_of(MemberIdx(slot as u16)).index();
+        let second = (place + members) % (2 * members);
+        let is_replaced = self.world.shard.status().replacing.contains(slot as u16);
+        // It may have the slot by then.
+        if !is_replaced || !self.may_lose(slot) {
+            return false;
+        }
+        self.lose(slot);
+        if hangs {
+            self.tolerate(&[RequestError::NoMemory]);
+            self.world.members[second].hangs_at.get_or_insert(time);
+            return true;
+        }
+        let replacement = &mut self.world.members[second];
+        match rng.below(5) {
+            0 => replacement.write_error = Some((time, MemberError::Medium)),
+            1 => replacement.write_error = Some((time, MemberError::Timeout)),
+            2 => replacement.flush_fails = true,
+            _ => drop(replacement.gone_at.get_or_insert(time)),
         }
         true
     }

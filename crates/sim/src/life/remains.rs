@@ -140,6 +140,7 @@ impl Remains {
 
     /// Starts the array, without the members in the bit mask. `None`: it is refused, as it should
     /// be.
+    #[expect(clippy::too_many_lines, reason = "the steps of a start, in their order")]
     pub(super) fn start(
         mut self,
         scenario: &Scenario,

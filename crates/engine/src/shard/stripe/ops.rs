@@ -58,6 +58,7 @@ impl Stripes {
     }
 
     /// Plans an operation and sends its first I/O. `false`: there is not enough memory for it now.
+    #[expect(clippy::too_many_lines, reason = "one decision for each kind of operation")]
     fn start(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
         if self.ops[at].writes_no_data() {
             self.drop_cached(at, MemberSet::EMPTY);
