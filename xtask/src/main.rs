@@ -9,10 +9,10 @@
 mod ci;
 mod finding;
 mod gate;
+mod page;
 mod sim;
-mod text;
+mod source;
 mod tidy;
-mod tokens;
 mod tools;
 mod tree;
 mod workspace;
@@ -21,12 +21,12 @@ mod write_path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  tidy [--json] [--bin PATH]   the house rules; PATH is the raidlab binary whose --help is compared
+  tidy [--bin PATH]            the house rules; PATH is the raidlab binary whose --help is compared
                                with the documents (default: the newest one in the target directory)
   ci [--only STEP]             every step a change must pass, in order; see `ci --list`
   ci --list                    the steps
@@ -38,7 +38,7 @@ exit status: 0 fine, 1 findings or a failed step, 2 xtask itself could not run";
 
 enum Command {
     Help,
-    Tidy { json: bool, bin: Option<PathBuf> },
+    Tidy { bin: Option<PathBuf> },
     Ci { only: Option<String> },
     CiList,
     Gate { lower: bool },
@@ -63,12 +63,7 @@ fn run(command: Command) -> Result<bool> {
             println!("{USAGE}");
             Ok(true)
         }
-        Command::Tidy { json, bin } => {
-            let workspace = workspace::Workspace::load()?;
-            let report = tidy::run(&workspace, bin.as_deref())?;
-            print!("{}", if json { report.to_json() } else { report.to_text() });
-            Ok(report.findings.is_empty())
-        }
+        Command::Tidy { bin } => tidy::run(&workspace::Workspace::load()?, bin.as_deref()),
         Command::Ci { only } => ci::run(only.as_deref()),
         Command::Gate { lower } => match gate::missing() {
             Some(why) => bail!("{why}"),
@@ -86,17 +81,11 @@ fn parse(args: &[String]) -> Result<Command> {
     let mut args = args.iter().map(String::as_str);
     match args.next() {
         None | Some("help" | "--help" | "-h") => Ok(Command::Help),
-        Some("tidy") => {
-            let (mut json, mut bin) = (false, None);
-            while let Some(arg) = args.next() {
-                match arg {
-                    "--json" => json = true,
-                    "--bin" => bin = Some(args.next().context("--bin needs a path")?.into()),
-                    other => bail!("tidy: unknown argument {other:?}\n{USAGE}"),
-                }
-            }
-            Ok(Command::Tidy { json, bin })
-        }
+        Some("tidy") => match (args.next(), args.next(), args.next()) {
+            (None, None, None) => Ok(Command::Tidy { bin: None }),
+            (Some("--bin"), Some(path), None) => Ok(Command::Tidy { bin: Some(path.into()) }),
+            _ => bail!("tidy takes --bin PATH\n{USAGE}"),
+        },
         Some("ci") => match (args.next(), args.next(), args.next()) {
             (None, None, None) => Ok(Command::Ci { only: None }),
             (Some("--list"), None, None) => Ok(Command::CiList),
@@ -123,8 +112,8 @@ mod tests {
 
     #[test]
     fn arguments_are_understood_or_refused() {
-        assert!(matches!(parse_line("tidy --json"), Ok(Command::Tidy { json: true, bin: None })));
-        assert!(matches!(parse_line("tidy --bin a/b"), Ok(Command::Tidy { bin: Some(_), .. })));
+        assert!(matches!(parse_line("tidy"), Ok(Command::Tidy { bin: None })));
+        assert!(matches!(parse_line("tidy --bin a/b"), Ok(Command::Tidy { bin: Some(_) })));
         assert!(matches!(parse_line("sim --seed 1"), Ok(Command::Sim { args }) if args.len() == 2));
         assert!(matches!(parse_line("gate --lower"), Ok(Command::Gate { lower: true })));
         assert!(matches!(parse_line("ci"), Ok(Command::Ci { only: None })));

@@ -7,13 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Files above this size are treated as data, not as text.
 const TEXT_BYTES_MAX: u64 = 2 << 20;
-
-/// Directories that are never part of the project, for trees without git.
-const NEVER: [&str; 2] = [".git", "target"];
 
 /// All files of the project; `None` is a file that is not text.
 #[derive(Debug, Default)]
@@ -22,33 +19,30 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads what git tracks, and what it would track after `git add`. Without git (an unpacked
-    /// archive, a machine without the tool) it walks the directory instead.
+    /// Reads what git tracks, and what it would track after `git add`; without git (an unpacked
+    /// archive, a machine without the tool) every file outside of `target`.
     pub fn load(root: &Path) -> Result<Self> {
-        let paths = match git_paths(root) {
-            Some(paths) => paths,
-            None => {
-                let mut paths = Vec::new();
-                walk(root, "", &mut paths)?;
-                paths
-            }
+        let find = ["find", ".", "-name", "target", "-prune", "-o", "-type", "f", "-print0"];
+        let git = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let list = match listed(root, &git) {
+            // Inside another repository, git may not track this directory.
+            Ok(list) if !list.is_empty() => list,
+            _ => listed(root, &find)?,
         };
         let mut files = BTreeMap::new();
-        for path in paths {
-            let full = root.join(&path);
+        for path in list.split('\0').map(|path| path.trim_start_matches("./")) {
+            let full = root.join(path);
             // A tracked file that was deleted is no longer part of the tree.
-            let Ok(meta) = std::fs::symlink_metadata(&full) else { continue };
-            if !meta.is_file() {
+            let Some(meta) = full.symlink_metadata().ok().filter(|meta| meta.is_file()) else {
                 continue;
-            }
+            };
             let text = if meta.len() > TEXT_BYTES_MAX {
                 None
             } else {
-                let bytes =
-                    std::fs::read(&full).with_context(|| format!("reading {}", full.display()))?;
+                let bytes = std::fs::read(&full).with_context(|| format!("reading {path}"))?;
                 String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
             };
-            files.insert(path, text);
+            files.insert(path.to_string(), text);
         }
         Ok(Self { files })
     }
@@ -56,11 +50,6 @@ impl Tree {
     /// Every text file as (path, text).
     pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
-    }
-
-    /// Text files whose name ends with `suffix`.
-    pub fn texts_ending<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.texts().filter(move |(path, _)| path.ends_with(suffix))
     }
 
     /// The text of one file.
@@ -71,11 +60,11 @@ impl Tree {
     /// Whether `path` is a file, or a directory with a file in it.
     pub fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
-        if path.is_empty() || self.files.contains_key(path) {
-            return true;
-        }
         let prefix = format!("{path}/");
-        self.files.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix))
+        let below = || self.files.range(prefix.clone()..).next();
+        path.is_empty()
+            || self.files.contains_key(path)
+            || below().is_some_and(|(key, _)| key.starts_with(&prefix))
     }
 
     /// How many files there are.
@@ -91,43 +80,14 @@ impl Tree {
     }
 }
 
-fn git_paths(root: &Path) -> Option<Vec<String>> {
-    let output = Command::new("git")
-        .current_dir(root)
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .output()
-        .ok()?;
+/// What a command prints: paths, each followed by a zero byte.
+fn listed(root: &Path, command: &[&str]) -> Result<String> {
+    let output = Command::new(command[0]).args(&command[1..]).current_dir(root).output();
+    let output = output.with_context(|| format!("starting {}", command[0]))?;
     if !output.status.success() {
-        return None;
+        bail!("{}: {}", command[0], String::from_utf8_lossy(&output.stderr));
     }
-    let list = String::from_utf8(output.stdout).ok()?;
-    let mut paths: Vec<String> =
-        list.split('\0').filter(|path| !path.is_empty()).map(String::from).collect();
-    paths.sort();
-    paths.dedup();
-    // Inside another repository, git may not track this directory.
-    (!paths.is_empty()).then_some(paths)
-}
-
-fn walk(root: &Path, under: &str, paths: &mut Vec<String>) -> Result<()> {
-    let directory = root.join(under);
-    let entries = std::fs::read_dir(&directory)
-        .with_context(|| format!("listing {}", directory.display()))?;
-    for entry in entries {
-        let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if NEVER.contains(&name.as_str()) {
-            continue;
-        }
-        let path = if under.is_empty() { name } else { format!("{under}/{name}") };
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            walk(root, &path, paths)?;
-        } else if kind.is_file() {
-            paths.push(path);
-        }
-    }
-    Ok(())
+    String::from_utf8(output.stdout).context("a file's name is not UTF-8")
 }
 
 #[cfg(test)]
@@ -146,11 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_finds_what_git_finds_here() {
+    fn this_directory_is_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut walked = Vec::new();
-        walk(root, "", &mut walked).unwrap();
-        assert!(walked.contains(&"src/tree.rs".to_string()), "{walked:?}");
         assert!(Tree::load(root).unwrap().text("src/tree.rs").is_some());
+        assert!(listed(root, &["find", ".", "-print0"]).unwrap().contains("./src/tree.rs\0"));
+        assert!(listed(root, &["false"]).is_err());
     }
 }

@@ -1,14 +1,22 @@
 //! The files that a 4 KiB write passes through: ARCHITECTURE.md's table of them, and a profile.
 //!
+//! The table may not grow, for who follows a write through the code reads these files; `tidy` looks
+//! at that, and `gate` profiles a write and finds what the table lacks.
+//!
 //! The table has the columns "crate" and "control flow", and others with tables, types, mappings.
 //! Files stand in backticks, below the crate's `src`; `a/{b,c}.rs` are two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::text::{code_spans, page_lines, table_cells};
+use crate::finding::Finding;
+use crate::page::{code_spans, page_lines, table_cells};
+use crate::tree::Tree;
 
 /// The page with the table.
 pub const PAGE: &str = "ARCHITECTURE.md";
+
+/// The most files that may hold a write's control flow.
+const MOST: usize = 19;
 
 /// The table.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,6 +69,23 @@ fn expanded(path: &str) -> Vec<String> {
     parts.unwrap_or_else(|| vec![path.to_string()])
 }
 
+/// Counts the files of the table, and looks whether they exist.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let table = WritePath::of(tree.text(PAGE).unwrap_or_default());
+    let finding = |text: String| Finding::new("write_path", PAGE, table.line.max(1), text);
+    if table.line == 0 {
+        let text = "has no table of the files that a write passes through; add it";
+        return vec![finding(text.to_string())];
+    }
+    let count = table.control_flow.len();
+    let text =
+        format!("{count} files hold a write's control flow, {MOST} may; bring some together");
+    let mut findings: Vec<Finding> = (count > MOST).then(|| finding(text)).into_iter().collect();
+    let missing = table.all().filter(|path| !tree.exists(path));
+    findings.extend(missing.map(|path| finding(format!("the table names {path}, which is gone"))));
+    findings
+}
+
 /// Source files of the project's crates that cost at least `least` instructions and are not in the
 /// table. Instruction sets count as one file, and the members of the profile are not those of the
 /// table.
@@ -108,5 +133,19 @@ mod tests {
         let missing = |least| missing(&WritePath::of(PAGE), &costs, least);
         assert_eq!(missing(7), BTreeSet::from(["crates/engine/src/shard.rs".to_string()]));
         assert!(missing(8).is_empty());
+    }
+
+    #[test]
+    fn too_many_files_and_files_that_do_not_exist_are_found() {
+        let page = |files: &str| {
+            let page = format!("| crate | control flow |\n|---|---|\n| `md` | {files} |\n");
+            let tree = Tree::of(&[(super::PAGE, page.as_str()), ("crates/md/src/a.rs", "")]);
+            check(&tree).into_iter().map(|found| found.text).collect::<Vec<_>>()
+        };
+        assert!(page("`a.rs`").is_empty());
+        assert_eq!(page("`a.rs`, `b.rs`"), ["the table names crates/md/src/b.rs, which is gone"]);
+        let many = page(&format!("`a.rs`{}", ", `a.rs`".repeat(19)));
+        assert!(many.len() == 1 && many[0].starts_with("20 files"), "{many:?}");
+        assert_eq!(check(&Tree::of(&[])).len(), 1);
     }
 }

@@ -9,30 +9,22 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::finding::Finding;
-use crate::text::{code_spans, page_lines, word_positions};
+use crate::page::{code_spans, page_lines};
 use crate::tree::Tree;
 
-/// Where help comes from: the program, or in tests a table.
-pub struct Help<'a> {
-    ask: Box<Ask<'a>>,
-}
+/// `raidlab predict --engine` has the options of arrays that are run.
+const FORM: (&str, &str) = ("predict", "--engine");
 
-/// Arguments in, the printed text or an error out.
-type Ask<'a> = dyn Fn(&[&str]) -> Result<String, String> + 'a;
-
-impl<'a> Help<'a> {
-    /// Asks the program at `bin`.
-    pub fn of(bin: &'a Path) -> Self {
-        let ask = move |args: &[&str]| {
-            let output = Command::new(bin).args(args).output();
-            let output = output.map_err(|error| format!("{}: {error}", bin.display()))?;
-            if !output.status.success() {
-                return Err(format!("`raidlab {}` ends with {}", args.join(" "), output.status));
-            }
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned()
-                + &String::from_utf8_lossy(&output.stderr))
-        };
-        Self { ask: Box::new(ask) }
+/// What the program at `bin` prints for these words.
+///
+/// # Errors
+/// In words, when it does not run or fails.
+pub fn help(bin: &Path, words: &[&str]) -> Result<String, String> {
+    let output = Command::new(bin).args(words).output();
+    let output = output.map_err(|error| format!("{}: {error}", bin.display()))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("`raidlab {}` ends with {}", words.join(" "), output.status)),
     }
 }
 
@@ -43,53 +35,48 @@ struct Use {
     flags: Vec<String>,
 }
 
-/// `raidlab predict --engine` has the options of arrays that are run.
-const FORM: (&str, &str) = ("predict", "--engine");
+type Help<'a> = dyn Fn(&[&str]) -> Result<String, String> + 'a;
 
 /// Compares the documents' command lines with the program's help.
 pub fn check(tree: &Tree, help: &Help<'_>) -> Vec<Finding> {
-    let why = "a reader will type it";
     let mut findings = Vec::new();
-    let general = match (help.ask)(&["--help"]) {
-        Ok(text) => text,
-        Err(error) => {
-            let fix = "make `raidlab --help` print the verbs and exit with 0";
-            return vec![Finding::new("flags", "README.md", 1, error, why, fix)];
-        }
-    };
-    let mut verbs: BTreeMap<String, Result<String, String>> = BTreeMap::new();
-    for (path, page) in tree.texts_ending(".md").filter(|(path, _)| is_manual(path)) {
+    let mut texts: BTreeMap<Vec<String>, Result<String, String>> = BTreeMap::new();
+    for (path, page) in tree.texts().filter(|(path, _)| is_manual(path)) {
         for (line, used) in uses(page) {
-            let Use { verb, flags } = used;
-            if !verb.is_empty() && word_positions(&general, &verb).is_empty() {
-                let what = format!("`raidlab {verb}` is not in `raidlab --help`");
-                let fix = "name a verb that exists, or say \"planned\" on the line";
-                findings.push(Finding::new("flags", path, line, what, why, fix));
-                continue;
-            }
-            // A verb whose options are others with this flag.
-            let form = flags.iter().find(|flag| (&*verb, &***flag) == FORM).map(String::as_str);
-            let mut words: Vec<&str> = [Some(&*verb), form].into_iter().flatten().collect();
-            words.push("--help");
-            let ask = || if verb.is_empty() { Ok(String::new()) } else { (help.ask)(&words) };
-            let text = match verbs.entry(words.join(" ")).or_insert_with(ask) {
-                Ok(text) => text,
-                Err(error) => {
-                    let fix = "make every verb answer --help";
-                    findings.push(Finding::new("flags", path, line, error.clone(), why, fix));
-                    continue;
-                }
-            };
-            for flag in
-                flags.iter().filter(|flag| !has_flag(text, flag) && !has_flag(&general, flag))
-            {
-                let what = format!("`{flag}` is not in `raidlab {verb} --help`");
-                let fix = "name a flag that exists, or say \"planned\" on the line";
-                findings.push(Finding::new("flags", path, line, what, why, fix));
+            if let Err(text) = compare(&used, help, &mut texts) {
+                findings.push(Finding::new("flags", path, line, text));
             }
         }
     }
     findings
+}
+
+/// What the program does not understand.
+fn compare(
+    used: &Use,
+    help: &Help<'_>,
+    texts: &mut BTreeMap<Vec<String>, Result<String, String>>,
+) -> Result<(), String> {
+    let mut text_of = |words: &[&str]| {
+        let key = words.iter().map(ToString::to_string).collect();
+        texts.entry(key).or_insert_with(|| help(words)).clone()
+    };
+    let Use { verb, flags } = used;
+    let general = text_of(&["--help"])?;
+    let fix = "name one that exists, or say \"planned\" on the line";
+    if !verb.is_empty() && !has_word(&general, verb) {
+        return Err(format!("`raidlab {verb}` is not in `raidlab --help`; {fix}"));
+    }
+    // A verb whose options are others with this flag.
+    let form = flags.iter().find(|flag| (&**verb, &***flag) == FORM).map(String::as_str);
+    let words: Vec<&str> = [Some(&**verb), form, Some("--help")].into_iter().flatten().collect();
+    let text = if verb.is_empty() { general.clone() } else { text_of(&words)? };
+    let is_known =
+        |flag: &&String| *flag == "--help" || has_word(&text, flag) || has_word(&general, flag);
+    match flags.iter().find(|flag| !is_known(flag)) {
+        Some(flag) => Err(format!("`{flag}` is not in `raidlab {verb} --help`; {fix}")),
+        None => Ok(()),
+    }
 }
 
 /// Pages for users; a changelog also names what is gone.
@@ -97,9 +84,8 @@ fn is_manual(path: &str) -> bool {
     path == "README.md" || path.starts_with("docs/") || path.ends_with("/README.md")
 }
 
-fn has_flag(help: &str, flag: &str) -> bool {
-    let mut words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
-    flag == "--help" || words.any(|word| word == flag)
+fn has_word(help: &str, word: &str) -> bool {
+    help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|other| other == word)
 }
 
 /// All uses of a page, with their lines.
@@ -179,13 +165,14 @@ mod tests {
     use super::*;
 
     fn whats(page: &str) -> Vec<(usize, String)> {
-        let ask = |args: &[&str]| match args {
+        let help = |words: &[&str]| match words {
             ["--help"] => Ok("verbs: bench, dump\n  --json  machine output\n".to_string()),
             ["bench", "--help"] => Ok("--level L, --html=FILE\n".to_string()),
             _ => Err("`raidlab dump --help` ends with 2".to_string()),
         };
-        let findings = check(&Tree::of(&[("docs/a.md", page)]), &Help { ask: Box::new(ask) });
-        findings.into_iter().map(|finding| (finding.line, finding.what)).collect()
+        let findings = check(&Tree::of(&[("docs/a.md", page)]), &help);
+        let start = |text: &str| text.split(';').next().unwrap_or_default().to_string();
+        findings.into_iter().map(|finding| (finding.line, start(&finding.text))).collect()
     }
 
     #[test]

@@ -7,61 +7,50 @@
 //! is set: it stands for its value.
 
 use crate::finding::Finding;
-use crate::tokens::{Sources, Tok};
+use crate::source::Sources;
 use crate::tree::Tree;
 
-/// Words of persons, and phrases for which the field has a word. Put together here, so that this
-/// file does not find itself.
+/// Words of persons, and phrases for which the field has a word; what to say instead.
 const STOPPED: [(&str, &str); 20] = [
-    (concat!("no", "body"), "say what does not: no thread, no request, no member; or `is unused`"),
-    (concat!("some", "body"), "name it: a request, another process, a member"),
-    (concat!("any", "body"), "name it: any thread, another process"),
-    (concat!("who", "ever"), "name it: the caller, the waiting thread"),
-    (concat!("to", "ld"), "is notified, receives, is set"),
-    (concat!("he", "ars"), "receives, is notified"),
-    (concat!("he", "ard"), "received"),
-    (concat!("mean", "while"), "concurrently, in the same period"),
-    (concat!("goes", " on"), "continues, resumes"),
-    (concat!("go", " on"), "continue, resume"),
-    (concat!("going", " on"), "in progress"),
-    (concat!("read", " off"), "sampled"),
-    (concat!("taken", " away"), "removed"),
-    (concat!("wan", "ts"), "needs, requires"),
-    (concat!("wan", "ted"), "required, expected"),
-    (concat!("as", "ks"), "requests, needs"),
-    (concat!("as", "ked"), "requested"),
-    (concat!("stran", "ger"), "a file or device that is no member"),
-    (concat!("stran", "gers"), "files or devices that are no members"),
-    (concat!("so", " many"), "give the number, N, or the percentile"),
+    ("nobody", "say what does not: no thread, no request, no member; or `is unused`"),
+    ("somebody", "name it: a request, another process, a member"),
+    ("anybody", "name it: any thread, another process"),
+    ("whoever", "name it: the caller, the waiting thread"),
+    ("told", "is notified, receives, is set"),
+    ("hears", "receives, is notified"),
+    ("heard", "received"),
+    ("meanwhile", "concurrently, in the same period"),
+    ("goes on", "continues, resumes"),
+    ("go on", "continue, resume"),
+    ("going on", "in progress"),
+    ("read off", "sampled"),
+    ("taken away", "removed"),
+    ("wants", "needs, requires"),
+    ("wanted", "required, expected"),
+    ("asks", "requests, needs"),
+    ("asked", "requested"),
+    ("stranger", "a file or device that is no member"),
+    ("strangers", "files or devices that are no members"),
+    ("so many", "give the number, N, or the percentile"),
 ];
 
 /// Finds stopped words.
 pub fn check(tree: &Tree, sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts() {
-        let is_source = is_source(path);
-        let is_doc = is_plain(path) || (path.ends_with(".md") && !path.ends_with("CHANGELOG.md"));
-        for (index, line) in text.lines().enumerate() {
-            let text = match is_source && path.ends_with(".rs") {
-                true => line.trim_start().starts_with("//").then_some(line),
-                false => is_doc.then_some(line),
-            };
-            findings.extend(text.and_then(|text| finding(path, index + 1, text)));
-        }
+        let is_comment = |line: &str| line.trim_start().starts_with("//");
+        let is_looked_at = |line: &str| match path.ends_with(".rs") {
+            true => is_source(path) && is_comment(line),
+            false => is_plain(path),
+        };
+        let lines = text.lines().enumerate().filter(|(_, line)| is_looked_at(line));
+        findings.extend(lines.filter_map(|(index, line)| finding(path, index + 1, line)));
     }
-    for (path, source) in &sources.files {
-        if !is_source(path) {
-            continue;
-        }
-        for token in source.tokens.iter().filter(|token| !token.in_test) {
-            if let Tok::Str(text) = &token.tok {
-                findings.extend(finding(path, token.line, text));
-            }
-        }
+    for (path, source) in sources.files.iter().filter(|(path, _)| is_source(path)) {
+        let is_string = |text: &str| text.starts_with('"') || text.starts_with("b\"");
+        let strings = source.tokens.iter().filter(|token| !token.in_test && is_string(&token.text));
+        findings.extend(strings.filter_map(|token| finding(path, token.line, &token.text)));
     }
-    // The lexer gives doc comments as strings, too.
-    findings.sort();
-    findings.dedup();
     findings
 }
 
@@ -72,33 +61,29 @@ fn is_source(path: &str) -> bool {
 
 /// Whether every line is looked at: what people read and run, in no language of its own here.
 fn is_plain(path: &str) -> bool {
-    let folders = ["sweeps/", "scripts/", ".ci/"];
     path == "Makefile"
+        || (path.ends_with(".md") && !path.ends_with("CHANGELOG.md"))
         || (path.starts_with("python/") && [".py", ".pyi"].iter().any(|end| path.ends_with(end)))
-        || folders.iter().any(|folder| path.starts_with(folder))
-        || (path.starts_with("benches/") && !path.ends_with(".rs"))
+        || ["sweeps/", "scripts/", ".ci/", "benches/"].iter().any(|root| path.starts_with(root))
 }
 
 fn finding(path: &str, line: usize, text: &str) -> Option<Finding> {
-    let (word, instead) = stopped(text)?;
-    let (what, why) = (format!("\"{word}\""), "the field has a word for it (GLOSSARY.md)");
-    Some(Finding::new("words", path, line, what, why, instead))
+    let lower = text.to_lowercase();
+    let (word, instead) = STOPPED.iter().find(|(word, _)| stands_in(&lower, word))?;
+    let text = format!("\"{word}\", for which the field has a word (GLOSSARY.md); {instead}");
+    Some(Finding::new("words", path, line, text))
 }
 
-fn stopped(text: &str) -> Option<(&'static str, &'static str)> {
-    let text = text.to_lowercase();
-    STOPPED.into_iter().find(|(word, _)| {
-        text.match_indices(word).any(|(at, _)| {
-            let before = text[..at].chars().next_back();
-            let after = text[at + word.len()..].chars().next();
-            let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-            let is_name =
-                matches!((before, after), (Some('{'), Some('}')) | (Some('`'), Some('`')))
-                    || before == Some('$')
-                    || text[..at].ends_with("--")
-                    || (text[..at].trim().is_empty() && after == Some('='));
-            !in_word(before) && !in_word(after) && !is_name
-        })
+fn stands_in(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let is_name = matches!((before, after), (Some('{'), Some('}')) | (Some('`'), Some('`')))
+            || before == Some('$')
+            || text[..at].ends_with("--")
+            || (text[..at].trim().is_empty() && after == Some('='));
+        !in_word(before) && !in_word(after) && !is_name
     })
 }
 
@@ -106,35 +91,39 @@ fn stopped(text: &str) -> Option<(&'static str, &'static str)> {
 mod tests {
     use super::*;
 
+    fn count(path: &str, text: &str) -> usize {
+        let tree = Tree::of(&[(path, text)]);
+        check(&tree, &Sources::lex(&tree)).len()
+    }
+
     #[test]
-    fn words_of_persons_are_found_in_comments_and_docs() {
+    fn words_of_persons_are_found_in_comments_messages_and_docs() {
+        let source = "crates/a/src/b.rs";
         for (word, _) in STOPPED {
-            let (comment, doc) = (format!("    /// It is {word} here.\n"), format!("{word}\n"));
-            let tree = Tree::of(&[("crates/a/src/b.rs", &comment), ("docs/c.md", &doc)]);
-            let findings = check(&tree, &Sources::lex(&tree));
-            assert_eq!(findings.len(), 2, "{word}: {findings:?}");
+            assert_eq!(count(source, &format!("    // It is {word} here.\n")), 1, "{word}");
+            assert_eq!(count("docs/c.md", &format!("{word}\n")), 1, "{word}");
         }
-        let (comment, line) = (format!("// {0}\n", STOPPED[0].0), format!("# {0}\n", STOPPED[0].0));
-        let read = ["sweeps/a.toml", "scripts/a", ".ci/run", "Makefile", "benches/a/run"];
-        for (path, text) in
-            read.map(|path| (path, &line)).into_iter().chain([("benches/a/src/b.rs", &comment)])
-        {
-            let tree = Tree::of(&[(path, text)]);
-            assert_eq!(check(&tree, &Sources::lex(&tree)).len(), 1, "{path}");
+        assert_eq!(count(source, "fn f() { g(\"is\\\n told\") }"), 1);
+        assert_eq!(
+            count("benches/a/src/b.rs", "/// He is told.\nfn f() {}"),
+            2,
+            "also as a string"
+        );
+        for path in ["sweeps/a.toml", "scripts/a", ".ci/run", "Makefile", "benches/a/run"] {
+            assert_eq!(count(path, "# told"), 1, "{path}");
         }
     }
 
     #[test]
     fn names_and_parts_of_words_pass() {
-        let text = "let x = y; // fine\n/// threshold, untold_names, foregoing only\n";
-        let tree = Tree::of(&[("crates/a/src/b.rs", text), ("CHANGELOG.md", STOPPED[0].0)]);
-        assert_eq!(check(&tree, &Sources::lex(&tree)), []);
-        let name = concat!("wan", "ted");
-        let script = format!("    {name}=$(sum)\necho \"${name}\"\n");
-        let names = format!(
-            "/// Except `{name}` and --{name} FILE.\nfn f() {{ g(\"{{{name}}} of them\") }}\n"
-        );
-        let tree = Tree::of(&[("crates/a/src/b.rs", &names), ("scripts/a", &script)]);
-        assert_eq!(check(&tree, &Sources::lex(&tree)), []);
+        for text in [
+            "let told = y; // fine\n/// threshold, untold_names, foregoing only\n",
+            "/// Except `told` and --told FILE.\nfn f() { g(\"{told} of them\") }\n",
+            "#[cfg(test)] mod tests { fn f() { g(\"told\") } }",
+        ] {
+            assert_eq!(count("crates/a/src/b.rs", text), 0, "{text}");
+        }
+        assert_eq!(count("scripts/a", "    wanted=$(sum)\necho \"$wanted\"\n"), 0);
+        assert_eq!(count("CHANGELOG.md", "told"), 0);
     }
 }

@@ -1,18 +1,6 @@
-//! Small scanners that several checks share: words at a boundary, and the parts of a Markdown page.
+//! The parts of a Markdown page that several checks look at.
 //!
 //! Invariant: line numbers count from 1 and always mean the page as it is on disk.
-
-/// Where `needle` occurs in `text` with no word character on either side.
-pub fn word_positions(text: &str, needle: &str) -> Vec<usize> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(needle)
-        .filter(|(at, _)| {
-            !text[..*at].chars().next_back().is_some_and(is_word)
-                && !text[at + needle.len()..].chars().next().is_some_and(is_word)
-        })
-        .map(|(at, _)| at)
-        .collect()
-}
 
 /// One line of a Markdown page.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,12 +47,6 @@ pub fn table_cells(line: &str) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_have_boundaries() {
-        assert_eq!(word_positions("tick TICK ticks tick_tock (tick)", "tick"), [0, 27]);
-        assert!(word_positions("ticktick", "tick").is_empty());
-    }
 
     #[test]
     fn fences_mark_code_and_vanish() {
