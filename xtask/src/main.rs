@@ -10,44 +10,36 @@ mod ci;
 mod finding;
 mod gate;
 mod page;
-mod sim;
 mod source;
 mod tidy;
-mod tools;
 mod tree;
 mod workspace;
 mod write_path;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use workspace::Workspace;
+
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  tidy [--bin PATH]            the house rules; PATH is the raidlab binary whose --help is compared
-                               with the documents (default: the newest one in the target directory)
-  ci [--only STEP]             every step a change must pass, in order; see `ci --list`
-  ci --list                    the steps
-  gate [--lower]               what a request costs, in instructions, allocations, locks and system
-                               calls, beside the budgets; --lower: those that may shrink do
-  sim [ARG...]                 the simulator: `sim --help`; with --mutants also the planted bugs
+  tidy [--bin PATH]   the house rules; PATH is the raidlab binary whose --help is compared with the
+                      documents (default: the newest one in the target directory)
+  ci [--only STEP]    every step a change must pass, in order; see `ci --list`
+  ci --list           the steps
+  gate [--lower]      what a request costs, in instructions, allocations, locks and system calls,
+                      beside the budgets; --lower: those that may shrink do
+  sim [ARG...]        the simulator: `sim --help`; with --mutants also the planted bugs
 
 exit status: 0 fine, 1 findings or a failed step, 2 xtask itself could not run";
 
-enum Command {
-    Help,
-    Tidy { bin: Option<PathBuf> },
-    Ci { only: Option<String> },
-    CiList,
-    Gate { lower: bool },
-    Sim { args: Vec<String> },
-}
-
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match parse(&args).and_then(run) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -57,69 +49,45 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<bool> {
-    match command {
-        Command::Help => {
-            println!("{USAGE}");
-            Ok(true)
+/// Whether all is fine.
+fn run(words: &[&str]) -> Result<bool> {
+    match words {
+        [] | ["help" | "--help" | "-h"] => println!("{USAGE}"),
+        ["ci", "--list"] => print!("{}", ci::list()),
+        ["tidy"] => return tidy::run(&Workspace::load()?, None),
+        ["tidy", "--bin", path] => return tidy::run(&Workspace::load()?, Some(Path::new(path))),
+        ["ci"] => return ci::run(None),
+        ["ci", "--only", step] => return ci::run(Some(step)),
+        ["gate", lower @ ..] if matches!(lower, [] | ["--lower"]) => {
+            return match gate::missing() {
+                Some(why) => bail!("{why}"),
+                None => gate::run(&Workspace::load()?, !lower.is_empty()),
+            };
         }
-        Command::Tidy { bin } => tidy::run(&workspace::Workspace::load()?, bin.as_deref()),
-        Command::Ci { only } => ci::run(only.as_deref()),
-        Command::Gate { lower } => match gate::missing() {
-            Some(why) => bail!("{why}"),
-            None => gate::run(&workspace::Workspace::load()?, lower),
-        },
-        Command::Sim { args } => sim::run(&workspace::Workspace::load()?, &args),
-        Command::CiList => {
-            print!("{}", ci::list());
-            Ok(true)
+        ["sim", words @ ..] => {
+            let status = Workspace::load()?.simulator().args(words).status()?;
+            return match status.code() {
+                Some(0 | 1) => Ok(status.success()),
+                _ => bail!("scripts/sim: {status}"),
+            };
         }
+        other => bail!("what is `{}`?\n{USAGE}", other.join(" ")),
     }
-}
-
-fn parse(args: &[String]) -> Result<Command> {
-    let mut args = args.iter().map(String::as_str);
-    match args.next() {
-        None | Some("help" | "--help" | "-h") => Ok(Command::Help),
-        Some("tidy") => match (args.next(), args.next(), args.next()) {
-            (None, None, None) => Ok(Command::Tidy { bin: None }),
-            (Some("--bin"), Some(path), None) => Ok(Command::Tidy { bin: Some(path.into()) }),
-            _ => bail!("tidy takes --bin PATH\n{USAGE}"),
-        },
-        Some("ci") => match (args.next(), args.next(), args.next()) {
-            (None, None, None) => Ok(Command::Ci { only: None }),
-            (Some("--list"), None, None) => Ok(Command::CiList),
-            (Some("--only"), Some(step), None) => Ok(Command::Ci { only: Some(step.into()) }),
-            _ => bail!("ci takes --list or --only STEP\n{USAGE}"),
-        },
-        Some("gate") => match (args.next(), args.next()) {
-            (None, None) => Ok(Command::Gate { lower: false }),
-            (Some("--lower"), None) => Ok(Command::Gate { lower: true }),
-            _ => bail!("gate takes --lower\n{USAGE}"),
-        },
-        Some("sim") => Ok(Command::Sim { args: args.map(str::to_string).collect() }),
-        Some(other) => bail!("no command {other:?}\n{USAGE}"),
-    }
+    Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse_line(line: &str) -> Result<Command> {
-        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
-    }
-
     #[test]
-    fn arguments_are_understood_or_refused() {
-        assert!(matches!(parse_line("tidy"), Ok(Command::Tidy { bin: None })));
-        assert!(matches!(parse_line("tidy --bin a/b"), Ok(Command::Tidy { bin: Some(_) })));
-        assert!(matches!(parse_line("sim --seed 1"), Ok(Command::Sim { args }) if args.len() == 2));
-        assert!(matches!(parse_line("gate --lower"), Ok(Command::Gate { lower: true })));
-        assert!(matches!(parse_line("ci"), Ok(Command::Ci { only: None })));
-        assert!(matches!(parse_line("ci --only fmt"), Ok(Command::Ci { only: Some(_) })));
-        for bad in ["tidy --bin", "tidy --jsn", "ci fmt", "ci --only", "ci --only a b", "gate x"] {
-            assert!(parse_line(bad).is_err(), "{bad} must be refused");
+    fn wrong_arguments_are_refused() {
+        assert!(run(&["help"]).unwrap() && run(&["ci", "--list"]).unwrap());
+        for bad in
+            ["x", "tidy --bin", "tidy --jsn", "ci fmt", "ci --only", "ci --only a b", "gate x"]
+        {
+            let words: Vec<&str> = bad.split(' ').collect();
+            assert!(run(&words).is_err(), "{bad} must be refused");
         }
     }
 }

@@ -57,6 +57,14 @@ impl Workspace {
         serde_json::from_slice(&output.stdout).context("cargo metadata's JSON")
     }
 
+    /// The simulator, which is built first.
+    pub fn simulator(&self) -> Command {
+        let mut simulator = Command::new("sh");
+        simulator.arg("scripts/sim").current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        without_our_package(&mut simulator);
+        simulator
+    }
+
     /// A crate's directory, from the workspace's root.
     pub fn directory(&self, krate: &Crate) -> String {
         let directory = krate.manifest_path.parent().unwrap_or(&self.root);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::{Ci, Outcome, finish, in_ci, is_all, tests_run};
 use crate::workspace::without_our_package;
-use crate::{gate, sim, tidy, tools};
+use crate::{gate, tidy};
 
 /// One step.
 pub struct Step {
@@ -87,18 +87,17 @@ fn all_only(can: bool, why_not: &str) -> Option<Outcome> {
 
 /// Says in the first second what the tests would lack, not after all of them.
 fn tools_step(ci: &mut Ci) -> Outcome {
-    let path = ci.workspace.root.join(tools::PATH);
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let list = match tools::parse(&text) {
-        Ok(list) => list,
-        Err((line, why)) => return Outcome::Failed(format!("{}:{line}: {why}", tools::PATH)),
+    let mut setup = Command::new("sh");
+    setup.args(["scripts/setup", "--missing"]).current_dir(&ci.workspace.root);
+    let output = match setup.output() {
+        Ok(output) if output.status.success() => output,
+        other => return Outcome::Failed(format!("scripts/setup --missing: {other:?}")),
     };
-    let missing = tools::missing(&list, tools::is_root(), tools::is_installed);
+    let missing = String::from_utf8_lossy(&output.stdout);
+    let missing = missing.lines().collect::<Vec<_>>().join(", ");
     match missing.is_empty() {
         true => Outcome::Passed,
-        false => {
-            lacking(format!("not installed: {}; scripts/setup --with-tests", missing.join(", ")))
-        }
+        false => lacking(format!("not installed: {missing}; scripts/setup --with-tests")),
     }
 }
 
@@ -180,7 +179,7 @@ fn gate_step(ci: &mut Ci) -> Outcome {
 
 /// The package that `make deb` makes, in a Debian that has nothing else.
 fn deb(ci: &mut Ci) -> Outcome {
-    let can = tools::is_root() && runs("debootstrap", &["--version"]);
+    let can = runs("sh", &["-c", "[ $(id -u) -eq 0 ] && debootstrap --version"]);
     all_only(can, "it needs root and debootstrap").unwrap_or_else(|| {
         finish(Command::new("make").arg("check-deb").current_dir(&ci.workspace.root))
     })
@@ -207,8 +206,7 @@ fn simulate(ci: &mut Ci) -> Outcome {
     };
     for words in runs {
         println!("cargo xtask sim {words}");
-        let args: Vec<String> = words.split_whitespace().map(str::to_string).collect();
-        let outcome = Outcome::of(sim::run(&ci.workspace, &args), words);
+        let outcome = finish(ci.workspace.simulator().args(words.split_whitespace()));
         if outcome != Outcome::Passed {
             return outcome;
         }
