@@ -33,9 +33,17 @@ const fn optional(name: &'static str, what: &'static str, run: fn(&mut Ci) -> Ou
 /// profile is optimised where it must be.
 pub const STEPS: [Step; 15] = [
     optional("tools", "looks for every program of scripts/tools", tools_step),
-    required("fmt", "cargo fmt --all -- --check", fmt),
-    required("clippy", "cargo clippy --workspace --all-targets -- -D warnings", clippy),
-    required("build", "cargo test --workspace --no-run: all programs, libraries and tests", build),
+    required("fmt", "cargo fmt --all -- --check", |ci| {
+        component(ci, "fmt", "fmt --all -- --check")
+    }),
+    required("clippy", "cargo clippy --workspace --all-targets -- -D warnings", |ci| {
+        component(ci, "clippy", "clippy --workspace --all-targets -- -D warnings")
+    }),
+    // Everything that later steps run, by one compilation: a part alone would have its dependencies
+    // compiled with features of its own.
+    required("build", "cargo test --workspace --no-run: all programs, libraries, tests", |ci| {
+        finish(&mut ci.cargo("test --workspace --no-run"))
+    }),
     required("tidy", "cargo xtask tidy --bin target/debug/raidlab", tidy_step),
     optional("typos", "typos (RAIDLAB_TEST=all)", typos),
     optional("deny", "cargo deny check: licences, sources, advisories (RAIDLAB_TEST=all)", deny),
@@ -101,14 +109,6 @@ fn tools_step(ci: &mut Ci) -> Outcome {
     }
 }
 
-fn fmt(ci: &mut Ci) -> Outcome {
-    component(ci, "fmt", "fmt --all -- --check")
-}
-
-fn clippy(ci: &mut Ci) -> Outcome {
-    component(ci, "clippy", "clippy --workspace --all-targets -- -D warnings")
-}
-
 /// Runs a part of the toolchain, if it is installed.
 fn component(ci: &Ci, name: &str, words: &str) -> Outcome {
     let version = ci.cargo(name).arg("--version").output();
@@ -116,12 +116,6 @@ fn component(ci: &Ci, name: &str, words: &str) -> Outcome {
         true => finish(&mut ci.cargo(words)),
         false => Outcome::Skipped(format!("cargo {name} is not installed; see scripts/setup")),
     }
-}
-
-/// Everything that later steps run, by one compilation: a part alone would have its dependencies
-/// compiled with features of its own.
-fn build(ci: &mut Ci) -> Outcome {
-    finish(&mut ci.cargo("test --workspace --no-run"))
 }
 
 fn tidy_step(ci: &mut Ci) -> Outcome {

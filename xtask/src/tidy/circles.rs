@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::Finding;
-use crate::source::{Source, Sources, Token};
+use crate::source::{Sources, Token};
 
 /// A module's path inside its crate: `["stripe", "ops"]`; the root is empty.
 type Module = Vec<String>;
@@ -13,92 +13,59 @@ type Module = Vec<String>;
 pub fn check(directories: &[String], sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
     for directory in directories {
-        let imports = Imports::of(&format!("{directory}/src/"), sources);
-        for circle in imports.circles() {
-            let edges = imports.edges_within(&circle).join(", ");
-            let text = format!(
-                "modules import each other: {edges}; move what both need into one that uses neither"
-            );
-            findings.push(Finding::new("circles", &imports.paths[&circle[0]], 1, text));
+        let edges = on_circles(imports(&format!("{directory}/src/"), sources));
+        if !edges.is_empty() {
+            let arrow = |(from, to): &Edge| format!("{} -> {}", from.join("::"), to.join("::"));
+            let edges: Vec<String> = edges.iter().map(arrow).collect();
+            let fix = "move what both need into one that uses neither";
+            let text = format!("modules import each other: {}; {fix}", edges.join(", "));
+            findings.push(Finding::new("circles", &format!("{directory}/Cargo.toml"), 1, text));
         }
     }
     findings
 }
 
-/// The modules of a crate, and which imports which.
-struct Imports {
-    paths: BTreeMap<Module, String>,
-    edges: BTreeMap<Module, BTreeSet<Module>>,
+/// A module and another one that it imports.
+type Edge = (Module, Module);
+
+/// The imports that lie on circles, or between two: what imports no other module of them, or is
+/// imported by none, lies on none.
+fn on_circles(mut edges: BTreeSet<Edge>) -> BTreeSet<Edge> {
+    loop {
+        let (from, to): (BTreeSet<Module>, BTreeSet<Module>) = edges.iter().cloned().unzip();
+        let before = edges.len();
+        edges.retain(|edge| to.contains(&edge.0) && from.contains(&edge.1));
+        if edges.len() == before {
+            return edges;
+        }
+    }
 }
 
-impl Imports {
-    fn of(directory: &str, sources: &Sources) -> Imports {
-        let files = sources.files.iter().filter_map(|(path, source)| {
-            let inside = path.strip_prefix(directory)?.strip_suffix(".rs")?;
-            let mut module: Module = inside.split('/').map(String::from).collect();
-            if module.last().is_some_and(|last| ["lib", "main", "mod"].contains(&last.as_str())) {
-                module.pop();
-            }
-            // Programs beside the library are crates of their own.
-            (!source.all_test && module.first().is_none_or(|first| first != "bin"))
-                .then_some((module, (path, source)))
-        });
-        let files: BTreeMap<Module, (&String, &Source)> = files.collect();
-        let mut crate_ =
-            Crate { modules: files.keys().cloned().collect(), exports: BTreeMap::new() };
-        let mut named = BTreeMap::new();
-        for (module, (_, source)) in &files {
-            let (paths, exports) = paths_in(&source.tokens);
-            crate_.exports.insert(module.clone(), exports);
-            named.insert(module.clone(), paths);
+/// Which modules of a crate import which.
+fn imports(directory: &str, sources: &Sources) -> BTreeSet<Edge> {
+    let files = sources.files.iter().filter_map(|(path, source)| {
+        let inside = path.strip_prefix(directory)?.strip_suffix(".rs")?;
+        let mut module: Module = inside.split('/').map(String::from).collect();
+        if module.last().is_some_and(|last| ["lib", "main", "mod"].contains(&last.as_str())) {
+            module.pop();
         }
-        let mut edges: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
-        for (module, paths) in &named {
-            let targets = paths.iter().filter_map(|path| crate_.resolve(module, path, 0));
-            let others = targets.filter(|to| !to.starts_with(module) && !module.starts_with(to));
-            edges.insert(module.clone(), others.collect());
-        }
-        let paths = files.into_iter().map(|(module, (path, _))| (module, path.clone())).collect();
-        Imports { paths, edges }
+        // Programs beside the library are crates of their own.
+        let is_part = !source.all_test && module.first().is_none_or(|first| first != "bin");
+        is_part.then(|| (module, paths_in(&source.tokens)))
+    });
+    let (mut crate_, mut named) = (Crate::default(), Vec::new());
+    for (module, (paths, exports)) in files {
+        crate_.modules.insert(module.clone());
+        crate_.exports.insert(module.clone(), exports);
+        named.extend(paths.into_iter().map(|path| (module.clone(), path)));
     }
-
-    /// Groups of modules that reach each other.
-    fn circles(&self) -> Vec<Vec<Module>> {
-        let reach: BTreeMap<&Module, BTreeSet<&Module>> =
-            self.edges.keys().map(|module| (module, self.reach(module))).collect();
-        let mut circles: Vec<Vec<Module>> = Vec::new();
-        for module in self.edges.keys() {
-            if !reach[module].contains(module) || circles.iter().flatten().any(|m| m == module) {
-                continue;
-            }
-            let both = |other: &&&Module| reach[**other].contains(module);
-            circles.push(reach[module].iter().filter(both).map(|m| (*m).clone()).collect());
-        }
-        circles
-    }
-
-    /// What a module reaches by imports.
-    fn reach(&self, from: &Module) -> BTreeSet<&Module> {
-        let mut found = BTreeSet::new();
-        let mut left: Vec<&Module> = self.edges[from].iter().collect();
-        while let Some(module) = left.pop() {
-            if found.insert(module) {
-                left.extend(self.edges.get(module).into_iter().flatten());
-            }
-        }
-        found
-    }
-
-    fn edges_within(&self, circle: &[Module]) -> Vec<String> {
-        let edges = circle.iter().flat_map(|from| {
-            let inside = self.edges[from].iter().filter(|to| circle.contains(to));
-            inside.map(|to| format!("{} -> {}", from.join("::"), to.join("::")))
-        });
-        edges.collect()
-    }
+    let edge = |(from, path): (Module, Module)| Some((crate_.resolve(&from, &path, 0)?, from));
+    let edges = named.into_iter().filter_map(edge).map(|(to, from)| (from, to));
+    edges.filter(|(from, to)| !to.starts_with(from) && !from.starts_with(to)).collect()
 }
 
 /// Resolves paths to modules.
+#[derive(Default)]
 struct Crate {
     modules: BTreeSet<Module>,
     /// Names that a module exports from elsewhere, with their paths.
