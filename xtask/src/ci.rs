@@ -6,12 +6,13 @@
 mod steps;
 mod tests_run;
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, without_our_package};
 use steps::{STEPS, Step};
 use tests_run::Totals;
 
@@ -45,11 +46,19 @@ pub struct Ci {
 }
 
 impl Ci {
-    /// cargo, with these words, at the root.
-    fn cargo(&self, words: &str) -> Command {
-        let mut command = cargo();
-        command.current_dir(&self.workspace.root).args(words.split_whitespace());
-        command
+    /// A command of the shell, at the root, which finds the cargo that started us.
+    fn shell(&self, command: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(&self.workspace.root);
+        shell.env("CARGO_TARGET_DIR", &self.workspace.target);
+        let cargo = std::env::var_os("CARGO").map(PathBuf::from).unwrap_or_default();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let first = cargo.parent().map(PathBuf::from).into_iter();
+        if let Ok(path) = std::env::join_paths(first.chain(std::env::split_paths(&path))) {
+            shell.env("PATH", path);
+        }
+        without_our_package(&mut shell);
+        shell
     }
 
     /// Counts more tests.
@@ -95,7 +104,7 @@ pub fn run(only: Option<&str>) -> Result<bool> {
     for (index, step) in steps.iter().enumerate() {
         println!("\n=== {} ({}/{}): {}", step.name, index + 1, steps.len(), step.what);
         let start = Instant::now();
-        let outcome = (step.run)(&mut ci);
+        let outcome = step.run(&mut ci);
         let line = Line { step, outcome, time: start.elapsed() };
         println!("=== {} {} in {:.1} s", step.name, describe(&line), line.time.as_secs_f64());
         lines.push(line);
@@ -117,7 +126,7 @@ pub fn run(only: Option<&str>) -> Result<bool> {
 /// The steps with their commands, for `ci --list`.
 pub fn list() -> String {
     let line = |step: &Step| {
-        let required = if step.is_required { "required" } else { "optional" };
+        let required = if step.is_required() { "required" } else { "optional" };
         format!("{:<8} {required}  {}\n", step.name, step.what)
     };
     STEPS.iter().map(line).collect()
@@ -137,7 +146,7 @@ fn is_fine(line: &Line) -> bool {
     match line.outcome {
         Outcome::Passed => true,
         Outcome::Failed(_) => false,
-        Outcome::Skipped(_) => !line.step.is_required,
+        Outcome::Skipped(_) => !line.step.is_required(),
     }
 }
 

@@ -43,6 +43,10 @@ pub struct Edge {
     pub kind: Option<String>,
 }
 
+/// A crate's name and its edges: what it uses, and the kind.
+#[cfg(test)]
+pub type Named<'a> = (&'a str, &'a [(&'a str, Option<&'a str>)]);
+
 impl Workspace {
     /// By the cargo that runs us. `--no-deps`: works without a network or a lock file.
     pub fn load() -> Result<Self> {
@@ -73,7 +77,7 @@ impl Workspace {
 
     /// A workspace in `crates/*`, of crates given as (name, edges).
     #[cfg(test)]
-    pub fn of(crates: &[(&str, &[(&str, Option<&str>)])]) -> Workspace {
+    pub fn of(crates: &[Named<'_>]) -> Workspace {
         let edge = |(to, kind): &(&str, Option<&str>)| Edge {
             to: to.to_string(),
             kind: kind.map(String::from),

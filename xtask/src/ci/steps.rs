@@ -1,182 +1,148 @@
 //! The list of steps and how each is done.
 //!
-//! Invariant: every step is a command that a person can type; `what` says which.
+//! Invariant: every step is a command that a person can type; `what` is it.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::{Ci, Outcome, finish, in_ci, is_all, tests_run};
-use crate::workspace::without_our_package;
 use crate::{gate, tidy};
+
+/// Where a step must not be skipped.
+#[derive(Clone, Copy)]
+enum Required {
+    Everywhere,
+    InCi,
+    Nowhere,
+}
 
 /// One step.
 pub struct Step {
     /// For `--only`.
     pub name: &'static str,
-    /// The command it stands for.
+    /// The command, which the shell runs where `run` is none.
     pub what: &'static str,
-    /// Skipping it is a failure.
-    pub is_required: bool,
-    /// Does it.
-    pub run: fn(&mut Ci) -> Outcome,
+    required: Required,
+    /// Only `make test-all` runs it.
+    is_slow: bool,
+    /// A command that succeeds where the step can run, and why it cannot otherwise.
+    needs: Option<(&'static str, &'static str)>,
+    run: Option<fn(&mut Ci) -> Outcome>,
 }
 
-const fn required(name: &'static str, what: &'static str, run: fn(&mut Ci) -> Outcome) -> Step {
-    Step { name, what, is_required: true, run }
+const fn step(name: &'static str, what: &'static str) -> Step {
+    let required = Required::Everywhere;
+    Step { name, what, required, is_slow: false, needs: None, run: None }
 }
 
-const fn optional(name: &'static str, what: &'static str, run: fn(&mut Ci) -> Outcome) -> Step {
-    Step { name, what, is_required: false, run }
+const fn slow(name: &'static str, what: &'static str) -> Step {
+    Step { required: Required::Nowhere, is_slow: true, ..step(name, what) }
 }
 
 /// In order: what is cheap and often wrong first, tests last. They are compiled as dev, not
 /// release: overflow checks and debug assertions are half of what the tests are for, and the
 /// profile is optimised where it must be.
 pub const STEPS: [Step; 15] = [
-    optional("tools", "looks for every program of scripts/tools", tools_step),
-    required("fmt", "cargo fmt --all -- --check", |ci| {
-        component(ci, "fmt", "fmt --all -- --check")
-    }),
-    required("clippy", "cargo clippy --workspace --all-targets -- -D warnings", |ci| {
-        component(ci, "clippy", "clippy --workspace --all-targets -- -D warnings")
-    }),
-    // Everything that later steps run, by one compilation: a part alone would have its dependencies
+    step("tools", "scripts/setup --missing: the programs that the tests start")
+        .required(Required::InCi)
+        .by(tools),
+    step("fmt", "cargo fmt --all -- --check")
+        .needs("cargo fmt --version", "cargo fmt is not installed; see scripts/setup"),
+    step("clippy", "cargo clippy --workspace --all-targets -- -D warnings")
+        .needs("cargo clippy --version", "cargo clippy is not installed; see scripts/setup"),
+    // All that later steps run, by one compilation: a part alone would have its dependencies
     // compiled with features of its own.
-    required("build", "cargo test --workspace --no-run: all programs, libraries, tests", |ci| {
-        finish(&mut ci.cargo("test --workspace --no-run"))
+    step("build", "cargo test --workspace --no-run"),
+    step("tidy", "cargo xtask tidy --bin target/debug/raidlab").by(|ci| {
+        let bin = ci.workspace.target.join("debug").join("raidlab");
+        Outcome::of(tidy::run(&ci.workspace, Some(&bin)), "see the findings above")
     }),
-    required("tidy", "cargo xtask tidy --bin target/debug/raidlab", tidy_step),
-    optional("typos", "typos (RAIDLAB_TEST=all)", typos),
-    optional("deny", "cargo deny check: licences, sources, advisories (RAIDLAB_TEST=all)", deny),
-    required("doc", "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps", doc),
-    optional("aarch64", "cargo check --target aarch64-unknown-linux-gnu -p parity", aarch64),
-    optional(
+    slow("typos", "typos").needs("typos --version", "typos is not installed: pip install typos"),
+    // Advisories come over the network; without it the rest is checked.
+    slow(
+        "deny",
+        "if cargo deny fetch db; then cargo deny check; \
+         else cargo deny check bans licenses sources; fi",
+    )
+    .needs("cargo-deny --version", "it is not installed: cargo install --locked cargo-deny"),
+    step("doc", "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps"),
+    // By the compiler, not by rustup, which a distribution's toolchain does not have.
+    step("aarch64", "cargo check --target aarch64-unknown-linux-gnu -p parity")
+        .required(Required::Nowhere)
+        .needs(
+            "[ -d \"$(rustc --print target-libdir --target aarch64-unknown-linux-gnu)\" ]",
+            "not installed: rustup target add aarch64-unknown-linux-gnu",
+        ),
+    // The kernels that valgrind can run: it reports reads beyond a block or of uninitialized data.
+    slow(
         "valgrind",
-        "cargo test -p parity --test every_isa, under valgrind (RAIDLAB_TEST=all)",
-        valgrind,
+        "cargo test -p parity --test every_isa \
+         --config \"target.'cfg(all())'.runner='valgrind -q --error-exitcode=9'\"",
+    )
+    .needs("valgrind --version", "valgrind is not installed"),
+    step("gate", "cargo xtask gate").required(Required::InCi).by(|ci| match gate::missing() {
+        Some(why) => Outcome::Skipped(why),
+        None => Outcome::of(gate::run(&ci.workspace, false), "see the lines with FAILED above"),
+    }),
+    // The package that `make deb` makes, in a Debian that has nothing else.
+    slow("deb", "make check-deb")
+        .needs("[ \"$(id -u)\" -eq 0 ] && debootstrap --version", "it needs root and debootstrap"),
+    step("sim", "cargo xtask sim: fixed seeds, small scopes, more seeds").by(simulate),
+    step("python", "scripts/test-python").by(tests_run::pytest).needs(
+        "python3 -c 'import ensurepip, venv'",
+        "python3 with venv is not installed (python3-venv); scripts/setup --with-tests",
     ),
-    optional(
-        "gate",
-        "cargo xtask gate: instructions, allocations, locks, system calls per request",
-        gate_step,
-    ),
-    optional(
-        "deb",
-        "make check-deb: the package, installed in a minimal Debian (RAIDLAB_TEST=all)",
-        deb,
-    ),
-    required(
-        "sim",
-        "cargo xtask sim: fixed seeds, small scopes, fresh seeds (RAIDLAB_TEST=all: mutants)",
-        simulate,
-    ),
-    required("python", "scripts/test-python: the wheel in a fresh environment, pytest", python),
-    required(
-        "test",
-        "cargo nextest run --workspace --profile ci; cargo test --workspace --doc",
-        tests_run::nextest,
-    ),
+    step("test", "cargo nextest run --workspace --profile ci; cargo test --workspace --doc")
+        .by(tests_run::nextest)
+        .needs("cargo nextest --version", "cargo-nextest is not installed; see scripts/setup"),
 ];
 
-/// Whether a program runs.
-fn runs(program: &str, words: &[&str]) -> bool {
-    Command::new(program).args(words).output().is_ok_and(|output| output.status.success())
-}
+impl Step {
+    const fn required(self, required: Required) -> Step {
+        Step { required, ..self }
+    }
 
-/// What a developer's machine may lack, and CI may not.
-fn lacking(why: String) -> Outcome {
-    if in_ci() { Outcome::Failed(why) } else { Outcome::Skipped(why) }
-}
+    const fn needs(self, test: &'static str, why: &'static str) -> Step {
+        Step { needs: Some((test, why)), ..self }
+    }
 
-/// The reason not to run what only `make test-all` runs, where it can.
-fn all_only(can: bool, why_not: &str) -> Option<Outcome> {
-    let why = if is_all() { why_not } else { "RAIDLAB_TEST=all runs it" };
-    (!is_all() || !can).then(|| Outcome::Skipped(why.to_string()))
+    const fn by(self, run: fn(&mut Ci) -> Outcome) -> Step {
+        Step { run: Some(run), ..self }
+    }
+
+    /// Does it.
+    pub fn run(&self, ci: &mut Ci) -> Outcome {
+        let can = |test| {
+            let output = ci.shell(test).stdin(Stdio::null()).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        match (self.needs, self.run) {
+            _ if self.is_slow && !is_all() => Outcome::Skipped("RAIDLAB_TEST=all runs it".into()),
+            (Some((test, why)), _) if !can(test) => Outcome::Skipped(why.into()),
+            (_, Some(run)) => run(ci),
+            (_, None) => finish(&mut ci.shell(self.what)),
+        }
+    }
+
+    /// Skipping it here is a failure.
+    pub fn is_required(&self) -> bool {
+        match self.required {
+            Required::Everywhere => true,
+            Required::InCi => in_ci(),
+            Required::Nowhere => false,
+        }
+    }
 }
 
 /// Says in the first second what the tests would lack, not after all of them.
-fn tools_step(ci: &mut Ci) -> Outcome {
-    let mut setup = Command::new("sh");
-    setup.args(["scripts/setup", "--missing"]).current_dir(&ci.workspace.root);
-    let output = match setup.output() {
-        Ok(output) if output.status.success() => output,
-        other => return Outcome::Failed(format!("scripts/setup --missing: {other:?}")),
-    };
-    let missing = String::from_utf8_lossy(&output.stdout);
-    let missing = missing.lines().collect::<Vec<_>>().join(", ");
-    match missing.is_empty() {
-        true => Outcome::Passed,
-        false => lacking(format!("not installed: {missing}; scripts/setup --with-tests")),
+fn tools(ci: &mut Ci) -> Outcome {
+    match ci.shell("sh scripts/setup --missing").output() {
+        Ok(output) if output.status.success() && output.stdout.is_empty() => Outcome::Passed,
+        Ok(output) if output.status.success() => {
+            let missing = String::from_utf8_lossy(&output.stdout).trim().replace('\n', ", ");
+            Outcome::Skipped(format!("not installed: {missing}; scripts/setup --with-tests"))
+        }
+        other => Outcome::Failed(format!("scripts/setup --missing: {other:?}")),
     }
-}
-
-/// Runs a part of the toolchain, if it is installed.
-fn component(ci: &Ci, name: &str, words: &str) -> Outcome {
-    let version = ci.cargo(name).arg("--version").output();
-    match version.is_ok_and(|output| output.status.success()) {
-        true => finish(&mut ci.cargo(words)),
-        false => Outcome::Skipped(format!("cargo {name} is not installed; see scripts/setup")),
-    }
-}
-
-fn tidy_step(ci: &mut Ci) -> Outcome {
-    let bin = ci.workspace.target.join("debug").join("raidlab");
-    Outcome::of(tidy::run(&ci.workspace, Some(&bin)), "see the findings above")
-}
-
-fn typos(ci: &mut Ci) -> Outcome {
-    all_only(runs("typos", &["--version"]), "typos is not installed: pip install typos")
-        .unwrap_or_else(|| finish(Command::new("typos").current_dir(&ci.workspace.root)))
-}
-
-/// Advisories come over the network; without it the rest is checked.
-fn deny(ci: &mut Ci) -> Outcome {
-    let how = "cargo-deny is not installed: cargo install --locked cargo-deny";
-    all_only(runs("cargo-deny", &["--version"]), how).unwrap_or_else(|| {
-        let has_advisories = finish(&mut ci.cargo("deny fetch db")) == Outcome::Passed;
-        let checks = if has_advisories { "" } else { "bans licenses sources" };
-        finish(&mut ci.cargo(&format!("deny check {checks}")))
-    })
-}
-
-fn doc(ci: &mut Ci) -> Outcome {
-    finish(ci.cargo("doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-fn aarch64(ci: &mut Ci) -> Outcome {
-    const TARGET: &str = "aarch64-unknown-linux-gnu";
-    // By the compiler, not by rustup, which a distribution's toolchain does not have.
-    let mut rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()));
-    rustc.current_dir(&ci.workspace.root).args(["--print", "target-libdir", "--target", TARGET]);
-    let libraries = rustc.output().ok().and_then(|output| String::from_utf8(output.stdout).ok());
-    if !libraries.is_some_and(|path| std::path::Path::new(path.trim()).is_dir()) {
-        let why = format!("target {TARGET} is not installed; `rustup target add {TARGET}`");
-        return Outcome::Skipped(why);
-    }
-    finish(ci.cargo("check -p parity --target").arg(TARGET))
-}
-
-/// The kernels that valgrind can run: it reports reads beyond a block or of uninitialized data.
-fn valgrind(ci: &mut Ci) -> Outcome {
-    let runner = "target.'cfg(all())'.runner='valgrind -q --error-exitcode=9'";
-    let test = "test -p parity --test every_isa --config";
-    all_only(runs("valgrind", &["--version"]), "valgrind is not installed")
-        .unwrap_or_else(|| finish(ci.cargo(test).arg(runner)))
-}
-
-/// What a request costs, beside its budget; and the files that a write passes through.
-fn gate_step(ci: &mut Ci) -> Outcome {
-    match gate::missing() {
-        Some(why) => lacking(why),
-        None => Outcome::of(gate::run(&ci.workspace, false), "see the lines with FAILED above"),
-    }
-}
-
-/// The package that `make deb` makes, in a Debian that has nothing else.
-fn deb(ci: &mut Ci) -> Outcome {
-    let can = runs("sh", &["-c", "[ $(id -u) -eq 0 ] && debootstrap --version"]);
-    all_only(can, "it needs root and debootstrap").unwrap_or_else(|| {
-        finish(Command::new("make").arg("check-deb").current_dir(&ci.workspace.root))
-    })
 }
 
 /// The simulator: every state of the engine is reached by fixed seeds, small scopes are exhausted
@@ -184,46 +150,18 @@ fn deb(ci: &mut Ci) -> Outcome {
 /// judged by what it does; with RAIDLAB_TEST=all they are fresh ones, for ten minutes. All scopes
 /// take more than an hour: `cargo xtask sim --exhaustive`, for a change of the engine.
 fn simulate(ci: &mut Ci) -> Outcome {
-    let fixed = "--seed 1 --count 5000 --seconds 600 --jobs 2 --all-marks";
-    let runs: &[&str] = match is_all() {
-        true => &[
-            fixed,
-            "--exhaustive --one-in 8 --jobs 2",
-            "--seconds 600 --jobs 2",
-            "--mutants --jobs 2",
-        ],
-        false => &[
-            fixed,
-            "--exhaustive --one-in 80 --jobs 2",
-            "--seed 100000 --count 3000 --seconds 600 --jobs 2",
-        ],
-    };
-    for words in runs {
+    const FIXED: &str = "--seed 1 --count 5000 --seconds 600 --jobs 2 --all-marks";
+    const ALL: [&str; 4] =
+        [FIXED, "--exhaustive --one-in 8 --jobs 2", "--seconds 600 --jobs 2", "--mutants --jobs 2"];
+    const SOME: [&str; 3] = [
+        FIXED,
+        "--exhaustive --one-in 80 --jobs 2",
+        "--seed 100000 --count 3000 --seconds 600 --jobs 2",
+    ];
+    let runs = if is_all() { &ALL[..] } else { &SOME };
+    let run = |words: &&str| {
         println!("cargo xtask sim {words}");
-        let outcome = finish(ci.workspace.simulator().args(words.split_whitespace()));
-        if outcome != Outcome::Passed {
-            return outcome;
-        }
-    }
-    Outcome::Passed
-}
-
-/// The Python package: its wheel, installed in a fresh environment and tested. The compiler's work
-/// is shared with the other steps: same profile, same target directory.
-fn python(ci: &mut Ci) -> Outcome {
-    if !runs("python3", &["-c", "import ensurepip, venv"]) {
-        let why = "python3 with venv is not installed (python3-venv); scripts/setup --with-tests";
-        return Outcome::Skipped(why.to_string());
-    }
-    let report = ci.workspace.target.join("python").join("junit.xml");
-    // An old report must not be taken for this run's.
-    let _ = std::fs::remove_file(&report);
-    let mut script = Command::new("sh");
-    script.arg("scripts/test-python").current_dir(&ci.workspace.root).stdin(Stdio::null());
-    script.env("CARGO_TARGET_DIR", &ci.workspace.target);
-    without_our_package(&mut script);
-    let ran = finish(&mut script);
-    tests_run::judged(ci, ran, &report, |_, skipped| {
-        skipped.iter().map(|test| format!("{test} was skipped")).collect()
-    })
+        finish(&mut ci.shell(&format!("sh scripts/sim {words}")))
+    };
+    runs.iter().map(run).find(|outcome| *outcome != Outcome::Passed).unwrap_or(Outcome::Passed)
 }

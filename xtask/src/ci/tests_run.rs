@@ -156,20 +156,21 @@ impl Case {
     }
 }
 
+/// The Python package: its wheel, installed in a fresh environment and tested. The compiler's work
+/// is shared with the other steps: same profile, same target directory.
+pub fn pytest(ci: &mut Ci) -> Outcome {
+    let report = ci.workspace.target.join("python").join("junit.xml");
+    judged(ci, "sh scripts/test-python", &report, |_, skipped| {
+        skipped.iter().map(|test| format!("{test} was skipped")).collect()
+    })
+}
+
 /// All tests by nextest, which runs programs side by side and in groups; then those of the docs,
 /// which it does not run.
 pub fn nextest(ci: &mut Ci) -> Outcome {
-    let version = ci.cargo("nextest --version").output();
-    if !version.is_ok_and(|output| output.status.success()) {
-        let how = "scripts/setup --with-tests, or cargo install --locked cargo-nextest";
-        return Outcome::Failed(format!("cargo-nextest is not installed: {how}"));
-    }
     // nextest's own place, whatever the target directory is.
     let report = ci.workspace.root.join("target/nextest/ci/junit.xml");
-    // An old report must not be taken for this run's.
-    let _ = std::fs::remove_file(&report);
-    let ran = finish(&mut ci.cargo("nextest run --workspace --profile ci"));
-    let outcome = judged(ci, ran, &report, missing);
+    let outcome = judged(ci, "cargo nextest run --workspace --profile ci", &report, missing);
     match doc_tests(ci) {
         Ok(0) => outcome,
         _ if outcome != Outcome::Passed => outcome,
@@ -178,14 +179,17 @@ pub fn nextest(ci: &mut Ci) -> Outcome {
     }
 }
 
-/// Counts and shows the tests of a report, and says how the step ends. In CI, `missing` finds what
-/// should have run, by the names of the tests that ran and of those that were skipped.
-pub fn judged(
+/// Runs tests, counts and shows those of the report, and says how the step ends. In CI, `missing`
+/// finds what should have run, by the names of the tests that ran and of those that were skipped.
+fn judged(
     ci: &mut Ci,
-    ran: Outcome,
+    command: &str,
     report: &Path,
     missing: fn(&[&str], &[&str]) -> Vec<String>,
 ) -> Outcome {
+    // An old report must not be taken for this run's.
+    let _ = std::fs::remove_file(report);
+    let ran = finish(ci.shell(command).stdin(Stdio::null()));
     let text = std::fs::read_to_string(report).map_err(anyhow::Error::from);
     let cases = match text.and_then(|text| Case::read(&text)) {
         Ok(cases) => cases,
@@ -248,7 +252,7 @@ fn missing(ran: &[&str], skipped: &[&str]) -> Vec<String> {
 
 /// Shows the output of the documentation's tests, sums the result lines, and says how many failed.
 fn doc_tests(ci: &mut Ci) -> Result<u64> {
-    let mut command = ci.cargo("test --workspace --doc --no-fail-fast");
+    let mut command = ci.shell("cargo test --workspace --doc --no-fail-fast");
     let mut child = command.stdout(Stdio::piped()).spawn().context("not started")?;
     let mut totals = Totals::default();
     let stdout = child.stdout.take().context("no output")?;

@@ -145,12 +145,13 @@ fn shares(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Named;
 
     const MAP: &str = "| crate | may use | owns |\n|---|---|---|\n| `testkit` | - | x |\n\
         | `md` | - | x |\n| [`engine`](e) | `md`, `array` | y |\n| `array` | `engine` | z |\n\
         | `cli` | all but `testkit` | z |\n\n| crate | owns |\n| `a` |\n";
 
-    fn whats(crates: &[(&str, &[(&str, Option<&str>)])]) -> Vec<String> {
+    fn whats(crates: &[Named<'_>]) -> Vec<String> {
         let workspace = Workspace::of(crates);
         let house: Vec<&str> = crates.iter().map(|(name, _)| *name).collect();
         let used = workspace.crates.iter().flat_map(|krate| {
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn edges_outside_the_map_fail_in_every_kind() {
         let (dev, build) = (Some("dev"), Some("build"));
-        let good: &[(&str, &[(&str, Option<&str>)])] = &[
+        let good: &[Named<'_>] = &[
             ("testkit", &[("md", dev), ("serde", None), ("testkit", dev)]),
             ("md", &[]),
             ("engine", &[("md", None), ("testkit", dev)]),
@@ -171,7 +172,7 @@ mod tests {
             ("cli", &[("array", None), ("md", None), ("testkit", dev)]),
         ];
         assert_eq!(whats(good), [""; 0]);
-        let bad: &[(&str, &[(&str, Option<&str>)])] = &[
+        let bad: &[Named<'_>] = &[
             ("testkit", &[("testkit", None)]),
             ("md", &[("md", build)]),
             // The map itself points upwards: it does not count.

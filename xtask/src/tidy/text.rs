@@ -128,12 +128,13 @@ fn stands_in(line: &str, text: &str) -> bool {
     line.match_indices(text).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + text.len()..].chars().next();
-        let goes_on = match text.starts_with('/') {
+        let is_part = match text.starts_with('/') {
             // `a/..`, `$HOME/..`, `~/..`, `*/..`.
             true => before.is_some_and(|c| is_word(c) || ".~-})*>/".contains(c)),
             false => text.starts_with(is_word) && before.is_some_and(is_word),
         };
-        !goes_on && !(text.ends_with(is_word) && after.is_some_and(is_word))
+        let continues = text.ends_with(is_word) && after.is_some_and(is_word);
+        !is_part && !continues
     })
 }
 
