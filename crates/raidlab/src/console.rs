@@ -14,10 +14,11 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use device::{Device, Identity, LockedFile};
 use report::shown::{Shown, lines};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::error::{Context, of_option};
 use crate::members::{Used, existing_member, overlaps};
+use crate::output::sorted_json_of;
 
 /// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
 /// gone away (`2>&1 | head`) does not end the run.
@@ -93,20 +94,20 @@ impl JsonOut {
     }
 
     /// Puts the result where the option says.
-    pub fn put(&self, text: &str, json: impl FnOnce() -> Value) -> Result<()> {
+    pub fn put<T: Serialize>(&self, text: &str, json: impl FnOnce() -> T) -> Result<()> {
         if self.is_stdout() {
-            return print_raw(&format!("{:#}\n", json()));
+            return print_raw(&sorted_json_of(&json()));
         }
         print_lines(text)?;
         self.put_aside(json)
     }
 
     /// Writes the JSON into its file, if there is to be one.
-    pub fn put_aside(&self, json: impl FnOnce() -> Value) -> Result<()> {
+    pub fn put_aside<T: Serialize>(&self, json: impl FnOnce() -> T) -> Result<()> {
         let Some(path) = self.json.as_deref().filter(|path| !is_stdout(path)) else {
             return Ok(());
         };
-        replace_record(path, format!("{:#}\n", json())).map_err(of_option("--json"))
+        replace_record(path, sorted_json_of(&json())).map_err(of_option("--json"))
     }
 }
 

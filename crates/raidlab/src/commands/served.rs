@@ -18,7 +18,6 @@ use export::control::api::{
 use export::control::{Client, ClientError, control_path, runtime_directory};
 use report::shown::Shown;
 use serde::Serialize;
-use serde_json::json;
 use spec::units::show_size;
 
 use crate::Ending;
@@ -106,15 +105,27 @@ pub fn status(server: &OsStr, detail: bool, json: &JsonOut) -> Result<Ending> {
     let client = Client::new(&socket_of(server)?)?;
     let status: Status = client.get("/status")?;
     let text = if detail { detail_text(&status) } else { text(&status) };
-    json.put(&text, || serde_json::to_value(&status).expect("a status is JSON"))?;
+    json.put(&text, || &status)?;
     Ok(ending(&status))
+}
+
+#[derive(Serialize)]
+struct AllServers {
+    servers: Vec<Status>,
+    unreachable: Vec<Unreachable>,
+}
+
+/// A server that does not answer, and why.
+#[derive(Serialize)]
+struct Unreachable {
+    name: String,
+    error: String,
 }
 
 /// The states of the arrays of all servers of this user: `raidlab status`.
 pub fn status_of_all(json: &JsonOut) -> Result<Ending> {
     let mut out = String::new();
-    let mut states: Vec<Status> = Vec::new();
-    let mut unreachable: Vec<(String, String)> = Vec::new();
+    let mut all = AllServers { servers: Vec::new(), unreachable: Vec::new() };
     for name in servers() {
         let client = control_path(&name)
             .map_err(anyhow::Error::from)
@@ -122,24 +133,20 @@ pub fn status_of_all(json: &JsonOut) -> Result<Ending> {
         match client.and_then(|client| Ok(client.get::<Status>("/status")?)) {
             Ok(status) => {
                 let _ = writeln!(out, "{}", text(&status));
-                states.push(status);
+                all.servers.push(status);
             }
-            Err(error) => unreachable.push((name, error.to_string())),
+            Err(error) => all.unreachable.push(Unreachable { name, error: error.to_string() }),
         }
     }
-    for (name, error) in &unreachable {
+    for Unreachable { name, error } in &all.unreachable {
         let _ = writeln!(out, "{} : not reachable: {}", Shown(name), Shown(error));
     }
     if out.is_empty() {
         let _ = writeln!(out, "no servers in {}", Shown(runtime_directory().display()));
     }
-    json.put(&out, || {
-        let unreachable = unreachable.iter();
-        let unreachable = unreachable.map(|(name, error)| json!({"name": name, "error": error}));
-        json!({"servers": states, "unreachable": unreachable.collect::<Vec<_>>()})
-    })?;
+    json.put(&out, || &all)?;
     let is_fine = |status: &Status| matches!(ending(status), Ending::Fine);
-    let is_fine = unreachable.is_empty() && states.iter().all(is_fine);
+    let is_fine = all.unreachable.is_empty() && all.servers.iter().all(is_fine);
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
 }
 
@@ -341,7 +348,7 @@ fn order(
     json: &JsonOut,
 ) -> Result<Ending> {
     let done: Done = server.client()?.post(route, order)?;
-    json.put(&format!("{}\n", Shown(&done.done)), || json!({"done": done.done}))?;
+    json.put(&format!("{}\n", Shown(&done.done)), || &done)?;
     Ok(Ending::Fine)
 }
 
@@ -518,7 +525,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(60);
 pub fn stop(arguments: &StopArguments) -> Result<Ending> {
     let socket = socket_of(&arguments.server.server)?;
     let client = Client::new(&socket)?;
-    let stopped: Stopped = match client.post("/stop", &json!({})) {
+    let stopped: Stopped = match client.post("/stop", &serde_json::Map::new()) {
         Err(error @ (ClientError::Answer { .. } | ClientError::Refused(_))) => {
             say(format_args!(
                 "raidlab: {error}; whether the array has been stopped, and is clean, is not known: \
@@ -542,7 +549,7 @@ pub fn stop(arguments: &StopArguments) -> Result<Ending> {
             format!("the server has ended, but the array is not clean: {}\n", Shown(problem))
         }
     };
-    arguments.json.put(&text, || serde_json::to_value(&stopped).expect("it is JSON"))?;
+    arguments.json.put(&text, || &stopped)?;
     Ok(if stopped.clean { Ending::Fine } else { Ending::Finding })
 }
 
