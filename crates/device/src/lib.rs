@@ -55,4 +55,4 @@ pub use remote::{
 };
 pub use serial::serial;
 pub use signature::{Signature, packed_as, signatures, some_data};
-pub use unread::{MapError, MapProblem, RescueMap, Unread};
+pub use unread::{LISTED, MapError, MapProblem, RescueMap, Unread};

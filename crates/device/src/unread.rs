@@ -13,7 +13,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use md::ondisk::Area;
 use md::{SECTOR_BYTES, show_size};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use thiserror::Error;
 
 use crate::location::{MapChoice, MemberName};
@@ -142,6 +144,9 @@ impl RescueMap {
     }
 }
 
+/// Ranges of a list that are serialized at most.
+pub const LISTED: usize = 1000;
+
 /// What a member lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
@@ -153,6 +158,19 @@ pub struct Unread {
     pub device_sectors: u64,
     /// Sectors of the member: sorted and disjoint.
     pub ranges: Arc<[Range<u64>]>,
+}
+
+impl Serialize for Unread {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let listed: Vec<Area> = self.ranges.iter().take(LISTED).map(Area::from).collect();
+        let mut fields = serializer.serialize_struct("Unread", 5)?;
+        fields.serialize_field("file", &self.map.path.display().to_string())?;
+        fields.serialize_field("found_beside", &self.map.is_found)?;
+        fields.serialize_field("unread_sectors", &self.sectors())?;
+        fields.serialize_field("unread", &listed)?;
+        fields.serialize_field("unread_more", &(self.ranges.len() - listed.len()))?;
+        fields.end()
+    }
 }
 
 impl Unread {

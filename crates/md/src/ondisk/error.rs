@@ -6,14 +6,17 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Serialize;
+
 /// Why bytes do not decode to a structure.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodeError {
     /// The structure, as `docs/format` names it: `superblock-1`.
     pub structure: &'static str,
     /// The field of it.
     pub field: &'static str,
     /// Its first byte, from the start of the structure.
+    #[serde(rename = "offset_bytes")]
     pub offset: usize,
     /// The problem.
     pub problem: Cow<'static, str>,

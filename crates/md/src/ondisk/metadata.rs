@@ -8,6 +8,9 @@
 //! the array) is passed on as it is; whether an array can be made of it is for the assembly to say.
 
 use std::fmt;
+use std::ops::Range;
+
+use serde::{Serialize, Serializer};
 
 use super::Uuid;
 
@@ -53,6 +56,12 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 
@@ -102,12 +111,18 @@ impl fmt::Display for Timestamp {
 }
 
 /// A range of the whole device, in sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Area {
     /// First sector of the device.
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u64,
+}
+
+impl From<&Range<u64>> for Area {
+    fn from(range: &Range<u64>) -> Area {
+        Area { sector: range.start, sectors: range.end - range.start }
+    }
 }
 
 /// The bad-block log.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 /// Sixteen bytes in the order in which they are shown: four groups of eight digits, as mdadm prints
 /// them. Metadata 0.90 stores four words; its codec brings them into this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +26,12 @@ impl fmt::Display for Uuid {
             write!(f, "{byte:02x}")?;
         }
         Ok(())
+    }
+}
+
+impl Serialize for Uuid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

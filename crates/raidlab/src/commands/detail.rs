@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::commands::examine::LOCKLESS;
 use crate::commands::served;
 use crate::console::JsonOut;
-use crate::members::{Used, choose, map_json};
+use crate::members::{Used, choose};
 use crate::{Ending, mdadm};
 
 const EXAMPLES: &str = "\
@@ -415,16 +415,16 @@ fn json(array: &Array, members: &Members) -> Value {
             "data_offset_sectors": candidate.metadata.data_offset,
             "data_sectors": candidate.metadata.data_sectors,
             "bad_blocks": log.map(|_| bad_blocks_json(listed)),
-            "rescue_map": map_json(members.all[members.given[member.candidate]].unread.as_ref()),
+            "rescue_map": members.all[members.given[member.candidate]].unread,
         })
     });
     let shape = array.shape.as_ref();
     let elsewhere = array.other_verdicts.iter();
     let elsewhere = elsewhere.map(|it| json!({"by": it.by.to_string(), "what": it.what}));
     json!({
-        "array_uuid": array.set_uuid.to_string(),
+        "array_uuid": array.set_uuid,
         "name": array.name,
-        "version": array.version.name(),
+        "version": array.version,
         "level": mdadm::level(metadata.level),
         "layout": mdadm::layout(metadata.level, metadata.layout),
         "chunk_sectors": metadata.chunk_sectors,

@@ -211,8 +211,8 @@ fn json(array: &Array, members: &Members) -> Value {
     });
     json!({
         "name": array.name,
-        "array_uuid": array.set_uuid.to_string(),
-        "version": array.version.name(),
+        "array_uuid": array.set_uuid,
+        "version": array.version,
         "level": mdadm::level(metadata.level),
         "state": description.words(),
         "slots": letters(array),

@@ -179,7 +179,7 @@ fn array_json(array: &ArrayBelow, all: &Volumes) -> Value {
     let volumes: Vec<Value> = array.volumes.iter().map(|it| volume_json(it, all)).collect();
     json!({
         "name": array.name,
-        "uuid": array.uuid.map(|uuid| uuid.to_string()),
+        "uuid": array.uuid,
         "level": mdadm::level(array.level),
         "bytes": array.sectors.map(bytes),
         "readable": array.refusal.is_none(),

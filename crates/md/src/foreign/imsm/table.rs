@@ -10,6 +10,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Serialize, Serializer};
+
 use super::format::*;
 use crate::foreign::Unusable;
 use crate::foreign::text::{part, text};
@@ -21,15 +23,17 @@ use crate::units::SECTOR_BYTES;
 const BYTES_MAX: usize = 2210 * 512;
 
 /// The metadata of a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Table {
     /// Sector (of 512 bytes) of the disk with the start of it.
     pub sector: u64,
     /// First sector of the rest: what lies below it is free for data.
+    #[serde(skip)]
     pub first_sector: u64,
     /// Bytes of a block of the disk: 512 or 4096.
     pub block_bytes: u32,
     /// Whether the sum of all words is what it should be.
+    #[serde(rename = "checksum_correct", serialize_with = "is_correct")]
     pub checksum: Checksum,
     /// As text, `1.2.02`.
     pub version: String,
@@ -42,19 +46,26 @@ pub struct Table {
     /// Attribute bits.
     pub attributes: u32,
     /// Seconds since 1970, 0 in old versions.
+    #[serde(rename = "created_unix_s")]
     pub created: u64,
     /// Entries of the log of bad blocks; `None`: there is none that can be read.
+    #[serde(rename = "bad_block_ranges")]
     pub bad_blocks: Option<u32>,
     /// The disks of the container.
     pub disks: Vec<DiskEntry>,
     /// Its volumes.
     pub volumes: Vec<Volume>,
     /// All bytes: copies of one generation are equal.
+    #[serde(skip)]
     pub bytes: Vec<u8>,
 }
 
+fn is_correct<S: Serializer>(checksum: &Checksum, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(checksum.is_correct())
+}
+
 /// A disk of the container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiskEntry {
     /// The last 16 characters of its serial number.
     pub serial: String,
@@ -77,11 +88,12 @@ impl DiskEntry {
 }
 
 /// A volume: an array on a part of the disks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Volume {
     /// Its name.
     pub name: String,
     /// The 16 bytes of the name as they are.
+    #[serde(skip)]
     pub raw_name: [u8; 16],
     /// Sectors that it offers.
     pub sectors: u64,
@@ -98,13 +110,15 @@ pub struct Volume {
     /// The map; in a migration the one that it leads to.
     pub map: Map,
     /// In a migration: the map that it began with.
+    #[serde(rename = "map_before")]
     pub before: Option<Map>,
 }
 
 /// Where a volume is on its disks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Map {
     /// First sector on each disk.
+    #[serde(rename = "offset_sectors")]
     pub offset: u64,
     /// Sectors reserved on each disk.
     pub member_sectors: u64,
@@ -125,7 +139,7 @@ pub struct Map {
 }
 
 /// The disk of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotEntry {
     /// Index into the table of disks.
     pub disk: u32,

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::ondisk::{DecodeError, Uuid, Version, fields};
 
 /// Bytes of the header; bit 0 is in the byte behind it.
@@ -87,7 +89,7 @@ pub enum BitmapKind {
 }
 
 /// The fields of the header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BitmapHeader {
     /// 4 in new ones.
     pub version: u32,
@@ -98,6 +100,7 @@ pub struct BitmapHeader {
     /// The event count when bits were last cleared while no member was missing.
     pub events_cleared: u64,
     /// Sectors covered; informative, md uses the array's own number.
+    #[serde(rename = "sync_sectors")]
     pub sync_size: u64,
     /// State bits.
     pub state: u32,
@@ -112,6 +115,7 @@ pub struct BitmapHeader {
     /// Nodes of the cluster.
     pub nodes: u32,
     /// Its name, NUL padded.
+    #[serde(skip)]
     pub cluster_name: [u8; 64],
 }
 

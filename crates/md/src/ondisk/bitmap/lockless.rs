@@ -3,6 +3,8 @@
 //! Invariant: only counted, never decided with: an array that has one is read, not started. Called
 //! by those who show it.
 
+use serde::Serialize;
+
 use super::header::{self, BitmapHeader, BitmapKind, BitmapProblem, check_chunk};
 use crate::ondisk::DecodeError;
 
@@ -10,7 +12,7 @@ use crate::ondisk::DecodeError;
 pub const LOCKLESS_STATES_AT: u64 = 1024;
 
 /// Number of chunks by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LocklessStates {
     /// 0: never written; what the members hold there need not agree.
     pub unwritten: u64,

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Serialize, Serializer};
+
 use super::Checksum;
 use super::checksum::fold;
 use super::v1::MAGIC_WORD;
@@ -106,7 +108,8 @@ pub const DISK_STATES: &[(&str, u64)] = &[
 ];
 
 /// The order of the bytes in each word, and of the two words of a 64-bit number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ByteOrder {
     /// x86, ARM, RISC-V.
     Little,
@@ -115,7 +118,7 @@ pub enum ByteOrder {
 }
 
 /// One device of a superblock 0.90.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DiskV0 {
     /// Its place in `disks`.
     pub number: u32,
@@ -140,9 +143,10 @@ impl DiskV0 {
 
 /// Superblock 0.90, field by field. `sb_csum` is not among them: decoding gives a verdict on it,
 /// encoding computes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SuperblockV0 {
     /// Sector where it was found, or will be; not stored.
+    #[serde(rename = "super_offset_sectors")]
     pub sector: u64,
     /// Of the machine that wrote it; seen in the magic.
     pub byte_order: ByteOrder,
@@ -153,12 +157,15 @@ pub struct SuperblockV0 {
     /// 0; must be the same on all members.
     pub gvalid_words: u32,
     /// UUID of the array: four words, each shown with the highest byte first.
+    #[serde(rename = "array_uuid")]
     pub set_uuid: Uuid,
     /// Seconds since 1970.
+    #[serde(rename = "created_unix_s")]
     pub ctime: u32,
     /// -1 linear, 0, 1, 4, 5, 6, 10.
     pub level: i32,
     /// KiB of each member that the array uses; 0 for linear and RAID 0.
+    #[serde(rename = "used_kib")]
     pub size: u32,
     /// Devices described.
     pub nr_disks: u32,
@@ -171,6 +178,7 @@ pub struct SuperblockV0 {
     /// Zero; compared between members.
     pub constant_reserved: [u32; 16],
     /// When this superblock was written, seconds since 1970.
+    #[serde(rename = "updated_unix_s")]
     pub utime: u32,
     /// Bits of [`STATES`].
     pub state: u32,
@@ -185,10 +193,13 @@ pub struct SuperblockV0 {
     /// Update counter.
     pub events: u64,
     /// The counter when `recovery_cp` was right.
+    #[serde(rename = "checkpoint_events")]
     pub cp_events: u64,
     /// Resync checkpoint, sectors; all ones: complete.
+    #[serde(rename = "resync_checkpoint_sectors")]
     pub recovery_cp: u32,
     /// This and the next four hold only with minor version 91. Array sector.
+    #[serde(rename = "reshape_position_sectors")]
     pub reshape_position: u64,
     /// Level to come.
     pub new_level: i32,
@@ -197,19 +208,28 @@ pub struct SuperblockV0 {
     /// Layout to come.
     pub new_layout: u32,
     /// Chunk to come, bytes.
+    #[serde(rename = "new_chunk_bytes")]
     pub new_chunk: u32,
     /// Reserved, zero.
     pub state_reserved: [u32; 14],
     /// md's number of the layout.
     pub layout: u32,
     /// Chunk size in bytes.
+    #[serde(rename = "chunk_bytes")]
     pub chunk_size: u32,
     /// Reserved, zero.
+    #[serde(serialize_with = "words")]
     pub personality_reserved: [u32; 62],
     /// By number.
+    #[serde(skip)]
     pub disks: [DiskV0; DISKS_MAX],
     /// This device's descriptor, again.
+    #[serde(skip)]
     pub this_disk: DiskV0,
+}
+
+fn words<S: Serializer>(words: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
+    words.serialize(serializer)
 }
 
 impl SuperblockV0 {

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use serde::Serialize;
+
 use super::Checksum;
 use super::checksum::fold;
 use crate::ondisk::{DecodeError, Timestamp, Uuid, Version, fields};
@@ -134,7 +136,7 @@ pub(super) const FLAG_FAILFAST: u8 = 2;
 
 /// Superblock 1.0, 1.1 or 1.2, field by field. `sb_csum` is not among them: decoding gives a
 /// verdict on it, encoding computes it. `max_dev` is the number of `dev_roles`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SuperblockV1 {
     /// The minor version is not stored: it is where the superblock was found, or will be.
     pub version: Version,
@@ -143,65 +145,86 @@ pub struct SuperblockV1 {
     /// 0, or the kernel refuses it.
     pub pad0: u32,
     /// UUID of the array.
+    #[serde(rename = "array_uuid")]
     pub set_uuid: Uuid,
     /// Text, filled up with NUL.
+    #[serde(rename = "name_bytes")]
     pub set_name: [u8; 32],
     /// When the array was made.
+    #[serde(skip)]
     pub ctime: Timestamp,
     /// -1 linear, 0, 1, 4, 5, 6, 10.
     pub level: i32,
     /// RAID 5, 6, 10; RAID 0 with [`feature::RAID0_LAYOUT`].
     pub layout: u32,
     /// Sectors of each member that the array uses; 0 for linear and RAID 0.
+    #[serde(rename = "used_sectors")]
     pub size: u64,
     /// Chunk size in sectors.
+    #[serde(rename = "chunk_sectors")]
     pub chunksize: u32,
     /// Slots; during a reshape the new number.
     pub raid_disks: u32,
     /// Sectors from the superblock to the bitmap; with a partial parity log, see
     /// [`SuperblockV1::ppl_offset`].
+    #[serde(rename = "bitmap_offset_sectors")]
     pub bitmap_offset: i32,
     /// This and the next five hold only during a reshape; else they are stale.
     pub new_level: i32,
     /// Array sector.
+    #[serde(rename = "reshape_position_sectors")]
     pub reshape_position: u64,
     /// New minus old number of slots.
     pub delta_disks: i32,
     /// Layout to come.
     pub new_layout: u32,
     /// Chunk to come, sectors.
+    #[serde(rename = "new_chunk_sectors")]
     pub new_chunk: u32,
     /// New minus old data offset of this member.
+    #[serde(rename = "new_offset_sectors")]
     pub new_offset: i32,
     /// Sector of the device where its data starts.
+    #[serde(rename = "data_offset_sectors")]
     pub data_offset: u64,
     /// Sectors that it has for data.
+    #[serde(rename = "data_sectors")]
     pub data_size: u64,
     /// Sector of this superblock.
+    #[serde(rename = "super_offset_sectors")]
     pub super_offset: u64,
     /// Member sectors in sync ([`feature::RECOVERY_OFFSET`]); on a journal, its tail.
+    #[serde(rename = "recovery_offset_sectors")]
     pub recovery_offset: u64,
     /// Index of this device in `dev_roles`.
     pub dev_number: u32,
     /// Number of corrected read errors, a statistic.
+    #[serde(rename = "corrected_reads")]
     pub cnt_corrected_read: u32,
     /// UUID of the member.
     pub device_uuid: Uuid,
     /// Bit 0 write-mostly, bit 1 failfast.
+    #[serde(rename = "device_flags")]
     pub devflags: u8,
     /// Bad blocks count in units of 2^shift sectors.
+    #[serde(rename = "bad_block_log_shift")]
     pub bblog_shift: u8,
     /// Sectors of the bad-block log.
+    #[serde(rename = "bad_block_log_sectors")]
     pub bblog_size: u16,
     /// Sectors from the superblock to it; 0: there is none.
+    #[serde(rename = "bad_block_log_offset_sectors")]
     pub bblog_offset: i32,
     /// When this superblock was written.
+    #[serde(skip)]
     pub utime: Timestamp,
     /// Update counter.
     pub events: u64,
     /// Up to where the redundancy holds; `u64::MAX`: everywhere.
+    #[serde(skip)]
     pub resync_offset: u64,
     /// Of the array, in bytes, by kernels from 6.19 on; older ones refuse anything but 0.
+    #[serde(rename = "logical_block_bytes")]
     pub logical_block_size: u32,
     /// 0, or the kernel refuses it.
     pub pad3: [u8; 28],

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use md::create::{DeviceLayout, Plan, Request};
-use md::ondisk::{Area, Role};
+use md::ondisk::Role;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
@@ -77,7 +77,6 @@ fn label<'a>(request: &'a Request, place: &DeviceLayout) -> &'a str {
 
 /// The plan as JSON.
 pub fn json(request: &Request, plan: &Plan, dry_run: bool) -> Value {
-    let at = |area: Area| json!({"sector": area.sector, "sectors": area.sectors});
     let places = plan.places.iter().map(|place| {
         json!({
             "member": label(request, place),
@@ -86,17 +85,17 @@ pub fn json(request: &Request, plan: &Plan, dry_run: bool) -> Value {
             "data_offset_sectors": place.data_offset,
             "data_sectors": place.data_sectors,
             "super_offset_sectors": place.super_sector,
-            "bitmap": place.bitmap.map(at),
-            "bad_block_log": place.bad_blocks.map(at),
-            "ppl": place.ppl.map(at),
+            "bitmap": place.bitmap,
+            "bad_block_log": place.bad_blocks,
+            "ppl": place.ppl,
         })
     });
     let layout = plan.geometry.layout().number().cast_unsigned();
     json!({
         "dry_run": dry_run,
-        "array_uuid": request.set_uuid.to_string(),
+        "array_uuid": request.set_uuid,
         "name": request.name,
-        "version": plan.version.name(),
+        "version": plan.version,
         "level": request.level.name(),
         "layout": mdadm::layout(request.level.number(), layout),
         "chunk_sectors": plan.geometry.chunk_sectors(),

@@ -192,7 +192,11 @@ fn dm_raid_text(out: &mut Lines, superblock: &dm_raid::Superblock) {
 /// The same as JSON; null if there is nothing.
 pub fn json(found: &Detected) -> Value {
     let metadata = match &found.metadata {
-        Some(Metadata::Imsm(table)) => imsm_json(table),
+        Some(Metadata::Imsm(table)) => {
+            let mut value = json!(table);
+            value["format"] = "imsm".into();
+            value
+        }
         Some(Metadata::Ddf(tables)) => ddf_json(tables),
         None => Value::Null,
     };
@@ -207,39 +211,6 @@ pub fn json(found: &Detected) -> Value {
         return Value::Null;
     }
     json!({"metadata": metadata, "problem": found.problem, "dm_raid": dm_raid})
-}
-
-fn imsm_json(table: &imsm::Table) -> Value {
-    let disks = table
-        .disks
-        .iter()
-        .map(|disk| json!({"serial": disk.serial, "sectors": disk.sectors, "status": disk.status}));
-    let map = |map: &imsm::Map| {
-        let slots = map.slots.iter();
-        let slots = slots.map(|slot| json!({"disk": slot.disk, "rebuild": slot.rebuild}));
-        json!({
-            "offset_sectors": map.offset, "member_sectors": map.member_sectors,
-            "stripes": map.stripes, "strip_sectors": map.strip_sectors, "state": map.state,
-            "level": map.level, "domains": map.domains, "failed_slot": map.failed_slot,
-            "slots": slots.collect::<Vec<_>>(),
-        })
-    };
-    let volumes = table.volumes.iter().map(|volume| {
-        json!({
-            "name": volume.name, "sectors": volume.sectors, "status": volume.status,
-            "migrating": volume.migrating, "migration": volume.migration,
-            "migration_unit": volume.migration_unit, "dirty": volume.dirty,
-            "map": map(&volume.map), "map_before": volume.before.as_ref().map(map),
-        })
-    });
-    json!({
-        "format": "imsm", "version": table.version, "sector": table.sector,
-        "block_bytes": table.block_bytes, "checksum_correct": table.checksum.is_correct(),
-        "family": table.family, "orig_family": table.orig_family,
-        "generation": table.generation, "created_unix_s": table.created,
-        "attributes": table.attributes, "bad_block_ranges": table.bad_blocks,
-        "disks": disks.collect::<Vec<_>>(), "volumes": volumes.collect::<Vec<_>>(),
-    })
 }
 
 fn ddf_json(tables: &ddf::Tables) -> Value {

@@ -5,11 +5,13 @@
 //! cannot represent, is null.
 //! Called from `examine`.
 
+use std::ffi::OsString;
+
 use anyhow::Result;
 use md::ondisk::bitmap::{BITMAP_VERSIONS, BitmapHeader};
 use md::ondisk::superblock::{
-    ByteOrder, Candidate, Checksum, DiskV0, Kernels, Outcome, Superblock, SuperblockV0,
-    SuperblockV1, V0_DISK_STATES, V0_STATES, V1_FEATURES,
+    Candidate, Checksum, DiskV0, Kernels, Outcome, Superblock, SuperblockV0, SuperblockV1,
+    V0_DISK_STATES, V0_STATES, V1_FEATURES,
 };
 use md::ondisk::{Area, MemberMetadata, Role};
 use serde_json::{Map, Value, json};
@@ -18,17 +20,24 @@ use super::foreign;
 use super::found::{Found, FoundBitmap, Row, Table, User};
 use crate::error::text_of;
 use crate::mdadm;
-use crate::members::map_json;
 
-/// One member.
-pub fn member(found: &Found) -> Value {
+/// All that was named: members, or why they cannot be looked at.
+pub fn members(all: &[(OsString, Result<Found>)]) -> Value {
+    let each = all.iter().map(|(name, found)| match found {
+        Ok(found) => member(found),
+        Err(error) => json!({"member": name.to_string_lossy(), "error": text_of(error)}),
+    });
+    json!({"members": each.collect::<Vec<_>>()})
+}
+
+fn member(found: &Found) -> Value {
     let mut value = json!({
         "member": found.name,
         "device_sectors": found.sectors,
         "logical_block_bytes": found.logical_block,
         "candidates": found.detection.outcomes.iter().map(candidate).collect::<Vec<_>>(),
         "superblock": null,
-        "rescue_map": map_json(found.unread.as_ref()),
+        "rescue_map": found.unread,
         "in_use": found.in_use.as_ref().map(in_use),
     });
     match found.superblock() {
@@ -93,18 +102,15 @@ fn candidate((place, outcome): &(Candidate, Outcome)) -> Value {
         Outcome::Found { superblock, .. } => ("found", Some(superblock)),
     };
     let mut value = json!({
-        "version": place.version.name(), "sector": place.sector, "state": state,
+        "version": place.version, "sector": place.sector, "state": state,
         "says": outcome.to_string(),
     });
     if let Outcome::Invalid(error) = outcome {
-        value["error"] = json!({
-            "structure": error.structure, "field": error.field, "offset_bytes": error.offset,
-            "problem": error.problem,
-        });
+        value["error"] = json!(error);
     }
     if let Some(superblock) = superblock {
         let metadata = superblock.metadata();
-        value["array_uuid"] = metadata.set_uuid.to_string().into();
+        value["array_uuid"] = json!(metadata.set_uuid);
         value["created_unix_s"] = metadata.created.seconds.into();
     }
     value
@@ -128,7 +134,7 @@ fn fields(superblock: &Superblock) -> Value {
     }
 }
 
-/// Joins groups of fields: the macro's recursion limit restricts the size of a group.
+/// The fields as they are on disk, and what they mean.
 fn joined(groups: impl IntoIterator<Item = Value>) -> Value {
     let mut all = Map::new();
     for group in groups {
@@ -143,64 +149,26 @@ fn names(bits: u32, table: &[(&str, u64)]) -> Value {
 }
 
 fn v1(sb: &SuperblockV1) -> Value {
-    let identity = json!({
-        "version": sb.version.name(),
-        "feature_map": sb.feature_map,
+    let more = json!({
         "features": names(sb.feature_map, V1_FEATURES),
-        "pad0": sb.pad0,
-        "array_uuid": sb.set_uuid.to_string(),
         "name": sb.name(),
-        "name_bytes": sb.set_name,
         "created_unix_s": sb.ctime.seconds,
         "created_micros": sb.ctime.micros,
-        "level": sb.level,
         "level_name": mdadm::level(sb.level),
-        "layout": sb.layout,
         "layout_name": mdadm::layout(sb.level, sb.layout),
-        "used_sectors": sb.size,
-        "chunk_sectors": sb.chunksize,
-        "raid_disks": sb.raid_disks,
-        "bitmap_offset_sectors": sb.bitmap_offset,
         "ppl_offset_sectors": sb.ppl_offset(),
         "ppl_sectors": sb.ppl_size(),
-    });
-    let reshape = json!({
-        "new_level": sb.new_level,
-        "reshape_position_sectors": sb.reshape_position,
-        "delta_disks": sb.delta_disks,
-        "new_layout": sb.new_layout,
-        "new_chunk_sectors": sb.new_chunk,
-        "new_offset_sectors": sb.new_offset,
-    });
-    let device = json!({
-        "data_offset_sectors": sb.data_offset,
-        "data_sectors": sb.data_size,
-        "super_offset_sectors": sb.super_offset,
-        "recovery_offset_sectors": sb.recovery_offset,
-        "dev_number": sb.dev_number,
-        "corrected_reads": sb.cnt_corrected_read,
-        "device_uuid": sb.device_uuid.to_string(),
-        "device_flags": sb.devflags,
         "write_mostly": sb.devflags & 1 != 0,
         "failfast": sb.devflags & 2 != 0,
-        "bad_block_log_shift": sb.bblog_shift,
-        "bad_block_log_sectors": sb.bblog_size,
-        "bad_block_log_offset_sectors": sb.bblog_offset,
-    });
-    let state = json!({
         "updated_unix_s": sb.utime.seconds,
         "updated_micros": sb.utime.micros,
-        "events": sb.events,
         "resync_offset_sectors": Some(sb.resync_offset).filter(|&at| at != u64::MAX),
         "clean": sb.resync_offset == u64::MAX,
         "max_dev": sb.dev_roles.len(),
-        "logical_block_bytes": sb.logical_block_size,
-        "pad3": sb.pad3,
         "role": role(&sb.metadata()),
         "slots": super::v1::slots(sb),
-        "dev_roles": sb.dev_roles,
     });
-    joined([identity, reshape, device, state])
+    joined([json!(sb), more])
 }
 
 /// The role of the device as a word, and its slot if it has one.
@@ -215,76 +183,32 @@ fn role(metadata: &MemberMetadata) -> Value {
 }
 
 fn v0(sb: &SuperblockV0) -> Value {
-    let identity = json!({
+    let more = json!({
         "version": "0.90",
-        "byte_order": match sb.byte_order {
-            ByteOrder::Little => "little",
-            ByteOrder::Big => "big",
-        },
-        "minor_version": sb.minor_version,
-        "patch_version": sb.patch_version,
-        "gvalid_words": sb.gvalid_words,
-        "array_uuid": sb.set_uuid.to_string(),
-        "created_unix_s": sb.ctime,
-        "level": sb.level,
         "level_name": mdadm::level(sb.level),
-        "used_kib": sb.size,
-        "nr_disks": sb.nr_disks,
-        "raid_disks": sb.raid_disks,
-        "md_minor": sb.md_minor,
-        "not_persistent": sb.not_persistent,
-        "constant_reserved": sb.constant_reserved,
-        "super_offset_sectors": sb.sector,
-    });
-    let state = json!({
-        "updated_unix_s": sb.utime,
-        "state": sb.state,
         "states": names(sb.state, V0_STATES),
         "clean": sb.state & 1 != 0,
-        "active_disks": sb.active_disks,
-        "working_disks": sb.working_disks,
-        "failed_disks": sb.failed_disks,
-        "spare_disks": sb.spare_disks,
-        "events": sb.events,
-        "checkpoint_events": sb.cp_events,
-        "resync_checkpoint_sectors": sb.recovery_cp,
-        "state_reserved": sb.state_reserved,
-    });
-    let geometry = json!({
-        "reshape_position_sectors": sb.reshape_position,
-        "new_level": sb.new_level,
-        "delta_disks": sb.delta_disks,
-        "new_layout": sb.new_layout,
-        "new_chunk_bytes": sb.new_chunk,
-        "layout": sb.layout,
         "layout_name": mdadm::layout(sb.level, sb.layout),
-        "chunk_bytes": sb.chunk_size,
-        "personality_reserved": sb.personality_reserved.as_slice(),
         "role": role(&sb.metadata()),
         "disks": sb.disks.iter().map(disk).collect::<Vec<_>>(),
         "this_disk": disk(&sb.this_disk),
     });
-    joined([identity, state, geometry])
+    joined([json!(sb), more])
 }
 
 fn disk(disk: &DiskV0) -> Value {
-    json!({
-        "number": disk.number, "major": disk.major, "minor": disk.minor,
-        "raid_disk": disk.raid_disk, "state": disk.state,
-        "states": names(disk.state, V0_DISK_STATES), "reserved": disk.reserved.as_slice(),
-    })
+    joined([json!(disk), json!({"states": names(disk.state, V0_DISK_STATES)})])
 }
 
 /// The areas on the device.
 fn areas(metadata: &MemberMetadata) -> Value {
-    let at = |area: Area| json!({"sector": area.sector, "sectors": area.sectors});
     let data = Area { sector: metadata.data_offset, sectors: metadata.data_sectors };
     json!({
         "superblock": {"sector": metadata.super_sector},
-        "data": at(data),
-        "bitmap": metadata.bitmap.map(at),
-        "bad_block_log": metadata.bad_blocks.map(|log| at(log.area)),
-        "ppl": metadata.ppl.map(|ppl| at(ppl.area)),
+        "data": data,
+        "bitmap": metadata.bitmap,
+        "bad_block_log": metadata.bad_blocks.map(|log| log.area),
+        "ppl": metadata.ppl.map(|ppl| ppl.area),
     })
 }
 
@@ -295,33 +219,12 @@ fn bitmap(found: &Result<FoundBitmap>) -> Value {
     };
     let header = &found.header;
     let bits = match (&found.states, &found.bits) {
-        (Some(Ok(states)), _) => json!({"states": {
-            "unwritten": states.unwritten,
-            "clean": states.clean,
-            "dirty": states.dirty,
-            "need_sync": states.need_sync,
-            "syncing": states.syncing,
-            "other": states.other,
-        }}),
+        (Some(Ok(states)), _) => json!({"states": states}),
         (_, Ok(bits)) => json!({"bits": bits.shape().bits(), "dirty_bits": bits.count()}),
         (_, Err(error)) => json!({"bits_error": text_of(error)}),
     };
-    let fields = json!({
-        "version": header.version,
-        "uuid": header.uuid.to_string(),
-        "events": header.events,
-        "events_cleared": header.events_cleared,
-        "sync_sectors": header.sync_size,
-        "state": header.state,
-        "chunk_bytes": header.chunk_bytes,
-        "daemon_sleep_s": header.daemon_sleep_s,
-        "write_behind": header.write_behind,
-        "sectors_reserved": header.sectors_reserved,
-        "nodes": header.nodes,
-        "kind": kind(header),
-        "problem": found.wrong(),
-    });
-    joined([fields, bits])
+    let more = json!({"kind": kind(header), "problem": found.wrong()});
+    joined([json!(header), more, bits])
 }
 
 fn kind(header: &BitmapHeader) -> Option<&'static str> {
@@ -334,10 +237,8 @@ fn bad_blocks(found: &Found) -> Value {
         None => Value::Null,
         Some(Err(error)) => json!({"error": text_of(error)}),
         Some(Ok(bad)) => {
-            let ranges = bad.ranges().iter();
-            let ranges = ranges
-                .map(|range| json!({"sector": range.start, "sectors": range.end - range.start}));
-            json!({"ranges": ranges.collect::<Vec<_>>(), "bad_sectors": bad.sectors()})
+            let ranges: Vec<Area> = bad.ranges().iter().map(Area::from).collect();
+            json!({"ranges": ranges, "bad_sectors": bad.sectors()})
         }
     }
 }

@@ -22,7 +22,7 @@ use found::Row;
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use report::shown::Shown;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::console::{JsonOut, say};
 use crate::error::text_of;
@@ -67,29 +67,21 @@ pub struct ExamineArguments {
 /// Runs the command.
 pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    let (mut texts, mut values) = (String::new(), Vec::new());
-    let (mut findings, mut non_members, mut errors) = (false, false, Vec::new());
+    let (mut texts, mut findings, mut non_members) = (String::new(), false, false);
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
-    for (member, found) in all(&arguments.members) {
-        match found {
-            Ok(found) => {
-                findings |= has_findings(&found);
-                non_members |= found.is_no_member();
-                texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
-                    (true, _) | (_, true) if found.has_members() => String::new(),
-                    (true, _) => areas::bitmap(&found),
-                    (_, true) => areas::bad_blocks(&found),
-                    _ => text(&found, &host),
-                });
-                values.push(json::member(&found));
-            }
-            Err(error) => {
-                values.push(unread(&member, &error));
-                errors.push(error);
-            }
-        }
+    let all = all(&arguments.members);
+    for found in all.iter().filter_map(|(_, found)| found.as_ref().ok()) {
+        findings |= has_findings(found);
+        non_members |= found.is_no_member();
+        texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
+            (true, _) | (_, true) if found.has_members() => String::new(),
+            (true, _) => areas::bitmap(found),
+            (_, true) => areas::bad_blocks(found),
+            _ => text(found, &host),
+        });
     }
-    arguments.json.put(&texts, || json!({"members": Value::Array(values)}))?;
+    arguments.json.put(&texts, || json::members(&all))?;
+    let mut errors: Vec<Error> = all.into_iter().filter_map(|(_, found)| found.err()).collect();
     match errors.pop() {
         Some(last) => {
             errors.iter().for_each(|error| say(format_args!("raidlab: {}", text_of(error))));
@@ -151,24 +143,14 @@ fn of_directory(directory: &OsStr, named: &[Identity]) -> Vec<(OsString, Result<
     all
 }
 
-/// A member that cannot be looked at, as JSON.
-fn unread(member: &OsStr, error: &Error) -> Value {
-    json!({"member": member.to_string_lossy(), "error": text_of(error)})
-}
-
 /// The JSON of the verb, and what members could not be looked at.
 pub fn document(members: &[OsString]) -> (Value, Vec<(String, Error)>) {
-    let (mut values, mut errors) = (Vec::new(), Vec::new());
-    for (member, found) in all(members) {
-        match found {
-            Ok(found) => values.push(json::member(&found)),
-            Err(error) => {
-                values.push(unread(&member, &error));
-                errors.push((member.to_string_lossy().into_owned(), error));
-            }
-        }
-    }
-    (json!({"members": Value::Array(values)}), errors)
+    let all = all(members);
+    let value = json::members(&all);
+    let error = |(member, found): (OsString, Result<Found>)| {
+        Some((member.to_string_lossy().into_owned(), found.err()?))
+    };
+    (value, all.into_iter().filter_map(error).collect())
 }
 
 /// Whether there is a finding. A member refused only by some kernels is noted, not a finding.
