@@ -16,6 +16,7 @@ mod bitmap;
 mod copies;
 mod create;
 mod describe;
+mod fields;
 mod guessed;
 mod live;
 mod members;

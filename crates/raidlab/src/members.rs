@@ -8,9 +8,8 @@ use std::path::Path;
 
 use admin::ChooseError;
 use anyhow::{Error, Result};
-use device::{Disk, Identity, MemberName, Overlap, RescueMap, Unread, member_signs};
+use device::{Disk, Identity, MemberName, Overlap, RescueMap, member_signs};
 use md::assemble::{Array, Found};
-use serde_json::{Value, json};
 
 /// A file or device that a command uses and must not overwrite.
 #[derive(Clone)]
@@ -83,23 +82,6 @@ pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     used.iter().find_map(|used| match is_named(used) {
         true => Some(format!("it would lie in the directory {}", parent.display())),
         false => used.touches(there),
-    })
-}
-
-/// Ranges of a list that JSON holds at most.
-pub const LISTED: usize = 1000;
-
-/// What a copy does not have, by its map; `null` without one.
-pub fn map_json(unread: Option<&Unread>) -> Value {
-    let Some(unread) = unread else { return Value::Null };
-    let ranges = unread.ranges.iter().take(LISTED);
-    let ranges = ranges.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
-    json!({
-        "file": unread.map.path.display().to_string(),
-        "found_beside": unread.map.is_found,
-        "unread_sectors": unread.sectors(),
-        "unread": ranges.collect::<Vec<_>>(),
-        "unread_more": unread.ranges.len().saturating_sub(LISTED),
     })
 }
 

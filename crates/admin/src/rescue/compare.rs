@@ -12,9 +12,11 @@ use std::sync::Mutex;
 
 use md::{Row, SECTOR_BYTES};
 use parity::{Block, Kernels, Verdict};
+use serde::Serialize;
 
 use super::ranges::{Ranges, add_range};
 use super::slot_reader::{Source, serving};
+use crate::fields::{as_area, as_areas};
 
 /// Resolution of the comparison: 4 KiB. What is wrong is sought by the sector.
 const GRANULE_SECTORS: u64 = 8;
@@ -22,14 +24,17 @@ const GRANULE_SECTORS: u64 = 8;
 const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// Result of a comparison.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Compared {
     /// Array sectors whose redundancy was compared.
+    #[serde(rename = "compared_sectors")]
     pub sectors: u64,
     /// Array sectors that differ from their redundancy: sorted and disjoint. One of the members
     /// that hold the data or the redundancy is wrong.
+    #[serde(serialize_with = "as_areas")]
     pub differing: Vec<Range<u64>>,
     /// Number of further ranges that are not in the list.
+    #[serde(rename = "differing_more")]
     pub more: u64,
     /// Blocks of members that are proven wrong.
     pub wrong: Vec<Blamed>,
@@ -37,33 +42,37 @@ pub struct Compared {
     pub wrong_more: u64,
     /// Zeroes of members that their redundancy contradicts: what a copy of a disk has where the
     /// disk could not be read.
+    #[serde(rename = "looks_unread")]
     pub zeroes: Vec<ZeroRange>,
     /// Array sectors that are served as their redundancy says, instead of a wrong block.
     pub corrected_sectors: u64,
 }
 
 /// A range of a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Blamed {
     /// The member, as it was named.
     pub member: String,
     /// What it holds there.
     pub kind: BlockKind,
     /// Sectors of the member.
+    #[serde(flatten, serialize_with = "as_area")]
     pub sectors: Range<u64>,
 }
 
 /// Zeroes of a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ZeroRange {
     /// The member, as it was named.
     pub member: String,
     /// Sectors of the member.
+    #[serde(flatten, serialize_with = "as_area")]
     pub sectors: Range<u64>,
 }
 
 /// What a block is to its row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BlockKind {
     /// Data of RAID 4, 5 or 6.
     Data,

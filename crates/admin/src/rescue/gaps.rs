@@ -12,9 +12,11 @@
 
 use std::ops::Range;
 
-use device::Unread;
+use device::{LISTED, Unread};
 use md::geometry::Copy;
+use md::ondisk::Area;
 use md::{Kind, MemberIdx, Parity, Sector};
+use serde::{Serialize, Serializer};
 
 use super::part::Part;
 use super::ranges::{intersection, union};
@@ -24,7 +26,7 @@ use super::{ReadableArray, Source};
 pub const DRAWN: usize = 64;
 
 /// What the maps leave of an array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gaps {
     /// Sectors of the array that are unread on their own member and come from the others.
     pub recovered_sectors: u64,
@@ -37,13 +39,16 @@ pub struct Gaps {
 }
 
 /// What a copy lacks, and what of it matters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CopyGaps {
     /// The member, as it was named.
+    #[serde(rename = "member")]
     pub name: String,
     /// Its map.
+    #[serde(rename = "map")]
     pub unread: Unread,
     /// Sectors of the member that would bring lost data back: sorted and disjoint.
+    #[serde(flatten, serialize_with = "needed")]
     pub needed: Vec<Range<u64>>,
     /// Sectors of the array that come back when it is all that is read again.
     pub gain_sectors: u64,
@@ -56,6 +61,18 @@ impl CopyGaps {
     pub fn needed_sectors(&self) -> u64 {
         self.needed.iter().map(|range| range.end - range.start).sum()
     }
+}
+
+fn needed<S: Serializer>(all: &[Range<u64>], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Needed {
+        needed_sectors: u64,
+        needed: Vec<Area>,
+        needed_more: usize,
+    }
+    let needed: Vec<Area> = all.iter().take(LISTED).map(Area::from).collect();
+    let needed_sectors = all.iter().map(|range| range.end - range.start).sum();
+    Needed { needed_sectors, needed_more: all.len() - needed.len(), needed }.serialize(serializer)
 }
 
 /// Marks of the 64 parts of a range; the worse one stays.

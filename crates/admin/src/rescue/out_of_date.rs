@@ -17,11 +17,13 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use md::SECTOR_BYTES;
+use serde::Serialize;
 
 use super::Source;
 use super::compare::Comparison;
 use super::part::Part;
 use super::ranges::{Ranges, add_range, without_all};
+use crate::fields::as_area;
 
 /// Reads a part from an array sector on into a buffer; returns what of it is lost.
 type ReadPart<'a> = &'a dyn Fn(&Part, u64, &mut [u8], Option<&Comparison>) -> Vec<Range<u64>>;
@@ -38,11 +40,13 @@ pub struct OutOfDateSource {
 }
 
 /// What an array has, or would have, of a member that is out of date.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutOfDateRange {
     /// What the member is.
+    #[serde(rename = "member")]
     pub what: String,
     /// Array sectors.
+    #[serde(flatten, serialize_with = "as_area")]
     pub sectors: Range<u64>,
 }
 

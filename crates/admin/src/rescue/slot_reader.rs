@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use md::SECTOR_BYTES;
+use serde::Serialize;
 
 use super::ranges::{Ranges, add_range, union};
+use crate::fields::as_area;
 use device::Disk;
 
 /// A device that holds a slot, or a part of it.
@@ -59,11 +61,13 @@ impl Source {
 }
 
 /// A range of a member that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// Name of the member, as it was given.
+    #[serde(rename = "member")]
     pub name: String,
     /// Sectors of the device.
+    #[serde(flatten, serialize_with = "as_area")]
     pub sectors: Range<u64>,
     /// The system's error.
     pub error: String,

@@ -10,16 +10,16 @@ use admin::rescue::{
 };
 use anyhow::{Result, bail};
 use device::{MapBlock, MapStatus, Mapfile, RescueMap};
+use md::ondisk::Area;
 use md::{SECTOR_BYTES, show_size};
 use report::shown::Shown;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::output::Stop;
 use super::{DumpArguments, Outcome};
 use crate::Ending;
-use crate::console::{print_raw, replace_record, say};
+use crate::console::{replace_record, say};
 use crate::error::{Context, of_option, reworded};
-use crate::members::{LISTED, map_json};
 
 /// Says what came of a dump.
 pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) -> Result<Ending> {
@@ -94,11 +94,9 @@ pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) 
     }
     if to_stdout {
         say(format_args!("{}", text.trim_end()));
-        arguments.json.put_aside(|| json(&outcome))?;
-    } else if arguments.json.is_stdout() {
-        print_raw(&format!("{:#}\n", json(&outcome)))?;
+        arguments.json.put_aside(|| Dumped::of(&outcome))?;
     } else {
-        arguments.json.put(&text, || json(&outcome))?;
+        arguments.json.put(&text, || Dumped::of(&outcome))?;
     }
     Ok(outcome.ending())
 }
@@ -331,95 +329,62 @@ fn domain(ranges: &[Range<u64>], end: u64) -> Mapfile {
     Mapfile { comments, blocks }
 }
 
+/// The same where nothing is read.
+#[derive(Serialize)]
+struct Mapped {
+    array: String,
+    maps: Option<Gaps>,
+}
+
 /// The result where nothing is read.
 pub fn only_gaps(arguments: &DumpArguments, name: String, gaps: Option<Gaps>) -> Result<Ending> {
     let lost = gaps.as_ref().map_or(0, |gaps| gaps.lost_sectors);
-    arguments.json.put("", || json!({"array": name, "maps": gaps.as_ref().map(gaps_json)}))?;
+    arguments.json.put("", || Mapped { array: name, maps: gaps })?;
     Ok(if lost > 0 { Ending::Finding } else { Ending::Fine })
 }
 
-fn gaps_json(gaps: &Gaps) -> Value {
-    let range = |it: &Range<u64>| json!({"sector": it.start, "sectors": it.end - it.start});
-    let copy = |copy: &CopyGaps| {
-        json!({
-            "member": copy.name,
-            "map": map_json(Some(&copy.unread)),
-            "needed_sectors": copy.needed_sectors(),
-            "needed": copy.needed.iter().take(LISTED).map(range).collect::<Vec<_>>(),
-            "needed_more": copy.needed.len().saturating_sub(LISTED),
-            "gain_sectors": copy.gain_sectors,
-            "drawn": copy.drawn,
-        })
-    };
-    json!({
-        "recovered_sectors": gaps.recovered_sectors,
-        "lost_sectors": gaps.lost_sectors,
-        "drawn": gaps.drawn,
-        "copies": gaps.copies.iter().map(copy).collect::<Vec<_>>(),
-    })
+/// What programs read.
+#[derive(Serialize)]
+struct Dumped<'o> {
+    #[serde(flatten)]
+    what: What<'o>,
+    sha256: Option<&'o str>,
+    lost: Vec<Area>,
+    kept: Vec<Area>,
+    stale: &'o [OutOfDateRange],
+    member_failures: &'o [Failure],
+    notes: &'o [String],
+    doubts: &'o [String],
+    #[serde(flatten)]
+    compared: &'o Compared,
+    maps: Option<&'o Gaps>,
 }
 
-fn json(outcome: &Outcome) -> Value {
-    let blamed = |it: &Blamed| {
-        json!({
-            "member": it.member, "sector": it.sectors.start,
-            "sectors": it.sectors.end - it.sectors.start,
-            "kind": match it.kind {
-                BlockKind::Data => "data",
-                BlockKind::P => "p",
-                BlockKind::Q => "q",
-                BlockKind::Copy => "copy",
+#[derive(Serialize)]
+#[serde(untagged)]
+enum What<'o> {
+    Array { array: &'o str, array_sectors: u64 },
+    Volume { volume: &'o str, volume_sectors: u64, arrays: &'o [String] },
+}
+
+impl Dumped<'_> {
+    fn of(outcome: &Outcome) -> Dumped<'_> {
+        let (name, sectors) = (outcome.name.as_str(), outcome.sectors);
+        let lost = outcome.lost.iter();
+        Dumped {
+            what: match &outcome.on {
+                None => What::Array { array: name, array_sectors: sectors },
+                Some(arrays) => What::Volume { volume: name, volume_sectors: sectors, arrays },
             },
-        })
-    };
-    let zeroes = |it: &ZeroRange| {
-        let (start, sectors) = (it.sectors.start, it.sectors.end - it.sectors.start);
-        json!({"member": it.member, "sector": start, "sectors": sectors})
-    };
-    let compared = &outcome.compared;
-    let lost = outcome.lost.iter();
-    let lost = lost.map(|(start, end)| json!({"sector": start, "sectors": end - start}));
-    let kept = outcome.kept.iter();
-    let kept = kept.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
-    let stale = outcome.stale.iter().filter(|_| outcome.is_stale).map(|it| {
-        let (sector, sectors) = (it.sectors.start, it.sectors.end - it.sectors.start);
-        json!({"member": it.what, "sector": sector, "sectors": sectors})
-    });
-    let failures = outcome.failures.0.iter().map(|failure| {
-        json!({
-            "member": failure.name, "sector": failure.sectors.start,
-            "sectors": failure.sectors.end - failure.sectors.start, "error": failure.error,
-        })
-    });
-    let differing = outcome.compared.differing.iter();
-    let differing = differing.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
-    let mut json = json!({
-        "sha256": outcome.sha256,
-        "lost": lost.collect::<Vec<_>>(),
-        "kept": kept.collect::<Vec<_>>(),
-        "stale": stale.collect::<Vec<_>>(),
-        "member_failures": failures.collect::<Vec<_>>(),
-        "notes": outcome.notes,
-        "doubts": outcome.doubts,
-        "compared_sectors": outcome.compared.sectors,
-        "differing": differing.collect::<Vec<_>>(),
-        "differing_more": compared.more,
-        "wrong": compared.wrong.iter().map(blamed).collect::<Vec<_>>(),
-        "wrong_more": compared.wrong_more,
-        "looks_unread": compared.zeroes.iter().map(zeroes).collect::<Vec<_>>(),
-        "corrected_sectors": compared.corrected_sectors,
-        "maps": outcome.gaps.as_ref().map(gaps_json),
-    });
-    match &outcome.on {
-        None => {
-            json["array"] = json!(outcome.name);
-            json["array_sectors"] = json!(outcome.sectors);
-        }
-        Some(arrays) => {
-            json["volume"] = json!(outcome.name);
-            json["volume_sectors"] = json!(outcome.sectors);
-            json["arrays"] = json!(arrays);
+            sha256: outcome.sha256.as_deref(),
+            lost: lost.map(|&(start, end)| Area { sector: start, sectors: end - start }).collect(),
+            kept: outcome.kept.iter().map(Area::from).collect(),
+            stale: if outcome.is_stale { &outcome.stale } else { &[] },
+            member_failures: &outcome.failures.0,
+            notes: &outcome.notes,
+            doubts: &outcome.doubts,
+            compared: &outcome.compared,
+            maps: outcome.gaps.as_ref(),
         }
     }
-    json
 }

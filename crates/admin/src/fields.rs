@@ -1,0 +1,18 @@
+//! Fields of reports that are serialized in another form than they have here.
+//!
+//! Called from the `serialize_with` of those fields: the JSON of the verbs has units in its names.
+
+use std::ops::Range;
+
+use md::ondisk::Area;
+use serde::{Serialize, Serializer};
+
+/// `sector` and `sectors`.
+pub fn as_area<S: Serializer>(range: &Range<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    Area::from(range).serialize(serializer)
+}
+
+/// A list of them.
+pub fn as_areas<S: Serializer>(all: &[Range<u64>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(Area::from))
+}
