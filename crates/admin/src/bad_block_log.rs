@@ -11,6 +11,7 @@ use std::io;
 use device::{Access, AreaError, read_bad_blocks};
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::superblock::{Superblock, feature};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::Opened;
@@ -18,11 +19,12 @@ use crate::members::ChooseError;
 use crate::offline::{Absent, OpenDevices, OpenError, choose_to_write};
 
 /// A log that is taken off, or would be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RemovedLog {
     /// The member, as it was named.
     pub member: String,
     /// Whether it has one at all.
+    #[serde(rename = "had_log")]
     pub is_there: bool,
     /// Number of ranges that it lists.
     pub ranges: usize,

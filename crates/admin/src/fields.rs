@@ -3,6 +3,7 @@
 //! Called from the `serialize_with` of those fields: the JSON of the verbs has units in its names.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use md::ondisk::Area;
 use serde::{Serialize, Serializer};
@@ -15,4 +16,9 @@ pub fn as_area<S: Serializer>(range: &Range<u64>, serializer: S) -> Result<S::Ok
 /// A list of them.
 pub fn as_areas<S: Serializer>(all: &[Range<u64>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(all.iter().map(Area::from))
+}
+
+/// Seconds, as a number.
+pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
 }

@@ -19,9 +19,11 @@ use md::assemble::{Array, Candidate, Member, MemberState, Options, Verdict, asse
 use md::ondisk::Version;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::superblock::DISKS_MAX;
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::Opened;
+use crate::fields::seconds;
 use crate::members::ChooseError;
 use crate::offline::{
     Absent, NotInSync, OpenDevices, OpenError, PATIENCE, STEP, about_members, choose_to_write,
@@ -73,9 +75,10 @@ pub enum RebuildEvent {
 }
 
 /// A member that was rebuilt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RebuiltMember {
     /// Its name.
+    #[serde(rename = "member")]
     pub name: String,
     /// Its slot.
     pub slot: u16,
@@ -88,6 +91,7 @@ pub struct RebuiltMember {
     /// The name of the member that it replaces, which is faulty once it has the slot.
     pub replaces: Option<String>,
     /// Sectors of its data area that were out of sync.
+    #[serde(rename = "lacking_sectors")]
     pub lacking: u64,
     /// Whether it is in sync, and the superblocks record it.
     pub in_sync: bool,
@@ -95,7 +99,7 @@ pub struct RebuiltMember {
 
 /// A range of which nothing that it is computed from can be read: it is in the bad-block log of the
 /// member that was rebuilt, and reads of it fail until it is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AddedBad {
     /// The member.
     pub member: String,
@@ -106,7 +110,7 @@ pub struct AddedBad {
 }
 
 /// A range that could not be rebuilt: what it is computed from cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRebuilt {
     /// The member; `None`: all that were rebuilt.
     pub member: Option<String>,
@@ -117,9 +121,10 @@ pub struct NotRebuilt {
 }
 
 /// How a rebuild ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RebuildReport {
     /// The array's level.
+    #[serde(skip)]
     pub level: Level,
     /// The members that were rebuilt; empty if there was nothing to do.
     pub members: Vec<RebuiltMember>,
@@ -130,16 +135,20 @@ pub struct RebuildReport {
     /// Ranges that were added to bad-block logs instead.
     pub listed_bad: Vec<AddedBad>,
     /// Why not everything could be rebuilt.
+    #[serde(skip)]
     pub error: Option<RequestError>,
     /// Blocks of other members that could not be read, and were recovered and written back.
     pub corrected: Vec<Corrected>,
     /// Members that failed in the meantime.
+    #[serde(rename = "failed_members")]
     pub failed: Vec<String>,
     /// Sectors that were rebuilt, all members together.
     pub rebuilt_sectors: u64,
     /// How long that took.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
     pub elapsed: Duration,
     /// Whether the array was stopped clean.
+    #[serde(rename = "stopped_clean")]
     pub is_clean: bool,
 }
 

@@ -14,6 +14,7 @@ use device::Access;
 use md::assemble::{Array, Candidate, Options, assemble};
 use md::geometry::Copy;
 use md::{Geometry, Kind, Level, SECTOR_BYTES, Sector};
+use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::members::ChooseError;
@@ -83,9 +84,10 @@ pub enum ScrubEvent {
 }
 
 /// A mismatch, on members by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What is wrong.
+    #[serde(serialize_with = "kind")]
     pub kind: MismatchKind,
     /// First array sector; see [`Mismatch::array_sector`].
     pub array_sector: u64,
@@ -102,8 +104,18 @@ pub struct Finding {
     pub repaired: bool,
 }
 
+fn kind<S: Serializer>(kind: &MismatchKind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match kind {
+        MismatchKind::Data => "data",
+        MismatchKind::P => "p",
+        MismatchKind::Q => "q",
+        MismatchKind::Copy => "copy",
+        MismatchKind::Unknown => "unknown",
+    })
+}
+
 /// A block that could not be read, and was recovered; a check does not write it back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Corrected {
     /// The member, as it was named.
     pub member: String,
@@ -114,15 +126,17 @@ pub struct Corrected {
 }
 
 /// How a scrub ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScrubReport {
     /// The array's level.
+    #[serde(skip)]
     pub level: Level,
     /// Sectors of the members that were compared, all members together.
     pub checked_sectors: u64,
     /// Sectors of requests of which not everything could be compared.
     pub unchecked_sectors: u64,
     /// Why not.
+    #[serde(skip)]
     pub error: Option<RequestError>,
     /// Sectors in findings.
     pub mismatch_sectors: u64,
@@ -135,16 +149,21 @@ pub struct ScrubReport {
     /// The findings, at most [`MAX_FINDINGS`], in ascending order.
     pub findings: Vec<Finding>,
     /// Findings that are not listed.
+    #[serde(rename = "omitted_findings")]
     pub omitted: u64,
     /// Blocks that could not be read, and were recovered; written back, but by a check.
     pub corrected: Vec<Corrected>,
     /// Members that failed in the meantime.
+    #[serde(rename = "failed_members")]
     pub failed: Vec<String>,
     /// Whether what was written is durable.
+    #[serde(rename = "durable")]
     pub is_durable: bool,
     /// Everything below has been scrubbed.
+    #[serde(skip)]
     pub position: u64,
     /// The end.
+    #[serde(skip)]
     pub span: u64,
     /// Sectors of the members that were not in sync when the scrub began: a crash may have left
     /// them different. All members together.
@@ -158,6 +177,7 @@ pub struct ScrubReport {
     /// there was none.
     pub resynced: Option<bool>,
     /// Whether the array was stopped clean; a check leaves it as it was.
+    #[serde(rename = "stopped_clean")]
     pub is_clean: bool,
 }
 

@@ -11,6 +11,7 @@ use device::{foreign, superblocks};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Outcome, READ_BYTES, Superblock};
 use md::ondisk::{Uuid, Version};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::copies::{CopyError, writable};
@@ -20,14 +21,16 @@ use crate::placement::{Choice, Place, TwoReadings, choose};
 use crate::shared_storage::{SharedStorage, shared, shared_by};
 
 /// A superblock that is erased, or would be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Erased {
     /// The member, as it was named.
     pub member: String,
     /// First sector of the superblock.
     pub sector: u64,
-    /// Its version and the array's UUID; `None`: damaged.
-    pub superblock: Option<(Version, Uuid)>,
+    /// Its version; `None`: damaged.
+    pub version: Option<Version>,
+    /// The array's UUID; `None`: damaged.
+    pub array_uuid: Option<Uuid>,
 }
 
 /// Why nothing is erased.
@@ -301,7 +304,8 @@ fn places(device: &Device, odd: bool, array: Option<&str>) -> Result<Vec<Erased>
             let metadata = superblock.metadata();
             (metadata.version, metadata.set_uuid)
         });
-        found.push(Erased { member: name.clone(), sector, superblock });
+        let (version, array_uuid) = superblock.unzip();
+        found.push(Erased { member: name.clone(), sector, version, array_uuid });
     }
     if let Some(array) = array.filter(|_| found.is_empty() && refused.is_none()) {
         return Err(ZeroError::NotOfArray { name, array: array.to_string() });

@@ -9,8 +9,10 @@ use std::time::Duration;
 use device::OverlayError;
 use md::ondisk::DecodeError;
 use md::reshape::{Goal, NoRoom, ReshapeRefusal};
+use serde::Serialize;
 use thiserror::Error;
 
+use crate::fields::seconds;
 use crate::members::ChooseError;
 use crate::offline::OpenError;
 use crate::worse::Worse;
@@ -73,29 +75,38 @@ pub enum ReshapeState {
 }
 
 /// How a reshape ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReshapeReport {
     /// The array's name.
+    #[serde(rename = "array")]
     pub name: String,
     /// The change that was carried out, in words: `3 to 4 members`.
     pub change: String,
     /// The array sector at which it was found.
+    #[serde(rename = "from_sector")]
     pub from: u64,
     /// The recorded position; of a finished one the end.
+    #[serde(rename = "position_sector")]
     pub position: u64,
     /// Array sectors that were moved.
+    #[serde(rename = "moved_sectors")]
     pub moved: u64,
     /// Array sectors that were taken from a backup of what was under way.
+    #[serde(rename = "restored_sectors")]
     pub restored: u64,
     /// Array sectors of which own copies were kept.
+    #[serde(rename = "copied_sectors")]
     pub copied: u64,
     /// Size of the array now, in sectors.
     pub array_sectors: u64,
     /// How it is left.
+    #[serde(skip)]
     pub state: ReshapeState,
     /// Slots without a member.
+    #[serde(rename = "missing_slots")]
     pub missing: Vec<u16>,
     /// How long it took.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
     pub elapsed: Duration,
 }
 

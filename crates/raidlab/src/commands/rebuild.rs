@@ -20,7 +20,7 @@ use clap::Args;
 use device::MemberName;
 use md::show_size;
 use report::shown::Shown;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::console::{JsonOut, say};
 use crate::error::reworded;
@@ -94,6 +94,14 @@ pub struct RebuildArguments {
     json: JsonOut,
 }
 
+/// What programs read.
+#[derive(Serialize)]
+struct Outcome<'r> {
+    #[serde(flatten)]
+    report: &'r RebuildReport,
+    complete: bool,
+}
+
 /// Splits `OLD=NEW` where OLD is one of the members: a URI has `=` in it, too. Names of files need
 /// not be UTF-8.
 fn old_and_new(given: &OsStr, members: &[OsString]) -> Result<(OsString, OsString)> {
@@ -155,7 +163,8 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
         meter.finish();
     }
     let report = rebuilt.map_err(|error| failed(error, arguments))?;
-    arguments.json.put(&text(&report), || json(&report))?;
+    let outcome = || Outcome { report: &report, complete: report.is_complete() };
+    arguments.json.put(&text(&report), outcome)?;
     if !report.is_clean {
         say(format_args!("raidlab: the array could not be stopped clean"));
     }
@@ -259,54 +268,6 @@ fn text(report: &RebuildReport) -> String {
         let _ = writeln!(out, "not everything could be rebuilt: {error}");
     }
     out
-}
-
-fn json(report: &RebuildReport) -> Value {
-    let member = |member: &RebuiltMember| {
-        json!({
-            "member": member.name,
-            "slot": member.slot,
-            "sectors": member.sectors,
-            "from": member.from,
-            "by_bitmap": member.by_bitmap,
-            "replaces": member.replaces,
-            "lacking_sectors": member.lacking,
-            "in_sync": member.in_sync,
-        })
-    };
-    let not_rebuilt = |range: &NotRebuilt| {
-        json!({
-            "member": range.member,
-            "sector": range.sector,
-            "sectors": range.sectors,
-        })
-    };
-    let listed_bad = |range: &AddedBad| {
-        json!({
-            "member": range.member,
-            "member_sector": range.member_sector,
-            "sectors": range.sectors,
-        })
-    };
-    let corrected = |corrected: &Corrected| {
-        json!({
-            "member": corrected.member,
-            "member_sector": corrected.member_sector,
-            "sectors": corrected.sectors,
-        })
-    };
-    json!({
-        "members": report.members.iter().map(member).collect::<Vec<_>>(),
-        "empty_slots": report.empty_slots,
-        "rebuilt_sectors": report.rebuilt_sectors,
-        "seconds": report.elapsed.as_secs_f64(),
-        "not_rebuilt": report.not_rebuilt.iter().map(not_rebuilt).collect::<Vec<_>>(),
-        "listed_bad": report.listed_bad.iter().map(listed_bad).collect::<Vec<_>>(),
-        "corrected": report.corrected.iter().map(corrected).collect::<Vec<_>>(),
-        "failed_members": report.failed,
-        "complete": report.is_complete(),
-        "stopped_clean": report.is_clean,
-    })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use clap::Args;
 use md::reshape::{Goal, ReshapeRefusal};
 use md::show_size;
 use report::shown::Shown;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::console::{JsonOut, say};
 use crate::error::reworded;
@@ -109,7 +109,11 @@ pub fn run(arguments: &ReshapeArguments) -> Result<Ending> {
         meter.finish();
     }
     let report = reshaped.map_err(|error| failed(error, arguments))?;
-    arguments.json.put(&text(&report, arguments), || json(&report, arguments))?;
+    let finished = report.state == ReshapeState::Finished;
+    let continued_with = (!finished).then(|| continued_with(&report, arguments));
+    let reverting = arguments.revert;
+    let outcome = || Outcome { report: &report, finished, reverting, continued_with };
+    arguments.json.put(&text(&report, arguments), outcome)?;
     Ok(if report.state == ReshapeState::Finished { Ending::Fine } else { Ending::Stopped })
 }
 
@@ -166,6 +170,16 @@ fn continued_with(report: &ReshapeReport, arguments: &ReshapeArguments) -> &'sta
     }
 }
 
+/// What programs read.
+#[derive(Serialize)]
+struct Outcome<'r> {
+    #[serde(flatten)]
+    report: &'r ReshapeReport,
+    finished: bool,
+    reverting: bool,
+    continued_with: Option<&'static str>,
+}
+
 fn text(report: &ReshapeReport, arguments: &ReshapeArguments) -> String {
     let mut out = String::new();
     let ReshapeReport { name, change, position, moved, restored, missing, .. } = report;
@@ -199,23 +213,4 @@ fn text(report: &ReshapeReport, arguments: &ReshapeArguments) -> String {
         }
     }
     out
-}
-
-fn json(report: &ReshapeReport, arguments: &ReshapeArguments) -> Value {
-    let is_over = report.state == ReshapeState::Finished;
-    json!({
-        "array": report.name,
-        "change": report.change,
-        "finished": is_over,
-        "reverting": arguments.revert,
-        "from_sector": report.from,
-        "position_sector": report.position,
-        "moved_sectors": report.moved,
-        "restored_sectors": report.restored,
-        "copied_sectors": report.copied,
-        "array_sectors": report.array_sectors,
-        "missing_slots": report.missing,
-        "seconds": report.elapsed.as_secs_f64(),
-        "continued_with": if is_over { None } else { Some(continued_with(report, arguments)) },
-    })
 }

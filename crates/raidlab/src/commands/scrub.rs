@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use export::control::api::ScrubAction;
 use md::show_size;
 use report::shown::Shown;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::commands::dump::{self, DumpArguments};
 use crate::commands::served;
@@ -161,7 +161,7 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
         meter.finish();
     }
     let report = scrubbed.map_err(|error| failed(error, arguments))?;
-    arguments.json.put(&text(&report, mode), || json(&report, mode))?;
+    arguments.json.put(&text(&report, mode), || Outcome::of(&report, mode))?;
     if !report.is_clean {
         say(format_args!("raidlab: the array could not be stopped clean"));
     }
@@ -226,6 +226,26 @@ fn failed(error: ScrubError, arguments: &ScrubArguments) -> Error {
         }
         ScrubError::Behind { .. } => reworded(error, |text| format!("--from: {text}")),
         error => error.into(),
+    }
+}
+
+/// What programs read.
+#[derive(Serialize)]
+struct Outcome<'r> {
+    #[serde(flatten)]
+    report: &'r ScrubReport,
+    mode: &'static str,
+    complete: bool,
+    /// Where to continue.
+    from: Option<u64>,
+}
+
+impl Outcome<'_> {
+    fn of(report: &ScrubReport, mode: ScrubMode) -> Outcome<'_> {
+        let mode = if mode == ScrubMode::Check { "check" } else { "repair" };
+        let (complete, is_resynced) = (report.is_complete(), report.resynced != Some(false));
+        let is_over = complete && is_resynced || !report.failed.is_empty();
+        Outcome { report, mode, complete, from: (!is_over).then_some(report.position) }
     }
 }
 
@@ -318,58 +338,6 @@ fn line(finding: &Finding, mode: ScrubMode) -> String {
     };
     let unit = if *sectors == 1 { "sector" } else { "sectors" };
     Shown(format!("array sector {array_sector}, {sectors} {unit}: {what}{end}")).to_string()
-}
-
-fn json(report: &ScrubReport, mode: ScrubMode) -> Value {
-    let finding = |finding: &Finding| {
-        json!({
-            "array_sector": finding.array_sector,
-            "sectors": finding.sectors,
-            "member": finding.member,
-            "member_sector": finding.member_sector,
-            "kind": match finding.kind {
-                MismatchKind::Data => "data",
-                MismatchKind::P => "p",
-                MismatchKind::Q => "q",
-                MismatchKind::Copy => "copy",
-                MismatchKind::Unknown => "unknown",
-            },
-            "in_sync": finding.in_sync,
-            "repaired": finding.repaired,
-        })
-    };
-    let corrected = |corrected: &Corrected| {
-        json!({
-            "member": corrected.member,
-            "member_sector": corrected.member_sector,
-            "sectors": corrected.sectors,
-        })
-    };
-    let is_resynced = report.resynced != Some(false);
-    let is_over = report.is_complete() && is_resynced || !report.failed.is_empty();
-    json!({
-        "mode": match mode {
-            ScrubMode::Check => "check",
-            _ => "repair",
-        },
-        "checked_sectors": report.checked_sectors,
-        "mismatch_sectors": report.mismatch_sectors,
-        "repaired_sectors": report.repaired_sectors,
-        "mismatch_cnt": report.mismatch_cnt,
-        "unchecked_sectors": report.unchecked_sectors,
-        "out_of_sync_sectors": report.out_of_sync_sectors,
-        "out_of_sync_mismatch_sectors": report.out_of_sync_mismatch_sectors,
-        "resynced_sectors": report.resynced_sectors,
-        "resynced": report.resynced,
-        "corrected": report.corrected.iter().map(corrected).collect::<Vec<_>>(),
-        "failed_members": report.failed,
-        "durable": report.is_durable,
-        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
-        "omitted_findings": report.omitted,
-        "complete": report.is_complete(),
-        "from": if is_over { Value::Null } else { report.position.into() },
-        "stopped_clean": report.is_clean,
-    })
 }
 
 #[cfg(test)]

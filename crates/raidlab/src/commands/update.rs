@@ -10,7 +10,7 @@ use anyhow::{Error, Result};
 use clap::Args;
 use device::Access;
 use report::shown::{Shown, counted};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::Ending;
 use crate::console::{JsonOut, say};
@@ -64,7 +64,8 @@ pub fn run(arguments: &UpdateArguments) -> Result<Ending> {
         false => found.remove().map_err(failed)?,
     };
     let is_done = !arguments.dry_run;
-    arguments.json.put(&text(&removed, is_done), || json(&removed, is_done))?;
+    let outcome = || Outcome { removed: is_done, members: &removed };
+    arguments.json.put(&text(&removed, is_done), outcome)?;
     Ok(Ending::Fine)
 }
 
@@ -81,6 +82,13 @@ fn failed(error: LogError) -> Error {
     }
 }
 
+/// What programs read.
+#[derive(Serialize)]
+struct Outcome<'r> {
+    removed: bool,
+    members: &'r [RemovedLog],
+}
+
 fn text(removed: &[RemovedLog], is_done: bool) -> String {
     let mut out = String::new();
     let end = if is_done { "removed" } else { "would be removed" };
@@ -95,15 +103,4 @@ fn text(removed: &[RemovedLog], is_done: bool) -> String {
         let _ = writeln!(out, "{}", Shown(format!("{member}: {what}")));
     }
     out
-}
-
-fn json(removed: &[RemovedLog], is_done: bool) -> Value {
-    let one = |it: &RemovedLog| {
-        json!({
-            "member": it.member, "had_log": it.is_there, "ranges": it.ranges,
-            "sectors": it.sectors,
-        })
-    };
-    let members: Vec<Value> = removed.iter().map(one).collect();
-    json!({"removed": is_done, "members": members})
 }

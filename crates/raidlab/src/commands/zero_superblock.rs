@@ -10,7 +10,7 @@ use anyhow::{Error, Result};
 use clap::Args;
 use device::Access;
 use report::shown::Shown;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::Ending;
 use crate::console::{JsonOut, say};
@@ -59,7 +59,8 @@ pub fn run(arguments: &ZeroSuperblockArguments) -> Result<Ending> {
         false => found.erase().map_err(failed)?,
     };
     let is_done = !arguments.dry_run;
-    arguments.json.put(&text(&erased, is_done), || json(&erased, is_done))?;
+    let outcome = || Outcome { erased: is_done, superblocks: &erased };
+    arguments.json.put(&text(&erased, is_done), outcome)?;
     Ok(Ending::Fine)
 }
 
@@ -74,27 +75,22 @@ fn failed(error: ZeroError) -> Error {
     }
 }
 
+/// What programs read.
+#[derive(Serialize)]
+struct Outcome<'e> {
+    erased: bool,
+    superblocks: &'e [Erased],
+}
+
 fn text(erased: &[Erased], is_done: bool) -> String {
     let mut out = String::new();
     let end = if is_done { "erased" } else { "would be erased" };
-    for Erased { member, sector, superblock } in erased {
-        let what = match superblock {
+    for Erased { member, sector, version, array_uuid } in erased {
+        let what = match version.zip(*array_uuid) {
             Some((version, uuid)) => format!("superblock {version} of array {uuid}"),
             None => "damaged superblock".into(),
         };
         let _ = writeln!(out, "{}", Shown(format!("{member}: {what} at sector {sector} {end}")));
     }
     out
-}
-
-fn json(erased: &[Erased], is_done: bool) -> Value {
-    let one = |Erased { member, sector, superblock }: &Erased| {
-        json!({
-            "member": member,
-            "sector": sector,
-            "version": superblock.as_ref().map(|(version, _)| version.name()),
-            "array_uuid": superblock.as_ref().map(|(_, uuid)| uuid.to_string()),
-        })
-    };
-    json!({"erased": is_done, "superblocks": erased.iter().map(one).collect::<Vec<_>>()})
 }
