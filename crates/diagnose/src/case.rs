@@ -3,6 +3,7 @@
 //! Invariant: plain data; what is not known is `None`, never 0.
 
 use predict::law::{Access, Array, Machine, Single};
+use serde::Serialize;
 
 use crate::probe::ProbeFigures;
 
@@ -72,7 +73,7 @@ pub struct Sync {
 }
 
 /// What was counted during the measurement, per second of it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sample {
     /// What the program did to the array.
     pub array: Traffic,
@@ -85,17 +86,22 @@ pub struct Sample {
 }
 
 /// Traffic of a block device.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Traffic {
     /// Reads per second.
+    #[serde(rename = "reads_per_s")]
     pub reads: f64,
     /// Writes per second.
+    #[serde(rename = "writes_per_s")]
     pub writes: f64,
     /// MB read per second.
+    #[serde(rename = "read_mb_per_s")]
     pub read_mb: f64,
     /// MB written per second.
+    #[serde(rename = "write_mb_per_s")]
     pub write_mb: f64,
     /// Flushes per second; `None`: not counted, as of arrays of md and of partitions.
+    #[serde(rename = "flushes_per_s")]
     pub flushes: Option<f64>,
     /// Mean number of operations in flight; `None`: not counted.
     pub queue: Option<f64>,
@@ -127,16 +133,17 @@ impl Traffic {
 }
 
 /// A member's traffic.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MemberSample {
     /// Its name.
     pub name: String,
     /// What it did.
+    #[serde(flatten)]
     pub traffic: Traffic,
 }
 
 /// CPU time during the measurement.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CpuSample {
     /// Share of all CPUs that was busy, 0 to 1.
     pub busy: f64,
@@ -147,7 +154,7 @@ pub struct CpuSample {
 }
 
 /// A thread.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Thread {
     /// `md0_raid5`, `rsync`.
     pub name: String,
@@ -160,7 +167,7 @@ pub struct Thread {
 }
 
 /// A network interface.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Network {
     /// MB per second in the busier direction.
     pub mb_per_s: f64,

@@ -3,6 +3,7 @@
 //! Invariant: no stream writes; a probe whose load was too short has no figure.
 
 use calibrate::{Access, Limit, Machine, MachineError, SharedBus, Stream};
+use serde::{Serialize, Serializer};
 
 /// A probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,13 +59,16 @@ impl Probe {
 }
 
 /// Random reads of 4 KiB of one member, per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RandomRates {
     /// At depth 1.
+    #[serde(rename = "q1_per_s")]
     pub q1: f64,
     /// At depth 4.
+    #[serde(rename = "q4_per_s")]
     pub q4: f64,
     /// At depth 32.
+    #[serde(rename = "q32_per_s")]
     pub q32: f64,
 }
 
@@ -83,7 +87,7 @@ impl RandomRates {
 }
 
 /// What the link of a member does.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Transfer {
     /// The least time of 4 KiB that its cache holds, us.
     pub request_us: f64,
@@ -92,17 +96,19 @@ pub struct Transfer {
 }
 
 /// What probes found; `None`: not run, or no figure.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProbeFigures {
     /// Reads in order of each member alone, MB/s.
     pub alone_mb_per_s: Option<Vec<f64>>,
     /// The same of all at a time, MB/s of each.
     pub together_mb_per_s: Option<Vec<f64>>,
     /// Members that share a bus, and what it carries.
+    #[serde(serialize_with = "buses")]
     pub buses: Option<Vec<SharedBus>>,
     /// Random reads of each member alone.
     pub seeks: Option<Vec<RandomRates>>,
     /// Random reads at depth 4 of all members at a time, per second of each.
+    #[serde(rename = "seeks_together_per_s")]
     pub seeks_together: Option<Vec<f64>>,
     /// What each link does.
     pub transfer: Option<Vec<Transfer>>,
@@ -120,6 +126,19 @@ pub struct ProbeFigures {
     pub cached_write_us: Option<f64>,
     /// The same: a write and a flush, ms.
     pub sync_ms: Option<f64>,
+}
+
+fn buses<S: Serializer>(buses: &Option<Vec<SharedBus>>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Bus<'b> {
+        members: &'b [usize],
+        mb_per_s: f64,
+    }
+    let buses = buses.as_ref().map(|buses| {
+        let each = buses.iter().map(|bus| Bus { members: &bus.disks, mb_per_s: bus.mb_per_s });
+        each.collect::<Vec<_>>()
+    });
+    buses.serialize(serializer)
 }
 
 impl ProbeFigures {

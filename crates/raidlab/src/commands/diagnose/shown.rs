@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use diagnose::{Case, Cause, Diagnosis, ProbeFigures, Sample, Traffic, Verdict};
+use diagnose::{Case, Cause, Diagnosis, Verdict};
 use report::shown::Shown as Escaped;
 use serde_json::{Value, json};
 use spec::units::digits;
@@ -161,82 +161,9 @@ impl Shown<'_> {
             "signs": signs.collect::<Vec<_>>(),
             "next_probe": found.next_probe.map(diagnose::Probe::name),
             "needs_writes": found.needs_writes,
-            "sample": case.sample.as_ref().map(sample),
-            "probes": probes(&case.probes),
+            "sample": case.sample,
+            "probes": case.probes,
             "notes": self.target.notes,
         })
     }
-}
-
-fn traffic(traffic: &Traffic) -> Value {
-    json!({
-        "reads_per_s": traffic.reads,
-        "writes_per_s": traffic.writes,
-        "read_mb_per_s": traffic.read_mb,
-        "write_mb_per_s": traffic.write_mb,
-        "flushes_per_s": traffic.flushes,
-        "queue": traffic.queue,
-        "busy": traffic.busy,
-    })
-}
-
-/// As `--facts` has it.
-fn sample(sample: &Sample) -> Value {
-    let members = sample.members.iter().map(|member| {
-        let mut value = traffic(&member.traffic);
-        value["name"] = member.name.clone().into();
-        value
-    });
-    let cpu = sample.cpu.as_ref().map(|cpu| {
-        let threads = cpu.threads.iter().map(|thread| {
-            json!({"name": thread.name, "cpus": thread.cpus, "kernel": thread.kernel,
-                             "io": thread.io})
-        });
-        json!({"busy": cpu.busy, "cpus": cpu.cpus, "threads": threads.collect::<Vec<_>>()})
-    });
-    let network = sample.network.map(
-        |network| json!({"mb_per_s": network.mb_per_s, "limit_mb_per_s": network.limit_mb_per_s}),
-    );
-    json!({
-        "array": traffic(&sample.array),
-        "members": members.collect::<Vec<_>>(),
-        "cpu": cpu,
-        "network": network,
-    })
-}
-
-/// As `--facts` has them.
-fn probes(probes: &ProbeFigures) -> Value {
-    let buses = probes.buses.as_ref().map(|buses| {
-        let bus =
-            |bus: &calibrate::SharedBus| json!({"members": bus.disks, "mb_per_s": bus.mb_per_s});
-        buses.iter().map(bus).collect::<Vec<_>>()
-    });
-    let seeks = probes.seeks.as_ref().map(|seeks| {
-        let one = |rates: &diagnose::RandomRates| {
-            json!({"q1_per_s": rates.q1, "q4_per_s": rates.q4, "q32_per_s": rates.q32})
-        };
-        seeks.iter().map(one).collect::<Vec<_>>()
-    });
-    let transfer = probes.transfer.as_ref().map(|links| {
-        let one = |link: &diagnose::Transfer| {
-            json!({"request_us": link.request_us, "mb_per_s": link.mb_per_s})
-        };
-        links.iter().map(one).collect::<Vec<_>>()
-    });
-    json!({
-        "alone_mb_per_s": probes.alone_mb_per_s,
-        "together_mb_per_s": probes.together_mb_per_s,
-        "buses": buses,
-        "seeks": seeks,
-        "seeks_together_per_s": probes.seeks_together,
-        "transfer": transfer,
-        "gap_ms": probes.gap_ms,
-        "cpu_us_per_kib": probes.cpu_us_per_kib,
-        "cpu_us_per_request": probes.cpu_us_per_request,
-        "write_mb_per_s": probes.write_mb_per_s,
-        "random_write_iops": probes.random_write_iops,
-        "cached_write_us": probes.cached_write_us,
-        "sync_ms": probes.sync_ms,
-    })
 }
