@@ -1,6 +1,7 @@
 //! What a search found, for people and programs.
 
 use md::{Layout, Level};
+use serde::Serialize;
 
 /// How sure the answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Guessed {
 }
 
 /// What speaks for the answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
     /// `self-address`, `parity-copy`, `predicted`, `redundancy`, `mirror`, `table`, `superblock`.
     pub kind: &'static str,
@@ -75,9 +76,10 @@ pub struct Evidence {
 }
 
 /// A file system on the array.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FoundFileSystem {
     /// What it is, as blkid names it.
+    #[serde(rename = "type")]
     pub kind: &'static str,
     /// Its UUID.
     pub uuid: Option<String>,
@@ -86,6 +88,7 @@ pub struct FoundFileSystem {
     /// Where it begins in the array, in bytes.
     pub base: u64,
     /// Its size in bytes.
+    #[serde(rename = "size")]
     pub bytes: u64,
 }
 
@@ -103,7 +106,7 @@ pub enum MemberRole {
 }
 
 /// What the superblocks say, and whether it is true.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
     /// The description: `RAID 5, 512K, b a c`.
     pub text: String,
@@ -114,6 +117,7 @@ pub struct Claim {
     /// Why.
     pub why: String,
     /// Members that say it.
+    #[serde(skip)]
     pub members: Vec<usize>,
 }
 

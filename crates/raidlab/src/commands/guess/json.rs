@@ -10,15 +10,6 @@ pub fn json(searched: &Searched) -> Value {
     let Searched { report, seconds } = searched;
     let answer = &report.answer;
     let names = &report.members;
-    let evidence = answer
-        .evidence
-        .iter()
-        .map(|it| json!({"kind": it.kind, "ok": it.ok, "of": it.of, "text": it.text}));
-    let file_systems = answer.file_systems.iter().map(|it| {
-        json!({
-            "type": it.kind, "uuid": it.uuid, "label": it.label, "base": it.base, "size": it.bytes,
-        })
-    });
     let members = names.iter().enumerate().map(|(member, name)| {
         let role = match answer.roles.get(member) {
             Some(MemberRole::Slot(slot)) => format!("slot {slot}"),
@@ -27,18 +18,12 @@ pub fn json(searched: &Searched) -> Value {
             Some(MemberRole::Unused) | None => "unused".into(),
         };
         let claim = answer.claims.iter().find(|it| it.members.contains(&member));
-        let superblock = claim.map(|it| {
-            json!({
-                "text": it.text, "created": it.created, "refuted": it.refuted, "why": it.why,
-            })
-        });
-        json!({"path": name, "role": role, "superblock": superblock})
+        json!({"path": name, "role": role, "superblock": claim})
     });
     let failed = report
         .failed
         .iter()
         .map(|(member, at, len)| json!({"member": names[*member], "offset": at, "bytes": len}));
-    let damaged = answer.damaged.iter().map(|(from, to)| json!([from, to]));
     let alternatives = answer.alternatives.iter().map(|it| geometry(it, names));
     json!({
         "schema": "raidlab-guess/1",
@@ -48,10 +33,10 @@ pub fn json(searched: &Searched) -> Value {
         "best": answer.best.as_ref().map(|it| geometry(it, names)),
         "alternatives": alternatives.collect::<Vec<_>>(),
         "to_tell_apart": answer.to_tell_apart,
-        "evidence": evidence.collect::<Vec<_>>(),
-        "file_systems": file_systems.collect::<Vec<_>>(),
+        "evidence": answer.evidence,
+        "file_systems": answer.file_systems,
         "members": members.collect::<Vec<_>>(),
-        "damaged": damaged.collect::<Vec<_>>(),
+        "damaged": answer.damaged,
         "unreadable": failed.collect::<Vec<_>>(),
         "read_bytes": report.read_bytes,
         "of_bytes": report.of_bytes,
