@@ -20,6 +20,7 @@ use md::ondisk::bitmap::{
 };
 use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
+use serde::Serialize;
 
 use crate::commands::served;
 use crate::error::text_of;
@@ -80,10 +81,12 @@ pub struct Table {
 }
 
 /// A partition.
+#[derive(Serialize)]
 pub struct Row {
     /// As the kernel counts.
     pub number: u32,
     /// Its name as a member.
+    #[serde(rename = "member")]
     pub name: String,
     /// Its length.
     pub sectors: u64,

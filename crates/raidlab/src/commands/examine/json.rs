@@ -17,7 +17,7 @@ use md::ondisk::{Area, MemberMetadata, Role};
 use serde_json::{Map, Value, json};
 
 use super::foreign;
-use super::found::{Found, FoundBitmap, Row, Table, User};
+use super::found::{Found, FoundBitmap, Table, User};
 use crate::error::text_of;
 use crate::mdadm;
 
@@ -70,16 +70,10 @@ fn in_use(user: &User) -> Value {
 }
 
 fn partition_table(table: &Table) -> Value {
-    let row = |row: &Row| {
-        json!({
-            "number": row.number, "member": row.name, "sectors": row.sectors,
-            "may_be_member": row.may_be_member,
-        })
-    };
     let (kind, block) = (table.kind.ok().map(|(kind, _)| kind), table.kind.ok().map(|it| it.1));
     json!({
         "kind": kind.map(|kind| kind.to_string()), "block_bytes": block,
-        "problem": table.kind.err(), "partitions": table.rows.iter().map(row).collect::<Vec<_>>(),
+        "problem": table.kind.err(), "partitions": table.rows,
     })
 }
 
