@@ -1,47 +1,36 @@
 //! The reads and the writes of mixed block workloads, a line each.
 //!
-//! Invariant: the rates of the two lines of a cell add up to the cell's. Called by `table`,
-//! `markdown` and `html`.
+//! Invariant: the rates of the two lines of a cell add up to the cell's. Called by `table`
+//! and by the reports.
 
 use results::record::{Cell, DirectionFigures, Latency};
 use spec::units;
 
+use crate::doc::{Column, Table, Value};
 use crate::pivot::{self, PivotTable};
 
-/// Above the lines.
-pub const TITLE: &str = "Reads and writes apart";
-
-/// The heads of a line.
-pub const HEADS: [&str; 8] = ["array", "disks", "workload", "", "MB/s", "IOPS", "p50", "p99"];
-
-/// The lines of all cells that have them: array, disks, workload, `reads` or `writes`, and the
-/// figures with their dashes.
-pub fn lines(grid: &PivotTable<'_>) -> Vec<[String; 8]> {
-    let mut lines = Vec::new();
+/// A row for the reads and one for the writes of each cell that has both.
+pub fn table(grid: &PivotTable<'_>) -> Table {
+    let heads = ["<array", "disks", "<workload", "<", "MB/s", "IOPS", "p50", "p99"];
+    let mut table = Table::new("Reads and writes apart", Column::all(&heads));
+    table.note = "they add up to the rates above".into();
     for (row, column, cell) in grid.cells() {
         let Some((reads, writes)) = cell.apart() else { continue };
         for (direction, part) in [("reads", reads), ("writes", writes)] {
             let workload = format!("{} {}", column.title(), column.detail());
             let name = [row.label.clone(), pivot::disks(cell), workload, direction.into()];
-            let [mb_per_s, iops, p50, p99] = figures(cell, part);
-            let [array, disks, workload, direction] = name;
-            lines.push([array, disks, workload, direction, mb_per_s, iops, p50, p99]);
+            table.push(name.map(Value::Text).into_iter().chain(figures(cell, part)));
         }
     }
-    lines
+    table
 }
 
-fn figures(cell: &Cell, part: &DirectionFigures) -> [String; 4] {
-    let rate = |rate: f64| if cell.did_something() { units::digits(rate) } else { dash() };
+fn figures(cell: &Cell, part: &DirectionFigures) -> [Value; 4] {
+    let rate = |rate: f64| Value::known(cell.did_something().then(|| units::digits(rate)));
     let latency = |of: fn(&Latency) -> f64| {
-        let us = part.latency_us.as_ref().map(of);
-        us.map_or(dash(), units::latency)
+        Value::known(part.latency_us.as_ref().map(|us| units::latency(of(us))))
     };
     [rate(part.mb_per_s), rate(part.iops), latency(|us| us.p50), latency(|us| us.p99)]
-}
-
-fn dash() -> String {
-    "-".to_string()
 }
 
 #[cfg(test)]
@@ -54,7 +43,7 @@ mod tests {
     use crate::histogram;
     use crate::repeat::folded;
     use crate::runs::Report;
-    use crate::{html, markdown, table};
+    use crate::{html, runs};
 
     /// A cell of 4 KiB x 16 with three samples, of which three quarters of the requests read.
     fn mixed() -> Record {
@@ -89,18 +78,20 @@ mod tests {
         assert_eq!(reads.mb_per_s + writes.mb_per_s, record.cells[0].mb_per_s);
         let grid = PivotTable::new(&record);
         assert_eq!(grid.columns[0].title(), "random, 75 % reads");
-        let [reads, writes] = &lines(&grid)[..] else { panic!("two lines") };
+        let [reads, writes] = &table(&grid).texts()[..] else { panic!("two rows") };
         assert_eq!(reads[2..4], ["random, 75 % reads 4 KiB x 16", "reads"]);
         assert_eq!(reads[5..], ["150", "7.00 ms", "7.00 ms"]);
         assert_eq!(writes[3..], ["writes", "0.20", "50.0", "250 us", "250 us"]);
         let report = Report::of(record.clone());
         for text in
-            [table::render(&record, false), markdown::render(&report), html::render(&record)]
+            [crate::table::render(&record, false), runs::markdown(&report), html::render(&record)]
         {
-            assert!(text.contains(TITLE) && text.contains("250 us"), "{text}");
+            assert!(text.contains("Reads and writes apart") && text.contains("250 us"), "{text}");
         }
-        for text in [table::render(&fixture::record(), false), html::render(&fixture::record())] {
-            assert!(!text.contains(TITLE));
+        for text in
+            [crate::table::render(&fixture::record(), false), html::render(&fixture::record())]
+        {
+            assert!(!text.contains("Reads and writes apart"));
         }
     }
 

@@ -440,7 +440,7 @@ mod tests {
         let both = Comparison::new(&one_run(1.0), &one_run(0.5), 0.05);
         assert_eq!(both.count(Verdict::TooFewRuns), both.pairs.len());
         assert!(!both.failed() && both.pairs.iter().all(|pair| pair.runs == (1, 1)));
-        let text = text(&both);
+        let text = text(&both).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("too few runs (1 and 1)"), "{text}");
         assert!(text.contains("52 cells that takes 7 runs a side: --repeat 7"), "{text}");
         // A program that was run seven times has a run in each sample.

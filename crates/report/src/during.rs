@@ -1,23 +1,20 @@
 //! Background work (rebuild, scrub, resync) beside workloads, a line for each cell.
 //!
 //! Invariant: the work's rates are of each member, and the foreground's share is of its rate on the
-//! same array without the work. Called by `table`, `markdown` and `html`.
+//! same array without the work. Called by `table` and by the reports.
 
 use results::record::{Cell, Latency};
 use spec::units;
 use spec::workload::AccessKind;
 
+use crate::doc::{Column, Table, Value};
 use crate::pivot::{self, PivotTable};
 
-/// Above the lines.
-pub const TITLE: &str = "Background work";
-
-/// The heads of a line.
-pub const HEADS: [&str; 9] = [
-    "array",
+const HEADS: [&str; 9] = [
+    "<array",
     "disks",
-    "work",
-    "beside",
+    "<work",
+    "<beside",
     "MB/s alone",
     "MB/s beside",
     "foreground keeps",
@@ -25,10 +22,15 @@ pub const HEADS: [&str; 9] = [
     "p99 beside",
 ];
 
-/// The lines of all cells that have background work, with their dashes.
-pub fn lines(grid: &PivotTable<'_>) -> Vec<[String; 9]> {
-    let cells = grid.cells().filter_map(|(row, column, cell)| {
-        let work = cell.background.clone()?;
+/// A row for each cell that has background work.
+pub fn table(grid: &PivotTable<'_>) -> Table {
+    let mut table = Table::new("Background work", Column::all(&HEADS));
+    table.note =
+        "rates of each member; the foreground keeps a share of its rate on the same array \
+                  without the work"
+            .into();
+    for (row, column, cell) in grid.cells() {
+        let Some(work) = cell.background.clone() else { continue };
         let is_alone = cell.workload == AccessKind::None;
         let beside = match is_alone {
             true => "nothing".to_string(),
@@ -36,29 +38,23 @@ pub fn lines(grid: &PivotTable<'_>) -> Vec<[String; 9]> {
         };
         let percent = cell.foreground_percent.map(|percent| format!(", {percent} % for it"));
         let beside = beside + &percent.unwrap_or_default();
-        let [idle, rate, share, alone, p99] = figures(cell, is_alone);
-        let disks = pivot::disks(cell);
-        Some([row.label.clone(), disks, work, beside, idle, rate, share, alone, p99])
-    });
-    cells.collect()
+        let name = [row.label.clone(), pivot::disks(cell), work, beside];
+        table.push(name.map(Value::Text).into_iter().chain(figures(cell, is_alone)));
+    }
+    table
 }
 
-fn figures(cell: &Cell, is_alone: bool) -> [String; 5] {
-    let rate = |rate: Option<f64>| rate.map_or(dash(), units::digits);
-    let p99 = |us: Option<Latency>| us.map_or(dash(), |us| units::latency(us.p99));
-    let share = cell.foreground_share.map_or(dash(), |share| format!("{:.0}%", share * 100.0));
+fn figures(cell: &Cell, is_alone: bool) -> [Value; 5] {
+    let rate = |rate: Option<f64>| Value::known(rate.map(units::digits));
+    let p99 = |us: Option<Latency>| Value::known(us.map(|us| units::latency(us.p99)));
     let alone = cell.foreground_alone.as_ref().and_then(|alone| alone.latency_us);
     [
         rate(cell.background_idle_mb_per_s),
         rate(cell.background_mb_per_s),
-        share,
+        Value::percent(cell.foreground_share),
         p99(alone),
         p99(cell.latency_us.filter(|_| !is_alone)),
     ]
-}
-
-fn dash() -> String {
-    "-".to_string()
 }
 
 #[cfg(test)]
@@ -68,7 +64,7 @@ mod tests {
 
     use super::*;
     use crate::runs::Report;
-    use crate::{html, markdown, table};
+    use crate::{html, runs};
 
     fn rebuilt() -> Record {
         let mut record = fixture::record();
@@ -91,19 +87,21 @@ mod tests {
     #[test]
     fn background_work_has_a_line_in_all_forms() {
         let record = rebuilt();
-        let lines = lines(&PivotTable::new(&record));
+        let lines = table(&PivotTable::new(&record)).texts();
         let work = |work: &str| lines.iter().find(|line| line[2] == work).expect("a line");
         assert!(work("rebuild")[3].ends_with(", 75 % for it"), "{lines:?}");
         assert_eq!(work("rebuild")[4..8], ["80.0", "12.5", "74%", "31.0 ms"]);
         assert_eq!(work("scrub")[3..], ["nothing", "81.0", "-", "-", "-", "-"]);
         let report = Report::of(record.clone());
         for text in
-            [table::render(&record, false), markdown::render(&report), html::render(&record)]
+            [crate::table::render(&record, false), runs::markdown(&report), html::render(&record)]
         {
-            assert!(text.contains(TITLE) && text.contains("31.0 ms"), "{text}");
+            assert!(text.contains("Background work") && text.contains("31.0 ms"), "{text}");
         }
-        for text in [table::render(&fixture::record(), false), html::render(&fixture::record())] {
-            assert!(!text.contains(TITLE));
+        for text in
+            [crate::table::render(&fixture::record(), false), html::render(&fixture::record())]
+        {
+            assert!(!text.contains("Background work"));
         }
     }
 }

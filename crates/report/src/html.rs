@@ -1,44 +1,23 @@
-//! The report: one self-contained HTML file.
+//! The report as one page, with charts and every sample.
 //!
-//! ```text
-//!   Report -> Grid -> Page (plain data) -> html/report.html (template: escapes every text)
-//!                 \-> chart, lines, heat (SVG; escape their own texts) --^
-//! ```
-//!
-//! Invariant: no script, no font, no image and no address from outside; every text of the record is
-//! escaped; every chart has a title, a description and a table with the same figures. Called by
-//! `bench --html` and `report`.
+//! Invariant: as of all pages ([`crate::doc`]); every chart has a title, a description and a table
+//! with the same figures. Called by `bench --html` and `report`.
 
-mod advised;
-mod chart;
-mod distribution;
-mod heat_map;
-mod line_chart;
-mod predicted;
-mod published;
-mod sections;
-
-use minijinja::{AutoEscape, Environment, Value, context};
-use results::host::Host;
-use results::record::{Cell, MemberTraffic, Record};
+use results::record::{Cell, Record};
 use results::settings::SETTINGS;
-use serde::Serialize;
-use spec::units;
 
-use crate::apart;
-use crate::during;
-use crate::pivot::{self, Column, PivotTable, Row};
+use crate::charts::{bars, distribution, heat_map};
+use crate::doc::{self, Block, Chart, Doc, Fact, Section, Table};
+use crate::pivot::{self, PivotTable};
 use crate::repeat::folded;
 use crate::runs::Report;
-use crate::summary::Summary;
+use crate::sections::{self, titled};
+use crate::summary::{self, Summary};
+use crate::works::work;
+use crate::{apart, during, table};
 
-pub use advised::render_advised;
-pub use predicted::render_predicted;
-pub use published::render_published;
-
-const TEMPLATE: &str = include_str!("html/report.html");
-const FRAME: &str = include_str!("html/page.html");
-const STYLE: &str = include_str!("html/report.css");
+/// Maximum of maps: more make the page slow in browsers.
+const MAPS_MAX: usize = 40;
 
 /// A record as an HTML document, its repetitions folded.
 pub fn render(record: &Record) -> String {
@@ -51,214 +30,35 @@ pub fn render_report(report: &Report) -> String {
 }
 
 fn page(report: &Report, summary: &Summary) -> String {
-    rendered(TEMPLATE, Page::of(report, summary))
-}
-
-/// A page in the frame of all pages.
-///
-/// Templates are part of the program and pages are plain data: a failure here is a bug.
-fn rendered(template: &str, page: impl Serialize) -> String {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
-    environment.add_template("page.html", FRAME).expect("the frame parses");
-    // A page of a record has the version that measured it.
-    let page = context! {
-        ..Value::from_serialize(page),
-        ..context! { style => STYLE, version => env!("CARGO_PKG_VERSION") }
-    };
-    environment.render_str(template, page).expect("the page has what the template uses")
-}
-
-#[derive(Serialize)]
-struct Page {
-    title: String,
-    version: String,
-    started: String,
-    subtitle: String,
-    /// What was measured, for the key of the charts: `modelled disks`, `disks`.
-    measured: String,
-    verified: bool,
-    all_checked: bool,
-    cells: usize,
-    summary: Vec<sections::SummaryGroup>,
-    warnings: Vec<Warning>,
-    workloads: Vec<Workload>,
-    heads: Vec<Head>,
-    sections: Vec<Section>,
-    apart_title: &'static str,
-    apart_heads: [&'static str; 8],
-    apart: Vec<[String; 8]>,
-    during_title: &'static str,
-    during_heads: [&'static str; 9],
-    during: Vec<[String; 9]>,
-    samples: Vec<SampleRow>,
-    latency_heads: Vec<String>,
-    latencies: Vec<LatencyRow>,
-    members: Vec<MemberRow>,
-    sources: Vec<SourceRow>,
-    settings: Vec<(String, String)>,
-    along: Vec<sections::Along>,
-    beside: Option<sections::Published>,
-    findings: Vec<sections::FindingRow>,
-    maps: Vec<sections::Map>,
-    maps_left_out: usize,
-    not_run: Vec<(String, String)>,
-}
-
-/// The provenance of a record of the report.
-#[derive(Serialize)]
-struct SourceRow {
-    name: String,
-    provenance: Vec<(String, String)>,
-}
-
-#[derive(Serialize)]
-struct Warning {
-    text: String,
-    places: String,
-}
-
-/// A column of the grid: its charts.
-#[derive(Serialize)]
-struct Workload {
-    title: String,
-    unit: &'static str,
-    detail: String,
-    speed: String,
-    latency: Option<String>,
-    distribution: Option<String>,
-    cpu: Option<String>,
-    traffic: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Head {
-    title: String,
-    detail: String,
-    unit: &'static str,
-}
-
-#[derive(Serialize)]
-struct Section {
-    title: String,
-    rows: Vec<TableRow>,
-}
-
-#[derive(Serialize)]
-struct TableRow {
-    label: String,
-    cells: Vec<Option<Figures>>,
-}
-
-/// A cell of the table.
-#[derive(Serialize)]
-struct Figures {
-    rate: String,
-    ratio: String,
-    share: String,
-    note: String,
-    cpu: String,
-    p50: String,
-    p99: String,
-    verified: bool,
-    warned: bool,
-    unsteady: bool,
-}
-
-#[derive(Serialize)]
-struct SampleRow {
-    array: String,
-    workload: String,
-    disks: String,
-    median: String,
-    spread: String,
-    samples: String,
-    p50: String,
-    p99: String,
-    p999: String,
-    max: String,
-    cpu_process: String,
-    cpu_system: String,
-    cpu_per_gib: String,
-    machine_cpu_per_gib: String,
-    steady: &'static str,
-    verified: bool,
-    checked: &'static str,
-}
-
-/// The distribution of a cell's latencies.
-#[derive(Serialize)]
-struct LatencyRow {
-    array: String,
-    disks: String,
-    workload: String,
-    fields: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct MemberRow {
-    array: String,
-    disks: String,
-    workload: String,
-    moved: String,
-    uneven: String,
-    members: Vec<String>,
-}
-
-impl Page {
-    fn of(report: &Report, summary: &Summary) -> Page {
-        let record = &report.record;
-        let grid = PivotTable::new(record);
-        let (maps, maps_left_out) = sections::maps(record);
-        let warnings = grid.warnings().into_iter();
-        Page {
-            title: report.title.clone(),
-            version: record.raidlab.clone(),
-            started: record.started.clone(),
-            subtitle: subtitle(record),
-            measured: crate::runs::measured_on(&record.cells),
-            verified: record.verified(),
-            all_checked: record.cells.iter().all(|cell| cell.verified.is_some()),
-            cells: record.cells.len(),
-            summary: sections::summary(summary),
-            warnings: warnings
-                .map(|(text, places)| Warning { text, places: places.join("; ") })
-                .collect(),
-            workloads: workloads(&grid),
-            heads: grid.columns.iter().map(head).collect(),
-            sections: sections(&grid),
-            apart_title: apart::TITLE,
-            apart_heads: apart::HEADS,
-            apart: apart::lines(&grid),
-            during_title: during::TITLE,
-            during_heads: during::HEADS,
-            during: during::lines(&grid),
-            samples: grid
-                .cells()
-                .map(|(row, column, cell)| sample_row(row, column, cell))
-                .collect(),
-            latency_heads: distribution::heads(),
-            latencies: grid.cells().filter_map(latency_row).collect(),
-            members: grid
-                .cells()
-                .map(|(row, column, cell)| member_row(row, column, cell))
-                .collect(),
-            sources: report.sources.iter().map(source_row).collect(),
-            settings: settings(record),
-            along: sections::along(record),
-            beside: sections::published(report),
-            findings: sections::findings(&grid),
-            maps,
-            maps_left_out,
-            not_run: report
-                .not_run
-                .iter()
-                .map(|not_run| (not_run.what.clone(), not_run.reason.clone()))
-                .collect(),
-        }
+    let record = &report.record;
+    let grid = PivotTable::new(record);
+    let mut sections = Vec::new();
+    if record.cells.is_empty() {
+        let none = Block::Paragraph("No cells were measured.".into());
+        sections.push(Section::new("", vec![none]));
+    } else {
+        sections.extend(titled("Warnings", sections::warnings(&grid)));
+        sections.extend(summary::sections(summary));
+        sections.extend(titled("Findings", sections::findings(&grid)));
+        sections.push(speed(&grid, &crate::runs::measured_on(&record.cells)));
+        sections.extend(sections::along(record));
+        sections.extend(sections::published(report));
+        sections.push(latency(&grid));
+        sections.push(cpu(&grid));
+        sections.push(members(&grid, record));
+        sections.extend(titled("Every sample", table::every_sample(&grid).block()));
     }
+    sections.extend(titled("Not run", sections::not_run(report)));
+    sections.push(provenance(report));
+    doc::html(&Doc {
+        title: report.title.clone(),
+        subtitle: subtitle(record),
+        started: record.started.clone(),
+        // That which measured it.
+        version: record.raidlab.clone(),
+        facts: facts(record),
+        sections,
+    })
 }
 
 fn subtitle(record: &Record) -> String {
@@ -273,167 +73,145 @@ fn subtitle(record: &Record) -> String {
     if host.is_empty() { host } else { format!("run on {host}") }
 }
 
-fn head(column: &Column) -> Head {
-    Head {
-        title: column.title().to_string(),
-        detail: column.detail_and_place(),
-        unit: unit(column),
-    }
-}
-
-fn unit(column: &Column) -> &'static str {
-    if column.counts_requests { "IOPS" } else { "MB/s" }
-}
-
-fn workloads(grid: &PivotTable<'_>) -> Vec<Workload> {
-    let workload = |(at, column): (usize, &Column)| Workload {
-        title: column.title().to_string(),
-        unit: unit(column),
-        detail: column.detail(),
-        speed: chart::speed(grid, at),
-        latency: chart::latency(grid, at),
-        distribution: distribution::distribution(grid, at),
-        cpu: chart::cpu(grid, at),
-        traffic: chart::traffic(grid, at),
+fn facts(record: &Record) -> Vec<Fact> {
+    let all_checked = record.cells.iter().all(|cell| cell.verified.is_some());
+    let (class, text) = match (record.verified(), all_checked) {
+        (true, true) => ("good", "every byte verified"),
+        (true, false) => ("", "null members: not everything could be verified"),
+        (false, _) => ("bad", "data differed"),
     };
-    grid.columns.iter().enumerate().map(workload).collect()
+    let cells = Fact { text: format!("{} cells", record.cells.len()), class: "" };
+    vec![cells, Fact { text: text.into(), class }]
 }
 
-fn sections(grid: &PivotTable<'_>) -> Vec<Section> {
-    let row = |row: &Row<'_>| TableRow {
-        label: row.label.clone(),
-        cells: row.cells.iter().map(|cell| cell.map(figures)).collect(),
+/// A figure of each workload that the chart can be drawn for.
+fn figures(
+    grid: &PivotTable<'_>,
+    detail: impl Fn(&pivot::Column) -> String,
+    chart: fn(&PivotTable<'_>, usize) -> Option<String>,
+) -> Block {
+    let figure = |(at, column): (usize, &pivot::Column)| {
+        let (title, svg) = (column.title().to_string(), chart(grid, at)?);
+        Some(Chart { title, detail: detail(column), svg, table: None })
     };
-    let section = |section: &pivot::Section<'_>| Section {
-        title: section.title(),
-        rows: section.rows.iter().map(row).collect(),
+    Block::Charts(grid.columns.iter().enumerate().filter_map(figure).collect())
+}
+
+fn key<const N: usize>(of: [(&str, &str); N]) -> Block {
+    Block::Key(of.iter().map(|(class, text)| (class.to_string(), text.to_string())).collect())
+}
+
+fn paragraph(text: &str) -> Block {
+    Block::Paragraph(text.into())
+}
+
+fn speed(grid: &PivotTable<'_>, measured: &str) -> Section {
+    let detail = |column: &pivot::Column| {
+        let unit = if column.counts_requests { "IOPS" } else { "MB/s" };
+        let parts = [unit.to_string(), column.detail_and_place()].into_iter();
+        let parts = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>();
+        format!("{}; {measured}", parts.join(", "))
     };
-    grid.sections.iter().map(section).collect()
-}
-
-fn figures(cell: &Cell) -> Figures {
-    Figures {
-        rate: units::digits(cell.rate()),
-        ratio: cell
-            .ratio_to_single
-            .filter(|_| !cell.is_spoiled())
-            .map_or(String::new(), |ratio| format!("{ratio:.2}×")),
-        share: cell.bound_share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
-        note: cell.bound_note.clone().unwrap_or_default(),
-        cpu: or_dash(cell.cpu_s_per_gib.map(units::digits)),
-        p50: or_dash(cell.latency_us.map(|latency| units::latency(latency.p50))),
-        p99: or_dash(cell.latency_us.map(|latency| units::latency(latency.p99))),
-        verified: cell.verified != Some(false),
-        warned: !cell.warnings.is_empty(),
-        unsteady: cell.steady == Some(false),
-    }
-}
-
-fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "–".to_string())
-}
-
-fn sample_row(row: &Row<'_>, column: &Column, cell: &Cell) -> SampleRow {
-    let rates = cell.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
-    let latency = |pick: fn(&results::record::Latency) -> f64| {
-        or_dash(cell.latency_us.as_ref().map(|latency| units::latency(pick(latency))))
-    };
-    let seconds = |cpu: Option<f64>| or_dash(cpu.map(units::digits));
-    SampleRow {
-        array: row.label.clone(),
-        workload: format!("{}, {}", column.title(), column.detail()),
-        disks: pivot::disks(cell),
-        median: units::digits(cell.mb_per_s),
-        spread: or_dash(cell.spread.map(|spread| {
-            format!("{} – {}", units::digits(spread.min), units::digits(spread.max))
-        })),
-        samples: rates.collect::<Vec<_>>().join(", "),
-        p50: latency(|latency| latency.p50),
-        p99: latency(|latency| latency.p99),
-        p999: latency(|latency| latency.p999),
-        max: latency(|latency| latency.max),
-        cpu_process: seconds(cell.cpu_process_s),
-        cpu_system: seconds(cell.cpu_system_s),
-        cpu_per_gib: seconds(cell.cpu_s_per_gib),
-        machine_cpu_per_gib: seconds(cell.machine_cpu_s_per_gib),
-        steady: match cell.steady {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "–",
-        },
-        verified: cell.verified != Some(false),
-        checked: match cell.verified {
-            Some(true) => "yes",
-            Some(false) => "NO",
-            None => "cannot be",
-        },
-    }
-}
-
-fn latency_row((row, column, cell): (&Row<'_>, &Column, &Cell)) -> Option<LatencyRow> {
-    Some(LatencyRow {
-        array: row.label.clone(),
-        disks: pivot::disks(cell),
-        workload: format!("{}, {}", column.title(), column.detail()),
-        fields: distribution::figures(cell)?,
-    })
-}
-
-fn member_row(row: &Row<'_>, column: &Column, cell: &Cell) -> MemberRow {
-    let times = |factor: Option<f64>| or_dash(factor.map(|factor| format!("{factor:.2}×")));
-    MemberRow {
-        array: row.label.clone(),
-        disks: pivot::disks(cell),
-        workload: column.title().to_string(),
-        moved: times(cell.amplification()),
-        uneven: crate::table::uneven(cell).replace('x', "×").replace('-', "–"),
-        members: cell.per_member.iter().map(member_text).collect(),
-    }
-}
-
-/// `442 MiB read in 7072, 1.2 MiB written in 19`.
-fn member_text(traffic: &MemberTraffic) -> String {
-    let part = |bytes: u64, ops: u64, did: &str| {
-        (ops > 0 || bytes > 0).then(|| format!("{} {did} in {ops}", units::bytes(bytes)))
-    };
-    let read = part(traffic.read_bytes, traffic.reads, "read");
-    let written = part(traffic.written_bytes, traffic.writes, "written");
-    let parts: Vec<String> = read.into_iter().chain(written).collect();
-    if parts.is_empty() { "idle".to_string() } else { parts.join(", ") }
-}
-
-fn source_row(source: &crate::runs::Source) -> SourceRow {
-    let of = |name: &str, value: &str| (name.to_string(), value.to_string());
-    let mut all = vec![of("begun", &source.started), of("raidlab", &source.raidlab)];
-    all.extend(provenance(&source.host));
-    SourceRow { name: source.name.clone(), provenance: all }
-}
-
-fn provenance(host: &Host) -> Vec<(String, String)> {
-    let backing = host.backing.clone().unwrap_or_default();
-    let load = host.load_average.map(|load| load.map(|load| format!("{load:.2}")).join(" "));
-    let yes_no = |flag: bool| if flag { "yes" } else { "no" }.to_string();
-    let all = [
-        ("host", host.hostname.clone()),
-        ("kernel", host.kernel.clone()),
-        ("system", host.system.clone()),
-        ("architecture", host.architecture.clone()),
-        ("CPU", host.cpu.clone()),
-        ("logical CPUs", host.cores.map(|cores| cores.to_string())),
-        ("virtual machine", host.virtual_machine.map(yes_no)),
-        ("memory", host.memory_bytes.map(units::bytes)),
-        ("frequency governor", host.governor.clone()),
-        ("load average at the start", load),
-        ("parity kernel", host.parity_kernel.clone()),
-        ("file system of the members", backing.file_system),
-        ("its device", backing.device),
-        ("its mount options", backing.options),
-        ("its free space", backing.free_bytes.map(units::bytes)),
-        ("rotating device", backing.rotational.map(yes_no)),
-        ("I/O scheduler", backing.scheduler),
+    let mut blocks = vec![
+        key([
+            ("swatch single", "ordinary disk"),
+            ("swatch", "array"),
+            ("swatch degraded", "degraded array"),
+            ("swatch-dot", "one sample"),
+            ("swatch-tick", "bound: what the members could deliver together"),
+            ("", &format!("measured: {measured}")),
+        ]),
+        figures(grid, detail, |grid, at| Some(bars::speed(grid, at))),
+        Block::Table(Table { title: "The same as a table".into(), ..table::speed(grid) }),
+        table::legend(grid),
+        paragraph(
+            "MB/s are 10^6 bytes per second, medians of the samples. Ratio: to the ordinary disk \
+             under the same workload. Bound: share of what the members could deliver together for \
+             that access pattern, computed from geometry and drive models.",
+        ),
     ];
-    let known = all.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
-    known.collect()
+    blocks.extend([apart::table(grid), during::table(grid)].into_iter().filter_map(Table::block));
+    Section::new("Speed", blocks)
+}
+
+fn latency(grid: &PivotTable<'_>) -> Section {
+    let mut blocks = vec![
+        key([
+            ("swatch-dot p50", "median (p50)"),
+            ("swatch-line", "to p99"),
+            ("swatch-dot p999", "p99.9"),
+            ("swatch-dot max", "slowest request"),
+        ]),
+        figures(grid, |_| "p50 and p99, logarithmic".into(), bars::latency),
+    ];
+    if let Some(table) = distribution::table(grid).block() {
+        blocks.push(paragraph(
+            "Distribution: latency by percentile, from the fastest request to the slowest. Each \
+             step to the right leaves a tenth of the slower requests: p90, p99, p99.9.",
+        ));
+        let detail = |_: &pivot::Column| "both axes logarithmic".to_string();
+        blocks.extend([figures(grid, detail, distribution::distribution), table]);
+    }
+    Section::new("Latency", blocks)
+}
+
+fn cpu(grid: &PivotTable<'_>) -> Section {
+    let about = "Seconds of CPU time of this process, user and system, for each GiB that the \
+                 workload moved.";
+    let charts = figures(grid, |_| "CPU-s/GiB".into(), bars::cpu);
+    Section::new("CPU", vec![paragraph(about), charts])
+}
+
+fn members(grid: &PivotTable<'_>, record: &Record) -> Section {
+    let mut blocks = vec![
+        key([
+            ("swatch read", "read"),
+            (
+                "swatch written",
+                "written, at each member, per byte of the workload. Right: all members together, \
+                 and the busiest over the idlest.",
+            ),
+        ]),
+        figures(grid, |_| "counted below the engine".into(), bars::traffic),
+    ];
+    let (maps, left_out) = maps(record);
+    if !maps.is_empty() {
+        let more = match left_out {
+            0 => String::new(),
+            more => format!(" {more} more cells have such a map; the record has their figures."),
+        };
+        let about = format!("Over time: bytes that each member moved, step by step.{more}");
+        blocks.extend([Block::Paragraph(about), Block::Charts(maps)]);
+    }
+    blocks.extend(table::members(grid).block());
+    Section::new("Members", blocks)
+}
+
+/// The maps of the first cells that have series, and how many more there are.
+fn maps(record: &Record) -> (Vec<Chart>, usize) {
+    let labels = pivot::labels(&record.cells, true);
+    let mut maps = Vec::new();
+    let mut left_out = 0;
+    for (cell, label) in record.cells.iter().zip(labels) {
+        let Some(series) = &cell.series else { continue };
+        if maps.len() == MAPS_MAX {
+            left_out += 1;
+            continue;
+        }
+        let title = format!("{}, {}", pivot::with_disks(&label, cell), work(cell));
+        let svg = heat_map::map(&title, series);
+        maps.extend(svg.map(|svg| Chart { title, detail: String::new(), svg, table: None }));
+    }
+    (maps, left_out)
+}
+
+/// Where each record is from, and the settings of all.
+fn provenance(report: &Report) -> Section {
+    let sources = report.sources.iter();
+    let sources = sources.map(|source| (source.name.clone(), sections::provenance(source)));
+    let settings = (String::new(), settings(&report.record));
+    let facts = Block::Facts(sources.chain([settings]).collect());
+    Section::new("Provenance", vec![facts])
 }
 
 /// The settings of the run: each with its values, where it has any; and what the generator costs.
@@ -443,8 +221,8 @@ fn settings(record: &Record) -> Vec<(String, String)> {
         let values = record.cells.iter().filter_map(|cell| setting.shown(cell));
         (setting.label, distinct(values))
     });
-    let cost = record.cells.iter().filter_map(|cell| cell.generator_ns_per_op);
-    let cost = distinct(cost.map(|ns| format!("{ns:.0} ns per request")));
+    let cost = |cell: &Cell| cell.generator_ns_per_op.map(|ns| format!("{ns:.0} ns per request"));
+    let cost = distinct(record.cells.iter().filter_map(cost));
     let all = settings.chain([("generator's own cost", cost)]);
     let known = all.filter(|(_, values)| !values.is_empty());
     known.map(|(name, values)| (name.to_string(), values.join(", "))).collect()
@@ -463,6 +241,8 @@ fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use spec::units;
+
     use crate::fixture;
 
     use super::*;
@@ -525,8 +305,8 @@ mod tests {
         assert_eq!(page.matches("distribution of latency</title>").count(), 4);
         let lines = page.matches("class=\"curve c").count();
         assert!(lines >= 2 * record.cells.len(), "a line and a legend for each: {lines}");
-        assert!(page.contains("<th scope=\"col\">99.99 %</th>"));
-        assert_eq!(page.matches("<td>990 us</td>").count(), record.cells.len());
+        assert!(page.contains("<th scope=\"col\" class=\"right\">99.99 %</th>"));
+        assert_eq!(page.matches("<td class=\"right\">990 us</td>").count(), record.cells.len());
         let older = render(&fixture::record());
         assert!(!older.contains("distribution of latency") && !older.contains("99.99 %"));
     }

@@ -1,32 +1,34 @@
 //! Reports over records: tables, Markdown, HTML, comparisons, published figures.
 //!
 //! ```text
-//!   Record(s) -> pivot -> table (terminal), markdown, html
-//!            \-> compare (two records)     \-> published: figures of others beside ours
-//!             \-> tool_tables: as bonnie, fio, IOzone print them
-//!              |-> histogram: latencies as bars    fio_json: for tools that read fio's json+
-//!              |-> apart: reads and writes of mixed workloads
-//!              \-> summary: the best level for each work, capacity, what degraded mode costs
+//!   Record(s) -> pivot -> table, sections -> Doc -> terminal, Markdown, HTML   (`doc`)
+//!            |-> compare: two records         |-> charts: drawings of pages
+//!            |-> published, reproduced: figures of others beside ours
+//!            |-> summary: the best level for each work, capacity, what degraded mode costs
+//!            |-> apart, during: mixed workloads, background work
+//!            \-> tool_tables: as bonnie, fio, IOzone print them
+//!             |-> histogram: latencies as bars    fio_json: for tools that read fio's json+
 //! ```
 //!
 //! Invariant: plain data, read only; a figure is never shown without its unit and its provenance.
 
 #![forbid(unsafe_code)]
 
-pub mod advised;
 pub mod apart;
+mod charts;
 pub mod compare;
+pub mod doc;
 pub mod during;
 pub mod fio_json;
 pub mod histogram;
 pub mod html;
-pub mod markdown;
 pub mod pivot;
 pub mod predicted;
 pub mod published;
 pub mod repeat;
 pub mod reproduced;
 pub mod runs;
+mod sections;
 pub mod shown;
 pub mod summary;
 pub mod table;

@@ -15,11 +15,11 @@ use results::record::{Cell, Record};
 use serde::Serialize;
 use spec::units::digits;
 
-use crate::markdown::plain;
+use crate::charts::bars;
+use crate::doc::{self, Block, Chart, Column, Doc, Section, Table, Value};
 use crate::pivot;
 use crate::published::claims::{ClaimOutcome, Relation, same_phase, same_work};
 use crate::published::{Beside, Figure, Published, THE_DISK};
-use crate::shown::Shown;
 use crate::works::work;
 
 /// Published figures that are closer than this have no order that another machine must show.
@@ -328,137 +328,101 @@ pub fn cpu(one: &Distance) -> Option<String> {
     one.published_cpu_percent.map(|published| format!("{} / {here}", percent(published)))
 }
 
-/// The page for the terminal.
+/// For the terminal: the most distant figures of each set.
 pub fn text(all: &Reproduction) -> String {
-    let mut out = format!("Published: {}\n", shares(all));
-    for measured in &all.measured {
-        out.push_str(&format!("  measured: {}\n", Shown(measured)));
-    }
-    for set in &all.sets {
-        let counts = share_of(set);
-        out.push_str(&format!("\n{}: {}\n  {counts}\n", set.name, set.title));
-        if !set.why.is_empty() {
-            out.push_str(&format!("  why they differ: {}\n", set.why));
-        }
-        for one in set.figures.iter().take(FIGURES_MAX) {
-            let (array, work) = (Shown(&one.array), Shown(&one.work));
-            out.push_str(&match &one.ratios {
-                Some(ratios) => format!(
-                    "  {:.2}: {array}, {work}: {:.2}x of {} here{}, {:.2}x published\n",
-                    ratios.here_over_published,
-                    ratios.here,
-                    Shown(&ratios.of),
-                    if one.is_above_all_disks { " (above the number of disks)" } else { "" },
-                    ratios.published
-                ),
-                None => format!(
-                    "  {array}, {work}: {} {} here, {} published\n",
-                    digits(one.here),
-                    one.unit,
-                    digits(one.published)
-                ),
-            });
-        }
-        for claim in &set.claims {
-            out.push_str(&format!("  {}: {}\n", claim.says, verdict(claim)));
-        }
-        let more = set.figures.len().saturating_sub(FIGURES_MAX);
-        if more > 0 {
-            out.push_str(&format!("  and {more} nearer ones: --markdown or --html has all\n"));
-        }
-        if set.figures_not_run > 0 {
-            out.push_str(&format!("  {} published figures were not run\n", set.figures_not_run));
-        }
-    }
-    out
+    doc::terminal(&document(all, FIGURES_MAX), false)
 }
 
-/// A paragraph in lines of at most 120 columns.
-fn wrapped(text: &str) -> String {
-    let (mut out, mut columns) = (String::new(), 0);
-    for word in text.split_whitespace() {
-        let width = word.chars().count();
-        match columns {
-            0 => {}
-            _ if columns + 1 + width > 120 => {
-                out.push('\n');
-                columns = 0;
-            }
-            _ => {
-                out.push(' ');
-                columns += 1;
-            }
-        }
-        out.push_str(word);
-        columns += width;
-    }
-    out + "\n"
-}
-
-/// The page as Markdown.
+/// As Markdown.
 pub fn markdown(all: &Reproduction) -> String {
-    let counts = shares(all);
-    let introduction = format!(
-        "{counts}. Pairs within one table count where the published figures are {:.0} % apart or \
-         more. A claim of a text counts as a pair.",
+    doc::markdown(&document(all, usize::MAX))
+}
+
+/// As a page.
+pub fn html(all: &Reproduction) -> String {
+    doc::html(&document(all, usize::MAX))
+}
+
+fn document(all: &Reproduction, figures_max: usize) -> Doc {
+    let subtitle = format!(
+        "{}. Pairs within one table count where the published figures are {:.0} % apart or more. \
+         A claim of a text counts as a pair.",
+        shares(all),
         (MARGIN - 1.0) * 100.0
     );
-    let mut out = format!("# Published figures and ours\n\n{}", wrapped(&introduction));
-    if !all.measured.is_empty() {
-        let measured = plain(&format!("Measured: {}.", all.measured.join("; ")));
-        out.push_str(&format!("\n{}", wrapped(&measured)));
+    let measured = (!all.measured.is_empty())
+        .then(|| Block::Paragraph(format!("Measured: {}.", all.measured.join("; "))));
+    let mut sections = vec![Section::new("", measured.into_iter().collect())];
+    sections.extend(all.sets.iter().map(|set| section(set, figures_max)));
+    Doc { title: "Published figures and ours".into(), subtitle, ..Doc::of(sections) }
+}
+
+fn section(set: &SetReproduction, figures_max: usize) -> Section {
+    let paragraph = |text: String| Block::Paragraph(text);
+    let mut blocks = vec![
+        paragraph(format!("{}.", set.source)),
+        paragraph(format!("{}. Figures not run: {}.", share_of(set), set.figures_not_run)),
+    ];
+    if !set.why.is_empty() {
+        blocks.push(paragraph(format!("Why they differ: {}", set.why)));
     }
-    for set in &all.sets {
-        let counts = share_of(set);
-        out.push_str(&format!("\n## {} (`{}`)\n\n", set.title, set.name));
-        out.push_str(&wrapped(&format!("{}.", set.source)));
-        let counts = format!("{counts}. Figures not run: {}.", set.figures_not_run);
-        out.push_str(&format!("\n{}", wrapped(&counts)));
-        if !set.why.is_empty() {
-            out.push_str(&format!("\n{}", wrapped(&format!("Why they differ: {}", set.why))));
-        }
-        if !set.claims.is_empty() {
-            out.push_str("\n| claim of the text | compared | here |\n|---|---|---|\n");
-        }
-        for claim in &set.claims {
-            let (says, of) = (plain(&claim.says), plain(&claim.of));
-            out.push_str(&format!("| {says} | {of} | {} |\n", verdict(claim)));
-        }
-        if set.figures.is_empty() {
-            continue;
-        }
-        out.push_str(
-            "\n| array | work | published | here | unit | ratio of | published | here | \
-             ratio of ratios | CPU, published / here |\n\
-             |---|---|--:|--:|---|---|--:|--:|--:|---|\n",
-        );
-        for one in &set.figures {
-            let details = match one.details_shown().as_str() {
-                "" => String::new(),
-                details => format!(" ({details})"),
-            };
-            let ratios = one.ratios.as_ref().map_or("- | - | - | -".to_string(), |ratios| {
-                format!(
-                    "{} | {:.2}x | {:.2}x | {:.2}",
-                    plain(&ratios.of),
-                    ratios.published,
-                    ratios.here,
-                    ratios.here_over_published
-                )
-            });
-            out.push_str(&format!(
-                "| {} | {}{} | {} | {} | {} | {ratios} | {} |\n",
-                plain(&one.array),
-                plain(&one.work),
-                plain(&details),
-                digits(one.published),
-                digits(one.here),
-                one.unit,
-                cpu(one).unwrap_or_default()
-            ));
-        }
+    let mut claims = Table::new("", Column::all(&["<claim of the text", "<compared", "<here"]));
+    for claim in &set.claims {
+        claims.push([&claim.says, &claim.of, &verdict(claim)]);
     }
-    out
+    blocks.extend(claims.block());
+    let bars: Vec<(String, f64, f64)> = set.figures.iter().filter_map(bar).collect();
+    if !bars.is_empty() {
+        let svg = bars::pairs(&format!("{}: ratios here and published", set.title), &bars);
+        let (title, detail) = ("Ratios here and published", "the most distant first");
+        let (title, detail) = (title.to_string(), detail.to_string());
+        blocks.push(Block::Charts(vec![Chart { title, detail, svg, table: None }]));
+    }
+    let mut figures = Table::new("", Column::all(&HEADS));
+    set.figures.iter().take(figures_max).for_each(|one| figures.push(row(one)));
+    blocks.extend(figures.block());
+    let more = set.figures.len().saturating_sub(figures_max);
+    if more > 0 {
+        blocks.push(paragraph(format!("and {more} nearer ones: --markdown or --html has all")));
+    }
+    Section::new(format!("{} ({})", set.title, set.name), blocks)
+}
+
+fn bar(one: &Distance) -> Option<(String, f64, f64)> {
+    let ratios = one.ratios.as_ref()?;
+    Some((format!("{}, {}", one.array, one.work), ratios.here, ratios.published))
+}
+
+const HEADS: [&str; 11] = [
+    "<array",
+    "<work",
+    "published",
+    "here",
+    "<unit",
+    "<ratio of",
+    "published",
+    "here",
+    "ratio of ratios",
+    "<CPU, published / here",
+    "~note",
+];
+
+fn row(one: &Distance) -> [Value; 11] {
+    let ratios = one.ratios.as_ref();
+    let distance = ratios.map(|all| format!("{:.2}", all.here_over_published));
+    [
+        Value::Text(one.array.clone()),
+        Value::Text(one.work.clone()),
+        Value::Text(digits(one.published)),
+        Value::Text(digits(one.here)),
+        Value::Text(one.unit.to_string()),
+        Value::known(ratios.map(|ratios| ratios.of.clone())),
+        Value::times(ratios.map(|ratios| ratios.published)),
+        Value::times(ratios.map(|ratios| ratios.here)),
+        Value::known(distance),
+        Value::Text(cpu(one).unwrap_or_default()),
+        Value::Text(one.details_shown()),
+    ]
 }
 
 #[cfg(test)]
@@ -523,12 +487,19 @@ mod tests {
         let all = wiki(vec![cell("raid0", "seq-read", 90.0)]);
         let [one] = all.sets[0].figures.as_slice() else { panic!("{all:?}") };
         assert!(one.ratios.is_none());
-        assert!(
-            text(&all).contains("\n  RAID 0 256KiB x2, seq-read: 90.0 MB/s here, 155 published\n")
-        );
-        assert!(markdown(&all).contains("| 155 | 90.0 | MB/s | - | - | - | - |"));
-        let page = crate::html::render_published(&all);
-        assert!(page.contains("<td>155</td><td>90.0</td>") && !page.contains("<svg"), "{page}");
+        let row = ["RAID 0 256KiB x2", "seq-read", "155", "90.0", "MB/s", "-", "-", "-", "-"];
+        assert_eq!(words(&text(&all), "RAID 0"), row.join(" ") + " ext3, 4096-byte blocks");
+        let cells = "| 155 | 90.0 | MB/s | - | - | - | - |";
+        assert!(markdown(&all).contains(cells), "{}", markdown(&all));
+        let page = html(&all);
+        let cells = "<td class=\"right\">155</td><td class=\"right\">90.0</td>";
+        assert!(page.contains(cells) && !page.contains("<svg"), "{page}");
+    }
+
+    /// The line that begins so, with one blank between words.
+    fn words(text: &str, begin: &str) -> String {
+        let line = text.lines().find(|line| line.starts_with(begin)).expect("a line");
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -541,19 +512,20 @@ mod tests {
         let order: Vec<&str> = all.sets[0].figures.iter().map(|one| one.array.as_str()).collect();
         assert_eq!(order, ["RAID 1 x2", "RAID 0 256KiB x2", "ordinary disk x1"]);
         let text = text(&all);
-        let share = "2 of 25 comparisons (8 %) come out in the same order; 23 were not run\n";
-        assert!(text.starts_with(&format!("Published: {}", share.trim_end())), "{text}");
-        assert!(text.contains(share), "{text}");
-        let line = "0.51: RAID 1 x2, seq-read: 0.50x of the ordinary disk here, 0.98x published\n";
-        assert!(
-            text.contains(line) && text.contains("17 published figures were not run"),
-            "{text}"
+        let share = "2 of 25 comparisons (8 %) come out in the same order; 23 were not run";
+        assert!(text.starts_with(&format!("Published figures and ours\n{share}")), "{text}");
+        assert!(text.contains(&format!("\n{share}. Figures not run: 17.\n")), "{text}");
+        assert_eq!(
+            words(&text, "RAID 1 x2"),
+            "RAID 1 x2 seq-read 80.0 25.0 MB/s the ordinary disk 0.98x 0.50x 0.51 ext3, 4096-byte \
+             blocks"
         );
-        let row = "| RAID 1 x2 | seq-read (ext3, 4096-byte blocks) | 80.0 | 25.0 | MB/s | the \
-                   ordinary disk | 0.98x | 0.50x | 0.51 |  |\n";
+        let row = "| RAID 1 x2 | seq-read | 80.0 | 25.0 | MB/s | the ordinary disk | 0.98x | 0.50x \
+                   | 0.51 |  | ext3, 4096-byte blocks |\n";
         assert!(markdown(&all).contains(row), "{}", markdown(&all));
-        let page = crate::html::render_published(&all);
-        for part in ["<svg role=", "2 of 25 comparisons (8 %)", "<td>0.50×</td><td>0.51</td>"] {
+        let page = html(&all);
+        let cells = "<td class=\"right\">0.50×</td><td class=\"right\">0.51</td>";
+        for part in ["<svg role=", "2 of 25 comparisons (8 %)", cells] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(serde_json::to_string(&all).expect("plain").contains("\"same_order\":2"));

@@ -1,7 +1,7 @@
 //! Reports over one or several records: cells, items not run, published figures.
 //!
 //! ```text
-//!   records, runs -> Report -> table (terminal), markdown, html
+//!   records, runs -> Report -> terminal, Markdown, page
 //!                       \-> curves: by number of disks, by chunk; by file system
 //! ```
 //!
@@ -25,7 +25,7 @@ pub use curves::{Axis, Curve, curves};
 #[cfg(test)]
 pub(crate) use places::tests::record as places_for_tests;
 pub use places::{ByPlace, by_place};
-pub use text::text;
+pub use text::{markdown, text};
 
 /// A report over one or several records.
 #[derive(Clone, Debug)]

@@ -28,7 +28,7 @@ use crate::pivot;
 use crate::works::works;
 
 pub use redundancy::Redundancy;
-pub use text::{Line, lines, terminal};
+pub use text::{sections, short_sections, terminal};
 
 /// The answers of a record; empty where no two levels were measured alike.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,106 +1,305 @@
-//! The table for a terminal, in the order of the Linux RAID wiki's.
+//! The tables of a record's cells, in the order of the Linux RAID wiki's.
 //!
-//! Invariant: at most [`WIDTH`] columns wherever labels allow; every figure under a heading with
-//! its unit; colour only adds, it never carries meaning alone. Called by `bench` and `report`.
+//! Invariant: every figure stands under a head with its unit, its doubts beside it ([`Mark`]).
+//! Called by `bench`, and by the reports of every form.
 
-use results::record::{Cell, Record};
+use results::record::{Cell, Latency, MemberTraffic, Record};
+use results::stats;
 use spec::units;
 
-use crate::apart;
-use crate::during;
+use crate::doc::{self, Align, Block, Doc, Group, Mark, Section, Table, Value};
 use crate::pivot::{self, Column, PivotTable, Row};
-
-/// Columns of the terminal that the table is made for.
-pub const WIDTH: usize = 120;
+use crate::sections;
+use crate::{apart, during};
 
 /// The record as text, ending with a newline.
 pub fn render(record: &Record, colour: bool) -> String {
+    doc::terminal(&Doc::of(vec![section(record)]), colour)
+}
+
+/// The record for a terminal: few columns side by side, or a list; what the marks mean; warnings
+/// and findings.
+pub(crate) fn section(record: &Record) -> Section {
     let grid = PivotTable::new(record);
-    let style = Style { colour };
-    let mut out = String::new();
-    if grid.side_by_side() {
-        for view in VIEWS {
-            side_by_side(&grid, view, style, &mut out);
-        }
-    } else {
-        list(&grid, style, &mut out);
-    }
-    apart(&grid, style, &mut out);
-    during(&grid, style, &mut out);
-    legend(&grid, &mut out);
-    warnings(&grid, style, &mut out);
-    findings(&grid, style, &mut out);
-    out
+    let tables = match grid.side_by_side() {
+        true => vec![speed(&grid), of_views(&grid, &COST), of_views(&grid, &BELOW)],
+        false => vec![of_cells(&grid, "", &LIST)],
+    };
+    let mut blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
+    blocks.extend([apart::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block));
+    blocks.push(legend(&grid));
+    blocks.extend([sections::warnings(&grid), sections::findings(&grid)].into_iter().flatten());
+    Section::new("", blocks)
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Style {
-    pub(crate) colour: bool,
+/// The findings of a record without its tables, for cells that are shown otherwise.
+pub fn findings_of(record: &Record, colour: bool) -> String {
+    let findings = sections::findings(&PivotTable::new(record));
+    doc::terminal(&Doc::of(vec![Section::new("", findings.into_iter().collect())]), colour)
 }
 
-impl Style {
-    fn paint(self, code: &str, text: &str) -> String {
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
-    }
-
-    pub(crate) fn heading(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-}
-
-/// One table with three figures of every cell.
+/// A table with some figures of every cell: workloads side by side.
 struct View {
     title: &'static str,
-    heads: fn(&Column) -> [&'static str; 3],
-    figures: fn(&Column, &Cell) -> [String; 3],
+    note: &'static str,
+    figures: &'static [Figure],
 }
 
-const VIEWS: [View; 3] = [
-    View {
-        title: "Speed: MB/s or IOPS ± half the range of samples (of runs), ratio to the ordinary \
-                disk, share of the bound",
-        heads: |column| [if column.counts_requests { "IOPS" } else { "MB/s" }, "ratio", "bound"],
-        figures: |_, cell| {
-            let rate = match cell.did_something() {
-                true => format!("{}{}", units::digits(cell.rate()), spread(cell)),
-                false => dash(),
-            };
-            [format!("{}{rate}", mark(cell)), ratio(cell), share(cell)]
-        },
-    },
-    View {
-        title: "Cost: CPU seconds of this process per GiB; latency p50 and p99",
-        heads: |_| ["CPU-s/GiB", "p50", "p99"],
-        figures: |_, cell| {
-            let latency = |pick: fn(&results::record::Latency) -> f64| {
-                let us = cell.latency_us.as_ref().map(pick);
-                us.map_or(dash(), |us| units::latency(us).replace(' ', ""))
-            };
-            [cpu(cell), latency(|latency| latency.p50), latency(|latency| latency.p99)]
-        },
-    },
-    View {
-        title: "Below: CPU seconds of the whole machine per GiB; bytes that members moved per \
-                byte, busiest over idlest",
-        heads: |_| ["all CPU-s", "moved", "uneven"],
-        figures: |_, cell| {
-            let machine = cell.machine_cpu_s_per_gib.map_or(dash(), units::digits);
-            [machine, times(cell.amplification()), uneven(cell)]
-        },
-    },
+/// A head, and the figure of a cell below it.
+type Figure = (&'static str, fn(&Cell) -> doc::Cell);
+
+const SPEED: View = View {
+    title: "Speed",
+    note: "MB/s or IOPS ± half the range of samples (of runs), ratio to the ordinary disk, share \
+           of the bound",
+    figures: &[(RATE, rate), ("ratio", ratio), ("bound", bound)],
+};
+const COST: View = View {
+    title: "Cost",
+    note: "CPU seconds of this process per GiB; latency p50 and p99",
+    figures: &[
+        ("CPU-s/GiB", |cell| seconds(cell.cpu_s_per_gib)),
+        ("p50", |cell| short_latency(cell, |us| us.p50)),
+        ("p99", |cell| short_latency(cell, |us| us.p99)),
+    ],
+};
+const BELOW: View = View {
+    title: "Below",
+    note: "CPU seconds of the whole machine per GiB; bytes that members moved per byte, busiest \
+           over idlest",
+    figures: &[
+        ("all CPU-s", |cell| seconds(cell.machine_cpu_s_per_gib)),
+        ("moved", moved),
+        ("uneven", uneven),
+    ],
+};
+/// The head of rates: each column has its own unit.
+const RATE: &str = "MB/s or IOPS";
+/// The first of the figures stands a little apart from the group before it.
+const WIDTHS: [usize; 3] = [12, 7, 7];
+
+/// Rates, with their ratios to the ordinary disk and to the bound.
+pub(crate) fn speed(grid: &PivotTable<'_>) -> Table {
+    of_views(grid, &SPEED)
+}
+
+fn of_views(grid: &PivotTable<'_>, view: &View) -> Table {
+    let mut columns = vec![doc::Column { width_min: 12, ..doc::Column::new("array", Align::Left) }];
+    let mut groups = vec![Group { lines: Vec::new(), columns: 1 }];
+    let has_places = grid.columns.iter().any(|column| !column.stretch_of_disk.is_empty());
+    let figures = shown(grid, view.figures);
+    for column in &grid.columns {
+        for (at, ((head, _), width_min)) in figures.iter().zip(WIDTHS).enumerate() {
+            let head = if *head == RATE { unit(column) } else { head };
+            let column = doc::Column::new(head, Align::Right);
+            columns.push(doc::Column { width_min, edge: at == 0, ..column });
+        }
+        let mut lines = vec![column.title().to_string(), column.detail()];
+        lines.extend(has_places.then(|| column.stretch_of_disk.clone()));
+        groups.push(Group { lines, columns: figures.len() });
+    }
+    let note = match figures.len() == view.figures.len() {
+        true => view.note.to_string(),
+        false => view.note.replace(", ratio to the ordinary disk", ""),
+    };
+    let mut table = Table { groups, note, ..Table::new(view.title, columns) };
+    for section in &grid.sections {
+        table.rows.push(doc::Row::Part(section.title()));
+        for row in &section.rows {
+            let cells = row.cells.iter().flat_map(|cell| {
+                figures.iter().enumerate().map(move |(at, (_, figure))| match (cell, at) {
+                    (Some(cell), _) => figure(cell),
+                    (None, 0) => Value::Missing.into(),
+                    (None, _) => doc::Cell::default(),
+                })
+            });
+            table.push(std::iter::once(row.label.as_str().into()).chain(cells));
+        }
+    }
+    table
+}
+
+/// The figures that there are: without an ordinary disk in the record nothing has a ratio to it.
+fn shown<F: Copy>(grid: &PivotTable<'_>, figures: &[(&'static str, F)]) -> Vec<(&'static str, F)> {
+    let has_ratio = grid.cells().any(|(_, _, cell)| cell.ratio_to_single.is_some());
+    figures.iter().filter(|(head, _)| has_ratio || *head != "ratio").copied().collect()
+}
+
+fn unit(column: &Column) -> &'static str {
+    if column.counts_requests { "IOPS" } else { "MB/s" }
+}
+
+/// A cell where it stands.
+struct Place<'g> {
+    row: &'g Row<'g>,
+    column: &'g Column,
+    cell: &'g Cell,
+}
+
+/// A column of a table with one row for each cell: its head, as [`doc::Column::all`] reads it.
+type Field = (&'static str, fn(&Place<'_>) -> doc::Cell);
+
+const ARRAY: Field = ("<array", |place| place.row.label.as_str().into());
+const DISKS: Field = ("disks", |place| pivot::disks(place.cell).into());
+const WORKLOAD: Field = ("<workload", |place| {
+    format!("{} {}", place.column.title(), place.column.detail_and_place()).into()
+});
+const RATIO: Field = ("ratio", |place| ratio(place.cell));
+const BOUND: Field = ("bound", |place| bound(place.cell));
+const CPU: Field = ("CPU-s/GiB", |place| seconds(place.cell.cpu_s_per_gib));
+const ALL_CPU: Field = ("all CPU-s/GiB", |place| seconds(place.cell.machine_cpu_s_per_gib));
+const P50: Field = ("p50", |place| latency(place.cell, |us| us.p50));
+const P99: Field = ("p99", |place| latency(place.cell, |us| us.p99));
+const MOVED: Field = ("moved", |place| moved(place.cell));
+const UNEVEN: Field = ("uneven", |place| uneven(place.cell));
+
+/// For a terminal, where the workloads do not fit side by side.
+const LIST: [Field; 14] = [
+    ARRAY,
+    DISKS,
+    ("<workload", |place| place.column.phase.clone().unwrap_or_else(|| word(place.cell)).into()),
+    ("<block x depth", |place| {
+        place.column.detail().replace(" KiB", "K").replace(" MiB", "M").into()
+    }),
+    ("MB/s", |place| rate_of(place.cell, place.cell.moves_data(), place.cell.mb_per_s)),
+    ("IOPS", |place| {
+        Value::known(place.cell.did_something().then(|| units::digits(place.cell.iops))).into()
+    }),
+    RATIO,
+    BOUND,
+    ("CPU/GiB", CPU.1),
+    ("all", ALL_CPU.1),
+    ("p50", |place| short_latency(place.cell, |us| us.p50)),
+    ("p99", |place| short_latency(place.cell, |us| us.p99)),
+    MOVED,
+    UNEVEN,
+];
+/// For Markdown.
+const MEDIANS: [Field; 14] = [
+    ARRAY,
+    DISKS,
+    WORKLOAD,
+    ("median", |place| rate(place.cell)),
+    ("<unit", |place| unit(place.column).into()),
+    ("samples from .. to", |place| samples(place.cell)),
+    RATIO,
+    BOUND,
+    CPU,
+    ALL_CPU,
+    P50,
+    P99,
+    MOVED,
+    UNEVEN,
+];
+/// For pages.
+const SAMPLES: [Field; 16] = [
+    ARRAY,
+    DISKS,
+    WORKLOAD,
+    ("median MB/s", |place| units::digits(place.cell.mb_per_s).into()),
+    ("min – max", |place| {
+        let ends = place.cell.spread;
+        let ends = ends.map(|of| format!("{} – {}", units::digits(of.min), units::digits(of.max)));
+        Value::known(ends).into()
+    }),
+    ("<samples MB/s", |place| {
+        let rates = place.cell.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
+        rates.collect::<Vec<_>>().join(", ").into()
+    }),
+    P50,
+    P99,
+    ("p99.9", |place| latency(place.cell, |us| us.p999)),
+    ("max", |place| latency(place.cell, |us| us.max)),
+    ("CPU-s process", |place| seconds(place.cell.cpu_process_s)),
+    ("CPU-s machine", |place| seconds(place.cell.cpu_system_s)),
+    CPU,
+    ALL_CPU,
+    ("steady", |place| {
+        Value::known(place.cell.steady.map(|steady| if steady { "yes" } else { "no" })).into()
+    }),
+    ("verified", |place| match place.cell.verified {
+        Some(true) => "yes".into(),
+        Some(false) => doc::Cell { marks: vec![Mark::Wrong], ..doc::Cell::from("NO") },
+        None => "cannot be".into(),
+    }),
+];
+const MEMBERS: [Field; 6] = [
+    ARRAY,
+    DISKS,
+    WORKLOAD,
+    MOVED,
+    UNEVEN,
+    ("~members: bytes and operations", |place| {
+        let members = place.cell.per_member.iter().enumerate();
+        let members = members.map(|(at, moved)| format!("{at}: {}", member_text(moved)));
+        members.collect::<Vec<_>>().join("; ").into()
+    }),
 ];
 
-fn dash() -> String {
-    "-".to_string()
+/// A row for each cell.
+fn of_cells(grid: &PivotTable<'_>, title: &str, fields: &[Field]) -> Table {
+    let fields = shown(grid, fields);
+    let heads: Vec<&str> = fields.iter().map(|(head, _)| *head).collect();
+    let mut table = Table::new(title, doc::Column::all(&heads));
+    for (row, column, cell) in grid.cells() {
+        table.push(fields.iter().map(|(_, field)| field(&Place { row, column, cell })));
+    }
+    table
 }
 
-fn mark(cell: &Cell) -> &'static str {
-    match cell {
-        _ if cell.verified == Some(false) => "X ",
-        _ if !cell.warnings.is_empty() => "! ",
-        _ if cell.steady == Some(false) => "~ ",
-        _ => "",
-    }
+/// The median of each cell, for Markdown.
+pub(crate) fn medians(grid: &PivotTable<'_>) -> Table {
+    of_cells(grid, "", &MEDIANS)
+}
+
+/// Every sample, for pages.
+pub(crate) fn every_sample(grid: &PivotTable<'_>) -> Table {
+    let title = "Samples, latencies and CPU time of each cell";
+    Table { folded: true, ..of_cells(grid, title, &SAMPLES) }
+}
+
+/// What each member did, for pages.
+pub(crate) fn members(grid: &PivotTable<'_>) -> Table {
+    Table { folded: true, ..of_cells(grid, "Every member's bytes and operations", &MEMBERS) }
+}
+
+/// Below the tables: what the marks in them mean.
+pub(crate) fn legend(grid: &PivotTable<'_>) -> Block {
+    let any = |of: &dyn Fn(&Cell) -> bool| grid.cells().any(|(_, _, cell)| of(cell));
+    let marks = [Mark::Wrong, Mark::Warned, Mark::Unsteady].into_iter();
+    let marks = marks.filter(|mark| any(&|cell| marks_of(cell).first() == Some(mark)));
+    let marks = marks.map(|mark| format!("{}  {}", mark.sign().0, mark.sign().1));
+    let others = [
+        (any(&Cell::is_spoiled), "busy machine, and samples far apart: no ratio, and no winner"),
+        (
+            any(&Cell::is_of_window),
+            "--until-steady: a figure is the mean of the last five samples, its spread theirs",
+        ),
+        (
+            any(&|cell| cell.bound_share.is_some_and(|share| share > 1.1)),
+            "bound over 100%: the sample profits from a cache that the bound does not model",
+        ),
+    ];
+    let others = others.into_iter().filter(|(there, _)| *there);
+    Block::Legend(marks.chain(others.map(|(_, text)| text.to_string())).collect())
+}
+
+fn marks_of(cell: &Cell) -> Vec<Mark> {
+    let all = [
+        (cell.verified == Some(false), Mark::Wrong),
+        (!cell.warnings.is_empty(), Mark::Warned),
+        (cell.steady == Some(false), Mark::Unsteady),
+    ];
+    all.into_iter().filter(|(there, _)| *there).map(|(_, mark)| mark).collect()
+}
+
+fn rate(cell: &Cell) -> doc::Cell {
+    rate_of(cell, cell.did_something(), cell.rate())
+}
+
+fn rate_of(cell: &Cell, is_known: bool, rate: f64) -> doc::Cell {
+    let text = is_known.then(|| format!("{}{}", units::digits(rate), spread(cell)));
+    doc::Cell { marks: marks_of(cell), ..Value::known(text).into() }
 }
 
 /// `±3%`: half of the range of the samples' rates, of the median; nothing where there is one.
@@ -117,271 +316,74 @@ fn spread(cell: &Cell) -> String {
     })
 }
 
-fn ratio(cell: &Cell) -> String {
-    times(cell.ratio_to_single.filter(|_| !cell.is_spoiled()))
+/// `5: 100 .. 120`: how many samples, the lowest and the highest.
+fn samples(cell: &Cell) -> doc::Cell {
+    let rates: Vec<f64> = cell.samples.iter().map(|sample| cell.rate_of(sample)).collect();
+    let range = stats::range(&rates).map(|(low, high)| {
+        format!("{}: {} .. {}", rates.len(), units::digits(low), units::digits(high))
+    });
+    Value::known(range).into()
+}
+
+fn ratio(cell: &Cell) -> doc::Cell {
+    Value::times(cell.ratio_to_single.filter(|_| !cell.is_spoiled())).into()
+}
+
+fn bound(cell: &Cell) -> doc::Cell {
+    let note = cell.bound_note.clone().unwrap_or_default();
+    doc::Cell { note, ..Value::percent(cell.bound_share).into() }
+}
+
+fn moved(cell: &Cell) -> doc::Cell {
+    Value::times(cell.amplification()).into()
+}
+
+fn uneven(cell: &Cell) -> doc::Cell {
+    unevenness(cell).into()
 }
 
 /// `1.25x`, or `1 idle` where a member moved nothing.
-pub(crate) fn uneven(cell: &Cell) -> String {
+pub(crate) fn unevenness(cell: &Cell) -> Value {
     match cell.idle_members() {
-        0 => times(cell.imbalance()),
-        idle => format!("{idle} idle"),
+        0 => Value::times(cell.imbalance()),
+        idle => Value::Text(format!("{idle} idle")),
     }
 }
 
-fn times(factor: Option<f64>) -> String {
-    factor.map_or(dash(), |factor| format!("{factor:.2}x"))
+fn seconds(cpu: Option<f64>) -> doc::Cell {
+    Value::known(cpu.map(units::digits)).into()
 }
 
-fn share(cell: &Cell) -> String {
-    cell.bound_share.map_or(dash(), |share| format!("{:.0}%", share * 100.0))
+fn latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
+    Value::known(cell.latency_us.as_ref().map(|us| units::latency(pick(us)))).into()
 }
 
-fn cpu(cell: &Cell) -> String {
-    cell.cpu_s_per_gib.map_or(dash(), units::digits)
-}
-
-/// Three figures: the first stands a little apart from the group before it.
-const FIGURE_WIDTHS: [usize; 3] = [12, 7, 7];
-
-fn side_by_side(grid: &PivotTable<'_>, view: View, style: Style, out: &mut String) {
-    let rows = || grid.sections.iter().flat_map(|section| &section.rows);
-    let label_width = rows().map(|row| row.label.chars().count()).max().unwrap_or(0).max(12);
-    let group: usize = FIGURE_WIDTHS.iter().sum();
-    // Without an ordinary disk in the table nothing has a ratio to it.
-    let no_ratio = grid.cells().all(|(_, _, cell)| cell.ratio_to_single.is_none());
-    let ratio = ", ratio to the ordinary disk";
-    let title = if no_ratio { view.title.replace(ratio, "") } else { view.title.to_string() };
-    line(out, &style.heading(&title));
-    let pad = " ".repeat(label_width);
-    let titles = grid.columns.iter().map(|column| right(&column.title(), group));
-    line(out, &style.heading(&format!("{pad}{}", titles.collect::<String>())));
-    let details = grid.columns.iter().map(|column| right(&column.detail(), group));
-    line(out, &format!("{pad}{}", details.collect::<String>()));
-    if grid.columns.iter().any(|column| !column.stretch_of_disk.is_empty()) {
-        let parts = grid.columns.iter().map(|column| right(&column.stretch_of_disk, group));
-        line(out, &format!("{pad}{}", parts.collect::<String>()));
-    }
-    let kept = |figures: [String; 3], head: &[&str; 3]| {
-        let [first, second, third] = figures;
-        [first, if no_ratio && head[1] == "ratio" { String::new() } else { second }, third]
-    };
-    let heads = grid.columns.iter().map(|column| {
-        let heads = (view.heads)(column);
-        figures(kept(heads.map(String::from), &heads))
-    });
-    line(out, &format!("{pad}{}", heads.collect::<String>()));
-    for section in &grid.sections {
-        line(out, &style.heading(&section.title()));
-        for row in &section.rows {
-            let cells = row.cells.iter().zip(&grid.columns).map(|(cell, column)| match cell {
-                Some(cell) => figures(kept((view.figures)(column, cell), &(view.heads)(column))),
-                None => figures([dash(), String::new(), String::new()]),
-            });
-            let text = format!("{}{}", left(&row.label, label_width), cells.collect::<String>());
-            line(out, &if is_wrong(row) { style.paint("31", &text) } else { text });
-        }
-    }
-    out.push('\n');
-}
-
-fn is_wrong(row: &Row<'_>) -> bool {
-    row.cells.iter().flatten().any(|cell| cell.verified == Some(false))
-}
-
-fn figures(texts: [String; 3]) -> String {
-    texts.iter().zip(FIGURE_WIDTHS).map(|(text, width)| right(text, width)).collect()
-}
-
-/// One row for each cell, for matrices that do not fit side by side.
-fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
-    let heads = [
-        "array",
-        "disks",
-        "workload",
-        "block x depth",
-        "MB/s",
-        "IOPS",
-        "ratio",
-        "bound",
-        "CPU/GiB",
-        "all",
-        "p50",
-        "p99",
-        "moved",
-        "uneven",
-    ];
-    let mut rows = vec![heads.map(str::to_string)];
-    for (row, column, cell) in grid.cells() {
-        let latency = |us: Option<f64>| us.map_or(dash(), |us| units::latency(us).replace(' ', ""));
-        rows.push([
-            row.label.clone(),
-            pivot::disks(cell),
-            column.phase.clone().unwrap_or_else(|| workload(cell)),
-            column.detail().replace(" KiB", "K").replace(" MiB", "M"),
-            match cell.moves_data() {
-                true => format!("{}{}{}", mark(cell), units::digits(cell.mb_per_s), spread(cell)),
-                false => format!("{}{}", mark(cell), dash()),
-            },
-            if cell.did_something() { units::digits(cell.iops) } else { dash() },
-            ratio(cell),
-            share(cell),
-            cpu(cell),
-            cell.machine_cpu_s_per_gib.map_or(dash(), units::digits),
-            latency(cell.latency_us.map(|latency| latency.p50)),
-            latency(cell.latency_us.map(|latency| latency.p99)),
-            times(cell.amplification()),
-            uneven(cell),
-        ]);
-    }
-    if grid.cells().all(|(_, _, cell)| cell.ratio_to_single.is_none()) {
-        let ratio = heads.iter().position(|head| *head == "ratio").expect("a head");
-        rows.iter_mut().for_each(|row| row[ratio].clear());
-    }
-    aligned(&rows, style, out);
-    let mut lines: Vec<String> = Vec::new();
-    for column in grid.columns.iter().filter(|column| !column.stretch_of_disk.is_empty()) {
-        lines.push(format!("{}: {}", column.title(), column.stretch_of_disk));
-    }
-    lines.dedup();
-    lines.iter().for_each(|text| line(out, text));
-}
-
-/// Rows under their heads, the first of them: names to the left, figures to the right.
-fn aligned<const N: usize>(rows: &[[String; N]], style: Style, out: &mut String) {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    for (index, row) in rows.iter().enumerate() {
-        let texts = row.iter().zip(&widths).enumerate().map(|(at, (text, width))| match at {
-            0 | 2 | 3 => left(text, *width),
-            _ => right(text, *width),
-        });
-        let text = texts.collect::<Vec<_>>().join(" ");
-        line(out, &if index == 0 { style.heading(&text) } else { text });
-    }
-    out.push('\n');
+/// Without a blank: the terminal has little room.
+fn short_latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
+    let text = cell.latency_us.as_ref().map(|us| units::latency(pick(us)).replace(' ', ""));
+    Value::known(text).into()
 }
 
 /// `rand-mixed 70%`: with the share of reads of a mixed block workload.
-fn workload(cell: &Cell) -> String {
+fn word(cell: &Cell) -> String {
     let share = cell.read_percent.map_or(String::new(), |percent| format!(" {percent}%"));
     format!("{}{share}", cell.workload)
 }
 
-/// Reads and writes of mixed workloads; nothing where there are none.
-fn apart(grid: &PivotTable<'_>, style: Style, out: &mut String) {
-    let lines = apart::lines(grid);
-    if lines.is_empty() {
-        return;
-    }
-    line(out, &style.heading(&format!("{}: they add up to the rates above", apart::TITLE)));
-    let rows: Vec<_> = [apart::HEADS.map(str::to_string)].into_iter().chain(lines).collect();
-    aligned(&rows, style, out);
-}
-
-/// Background work; nothing where there is none.
-fn during(grid: &PivotTable<'_>, style: Style, out: &mut String) {
-    let lines = during::lines(grid);
-    if lines.is_empty() {
-        return;
-    }
-    line(out, &style.heading(&format!("{}: rates of each member", during::TITLE)));
-    let rows: Vec<_> = [during::HEADS.map(str::to_string)].into_iter().chain(lines).collect();
-    aligned(&rows, style, out);
-}
-
-fn legend(grid: &PivotTable<'_>, out: &mut String) {
-    let has = |wanted: &str| grid.cells().any(|(_, _, cell)| mark(cell).starts_with(wanted));
-    let legend = [
-        ("X", "X  reads returned data that differs from the data written"),
-        ("!", "!  see the warnings below"),
-        ("~", "~  the last five samples are no steady window: measure longer (--seconds, --runs)"),
-    ];
-    for (_, text) in legend.iter().filter(|(wanted, _)| has(wanted)) {
-        line(out, text);
-    }
-    if grid.cells().any(|(_, _, cell)| cell.is_spoiled()) {
-        line(out, "busy machine, and samples far apart: no ratio, and no winner");
-    }
-    if grid.cells().any(|(_, _, cell)| cell.is_of_window()) {
-        line(
-            out,
-            "--until-steady: a figure is the mean of the last five samples, its spread theirs",
-        );
-    }
-    let over = |(_, _, cell): (&Row<'_>, &Column, &Cell)| cell.bound_share.is_some_and(|s| s > 1.1);
-    if grid.cells().any(over) {
-        line(out, "bound over 100%: the sample profits from a cache that the bound does not model");
-    }
-}
-
-/// The findings of a record without its tables, for cells that are shown otherwise.
-pub fn findings_of(record: &Record, colour: bool) -> String {
-    let mut out = String::new();
-    findings(&PivotTable::new(record), Style { colour }, &mut out);
-    out
-}
-
-fn warnings(grid: &PivotTable<'_>, style: Style, out: &mut String) {
-    for (text, places) in grid.warnings() {
-        note("warning:", &format!("{text} ({})", pivot::some(&places)), style, out);
-    }
-}
-
-/// A line for each kind of finding, with all places where it was found.
-fn findings(grid: &PivotTable<'_>, style: Style, out: &mut String) {
-    for (finding, places) in grid.findings() {
-        let mut text = format!("{}: {} ({})", finding.name, finding.text, pivot::some(&places));
-        if let Some(command) = &finding.command {
-            text.push_str(&format!("; try {command}"));
-        }
-        note("finding:", &text, style, out);
-    }
-}
-
-/// A marked line, wrapped to the width of the table.
-pub(crate) fn note(lead: &str, text: &str, style: Style, out: &mut String) {
-    for (index, part) in wrap(text, WIDTH - lead.len() - 1).iter().enumerate() {
-        let lead = match index {
-            0 => style.paint("33", lead),
-            _ => " ".repeat(lead.len()),
-        };
-        line(out, &format!("{lead} {part}"));
-    }
-}
-
-/// A text in lines of at most `width` characters, broken between words.
-pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.last_mut().expect("there is a first line");
-        if last.is_empty() {
-            last.push_str(word);
-        } else if last.chars().count() + 1 + word.chars().count() <= width {
-            last.push(' ');
-            last.push_str(word);
-        } else {
-            lines.push(word.to_string());
-        }
-    }
-    lines
-}
-
-fn left(text: &str, width: usize) -> String {
-    format!("{text:<width$}")
-}
-
-fn right(text: &str, width: usize) -> String {
-    format!("{text:>width$}")
-}
-
-fn line(out: &mut String, text: &str) {
-    out.push_str(text.trim_end());
-    out.push('\n');
+/// `442 MiB read in 7072, 1.2 MiB written in 19`.
+fn member_text(traffic: &MemberTraffic) -> String {
+    let part = |bytes: u64, ops: u64, did: &str| {
+        (ops > 0 || bytes > 0).then(|| format!("{} {did} in {ops}", units::bytes(bytes)))
+    };
+    let read = part(traffic.read_bytes, traffic.reads, "read");
+    let written = part(traffic.written_bytes, traffic.writes, "written");
+    let parts: Vec<String> = read.into_iter().chain(written).collect();
+    if parts.is_empty() { "idle".to_string() } else { parts.join(", ") }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::doc::WIDTH;
     use crate::fixture;
 
     use super::*;
@@ -448,17 +450,19 @@ mod tests {
         cell.workload = "delete".into();
         let zero =
             |text: &str| text.lines().any(|line| line.contains("RAID") && line.contains(" 0 "));
-        let (matrix, mut listed) = (render(&record, false), String::new());
-        list(&PivotTable::new(&record), Style { colour: false }, &mut listed);
+        let listed = |record: &Record| {
+            let table = Block::Table(of_cells(&PivotTable::new(record), "", &LIST));
+            doc::terminal(&Doc::of(vec![Section::new("", vec![table])]), false)
+        };
+        let (matrix, list) = (render(&record, false), listed(&record));
         assert!(!zero(&matrix), "{matrix}");
-        assert!(!zero(&listed), "{listed}");
+        assert!(!zero(&list), "{list}");
         let same = crate::compare::Comparison::new(&record, &record, 0.05);
         assert!(same.pairs.is_empty(), "{:?}", same.pairs);
         // Files that are created move no bytes, but are counted.
         record.cells[0].iops = 1234.0;
-        let mut listed = String::new();
-        list(&PivotTable::new(&record), Style { colour: false }, &mut listed);
-        assert!(listed.contains("1234") && !zero(&listed), "{listed}");
+        let list = listed(&record);
+        assert!(list.contains("1234") && !zero(&list), "{list}");
     }
 
     #[test]

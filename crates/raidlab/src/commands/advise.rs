@@ -15,7 +15,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use predict::advise::{Advice, Assumptions, Candidate, Question, Share, advise};
 use predict::law::{Constants, Work};
-use report::table::wrap;
+use report::doc::wrap;
 use serde_json::{Value, json};
 use spec::units::{digits, kib};
 
@@ -152,7 +152,7 @@ pub fn run(arguments: &AdviseArguments) -> Result<Ending> {
     };
     arguments.json.put(&text(&all), || all.document())?;
     if let Some(path) = &arguments.html {
-        let page = report::html::render_advised(&all.page());
+        let page = report::doc::html(&all.page());
         replace_record(path, page).map_err(of_option("--html"))?;
     }
     Ok(Ending::Fine)

@@ -120,7 +120,7 @@ fn reproduced(arguments: &ReportArguments) -> Result<Ending> {
     }
     let all = Reproduction::of(&sets, measured.into_iter().collect());
     let texts: [(&str, Option<&Path>, Render<'_>); 3] = [
-        ("--html", arguments.html.as_deref(), &|| report::html::render_published(&all)),
+        ("--html", arguments.html.as_deref(), &|| report::reproduced::html(&all)),
         ("--markdown", arguments.markdown.as_deref(), &|| report::reproduced::markdown(&all)),
         ("--json", arguments.json.path(), &|| json_of(&all)),
     ];
@@ -170,7 +170,7 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<()> {
     let records = std::slice::from_ref(&report.record);
     let texts: [(&str, Option<&Path>, Render<'_>); 5] = [
         ("--html", arguments.html.as_deref(), &|| report::html::render_report(report)),
-        ("--markdown", arguments.markdown.as_deref(), &|| report::markdown::render(report)),
+        ("--markdown", arguments.markdown.as_deref(), &|| report::runs::markdown(report)),
         ("--csv", arguments.csv.as_deref(), &|| results::csv(records)),
         ("--fio-json", arguments.fio_json.as_deref(), &|| report::fio_json::render(&report.record)),
         ("--json", arguments.json.path(), &|| report.record.to_json()),

@@ -375,11 +375,11 @@ fn a_report_goes_into_every_format() {
     let text = |path: &str| String::from_utf8(read(path)).expect("UTF-8");
     assert_eq!(text(&json), text(&record));
     assert!(text(&html).contains("By number of disks"));
-    assert!(text(&markdown).contains("## By number of disks: seq-read, MB/s"));
+    assert!(text(&markdown).contains("## By number of disks\n\n### seq-read, MB/s\n"));
     assert_eq!(text(&csv).lines().count(), 3);
     assert!(read(&parquet).starts_with(b"PAR1") && read(&parquet).ends_with(b"PAR1"));
     let table = raidlab(&format!("report {record} {record}")).code(0).stdout;
-    assert!(table.contains("RAID 0, seq-read: 2: "), "{table}");
+    assert!(table.contains("\nBy number of disks\nseq-read, MB/s:\narray "), "{table}");
     raidlab(&format!("report {record} --csv - --json")).code(2);
     raidlab(&format!("report {record} --published nothing")).code(2);
     let stderr = raidlab(&format!("report {}", dir.file("none.json"))).code(2).stderr;

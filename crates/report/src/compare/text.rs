@@ -1,54 +1,32 @@
-//! A comparison for people: a table for the terminal, one for Markdown.
+//! A comparison for people: a table, and what is said below it.
 //!
-//! Invariant: the same rows in both; a ratio is shown with its interval.
+//! Invariant: a ratio is shown with its interval.
 
 use spec::units::digits;
 
 use super::{Comparison, Pair, Verdict};
+use crate::doc::{self, Block, Column, Doc, Section, Table, Value};
 
 /// For a terminal.
 pub fn text(comparison: &Comparison) -> String {
-    let mut rows = vec![HEADS.map(str::to_string).to_vec()];
-    rows.extend(comparison.pairs.iter().map(|pair| row(pair).to_vec()));
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        let fields = row.iter().zip(&widths).enumerate().map(|(at, (field, &width))| match at {
-            0 => format!("{field:<width$}"),
-            6 => field.clone(),
-            _ => format!("{field:>width$}"),
-        });
-        out.push_str(fields.collect::<Vec<_>>().join("  ").trim_end());
-        out.push('\n');
-    }
-    out.push('\n');
-    for line in closing(comparison) {
-        out.push_str(&line);
-        out.push('\n');
-    }
-    out
+    doc::terminal(&document(comparison), false)
 }
 
 /// For a page.
 pub fn markdown(comparison: &Comparison) -> String {
-    let line = |fields: &[String]| format!("| {} |\n", fields.join(" | "));
-    let mut out = line(&HEADS.map(str::to_string));
-    out.push_str("|---|---:|---:|---|---:|---:|---|\n");
-    for pair in &comparison.pairs {
-        out.push_str(&line(&row(pair).map(|field| field.replace('|', "\\|"))));
-    }
-    for line in closing(comparison) {
-        out.push_str(&format!("\n{line}\n"));
-    }
-    out
+    doc::markdown(&document(comparison))
 }
 
-const HEADS: [&str; 7] = ["what", "A", "B", "unit", "B/A", "99 % interval", "verdict"];
+fn document(comparison: &Comparison) -> Doc {
+    let heads = ["<what", "A", "B", "<unit", "B/A", "99 % interval", "<verdict"];
+    let mut table = Table::new("", Column::all(&heads));
+    comparison.pairs.iter().for_each(|pair| table.push(row(pair)));
+    let closing = closing(comparison).into_iter().map(Block::Paragraph);
+    let blocks = std::iter::once(Block::Table(table)).chain(closing).collect();
+    Doc::of(vec![Section::new("", blocks)])
+}
 
-fn row(pair: &Pair) -> [String; 7] {
+fn row(pair: &Pair) -> [Value; 7] {
     let ratio = pair.ratio.as_ref();
     let verdict = match (pair.verdict, pair.failed) {
         (Verdict::Slower, true) => "SLOWER than allowed".to_string(),
@@ -56,13 +34,13 @@ fn row(pair: &Pair) -> [String; 7] {
         (verdict, _) => verdict.name().to_string(),
     };
     [
-        pair.what.clone(),
-        digits(pair.a),
-        digits(pair.b),
-        pair.unit.to_string(),
-        ratio.map_or("-".into(), |ratio| format!("{:.3}", ratio.estimate)),
-        ratio.map_or("-".into(), |ratio| format!("{:.3} .. {:.3}", ratio.low, ratio.high)),
-        verdict,
+        Value::Text(pair.what.clone()),
+        Value::Text(digits(pair.a)),
+        Value::Text(digits(pair.b)),
+        Value::Text(pair.unit.to_string()),
+        Value::known(ratio.map(|ratio| format!("{:.3}", ratio.estimate))),
+        Value::known(ratio.map(|ratio| format!("{:.3} .. {:.3}", ratio.low, ratio.high))),
+        Value::Text(verdict),
     ]
 }
 

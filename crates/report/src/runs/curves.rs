@@ -23,11 +23,11 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// All axes with the titles of their sections.
-    pub const TITLES: [(Axis, &'static str); 3] = [
-        (Axis::Disks, "By number of disks"),
-        (Axis::Chunk, "By chunk, KiB"),
-        (Axis::Load, "By stated load, requests/s"),
+    /// All axes with the titles of their sections, and what their places are.
+    pub const ALL: [(Axis, &'static str, &'static str); 3] = [
+        (Axis::Disks, "By number of disks", "disks"),
+        (Axis::Chunk, "By chunk, KiB", "chunk, KiB"),
+        (Axis::Load, "By stated load, requests/s", "requests/s"),
     ];
 }
 

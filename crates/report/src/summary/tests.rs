@@ -246,7 +246,7 @@ fn the_default_matrix_has_a_short_summary_in_every_form() {
     assert!(text.contains(degraded), "{text}");
     let report = crate::runs::Report::of(record.clone());
     let capacity = "RAID 0 100 %, RAID 4 75 %, RAID 5 75 %, RAID 6 50 %, RAID 10,n2 50 %";
-    for form in [crate::markdown::render(&report), crate::html::render(&record)] {
+    for form in [crate::runs::markdown(&report), crate::html::render(&record)] {
         assert!(form.contains("Summary: 4 disks") && form.contains(capacity), "{form}");
     }
     assert!(crate::runs::text(&report, false).contains(capacity));

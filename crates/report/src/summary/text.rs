@@ -5,34 +5,55 @@
 use spec::units::digits;
 
 use super::{Against, Answer, Array, DegradedCost, Group, Remaining, Summary, Verdict};
-use crate::shown::Shown;
-use crate::table::{Style, note};
+use crate::doc::{self, Block, Doc, Item, Items, Section};
 
 /// Works in one line of the terminal; the other forms have all.
 const WORKS_MAX: usize = 4;
 /// Groups in the terminal; the other forms have all.
 const GROUPS_MAX: usize = 2;
 
-/// One line of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// What it is about: `best`, `capacity`.
-    pub lead: &'static str,
-    /// The sentence.
-    pub text: String,
+/// A section for each group, with all of its works.
+pub fn sections(summary: &Summary) -> Vec<Section> {
+    summary.groups.iter().map(|group| section(group, usize::MAX)).collect()
+}
+
+/// As [`sections`], as short as a terminal takes it.
+pub fn short_sections(summary: &Summary) -> Vec<Section> {
+    let groups = summary.groups.iter().take(GROUPS_MAX);
+    let mut sections: Vec<Section> = groups.map(|group| section(group, WORKS_MAX)).collect();
+    let more = summary.groups.len().saturating_sub(GROUPS_MAX);
+    if let Some(last) = sections.last_mut().filter(|_| more > 0) {
+        last.blocks.push(Block::Paragraph(format!(
+            "{more} more under other conditions: raidlab report --markdown - has all"
+        )));
+    }
+    sections
+}
+
+/// All for the terminal, after an empty line; empty where there is nothing to say.
+pub fn terminal(summary: &Summary, colour: bool) -> String {
+    match summary.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", doc::terminal(&Doc::of(short_sections(summary)), colour)),
+    }
+}
+
+fn section(group: &Group, works_max: usize) -> Section {
+    let list = Items::block("", lines(group, works_max));
+    Section::new(format!("Summary: {}", group.conditions), list.into_iter().collect())
 }
 
 /// A group's lines, with at most `works_max` works in each.
-pub fn lines(group: &Group, works_max: usize) -> Vec<Line> {
+fn lines(group: &Group, works_max: usize) -> Vec<Item> {
     let mut lines = Vec::new();
-    let mut add = |lead, parts: Vec<String>| {
+    let mut add = |lead: &str, parts: Vec<String>| {
         if !parts.is_empty() {
             let more = parts.len().saturating_sub(works_max);
             let mut text = parts[..parts.len() - more].join("; ");
             if more > 0 {
                 text.push_str(&format!("; and {more} more"));
             }
-            lines.push(Line { lead, text });
+            lines.push(Item { lead: lead.into(), text, ..Item::default() });
         }
     };
     let of = |pick: fn(&Answer) -> Option<String>| group.answers.iter().filter_map(pick).collect();
@@ -54,26 +75,6 @@ pub fn lines(group: &Group, works_max: usize) -> Vec<Line> {
     add("degraded", group.degraded.iter().map(|cost| degraded(cost, works_max)).collect());
     add("not compared", group.left_out.clone());
     lines
-}
-
-/// All for the terminal; empty where there is nothing to say.
-pub fn terminal(summary: &Summary, colour: bool) -> String {
-    let (style, mut out) = (Style { colour }, String::new());
-    for group in summary.groups.iter().take(GROUPS_MAX) {
-        let heading = format!("Summary: {}", Shown(&group.conditions));
-        out.push_str(&format!("\n{}\n", style.heading(&heading)));
-        for line in lines(group, WORKS_MAX) {
-            let text = Shown(&line.text).to_string();
-            note(&format!("{}:", line.lead), &text, style, &mut out);
-        }
-    }
-    let more = summary.groups.len().saturating_sub(GROUPS_MAX);
-    if more > 0 {
-        out.push_str(&format!(
-            "{more} more under other conditions: raidlab report --markdown - has all\n"
-        ));
-    }
-    out
 }
 
 fn rate(answer: &Answer) -> String {

@@ -1,6 +1,6 @@
 //! The page of `advise --html`: the text's tables, and all that it has no room for.
 
-use report::advised::{Page, Table};
+use report::doc::{Block, Doc, Section, Table};
 use spec::units::digits;
 
 use super::second_failure;
@@ -10,34 +10,33 @@ use crate::commands::predict::level_name;
 
 impl Answer<'_> {
     /// What the page shows.
-    pub fn page(&self) -> Page {
+    pub fn page(&self) -> Doc {
         let Answer { described, question, advice, verified, .. } = self;
-        let mut tables = vec![Table {
-            title: "Ranked".into(),
-            note: "x one disk: the geometric mean of the mix, of one disk's. Clear from a \
-                   predicted ratio of 1.2 on, probable from 1.1 on, else too close to call."
-                .into(),
-            heads: HEADS.map(String::from).to_vec(),
-            rows: ranked(&advice.candidates).map(|row| row.to_vec()).collect(),
-        }];
-        tables.push(self.speeds());
-        tables.push(self.failures());
-        tables.extend(verified.as_ref().map(Verification::table));
+        let ranked = Table::of_texts(
+            "Ranked",
+            "x one disk: the geometric mean of the mix, of one disk's. Clear from a predicted \
+             ratio of 1.2 on, probable from 1.1 on, else too close to call.",
+            HEADS,
+            ranked(&advice.candidates).map(|row| row.to_vec()),
+        );
+        let verified = verified.as_ref().map(Verification::table);
+        let tables = [ranked, self.speeds(), self.failures()].into_iter().chain(verified);
         let mut notes = left_out(advice);
         notes.iter_mut().for_each(|note| *note = format!("Left out: {note}."));
         notes.extend(no_rebuild(advice));
         notes.extend(assumed(self));
-        Page {
+        let notes = notes.into_iter().map(Block::Paragraph).collect();
+        let tables = Section::new("", tables.map(Block::Table).collect());
+        Doc {
             title: "Which array".into(),
-            summary: format!(
+            subtitle: format!(
                 "{} disks ({}), {}; mix: {}",
                 question.bytes.len(),
                 described.disks,
                 described.fs,
                 mix_in_words(question)
             ),
-            tables,
-            notes,
+            ..Doc::of(vec![tables, Section::new("Assumed, and left out", notes)])
         }
     }
 
@@ -54,13 +53,8 @@ impl Answer<'_> {
             });
             std::iter::once(array_name(one)).chain(speeds).collect()
         });
-        Table {
-            title: "Speeds".into(),
-            note: "Predicted by the law; with one member missing, disk operations are counted."
-                .into(),
-            heads,
-            rows: rows.collect(),
-        }
+        let note = "Predicted by the law; with one member missing, disk operations are counted.";
+        Table::of_texts("Speeds", note, heads, rows)
     }
 
     fn failures(&self) -> Table {
@@ -79,11 +73,7 @@ impl Answer<'_> {
             }));
             row
         });
-        Table {
-            title: "Capacity and failures".into(),
-            note: cost.map_or(String::new(), |cost| format!("All disks cost {}.", digits(cost))),
-            heads,
-            rows: rows.collect(),
-        }
+        let note = cost.map_or(String::new(), |cost| format!("All disks cost {}.", digits(cost)));
+        Table::of_texts("Capacity and failures", note, heads, rows)
     }
 }

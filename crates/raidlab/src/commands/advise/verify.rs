@@ -288,13 +288,14 @@ impl Verification {
     }
 
     /// For a page.
-    pub fn table(&self) -> report::advised::Table {
-        report::advised::Table {
-            title: "Verified on paced members".into(),
-            note: self.order_in_words(),
-            heads: HEADS.map(String::from).to_vec(),
-            rows: self.rows.iter().map(|row| row.row().to_vec()).collect(),
-        }
+    pub fn table(&self) -> report::doc::Table {
+        let rows = self.rows.iter().map(|row| row.row().to_vec());
+        report::doc::Table::of_texts(
+            "Verified on paced members",
+            self.order_in_words(),
+            HEADS,
+            rows,
+        )
     }
 
     /// For programs.

@@ -46,7 +46,7 @@ impl Outputs<'_> {
     ) -> Result<()> {
         self.json.put(text, json)?;
         if let Some(html) = self.html {
-            let page = report::html::render_predicted(&page());
+            let page = report::predicted::html(&page());
             replace_record(html, page).map_err(of_option("--html"))?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use results::record::{MemberSeries, Series};
 use spec::units;
 
-use super::chart::escape;
+use super::bars::escape;
 
 /// Fields of a row: more cannot be distinguished on a page.
 const STEPS_MAX: usize = 120;
@@ -18,7 +18,7 @@ const WIDTH: f64 = 620.0;
 const ROW: f64 = 20.0;
 
 /// The map of one cell; `None` where there is nothing to draw.
-pub(super) fn map(title: &str, series: &Series) -> Option<String> {
+pub(crate) fn map(title: &str, series: &Series) -> Option<String> {
     let steps = series.members.iter().map(|member| rates(member).len()).max()?;
     if steps == 0 {
         return None;
@@ -38,7 +38,7 @@ pub(super) fn map(title: &str, series: &Series) -> Option<String> {
             "<text x=\"0\" y=\"{:.1}\">{}</text>\
              <rect class=\"slot\" x=\"{LABEL}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
             y + 14.0,
-            escape(&super::chart::shorten(&format!("member {}", member.name))),
+            escape(&super::bars::shorten(&format!("member {}", member.name))),
             y + 1.0,
             END - LABEL,
             ROW - 2.0

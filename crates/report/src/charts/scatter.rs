@@ -1,96 +1,19 @@
-//! The page of predictions: predicted against measured, and the list.
+//! Predicted against measured figures, as inline SVG.
 //!
-//! Invariant: as of the report's page: nothing from outside, every text escaped, each chart with
-//! its table.
+//! Invariant: both axes are logarithmic and alike; on the diagonal both figures are equal. Called by
+//! `predicted`.
 
-use minijinja::context;
-use serde::Serialize;
 use spec::units::digits;
 
-use super::chart::escape;
-use super::rendered;
-use crate::predicted::{Page, Point};
-
-const TEMPLATE: &str = include_str!("predicted.html");
+use super::bars::escape;
+use crate::predicted::Point;
 
 /// Side of a chart, and its margin.
 const SIDE: f64 = 460.0;
 const MARGIN: f64 = 56.0;
 
-#[derive(Serialize)]
-struct Row<'a> {
-    table: &'a str,
-    name: &'a str,
-    workload: &'a str,
-    unit: &'a str,
-    limit: &'a str,
-    scored: bool,
-    inside: bool,
-    numbers: [String; 6],
-}
-
-#[derive(Serialize)]
-struct Key<'a> {
-    table: &'a str,
-    colour: usize,
-}
-
-#[derive(Serialize)]
-struct Chart {
-    title: &'static str,
-    svg: String,
-}
-
-/// The page.
-pub fn render_predicted(page: &Page) -> String {
-    let mut tables: Vec<&str> = page.points.iter().map(|point| point.table.as_str()).collect();
-    tables.sort_unstable();
-    tables.dedup();
-    let colour = |point: &Point| tables.iter().position(|table| *table == point.table);
-    let charts = [("Throughput, MB/s", false), ("Operations per second", true)].into_iter();
-    let charts = charts.filter_map(|(title, operations)| {
-        let points = page.points.iter().filter(|point| point.operations == operations);
-        let dots: Vec<Dot<'_>> =
-            points.filter_map(|point| Dot::of(point, colour(point)? % 8)).collect();
-        (!dots.is_empty()).then(|| Chart { title, svg: scatter(title, &dots) })
-    });
-    let page = context! {
-        title => page.title,
-        subtitle => page.summary,
-        charts => charts.collect::<Vec<_>>(),
-        keys => tables
-            .iter()
-            .enumerate()
-            .map(|(index, table)| Key { table, colour: index % 8 })
-            .collect::<Vec<_>>(),
-        rows => page.points.iter().map(row).collect::<Vec<_>>(),
-    };
-    rendered(TEMPLATE, page)
-}
-
-fn row(point: &Point) -> Row<'_> {
-    let error = |value: f64| format!("{:+.0} %", (value / point.measured - 1.0) * 100.0);
-    Row {
-        table: &point.table,
-        name: &point.name,
-        workload: &point.workload,
-        unit: &point.unit,
-        limit: &point.limit,
-        scored: point.scored,
-        inside: (point.low..=point.high).contains(&point.measured),
-        numbers: [
-            digits(point.measured),
-            digits(point.predicted),
-            digits(point.low),
-            digits(point.high),
-            error(point.predicted),
-            point.naive.map_or("-".to_string(), error),
-        ],
-    }
-}
-
 /// A point in the chart's unit.
-struct Dot<'a> {
+pub(crate) struct Dot<'a> {
     point: &'a Point,
     colour: usize,
     measured: f64,
@@ -100,7 +23,7 @@ struct Dot<'a> {
 }
 
 impl Dot<'_> {
-    fn of(point: &Point, colour: usize) -> Option<Dot<'_>> {
+    pub(crate) fn of(point: &Point, colour: usize) -> Option<Dot<'_>> {
         let rate = point.to_rate?;
         let all = [point.measured, point.predicted, point.low, point.high].map(|one| one * rate);
         let [measured, predicted, low, high] = all;
@@ -109,8 +32,8 @@ impl Dot<'_> {
     }
 }
 
-/// Both axes are logarithmic and alike; on the diagonal both figures are equal.
-fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
+/// All points of one unit.
+pub(crate) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
     let lowest = dots.iter().map(|dot| dot.measured.min(dot.low)).fold(f64::INFINITY, f64::min);
     let highest = dots.iter().map(|dot| dot.measured.max(dot.high)).fold(0.0, f64::max);
     let (low, high) = (lowest / 1.2, highest * 1.2);

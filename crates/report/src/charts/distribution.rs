@@ -15,7 +15,8 @@ use results::record::{Cell, LatencyPoint};
 use results::stats::LatencyRecorder;
 use spec::units;
 
-use super::chart::{Scale, escape, shorten};
+use super::bars::{Scale, escape, shorten};
+use crate::doc::{Column, Table, Value};
 use crate::pivot::{self, PivotTable};
 
 const LEFT: f64 = 62.0;
@@ -32,7 +33,7 @@ const NAMED: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 const DECADES: f64 = 5.0;
 
 /// All arrays of one column of the grid; `None` without distributions, as in older records.
-pub(super) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<String> {
+pub(crate) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let of_column = |cells: &[Option<&'_ Cell>]| cells[column].is_some();
     let rows = grid.sections.iter().flat_map(|section| &section.rows);
     let curves: Vec<(String, &[LatencyPoint])> = rows
@@ -111,27 +112,33 @@ fn x(percent: f64) -> f64 {
 }
 
 /// `99.9 %`, `slowest`.
-pub(super) fn share(percent: f64) -> String {
+pub(crate) fn share(percent: f64) -> String {
     if percent >= 100.0 { "slowest".to_string() } else { format!("{percent} %") }
 }
 
-/// The heads of the table with the figures.
-pub(super) fn heads() -> Vec<String> {
-    LatencyRecorder::CURVE.iter().map(|percent| share(*percent)).collect()
-}
-
-/// A cell's figures below these heads; `None` where it has none.
-pub(super) fn figures(cell: &Cell) -> Option<Vec<String>> {
-    let at = |percent: &f64| {
-        let point = cell.latency_curve.iter().find(|point| point.percent == *percent);
-        point.map_or("–".to_string(), |point| units::latency(point.us))
-    };
-    let known = !cell.latency_curve.is_empty();
-    known.then(|| LatencyRecorder::CURVE.iter().map(at).collect())
+/// The figures of all cells that have them.
+pub(crate) fn table(grid: &PivotTable<'_>) -> Table {
+    let shares = LatencyRecorder::CURVE.map(share);
+    let heads = ["<array", "disks", "<workload"].into_iter();
+    let heads: Vec<&str> = heads.chain(shares.iter().map(String::as_str)).collect();
+    let title = "The figures of the distributions";
+    let mut table = Table { folded: true, ..Table::new(title, Column::all(&heads)) };
+    let cells = grid.cells().filter(|(_, _, cell)| !cell.latency_curve.is_empty());
+    for (row, column, cell) in cells {
+        let at = |percent: f64| {
+            let point = cell.latency_curve.iter().find(|point| point.percent == percent);
+            Value::known(point.map(|point| units::latency(point.us)))
+        };
+        let workload = format!("{}, {}", column.title(), column.detail());
+        let name = [row.label.clone(), pivot::disks(cell), workload].map(Value::Text);
+        table.push(name.into_iter().chain(LatencyRecorder::CURVE.map(at)));
+    }
+    table
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::doc::Row;
     use crate::fixture;
 
     use super::*;
@@ -162,9 +169,10 @@ mod tests {
         assert!(
             chart.contains("logarithmic") && !chart.contains("<evil>") && !chart.contains("NaN")
         );
-        let fields = figures(&record.cells[0]).expect("figures");
-        assert_eq!(fields.len(), heads().len());
-        assert_eq!(fields.iter().filter(|field| *field == "–").count(), fields.len() - 3);
-        assert_eq!(figures(&record.cells[1]), None);
+        let table = table(&grid);
+        let [Row::Cells(fields), Row::Cells(_)] = &table.rows[..] else { panic!("two cells") };
+        assert_eq!(fields.len(), table.columns.len());
+        let missing = fields.iter().filter(|field| field.value == Value::Missing).count();
+        assert_eq!(missing, fields.len() - 3 - 3);
     }
 }

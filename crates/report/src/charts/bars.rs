@@ -14,7 +14,9 @@ use std::ops::Range;
 use results::record::{Cell, MemberTraffic};
 use spec::units;
 
+use crate::doc::Value;
 use crate::pivot::PivotTable;
+use crate::table::unevenness;
 
 /// Geometry of all charts, in SVG units; the page scales them.
 const WIDTH: f64 = 620.0;
@@ -43,7 +45,7 @@ fn lines<'a>(grid: &'a PivotTable<'a>, column: usize) -> Vec<Line<'a>> {
 }
 
 /// Medians as bars, samples as dots, the bound as a tick.
-pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
+pub(crate) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     let random = grid.columns[column].counts_requests;
     let unit = if random { "requests per second" } else { "MB/s" };
     // Factor from MB/s to the chart's unit.
@@ -89,7 +91,7 @@ fn bar_class(cell: &Cell) -> &'static str {
 }
 
 /// From p50 over p99 and p99.9 to the slowest, on a logarithmic scale. `None` without latencies.
-pub(super) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
+pub(crate) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = grid.cells_of(column);
     let known = all.filter_map(|cell| cell.latency_us);
     let ends = known.map(|latency| (latency.p50, latency.max));
@@ -116,7 +118,7 @@ pub(super) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
 }
 
 /// CPU seconds of the process per GiB. `None` when no cell has them.
-pub(super) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
+pub(crate) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = grid.cells_of(column);
     let top = all.filter_map(|cell| cell.cpu_s_per_gib).reduce(f64::max)?;
     let axis = Axis::linear(top);
@@ -132,7 +134,7 @@ pub(super) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
 }
 
 /// Traffic of each member per byte of the workload, a bar per member. `None` without counters.
-pub(super) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
+pub(crate) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = || grid.cells_of(column);
     let per_user = |cell: &Cell, bytes: u64| bytes as f64 / cell.user_bytes().max(1) as f64;
     let tops = all().filter_map(|cell| {
@@ -162,9 +164,8 @@ pub(super) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
                 chart.rectangle(class, (x, top), (step - 3.0, height));
             }
         }
-        let times = |factor: Option<f64>| factor.map(|f| format!("{f:.2}×")).unwrap_or_default();
-        let uneven = crate::table::uneven(cell).replace('x', "×");
-        chart.values(y, &times(cell.amplification()), &uneven);
+        let moved = Value::times(cell.amplification()).to_string();
+        chart.values(y, &moved, &unevenness(cell).to_string());
     });
     Some(chart)
 }
@@ -321,7 +322,7 @@ impl Chart {
 }
 
 /// Two bars for each label, ours and the published one, on one scale.
-pub(super) fn pairs(title: &str, bars: &[(String, f64, f64)]) -> String {
+pub(crate) fn pairs(title: &str, bars: &[(String, f64, f64)]) -> String {
     const LABELS: f64 = 250.0;
     const BAR: f64 = 9.0;
     let top = bars.iter().map(|(_, ours, theirs)| ours.max(*theirs)).fold(0.0, f64::max);
@@ -345,26 +346,26 @@ pub(super) fn pairs(title: &str, bars: &[(String, f64, f64)]) -> String {
 }
 
 /// A scale for other charts.
-pub(super) struct Scale(Axis, f64);
+pub(crate) struct Scale(Axis, f64);
 
 impl Scale {
     /// From 0 to `top` or a little more, over `length`.
-    pub(super) fn linear(top: f64, length: f64) -> Scale {
+    pub(crate) fn linear(top: f64, length: f64) -> Scale {
         Scale(Axis::linear(top), length)
     }
 
     /// Whole powers of ten around both ends, over `length`.
-    pub(super) fn logarithmic(low: f64, high: f64, length: f64) -> Scale {
+    pub(crate) fn logarithmic(low: f64, high: f64, length: f64) -> Scale {
         Scale(Axis::logarithmic(low, high), length)
     }
 
     /// Position of a value, from 0 to the length.
-    pub(super) fn length(&self, value: f64) -> f64 {
+    pub(crate) fn length(&self, value: f64) -> f64 {
         self.0.length(value) / (PLOT_END - LABEL) * self.1
     }
 
     /// A line with its label at each round value, from left to right; `y`: its place.
-    pub(super) fn horizontal_lines(&self, across: Range<f64>, y: &dyn Fn(f64) -> f64) -> String {
+    pub(crate) fn horizontal_lines(&self, across: Range<f64>, y: &dyn Fn(f64) -> f64) -> String {
         let Range { start, end } = across;
         let line = |(value, label): &(f64, String)| {
             let (y, left) = (y(*value), start - 6.0);
@@ -379,7 +380,7 @@ impl Scale {
 }
 
 /// Labels have room for some 25 characters; the tables have them in full.
-pub(super) fn shorten(label: &str) -> String {
+pub(crate) fn shorten(label: &str) -> String {
     first_of(label, 25)
 }
 
@@ -391,7 +392,7 @@ fn first_of(label: &str, room: usize) -> String {
 }
 
 /// Text escaped for XML and HTML, in content and in attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use spec::units;
 
-use super::chart::{Scale, escape};
+use super::bars::{Scale, escape};
 use crate::runs::Curve;
 
 const LEFT: f64 = 52.0;
@@ -20,7 +20,7 @@ const COLOURS: usize = 8;
 const LEGEND_STEP: f64 = 19.0;
 
 /// All curves of one workload. `axis`: what the places are, for the heading below.
-pub(super) fn lines(title: &str, axis: &str, curves: &[&Curve]) -> String {
+pub(crate) fn lines(title: &str, axis: &str, curves: &[&Curve]) -> String {
     let mut places: Vec<u64> =
         curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0)).collect();
     places.sort_unstable();
@@ -94,6 +94,6 @@ fn one(
          <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
         to + 6.0,
         at + 4.0,
-        escape(&super::chart::shorten(&curve.label))
+        escape(&super::bars::shorten(&curve.label))
     );
 }

@@ -1,0 +1,118 @@
+//! Documents as Markdown, for a wiki, an issue or a page of documentation.
+//!
+//! Invariant: no text can break the line or the table that it stands in ([`plain`]).
+
+use super::{Align, Block, Cell, Chart, Doc, Form, Item, Row, Table, WIDTH, wrap};
+
+/// The document; without a title, its sections only.
+pub fn markdown(doc: &Doc) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if !doc.title.is_empty() {
+        parts.push(format!("# {}\n", plain(&doc.title)));
+    }
+    if !doc.subtitle.is_empty() {
+        parts.push(paragraph(&doc.subtitle));
+    }
+    for section in &doc.sections {
+        if !section.title.is_empty() {
+            parts.push(format!("## {}\n", plain(&section.title)));
+        }
+        section.blocks.iter().for_each(|block| put(block, &mut parts));
+    }
+    parts.join("\n")
+}
+
+fn put(block: &Block, parts: &mut Vec<String>) {
+    match block {
+        Block::Paragraph(text) => parts.push(paragraph(text)),
+        Block::Legend(lines) => {
+            parts.extend((!lines.is_empty()).then(|| paragraph(&format!("{}.", lines.join(". ")))));
+        }
+        Block::Items(list) => parts.push(list.items.iter().map(item).collect()),
+        Block::Table(table) => put_table(&table.title, table, parts),
+        Block::Charts(charts) => {
+            for Chart { title, detail, table, .. } in charts {
+                let Some(table) = table else { continue };
+                let detail = if detail.is_empty() { "" } else { &format!(", {detail}") };
+                put_table(&format!("{title}{detail}"), table, parts);
+            }
+        }
+        Block::Key(_) | Block::Facts(_) => {}
+    }
+}
+
+fn paragraph(text: &str) -> String {
+    wrap(&plain(text), WIDTH).join("\n") + "\n"
+}
+
+fn item(item: &Item) -> String {
+    let lead = Some(plain(&item.lead)).filter(|lead| !lead.is_empty());
+    let lead = lead.map(|lead| match item.text.as_str() {
+        "" => format!("**{lead}**"),
+        text => format!("**{lead}**: {}", plain(text)),
+    });
+    let places = (!item.places.is_empty()).then(|| plain(&item.places.join("; ")));
+    let places = places.map(|places| format!(" ({places})")).unwrap_or_default();
+    let command = item.command.as_ref().map(|command| format!(" Try `{command}`."));
+    let text = lead.unwrap_or_else(|| plain(&item.text));
+    format!("- {text}{places}{}\n", command.unwrap_or_default())
+}
+
+fn put_table(title: &str, table: &Table, parts: &mut Vec<String>) {
+    if !title.is_empty() {
+        parts.push(format!("### {}\n", plain(title)));
+    }
+    if !table.note.is_empty() {
+        parts.push(paragraph(&table.note));
+    }
+    let mut out = row(heads(table));
+    out.push('|');
+    out.extend(table.columns.iter().map(|column| match column.align {
+        Align::Right => "---:|",
+        Align::Left | Align::Prose => "---|",
+    }));
+    out.push('\n');
+    for fields in &table.rows {
+        out.push_str(&match fields {
+            Row::Part(title) => format!("| **{}** |\n", plain(title)),
+            Row::Cells(cells) => row(cells.iter().map(text)),
+        });
+    }
+    parts.push(out);
+}
+
+/// The heads, each with the lines above it.
+fn heads(table: &Table) -> Vec<String> {
+    let above = table
+        .groups
+        .iter()
+        .flat_map(|group| std::iter::repeat_n(group.lines.join(" "), group.columns));
+    let above = above.chain(std::iter::repeat(String::new()));
+    let heads = table.columns.iter().zip(above);
+    heads.map(|(column, above)| format!("{above} {}", column.head).trim().to_string()).collect()
+}
+
+/// The cell, its worst mark behind it.
+fn text(cell: &Cell) -> String {
+    let mark = cell.marks.first().map_or(String::new(), |mark| format!(" {}", mark.sign().0));
+    format!("{}{mark}", cell.value.text(Form::Markdown))
+}
+
+fn row(fields: impl IntoIterator<Item = String>) -> String {
+    let fields = fields.into_iter().map(|field| plain(&field));
+    format!("| {} |\n", fields.collect::<Vec<_>>().join(" | "))
+}
+
+/// A text that is nothing but text in Markdown: one line, no table cell, no tag, no emphasis by
+/// chance.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '|' | '*' | '<' | '`' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
