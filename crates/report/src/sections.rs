@@ -85,7 +85,7 @@ fn along_axis(axis: &str, curves: Vec<&Curve>) -> Chart {
         table.push(std::iter::once(Value::Text(curve.label.clone())).chain(points));
     }
     Chart {
-        svg: lines::lines(&format!("{title} by {axis}, {unit}"), axis, &curves),
+        svg: lines::lines(&format!("{title} by {axis}, {unit}"), axis, &places, &curves),
         title,
         detail: unit.to_string(),
         table: Some(table),

@@ -9,24 +9,15 @@
 //! Invariant: a logarithmic axis is labelled so; the table of the page has the same figures.
 //! Called by `html`.
 
-use std::fmt::Write;
-
 use results::record::{Cell, LatencyPoint};
 use results::stats::LatencyRecorder;
 use spec::units;
 
-use super::bars::{Scale, escape, shorten};
+use super::frame::{Frame, HEIGHT, LEFT, RIGHT};
+use super::svg::Axis;
 use crate::doc::{Column, Table, Value};
 use crate::pivot::{self, PivotTable};
 
-const LEFT: f64 = 62.0;
-const RIGHT: f64 = 424.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 236.0;
-const WIDTH: f64 = 620.0;
-/// Colours in the style sheet; further curves reuse them, dashed.
-const COLOURS: usize = 8;
-const LEGEND_STEP: f64 = 19.0;
 /// Percentiles that are labelled below the axis.
 const NAMED: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 /// Powers of ten from all requests to one in 10^n; the slowest request is one further.
@@ -44,64 +35,22 @@ pub(crate) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<Strin
         .collect();
     let times = || curves.iter().flat_map(|(_, curve)| curve.iter().map(|point| point.us));
     let (low, high) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
-    let scale = Scale::logarithmic(low, high, BOTTOM - TOP);
-    let y = |us: f64| BOTTOM - scale.length(us);
-    // Writing to a String cannot fail.
-    let mut body = scale.horizontal_lines(LEFT..RIGHT, &y);
-    for percent in NAMED {
-        let (at, label) = (x(percent), share(percent));
-        let _ = write!(
-            body,
-            "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{BOTTOM}\"/>\
-             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\">{label}</text>",
-            BOTTOM + 16.0
-        );
-    }
-    let _ = write!(
-        body,
-        "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">percentile of requests</text>",
-        (LEFT + RIGHT) / 2.0,
-        BOTTOM + 33.0
-    );
-    for (index, (label, curve)) in curves.iter().enumerate() {
-        one(&mut body, index, label, curve, &y);
-    }
-    let height = (BOTTOM + 40.0).max(TOP + 10.0 + curves.len() as f64 * LEGEND_STEP);
+    let scale = Axis::logarithmic(low, high, HEIGHT);
     let title = format!("{}: distribution of latency", grid.columns[column].title());
     let desc = "One line for each array; both axes are logarithmic. Horizontal axis: percentile \
                 of requests. Vertical axis: latency. The table below has the figures.";
-    Some(format!(
-        "<svg role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\"><title>{}</title>\
-         <desc>{desc}</desc>{body}</svg>",
-        escape(&title)
-    ))
-}
-
-fn one(
-    body: &mut String,
-    index: usize,
-    label: &str,
-    curve: &[LatencyPoint],
-    y: &dyn Fn(f64) -> f64,
-) {
-    let class = format!("c{}{}", index % COLOURS, if index < COLOURS { "" } else { " dashed" });
-    let points = curve.iter().map(|point| format!("{:.1},{:.1}", x(point.percent), y(point.us)));
-    let points = points.collect::<Vec<_>>().join(" ");
-    let named = curve.iter().filter(|point| NAMED.contains(&point.percent));
-    let named = named.map(|point| format!("{} {}", share(point.percent), units::latency(point.us)));
-    let tooltip = format!("{label}: {}", named.collect::<Vec<_>>().join(", "));
-    let (from, to) = (RIGHT + 12.0, RIGHT + 32.0);
-    let at = TOP + 4.0 + index as f64 * LEGEND_STEP;
-    let _ = write!(
-        body,
-        "<polyline class=\"curve {class}\" points=\"{points}\"><title>{}</title></polyline>\
-         <line class=\"curve {class}\" x1=\"{from}\" y1=\"{at}\" x2=\"{to}\" y2=\"{at}\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-        escape(&tooltip),
-        to + 6.0,
-        at + 4.0,
-        escape(&shorten(label))
-    );
+    let mut frame = Frame::new(&title, desc, "percentile of requests", scale);
+    NAMED.iter().for_each(|percent| frame.labelled_line(x(*percent), &share(*percent)));
+    for (label, curve) in &curves {
+        let named = curve.iter().filter(|point| NAMED.contains(&point.percent));
+        let named =
+            named.map(|point| format!("{} {}", share(point.percent), units::latency(point.us)));
+        let tooltip = format!("{label}: {}", named.collect::<Vec<_>>().join(", "));
+        let points: Vec<(f64, f64)> =
+            curve.iter().map(|point| (x(point.percent), point.us)).collect();
+        frame.curve(label, &points, Some(&tooltip), &[]);
+    }
+    Some(frame.finish())
 }
 
 /// Where a share lies: 90 % one step from the left, 99 % two, and so on.
@@ -112,7 +61,7 @@ fn x(percent: f64) -> f64 {
 }
 
 /// `99.9 %`, `slowest`.
-pub(crate) fn share(percent: f64) -> String {
+fn share(percent: f64) -> String {
     if percent >= 100.0 { "slowest".to_string() } else { format!("{percent} %") }
 }
 

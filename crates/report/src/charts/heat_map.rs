@@ -3,18 +3,15 @@
 //! Invariant: the darkest field is the busiest of the map, and the map gives its value; steps
 //! beyond [`STEPS_MAX`] are joined, never dropped. Called by `html`.
 
-use std::fmt::Write;
-
 use results::record::{MemberSeries, Series};
 use spec::units;
 
-use super::bars::escape;
+use super::svg::{Svg, WIDTH, shorten};
 
 /// Fields of a row: more cannot be distinguished on a page.
 const STEPS_MAX: usize = 120;
 const LABEL: f64 = 74.0;
 const END: f64 = 500.0;
-const WIDTH: f64 = 620.0;
 const ROW: f64 = 20.0;
 
 /// The map of one cell; `None` where there is nothing to draw.
@@ -29,60 +26,27 @@ pub(crate) fn map(title: &str, series: &Series) -> Option<String> {
     let top = rows.iter().flatten().copied().fold(0.0, f64::max);
     let fields = steps.div_ceil(join);
     let width = (END - LABEL) / fields as f64;
-    let mut body = String::new();
-    // Writing to a String cannot fail.
-    for (index, (member, row)) in series.members.iter().zip(&rows).enumerate() {
-        let y = index as f64 * ROW;
-        let _ = write!(
-            body,
-            "<text x=\"0\" y=\"{:.1}\">{}</text>\
-             <rect class=\"slot\" x=\"{LABEL}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
-            y + 14.0,
-            escape(&super::bars::shorten(&format!("member {}", member.name))),
-            y + 1.0,
-            END - LABEL,
-            ROW - 2.0
-        );
-        for (at, rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
-            let _ = write!(
-                body,
-                "<rect class=\"heat\" x=\"{:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{:.1}\" \
-                 fill-opacity=\"{:.2}\"/>",
-                LABEL + at as f64 * width,
-                y + 1.0,
-                width,
-                ROW - 2.0,
-                rate / top.max(1e-12)
-            );
-        }
-        let busy = mean(&member.busy).map(|busy| format!("{:.0} % busy", busy * 100.0));
-        let _ = write!(
-            body,
-            "<text class=\"second\" x=\"{WIDTH}\" y=\"{:.1}\">{}</text>",
-            y + 14.0,
-            busy.unwrap_or_default()
-        );
-    }
-    let bottom = rows.len() as f64 * ROW;
-    let seconds = steps as f64 * series.step_s;
-    let _ = write!(
-        body,
-        "<text class=\"tick\" x=\"{LABEL}\" y=\"{y:.1}\">0</text>\
-         <text class=\"tick\" x=\"{END}\" y=\"{y:.1}\">{seconds} s</text>\
-         <text class=\"tick\" x=\"{:.1}\" y=\"{y:.1}\">darkest: {} MB/s</text>",
-        (LABEL + END) / 2.0,
-        units::digits(top),
-        y = bottom + 15.0,
-        seconds = units::digits(seconds)
-    );
     let desc = "A row for each member, time from left to right; the darker a field, the more bytes \
                 the member read and wrote in that time.";
-    Some(format!(
-        "<svg role=\"img\" viewBox=\"0 0 {WIDTH} {:.0}\"><title>{}</title><desc>{desc}</desc>{body}\
-         </svg>",
-        bottom + 22.0,
-        escape(title)
-    ))
+    let mut svg = Svg::new(title, desc);
+    for (index, (member, row)) in series.members.iter().zip(&rows).enumerate() {
+        let y = index as f64 * ROW;
+        svg.text("", 0.0, y + 14.0, &shorten(&format!("member {}", member.name)));
+        svg.rectangle("slot", (LABEL, y + 1.0), (END - LABEL, ROW - 2.0));
+        for (at, rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
+            let x = LABEL + at as f64 * width;
+            svg.field("heat", (x, y + 1.0), (width, ROW - 2.0), rate / top.max(1e-12));
+        }
+        let busy = mean(&member.busy).map(|busy| format!("{:.0} % busy", busy * 100.0));
+        svg.text("second", WIDTH, y + 14.0, &busy.unwrap_or_default());
+    }
+    let bottom = rows.len() as f64 * ROW;
+    let seconds = format!("{} s", units::digits(steps as f64 * series.step_s));
+    let darkest = format!("darkest: {} MB/s", units::digits(top));
+    for (x, text) in [(LABEL, "0"), (END, &seconds), ((LABEL + END) / 2.0, &darkest)] {
+        svg.text("tick", x, bottom + 15.0, text);
+    }
+    Some(svg.finish(WIDTH, bottom + 22.0))
 }
 
 /// Both directions together, MB/s.

@@ -5,7 +5,7 @@
 
 use spec::units::digits;
 
-use super::bars::escape;
+use super::svg::Svg;
 use crate::predicted::Point;
 
 /// Side of a chart, and its margin.
@@ -40,56 +40,34 @@ pub(crate) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
     let length = |value: f64| (value / low).ln() / (high / low).ln() * (SIDE - 2.0 * MARGIN);
     let x = |value: f64| MARGIN + length(value);
     let y = |value: f64| SIDE - MARGIN - length(value);
-    let mut out = format!(
-        "<svg viewBox=\"0 0 {SIDE} {SIDE}\" role=\"img\" aria-label=\"{}\"><title>{}</title>\
-         <desc>{} points; the table below has the same figures</desc>",
-        escape(title),
-        escape(title),
-        dots.len()
-    );
-    let text = |x: f64, y: f64, anchor: &str, words: &str| {
-        format!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"12\" \
-             fill=\"var(--soft)\">{words}</text>"
-        )
-    };
+    let desc = format!("{} points; the table below has the same figures", dots.len());
+    let mut svg = Svg::new(title, &desc);
+    let end = SIDE - MARGIN;
     for mark in marks(low, high) {
-        let (at_x, at_y, end) = (x(mark), y(mark), SIDE - MARGIN);
-        out += &format!(
-            "<path d=\"M{at_x:.1} {MARGIN}V{end}M{MARGIN} {at_y:.1}H{end}\" stroke=\"var(--line)\" \
-             fill=\"none\"/>"
-        );
-        out += &text(at_x, SIDE - MARGIN + 18.0, "middle", &digits(mark));
-        out += &text(MARGIN - 6.0, at_y + 4.0, "end", &digits(mark));
+        svg.line("grid", (x(mark), MARGIN), (x(mark), end));
+        svg.line("grid", (MARGIN, y(mark)), (end, y(mark)));
+        svg.text("tick", x(mark), end + 18.0, &digits(mark));
+        svg.text("value plain", MARGIN - 6.0, y(mark) + 4.0, &digits(mark));
     }
-    out += &format!(
-        "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"var(--soft)\" stroke-dasharray=\"4 3\"/>",
-        x(low),
-        y(low),
-        x(high),
-        y(high)
-    );
+    svg.line("diagonal dashed", (x(low), y(low)), (x(high), y(high)));
     for dot in dots {
-        let (at, opacity) = (x(dot.measured), if dot.point.scored { 0.9 } else { 0.3 });
-        out += &format!(
-            "<g opacity=\"{opacity}\"><title>{}: measured {}, predicted {} ({} to {})</title>\
-             <path d=\"M{at:.1} {:.1}V{:.1}\" stroke=\"var(--c{})\" opacity=\"0.35\"/>\
-             <circle cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"var(--c{})\"/></g>",
-            escape(&dot.point.name),
+        let (at, colour) = (x(dot.measured), dot.colour);
+        let faint = if dot.point.scored { "" } else { " faint" };
+        let tooltip = format!(
+            "{}: measured {}, predicted {} ({} to {})",
+            dot.point.name,
             digits(dot.measured),
             digits(dot.predicted),
             digits(dot.low),
-            digits(dot.high),
-            y(dot.low),
-            y(dot.high),
-            dot.colour,
-            y(dot.predicted),
-            dot.colour,
+            digits(dot.high)
         );
+        svg.line(&format!("interval c{colour}{faint}"), (at, y(dot.low)), (at, y(dot.high)));
+        let class = format!("point c{colour}{faint}");
+        svg.dot(&class, (at, y(dot.predicted)), 3.5, Some(&tooltip));
     }
-    out += &text(SIDE / 2.0, SIDE - 12.0, "middle", "measured");
-    out += &text(MARGIN, MARGIN - 14.0, "middle", "predicted");
-    out + "</svg>"
+    svg.text("tick", SIDE / 2.0, SIDE - 12.0, "measured");
+    svg.text("tick", MARGIN, MARGIN - 14.0, "predicted");
+    svg.finish(SIDE, SIDE)
 }
 
 /// 1, 2 and 5 of each decade between two values; 1 alone where there are many.
