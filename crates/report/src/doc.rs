@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariant: every text in a document is plain. A back end escapes what its form gives a meaning
-//! to, in one place; nothing else in the crate writes markup.
+//! to, in one place; besides them only `charts` writes markup.
 
 mod html;
 mod markdown;

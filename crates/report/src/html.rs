@@ -12,6 +12,7 @@ use crate::pivot::{self, PivotTable};
 use crate::repeat::folded;
 use crate::runs::Report;
 use crate::sections::{self, titled};
+use crate::shown::distinct;
 use crate::summary::{self, Summary};
 use crate::works::work;
 use crate::{apart, during, table};
@@ -226,17 +227,6 @@ fn settings(record: &Record) -> Vec<(String, String)> {
     let all = settings.chain([("generator's own cost", cost)]);
     let known = all.filter(|(_, values)| !values.is_empty());
     known.map(|(name, values)| (name.to_string(), values.join(", "))).collect()
-}
-
-/// Each value once, in the order of the first.
-fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for value in values {
-        if !found.contains(&value) {
-            found.push(value);
-        }
-    }
-    found
 }
 
 #[cfg(test)]

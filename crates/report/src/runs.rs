@@ -19,6 +19,7 @@ use spec::target::TargetKind;
 
 use crate::pivot;
 use crate::published::{Beside, Published};
+use crate::shown::distinct;
 use crate::summary::Summary;
 
 pub use curves::{Axis, Curve, curves};
@@ -134,17 +135,11 @@ impl Report {
 
 /// What the cells were measured on: `raidlab's engine on modelled disks: hdd-2007`.
 fn title(cells: &[Cell]) -> String {
-    let mut targets: Vec<String> = Vec::new();
-    for cell in cells {
-        let target = match cell.target.known() {
-            Some(TargetKind::Engine) => "raidlab's engine".to_string(),
-            Some(TargetKind::Kernel) => "Linux md".to_string(),
-            _ => cell.target_shown(),
-        };
-        if !targets.contains(&target) {
-            targets.push(target);
-        }
-    }
+    let targets = distinct(cells.iter().map(|cell| match cell.target.known() {
+        Some(TargetKind::Engine) => "raidlab's engine".to_string(),
+        Some(TargetKind::Kernel) => "Linux md".to_string(),
+        _ => cell.target_shown(),
+    }));
     match targets.is_empty() {
         true => "Software RAID".to_string(),
         false => format!("{} on {}", targets.join(", "), measured_on(cells)),
@@ -154,24 +149,20 @@ fn title(cells: &[Cell]) -> String {
 /// `modelled disks: hdd-2007, hdd-2009`; `memory`, `files`, `disks`; several joined by `and`.
 pub fn measured_on(cells: &[Cell]) -> String {
     const NAMES_MAX: usize = 4;
-    let (mut models, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    let add = |list: &mut Vec<String>, name: String| {
-        if !list.contains(&name) {
-            list.push(name);
-        }
-    };
+    let (mut models, mut others) = (Vec::new(), Vec::new());
     for cell in cells {
         for member in cell.members.split('+').filter(|member| !member.is_empty()) {
             let member = member.split('*').next().unwrap_or(member);
             match member.split_once("paced:") {
                 Some((_, model)) => {
                     let name = model.split([':', '@']).next().unwrap_or(model);
-                    add(&mut models, name.to_string());
+                    models.push(name.to_string());
                 }
-                None => add(&mut others, format!("members: {member}")),
+                None => others.push(format!("members: {member}")),
             }
         }
     }
+    let (mut models, mut others) = (distinct(models), distinct(others));
     let more = models.len().saturating_sub(NAMES_MAX);
     models.truncate(NAMES_MAX);
     if more > 0 {

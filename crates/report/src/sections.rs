@@ -12,6 +12,7 @@ use crate::doc::{Block, Chart, Column, Item, Items, Section, Table, Value};
 use crate::pivot::PivotTable;
 use crate::published::Ratios;
 use crate::runs::{Axis, ByPlace, Curve, Report, Source, by_place, curves};
+use crate::shown::{counted, distinct};
 use crate::works::work;
 
 /// Warnings, each once, with their places.
@@ -55,12 +56,7 @@ pub(crate) fn titled(title: &str, block: Option<Block>) -> Option<Section> {
 pub(crate) fn along(record: &Record) -> Vec<Section> {
     let axes = Axis::ALL.map(|(axis, title, name)| {
         let curves = curves(record, axis);
-        let mut works: Vec<&str> = Vec::new();
-        for curve in &curves {
-            if !works.contains(&curve.work.as_str()) {
-                works.push(&curve.work);
-            }
-        }
+        let works = distinct(curves.iter().map(|curve| curve.work.as_str()));
         let of = |work: &str| curves.iter().filter(|curve| curve.work == work).collect();
         (title, works.into_iter().map(|work| along_axis(name, of(work))).collect::<Vec<_>>())
     });
@@ -182,7 +178,7 @@ pub(crate) fn source(source: &Source) -> String {
         host.kernel.clone(),
         host.parity_kernel.as_ref().map(|kernel| format!("parity by {kernel}")),
         Some(format!("raidlab {}", source.raidlab)),
-        Some(crate::shown::counted(source.cells, "cell")),
+        Some(counted(source.cells, "cell")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -42,6 +42,17 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
+/// Each value once, in the order of the first.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
 /// Many lines, as a table: new lines stay, and the colours that this crate's tables use; all other
 /// control characters are escaped.
 pub fn lines(text: &str) -> String {

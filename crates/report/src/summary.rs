@@ -25,6 +25,7 @@ use spec::workload::{AccessKind, Kind};
 
 use crate::compare::{ALPHA, FAMILY_ALPHA, Ratio, holm, p_value, ratio, runs_needed};
 use crate::pivot;
+use crate::shown::distinct;
 use crate::works::works;
 
 pub use redundancy::Redundancy;
@@ -340,13 +341,13 @@ fn of_group(group: &[&Candidate<'_>]) -> Option<Group> {
     let lost = group.iter().map(|one| one.cell.degraded).min()?;
     let (equal, degraded): (Vec<_>, Vec<_>) =
         group.iter().copied().partition(|one| one.cell.degraded == lost);
-    let labels = first_of_each(equal.iter().map(|one| one.label.as_str()));
+    let labels = distinct(equal.iter().map(|one| one.label.as_str()));
     if labels.len() < 2 {
         return None;
     }
     let mut left_out = Vec::new();
     let figures = figures(&equal, &mut left_out);
-    let works = first_of_each(figures.iter().map(|one| one.work_key));
+    let works = distinct(figures.iter().map(|one| one.work_key));
     let answers: Vec<Answer> = works
         .iter()
         .filter_map(|work| {
@@ -384,17 +385,6 @@ fn heading(cell: &Cell, settings: &str) -> String {
     let lost = Some(cell.degraded).filter(|lost| *lost > 0).map(|lost| format!("{lost} lost"));
     let settings = Some(settings.to_string()).filter(|settings| !settings.is_empty());
     [Some(disks), lost, settings].into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// Each text once, in the order of its first place.
-fn first_of_each<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
-    let mut known = Vec::new();
-    for text in texts {
-        if !known.contains(&text) {
-            known.push(text);
-        }
-    }
-    known
 }
 
 /// The runs of one array and work.

@@ -11,6 +11,7 @@ use results::stats;
 use spec::units;
 
 use crate::pivot;
+use crate::shown::distinct;
 
 /// One phase of a program on several places.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +66,7 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
         works[at].2.push((array, place, value));
     }
     let tables = works.into_iter().map(|(work, unit, samples)| {
-        let places = distinct(samples.iter().map(|(_, place, _)| place));
+        let places = distinct(samples.iter().map(|(_, place, _)| place.clone()));
         let figure = |label: &str, place: &str| {
             let mine =
                 samples.iter().filter(|(l, p, _)| (l.as_str(), p.as_str()) == (label, place));
@@ -75,20 +76,10 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
             let figures = places.iter().map(|place| figure(&label, place)).collect();
             (label, figures)
         };
-        let rows = distinct(samples.iter().map(|(label, _, _)| label)).into_iter().map(row);
+        let rows = distinct(samples.iter().map(|(label, _, _)| label.clone())).into_iter().map(row);
         ByPlace { work, unit, rows: rows.collect(), places }
     });
     tables.filter(|table| table.places.len() > 1).collect()
-}
-
-fn distinct<'s>(texts: impl Iterator<Item = &'s String>) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for text in texts {
-        if !found.contains(text) {
-            found.push(text.clone());
-        }
-    }
-    found
 }
 
 #[cfg(test)]
