@@ -27,7 +27,7 @@ pub fn table(grid: &PivotTable<'_>) -> Table {
     let mut table = Table::new("Background work", Column::all(&HEADS));
     table.note =
         "rates of each member; the foreground keeps a share of its rate on the same array \
-                  without the work"
+                  without the work: a member missing (rebuild), or redundancy not trusted (resync)"
             .into();
     for (row, column, cell) in grid.cells() {
         let Some(work) = cell.background.clone() else { continue };

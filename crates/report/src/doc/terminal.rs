@@ -116,7 +116,7 @@ impl Terminal {
         let parts = [table.title.as_str(), table.note.as_str()];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         if !parts.is_empty() {
-            self.heading(&parts.join(": "));
+            wrap(&parts.join(": "), WIDTH).iter().for_each(|part| self.heading(part));
         }
         let layout = Layout::of(table);
         for line in 0..table.groups.iter().map(|group| group.lines.len()).max().unwrap_or(0) {
@@ -239,4 +239,48 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doc::Section;
+
+    #[test]
+    fn no_text_of_a_document_moves_the_cursor() {
+        let evil = "a\x1b[2J\rb";
+        let rows = [vec![evil.to_string(), evil.to_string()]];
+        let table = Table::of_texts(evil, evil, [evil, evil], rows);
+        let item = Item { lead: evil.into(), text: evil.into(), ..Item::default() };
+        let list = Items { each: "", items: vec![item] };
+        let blocks = vec![
+            Block::Paragraph(evil.into()),
+            Block::Legend(vec![evil.into()]),
+            Block::Items(list),
+            Block::Table(table),
+        ];
+        let title = evil.to_string();
+        let doc = Doc { title, ..Doc::of(vec![Section::new(evil, blocks)]) };
+        let text = terminal(&doc, false);
+        assert!(!text.contains(['\x1b', '\r']), "{text:?}");
+        assert!(text.matches(r"a\x1b[2J").count() >= 10, "{text}");
+        let painted = terminal(&doc, true);
+        let painted = ["\x1b[0m", "\x1b[1m", "\x1b[33m"]
+            .iter()
+            .fold(painted, |text, colour| text.replace(colour, ""));
+        assert_eq!(painted, text);
+    }
+
+    #[test]
+    fn columns_are_two_blanks_apart_where_that_fits() {
+        let table = |width: usize| {
+            let rows = [vec!["RAID 5".to_string(), "x".repeat(width)]];
+            let table = Table::of_texts("", "", ["array", "here"], rows);
+            terminal(&Doc::of(vec![Section::new("", vec![Block::Table(table)])]), false)
+        };
+        let x = |count| "x".repeat(count);
+        assert_eq!(table(5), "array    here\nRAID 5  xxxxx\n\n");
+        assert!(table(112).contains(&format!("RAID 5  {}\n", x(112))), "{}", table(112));
+        assert!(table(113).contains(&format!("RAID 5 {}\n", x(113))), "{}", table(113));
+    }
 }
