@@ -237,14 +237,13 @@ mod tests {
 
     fn plan(programs: &[&str]) -> BenchPlan {
         let options = BenchOptions {
-            arrays: Options {
-                levels: vec!["raid0".parse().expect("a level")],
-                disks: vec![2],
-                members: vec!["mem".parse().expect("a set")],
-                sizes: vec![4 << 20],
-                workloads: vec![Kind::RandRead],
-                ..Options::default()
-            },
+            matrix: Options::default().with(|it| {
+                it.arrays.level = vec!["raid0".parse().expect("a level")];
+                it.arrays.disks = vec![2];
+                it.engine.members = vec!["mem".parse().expect("a set")];
+                it.sizes = vec![4 << 20];
+                it.workloads = vec![Kind::RandRead];
+            }),
             targets: vec![TargetExpr::Engine],
             programs: programs.iter().map(|text| text.parse().expect("a program")).collect(),
         };

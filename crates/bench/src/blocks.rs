@@ -718,7 +718,11 @@ mod tests {
     fn plan(words: &str, level: &str, more: Options) -> Plan {
         let members = vec![words.parse().expect("a set")];
         let levels = vec![level.parse().expect("a level")];
-        matrix::plan(&Options { levels, members, ..more }).expect("a plan")
+        let options = more.with(|it| {
+            it.arrays.level = levels;
+            it.engine.members = members;
+        });
+        matrix::plan(&options).expect("a plan")
     }
 
     #[test]
@@ -733,7 +737,10 @@ mod tests {
         // Files are not memory.
         let file = plan("paced:hdd-2007", "raid0", Options::default());
         assert_eq!(check_memory(&file, 1, 17 << 20), Ok(()));
-        let deep = Options { depths: vec![1024], blocks: vec![16 << 20], ..Options::default() };
+        let deep = Options::default().with(|it| {
+            it.blocks.depth = vec![1024];
+            it.blocks.block = vec![16 << 20];
+        });
         let error =
             check_memory(&plan("file", "raid0", deep), 1, 8 << 30).expect_err("16 GiB").to_string();
         assert!(error.contains("16 GiB of it for buffers") && error.contains("--depth"), "{error}");
@@ -776,13 +783,12 @@ mod tests {
     #[test]
     fn what_was_measured_before_an_error_is_in_the_record() {
         let set = |set: &str| set.parse().expect("a set");
-        let options = Options {
-            levels: vec!["raid5".parse().expect("a level")],
-            members: vec![set("mem*3+fault:gone@2:mem"), set("file")],
-            sizes: vec![4 << 20],
-            workloads: vec![Kind::RandRead],
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| {
+            it.arrays.level = vec!["raid5".parse().expect("a level")];
+            it.engine.members = vec![set("mem*3+fault:gone@2:mem"), set("file")];
+            it.sizes = vec![4 << 20];
+            it.workloads = vec![Kind::RandRead];
+        });
         let plan = matrix::plan(&options).expect("a plan");
         let (record, ended) = run(&plan, &RunConfig::quick(), &|| false, &mut |_| {});
         let error = ended.expect_err("there is no such directory").to_string();
@@ -802,16 +808,7 @@ mod tests {
             read_ahead in proptest::prelude::any::<u64>(),
             cache in proptest::prelude::any::<u64>(),
         ) {
-            let plan = matrix::plan(&Options {
-                levels: vec![level.parse().expect("a level")],
-                members: vec!["mem".parse().expect("a set")],
-                sizes: vec![size],
-                blocks: vec![blocks * 512],
-                jobs: vec![jobs],
-                read_aheads: vec![read_ahead],
-                stripe_caches: vec![cache],
-                ..Options::default()
-            });
+            let plan = matrix::plan(&Options::default().with(|it| { it.arrays.level = vec![level.parse().expect("a level")]; it.engine.members = vec!["mem".parse().expect("a set")]; it.sizes = vec![size]; it.blocks.block = vec![blocks * 512]; it.blocks.jobs = vec![jobs]; it.blocks.read_ahead = vec![read_ahead]; it.engine.stripe_cache = vec![cache]; }));
             if let Ok(plan) = plan {
                 let _ = check_memory(&plan, 1, 1 << 30);
             }

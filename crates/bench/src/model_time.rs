@@ -95,7 +95,7 @@ mod tests {
 
     fn plan(members: &str) -> Plan {
         let options =
-            Options { members: vec![members.parse().expect("a set")], ..Options::default() };
+            Options::default().with(|it| it.engine.members = vec![members.parse().expect("a set")]);
         matrix::plan(&options).expect("a plan")
     }
 

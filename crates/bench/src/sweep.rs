@@ -572,13 +572,13 @@ mod tests {
 
     /// Two arrays under random reads and `workloads`.
     fn cases(workloads: &[Kind]) -> Vec<SweepCase> {
-        let options = Options {
-            levels: vec!["raid0".parse().expect("a level"), "raid1".parse().expect("a level")],
-            members: vec!["mem".parse().expect("a set")],
-            sizes: vec![4 << 20],
-            workloads: workloads.to_vec(),
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| {
+            it.arrays.level =
+                vec!["raid0".parse().expect("a level"), "raid1".parse().expect("a level")];
+            it.engine.members = vec!["mem".parse().expect("a set")];
+            it.sizes = vec![4 << 20];
+            it.workloads = workloads.to_vec();
+        });
         let plan = matrix::plan(&options).expect("a plan");
         let run = RunConfig::quick();
         let cases = plan.arrays.iter().flat_map(|array| array.cases(&TargetExpr::Engine, &run));

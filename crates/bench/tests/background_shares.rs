@@ -18,16 +18,15 @@ const OUTER: f64 = 83.0;
 
 /// `mib`: size of a member; a pass of the work is as long.
 fn run(members: &str, mib: u64, workloads: &[Kind], backgrounds: &[BackgroundWork]) -> Record {
-    let options = Options {
-        levels: vec!["raid5".parse().expect("a level")],
-        disks: vec![4],
-        members: vec![members.parse().expect("a set")],
-        sizes: vec![(3 * mib) << 20],
-        depths: vec![1],
-        workloads: workloads.to_vec(),
-        backgrounds: backgrounds.to_vec(),
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| {
+        it.arrays.level = vec!["raid5".parse().expect("a level")];
+        it.arrays.disks = vec![4];
+        it.engine.members = vec![members.parse().expect("a set")];
+        it.sizes = vec![(3 * mib) << 20];
+        it.blocks.depth = vec![1];
+        it.workloads = workloads.to_vec();
+        it.background.background = backgrounds.to_vec();
+    });
     let plan = matrix::plan(&options).expect("a plan");
     let settings = RunConfig {
         warm_up: Duration::from_millis(300),

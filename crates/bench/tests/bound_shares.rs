@@ -25,10 +25,8 @@ fn settings(sample_ms: u64) -> RunConfig {
 
 /// The default table on modelled disks over memory.
 fn table() -> Record {
-    let options = Options {
-        members: vec!["paced:hdd-2007:mem".parse().expect("a set")],
-        ..Options::default()
-    };
+    let options = Options::default()
+        .with(|it| it.engine.members = vec!["paced:hdd-2007:mem".parse().expect("a set")]);
     // A set that says nothing of numbers has the rows of the default table.
     let plan = matrix::plan(&options).expect("a plan");
     assert_eq!(plan.arrays.len(), 13);
@@ -97,13 +95,12 @@ fn every_cell_of_the_default_table_is_near_its_bound() {
 /// A solid drive that is full: the figure is that of the steady window, not of the burst before it.
 #[test]
 fn a_full_solid_drive_is_measured_until_it_is_steady() {
-    let options = Options {
-        levels: vec!["single".parse().expect("a level")],
-        members: vec!["paced:sata-ssd@stretch:mem".parse().expect("a set")],
-        workloads: vec![Kind::RandWrite],
-        sizes: vec![64 << 20],
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| {
+        it.arrays.level = vec!["single".parse().expect("a level")];
+        it.engine.members = vec!["paced:sata-ssd@stretch:mem".parse().expect("a set")];
+        it.workloads = vec![Kind::RandWrite];
+        it.sizes = vec![64 << 20];
+    });
     let plan = matrix::plan(&options).expect("a plan");
     let settings = RunConfig { until_steady: Some(60), ..settings(1000) };
     let _clock = ModelClock::start();

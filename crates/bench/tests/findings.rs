@@ -28,13 +28,14 @@ fn run_in_model_time(level: &str, members: &str, kind: Kind, more: Options) -> C
 }
 
 fn measured(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
-    let options = Options {
-        levels: vec![level.parse().expect("a level")],
-        members: vec![members.parse().expect("a set")],
-        workloads: vec![kind],
-        sizes: if more.sizes.is_empty() { vec![32 << 20] } else { more.sizes },
-        ..more
-    };
+    let options = more.with(|it| {
+        it.arrays.level = vec![level.parse().expect("a level")];
+        it.engine.members = vec![members.parse().expect("a set")];
+        it.workloads = vec![kind];
+        if it.sizes.is_empty() {
+            it.sizes = vec![32 << 20];
+        }
+    });
     let settings = RunConfig {
         warm_up: Duration::from_millis(100),
         sample: Duration::from_millis(200),
@@ -60,7 +61,7 @@ const PACED: &str = "paced:hdd-2007:mem";
 
 #[test]
 fn a_real_shared_bus_is_found() {
-    let bus = |rate: u64| Options { buses: vec![Buses::shared(rate)], ..Options::default() };
+    let bus = |rate: u64| Options::default().with(|it| it.engine.bus = vec![Buses::shared(rate)]);
     let slow = run("raid0", PACED, Kind::SeqRead, bus(60_000_000));
     assert!(has(&slow, "shared-bus"));
     let fast = run("raid0", PACED, Kind::SeqRead, bus(4_000_000_000));
@@ -76,11 +77,11 @@ fn a_real_shared_disk_and_a_real_shared_channel_are_found() {
         let options = Options { sizes: vec![512 << 20], ..options };
         run("raid0", stretched, Kind::RandRead, options)
     };
-    let disk = run(Options { spindles: vec![4], ..Options::default() });
+    let disk = run(Options::default().with(|it| it.engine.spindle = vec![4]));
     assert!(has(&disk, "shared-spindle") && !has(&disk, "shared-channel"), "{disk:?}");
-    let channel = run(Options { channels: vec![4], ..Options::default() });
+    let channel = run(Options::default().with(|it| it.engine.channel = vec![4]));
     assert!(has(&channel, "shared-channel") && !has(&channel, "shared-spindle"), "{channel:?}");
-    let apart = run(Options { spindles: vec![1], ..Options::default() });
+    let apart = run(Options::default().with(|it| it.engine.spindle = vec![1]));
     assert!(!has(&apart, "shared-spindle") && !has(&apart, "shared-channel"));
     assert!(disk.mb_per_s < apart.mb_per_s / 2.0 && channel.mb_per_s < apart.mb_per_s / 2.0);
 }
@@ -109,7 +110,7 @@ fn a_real_read_modify_write_is_found() {
 
 #[test]
 fn a_real_queue_of_one_is_found() {
-    let depth = |depth: u32| Options { depths: vec![depth], ..Options::default() };
+    let depth = |depth: u32| Options::default().with(|it| it.blocks.depth = vec![depth]);
     let one = run("raid0", PACED, Kind::RandRead, depth(1));
     assert!(has(&one, "queue-never-deeper-than-one"));
     let sixteen = run("raid0", PACED, Kind::RandRead, depth(16));
@@ -118,11 +119,12 @@ fn a_real_queue_of_one_is_found() {
 
 #[test]
 fn a_real_queue_too_shallow_and_ncq_off_are_found() {
-    let with = |depth: u32, queue_depth: &[u32]| Options {
-        depths: vec![depth],
-        disks: vec![8],
-        queue_depths: queue_depth.to_vec(),
-        ..Options::default()
+    let with = |depth: u32, queue_depth: &[u32]| {
+        Options::default().with(|it| {
+            it.blocks.depth = vec![depth];
+            it.arrays.disks = vec![8];
+            it.engine.queue_depth = queue_depth.to_vec();
+        })
     };
     let four = run_in_model_time("raid0", PACED, Kind::RandRead, with(4, &[]));
     assert!(has(&four, "queue-too-shallow"), "{:?}", four.findings);
@@ -136,7 +138,7 @@ fn a_real_queue_too_shallow_and_ncq_off_are_found() {
 #[test]
 fn a_real_member_that_answers_late_is_found() {
     for (set, base) in [("mem*3+fault:delay=20ms:mem", "mem"), (SICK_PACED, PACED)] {
-        let deep = || Options { depths: vec![16], ..Options::default() };
+        let deep = || Options::default().with(|it| it.blocks.depth = vec![16]);
         let late = |_: u32| run("raid5", set, Kind::RandRead, deep());
         let found = (0..3).map(late).find(|cell| has(cell, "one-slow-member"));
         let found = found.expect(set).findings;
@@ -150,11 +152,12 @@ const SICK_PACED: &str = "paced:hdd-2007:mem*3+fault:delay=200ms:paced:hdd-2007:
 
 #[test]
 fn a_real_read_ahead_that_is_too_small_is_found() {
-    let ahead = |bytes: u64| Options {
-        depths: vec![1],
-        blocks: vec![64 << 10],
-        read_aheads: vec![bytes],
-        ..Options::default()
+    let ahead = |bytes: u64| {
+        Options::default().with(|it| {
+            it.blocks.depth = vec![1];
+            it.blocks.block = vec![64 << 10];
+            it.blocks.read_ahead = vec![bytes];
+        })
     };
     let none = run("raid0", PACED, Kind::SeqRead, ahead(0));
     assert!(has(&none, "read-ahead-too-small"));

@@ -232,16 +232,15 @@ fn buses_text(buses: &[(u64, usize)]) -> Option<String> {
 /// What the engine does on disks of this profile.
 fn engine(path: &Path, disks: usize, buses: Option<String>, solid: bool) -> Record {
     let members = format!("paced:{}:null", path.display());
-    let options = Options {
-        levels: ["single", "raid0", "raid1", "raid10", "raid5", "raid6"]
+    let options = Options::default().with(|it| {
+        it.arrays.level = ["single", "raid0", "raid1", "raid10", "raid5", "raid6"]
             .map(|level| level.parse().expect("a level"))
-            .to_vec(),
-        disks: vec![disks as u32],
-        members: vec![members.parse().expect("a set")],
-        buses: buses.iter().map(|text| text.parse().expect("buses")).collect(),
-        workloads: vec![Kind::SeqRead, Kind::SeqWrite, Kind::RandRead, Kind::RandWrite],
-        ..Options::default()
-    };
+            .to_vec();
+        it.arrays.disks = vec![disks as u32];
+        it.engine.members = vec![members.parse().expect("a set")];
+        it.engine.bus = buses.iter().map(|text| text.parse().expect("buses")).collect();
+        it.workloads = vec![Kind::SeqRead, Kind::SeqWrite, Kind::RandRead, Kind::RandWrite];
+    });
     let plan = matrix::plan(&options).expect("a plan");
     let settings = RunConfig {
         warm_up: Duration::from_millis(if solid { 40 } else { 300 }),

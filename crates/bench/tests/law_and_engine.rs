@@ -26,12 +26,11 @@ const SAMPLED: [&str; 3] = ["hdd-2007", "hdd-smr", "sata-ssd"];
 
 /// The cells of a drive: RAID 5 and RAID 10 of four, the four block workloads.
 fn engine(drive: &str) -> Vec<Cell> {
-    let options = Options {
-        levels: vec![BenchLevel::Md(Level::Raid5), BenchLevel::Md(Level::Raid10)],
-        disks: vec![DISKS],
-        members: vec![format!("paced:{drive}").parse().expect("a set")],
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| {
+        it.arrays.level = vec![BenchLevel::Md(Level::Raid5), BenchLevel::Md(Level::Raid10)];
+        it.arrays.disks = vec![DISKS];
+        it.engine.members = vec![format!("paced:{drive}").parse().expect("a set")];
+    });
     let plan = matrix::plan(&options).expect("a plan");
     let config = RunConfig {
         warm_up: Duration::from_secs(2),

@@ -5,7 +5,10 @@
 //! Called by the command line, for `bench` and for each matrix of a sweep.
 
 use crate::case::{ArrayConfig, BenchLevel, Case, DEFAULT_STRIPE_CACHE_BYTES, RunConfig, Workload};
-use crate::matrix::{self, ArrayPlan, DEFAULT_DEVICE_BYTES, Options, Plan};
+use crate::matrix::{
+    self, ArrayOptions, ArrayPlan, BackgroundOptions, DEFAULT_DEVICE_BYTES, EngineOptions, Options,
+    Plan,
+};
 use crate::members::{MemberExpr, MemberSet};
 use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::program::ProgramSpec;
@@ -20,7 +23,7 @@ const FILE_SYSTEM_BYTES: u64 = 128 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct BenchOptions {
     /// Arrays and block workloads.
-    pub arrays: Options,
+    pub matrix: Options,
     /// `--target`.
     pub targets: Vec<TargetExpr>,
     /// Programs of `--workload`.
@@ -63,7 +66,7 @@ pub struct TargetPlan {
 impl BenchOptions {
     /// Whether block workloads run.
     pub fn moves_blocks(&self) -> bool {
-        self.programs.is_empty() || !self.arrays.workloads.is_empty()
+        self.programs.is_empty() || !self.matrix.workloads.is_empty()
     }
 
     /// Makes the plan.
@@ -72,21 +75,21 @@ impl BenchOptions {
     /// If options contradict each other, or nothing can be run.
     pub fn plan(self) -> Result<BenchPlan, PlanError> {
         let moves_blocks = self.moves_blocks();
-        let BenchOptions { arrays, targets, programs } = self;
-        if !arrays.backgrounds.is_empty() && !programs.is_empty() {
+        let BenchOptions { matrix, targets, programs } = self;
+        if !matrix.background.background.is_empty() && !programs.is_empty() {
             return Err(PlanError::BackgroundOfPrograms);
         }
-        let sizes = match &arrays.sizes[..] {
+        let sizes = match &matrix.sizes[..] {
             [] => vec![None],
             sizes => sizes.iter().copied().map(Some).collect(),
         };
-        let devices = arrays.members.iter().find_map(MemberSet::devices).unwrap_or_default();
+        let devices = matrix.engine.members.iter().find_map(MemberSet::devices).unwrap_or_default();
         let mut places: Vec<TargetExpr> = Vec::new();
         for place in targets.into_iter().map(|place| place.on_devices(&devices)) {
             if place.kernel().is_some_and(|md| md.devices.is_empty()) {
                 return Err(PlanError::MdWithoutDevices);
             }
-            if !arrays.backgrounds.is_empty() && place != TargetExpr::Engine {
+            if !matrix.background.background.is_empty() && place != TargetExpr::Engine {
                 let why = match place.kernel() {
                     Some(_) => {
                         "md rebuilds and checks at a pace of its own, which is not controlled"
@@ -97,7 +100,7 @@ impl BenchOptions {
             }
             if let TargetExpr::FileSystem(fs) = &place
                 && let Journal::On(expr) = &fs.journal
-                && arrays.members.iter().flat_map(MemberSet::kinds).any(|m| m.device().is_some())
+                && matrix.engine.has_devices()
             {
                 return Err(PlanError::JournalOnDevices(expr.to_string()));
             }
@@ -111,12 +114,12 @@ impl BenchOptions {
             }
         }
         let blocks = places.iter().filter(|_| moves_blocks);
-        let blocks = blocks.map(|place| BlockPlan::new(place.clone(), &arrays));
+        let blocks = blocks.map(|place| BlockPlan::new(place.clone(), &matrix));
         let blocks = blocks.collect::<Result<_, _>>()?;
         // A single block workload yields each array exactly once.
-        let arrays = Options { workloads: vec![Kind::SeqRead], ..arrays };
+        let matrix = Options { workloads: vec![Kind::SeqRead], ..matrix };
         let targets = places.into_iter().filter(|_| !programs.is_empty());
-        let targets = targets.map(|place| TargetPlan::new(place, &arrays));
+        let targets = targets.map(|place| TargetPlan::new(place, &matrix));
         let targets = targets.collect::<Result<_, _>>()?;
         Ok(BenchPlan { blocks, targets, programs, sizes })
     }
@@ -163,23 +166,24 @@ impl BenchPlan {
 }
 
 impl BlockPlan {
-    fn new(place: TargetExpr, arrays: &Options) -> Result<BlockPlan, PlanError> {
+    fn new(place: TargetExpr, options: &Options) -> Result<BlockPlan, PlanError> {
         let mut plan = match (&place, place.kernel()) {
             (TargetExpr::Path(directory), _) => {
-                own_storage(MemberExpr::File(Some(directory.clone())), "file", arrays)?
+                own_storage(MemberExpr::File(Some(directory.clone())), "file", options)?
             }
             (TargetExpr::Device(path), _) => {
-                own_storage(MemberExpr::Device(path.clone()), "device", arrays)?
+                own_storage(MemberExpr::Device(path.clone()), "device", options)?
             }
             (_, Some(md)) => {
                 let members = vec![MemberSet::of_devices(&md.devices)];
-                let mut plan = array_plan(&place, &Options { members, ..arrays.clone() })?;
+                let mut plan =
+                    array_plan(&place, &options.clone().with(|it| it.engine.members = members))?;
                 leave_out_refused(&mut plan)?;
                 plan
             }
-            _ if place.uses_array() => array_plan(&place, arrays)?,
+            _ if place.uses_array() => array_plan(&place, options)?,
             // The file system's own directory is known when it is mounted.
-            _ => own_storage(MemberExpr::File(None), "file", arrays)?,
+            _ => own_storage(MemberExpr::File(None), "file", options)?,
         };
         if !matches!(place, TargetExpr::Engine | TargetExpr::Device(_)) {
             written_to(&mut plan);
@@ -196,32 +200,12 @@ impl BlockPlan {
 /// The block workloads on the storage that a target brings: of one member, whatever the options of
 /// arrays are.
 fn own_storage(member: MemberExpr, text: &str, options: &Options) -> Result<Plan, PlanError> {
-    let Options {
-        workloads,
-        blocks,
-        depths,
-        jobs,
-        read_aheads,
-        read_percents,
-        rates,
-        rate_process,
-        sizes,
-        ..
-    } = options.clone();
-    let own = Options {
-        levels: vec![BenchLevel::Single],
-        members: vec![MemberSet::of_one(member, text.into())],
-        workloads,
-        blocks,
-        depths,
-        jobs,
-        read_aheads,
-        read_percents,
-        rates,
-        rate_process,
-        sizes,
-        ..Options::default()
-    };
+    let members = vec![MemberSet::of_one(member, text.into())];
+    let own = options.clone().with(|it| {
+        it.arrays = ArrayOptions { level: vec![BenchLevel::Single], ..ArrayOptions::default() };
+        it.engine = EngineOptions { members, ..EngineOptions::default() };
+        it.background = BackgroundOptions::default();
+    });
     let mut plan = matrix::plan(&own)?;
     for ArrayPlan { array, .. } in &mut plan.arrays {
         if array.area_bytes.is_none() {
@@ -270,10 +254,12 @@ fn leave_out_refused(plan: &mut Plan) -> Result<(), PlanError> {
 }
 
 impl TargetPlan {
-    fn new(place: TargetExpr, arrays: &Options) -> Result<TargetPlan, PlanError> {
+    fn new(place: TargetExpr, options: &Options) -> Result<TargetPlan, PlanError> {
         // The keys of items have the default members of md, whose devices the target names.
-        let members = if place.kernel().is_some() { Vec::new() } else { arrays.members.clone() };
-        let options = Options { members, ..arrays.clone() };
+        let mut options = options.clone();
+        if place.kernel().is_some() {
+            options.engine.members.clear();
+        }
         let mut arrays = place.uses_array().then(|| array_plan(&place, &options)).transpose()?;
         arrays.iter_mut().for_each(written_to);
         Ok(TargetPlan { place, arrays })
@@ -281,9 +267,9 @@ impl TargetPlan {
 }
 
 /// The arrays below a target.
-fn array_plan(place: &TargetExpr, arrays: &Options) -> Result<Plan, PlanError> {
-    let of_md = place.kernel().map(|md| of_md(md, arrays)).transpose()?;
-    let mut plan = matrix::plan(of_md.as_ref().unwrap_or(arrays))?;
+fn array_plan(place: &TargetExpr, options: &Options) -> Result<Plan, PlanError> {
+    let of_md = place.kernel().map(|md| of_md(md, options)).transpose()?;
+    let mut plan = matrix::plan(of_md.as_ref().unwrap_or(options))?;
     if matches!(place, TargetExpr::FileSystem(_)) {
         make_room_for_files(&mut plan);
     }
@@ -301,14 +287,14 @@ fn make_room_for_files(plan: &mut Plan) {
 }
 
 /// The options of a Linux md array. Its members are the target's devices, not `--members`.
-fn of_md(md: &KernelExpr, arrays: &Options) -> Result<Options, PlanError> {
-    if arrays.levels.is_empty() && arrays.arrays.is_empty() {
+fn of_md(md: &KernelExpr, options: &Options) -> Result<Options, PlanError> {
+    if options.arrays.level.is_empty() && options.arrays.array.is_empty() {
         return Err(PlanError::MdWithoutLevel);
     }
-    let mut own = arrays.clone();
+    let mut own = options.clone();
     // An array expression contains the number of members.
-    if own.disks.is_empty() && !own.levels.is_empty() {
-        own.disks = vec![md.devices.len() as u32];
+    if own.arrays.disks.is_empty() && !own.arrays.level.is_empty() {
+        own.arrays.disks = vec![md.devices.len() as u32];
     }
     Ok(own)
 }
@@ -319,13 +305,12 @@ mod tests {
 
     fn options(targets: &[&str], programs: &[&str]) -> BenchOptions {
         BenchOptions {
-            arrays: Options {
-                levels: vec!["raid0".parse().expect("a level")],
-                disks: vec![2],
-                members: vec!["mem".parse().expect("a set")],
-                sizes: vec![64 << 20, 32 << 20],
-                ..Options::default()
-            },
+            matrix: Options::default().with(|it| {
+                it.arrays.level = vec!["raid0".parse().expect("a level")];
+                it.arrays.disks = vec![2];
+                it.engine.members = vec!["mem".parse().expect("a set")];
+                it.sizes = vec![64 << 20, 32 << 20];
+            }),
             targets: targets.iter().map(|text| text.parse().expect("a target")).collect(),
             programs: programs.iter().map(|text| text.parse().expect("a program")).collect(),
         }
@@ -348,7 +333,7 @@ mod tests {
     fn a_journal_has_no_devices_of_its_own() {
         for members in ["/dev/sdb+/dev/sdc", "mem+paced:hdd-2007:/dev/sdb"] {
             let mut options = options(&["engine", "fs:ext4,journal=raid1(2)"], &[]);
-            options.arrays.members = vec![members.parse().expect("a set")];
+            options.matrix.engine.members = vec![members.parse().expect("a set")];
             let refused = options.plan().expect_err("no devices are left for it").to_string();
             assert!(refused.starts_with("fs: journal=raid1(2): "), "{refused}");
         }
@@ -375,9 +360,10 @@ mod tests {
     fn block_workloads_run_on_every_target() {
         let places = ["engine", "path:/a", "device:/dev/a", "md,assume-clean", "fs:ext4"];
         let mut options = options(&places, &[]);
-        options.arrays.levels = ["single", "raid1"].iter().map(|l| l.parse().expect("l")).collect();
-        options.arrays.members = vec!["/dev/a+/dev/b".parse().expect("a set")];
-        options.arrays.sizes.clear();
+        options.matrix.arrays.level =
+            ["single", "raid1"].iter().map(|l| l.parse().expect("l")).collect();
+        options.matrix.engine.members = vec!["/dev/a+/dev/b".parse().expect("a set")];
+        options.matrix.sizes.clear();
         let plan = options.plan().expect("a plan");
         assert!(plan.targets.is_empty(), "no programs");
         let shown = |target: &BlockPlan| -> Vec<(String, String, usize, u64)> {
@@ -416,13 +402,13 @@ mod tests {
             (&["engine"], &["dd"], "--background: beside block workloads only"),
         ] {
             let mut options = options(targets, programs);
-            options.arrays.levels = vec!["raid5".parse().expect("a level")];
-            options.arrays.backgrounds = vec![crate::workload::BackgroundWork::Scrub];
+            options.matrix.arrays.level = vec!["raid5".parse().expect("a level")];
+            options.matrix.background.background = vec![crate::workload::BackgroundWork::Scrub];
             let error = options.plan().expect_err(text).to_string();
             assert!(error.starts_with(text), "{error}");
         }
         let mut no_level = options(&["md:/dev/sdb"], &["dd"]);
-        no_level.arrays.levels.clear();
+        no_level.matrix.arrays.level.clear();
         for (options, text) in [
             (no_level, "md: needs the level of the md array"),
             (options(&["md"], &[]), "md: needs its devices"),

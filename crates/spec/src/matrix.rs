@@ -4,10 +4,13 @@
 //! missing member, a layout of another level) are left out and named; when nothing is left, that is
 //! an error. Pure. Called by the command line before anything is created.
 
+mod options;
+#[cfg(feature = "clap")]
+pub mod parse;
+
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx};
 
-use crate::buses::Buses;
 use crate::case::{
     ArrayConfig, BenchLevel, Case, DEFAULT_CHUNK_BYTES, DEFAULT_STRIPE_CACHE_BYTES, RunConfig,
     Workload, any_level,
@@ -17,8 +20,10 @@ pub use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
 use crate::workload::{
-    Background, BackgroundWork, DEFAULT_FOREGROUND_PERCENT, DEFAULT_READ_PERCENT, Kind, Rate,
-    RateProcess, Spec,
+    Background, BackgroundWork, DEFAULT_FOREGROUND_PERCENT, DEFAULT_READ_PERCENT, Kind, Rate, Spec,
+};
+pub use options::{
+    ArrayList, ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, MixedOptions, Options,
 };
 
 /// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
@@ -34,57 +39,6 @@ const MAX_AREA_BYTES: u64 = 1 << 50;
 const MAX_CHUNK_BYTES: u64 = md::geometry::MAX_CHUNK_SECTORS * md::SECTOR_BYTES;
 /// The engine's limit of members.
 const MAX_MEMBERS: u32 = 255;
-
-/// Options of the command line. An empty list means the default.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// `--level`.
-    pub levels: Vec<BenchLevel>,
-    /// `--layout`, by md's names.
-    pub layouts: Vec<String>,
-    /// `--disks`.
-    pub disks: Vec<u32>,
-    /// `--chunk`, bytes.
-    pub chunks: Vec<u64>,
-    /// `--array`.
-    pub arrays: Vec<ArrayExpr>,
-    /// `--members`.
-    pub members: Vec<MemberSet>,
-    /// `--degraded`.
-    pub degraded: Vec<u32>,
-    /// `--bus`.
-    pub buses: Vec<Buses>,
-    /// `--channel`, disks on each.
-    pub channels: Vec<u32>,
-    /// `--spindle`, members on each.
-    pub spindles: Vec<u32>,
-    /// `--read-ahead`, bytes.
-    pub read_aheads: Vec<u64>,
-    /// `--stripe-cache`, bytes.
-    pub stripe_caches: Vec<u64>,
-    /// `--queue-depth`.
-    pub queue_depths: Vec<u32>,
-    /// `--workload`.
-    pub workloads: Vec<Kind>,
-    /// `--block`, bytes.
-    pub blocks: Vec<u64>,
-    /// `--depth`.
-    pub depths: Vec<u32>,
-    /// `--jobs`.
-    pub jobs: Vec<u32>,
-    /// `--read-percent`, of mixed workloads.
-    pub read_percents: Vec<u8>,
-    /// `--rate-iops`, of all jobs together.
-    pub rates: Vec<u32>,
-    /// `--rate-process`.
-    pub rate_process: RateProcess,
-    /// `--background`.
-    pub backgrounds: Vec<BackgroundWork>,
-    /// `--foreground-share`, percent.
-    pub foreground_percents: Vec<u8>,
-    /// `--size`, bytes of the array.
-    pub sizes: Vec<u64>,
-}
 
 /// One array to be created, with its workloads.
 #[derive(Clone, Debug)]
@@ -160,16 +114,18 @@ pub fn plan(options: &Options) -> Result<Plan, PlanError> {
     if let Some(size) = options.sizes.iter().find(|size| !(1..=MAX_AREA_BYTES).contains(*size)) {
         return Err(PlanError::Size(*size));
     }
-    if options.levels.is_empty() && !options.arrays.is_empty() {
-        let given =
-            [("--disks", options.disks.is_empty()), ("--layout", options.layouts.is_empty())];
+    if options.arrays.level.is_empty() && !options.arrays.array.is_empty() {
+        let given = [
+            ("--disks", options.arrays.disks.is_empty()),
+            ("--layout", options.arrays.layout.is_empty()),
+        ];
         if let Some((option, _)) = given.iter().find(|(_, empty)| !empty) {
             return Err(PlanError::NotForArrays { option });
         }
     }
-    let sets = match options.members.is_empty() {
+    let sets = match options.engine.members.is_empty() {
         true => vec!["paced:hdd-2007".parse().expect("a set that is tested")],
-        false => options.members.clone(),
+        false => options.engine.members.clone(),
     };
     for set in &sets {
         for shape in shapes(options, set, &mut plan) {
@@ -207,12 +163,13 @@ fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
 }
 
 fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Vec<Shape> {
-    let chunks = or(&options.chunks, DEFAULT_CHUNK_BYTES);
-    let any_array = options.levels.is_empty() && options.arrays.is_empty();
+    let chunks = or(&options.arrays.chunk, DEFAULT_CHUNK_BYTES);
+    let any_array = options.arrays.level.is_empty() && options.arrays.array.is_empty();
     // With numbers, layouts or missing members given, the plan is their product, not a part of the
     // default table.
-    let product =
-        !(options.disks.is_empty() && options.layouts.is_empty() && options.degraded.is_empty());
+    let product = !(options.arrays.disks.is_empty()
+        && options.arrays.layout.is_empty()
+        && options.arrays.degraded.is_empty());
     if any_array && !product {
         let shapes = default_table(set, &chunks);
         if !shapes.is_empty() {
@@ -220,29 +177,30 @@ fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Vec<Shape> {
         }
     }
     let mut shapes = Vec::new();
-    for expr in &options.arrays {
+    for expr in options.arrays.exprs() {
         let takes_chunk = any_level(expr, &|e| e.level.has_chunks() && e.chunk.is_none());
         shapes.push(Shape {
             level: BenchLevel::Md(expr.level),
             nested: matches!(expr.members, Members::Arrays(_)),
             expr: expr.clone(),
-            degraded: or(&options.degraded, 0),
+            degraded: or(&options.arrays.degraded, 0),
             chunks: if takes_chunk { chunks.clone() } else { chunks[..1].to_vec() },
         });
     }
     let all = [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10];
-    let levels = if any_array { all.map(BenchLevel::Md).to_vec() } else { options.levels.clone() };
+    let levels =
+        if any_array { all.map(BenchLevel::Md).to_vec() } else { options.arrays.level.clone() };
     for level in levels {
         let single = level == BenchLevel::Single;
         let default = set.counted().map_or(if single { 1 } else { 4 }, |count| count as u32);
-        let disks = if single { vec![1] } else { or(&options.disks, default) };
+        let disks = if single { vec![1] } else { or(&options.arrays.disks, default) };
         for disks in disks {
             // An ordinary disk has no layout; it is there once, to be compared with.
-            let layouts = if single { vec![None] } else { optional(&options.layouts) };
+            let layouts = if single { vec![None] } else { optional(&options.arrays.layout) };
             for layout in layouts {
                 match shape(level, layout.as_deref(), disks, &chunks) {
                     Ok(mut shape) => {
-                        shape.degraded = or(&options.degraded, 0);
+                        shape.degraded = or(&options.arrays.degraded, 0);
                         shapes.push(shape);
                     }
                     Err(problem) => plan.left_out.push(LeftOut { array: None, problem }),
@@ -327,7 +285,7 @@ fn cases(
             Err(problem) => plan.left_out.push(left_out(problem)),
         }
     }
-    let mut caches = or(&options.stripe_caches, DEFAULT_STRIPE_CACHE_BYTES);
+    let mut caches = or(&options.engine.stripe_cache, DEFAULT_STRIPE_CACHE_BYTES);
     if !any_level(&shape.expr, &|expr| expr.level.has_parity()) {
         caches.truncate(1);
     }
@@ -350,7 +308,7 @@ fn cases(
         }
         for &topology in &wired {
             for &stripe_cache_bytes in &caches {
-                for queue_depth in optional(&options.queue_depths) {
+                for queue_depth in optional(&options.engine.queue_depth) {
                     let array = ArrayConfig {
                         level: shape.level,
                         expr: shape.expr.clone(),
@@ -381,9 +339,9 @@ fn wirings(
     members: &[MemberExpr],
 ) -> Vec<Result<StorageTopology, CaseProblem>> {
     let given = [
-        ("--bus", !options.buses.is_empty()),
-        ("--channel", !options.channels.is_empty()),
-        ("--spindle", !options.spindles.is_empty()),
+        ("--bus", !options.engine.bus.is_empty()),
+        ("--channel", !options.engine.channel.is_empty()),
+        ("--spindle", !options.engine.spindle.is_empty()),
     ];
     let given = given.iter().find(|(_, given)| *given);
     if let Some((option, _)) = given
@@ -396,9 +354,9 @@ fn wirings(
     let single = level == BenchLevel::Single;
     let shared = |given: &[u32]| if single { vec![None] } else { optional(given) };
     let mut wirings = Vec::new();
-    for members_per_spindle in shared(&options.spindles) {
-        for disks_per_channel in shared(&options.channels) {
-            for buses in optional(&options.buses) {
+    for members_per_spindle in shared(&options.engine.spindle) {
+        for disks_per_channel in shared(&options.engine.channel) {
+            for buses in optional(&options.engine.bus) {
                 let topology = StorageTopology { buses, disks_per_channel, members_per_spindle };
                 let checked = if single { Ok(()) } else { topology.check(members) };
                 let checked = checked.map(|()| topology);
@@ -510,11 +468,11 @@ fn cells(
             cells.push(no_requests(block));
             continue;
         }
-        for block_bytes in or(&options.blocks, block) {
-            for depth in or(&options.depths, depth) {
-                for jobs in or(&options.jobs, 1) {
+        for block_bytes in or(&options.blocks.block, block) {
+            for depth in or(&options.blocks.depth, depth) {
+                for jobs in or(&options.blocks.jobs, 1) {
                     // Read-ahead changes sequential reads only: others run once.
-                    let ahead = or(&options.read_aheads, 0);
+                    let ahead = or(&options.blocks.read_ahead, 0);
                     let ahead = if kind == Kind::SeqRead { &ahead[..] } else { &[0][..] };
                     if area / block_bytes < u64::from(jobs) {
                         let (workload, area_bytes) = (kind.name(), area);
@@ -564,7 +522,7 @@ fn no_requests(block_bytes: u64) -> Spec {
 /// A mixed workload with each share of reads; any other one as it is.
 fn at_each_share(options: &Options, spec: Spec) -> impl Iterator<Item = Spec> {
     let shares = match spec.kind.is_mixed() {
-        true => optional(&or(&options.read_percents, DEFAULT_READ_PERCENT)),
+        true => optional(&or(&options.mixed.read_percent, DEFAULT_READ_PERCENT)),
         false => vec![None],
     };
     shares.into_iter().map(move |read_percent| Spec { read_percent, ..spec })
@@ -572,8 +530,8 @@ fn at_each_share(options: &Options, spec: Spec) -> impl Iterator<Item = Spec> {
 
 /// The workload as a closed loop, or under each stated load.
 fn at_each_rate(options: &Options, closed: Spec) -> impl Iterator<Item = Spec> {
-    let process = options.rate_process;
-    let rates = optional(&options.rates).into_iter();
+    let process = options.blocks.rate_process;
+    let rates = optional(&options.blocks.rate_iops).into_iter();
     rates.map(move |iops| Spec { rate: iops.map(|iops| Rate { iops, process }), ..closed })
 }
 
@@ -585,7 +543,7 @@ fn with_background(
     degraded: u32,
 ) -> (Vec<Spec>, Vec<CaseProblem>) {
     let (mut all, mut problems) = (Vec::new(), Vec::new());
-    for work in optional(&options.backgrounds) {
+    for work in optional(&options.background.background) {
         let problem = match work {
             None => None,
             Some(work) => background_problem(work, shape, degraded),
@@ -594,7 +552,7 @@ fn with_background(
             problems.push(CaseProblem::Background { work: work.name(), why });
             continue;
         }
-        let percents = or(&options.foreground_percents, DEFAULT_FOREGROUND_PERCENT);
+        let percents = or(&options.background.foreground_share, DEFAULT_FOREGROUND_PERCENT);
         for cell in cells {
             // Work that runs alone has no share to leave.
             let percents = match (work, cell.kind) {
@@ -709,14 +667,16 @@ mod tests {
 
     #[test]
     fn background_work_multiplies_workloads_and_needs_redundancy() {
-        let options = |levels: &[&str], degraded| Options {
-            levels: levels.iter().map(|level| level.parse().expect("a level")).collect(),
-            members: set("mem"),
-            degraded: vec![degraded],
-            workloads: vec![Kind::None, Kind::RandRead],
-            backgrounds: BackgroundWork::ALL.to_vec(),
-            foreground_percents: vec![50, 75],
-            ..Options::default()
+        let options = |levels: &[&str], degraded| {
+            Options::default().with(|it| {
+                it.arrays.level =
+                    levels.iter().map(|level| level.parse().expect("a level")).collect();
+                it.engine.members = set("mem");
+                it.arrays.degraded = vec![degraded];
+                it.workloads = vec![Kind::None, Kind::RandRead];
+                it.background.background = BackgroundWork::ALL.to_vec();
+                it.background.foreground_share = vec![50, 75];
+            })
         };
         let found = plan(&options(&["raid5", "raid0", "single"], 0)).expect("a plan");
         assert_eq!(found.arrays.len(), 1, "of RAID 5");
@@ -730,14 +690,13 @@ mod tests {
         let found = plan(&options(&["raid5", "raid6"], 1)).expect("a plan");
         assert_eq!((found.arrays.len(), found.left_out.len()), (1, 3 + 2));
         assert_eq!(found.arrays[0].cells.len(), 3);
-        let nested = Options {
-            levels: Vec::new(),
-            arrays: vec!["raid1(raid0(2),raid0(2))".parse().expect("an array")],
-            ..options(&[], 0)
-        };
+        let nested = options(&[], 0).with(|it| {
+            it.arrays.level = Vec::new();
+            it.arrays.array = vec!["raid1(raid0(2),raid0(2))".parse().expect("an array")];
+        });
         let refused = plan(&nested).expect_err("nested").to_string();
         assert!(refused.ends_with("nested arrays are not measured with background work"));
-        let nothing = Options { backgrounds: Vec::new(), ..options(&["raid5"], 0) };
+        let nothing = options(&["raid5"], 0).with(|it| it.background.background = Vec::new());
         let found = plan(&nothing).expect("a plan");
         assert_eq!(found.arrays[0].cells.len(), 1);
         assert!(found.left_out[0].to_string().contains("none: no workload"), "{found:?}");
@@ -745,15 +704,14 @@ mod tests {
 
     #[test]
     fn lists_multiply_and_nonsense_is_named() {
-        let options = Options {
-            levels: vec![BenchLevel::Md(Level::Raid0), BenchLevel::Md(Level::Raid5)],
-            degraded: vec![0, 1],
-            chunks: vec![65536, 131_072],
-            members: set("mem"),
-            workloads: vec![Kind::RandRead],
-            depths: vec![1, 32],
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| {
+            it.arrays.level = vec![BenchLevel::Md(Level::Raid0), BenchLevel::Md(Level::Raid5)];
+            it.arrays.degraded = vec![0, 1];
+            it.arrays.chunk = vec![65536, 131_072];
+            it.engine.members = set("mem");
+            it.workloads = vec![Kind::RandRead];
+            it.blocks.depth = vec![1, 32];
+        });
         let plan = plan(&options).expect("a plan");
         // raid0 x 2 chunks healthy, raid5 x 2 chunks x (healthy, degraded).
         assert_eq!(plan.arrays.len(), 6);
@@ -766,29 +724,26 @@ mod tests {
     fn nothing_left_is_an_error_that_says_why() {
         for (options, named) in [
             (
-                Options {
-                    disks: vec![3],
-                    levels: vec![BenchLevel::Md(Level::Raid6)],
-                    ..Options::default()
-                },
+                Options::default().with(|it| {
+                    it.arrays.disks = vec![3];
+                    it.arrays.level = vec![BenchLevel::Md(Level::Raid6)];
+                }),
                 "raid6",
             ),
-            (Options { chunks: vec![5000], ..Options::default() }, "multiple of 4 KiB"),
+            (Options::default().with(|it| it.arrays.chunk = vec![5000]), "multiple of 4 KiB"),
             (
-                Options {
-                    levels: vec![BenchLevel::Md(Level::Raid5)],
-                    chunks: vec![12288],
-                    ..Options::default()
-                },
+                Options::default().with(|it| {
+                    it.arrays.level = vec![BenchLevel::Md(Level::Raid5)];
+                    it.arrays.chunk = vec![12288];
+                }),
                 "power of two",
             ),
             (
-                Options {
-                    levels: vec![BenchLevel::Md(Level::Raid1)],
-                    members: set("mem*3"),
-                    disks: vec![2],
-                    ..Options::default()
-                },
+                Options::default().with(|it| {
+                    it.arrays.level = vec![BenchLevel::Md(Level::Raid1)];
+                    it.engine.members = set("mem*3");
+                    it.arrays.disks = vec![2];
+                }),
                 "names 3 member(s)",
             ),
         ] {
@@ -799,13 +754,12 @@ mod tests {
 
     #[test]
     fn size_is_the_arrays_and_members_are_made_to_fit() {
-        let options = Options {
-            levels: vec![BenchLevel::Md(Level::Raid5)],
-            disks: vec![6],
-            sizes: vec![5 << 30],
-            members: set("mem"),
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| {
+            it.arrays.level = vec![BenchLevel::Md(Level::Raid5)];
+            it.arrays.disks = vec![6];
+            it.sizes = vec![5 << 30];
+            it.engine.members = set("mem");
+        });
         let plan = plan(&options).expect("a plan");
         assert_eq!(plan.arrays[0].array.member_bytes, 1 << 30);
         assert_eq!(plan.arrays[0].array.area_bytes, Some(5 << 30));
@@ -814,12 +768,12 @@ mod tests {
     #[test]
     fn a_device_is_read_as_it_is_found_where_nothing_writes_and_no_array_is_made() {
         let read_only = |levels: &[&str], workloads: &[Kind], members: &str| -> Vec<bool> {
-            let options = Options {
-                levels: levels.iter().map(|level| level.parse().expect("a level")).collect(),
-                workloads: workloads.to_vec(),
-                members: set(members),
-                ..Options::default()
-            };
+            let options = Options::default().with(|it| {
+                it.arrays.level =
+                    levels.iter().map(|level| level.parse().expect("a level")).collect();
+                it.workloads = workloads.to_vec();
+                it.engine.members = set(members);
+            });
             let arrays = plan(&options).expect("a plan").arrays;
             arrays.iter().map(|planned| planned.array.read_only).collect()
         };
@@ -833,13 +787,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_out_cell_by_cell() {
-        let options = Options {
-            levels: vec![BenchLevel::Md(Level::Raid0)],
-            sizes: vec![1 << 20],
-            members: set("mem"),
-            jobs: vec![1, 2],
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| {
+            it.arrays.level = vec![BenchLevel::Md(Level::Raid0)];
+            it.sizes = vec![1 << 20];
+            it.engine.members = set("mem");
+            it.blocks.jobs = vec![1, 2];
+        });
         let plan = plan(&options).expect("a plan");
         // Two sequential jobs with blocks of 1 MiB need two of them.
         assert_eq!(plan.cells(), 6);
@@ -854,17 +807,14 @@ mod tests {
     #[test]
     fn chunks_multiply_only_where_there_are_any() {
         let expr = |text: &str| text.parse::<ArrayExpr>().expect("an expression");
-        let options = Options {
-            levels: vec![BenchLevel::Single, BenchLevel::Md(Level::Raid1)],
-            arrays: vec![
-                expr("raid1(2)"),
-                expr("raid0,64K(2)"),
-                expr("raid1(raid0(2),raid0,64K(2))"),
-            ],
-            chunks: vec![65536, 131_072],
-            members: set("mem"),
-            ..Options::default()
-        };
+        let list = |text: &str| text.parse().expect("a list");
+        let options = Options::default().with(|it| {
+            it.arrays.level = vec![BenchLevel::Single, BenchLevel::Md(Level::Raid1)];
+            it.arrays.array =
+                vec![list("raid1(2)"), list("raid0,64K(2)"), list("raid1(raid0(2),raid0,64K(2))")];
+            it.arrays.chunk = vec![65536, 131_072];
+            it.engine.members = set("mem");
+        });
         let arrays = plan(&options).expect("a plan").arrays;
         let counts = |text: &str| arrays.iter().filter(|a| a.array.expr == expr(text)).count();
         assert_eq!((counts("raid1(2)"), counts("raid0,64K(2)")), (1, 1));
@@ -874,11 +824,12 @@ mod tests {
 
     #[test]
     fn the_largest_chunk_is_that_of_md() {
-        let with = |bytes: u64| Options {
-            levels: vec![BenchLevel::Md(Level::Raid5)],
-            chunks: vec![bytes],
-            members: set("mem"),
-            ..Options::default()
+        let with = |bytes: u64| {
+            Options::default().with(|it| {
+                it.arrays.level = vec![BenchLevel::Md(Level::Raid5)];
+                it.arrays.chunk = vec![bytes];
+                it.engine.members = set("mem");
+            })
         };
         let largest = plan(&with(64 << 20)).expect("a plan");
         assert_eq!((largest.arrays.len(), largest.left_out.len()), (1, 0));
@@ -933,14 +884,7 @@ mod tests {
                 "mem", "mem*3+null", "paced:hdd-2007*4", "fault:flip@1M:mem",
             ]),
         ) {
-            let options = Options {
-                levels: levels.iter().map(|level| level.parse().expect("a level")).collect(),
-                layouts: layouts.iter().map(|layout| layout.to_string()).collect(),
-                disks, chunks, degraded, sizes, blocks, jobs, read_aheads,
-                stripe_caches: caches,
-                members: set(members),
-                ..Options::default()
-            };
+            let options = Options::default().with(|it| { it.arrays.level = levels.iter().map(|level| level.parse().expect("a level")).collect(); it.arrays.layout = layouts.iter().map(|layout| layout.to_string()).collect(); it.arrays.disks = disks; it.arrays.chunk = chunks; it.arrays.degraded = degraded; it.sizes = sizes; it.blocks.block = blocks; it.blocks.jobs = jobs; it.blocks.read_ahead = read_aheads; it.engine.stripe_cache = caches; it.engine.members = set(members); });
             match plan(&options) {
                 Err(why) => {
                     let why = why.to_string();

@@ -602,15 +602,18 @@ mod tests {
     }
 
     fn raid5() -> Options {
-        Options { levels: vec!["raid5".parse().expect("a level")], disks: vec![3], ..mem() }
+        mem().with(|it| {
+            it.arrays.level = vec!["raid5".parse().expect("a level")];
+            it.arrays.disks = vec![3];
+        })
     }
 
     fn mem() -> Options {
-        Options { members: vec!["mem".parse().expect("a set")], ..Options::default() }
+        Options::default().with(|it| it.engine.members = vec!["mem".parse().expect("a set")])
     }
 
     fn array(text: &str) -> Options {
-        Options { arrays: vec![text.parse().expect("an array")], ..mem() }
+        mem().with(|it| it.arrays.array = vec![text.parse().expect("an array")])
     }
 
     #[test]
@@ -618,7 +621,8 @@ mod tests {
         let made = kernel_array(&config(array("raid5,16K(3)")), false).expect("an array");
         assert_eq!((made.level, made.chunk_bytes, made.disks), (Level::Raid5, 16 << 10, 3));
         let chunks = vec![128 << 10];
-        let made = kernel_array(&config(Options { chunks, ..raid5() }), true).expect("an array");
+        let made = kernel_array(&config(raid5().with(|it| it.arrays.chunk = chunks)), true)
+            .expect("an array");
         assert_eq!((made.chunk_bytes, made.member_bytes), (128 << 10, Some(128 << 20)));
     }
 
@@ -695,12 +699,18 @@ mod tests {
     fn options_that_md_lacks_are_refused() {
         let paced = || vec!["paced:hdd-2007".parse().expect("a set")];
         for (options, named) in [
-            (Options { levels: vec![BenchLevel::Single], ..mem() }, "device:/dev/X"),
+            (mem().with(|it| it.arrays.level = vec![BenchLevel::Single]), "device:/dev/X"),
             (array("raid1(raid0(2),raid0(2))"), "nested arrays"),
-            (Options { degraded: vec![1], ..raid5() }, "--degraded"),
-            (Options { stripe_caches: vec![8 << 20], ..raid5() }, "stripe-cache=PAGES"),
-            (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),
-            (Options { members: paced(), buses: vec![Buses::shared(1 << 26)], ..raid5() }, "--bus"),
+            (raid5().with(|it| it.arrays.degraded = vec![1]), "--degraded"),
+            (raid5().with(|it| it.engine.stripe_cache = vec![8 << 20]), "stripe-cache=PAGES"),
+            (raid5().with(|it| it.engine.queue_depth = vec![2]), "queue-depth=N"),
+            (
+                raid5().with(|it| {
+                    it.engine.members = paced();
+                    it.engine.bus = vec![Buses::shared(1 << 26)];
+                }),
+                "--bus",
+            ),
         ] {
             let refused = kernel_array(&config(options), false).expect_err(named).to_string();
             assert!(refused.starts_with("md: ") && refused.contains(named), "{refused}");

@@ -32,8 +32,7 @@ use crate::{Ending, signal};
 use work::Screen;
 
 pub use options::{
-    ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, HostOptions, Matrix,
-    MatrixOptions, MixedOptions, SampleOptions, fastest_kernels, parse_kernels, spanned,
+    HostOptions, Matrix, MatrixOptions, SampleOptions, fastest_kernels, parse_kernels,
 };
 pub use programs::run_program;
 pub use unused_options::unused_options;

@@ -401,15 +401,14 @@ mod tests {
     }
 
     fn options() -> Options {
-        Options {
-            levels: vec!["raid5".parse().expect("a level")],
-            members: vec!["mem".parse().expect("a set")],
-            ..Options::default()
-        }
+        Options::default().with(|it| {
+            it.arrays.level = vec!["raid5".parse().expect("a level")];
+            it.engine.members = vec!["mem".parse().expect("a set")];
+        })
     }
 
     fn paced() -> Options {
-        Options { members: vec!["paced:hdd-2007".parse().expect("a set")], ..options() }
+        options().with(|it| it.engine.members = vec!["paced:hdd-2007".parse().expect("a set")])
     }
 
     fn array(options: &Options) -> ArrayConfig {
@@ -453,7 +452,8 @@ mod tests {
     #[test]
     fn programs_have_names_of_their_own() {
         let usual = settings(1, "/a");
-        let (one, other) = (array(&options()), array(&Options { disks: vec![5], ..options() }));
+        let (one, other) =
+            (array(&options()), array(&options().with(|it| it.arrays.disks = vec![5])));
         let within = |text: &str, target: &str, array: &ArrayConfig| {
             program(text, target, Some(array), &usual).item("")
         };
@@ -568,7 +568,7 @@ mod tests {
     fn kernels_that_were_chosen_tell_arrays_with_parity_apart() {
         let usual = settings(1, "/a");
         let chosen = RunConfig { kernels_chosen: true, ..settings(1, "/a") };
-        let mirror = Options { levels: vec!["raid1".parse().expect("a level")], ..options() };
+        let mirror = options().with(|it| it.arrays.level = vec!["raid1".parse().expect("a level")]);
         assert_eq!(keys(&mirror, &usual), keys(&mirror, &chosen));
         let (usual, chosen) = (keys(&options(), &usual), keys(&options(), &chosen));
         assert!(usual.iter().all(|item| chosen.iter().all(|other| other.key != item.key)));
@@ -582,46 +582,45 @@ mod tests {
         let mut all: HashSet<ItemKey> = base.iter().map(|item| item.key.clone()).collect();
         assert_eq!(all.len(), 4, "four workloads");
         let variants = [
-            Options { levels: vec!["raid6".parse().expect("a level")], ..options() },
-            Options { disks: vec![5], ..options() },
-            Options { chunks: vec![65536], ..options() },
-            Options { layouts: vec!["right-symmetric".into()], ..options() },
-            Options { members: vec!["null".parse().expect("a set")], ..options() },
-            Options { degraded: vec![1], ..options() },
-            Options { stripe_caches: vec![8 << 20], ..options() },
-            Options { queue_depths: vec![3], ..options() },
+            options().with(|it| it.arrays.level = vec!["raid6".parse().expect("a level")]),
+            options().with(|it| it.arrays.disks = vec![5]),
+            options().with(|it| it.arrays.chunk = vec![65536]),
+            options().with(|it| it.arrays.layout = vec!["right-symmetric".into()]),
+            options().with(|it| it.engine.members = vec!["null".parse().expect("a set")]),
+            options().with(|it| it.arrays.degraded = vec![1]),
+            options().with(|it| it.engine.stripe_cache = vec![8 << 20]),
+            options().with(|it| it.engine.queue_depth = vec![3]),
             Options { sizes: vec![64 << 20], ..options() },
-            Options { depths: vec![7], ..options() },
-            Options { jobs: vec![2], ..options() },
+            options().with(|it| it.blocks.depth = vec![7]),
+            options().with(|it| it.blocks.jobs = vec![2]),
             paced(),
-            Options { buses: vec![Buses::shared(50_000_000)], ..paced() },
-            Options { buses: vec!["50MB/s*2".parse().expect("a bus")], ..paced() },
-            Options { channels: vec![2], ..paced() },
-            Options { spindles: vec![2], ..paced() },
-            Options { blocks: vec![8192], ..options() },
-            Options { rates: vec![100], ..options() },
-            Options {
-                rates: vec![100],
-                rate_process: crate::workload::RateProcess::Poisson,
-                ..options()
-            },
-            Options { backgrounds: vec![BackgroundWork::Rebuild], ..options() },
-            Options {
-                backgrounds: vec![BackgroundWork::Rebuild],
-                foreground_percents: vec![50],
-                ..options()
-            },
-            Options { backgrounds: vec![BackgroundWork::Scrub], ..options() },
+            paced().with(|it| it.engine.bus = vec![Buses::shared(50_000_000)]),
+            paced().with(|it| it.engine.bus = vec!["50MB/s*2".parse().expect("a bus")]),
+            paced().with(|it| it.engine.channel = vec![2]),
+            paced().with(|it| it.engine.spindle = vec![2]),
+            options().with(|it| it.blocks.block = vec![8192]),
+            options().with(|it| it.blocks.rate_iops = vec![100]),
+            options().with(|it| {
+                it.blocks.rate_iops = vec![100];
+                it.blocks.rate_process = crate::workload::RateProcess::Poisson;
+            }),
+            options().with(|it| it.background.background = vec![BackgroundWork::Rebuild]),
+            options().with(|it| {
+                it.background.background = vec![BackgroundWork::Rebuild];
+                it.background.foreground_share = vec![50];
+            }),
+            options().with(|it| it.background.background = vec![BackgroundWork::Scrub]),
         ];
         for (index, options) in variants.iter().enumerate() {
             for item in keys(options, &usual) {
                 assert!(all.insert(item.key), "variant {index}: {}", item.what);
             }
         }
-        let mixed = |read_percents: &[u8]| Options {
-            workloads: vec![Kind::SeqMixed, Kind::RandMixed],
-            read_percents: read_percents.to_vec(),
-            ..options()
+        let mixed = |read_percents: &[u8]| {
+            options().with(|it| {
+                it.workloads = vec![Kind::SeqMixed, Kind::RandMixed];
+                it.mixed.read_percent = read_percents.to_vec();
+            })
         };
         for item in keys(&mixed(&[70, 30]), &usual) {
             assert!(all.insert(item.key), "{}", item.what);

@@ -125,21 +125,22 @@ fn plan(question: &Question<'_>, one: &Candidate, drives: &Drives, work: Work) -
     let depth = (question.depth / question.jobs) as u32;
     let array = &one.array;
     let ten = array.level == Level::Raid10;
-    let options = Options {
-        levels: vec![BenchLevel::Md(array.level)],
-        layouts: if ten { vec![level_name(array).replace("raid10 ", "")] } else { Vec::new() },
-        disks: vec![array.members],
-        chunks: match array.level.has_chunks() {
+    let options = Options::default().with(|it| {
+        it.arrays.level = vec![BenchLevel::Md(array.level)];
+        it.arrays.layout =
+            if ten { vec![level_name(array).replace("raid10 ", "")] } else { Vec::new() };
+        it.arrays.disks = vec![array.members];
+        it.arrays.chunk = match array.level.has_chunks() {
             true => vec![(array.chunk_kib * 1024.0) as u64],
             false => Vec::new(),
-        },
-        members: vec![drives.members.clone()],
-        buses: drives.buses.iter().copied().collect(),
-        workloads: vec![kind],
-        depths: if kind.is_sequential() { Vec::new() } else { vec![depth.clamp(1, 1024)] },
-        jobs: vec![jobs.clamp(1, 256)],
-        ..Options::default()
-    };
+        };
+        it.engine.members = vec![drives.members.clone()];
+        it.engine.bus = drives.buses.iter().copied().collect();
+        it.workloads = vec![kind];
+        it.blocks.depth =
+            if kind.is_sequential() { Vec::new() } else { vec![depth.clamp(1, 1024)] };
+        it.blocks.jobs = vec![jobs.clamp(1, 256)];
+    });
     // The drives are what is paced; bytes are not kept.
     Ok(model_time::modelled(&matrix::plan(&options)?)?)
 }

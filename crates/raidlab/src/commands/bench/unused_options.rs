@@ -8,12 +8,10 @@
 use std::fmt;
 
 use anyhow::{Result, anyhow};
+use spec::matrix::{ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, MixedOptions};
 use spec::target::TargetExpr;
 
-use super::options::{
-    ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, HostOptions, Matrix,
-    MatrixOptions, MixedOptions, ProgramOptions, names_of,
-};
+use super::options::{HostOptions, Matrix, MatrixOptions, ProgramOptions, names_of};
 
 /// Whether anything in a matrix uses a group of options.
 type Uses = fn(&MatrixOptions) -> bool;

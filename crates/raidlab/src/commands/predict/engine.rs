@@ -16,15 +16,12 @@ use results::settings::identity;
 use results::stats::median;
 use serde_json::{Value, json};
 use spec::case::RunConfig;
-use spec::matrix::{self, Plan};
+use spec::matrix::{self, Options, Plan};
 use spec::units::{digits, kib};
 use spec::workload::Kind;
 
 use super::calibrated::Calibrated;
-use crate::commands::bench::{
-    ArrayOptions, BackgroundOptions, BlockOptions, EngineOptions, MixedOptions, RUNS,
-    SampleOptions, fastest_kernels, spanned,
-};
+use crate::commands::bench::{RUNS, SampleOptions, fastest_kernels};
 use crate::commands::results::read_record;
 use crate::console::{JsonOut, columns, say};
 use crate::error::of_option;
@@ -50,9 +47,7 @@ Exit status: 1 if --against has a cell that is further off than 3 % (sequential)
 #[command(after_help = EXAMPLES)]
 pub struct EngineArguments {
     #[command(flatten)]
-    arrays: ArrayOptions,
-    #[command(flatten)]
-    engine: EngineOptions,
+    matrix: Options,
     /// Workloads: seq-read, seq-write, rand-read, rand-write [default: these]; seq-mixed,
     /// rand-mixed; none, where --background work is to run alone
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -63,12 +58,6 @@ pub struct EngineArguments {
     /// Samples per cell [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    #[command(flatten)]
-    blocks: BlockOptions,
-    #[command(flatten)]
-    mixed: MixedOptions,
-    #[command(flatten)]
-    background: BackgroundOptions,
     #[command(flatten)]
     samples: SampleOptions,
     /// Disks that `raidlab calibrate -o` has measured, and the buses that it has found: its
@@ -148,18 +137,18 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending> {
 
 impl EngineArguments {
     fn plan(&self) -> Result<Plan> {
-        let groups = (&self.blocks, &self.mixed, &self.background);
-        let workloads = self.workload.clone();
-        let mut options = spanned(&self.arrays, &self.engine, groups, workloads, &self.size);
+        let mut options = self.matrix.clone();
+        options.workloads.clone_from(&self.workload);
+        options.sizes.clone_from(&self.size);
         if let Some(text) = &self.calibration {
             let calibrated = Calibrated::read(text)?;
-            options.members = vec![calibrated.members()?.parse()?];
-            options.buses = calibrated.buses()?.into_iter().collect();
+            options.engine.members = vec![calibrated.members()?.parse()?];
+            options.engine.bus = calibrated.buses()?.into_iter().collect();
             // Arrays of all disks, unless options name others.
-            if let (Some(count), true) = (calibrated.count(), options.arrays.is_empty())
-                && options.disks.is_empty()
+            if let (Some(count), true) = (calibrated.count(), options.arrays.array.is_empty())
+                && options.arrays.disks.is_empty()
             {
-                options.disks = vec![count];
+                options.arrays.disks = vec![count];
             }
         }
         let plan = matrix::plan(&options)?;
@@ -169,7 +158,7 @@ impl EngineArguments {
     }
 
     fn config(&self) -> RunConfig {
-        self.blocks.time(RunConfig {
+        self.matrix.blocks.time(RunConfig {
             runs: self.runs.unwrap_or(RUNS),
             until_steady: self.samples.until_steady,
             seed: self.samples.seed,
