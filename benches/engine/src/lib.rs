@@ -30,7 +30,7 @@ use results::host::Host;
 use results::record::{Latency, ThreadTime, rfc3339};
 use results::stats::{self, LatencyRecorder};
 use serde::Serialize;
-use spec::case::{ArrayConfig, RunConfig};
+use spec::case::{ArrayConfig, Knobs, RunConfig};
 use spec::members::{MemberSet, MembersError};
 use spec::units::show_size;
 use spec::workload::{Kind, Spec};
@@ -530,7 +530,7 @@ fn make_target(case: &Case, settings: &Settings, shards: u16) -> Result<Target, 
     let block_kib = case.rows.iter().map(|row| row.block_kib).max().unwrap_or(4);
     let config = ArrayConfig {
         chunk_bytes: CHUNK_BYTES,
-        stripe_cache_bytes: STRIPE_CACHE_BYTES,
+        knobs: Knobs { stripe_cache_bytes: Some(STRIPE_CACHE_BYTES), ..Knobs::default() },
         ..ArrayConfig::new(case.expr(), &set, case.member_bytes(settings.area_bytes))?
     };
     let run = RunConfig {

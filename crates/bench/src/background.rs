@@ -290,7 +290,7 @@ fn scramble(member: Box<dyn Member>) -> Result<Box<dyn Member>, TargetError> {
 mod tests {
     use md::nested::ArrayExpr;
     use results::record::Record;
-    use spec::case::{ArrayConfig, RunConfig};
+    use spec::case::{ArrayConfig, Knobs, RunConfig};
     use spec::matrix::{ArrayPlan, Plan};
     use spec::members::MemberSet;
 
@@ -302,7 +302,7 @@ mod tests {
         let set: MemberSet = members.parse().expect("a set");
         let array = ArrayConfig {
             chunk_bytes: 64 << 10,
-            stripe_cache_bytes: 1 << 20,
+            knobs: Knobs { stripe_cache_bytes: Some(1 << 20), ..Knobs::default() },
             ..ArrayConfig::new(expr, &set, 8 << 20).expect("an array")
         };
         let plan = Plan { arrays: vec![ArrayPlan { array, cells }], left_out: Vec::new() };

@@ -401,8 +401,7 @@ pub fn check_memory(plan: &Plan, shards: u32, available: u64) -> Result<(), Memo
             crate::target::buffers(block_bytes, in_flight * shards as usize);
         let leases = leases + spare;
         let buffers = leases as u128 * u128::from(lease_bytes);
-        let cache = u128::from(array.stripe_cache_bytes);
-        let cache = if array.has_parity() { cache } else { 0 };
+        let cache = u128::from(array.knobs.stripe_cache_bytes.unwrap_or(0));
         // Four bytes for the version of each unit.
         let all = u128::from(array.member_bytes) * array.members.len() as u128;
         let versions = array.area_bytes.map_or(all, u128::from) / unit_bytes as u128 * 4;
@@ -808,7 +807,15 @@ mod tests {
             read_ahead in proptest::prelude::any::<u64>(),
             cache in proptest::prelude::any::<u64>(),
         ) {
-            let plan = matrix::plan(&Options::default().with(|it| { it.arrays.level = vec![level.parse().expect("a level")]; it.engine.members = vec!["mem".parse().expect("a set")]; it.sizes = vec![size]; it.blocks.block = vec![blocks * 512]; it.blocks.jobs = vec![jobs]; it.blocks.read_ahead = vec![read_ahead]; it.engine.stripe_cache = vec![cache]; }));
+            let plan = matrix::plan(&Options::default().with(|it| {
+                it.arrays.level = vec![level.parse().expect("a level")];
+                it.engine.members = vec!["mem".parse().expect("a set")];
+                it.sizes = vec![size];
+                it.blocks.block = vec![blocks * 512];
+                it.blocks.jobs = vec![jobs];
+                it.blocks.read_ahead = vec![read_ahead];
+                it.engine.stripe_cache = vec![cache];
+            }));
             if let Ok(plan) = plan {
                 let _ = check_memory(&plan, 1, 1 << 30);
             }

@@ -21,7 +21,7 @@ use md::Level;
 use md::nested::{ArrayExpr, Members};
 use metrics::Watched;
 use results::record::Cell;
-use spec::case::{ArrayConfig, BenchLevel, RunConfig};
+use spec::case::{ArrayConfig, BenchLevel, Knobs, RunConfig};
 use spec::matrix::ArrayPlan;
 use spec::members::{MemberExpr, MemberSet};
 use spec::rng::SplitMix64;
@@ -183,7 +183,7 @@ fn own_array(
         member_bytes: whole,
         degraded: 0,
         topology: StorageTopology::default(),
-        queue_depth: None,
+        knobs: Knobs::default(),
         ..array.clone()
     })?)
 }

@@ -327,7 +327,7 @@ mod tests {
     use std::cell::Cell;
 
     use md::nested::ArrayExpr;
-    use spec::case::{ArrayConfig, RunConfig};
+    use spec::case::{ArrayConfig, Knobs, RunConfig};
     use spec::members::MemberSet;
     use spec::workload::{Kind, Rate, RateProcess};
 
@@ -348,7 +348,7 @@ mod tests {
         let set: MemberSet = members.parse().expect("a set");
         let config = ArrayConfig {
             chunk_bytes: 64 << 10,
-            stripe_cache_bytes: 1 << 20,
+            knobs: Knobs { stripe_cache_bytes: Some(1 << 20), ..Knobs::default() },
             ..ArrayConfig::new(expr, &set, member_bytes).expect("an array")
         };
         let run = RunConfig { cores: Some(shards.into()), ..RunConfig::quick() };

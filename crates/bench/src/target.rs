@@ -17,7 +17,7 @@ use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
 use metrics::CounterSource;
 use model::bound::Shape;
-use spec::case::{ArrayConfig, RunConfig};
+use spec::case::{ArrayConfig, DEFAULT_STRIPE_CACHE_BYTES, Knobs, RunConfig};
 use spec::matrix::tolerated_losses;
 use spec::members::MemberExpr;
 
@@ -511,9 +511,10 @@ struct ArrayBuilder {
 
 /// The settings of a case's array, as the array takes them.
 fn data_plane(config: &ArrayConfig) -> DataPlaneConfig {
+    let Knobs { stripe_cache_bytes, queue_depth } = config.knobs;
     DataPlaneConfig {
-        stripe_cache_bytes: config.stripe_cache_bytes,
-        queue_depth: config.queue_depth.map_or(usize::MAX, |depth| depth as usize),
+        stripe_cache_bytes: stripe_cache_bytes.unwrap_or(DEFAULT_STRIPE_CACHE_BYTES),
+        queue_depth: queue_depth.map_or(usize::MAX, |depth| depth as usize),
         ..DataPlaneConfig::default()
     }
 }
@@ -687,7 +688,7 @@ mod tests {
         let set: MemberSet = members.parse().expect("a set");
         let config = ArrayConfig {
             chunk_bytes: 64 << 10,
-            stripe_cache_bytes: 1 << 20,
+            knobs: Knobs { stripe_cache_bytes: Some(1 << 20), ..Knobs::default() },
             area_bytes: Some(3 << 20),
             ..ArrayConfig::new(expr, &set, 4 << 20).expect("an array")
         };

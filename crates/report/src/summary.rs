@@ -323,12 +323,13 @@ fn variants<'g, 'a>(group: &[&'g Candidate<'a>]) -> Vec<Vec<&'g Candidate<'a>>> 
         let all: BTreeSet<u64> = group.iter().filter_map(|one| of(one.cell)).collect();
         if all.is_empty() { vec![None] } else { all.into_iter().map(Some).collect() }
     };
-    let (chunks, caches) = (values(|cell| cell.chunk_kib), values(|cell| cell.stripe_cache_kib));
+    let (chunks, caches) =
+        (values(|cell| cell.chunk_kib), values(|cell| cell.knobs.stripe_cache_kib()));
     let fits = |own: Option<u64>, value: Option<u64>| own.is_none() || own == value;
     let all = chunks.iter().flat_map(|chunk| caches.iter().map(move |cache| (*chunk, *cache)));
     all.map(|(chunk, cache)| {
         let fitting = group.iter().filter(|one| {
-            fits(one.cell.chunk_kib, chunk) && fits(one.cell.stripe_cache_kib, cache)
+            fits(one.cell.chunk_kib, chunk) && fits(one.cell.knobs.stripe_cache_kib(), cache)
         });
         fitting.copied().collect()
     })

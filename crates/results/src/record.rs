@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use md::Level;
 use serde::{Deserialize, Serialize, Serializer};
-use spec::case::BenchLevel;
+use spec::case::{BenchLevel, Knobs};
 use spec::target::TargetKind;
 use spec::workload::AccessKind;
 
@@ -104,12 +104,9 @@ pub struct Cell {
     /// Read-ahead above the array, KiB.
     #[serde(default)]
     pub read_ahead_kib: Option<u64>,
-    /// Stripe cache, KiB.
-    #[serde(default)]
-    pub stripe_cache_kib: Option<u64>,
-    /// Queue depth of a member.
-    #[serde(default)]
-    pub queue_depth: Option<u32>,
+    /// Knobs of the engine for the array.
+    #[serde(flatten)]
+    pub knobs: Knobs,
     /// CPU cores that the run was pinned to.
     #[serde(default)]
     pub cores: Option<u32>,

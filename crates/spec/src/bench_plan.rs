@@ -4,7 +4,9 @@
 //! Invariant: options that contradict each other are refused before anything is created. Pure.
 //! Called by the command line, for `bench` and for each matrix of a sweep.
 
-use crate::case::{ArrayConfig, BenchLevel, Case, DEFAULT_STRIPE_CACHE_BYTES, RunConfig, Workload};
+use crate::case::{
+    ArrayConfig, BenchLevel, Case, DEFAULT_STRIPE_CACHE_BYTES, Knobs, RunConfig, Workload,
+};
 use crate::matrix::{
     self, ArrayOptions, ArrayPlan, BackgroundOptions, DEFAULT_DEVICE_BYTES, EngineOptions, Options,
     Plan,
@@ -223,14 +225,15 @@ fn written_to(plan: &mut Plan) {
 /// Why Linux md has no such array, if it does not: options that do not apply to it, or have another
 /// syntax there. A record must not contain settings that were not in effect.
 pub fn refused_by_md(config: &ArrayConfig) -> Option<&'static str> {
-    let cache = config.has_parity() && config.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
+    let Knobs { stripe_cache_bytes, queue_depth } = config.knobs;
+    let cache = stripe_cache_bytes.is_some_and(|bytes| bytes != DEFAULT_STRIPE_CACHE_BYTES);
     let wired = config.topology != StorageTopology::default();
     let refused = [
         (config.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
         (config.nested, "nested arrays are not supported there"),
         (config.degraded > 0, "--degraded: its members are not removed"),
         (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
-        (config.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
+        (queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
         (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
     ];
     refused.iter().find(|(found, _)| *found).map(|(_, why)| *why)

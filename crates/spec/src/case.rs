@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use md::Level;
 use md::nested::{ArrayExpr, Members};
+use serde::{Deserialize, Serialize};
 
 use crate::members::{MemberExpr, MemberSet, MembersError};
 use crate::program::ProgramSpec;
@@ -115,10 +116,8 @@ pub struct ArrayConfig {
     pub degraded: u32,
     /// What the members share.
     pub topology: StorageTopology,
-    /// Stripe memory.
-    pub stripe_cache_bytes: u64,
-    /// Queue depth of each member; `None`: unlimited.
-    pub queue_depth: Option<u32>,
+    /// What the engine does with it.
+    pub knobs: Knobs,
     /// Whether its one member, a block device, is read as it is found: opened read-only, without
     /// data of ours.
     pub read_only: bool,
@@ -144,8 +143,7 @@ impl ArrayConfig {
             area_bytes: None,
             degraded: 0,
             topology: StorageTopology::default(),
-            stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES,
-            queue_depth: None,
+            knobs: Knobs::usual(&expr),
             read_only: false,
             expr,
         })
@@ -171,8 +169,51 @@ impl ArrayConfig {
 
     /// Whether it or an array inside it has parity.
     pub fn has_parity(&self) -> bool {
-        any_level(&self.expr, &|expr| expr.level.has_parity())
+        has_parity(&self.expr)
     }
+}
+
+/// Knobs of the engine for an array: a plan multiplies them, a case has them, a record stores them
+/// by the names of this struct, as the options name them with their unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Knobs {
+    /// Stripe cache, whole KiB in records; `None` without parity.
+    #[serde(rename = "stripe_cache_kib", with = "in_kib")]
+    pub stripe_cache_bytes: Option<u64>,
+    /// Queue depth of each member; `None`: unlimited.
+    pub queue_depth: Option<u32>,
+}
+
+impl Knobs {
+    /// Those of an array where none is set.
+    pub fn usual(expr: &ArrayExpr) -> Knobs {
+        let stripe_cache_bytes = has_parity(expr).then_some(DEFAULT_STRIPE_CACHE_BYTES);
+        Knobs { stripe_cache_bytes, ..Knobs::default() }
+    }
+
+    /// The stripe cache, whole KiB.
+    pub fn stripe_cache_kib(&self) -> Option<u64> {
+        self.stripe_cache_bytes.map(|bytes| bytes / 1024)
+    }
+}
+
+/// Bytes that records state in KiB.
+mod in_kib {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        bytes.map(|bytes| bytes / 1024).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        let kib = Option::<u64>::deserialize(from)?;
+        Ok(kib.map(|kib| kib.saturating_mul(1024)))
+    }
+}
+
+fn has_parity(expr: &ArrayExpr) -> bool {
+    any_level(expr, &|expr| expr.level.has_parity())
 }
 
 /// Whether the test holds for the array or one inside it.

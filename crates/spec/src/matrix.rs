@@ -12,8 +12,7 @@ use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx};
 
 use crate::case::{
-    ArrayConfig, BenchLevel, Case, DEFAULT_CHUNK_BYTES, DEFAULT_STRIPE_CACHE_BYTES, RunConfig,
-    Workload, any_level,
+    ArrayConfig, BenchLevel, Case, DEFAULT_CHUNK_BYTES, RunConfig, Workload, any_level,
 };
 use crate::members::{MemberExpr, MemberSet, MembersError};
 pub use crate::plan_error::{CaseProblem, LeftOut, PlanError};
@@ -285,10 +284,7 @@ fn cases(
             Err(problem) => plan.left_out.push(left_out(problem)),
         }
     }
-    let mut caches = or(&options.engine.stripe_cache, DEFAULT_STRIPE_CACHE_BYTES);
-    if !any_level(&shape.expr, &|expr| expr.level.has_parity()) {
-        caches.truncate(1);
-    }
+    let knobs = options.engine.knobs(&shape.expr);
     for area_bytes in optional(&options.sizes) {
         let default = match members.iter().any(|member| member.device().is_some()) {
             true => DEFAULT_DEVICE_BYTES,
@@ -307,25 +303,22 @@ fn cases(
             continue;
         }
         for &topology in &wired {
-            for &stripe_cache_bytes in &caches {
-                for queue_depth in optional(&options.engine.queue_depth) {
-                    let array = ArrayConfig {
-                        level: shape.level,
-                        expr: shape.expr.clone(),
-                        nested: shape.nested,
-                        chunk_bytes,
-                        set: set.clone(),
-                        members: members.clone(),
-                        member_bytes,
-                        area_bytes,
-                        degraded,
-                        topology,
-                        stripe_cache_bytes,
-                        queue_depth,
-                        read_only: false,
-                    };
-                    plan.arrays.push(ArrayPlan { array, cells: cells.clone() });
-                }
+            for &knobs in &knobs {
+                let array = ArrayConfig {
+                    level: shape.level,
+                    expr: shape.expr.clone(),
+                    nested: shape.nested,
+                    chunk_bytes,
+                    set: set.clone(),
+                    members: members.clone(),
+                    member_bytes,
+                    area_bytes,
+                    degraded,
+                    topology,
+                    knobs,
+                    read_only: false,
+                };
+                plan.arrays.push(ArrayPlan { array, cells: cells.clone() });
             }
         }
     }
@@ -884,7 +877,19 @@ mod tests {
                 "mem", "mem*3+null", "paced:hdd-2007*4", "fault:flip@1M:mem",
             ]),
         ) {
-            let options = Options::default().with(|it| { it.arrays.level = levels.iter().map(|level| level.parse().expect("a level")).collect(); it.arrays.layout = layouts.iter().map(|layout| layout.to_string()).collect(); it.arrays.disks = disks; it.arrays.chunk = chunks; it.arrays.degraded = degraded; it.sizes = sizes; it.blocks.block = blocks; it.blocks.jobs = jobs; it.blocks.read_ahead = read_aheads; it.engine.stripe_cache = caches; it.engine.members = set(members); });
+            let options = Options::default().with(|it| {
+                it.arrays.level = levels.iter().map(|level| level.parse().expect("a level")).collect();
+                it.arrays.layout = layouts.iter().map(|layout| layout.to_string()).collect();
+                it.arrays.disks = disks;
+                it.arrays.chunk = chunks;
+                it.arrays.degraded = degraded;
+                it.sizes = sizes;
+                it.blocks.block = blocks;
+                it.blocks.jobs = jobs;
+                it.blocks.read_ahead = read_aheads;
+                it.engine.stripe_cache = caches;
+                it.engine.members = set(members);
+            });
             match plan(&options) {
                 Err(why) => {
                     let why = why.to_string();

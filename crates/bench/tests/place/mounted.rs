@@ -13,7 +13,7 @@ use bench::provision::{
     StepProblem,
 };
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
-use spec::case::{ArrayConfig, RunConfig};
+use spec::case::{ArrayConfig, Knobs, RunConfig};
 use spec::members::MemberSet;
 use spec::target::TargetExpr;
 use testkit::Loop;
@@ -23,7 +23,7 @@ fn engine(array: &str, member_bytes: u64) -> EngineArray {
     let set: MemberSet = "mem".parse().expect("a set");
     let config = ArrayConfig {
         chunk_bytes: 65_536,
-        stripe_cache_bytes: 16 << 20,
+        knobs: Knobs { stripe_cache_bytes: Some(16 << 20), ..Knobs::default() },
         ..ArrayConfig::new(expr, &set, member_bytes).expect("an array")
     };
     EngineArray { config, run: RunConfig { directory: std::env::temp_dir(), ..RunConfig::quick() } }

@@ -191,8 +191,11 @@ mod tests {
         claim.of = "cpu_s_per_gib".into();
         claim.more.cell.insert("queue_depth".into(), 1.into());
         claim.less.cell.insert("queue_depth".into(), serde_json::Value::Null);
-        let queue =
-            |queue_depth, cpu| Cell { queue_depth, cpu_s_per_gib: Some(cpu), ..chunk(1024, 9.0) };
+        let queue = |queue_depth, cpu| {
+            let mut cell = Cell { cpu_s_per_gib: Some(cpu), ..chunk(1024, 9.0) };
+            cell.knobs.queue_depth = queue_depth;
+            cell
+        };
         let outcome = claim.outcome(&record(vec![queue(None, 1.0), queue(Some(1), 2.0)]));
         assert_eq!(outcome.here, Some([2.0, 1.0]));
     }

@@ -120,7 +120,7 @@ fn one_level_or_different_conditions_give_no_summary() {
         |cell| cell.disks = 5,
         |cell| cell.members = "file".into(),
         |cell| cell.chunk_kib = Some(512),
-        |cell| cell.queue_depth = Some(1),
+        |cell| cell.knobs.queue_depth = Some(1),
         |cell| cell.depth = 1,
         |cell| cell.workload = "rand-read".into(),
         |cell| cell.bus_mb_per_s = Some(133.0),

@@ -94,7 +94,7 @@ pub(super) fn one_command_each(cell: &Cell) -> Option<Finding> {
     let asked = cell.depth.max(1).saturating_mul(cell.jobs.max(1));
     let drives = cell.place.as_ref().map_or(&[][..], |place| &place.drives);
     let by_driver = !drives.is_empty() && drives.iter().all(|drive| drive.queue_depth == Some(1));
-    let by_option = cell.queue_depth == Some(1);
+    let by_option = cell.knobs.queue_depth == Some(1);
     let random = cell.is_random();
     // Members in memory have nothing to reorder, and no busy time.
     let idle = mean_busy(cell).is_none_or(|busy| busy < IDLE);

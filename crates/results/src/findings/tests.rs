@@ -1,5 +1,6 @@
 //! Each rule on a record made by hand that must give it and on one that must not.
 
+use spec::case::Knobs;
 use spec::workload::Kind;
 
 use super::*;
@@ -311,7 +312,7 @@ fn queue_too_shallow_for_the_members() {
 #[test]
 fn one_command_at_a_time_for_each_member() {
     let none = Cell { depth: 32, ..quiet("raid5", "rand-read") };
-    let cell = Cell { queue_depth: Some(1), ..none.clone() };
+    let cell = Cell { knobs: Knobs { queue_depth: Some(1), ..Knobs::default() }, ..none.clone() };
     let found = check("one-command-each", &cell, &none);
     assert_eq!(found.command.as_deref(), Some("--queue-depth 32"));
     // A sequential stream needs no choice, nor do as many requests as members.

@@ -15,7 +15,7 @@ use super::parse::{
     parse_block, parse_bytes, parse_count, parse_rate_iops, parse_sample, parse_warm_up,
 };
 use crate::buses::Buses;
-use crate::case::{BenchLevel, RunConfig};
+use crate::case::{BenchLevel, Knobs, RunConfig};
 use crate::members::MemberSet;
 use crate::workload::{BackgroundWork, Kind, RateProcess};
 
@@ -134,10 +134,34 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
+    /// Every combination of knobs of an array; those that mean nothing to it do not multiply.
+    pub fn knobs(&self, array: &ArrayExpr) -> Vec<Knobs> {
+        let usual = Knobs::usual(array);
+        let mut all = vec![usual];
+        if usual.stripe_cache_bytes.is_some() {
+            multiply(&mut all, &self.stripe_cache, |it, bytes| it.stripe_cache_bytes = Some(bytes));
+        }
+        multiply(&mut all, &self.queue_depth, |it, depth| it.queue_depth = Some(depth));
+        all
+    }
+
     /// Whether some members are block devices.
     pub fn has_devices(&self) -> bool {
         let mut kinds = self.members.iter().flat_map(MemberSet::kinds);
         kinds.any(|member| member.device().is_some())
+    }
+}
+
+/// Each of `all` with each of the given values; as they are where none is given.
+fn multiply<T: Copy>(all: &mut Vec<Knobs>, given: &[T], set: fn(&mut Knobs, T)) {
+    let with = |one: &Knobs, value| {
+        let mut one = *one;
+        set(&mut one, value);
+        one
+    };
+    if !given.is_empty() {
+        *all =
+            all.iter().flat_map(|one| given.iter().map(move |value| with(one, *value))).collect();
     }
 }
 

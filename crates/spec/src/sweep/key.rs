@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use crate::case::{ArrayConfig, BenchLevel, Case, DEFAULT_STRIPE_CACHE_BYTES, RunConfig, Workload};
+use crate::case::{
+    ArrayConfig, BenchLevel, Case, DEFAULT_STRIPE_CACHE_BYTES, Knobs, RunConfig, Workload,
+};
 use crate::program::timing::Timing;
 use crate::program::{ProgramSpec, canonical_id};
 use crate::sweep::{Item, ItemKey};
@@ -265,13 +267,12 @@ fn array_settings(config: &ArrayConfig) -> [ArraySetting; 8] {
         area_bytes,
         degraded,
         topology,
-        stripe_cache_bytes,
-        queue_depth,
+        knobs,
         read_only,
     } = config;
+    let Knobs { stripe_cache_bytes, queue_depth } = knobs;
     let StorageTopology { buses, disks_per_channel, members_per_spindle } = topology;
-    let cache = *stripe_cache_bytes;
-    let cache = (config.has_parity() && cache != DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
+    let cache = stripe_cache_bytes.filter(|bytes| *bytes != DEFAULT_STRIPE_CACHE_BYTES);
     let degraded = (*degraded > 0).then_some(u64::from(*degraded));
     let setting = |name, value: Option<u64>, words: fn(u64) -> String| ArraySetting {
         name,
