@@ -9,7 +9,7 @@ use drive::{Placement, Profile};
 use md::Geometry;
 use md::nested::{NestedError, NestedGeometry};
 use model::bound::Shape;
-use results::record::Cell;
+use results::record::{Cell, CellCase};
 use results::words;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::members::{MemberExpr, placement_for};
@@ -41,26 +41,29 @@ pub fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Ce
     let buses = array.topology.buses;
     let one_bus = buses.and_then(|buses| buses.of_all());
     Cell {
-        target: TargetKind::Engine.into(),
-        level: array.level.into(),
-        layout: words::layout(geometry.layout()),
-        disks: array.expr.leaves() as u32,
-        members: array.set.recorded(),
-        chunk_kib: match has_chunks {
-            true => Some(geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
-            false => array.takes_chunk().then_some(array.chunk_bytes / 1024),
+        case: CellCase {
+            target: TargetKind::Engine.into(),
+            level: array.level.into(),
+            layout: words::layout(geometry.layout()),
+            disks: array.expr.leaves() as u32,
+            members: array.set.recorded(),
+            chunk_kib: match has_chunks {
+                true => Some(geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
+                false => array.takes_chunk().then_some(array.chunk_bytes / 1024),
+            },
+            degraded: array.degraded,
+            array: array.nested.then(|| array.expr.to_string()),
+            knobs: array.knobs,
+            cores: run.cores,
+            rounds_max: run.rounds_max(),
+            bus_mb_per_s: one_bus.map(|rate| rate as f64 / 1e6),
+            buses: buses.filter(|_| one_bus.is_none()).map(|buses| buses.to_string()),
+            disks_per_channel: array.topology.disks_per_channel,
+            members_per_spindle: array.topology.members_per_spindle,
+            member_bytes: Some(array.member_bytes),
+            placement: drive.map(|(profile, given)| placement_name(profile, given, false)),
+            ..CellCase::default()
         },
-        degraded: array.degraded,
-        array: array.nested.then(|| array.expr.to_string()),
-        knobs: array.knobs,
-        cores: run.cores,
-        rounds_max: run.rounds_max(),
-        bus_mb_per_s: one_bus.map(|rate| rate as f64 / 1e6),
-        buses: buses.filter(|_| one_bus.is_none()).map(|buses| buses.to_string()),
-        disks_per_channel: array.topology.disks_per_channel,
-        members_per_spindle: array.topology.members_per_spindle,
-        member_bytes: Some(array.member_bytes),
-        placement: drive.map(|(profile, given)| placement_name(profile, given, false)),
         ..Cell::default()
     }
 }

@@ -42,31 +42,32 @@ pub struct Before {
 impl Before {
     /// Puts what was measured into a cell, which has the workload beside the work.
     pub fn put_into(&self, cell: &mut Cell, background: &Background, beside: &Measurement) {
-        cell.background = Some(background.work.name().into());
-        cell.foreground_percent = Some(background.foreground_percent);
-        cell.bound_mb_per_s = None;
-        cell.bound_share = None;
-        cell.bound_note = Some("no bound: background work shares the members".into());
+        cell.case.background = Some(background.work.name().into());
+        cell.case.foreground_percent = Some(background.foreground_percent);
+        cell.derived.bound_mb_per_s = None;
+        cell.derived.bound_share = None;
+        cell.derived.bound_note = Some("no bound: background work shares the members".into());
         let Some(idle) = &self.idle else {
             // Its own samples are those of the work.
-            cell.background_idle_mb_per_s = Some(cell.mb_per_s);
-            cell.foreground_percent = None;
+            cell.measured.background_idle_mb_per_s = Some(cell.derived.mb_per_s);
+            cell.case.foreground_percent = None;
             return;
         };
         let figures = |measured: &Measurement| {
-            let mut cell = Cell { samples: measured.samples.clone(), ..Cell::default() };
+            let mut cell = Cell::default();
+            cell.measured.samples.clone_from(&measured.samples);
             cell.summarise();
             cell
         };
-        cell.background_idle_mb_per_s = Some(figures(idle).mb_per_s);
-        cell.background_mb_per_s = beside.background_mb_per_s;
+        cell.measured.background_idle_mb_per_s = Some(figures(idle).derived.mb_per_s);
+        cell.measured.background_mb_per_s = beside.background_mb_per_s;
         if let Some(alone) = &self.alone {
             let of_alone = figures(alone);
-            let rate = of_alone.mb_per_s;
-            cell.foreground_share = (rate > 0.0).then(|| cell.mb_per_s / rate);
-            cell.foreground_alone = Some(ForegroundAlone {
+            let rate = of_alone.derived.mb_per_s;
+            cell.derived.foreground_share = (rate > 0.0).then(|| cell.derived.mb_per_s / rate);
+            cell.measured.foreground_alone = Some(ForegroundAlone {
                 mb_per_s: rate,
-                iops: of_alone.iops,
+                iops: of_alone.derived.iops,
                 latency_us: alone.latency.latency(),
             });
         }
@@ -342,20 +343,36 @@ mod tests {
             let record = run(array, "mem", cells.collect(), cores);
             assert_eq!(record.cells.len(), 3 * kinds.len());
             for cell in &record.cells {
-                let what = format!("{array}: {:?} {}", cell.background, cell.workload.text());
-                assert_eq!(cell.verified, Some(true), "{what}: {:?}", cell.warnings);
-                let idle = cell.background_idle_mb_per_s.expect("it was measured");
+                let what =
+                    format!("{array}: {:?} {}", cell.case.background, cell.case.workload.text());
+                assert_eq!(
+                    cell.measured.verified,
+                    Some(true),
+                    "{what}: {:?}",
+                    cell.derived.warnings
+                );
+                let idle = cell.measured.background_idle_mb_per_s.expect("it was measured");
                 assert!(idle > 0.0, "{what}");
-                if cell.workload == spec::workload::AccessKind::None {
-                    assert_eq!((cell.mb_per_s, cell.foreground_share), (idle, None), "{what}");
-                    assert_eq!(cell.foreground_alone, None);
+                if cell.case.workload == spec::workload::AccessKind::None {
+                    assert_eq!(
+                        (cell.derived.mb_per_s, cell.derived.foreground_share),
+                        (idle, None),
+                        "{what}"
+                    );
+                    assert_eq!(cell.measured.foreground_alone, None);
                     continue;
                 }
-                assert!(cell.mb_per_s > 0.0 && cell.foreground_share > Some(0.0), "{what}");
-                assert!(cell.background_mb_per_s > Some(0.0), "{what}");
-                let alone = cell.foreground_alone.as_ref().expect("measured");
+                assert!(
+                    cell.derived.mb_per_s > 0.0 && cell.derived.foreground_share > Some(0.0),
+                    "{what}"
+                );
+                assert!(cell.measured.background_mb_per_s > Some(0.0), "{what}");
+                let alone = cell.measured.foreground_alone.as_ref().expect("measured");
                 assert!(alone.iops > 0.0 && alone.latency_us.is_some(), "{what}");
-                assert!(!cell.warnings.iter().any(|text| text.contains("failed")), "{what}");
+                assert!(
+                    !cell.derived.warnings.iter().any(|text| text.contains("failed")),
+                    "{what}"
+                );
             }
         }
     }
@@ -372,7 +389,12 @@ mod tests {
         let run = RunConfig { sample: Duration::from_millis(50), ..RunConfig::quick() };
         let (record, ended) = blocks::run(&plan, &run, &|| false, &mut |_| {});
         ended.expect("it runs");
-        assert_eq!(record.cells[0].verified, Some(true), "{:?}", record.cells[0].warnings);
+        assert_eq!(
+            record.cells[0].measured.verified,
+            Some(true),
+            "{:?}",
+            record.cells[0].derived.warnings
+        );
     }
 
     #[test]
@@ -380,7 +402,11 @@ mod tests {
         let cells = vec![spec(Kind::None, workload::BackgroundWork::Scrub)];
         let record = run("raid6(4)", "mem*3+fault:flip@1M:mem", cells, None);
         let cell = &record.cells[0];
-        assert_eq!(cell.verified, Some(false));
-        assert!(cell.warnings[0].contains("sector(s) of redundancy"), "{:?}", cell.warnings);
+        assert_eq!(cell.measured.verified, Some(false));
+        assert!(
+            cell.derived.warnings[0].contains("sector(s) of redundancy"),
+            "{:?}",
+            cell.derived.warnings
+        );
     }
 }

@@ -136,7 +136,7 @@ impl Repetition<'_> {
 
     fn mark(&self, cells: &mut [Cell]) {
         if self.number.is_some() {
-            cells.iter_mut().for_each(|cell| cell.repetition = self.number);
+            cells.iter_mut().for_each(|cell| cell.case.repetition = self.number);
         }
     }
 
@@ -264,13 +264,13 @@ mod tests {
                 BenchEvent::Repetition { number, of, seed } => format!("{number}/{of} {seed}"),
                 BenchEvent::Blocks { .. } => "blocks".into(),
                 BenchEvent::Programs => "programs".into(),
-                BenchEvent::Final(cells) => format!("final {:?}", cells[0].repetition),
+                BenchEvent::Final(cells) => format!("final {:?}", cells[0].case.repetition),
                 BenchEvent::Ended => "ended".into(),
                 BenchEvent::Progress(_) | BenchEvent::Remark(_) => return,
             });
         });
         ended.expect("measured");
-        let cell = |cell: &Cell| (cell.repetition, cell.program.is_some());
+        let cell = |cell: &Cell| (cell.case.repetition, cell.case.program.is_some());
         (seen, record.cells.iter().map(cell).collect())
     }
 

@@ -124,7 +124,9 @@ fn within_a_pass(
     };
     let streams = spec.kind.is_sequential() && array.members.iter().all(rotates);
     let given = run.sample_given || run.until_steady.is_some();
-    let Some(rate) = bound.bound_mb_per_s.filter(|_| streams && !given) else { return timing };
+    let Some(rate) = bound.derived.bound_mb_per_s.filter(|_| streams && !given) else {
+        return timing;
+    };
     let stated = spec.rate.map(|rate| f64::from(rate.iops) * spec.block_bytes as f64 / 1e6);
     let rate = stated.map_or(rate, |stated| stated.min(rate));
     let pass = target.area_bytes() as f64 / (rate * 1e6) * PASS_SHARE;
@@ -230,7 +232,7 @@ impl Bench<'_, '_> {
         }
         let mut placed = Placed::set_up(self.place, planned, self.run, self.stop)?;
         let (mut base, watched) = (placed.base.clone(), placed.watched.clone());
-        if let Some(place) = &mut base.place {
+        if let Some(place) = &mut base.case.place {
             place.name.push_str(self.label);
         }
         let (array, random_placement) = (placed.config.clone(), placed.random_placement.take());
@@ -269,7 +271,7 @@ impl Bench<'_, '_> {
             if measured.stopped && measured.samples.is_empty() {
                 break;
             }
-            cell.warnings.extend_from_slice(&found);
+            cell.derived.warnings.extend_from_slice(&found);
             (self.progress)(Progress::Measured(&cell));
             // The last one is final only after the array's redundancy has been verified.
             if !measured.stopped && entry + 1 < cells.len() {
@@ -308,8 +310,10 @@ impl Bench<'_, '_> {
         set_bound(&mut base, array, spec, target);
         // Beside background work there is none; see `Before::put_into`.
         let alone = spec.background.is_none();
-        let (bound_mb_per_s, note) =
-            (base.bound_mb_per_s.filter(|_| alone), base.bound_note.clone().filter(|_| alone));
+        let (bound_mb_per_s, note) = (
+            base.derived.bound_mb_per_s.filter(|_| alone),
+            base.derived.bound_note.clone().filter(|_| alone),
+        );
         let mut tell = |Running { seconds, live }: Running<'_>| {
             let (workload, bound_note) = (spec.kind.name(), note.as_deref());
             (progress.borrow_mut())(Progress::Running {
@@ -334,10 +338,10 @@ impl Bench<'_, '_> {
         target.renew_drives(random)?;
         target.resume_background();
         if let Some(placement) = random_placement.as_ref().filter(|_| random) {
-            base.placement = Some(placement.clone());
+            base.case.placement = Some(placement.clone());
         }
         if target.is_buffered() {
-            base.caches_dropped = Some(target.drop_cached());
+            base.case.caches_dropped = Some(target.drop_cached());
         }
         (progress.borrow_mut())(Progress::Ready);
         let recorder = Recorder::start(Watched { tap: Some(tap), ..watched.clone() });
@@ -441,26 +445,25 @@ fn make_cell(
 ) -> Cell {
     let late: u64 = measured.members.iter().map(|leaf| leaf.late).sum();
     let drive = array.members.iter().find_map(MemberExpr::drive);
-    let base = Cell {
-        random_seed: Some(run.seed),
-        warm_up_s: Some(run.warm_up.as_secs_f64()),
-        read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
-        read_percent: spec.mix(),
-        rate_iops: spec.rate.map(|rate| rate.iops),
-        rate_process: spec.rate.map(|rate| rate.process.name().into()),
-        late_ops: drive.is_some().then_some(late),
-        checked_every: (target.keeps_data() && spec.kind.reads()).then_some(check_every),
-        placement: drive
-            .map(|(profile, given)| {
-                let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
-                placement_name(profile, given, random)
-            })
-            .or(base.placement.clone()),
-        generator_ns_per_op: (spec.kind != Kind::None)
-            .then(|| runner::calibrate(*spec, target.unit_bytes(), check_every)),
-        cached: cached(&base, target),
-        ..base
-    };
+    let base = base.with(|it| {
+        it.case.random_seed = Some(run.seed);
+        it.case.warm_up_s = Some(run.warm_up.as_secs_f64());
+        it.case.read_ahead_kib =
+            (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024);
+        it.case.read_percent = spec.mix();
+        it.case.rate_iops = spec.rate.map(|rate| rate.iops);
+        it.case.rate_process = spec.rate.map(|rate| rate.process.name().into());
+        if let Some((profile, given)) = drive {
+            let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
+            it.case.placement = Some(placement_name(profile, given, random));
+        }
+        it.measured.late_ops = drive.is_some().then_some(late);
+        it.measured.checked_every =
+            (target.keeps_data() && spec.kind.reads()).then_some(check_every);
+        it.measured.generator_ns_per_op = (spec.kind != Kind::None)
+            .then(|| runner::calibrate(*spec, target.unit_bytes(), check_every));
+        it.measured.cached = cached(it, target);
+    });
     let load = Load {
         workload: spec.kind.into(),
         block_bytes: spec.block_bytes,
@@ -496,7 +499,7 @@ fn verify_redundancy(
     let words =
         |leaves: &[usize]| leaves.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     if !lost_inside.is_empty() {
-        last.warnings.push(format!(
+        last.derived.warnings.push(format!(
             "leaf {} of a nested array failed, in this cell or before: the figures are of a \
              degraded array; replace the member and measure again",
             words(&lost_inside)
@@ -504,15 +507,15 @@ fn verify_redundancy(
     }
     let without = words(&without);
     if found.wrong_reads > 0 {
-        last.verified = Some(false);
-        last.warnings.push(format!(
+        last.measured.verified = Some(false);
+        last.derived.warnings.push(format!(
             "with member(s) {without} removed after the run, {} read(s) returned wrong data: \
              copies or parity are wrong, and a member failure would lose data",
             found.wrong_reads
         ));
     }
     if let Some(error) = &found.first_error {
-        last.warnings.push(format!(
+        last.derived.warnings.push(format!(
             "with members removed after the run, lastly {without}, {} request(s) failed ({error}): \
              other members have unreadable sectors that no request had reached; a member failure \
              would lose data",
@@ -553,7 +556,7 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
             let modelled = array.members.iter().all(|member| member.drive().is_some());
             let note =
                 "no bound: it is derived for reads or writes alone, and neither bounds a mix";
-            cell.bound_note = modelled.then(|| note.into());
+            cell.derived.bound_note = modelled.then(|| note.into());
             return;
         }
     };
@@ -580,9 +583,9 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
         span_bytes: Some(target.area_bytes()),
     };
     if let Some(bound) = bound::bound(&asked) {
-        cell.bound_mb_per_s = Some(bound.mb_per_s);
+        cell.derived.bound_mb_per_s = Some(bound.mb_per_s);
         let stated = spec.rate.filter(|rate| f64::from(rate.iops) < bound.iops);
-        cell.bound_note = Some(match stated {
+        cell.derived.bound_note = Some(match stated {
             None => bound.note,
             Some(rate) => format!(
                 "no share: {} requests arrive per second, the members could serve {:.0} ({})",
@@ -593,7 +596,7 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
     let apart = StorageTopology { buses: array.topology.buses, ..StorageTopology::default() };
     if array.topology != apart {
         let bound = bound::bound(&CellShape { topology: apart, ..asked });
-        cell.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
+        cell.derived.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
     }
 }
 
@@ -616,7 +619,7 @@ fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
         warnings.push("stopped before all data was read back: written data is not verified".into());
     }
     warn_of_events(&mut warnings, &measured.events);
-    let ops: u64 = cell.per_member.iter().map(|member| member.reads + member.writes).sum();
+    let ops: u64 = cell.measured.per_member.iter().map(|member| member.reads + member.writes).sum();
     if late as f64 > ops as f64 * LATE_SHARE {
         warnings.push(format!(
             "{late} of {ops} member operations were later than the modelled drive: the backing \
@@ -626,18 +629,18 @@ fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
     if measured.stopped {
         warnings.push("stopped early: fewer or shorter samples than requested".into());
     }
-    if cell.samples.iter().all(|sample| sample.ops == 0) {
+    if cell.measured.samples.iter().all(|sample| sample.ops == 0) {
         warnings.push("no request was completed in any sample: use longer --seconds".into());
-    } else if let (Some(false), Some(most)) = (cell.steady, cell.rounds_max) {
+    } else if let (Some(false), Some(most)) = (cell.derived.steady, cell.case.rounds_max) {
         warnings.push(format!(
             "the last five of {} samples are no steady window (--until-steady {most}): that is the \
              result; the members' speed varies",
-            cell.samples.len()
+            cell.measured.samples.len()
         ));
-    } else if cell.steady == Some(false) {
+    } else if cell.derived.steady == Some(false) {
         warnings.push("no steady window: use a longer --seconds or more --runs".into());
     }
-    if let Some(name) = in_memory(cell).filter(|_| cell.cached.is_some()) {
+    if let Some(name) = in_memory(cell).filter(|_| cell.measured.cached.is_some()) {
         warnings.push(format!("{name} is memory, not disks: name a directory that is on disks"));
     } else if target.is_buffered() {
         warnings.push(
@@ -646,7 +649,7 @@ fn warn(cell: &mut Cell, target: &Target, measured: &Measurement, late: u64) {
                 .into(),
         );
     }
-    cell.warnings.append(&mut warnings);
+    cell.derived.warnings.append(&mut warnings);
 }
 
 fn warn_of_errors(warnings: &mut Vec<String>, cell: &Cell, errors: &VerifyErrors) {
@@ -793,8 +796,8 @@ mod tests {
         let error = ended.expect_err("there is no such directory").to_string();
         assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);
-        assert_eq!(record.cells[0].verified, Some(true));
-        assert!(record.cells[0].warnings[0].contains("member 3 failed"));
+        assert_eq!(record.cells[0].measured.verified, Some(true));
+        assert!(record.cells[0].derived.warnings[0].contains("member 3 failed"));
     }
 
     proptest::proptest! {

@@ -8,7 +8,7 @@ use array::{Counters, Event};
 use metrics::Recorded;
 use metrics::meter::CpuUsed;
 use results::findings;
-use results::record::{Cell, DirectionFigures, Sample, ThreadTime};
+use results::record::{Cell, CellCase, CellMeasured, DirectionFigures, Sample, ThreadTime};
 use results::stats::LatencyRecorder;
 use spec::workload::AccessKind;
 
@@ -180,24 +180,30 @@ impl Measurement {
     /// A cell with the fields of `base`, the load, and what was measured, summarised.
     pub fn cell(&self, load: Load, base: Cell) -> Cell {
         let mut cell = Cell {
-            workload: load.workload.into(),
-            block_kib: load.block_bytes as f64 / 1024.0,
-            depth: load.depth,
-            jobs: load.jobs,
-            samples: self.samples.clone(),
-            latency_us: self.latency.latency(),
-            latency_curve: self.latency.curve(),
-            latency_bins: Some(self.latency.bins()).filter(|bins| !bins.is_empty()),
-            reads_apart: self.apart.as_ref().map(|apart| apart.reads.figures()),
-            writes_apart: self.apart.as_ref().map(|apart| apart.writes.figures()),
-            service_bins: self.open_loop.as_ref().map(|open| open.service.bins()),
-            service_us: self.open_loop.as_ref().and_then(|open| open.service.latency()),
-            arrivals: self.open_loop.as_ref().map(|open| open.arrivals),
-            waiting: self.open_loop.as_ref().map(|open| open.waiting),
-            verified: self.verified(),
-            per_member: self.members.iter().map(metrics::traffic).collect(),
-            cpu_process_s: self.cpu.as_ref().map(|cpu| cpu.process_s),
-            cpu_threads: self.threads(),
+            case: CellCase {
+                workload: load.workload.into(),
+                block_kib: load.block_bytes as f64 / 1024.0,
+                depth: load.depth,
+                jobs: load.jobs,
+                ..base.case
+            },
+            measured: CellMeasured {
+                samples: self.samples.clone(),
+                latency_us: self.latency.latency(),
+                latency_curve: self.latency.curve(),
+                latency_bins: Some(self.latency.bins()).filter(|bins| !bins.is_empty()),
+                reads_apart: self.apart.as_ref().map(|apart| apart.reads.figures()),
+                writes_apart: self.apart.as_ref().map(|apart| apart.writes.figures()),
+                service_bins: self.open_loop.as_ref().map(|open| open.service.bins()),
+                service_us: self.open_loop.as_ref().and_then(|open| open.service.latency()),
+                arrivals: self.open_loop.as_ref().map(|open| open.arrivals),
+                waiting: self.open_loop.as_ref().map(|open| open.waiting),
+                verified: self.verified(),
+                per_member: self.members.iter().map(metrics::traffic).collect(),
+                cpu_process_s: self.cpu.as_ref().map(|cpu| cpu.process_s),
+                cpu_threads: self.threads(),
+                ..base.measured
+            },
             ..base
         };
         if let Some(cpu) = &self.cpu {
@@ -207,8 +213,8 @@ impl Measurement {
         if let Some(recorded) = self.recorded.clone() {
             recorded.put_into(&mut cell);
         }
-        if !cell.samples.is_empty() {
-            cell.findings = findings::find(&cell);
+        if !cell.measured.samples.is_empty() {
+            cell.derived.findings = findings::find(&cell);
         }
         cell
     }

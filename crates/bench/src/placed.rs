@@ -113,7 +113,11 @@ impl Placed {
 
 /// The settings of the run and of the area: an array below does not have them.
 fn of_run(base: Cell, run: &RunConfig, area_bytes: u64) -> Cell {
-    Cell { file_bytes: Some(area_bytes), cores: run.cores, rounds_max: run.rounds_max(), ..base }
+    base.with(|it| {
+        it.case.file_bytes = Some(area_bytes);
+        it.case.cores = run.cores;
+        it.case.rounds_max = run.rounds_max();
+    })
 }
 
 /// The directory or device of a target, the fields that its cells share, and what was set up.
@@ -131,8 +135,11 @@ fn storage_of(
         }
         TargetExpr::Path(path) => (MountOrDevice::Directory(path.clone()), Cell::default()),
         TargetExpr::Device(path) => {
-            let level = BenchLevel::Single.into();
-            let base = Cell { level, disks: 1, members: "device".into(), ..Cell::default() };
+            let base = Cell::default().with(|it| {
+                it.case.level = BenchLevel::Single.into();
+                it.case.disks = 1;
+                it.case.members = "device".into();
+            });
             (MountOrDevice::Device(path.clone()), base)
         }
         _ => {
@@ -142,8 +149,11 @@ fn storage_of(
             return Ok((place.storage().clone(), base, Some(place)));
         }
     };
-    let (target, place) = (expr.kind().into(), Some(place_of(&storage)));
-    Ok((storage, Cell { target, place, ..base }, None))
+    let base = base.with(|it| {
+        it.case.target = expr.kind().into();
+        it.case.place = Some(place_of(&storage));
+    });
+    Ok((storage, base, None))
 }
 
 /// The array of level `single` over the storage of a target.

@@ -605,11 +605,11 @@ mod tests {
             let finished = store.finished(run).expect("keys");
             assert!(tasks.iter().flat_map(|t| &t.items).all(|item| finished.contains(&item.key)));
             let mut cells = store.record(run).expect("the run").cells;
-            cells.retain(|cell| !cell.workload.is_empty());
+            cells.retain(|cell| !cell.case.workload.is_empty());
             let own = &cells[2];
             let left = [Kind::SeqRead, Kind::RandRead][theirs].name();
             assert_eq!(
-                (cells.len(), &*own.level.text(), &*own.workload.text()),
+                (cells.len(), &*own.case.level.text(), &*own.case.workload.text()),
                 (3, "raid1", left)
             );
             // With all items finished there is no task.

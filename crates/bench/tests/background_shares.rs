@@ -42,22 +42,22 @@ fn run(members: &str, mib: u64, workloads: &[Kind], backgrounds: &[BackgroundWor
 
 /// Prints a cell as a row of the page.
 fn print(cell: &Cell) {
-    let alone = cell.foreground_alone.clone().unwrap_or_default();
+    let alone = cell.measured.foreground_alone.clone().unwrap_or_default();
     let p99 = |us: Option<results::stats::Latency>| us.map_or(0.0, |us| us.p99 / 1000.0);
     println!(
         "| {} | {} | {} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} % | {:.1} | {:.1} |",
-        cell.background.as_deref().unwrap_or_default(),
-        cell.workload.text(),
-        cell.placement.as_deref().unwrap_or_default(),
-        cell.background_idle_mb_per_s.unwrap_or_default(),
-        cell.background_mb_per_s.unwrap_or_default(),
+        cell.case.background.as_deref().unwrap_or_default(),
+        cell.case.workload.text(),
+        cell.case.placement.as_deref().unwrap_or_default(),
+        cell.measured.background_idle_mb_per_s.unwrap_or_default(),
+        cell.measured.background_mb_per_s.unwrap_or_default(),
         alone.iops,
-        cell.iops,
-        cell.foreground_share.unwrap_or_default() * 100.0,
+        cell.derived.iops,
+        cell.derived.foreground_share.unwrap_or_default() * 100.0,
         p99(alone.latency_us),
-        p99(cell.latency_us),
+        p99(cell.measured.latency_us),
     );
-    assert_eq!(cell.verified, Some(true), "{:?}", cell.warnings);
+    assert_eq!(cell.measured.verified, Some(true), "{:?}", cell.derived.warnings);
 }
 
 #[test]
@@ -66,7 +66,12 @@ fn background_work_alone_is_as_fast_as_the_members() {
     let record = run("paced:hdd-2007:mem", 512, &[Kind::None], &works);
     for cell in &record.cells {
         print(cell);
-        assert!(cell.mb_per_s >= 0.9 * OUTER, "{:?}: {}", cell.background, cell.mb_per_s);
+        assert!(
+            cell.derived.mb_per_s >= 0.9 * OUTER,
+            "{:?}: {}",
+            cell.case.background,
+            cell.derived.mb_per_s
+        );
     }
 }
 
@@ -81,15 +86,15 @@ fn a_load_of_depth_1_keeps_its_share_and_the_work_continues() {
         let record = run(members, 128, &kinds, works);
         record.cells.iter().for_each(print);
         for cell in &record.cells {
-            let what = format!("{members}, {:?}, {}", cell.background, cell.workload);
-            let share = cell.foreground_share.expect("measured");
+            let what = format!("{members}, {:?}, {}", cell.case.background, cell.case.workload);
+            let share = cell.derived.foreground_share.expect("measured");
             assert!(share >= least_share, "{what}: {share:.2} of the rate");
             let p99 = |us: Option<results::stats::Latency>| us.expect("requests").p99;
-            let alone = cell.foreground_alone.clone().expect("measured");
-            let times = p99(cell.latency_us) / p99(alone.latency_us);
+            let alone = cell.measured.foreground_alone.clone().expect("measured");
+            let times = p99(cell.measured.latency_us) / p99(alone.latency_us);
             assert!(times <= 2.5, "{what}: p99 {times:.1} times");
-            let rate = cell.background_mb_per_s.expect("measured");
-            let idle = cell.background_idle_mb_per_s.expect("measured");
+            let rate = cell.measured.background_mb_per_s.expect("measured");
+            let idle = cell.measured.background_idle_mb_per_s.expect("measured");
             assert!(rate >= 0.1 * idle, "{what}: {rate:.1} of {idle:.1} MB/s");
         }
     }

@@ -38,9 +38,9 @@ fn table() -> Record {
 }
 
 fn name(cell: &Cell) -> String {
-    let layout = cell.layout.as_ref().map(|layout| layout.text()).unwrap_or_default();
-    let (disks, lost) = (cell.disks, cell.degraded);
-    format!("{} {layout} x{disks} -{lost} {}", cell.level, cell.workload)
+    let layout = cell.case.layout.as_ref().map(|layout| layout.text()).unwrap_or_default();
+    let (disks, lost) = (cell.case.disks, cell.case.degraded);
+    format!("{} {layout} x{disks} -{lost} {}", cell.case.level, cell.case.workload)
 }
 
 /// How much of its bound a cell must reach: nearly all, with a reason where it does not.
@@ -57,16 +57,16 @@ fn every_cell_of_the_default_table_is_near_its_bound() {
     let record = table();
     let mut outside = Vec::new();
     for cell in &record.cells {
-        let share = cell.bound_share.expect("modelled drives have a bound");
+        let share = cell.derived.bound_share.expect("modelled drives have a bound");
         println!(
             "{:44} {:8.1} {:8.0} {:5.2}x {:4.0}%",
             name(cell),
-            cell.mb_per_s,
-            cell.iops,
-            cell.ratio_to_single.unwrap_or(0.0),
+            cell.derived.mb_per_s,
+            cell.derived.iops,
+            cell.derived.ratio_to_single.unwrap_or(0.0),
             share * 100.0
         );
-        assert_eq!(cell.verified, Some(true), "{}", name(cell));
+        assert_eq!(cell.measured.verified, Some(true), "{}", name(cell));
         let (least, most) = band(cell);
         if !(least..=most).contains(&share) {
             outside.push(format!("{}: {:.0} %", name(cell), share * 100.0));
@@ -75,10 +75,11 @@ fn every_cell_of_the_default_table_is_near_its_bound() {
     assert!(outside.is_empty(), "{outside:#?}");
     let ratio = |level: &str, disks, degraded, workload: &str| {
         let found = record.cells.iter().find(|cell| {
-            (&*cell.level.text(), cell.disks, cell.degraded) == (level, disks, degraded)
-                && cell.workload.text() == workload
+            (&*cell.case.level.text(), cell.case.disks, cell.case.degraded)
+                == (level, disks, degraded)
+                && cell.case.workload.text() == workload
         });
-        found.and_then(|cell| cell.ratio_to_single).expect("a row of the table")
+        found.and_then(|cell| cell.derived.ratio_to_single).expect("a row of the table")
     };
     // Well-known ratios: a mirror streams like one disk, and parity costs small
     // writes.
@@ -107,13 +108,18 @@ fn a_full_solid_drive_is_measured_until_it_is_steady() {
     let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
     ended.expect("it runs");
     let cell = &record.cells[0];
-    let rates: Vec<f64> = cell.samples.iter().map(|sample| sample.iops().round()).collect();
+    let rates: Vec<f64> =
+        cell.measured.samples.iter().map(|sample| sample.iops().round()).collect();
     println!("{rates:?}");
-    assert_eq!(cell.steady, Some(true), "{rates:?}");
-    assert!(rates[0] > 2.0 * cell.iops, "a burst at first: {} after {rates:?}", cell.iops);
+    assert_eq!(cell.derived.steady, Some(true), "{rates:?}");
+    assert!(
+        rates[0] > 2.0 * cell.derived.iops,
+        "a burst at first: {} after {rates:?}",
+        cell.derived.iops
+    );
     let window = &rates[rates.len() - 5..];
     let mean = window.iter().sum::<f64>() / 5.0;
-    assert!((cell.iops / mean - 1.0).abs() < 0.001, "{} of {window:?}", cell.iops);
-    let share = cell.bound_share.expect("a bound");
+    assert!((cell.derived.iops / mean - 1.0).abs() < 0.001, "{} of {window:?}", cell.derived.iops);
+    let share = cell.derived.bound_share.expect("a bound");
     assert!((0.85..=1.1).contains(&share), "the bound is that of a full drive: {share}");
 }

@@ -13,10 +13,10 @@ use spec::workload::Kind;
 /// One cell, for real.
 fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
     let cell = measured(level, members, kind, more);
-    let series = cell.series.as_ref().expect("it was watched");
+    let series = cell.measured.series.as_ref().expect("it was watched");
     let steps = series.members[0].read_mb_per_s.len();
     let covered = steps as f64 * series.step_s;
-    let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
+    let seconds: f64 = cell.measured.samples.iter().map(|sample| sample.seconds).sum();
     assert!((covered / seconds - 1.0).abs() < 0.2, "{covered} of {seconds} seconds");
     cell
 }
@@ -48,13 +48,16 @@ fn measured(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
     ended.expect("it runs");
     assert_eq!(record.cells.len(), 1);
     let cell = record.cells[0].clone();
-    println!("{:?}\n{:?} {:?}", cell.findings, cell.per_member, cell.member_load);
-    assert_eq!(cell.findings, find(&cell), "a finished cell gives the same again");
+    println!(
+        "{:?}\n{:?} {:?}",
+        cell.derived.findings, cell.measured.per_member, cell.measured.member_load
+    );
+    assert_eq!(cell.derived.findings, find(&cell), "a finished cell gives the same again");
     cell
 }
 
 fn has(cell: &Cell, name: &str) -> bool {
-    cell.findings.iter().any(|finding| finding.name == name)
+    cell.derived.findings.iter().any(|finding| finding.name == name)
 }
 
 const PACED: &str = "paced:hdd-2007:mem";
@@ -83,7 +86,10 @@ fn a_real_shared_disk_and_a_real_shared_channel_are_found() {
     assert!(has(&channel, "shared-channel") && !has(&channel, "shared-spindle"), "{channel:?}");
     let apart = run(Options::default().with(|it| it.engine.spindle = vec![1]));
     assert!(!has(&apart, "shared-spindle") && !has(&apart, "shared-channel"));
-    assert!(disk.mb_per_s < apart.mb_per_s / 2.0 && channel.mb_per_s < apart.mb_per_s / 2.0);
+    assert!(
+        disk.derived.mb_per_s < apart.derived.mb_per_s / 2.0
+            && channel.derived.mb_per_s < apart.derived.mb_per_s / 2.0
+    );
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn a_real_slow_member_is_found() {
     // Where others use the machine the rest of the members is late, too.
     let slow = || {
         let cell = run("raid0", set, Kind::SeqRead, Options::default());
-        cell.findings.into_iter().find(|finding| finding.name == "one-slow-member")
+        cell.derived.findings.into_iter().find(|finding| finding.name == "one-slow-member")
     };
     let found = (0..5).find_map(|_| slow()).expect("it is found");
     assert_eq!(found.evidence["member"], 3.0);
@@ -127,11 +133,11 @@ fn a_real_queue_too_shallow_and_ncq_off_are_found() {
         })
     };
     let four = run_in_model_time("raid0", PACED, Kind::RandRead, with(4, &[]));
-    assert!(has(&four, "queue-too-shallow"), "{:?}", four.findings);
+    assert!(has(&four, "queue-too-shallow"), "{:?}", four.derived.findings);
     let many = run_in_model_time("raid0", PACED, Kind::RandRead, with(64, &[]));
     assert!(!has(&many, "queue-too-shallow") && !has(&many, "one-command-each"));
     let one = run_in_model_time("raid0", PACED, Kind::RandRead, with(64, &[1]));
-    assert!(has(&one, "one-command-each"), "{:?}", one.findings);
+    assert!(has(&one, "one-command-each"), "{:?}", one.derived.findings);
 }
 
 /// Of members in memory, and of paced ones, one answers 20 ms later than it could.
@@ -141,7 +147,7 @@ fn a_real_member_that_answers_late_is_found() {
         let deep = || Options::default().with(|it| it.blocks.depth = vec![16]);
         let late = |_: u32| run("raid5", set, Kind::RandRead, deep());
         let found = (0..3).map(late).find(|cell| has(cell, "one-slow-member"));
-        let found = found.expect(set).findings;
+        let found = found.expect(set).derived.findings;
         let found = found.iter().find(|finding| finding.name == "one-slow-member");
         assert_eq!(found.map(|finding| finding.evidence["member"]), Some(3.0), "{set}");
         assert!(!has(&run("raid5", base, Kind::RandRead, deep()), "one-slow-member"), "{base}");
@@ -175,7 +181,7 @@ fn a_real_parity_member_is_unbalanced() {
 
 /// Whether other processes took so much that no thread has a CPU for itself.
 fn disturbed(cell: &Cell) -> bool {
-    cell.others_cpus.is_some_and(|cpus| cpus > 0.3)
+    cell.measured.others_cpus.is_some_and(|cpus| cpus > 0.3)
 }
 
 /// Members that store nothing leave nothing to do but filling what is written.
@@ -189,7 +195,7 @@ fn a_real_limit_of_the_generator_is_found() {
     }
     assert!(cells.iter().all(|cell| !has(cell, "generator-bound") || !has(cell, "cpu-bound")));
     let paced = run("raid0", PACED, Kind::SeqWrite, Options::default());
-    assert!(!has(&paced, "generator-bound"), "{:?}", paced.findings);
+    assert!(!has(&paced, "generator-bound"), "{:?}", paced.derived.findings);
 }
 
 #[test]
@@ -202,5 +208,5 @@ fn a_real_limit_of_the_cpu_is_found() {
         false => assert!(cells.iter().any(|cell| has(cell, "cpu-bound"))),
     }
     let paced = run("raid0", PACED, Kind::RandRead, Options::default());
-    assert!(!has(&paced, "cpu-bound"), "{:?}", paced.findings);
+    assert!(!has(&paced, "cpu-bound"), "{:?}", paced.derived.findings);
 }

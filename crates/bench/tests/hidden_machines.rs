@@ -197,7 +197,8 @@ fn three_paced_machines_are_predicted_from_probes_in_real_time() {
     let median = median(&all).expect("errors");
     println!("median of {} figures: {:.1} %", all.len(), median * 100.0);
     // A thread that waits for a CPU is late, and a probe takes that for the disk.
-    let disturbed = cells.iter().filter(|cell| cell.others_cpus.is_some_and(|cpus| cpus > 0.3));
+    let disturbed =
+        cells.iter().filter(|cell| cell.measured.others_cpus.is_some_and(|cpus| cpus > 0.3));
     match disturbed.count() > cells.len() / 4 {
         true => println!("skipped: other processes use the machine"),
         false => assert!(median <= 0.08, "{median}"),
@@ -208,13 +209,13 @@ fn three_paced_machines_are_predicted_from_probes_in_real_time() {
 fn errors(measured: &Record, predicted: &Record) -> Vec<f64> {
     let mut errors = Vec::new();
     for (real, guess) in measured.cells.iter().zip(&predicted.cells) {
-        let error = (guess.mb_per_s / real.mb_per_s - 1.0).abs();
+        let error = (guess.derived.mb_per_s / real.derived.mb_per_s - 1.0).abs();
         println!(
             "  {:7} {:10} {:9.1} {:9.1} {:5.1} %",
-            real.level.text(),
-            real.workload.text(),
-            real.mb_per_s,
-            guess.mb_per_s,
+            real.case.level.text(),
+            real.case.workload.text(),
+            real.derived.mb_per_s,
+            guess.derived.mb_per_s,
             error * 100.0
         );
         errors.push(error);

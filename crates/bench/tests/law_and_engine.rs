@@ -45,7 +45,7 @@ fn engine(drive: &str) -> Vec<Cell> {
 }
 
 fn work(cell: &Cell) -> Work {
-    match &*cell.workload.text() {
+    match &*cell.case.workload.text() {
         "seq-read" => Work::Read,
         "seq-write" => Work::Write,
         "rand-read" => Work::RandomRead,
@@ -56,20 +56,20 @@ fn work(cell: &Cell) -> Work {
 
 /// What the law has of the disks of a cell, with its interval.
 fn law(drive: &str, cell: &Cell, fitted: &Fitted) -> Result<(f64, f64, f64), WhyNot> {
-    let in_flight = f64::from(cell.depth) * f64::from(cell.jobs);
+    let in_flight = f64::from(cell.case.depth) * f64::from(cell.case.jobs);
     let sheet = Sheet::of(Profile::named(drive).expect("built in"), in_flight);
     let mut machine = Machine::new(sheet.media);
     machine.kernel = predict::law::Kernel::parse("6.1");
     machine.is_shingled = sheet.is_shingled;
     let level = cell.md_level().expect("a level of md");
-    let chunk_kib = cell.chunk_kib.map_or(512.0, |kib| kib as f64);
+    let chunk_kib = cell.case.chunk_kib.map_or(512.0, |kib| kib as f64);
     let array = Array { copies: Copies::Near(2), ..Array::new(level, DISKS, chunk_kib) };
     let work = work(cell);
     let is_random = matches!(work, Work::RandomRead | Work::RandomWrite);
     let access = Access {
         depth: if is_random { in_flight } else { 1.0 },
         depth_is_stated: is_random,
-        jobs: f64::from(cell.jobs),
+        jobs: f64::from(cell.case.jobs),
         ..Access::new(work, WriteBack::Raw)
     };
     let found = predict(&array, &machine, &access, &sheet.single, &fitted.constants)?;
@@ -103,7 +103,7 @@ fn the_law_and_the_engine_agree_on_every_drive_or_the_law_is_outside() {
     testkit::print_sample("drives", drives.len() as u64, all.len() as u64);
     for drive in drives {
         for cell in engine(drive) {
-            let name = format!("{drive} {} {}", cell.level, cell.workload);
+            let name = format!("{drive} {} {}", cell.case.level, cell.case.workload);
             let ours = cell.rate();
             match law(drive, &cell, &fitted) {
                 Err(why) => {

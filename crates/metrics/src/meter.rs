@@ -191,9 +191,9 @@ impl CpuUsed {
     /// Sets the machine's figures of a cell, or the reason why there are none.
     pub fn put_machine_into(&self, cell: &mut Cell) {
         let machine = self.machine_s();
-        cell.cpu_system_s = machine.as_ref().ok().copied();
-        cell.cpu_system_note = machine.err().map(|error| error.to_string());
-        cell.others_cpus = self.others_cpus();
+        cell.measured.cpu_system_s = machine.as_ref().ok().copied();
+        cell.measured.cpu_system_note = machine.err().map(|error| error.to_string());
+        cell.measured.others_cpus = self.others_cpus();
     }
 }
 
@@ -489,8 +489,8 @@ mod tests {
         assert_eq!(disturbed.others_cpus(), Some(0.5));
         let mut cell = Cell::default();
         disturbed.put_machine_into(&mut cell);
-        assert_eq!((cell.cpu_system_s, cell.others_cpus), (None, Some(0.5)));
-        assert!(cell.cpu_system_note.is_some_and(|note| note.contains("0.50 CPUs")));
+        assert_eq!((cell.measured.cpu_system_s, cell.measured.others_cpus), (None, Some(0.5)));
+        assert!(cell.measured.cpu_system_note.is_some_and(|note| note.contains("0.50 CPUs")));
         // Counters below the used time are wrong; missing ones are an error, too.
         assert!(busy(3.0).machine_s().is_err_and(|why| why.to_string().contains("counts 3.00 s")));
         let blind = CpuUsed { kernel: None, ..busy(7.0) };

@@ -177,11 +177,11 @@ impl Recorded {
     /// Stores the data in a cell, except for the CPU time, which comes from the meters.
     pub fn put_into(self, cell: &mut Cell) {
         if self.series.step_s > 0.0 {
-            cell.series = Some(self.series);
+            cell.measured.series = Some(self.series);
         }
-        cell.member_load = self.members;
-        cell.sync = self.sync;
-        cell.stripe_cache = self.stripe_cache;
+        cell.measured.member_load = self.members;
+        cell.measured.sync = self.sync;
+        cell.measured.stripe_cache = self.stripe_cache;
     }
 }
 

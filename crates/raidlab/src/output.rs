@@ -132,7 +132,7 @@ fn split(record: &Record) -> (Record, Record) {
         cells: record
             .cells
             .iter()
-            .filter(|cell| cell.program.is_some() == programs)
+            .filter(|cell| cell.case.program.is_some() == programs)
             .cloned()
             .collect(),
         ..record.clone()

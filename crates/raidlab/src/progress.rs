@@ -126,27 +126,27 @@ impl Reporter {
             self.eta.cells,
             self.left(),
             name(cell),
-            cell.workload,
-            cell.mb_per_s,
-            cell.iops,
+            cell.case.workload,
+            cell.derived.mb_per_s,
+            cell.derived.iops,
         ));
     }
 }
 
 /// The array of a cell: `raid10,f2 x4`; where there is none, its place: `path:/srv`.
 pub fn name(cell: &Cell) -> String {
-    if let Some(array) = &cell.array {
+    if let Some(array) = &cell.case.array {
         return array.clone();
     }
-    if cell.level.is_empty() {
+    if cell.case.level.is_empty() {
         return cell.place_shown().unwrap_or_else(|| cell.target_shown());
     }
-    let layout = cell.layout.as_ref().map(|l| format!(",{l}")).unwrap_or_default();
-    let degraded = match cell.degraded {
+    let layout = cell.case.layout.as_ref().map(|l| format!(",{l}")).unwrap_or_default();
+    let degraded = match cell.case.degraded {
         0 => String::new(),
         count => format!(" -{count}"),
     };
-    format!("{}{layout} x{}{degraded}", cell.level, cell.disks)
+    format!("{}{layout} x{}{degraded}", cell.case.level, cell.case.disks)
 }
 
 impl Eta {
@@ -229,14 +229,18 @@ mod tests {
 
     #[test]
     fn a_line_names_the_array_or_the_place_without_one() {
-        let mut cell = Cell { level: "raid5".into(), disks: 4, degraded: 1, ..Cell::default() };
+        let mut cell = Cell::default().with(|it| {
+            it.case.level = "raid5".into();
+            it.case.disks = 4;
+            it.case.degraded = 1;
+        });
         assert_eq!(name(&cell), "raid5 x4 -1");
-        cell.array = Some("raid1(raid0(2),raid0(2))".into());
+        cell.case.array = Some("raid1(raid0(2),raid0(2))".into());
         assert_eq!(name(&cell), "raid1(raid0(2),raid0(2))");
-        let mut cell = Cell { target: "path".into(), ..Cell::default() };
+        let mut cell = Cell::default().with(|it| it.case.target = "path".into());
         assert_eq!(name(&cell), "path");
         let place = Place { name: "path:/srv".into(), ..Place::default() };
-        cell.place = Some(place);
+        cell.case.place = Some(place);
         assert_eq!(name(&cell), "path:/srv");
     }
 

@@ -278,9 +278,9 @@ impl SweepSource {
         let items = task.items.into_iter().zip(result.cells).enumerate();
         let items = items.map(|(entry, (item, mut cells))| {
             for cell in cells.iter_mut().flatten() {
-                cell.host = Some(name.clone());
-                cell.times = Some(times);
-                cell.load = worker.loads.remove(&entry).map(|load| load.ended(cell));
+                cell.case.host = Some(name.clone());
+                cell.measured.times = Some(times);
+                cell.measured.load = worker.loads.remove(&entry).map(|load| load.ended(cell));
             }
             let problem = problem.clone().filter(|_| cells.is_none());
             MeasuredItem { key: item.key.0, what: item.what, cells, problem }
@@ -375,8 +375,8 @@ impl RunningLoad {
 
     /// The load of a cell that is complete: samples follow the warm-up without a pause.
     fn ended(mut self, cell: &Cell) -> Load {
-        let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
-        let warm_up = cell.warm_up_s.unwrap_or(0.0);
+        let seconds: f64 = cell.measured.samples.iter().map(|sample| sample.seconds).sum();
+        let warm_up = cell.case.warm_up_s.unwrap_or(0.0);
         self.load.done_s = self.load.began_s.map(|began| began + warm_up + seconds);
         self.load
     }
@@ -614,7 +614,7 @@ impl SweepRun {
                 Ok(sum) => cells.insert(0, sum),
                 Err(why) => {
                     let note = format!("the rates of the hosts are not added: {why}");
-                    cells.iter_mut().for_each(|cell| cell.warnings.push(note.clone()));
+                    cells.iter_mut().for_each(|cell| cell.derived.warnings.push(note.clone()));
                 }
             }
             self.store.put_of_host(self.run, &item, &cells, &hosts)?;

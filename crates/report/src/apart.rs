@@ -50,8 +50,8 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.workload, cell.read_percent) = ("rand-mixed".into(), Some(75));
-        (cell.block_kib, cell.depth) = (4.0, 16);
+        (cell.case.workload, cell.case.read_percent) = ("rand-mixed".into(), Some(75));
+        (cell.case.block_kib, cell.case.depth) = (4.0, 16);
         let samples = |ops: u64| vec![Sample { seconds: 2.0, bytes: ops * 4096, ops }; 3];
         let part = |ops, ns| {
             let mut latencies = LatencyRecorder::new();
@@ -63,9 +63,10 @@ mod tests {
                 ..DirectionFigures::default()
             })
         };
-        cell.samples = samples(400);
-        (cell.reads_apart, cell.writes_apart) = (part(300, 7_000_000), part(100, 250_000));
-        cell.latency_bins = Some(Default::default());
+        cell.measured.samples = samples(400);
+        (cell.measured.reads_apart, cell.measured.writes_apart) =
+            (part(300, 7_000_000), part(100, 250_000));
+        cell.measured.latency_bins = Some(Default::default());
         cell.summarise();
         record
     }
@@ -74,8 +75,8 @@ mod tests {
     fn reads_and_writes_have_a_line_each_in_all_forms_and_add_up() {
         let record = mixed();
         let (reads, writes) = record.cells[0].apart().expect("it is mixed");
-        assert_eq!((reads.iops, writes.iops, record.cells[0].iops), (150.0, 50.0, 200.0));
-        assert_eq!(reads.mb_per_s + writes.mb_per_s, record.cells[0].mb_per_s);
+        assert_eq!((reads.iops, writes.iops, record.cells[0].derived.iops), (150.0, 50.0, 200.0));
+        assert_eq!(reads.mb_per_s + writes.mb_per_s, record.cells[0].derived.mb_per_s);
         let grid = PivotTable::new(&record);
         assert_eq!(grid.columns[0].title(), "random, 75 % reads");
         let [reads, writes] = &table(&grid).texts()[..] else { panic!("two rows") };
@@ -98,8 +99,8 @@ mod tests {
     #[test]
     fn a_histogram_is_of_reads_or_of_writes() {
         let mut record = mixed();
-        let bins = record.cells[0].reads_apart.clone().and_then(|part| part.latency_bins);
-        record.cells[0].latency_bins = bins;
+        let bins = record.cells[0].measured.reads_apart.clone().and_then(|part| part.latency_bins);
+        record.cells[0].measured.latency_bins = bins;
         let text = histogram::text(&record);
         assert!(
             text.contains("latency of 900 reads\n") && text.contains("latency of 300 writes\n")
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn shares_of_reads_are_columns_of_their_own() {
         let mut record = mixed();
-        let other = Cell { read_percent: Some(50), ..record.cells[0].clone() };
+        let other = record.cells[0].clone().with(|it| it.case.read_percent = Some(50));
         record.cells.push(other);
         let grid = PivotTable::new(&record);
         assert_eq!((grid.columns.len(), grid.cells().count()), (2, 2));
@@ -119,10 +120,13 @@ mod tests {
     fn runs_of_a_mixed_workload_fold_into_one_whose_parts_add_up() {
         let mut record = mixed();
         let mut again = record.cells[0].clone();
-        record.cells[0].repetition = Some(1);
-        again.repetition = Some(2);
-        again.samples.iter_mut().for_each(|sample| sample.seconds = 1.0);
-        for part in [&mut again.reads_apart, &mut again.writes_apart].into_iter().flatten() {
+        record.cells[0].case.repetition = Some(1);
+        again.case.repetition = Some(2);
+        again.measured.samples.iter_mut().for_each(|sample| sample.seconds = 1.0);
+        for part in [&mut again.measured.reads_apart, &mut again.measured.writes_apart]
+            .into_iter()
+            .flatten()
+        {
             part.samples.iter_mut().for_each(|sample| sample.seconds = 1.0);
         }
         again.summarise();
@@ -130,7 +134,7 @@ mod tests {
         let folded = folded(&record);
         let cell = &folded.cells[0];
         let (reads, writes) = cell.apart().expect("it is mixed");
-        assert_eq!((cell.iops, reads.iops, writes.iops), (300.0, 225.0, 75.0));
+        assert_eq!((cell.derived.iops, reads.iops, writes.iops), (300.0, 225.0, 75.0));
         assert_eq!(reads.latency_us.map(|us| us.p50), Some(7000.0));
         assert_eq!(reads.latency_bins, None, "of no run alone");
     }

@@ -192,21 +192,21 @@ struct Way {
 
 impl Way {
     fn add(&mut self, cell: &Cell) {
-        let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
+        let seconds: f64 = cell.measured.samples.iter().map(|sample| sample.seconds).sum();
         // A program's phase takes as long as it takes.
-        if cell.program.is_none() && !cell.samples.is_empty() {
-            self.sample_s.insert(format!("{:.1} s", seconds / cell.samples.len() as f64));
+        if cell.case.program.is_none() && !cell.measured.samples.is_empty() {
+            self.sample_s.insert(format!("{:.1} s", seconds / cell.measured.samples.len() as f64));
         }
         let reported = SETTINGS.iter().filter(|setting| setting.identity == Identity::Reported);
         for setting in reported {
             self.settings.entry(setting.label).or_default().extend(setting.shown(cell));
         }
-        for drive in cell.place.iter().flat_map(|place| &place.drives) {
+        for drive in cell.case.place.iter().flat_map(|place| &place.drives) {
             let model = drive.model.as_deref().unwrap_or("of an unknown model");
             let firmware = drive.firmware.as_ref().map(|firmware| format!(" ({firmware})"));
             self.drives.insert(format!("{model}{}", firmware.unwrap_or_default()));
         }
-        self.seeds.extend(cell.random_seed);
+        self.seeds.extend(cell.case.random_seed);
     }
 }
 
@@ -261,7 +261,7 @@ impl Side {
         for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
             // More bytes at the members may be copies, parity or I/O of another process; and a
             // phase in which nothing was done has no rate.
-            if cell.program_bytes.is_none() && cell.did_something() {
+            if cell.measured.program_bytes.is_none() && cell.did_something() {
                 side.of(cell, label, work).add(cell);
             }
         }
@@ -288,30 +288,30 @@ impl Side {
 
 impl Gathered {
     fn add(&mut self, cell: &Cell) {
-        let samples = cell.samples.iter().map(|sample| cell.rate_of(sample));
-        match cell.samples_are_runs {
+        let samples = cell.measured.samples.iter().map(|sample| cell.rate_of(sample));
+        match cell.case.samples_are_runs {
             true => self.values.extend(samples.filter(|rate| *rate > 0.0)),
             false => self.values.extend(Some(cell.rate()).filter(|rate| *rate > 0.0)),
         }
-        self.samples += cell.samples.len();
-        self.cpu.extend(cell.cpu_s_per_gib);
-        self.background.extend(cell.background_mb_per_s);
+        self.samples += cell.measured.samples.len();
+        self.cpu.extend(cell.derived.cpu_s_per_gib);
+        self.background.extend(cell.measured.background_mb_per_s);
         self.way.add(cell);
     }
 }
 
 fn in_words(cell: &Cell, label: &str, work: &str) -> String {
     let mut text = pivot::with_disks(label, cell);
-    match &cell.program {
+    match &cell.case.program {
         Some(_) => text.push_str(&format!(", {work}")),
         None => text.push_str(&format!(
             ", {} {} x {}",
-            cell.workload,
-            units::kib(cell.block_kib),
-            u64::from(cell.depth) * u64::from(cell.jobs)
+            cell.case.workload,
+            units::kib(cell.case.block_kib),
+            u64::from(cell.case.depth) * u64::from(cell.case.jobs)
         )),
     }
-    if let Some(work) = &cell.background {
+    if let Some(work) = &cell.case.background {
         text.push_str(&format!(", during {work}"));
     }
     text
@@ -370,7 +370,8 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
                 "{name} has reads that returned wrong data: its figures are meaningless"
             ));
         }
-        let of_members = record.cells.iter().filter(|cell| cell.program_bytes.is_some()).count();
+        let of_members =
+            record.cells.iter().filter(|cell| cell.measured.program_bytes.is_some()).count();
         if of_members > 0 {
             warnings.push(format!(
                 "{name} has {} that were measured at the members: they are not compared, because \
@@ -378,7 +379,8 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
                 counted(of_members, "cell")
             ));
         }
-        let unsteady = record.cells.iter().filter(|cell| cell.steady == Some(false)).count();
+        let unsteady =
+            record.cells.iter().filter(|cell| cell.derived.steady == Some(false)).count();
         if unsteady > 0 {
             let cells = counted(unsteady, "cell");
             warnings.push(format!("{name} has {cells} that were not steady"));
@@ -401,16 +403,17 @@ mod tests {
         let mut cells = Vec::new();
         for repetition in 0..7_usize {
             for (index, cell) in record.cells.iter().enumerate() {
-                let base = cell.mb_per_s * 1e6;
+                let base = cell.derived.mb_per_s * 1e6;
                 let wobble = |at: usize| 1.0 + ((index * 7 + at * 13) % 11) as f64 / 1000.0;
                 let sample = |at: usize| Sample {
                     seconds: 1.0,
                     bytes: (base * factor * wobble(at + repetition)) as u64,
                     ops: (base * factor * wobble(at + repetition) / 4096.0) as u64,
                 };
-                let mut cell = Cell { samples: (0..5).map(sample).collect(), ..cell.clone() };
-                cell.repetition = Some(repetition as u32 + 1);
-                cell.random_seed = Some(repetition as u64 + 1);
+                let mut cell =
+                    cell.clone().with(|it| it.measured.samples = (0..5).map(sample).collect());
+                cell.case.repetition = Some(repetition as u32 + 1);
+                cell.case.random_seed = Some(repetition as u64 + 1);
                 cell.summarise();
                 cells.push(cell);
             }
@@ -429,10 +432,13 @@ mod tests {
         with_samples(&mut record, 1.0);
         let one_run = |factor: f64| {
             let mut one = record.clone();
-            one.cells.retain(|cell| cell.repetition == Some(1));
+            one.cells.retain(|cell| cell.case.repetition == Some(1));
             for cell in &mut one.cells {
                 let slower = |bytes: u64| (bytes as f64 * factor) as u64;
-                cell.samples.iter_mut().for_each(|sample| sample.bytes = slower(sample.bytes));
+                cell.measured
+                    .samples
+                    .iter_mut()
+                    .for_each(|sample| sample.bytes = slower(sample.bytes));
                 cell.summarise();
             }
             one
@@ -447,7 +453,7 @@ mod tests {
         let mut programs = one_run(1.0);
         programs.cells.truncate(1);
         let cell = &mut programs.cells[0];
-        (cell.samples_are_runs, cell.program) = (true, Some("dd".into()));
+        (cell.case.samples_are_runs, cell.case.program) = (true, Some("dd".into()));
         let both = Comparison::new(&programs, &programs, 0.05);
         assert_eq!((both.pairs[0].runs, both.pairs[0].verdict), ((5, 5), Verdict::NoDifference));
     }
@@ -459,7 +465,7 @@ mod tests {
         with_samples(&mut a, 1.0);
         with_samples(&mut b, 0.8);
         for record in [&mut a, &mut b] {
-            record.cells.retain(|cell| cell.repetition <= Some(5));
+            record.cells.retain(|cell| cell.case.repetition <= Some(5));
         }
         let five = Comparison::new(&a, &b, 0.05);
         assert_eq!((five.pairs.len(), five.count(Verdict::Slower)), (52, 52));
@@ -481,22 +487,22 @@ mod tests {
             ..Default::default()
         };
         let place = |drive| results::record::Place { drives: vec![drive], ..Default::default() };
-        a.cells.iter_mut().for_each(|cell| cell.warm_up_s = Some(0.3));
-        a.cells[0].place = Some(place(drive("X", "1.0")));
+        a.cells.iter_mut().for_each(|cell| cell.case.warm_up_s = Some(0.3));
+        a.cells[0].case.place = Some(place(drive("X", "1.0")));
         let changes: [(Change, &str); 4] = [
             (
-                |cell| cell.samples.iter_mut().for_each(|sample| sample.seconds = 10.0),
+                |cell| cell.measured.samples.iter_mut().for_each(|sample| sample.seconds = 10.0),
                 "the length of a sample differs: 1.0 s and 10.0 s",
             ),
-            (|cell| cell.warm_up_s = Some(3.0), "the warm-up differs: 0.3 s and 3 s"),
+            (|cell| cell.case.warm_up_s = Some(3.0), "the warm-up differs: 0.3 s and 3 s"),
             (
                 |cell| {
-                    let drives = cell.place.iter_mut().flat_map(|place| &mut place.drives);
+                    let drives = cell.case.place.iter_mut().flat_map(|place| &mut place.drives);
                     drives.for_each(|drive| drive.firmware = Some("2.0".into()));
                 },
                 "the drives differs: X (1.0) and X (2.0)",
             ),
-            (|cell| cell.random_seed = Some(3), "several runs have one seed"),
+            (|cell| cell.case.random_seed = Some(3), "several runs have one seed"),
         ];
         assert_eq!(Comparison::new(&a, &a, 0.05).warnings, Vec::<String>::new());
         for (change, named) in changes {
@@ -540,8 +546,8 @@ mod tests {
             let mut record = fixture::record();
             record.cells.truncate(1);
             let cell = &mut record.cells[0];
-            (cell.program, cell.phase) = (Some("dd".into()), Some("write".into()));
-            cell.item = Some("dd:bs=64K".into());
+            (cell.case.program, cell.case.phase) = (Some("dd".into()), Some("write".into()));
+            cell.case.item = Some("dd:bs=64K".into());
             change(cell);
             with_samples(&mut record, factor);
             record
@@ -549,10 +555,13 @@ mod tests {
         let usual = ran(|_| (), 1.0);
         assert_eq!(Comparison::new(&usual, &ran(|_| (), 0.5), 0.05).count(Verdict::Slower), 1);
         let otherwise: [(Change, &str); 4] = [
-            (|cell| cell.item = Some("dd:bs=64K:fdatasync".into()), "dd:bs=64K:fdatasync write"),
-            (|cell| cell.caches_dropped = Some(true), "caches dropped"),
-            (|cell| cell.steady_window = true, "while all worked"),
-            (|cell| cell.read_off_s = Some(1.0), "sampled every 1 s"),
+            (
+                |cell| cell.case.item = Some("dd:bs=64K:fdatasync".into()),
+                "dd:bs=64K:fdatasync write",
+            ),
+            (|cell| cell.case.caches_dropped = Some(true), "caches dropped"),
+            (|cell| cell.case.steady_window = true, "while all worked"),
+            (|cell| cell.case.read_off_s = Some(1.0), "sampled every 1 s"),
         ];
         for (change, named) in otherwise {
             let both = Comparison::new(&usual, &ran(change, 0.5), 0.05);
@@ -560,7 +569,7 @@ mod tests {
             assert_eq!((both.only_a.len(), both.only_b.len()), (1, 1), "{named}");
             assert!(both.only_b[0].contains(named), "{named}: {:?}", both.only_b);
         }
-        let kept = ran(|cell| cell.caches_dropped = Some(false), 1.0);
+        let kept = ran(|cell| cell.case.caches_dropped = Some(false), 1.0);
         assert_eq!(
             Comparison::new(&usual, &kept, 0.05).pairs.len(),
             1,
@@ -573,9 +582,10 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.level, cell.disks, cell.target) = ("".into(), 0, "path".into());
-        (cell.program, cell.phase) = (Some("dd".into()), Some("read".into()));
-        cell.place = Some(results::record::Place { name: "path:DIR".into(), ..Default::default() });
+        (cell.case.level, cell.case.disks, cell.case.target) = ("".into(), 0, "path".into());
+        (cell.case.program, cell.case.phase) = (Some("dd".into()), Some("read".into()));
+        cell.case.place =
+            Some(results::record::Place { name: "path:DIR".into(), ..Default::default() });
         let both = Comparison::new(&record, &record, 0.05);
         assert_eq!(both.pairs[0].what, "path:DIR, dd read");
     }
@@ -585,7 +595,7 @@ mod tests {
         let ran = |factor| {
             let mut record = fixture::record();
             record.cells.truncate(2);
-            record.cells[0].program_bytes = Some(1);
+            record.cells[0].measured.program_bytes = Some(1);
             with_samples(&mut record, factor);
             record
         };
@@ -599,7 +609,7 @@ mod tests {
     fn cells_are_matched_by_what_they_measured_and_too_few_runs_are_said() {
         let (a, mut b) = (fixture::record(), fixture::record());
         b.cells.reverse();
-        b.cells[0].chunk_kib = Some(128);
+        b.cells[0].case.chunk_kib = Some(128);
         let three = Comparison::new(&a, &b, 0.05);
         assert_eq!(three.pairs.len(), a.cells.len() - 1);
         assert_eq!((three.only_a.len(), three.only_b.len()), (1, 1));
@@ -611,7 +621,10 @@ mod tests {
             let array =
                 record.cells.iter().find(|cell| cell.md_level() == Some(md::Level::Raid0)).cloned();
             let array = array.expect("a RAID 0");
-            let wired = Cell { bus_mb_per_s, disks_per_channel: Some(2), ..array.clone() };
+            let wired = array.clone().with(|it| {
+                it.case.bus_mb_per_s = bus_mb_per_s;
+                it.case.disks_per_channel = Some(2);
+            });
             record.cells = vec![array, wired];
             record
         };

@@ -30,13 +30,13 @@ pub fn table(grid: &PivotTable<'_>) -> Table {
                   without the work: a member missing (rebuild), or redundancy not trusted (resync)"
             .into();
     for (row, column, cell) in grid.cells() {
-        let Some(work) = cell.background.clone() else { continue };
-        let is_alone = cell.workload == AccessKind::None;
+        let Some(work) = cell.case.background.clone() else { continue };
+        let is_alone = cell.case.workload == AccessKind::None;
         let beside = match is_alone {
             true => "nothing".to_string(),
             false => format!("{} {}", column.title(), column.detail()),
         };
-        let percent = cell.foreground_percent.map(|percent| format!(", {percent} % for it"));
+        let percent = cell.case.foreground_percent.map(|percent| format!(", {percent} % for it"));
         let beside = beside + &percent.unwrap_or_default();
         let name = [row.label.clone(), pivot::disks(cell), work, beside];
         table.push(name.map(Value::Text).into_iter().chain(figures(cell, is_alone)));
@@ -47,13 +47,13 @@ pub fn table(grid: &PivotTable<'_>) -> Table {
 fn figures(cell: &Cell, is_alone: bool) -> [Value; 5] {
     let rate = |rate: Option<f64>| Value::known(rate.map(units::digits));
     let p99 = |us: Option<Latency>| Value::known(us.map(|us| units::latency(us.p99)));
-    let alone = cell.foreground_alone.as_ref().and_then(|alone| alone.latency_us);
+    let alone = cell.measured.foreground_alone.as_ref().and_then(|alone| alone.latency_us);
     [
-        rate(cell.background_idle_mb_per_s),
-        rate(cell.background_mb_per_s),
-        Value::percent(cell.foreground_share),
+        rate(cell.measured.background_idle_mb_per_s),
+        rate(cell.measured.background_mb_per_s),
+        Value::percent(cell.derived.foreground_share),
         p99(alone),
-        p99(cell.latency_us.filter(|_| !is_alone)),
+        p99(cell.measured.latency_us.filter(|_| !is_alone)),
     ]
 }
 
@@ -69,18 +69,18 @@ mod tests {
     fn rebuilt() -> Record {
         let mut record = fixture::record();
         record.cells.truncate(2);
-        let latency = record.cells[0].latency_us;
+        let latency = record.cells[0].measured.latency_us;
         let [cell, none] = &mut record.cells[..] else { panic!("two cells") };
-        cell.background = Some("rebuild".into());
-        cell.foreground_percent = Some(75);
-        cell.background_mb_per_s = Some(12.5);
-        cell.background_idle_mb_per_s = Some(80.0);
-        cell.foreground_share = Some(0.74);
+        cell.case.background = Some("rebuild".into());
+        cell.case.foreground_percent = Some(75);
+        cell.measured.background_mb_per_s = Some(12.5);
+        cell.measured.background_idle_mb_per_s = Some(80.0);
+        cell.derived.foreground_share = Some(0.74);
         let latency_us = latency.map(|us| Latency { p99: 31_000.0, ..us });
-        cell.foreground_alone = Some(ForegroundAlone { mb_per_s: 1.0, iops: 240.0, latency_us });
-        none.background = Some("scrub".into());
-        none.workload = AccessKind::None.into();
-        none.background_idle_mb_per_s = Some(81.0);
+        cell.measured.foreground_alone = Some(ForegroundAlone { mb_per_s: 1.0, iops: 240.0, latency_us });
+        none.case.background = Some("scrub".into());
+        none.case.workload = AccessKind::None.into();
+        none.measured.background_idle_mb_per_s = Some(81.0);
         record
     }
 

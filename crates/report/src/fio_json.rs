@@ -26,7 +26,8 @@ pub fn render(record: &Record) -> String {
     let cells: Vec<&Cell> = record.cells.iter().collect();
     let labels = pivot::labels(&record.cells, true);
     let named = cells.iter().zip(labels).zip(works(&cells));
-    let moved = named.filter(|((cell, _), _)| cell.moves_data() && cell.program_bytes.is_none());
+    let moved =
+        named.filter(|((cell, _), _)| cell.moves_data() && cell.measured.program_bytes.is_none());
     let jobs = moved.map(|((cell, label), work)| {
         job(cell, &format!("{}, {work}", pivot::with_disks(&label, cell)))
     });
@@ -44,9 +45,9 @@ fn job(cell: &Cell, name: &str) -> Value {
     put("jobname", json!(name));
     put("groupid", json!(0));
     // fio's word for wrong data and failed requests: EILSEQ, as its verify sets it.
-    put("error", json!(if cell.verified == Some(false) { 84 } else { 0 }));
+    put("error", json!(if cell.measured.verified == Some(false) { 84 } else { 0 }));
     put("job options", options(cell, name));
-    let moved = match cell.workload.known() {
+    let moved = match cell.case.workload.known() {
         Some(kind) if kind.only_writes() => "write",
         Some(kind) if kind.is_mixed() || kind == AccessKind::SeqRewrite => "mixed",
         _ => "read",
@@ -65,7 +66,7 @@ fn job(cell: &Cell, name: &str) -> Value {
     if moved == "mixed" && cell.apart().is_none() {
         put("mixed", figures(&Requests::of(cell)));
     }
-    put("job_runtime", json!(runtime_ms(&cell.samples)));
+    put("job_runtime", json!(runtime_ms(&cell.measured.samples)));
     job.into()
 }
 
@@ -74,7 +75,7 @@ fn options(cell: &Cell, name: &str) -> Value {
     let mut options = Map::new();
     let mut put = |name: &str, value: String| options.insert(name.to_string(), value.into());
     put("name", name.to_string());
-    let pattern = match cell.workload.known() {
+    let pattern = match cell.case.workload.known() {
         Some(AccessKind::SeqRead) => "read",
         Some(AccessKind::SeqWrite) => "write",
         Some(AccessKind::SeqMixed) => "rw",
@@ -86,22 +87,22 @@ fn options(cell: &Cell, name: &str) -> Value {
     if !pattern.is_empty() {
         put("rw", pattern.to_string());
     }
-    put("bs", format!("{}", (cell.block_kib * 1024.0) as u64));
-    put("iodepth", cell.depth.to_string());
+    put("bs", format!("{}", (cell.case.block_kib * 1024.0) as u64));
+    put("iodepth", cell.case.depth.to_string());
     // Each core has its own jobs, and the stated load is that of all of them.
-    let jobs = cell.jobs.max(1).saturating_mul(cell.cores.unwrap_or(1).max(1));
+    let jobs = cell.case.jobs.max(1).saturating_mul(cell.case.cores.unwrap_or(1).max(1));
     put("numjobs", jobs.to_string());
-    if let Some(percent) = cell.read_percent {
+    if let Some(percent) = cell.case.read_percent {
         put("rwmixread", percent.to_string());
     }
     // fio's is a whole number for each job.
-    if let Some(rate) = cell.rate_iops.filter(|rate| rate.is_multiple_of(jobs)) {
+    if let Some(rate) = cell.case.rate_iops.filter(|rate| rate.is_multiple_of(jobs)) {
         put("rate_iops", (rate / jobs).to_string());
     }
-    if let Some(process) = &cell.rate_process {
+    if let Some(process) = &cell.case.rate_process {
         put("rate_process", process.clone());
     }
-    if let Some(seed) = cell.random_seed {
+    if let Some(seed) = cell.case.random_seed {
         put("randseed", seed.to_string());
     }
     options.into()
@@ -130,15 +131,15 @@ struct Requests<'c> {
 
 impl<'c> Requests<'c> {
     fn of(cell: &'c Cell) -> Requests<'c> {
-        let latency = cell.latency_bins.as_ref();
-        let completion = cell.service_bins.as_ref().or(latency);
-        Requests { samples: &cell.samples, latency, completion }
+        let latency = cell.measured.latency_bins.as_ref();
+        let completion = cell.measured.service_bins.as_ref().or(latency);
+        Requests { samples: &cell.measured.samples, latency, completion }
     }
 
     /// Under a stated load the time from the submission is recorded for both together only.
     fn of_part(cell: &Cell, part: &'c DirectionFigures) -> Requests<'c> {
         let latency = part.latency_bins.as_ref();
-        let completion = latency.filter(|_| cell.rate_iops.is_none());
+        let completion = latency.filter(|_| cell.case.rate_iops.is_none());
         Requests { samples: &part.samples, latency, completion }
     }
 }
@@ -216,12 +217,12 @@ mod tests {
         (1..=1000).for_each(|us| latencies.record(us * 1000));
         latencies.record(60_000_000_000);
         let cell = &mut record.cells[0];
-        (cell.workload, cell.rate_iops) = ("rand-write".into(), Some(100));
-        (cell.jobs, cell.cores) = (2, Some(2));
-        cell.latency_bins = Some(latencies.bins());
-        record.cells[1].workload = "rand-mixed".into();
-        (record.cells[2].mb_per_s, record.cells[2].iops) = (0.0, 0.0);
-        record.cells[2].samples.clear();
+        (cell.case.workload, cell.case.rate_iops) = ("rand-write".into(), Some(100));
+        (cell.case.jobs, cell.case.cores) = (2, Some(2));
+        cell.measured.latency_bins = Some(latencies.bins());
+        record.cells[1].case.workload = "rand-mixed".into();
+        (record.cells[2].derived.mb_per_s, record.cells[2].derived.iops) = (0.0, 0.0);
+        record.cells[2].measured.samples.clear();
         let document: Value = serde_json::from_str(&render(&record)).expect("JSON");
         let jobs = document["jobs"].as_array().expect("jobs");
         assert_eq!(jobs.len(), 2, "one did nothing");
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!((&clat["N"], &clat["bins"]["17112760320"]), (&json!(1001), &json!(1)));
         let median = clat["percentile"]["50.000000"].as_f64().expect("a number");
         assert!((median / 500_000.0 - 1.0).abs() < 0.016, "{median}");
-        record.cells[1].read_percent = Some(75);
+        record.cells[1].case.read_percent = Some(75);
         let part = |bytes, ns| {
             let mut latencies = LatencyRecorder::new();
             latencies.record(ns);
@@ -243,8 +244,8 @@ mod tests {
             let latency_bins = Some(latencies.bins());
             Some(DirectionFigures { samples, latency_bins, ..DirectionFigures::default() })
         };
-        record.cells[1].reads_apart = part(3 * 8192, 1000);
-        record.cells[1].writes_apart = part(8192, 9_000_000);
+        record.cells[1].measured.reads_apart = part(3 * 8192, 1000);
+        record.cells[1].measured.writes_apart = part(8192, 9_000_000);
         let apart: Value = serde_json::from_str(&render(&record)).expect("JSON");
         let mixed = &apart["jobs"][1];
         assert_eq!(mixed["job options"]["rwmixread"], "75");
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(jobs[1]["read"], json!({}), "how much was read is unknown");
         assert!(jobs[1]["mixed"]["iops"].as_f64() > Some(0.0));
         assert!(jobs[1]["mixed"].get("clat_ns").is_none(), "an older record");
-        record.cells[0].rate_iops = Some(101);
+        record.cells[0].case.rate_iops = Some(101);
         let document: Value = serde_json::from_str(&render(&record)).expect("JSON");
         assert!(document["jobs"][0]["job options"].get("rate_iops").is_none(), "25.25 of each");
     }

@@ -26,11 +26,11 @@ pub fn text(record: &Record) -> String {
     let labels = pivot::labels(&record.cells, true);
     let (mut out, mut without) = (String::new(), 0);
     for ((cell, label), work) in cells.iter().zip(labels).zip(works(&cells)) {
-        let Some(bins) = cell.latency_bins.as_ref().filter(|bins| !bins.is_empty()) else {
+        let Some(bins) = cell.measured.latency_bins.as_ref().filter(|bins| !bins.is_empty()) else {
             without += 1;
             continue;
         };
-        let what = if cell.rate_iops.is_some() { "response time" } else { "latency" };
+        let what = if cell.case.rate_iops.is_some() { "response time" } else { "latency" };
         let name = Shown(pivot::with_disks(&label, cell));
         let mut one = |bins: &LatencyBins, max_us, requests: &str| {
             let (work, total) = (Shown(&work), bins.total());
@@ -53,7 +53,7 @@ pub fn text(record: &Record) -> String {
                     });
                 }
             }
-            None => one(bins, cell.latency_us.map(|us| us.max), requests),
+            None => one(bins, cell.measured.latency_us.map(|us| us.max), requests),
         }
     }
     if without > 0 {
@@ -149,7 +149,8 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(2);
         let cell = &mut record.cells[0];
-        (cell.latency_us, cell.latency_bins) = (latencies.latency(), Some(latencies.bins()));
+        (cell.measured.latency_us, cell.measured.latency_bins) =
+            (latencies.latency(), Some(latencies.bins()));
         let text = text(&record);
         let lines: Vec<&str> = text.lines().filter(|line| line.contains(" %")).collect();
         assert!(lines.len() <= LINES && lines.len() > 5, "{text}");

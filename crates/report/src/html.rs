@@ -75,7 +75,7 @@ fn subtitle(record: &Record) -> String {
 }
 
 fn facts(record: &Record) -> Vec<Fact> {
-    let all_checked = record.cells.iter().all(|cell| cell.verified.is_some());
+    let all_checked = record.cells.iter().all(|cell| cell.measured.verified.is_some());
     let (class, text) = match (record.verified(), all_checked) {
         (true, true) => ("good", "every byte verified"),
         (true, false) => ("", "null members: not everything could be verified"),
@@ -194,7 +194,7 @@ fn maps(record: &Record) -> (Vec<Chart>, usize) {
     let mut maps = Vec::new();
     let mut left_out = 0;
     for (cell, label) in record.cells.iter().zip(labels) {
-        let Some(series) = &cell.series else { continue };
+        let Some(series) = &cell.measured.series else { continue };
         if maps.len() == MAPS_MAX {
             left_out += 1;
             continue;
@@ -222,7 +222,7 @@ fn settings(record: &Record) -> Vec<(String, String)> {
         let values = record.cells.iter().filter_map(|cell| setting.shown(cell));
         (setting.label, distinct(values))
     });
-    let cost = |cell: &Cell| cell.generator_ns_per_op.map(|ns| format!("{ns:.0} ns per request"));
+    let cost = |cell: &Cell| cell.measured.generator_ns_per_op.map(|ns| format!("{ns:.0} ns per request"));
     let cost = distinct(record.cells.iter().filter_map(cost));
     let all = settings.chain([("generator's own cost", cost)]);
     let known = all.filter(|(_, values)| !values.is_empty());
@@ -253,12 +253,12 @@ mod tests {
         let evil = "<b onload=\"x\">&'";
         record.host.hostname = Some(evil.into());
         for cell in &mut record.cells {
-            cell.members = evil.into();
-            cell.level = format!("raid{evil}").into();
-            cell.workload = evil.into();
-            cell.warnings = vec![evil.into()];
-            cell.bound_note = Some(evil.into());
-            cell.layout = Some(evil.into());
+            cell.case.members = evil.into();
+            cell.case.level = format!("raid{evil}").into();
+            cell.case.workload = evil.into();
+            cell.derived.warnings = vec![evil.into()];
+            cell.derived.bound_note = Some(evil.into());
+            cell.case.layout = Some(evil.into());
         }
         record.cells.truncate(4);
         let page = render(&record);
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(page.matches("<desc").count(), charts);
         assert_eq!(page.matches("class=\"dot\"").count(), dots(&record));
         for cell in &record.cells {
-            let rates = cell.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
+            let rates = cell.measured.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
             assert!(page.contains(&rates.collect::<Vec<_>>().join(", ")));
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         for cell in &mut record.cells {
             let mut latencies = results::stats::LatencyRecorder::new();
             (1..=1000).for_each(|us| latencies.record(us * 1000));
-            cell.latency_curve = latencies.curve();
+            cell.measured.latency_curve = latencies.curve();
         }
         let page = render(&record);
         assert_eq!(page.matches("distribution of latency</title>").count(), 4);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn dots(record: &Record) -> usize {
-        record.cells.iter().map(|cell| cell.samples.len()).sum()
+        record.cells.iter().map(|cell| cell.measured.samples.len()).sum()
     }
 
     #[test]
@@ -310,11 +310,11 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.latency_us, cell.cpu_s_per_gib, cell.ratio_to_single) = (None, None, None);
-        (cell.bound_mb_per_s, cell.bound_share) = (None, None);
-        cell.samples.clear();
-        cell.per_member.clear();
-        (cell.mb_per_s, cell.iops) = (0.0, 0.0);
+        (cell.measured.latency_us, cell.derived.cpu_s_per_gib, cell.derived.ratio_to_single) = (None, None, None);
+        (cell.derived.bound_mb_per_s, cell.derived.bound_share) = (None, None);
+        cell.measured.samples.clear();
+        cell.measured.per_member.clear();
+        (cell.derived.mb_per_s, cell.derived.iops) = (0.0, 0.0);
         assert!(!render(&record).contains("NaN"));
         record.cells.clear();
         assert!(render(&record).contains("No cells"));

@@ -96,16 +96,16 @@ pub struct Row<'a> {
 impl Column {
     fn of(cell: &Cell) -> Column {
         Column {
-            workload: cell.workload.clone(),
-            block_kib: Some(cell.block_kib),
-            depth: cell.depth,
-            jobs: cell.jobs,
-            read_percent: cell.read_percent,
-            phase: cell.program.as_ref().map(|program| {
-                let phase = cell.phase.as_deref().map(Cow::Borrowed);
-                format!("{program} {}", phase.unwrap_or_else(|| cell.workload.text()))
+            workload: cell.case.workload.clone(),
+            block_kib: Some(cell.case.block_kib),
+            depth: cell.case.depth,
+            jobs: cell.case.jobs,
+            read_percent: cell.case.read_percent,
+            phase: cell.case.program.as_ref().map(|program| {
+                let phase = cell.case.phase.as_deref().map(Cow::Borrowed);
+                format!("{program} {}", phase.unwrap_or_else(|| cell.case.workload.text()))
             }),
-            item: cell.item.clone(),
+            item: cell.case.item.clone(),
             counts_requests: cell.counts_requests(),
             stretch_of_disk: String::new(),
         }
@@ -193,7 +193,7 @@ impl<'a> PivotTable<'a> {
         let places: HashMap<ColumnKey, usize> = keys.collect();
         let mut sections: BTreeMap<u32, SectionBuilder<'a>> = BTreeMap::new();
         for ((cell, label), column) in record.cells.iter().zip(labels).zip(&own) {
-            let section = sections.entry(cell.disks).or_default();
+            let section = sections.entry(cell.case.disks).or_default();
             section.put(label, places[&column.key()], columns.len(), cell);
         }
         let section = |(disks, rows): (u32, SectionBuilder<'a>)| Section { disks, rows: rows.rows };
@@ -250,7 +250,7 @@ impl<'a> PivotTable<'a> {
     /// the place is in every cell of a process, and is listed once.
     pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
-        let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
+        let wrong = self.cells().filter(|(_, _, cell)| cell.measured.verified == Some(false)).map(
             |(row, column, cell)| {
                 let text = "DATA DIFFERED from what was written: do not trust these members; \
                         test their memory, cables and firmware";
@@ -259,7 +259,7 @@ impl<'a> PivotTable<'a> {
         );
         let warned = self.cells().flat_map(|(row, column, cell)| {
             let place = self.place(row, column, cell);
-            cell.warnings.iter().map(move |text| (text.clone(), place.clone()))
+            cell.derived.warnings.iter().map(move |text| (text.clone(), place.clone()))
         });
         let mut known: HashMap<String, usize> = HashMap::new();
         for (text, place) in wrong.chain(warned) {
@@ -284,7 +284,7 @@ impl<'a> PivotTable<'a> {
         let mut known = HashMap::new();
         for (row, column, cell) in self.cells() {
             let place = self.place(row, column, cell);
-            for finding in &cell.findings {
+            for finding in &cell.derived.findings {
                 let ranges = Ranges::of(&finding.text);
                 // A finding about another member is a separate one.
                 let member = finding.evidence.get("member").map(|member| member.to_bits());
@@ -410,20 +410,20 @@ impl Section<'_> {
 /// Display name of an array: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`;
 /// a directory or device whose array is unknown is named by its place: `path:DIR`.
 pub fn array_label(cell: &Cell) -> String {
-    if cell.level.is_empty() && cell.array.is_none() {
+    if cell.case.level.is_empty() && cell.case.array.is_none() {
         return cell.place_shown().unwrap_or_else(|| cell.target_shown());
     }
     let usual = |layout: &Word<LayoutName>| layout.known().is_some_and(LayoutName::is_usual);
-    let layout = cell.layout.as_ref().filter(|layout| !usual(layout));
-    let name = match &cell.array {
+    let layout = cell.case.layout.as_ref().filter(|layout| !usual(layout));
+    let name = match &cell.case.array {
         Some(array) => array.clone(),
         None if cell.is_single() => "ordinary disk".to_string(),
         None => {
-            let level = level_name(&cell.level.text());
+            let level = level_name(&cell.case.level.text());
             layout.map_or(level.clone(), |layout| format!("{level},{layout}"))
         }
     };
-    match cell.degraded {
+    match cell.case.degraded {
         0 => name,
         lost => format!("{name}, {lost} lost"),
     }
@@ -436,7 +436,7 @@ fn level_name(word: &str) -> String {
 
 /// An array with its number of disks, where that is known: `RAID 5 x4`.
 pub fn with_disks(label: &str, cell: &Cell) -> String {
-    match cell.disks {
+    match cell.case.disks {
         0 => label.to_string(),
         disks => format!("{label} x{disks}"),
     }
@@ -444,7 +444,7 @@ pub fn with_disks(label: &str, cell: &Cell) -> String {
 
 /// The number of disks for a column of a table.
 pub fn disks(cell: &Cell) -> String {
-    if cell.disks == 0 { "-".to_string() } else { cell.disks.to_string() }
+    if cell.case.disks == 0 { "-".to_string() } else { cell.case.disks.to_string() }
 }
 
 /// Names columns of one program and phase by the program's options where these differ.
@@ -476,15 +476,15 @@ fn columns_of(cells: &[Cell], labels: &[String]) -> Vec<Column> {
     let mut blocks: HashMap<&ColumnKey, Blocks<'_>> = HashMap::new();
     for ((cell, label), group) in cells.iter().zip(labels).zip(&groups) {
         let group = blocks.entry(group).or_default();
-        let block = cell.block_kib.to_bits();
+        let block = cell.case.block_kib.to_bits();
         group.differ |= group.by_row.values().next().is_some_and(|first| *first != block);
-        let of_row = *group.by_row.entry((cell.disks, label)).or_insert(block);
+        let of_row = *group.by_row.entry((cell.case.disks, label)).or_insert(block);
         group.differ_in_a_row |= of_row != block;
     }
     let merged = |group: &ColumnKey| blocks[group].differ && !blocks[group].differ_in_a_row;
     let columns = own.into_iter().zip(&groups).zip(cells).map(|((own, group), cell)| {
         let stripes = [AccessKind::SeqWrite, AccessKind::SeqMixed];
-        let any = stripes.iter().any(|kind| cell.workload == *kind) && merged(group);
+        let any = stripes.iter().any(|kind| cell.case.workload == *kind) && merged(group);
         if any { own.of_any_block() } else { own }
     });
     columns.collect()
@@ -498,7 +498,8 @@ fn labels_of(cells: &[Cell], settings: &[&Setting]) -> Vec<String> {
 fn row_label(cell: &Cell, settings: &[&Setting]) -> String {
     let name = array_label(cell);
     // An array named by its place does not repeat it.
-    let in_name = |said: &str| cell.level.is_empty() && name.split(':').any(|part| part == said);
+    let in_name =
+        |said: &str| cell.case.level.is_empty() && name.split(':').any(|part| part == said);
     let said = settings.iter().filter_map(|setting| in_row(setting)?(cell));
     let said = said.filter(|said| !said.is_empty() && *said != name && !in_name(said));
     let said: Vec<String> = said.collect();
@@ -516,8 +517,9 @@ fn in_row(setting: &Setting) -> Option<Short> {
 /// Which part of a modelled disk a cell uses: `over the whole stroke`, `128 MiB at the edge`. Empty
 /// where there is no such disk. Flash has no places: it is empty, or scaled to the member.
 pub fn stretch_of_disk(cell: &Cell) -> String {
-    let size = cell.member_bytes.map_or(String::new(), |size| format!("{} ", units::bytes(size)));
-    match cell.placement.as_deref() {
+    let size =
+        cell.case.member_bytes.map_or(String::new(), |size| format!("{} ", units::bytes(size)));
+    match cell.case.placement.as_deref() {
         Some("stretch") => "the whole disk".to_string(),
         Some("window@0") => format!("{size}at the outer edge"),
         Some("fresh") => "empty flash".to_string(),
@@ -620,8 +622,9 @@ mod tests {
         let mut record = fixture::record();
         let mut again = record.cells.clone();
         for cell in &mut again {
-            cell.chunk_kib = cell.chunk_kib.map(|_| 512);
-            cell.depth = if cell.workload == AccessKind::RandRead { 32 } else { cell.depth };
+            cell.case.chunk_kib = cell.case.chunk_kib.map(|_| 512);
+            cell.case.depth =
+                if cell.case.workload == AccessKind::RandRead { 32 } else { cell.case.depth };
         }
         let single = record.cells[0].clone();
         record.cells.extend(again);
@@ -651,7 +654,11 @@ mod tests {
             for depth in 1..=100 {
                 let chunk_kib = Some(4 << (chunk % 10));
                 let warnings = vec![format!("{chunk} operations were late")];
-                record.cells.push(Cell { chunk_kib, depth, warnings, ..one.clone() });
+                record.cells.push(one.clone().with(|it| {
+                    it.case.chunk_kib = chunk_kib;
+                    it.case.depth = depth;
+                    it.derived.warnings = warnings;
+                }));
             }
         }
         let grid = PivotTable::new(&record);
@@ -671,14 +678,14 @@ mod tests {
             command: command.map(String::from),
         };
         let mut record = fixture::record();
-        record.cells.iter_mut().for_each(|cell| cell.findings.clear());
+        record.cells.iter_mut().for_each(|cell| cell.derived.findings.clear());
         let said = |reads: &str, writes: &str| {
             let text = format!("members read {reads} and wrote {writes} (lane-1): all of 1,024 B");
             vec![finding(&text, None)]
         };
-        record.cells[28].findings = said("2.00", "2.00");
-        record.cells[32].findings = said("1.50", "12.0");
-        record.cells[36].findings = said("1.00", "2.00");
+        record.cells[28].derived.findings = said("2.00", "2.00");
+        record.cells[32].derived.findings = said("1.50", "12.0");
+        record.cells[36].derived.findings = said("1.00", "2.00");
         let grid = PivotTable::new(&record);
         let found = grid.findings();
         assert_eq!(found.len(), 1);
@@ -686,8 +693,9 @@ mod tests {
         assert_eq!((found[0].0.text.as_str(), found[0].1.len()), (wanted, 3));
         assert!(found[0].0.evidence.is_empty(), "one cell's would stand for all");
         // Another text, or other advice, is another finding.
-        record.cells[36].findings = vec![finding("one member moved nothing", None)];
-        record.cells[32].findings = vec![finding(&said("1", "2")[0].text, Some("--block 1M"))];
+        record.cells[36].derived.findings = vec![finding("one member moved nothing", None)];
+        record.cells[32].derived.findings =
+            vec![finding(&said("1", "2")[0].text, Some("--block 1M"))];
         assert_eq!(PivotTable::new(&record).findings().len(), 3);
     }
 
@@ -696,10 +704,10 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(8);
         let mut deeper = record.cells[4].clone();
-        deeper.depth *= 4;
+        deeper.case.depth *= 4;
         record.cells.push(deeper);
-        record.cells.iter_mut().for_each(|cell| cell.warnings = vec!["of all".into()]);
-        record.cells[1].warnings.clear();
+        record.cells.iter_mut().for_each(|cell| cell.derived.warnings = vec!["of all".into()]);
+        record.cells[1].derived.warnings.clear();
         let grid = PivotTable::new(&record);
         let places = &grid.warnings()[0].1;
         assert!(places.iter().any(|place| place.ends_with("sequential read 1 MiB x 16")));
@@ -709,14 +717,15 @@ mod tests {
 
     #[test]
     fn a_program_with_other_options_has_columns_of_its_own() {
-        let cell = |item: &str, phase: &str| Cell {
-            program: Some("dd-9.1".into()),
-            phase: Some(phase.into()),
-            item: Some(item.into()),
-            workload: "seq-write".into(),
-            level: "raid5".into(),
-            disks: 4,
-            ..Cell::default()
+        let cell = |item: &str, phase: &str| {
+            Cell::default().with(|it| {
+                it.case.program = Some("dd-9.1".into());
+                it.case.phase = Some(phase.into());
+                it.case.item = Some(item.into());
+                it.case.workload = "seq-write".into();
+                it.case.level = "raid5".into();
+                it.case.disks = 4;
+            })
         };
         let mut record = fixture::record();
         record.cells = vec![cell("dd", "write"), cell("dd:fdatasync", "write")];
@@ -739,7 +748,7 @@ mod tests {
             "fio:b.fio@00000000000000bb",
         );
         record.cells =
-            vec![cell(job, "write"), Cell { level: "raid6".into(), ..cell(same, "write") }];
+            vec![cell(job, "write"), cell(same, "write").with(|it| it.case.level = "raid6".into())];
         assert_eq!(titles(&record), ["dd-9.1 write"], "one job, whatever it is called");
         record.cells.push(cell(other, "write"));
         let apart = [format!("{job} write"), format!("{other} write")];
@@ -748,14 +757,18 @@ mod tests {
 
     #[test]
     fn to_be_without_a_bus_or_a_channel_tells_arrays_apart_too() {
-        let array = |bus_mb_per_s, disks_per_channel| Cell {
-            level: "raid0".into(),
-            disks: 4,
-            bus_mb_per_s,
-            disks_per_channel,
-            ..Cell::default()
+        let array = |bus_mb_per_s, disks_per_channel| {
+            Cell::default().with(|it| {
+                it.case.level = "raid0".into();
+                it.case.disks = 4;
+                it.case.bus_mb_per_s = bus_mb_per_s;
+                it.case.disks_per_channel = disks_per_channel;
+            })
         };
-        let single = Cell { level: "single".into(), disks: 1, ..Cell::default() };
+        let single = Cell::default().with(|it| {
+            it.case.level = "single".into();
+            it.case.disks = 1;
+        });
         let all =
             [single.clone(), array(Some(110.0), Some(2)), array(None, Some(2)), array(None, None)];
         let labels = labels(&all, true);
@@ -767,12 +780,13 @@ mod tests {
 
     #[test]
     fn labels_say_what_the_array_is() {
-        let cell = |level: &str, layout: Option<&str>, array: Option<&str>, degraded| Cell {
-            level: level.into(),
-            layout: layout.map(Into::into),
-            array: array.map(str::to_string),
-            degraded,
-            ..Cell::default()
+        let cell = |level: &str, layout: Option<&str>, array: Option<&str>, degraded| {
+            Cell::default().with(|it| {
+                it.case.level = level.into();
+                it.case.layout = layout.map(Into::into);
+                it.case.array = array.map(str::to_string);
+                it.case.degraded = degraded;
+            })
         };
         let table = [
             (cell("single", None, None, 0), "ordinary disk"),
@@ -789,14 +803,16 @@ mod tests {
 
     #[test]
     fn what_nobody_knows_the_array_of_is_called_by_its_place() {
-        let place = |name: &str, target: &str| Cell {
-            target: target.into(),
-            program: Some("dd".into()),
-            phase: Some("read".into()),
-            workload: "seq-read".into(),
-            place: Some(results::record::Place { name: name.into(), ..Default::default() }),
-            warnings: vec!["too short".into()],
-            ..Cell::default()
+        let place = |name: &str, target: &str| {
+            Cell::default().with(|it| {
+                it.case.target = target.into();
+                it.case.program = Some("dd".into());
+                it.case.phase = Some("read".into());
+                it.case.workload = "seq-read".into();
+                it.case.place =
+                    Some(results::record::Place { name: name.into(), ..Default::default() });
+                it.derived.warnings = vec!["too short".into()];
+            })
         };
         let mut record = fixture::record();
         record.cells = vec![place("path:DIR", "path")];
@@ -804,7 +820,10 @@ mod tests {
         assert_eq!(grid.sections[0].title(), "disks unknown");
         assert_eq!(grid.sections[0].rows[0].label, "path:DIR");
         assert_eq!(grid.warnings()[0].1, ["path:DIR, dd read"]);
-        let array = Cell { level: "raid5".into(), disks: 4, ..place("fs:ext4", "fs") };
+        let array = place("fs:ext4", "fs").with(|it| {
+            it.case.level = "raid5".into();
+            it.case.disks = 4;
+        });
         record.cells.extend([array, place("device:DEV", "device")]);
         let grid = PivotTable::new(&record);
         let labels = grid.sections.iter().flat_map(|section| &section.rows);
@@ -818,17 +837,14 @@ mod tests {
     #[test]
     fn a_phase_that_could_not_be_run_stands_in_the_column_of_those_that_were() {
         let create = |level: &str, ops| {
-            let mut cell = Cell {
-                level: level.into(),
-                program: Some("bonnie++-2.00".into()),
-                phase: Some("seq-create".into()),
-                workload: "create".into(),
-                samples: vec![
-                    results::record::Sample { seconds: 1.0, bytes: 0, ops };
-                    ops as usize
-                ],
-                ..Cell::default()
-            };
+            let mut cell = Cell::default().with(|it| {
+                it.case.level = level.into();
+                it.case.program = Some("bonnie++-2.00".into());
+                it.case.phase = Some("seq-create".into());
+                it.case.workload = "create".into();
+                it.measured.samples =
+                    vec![results::record::Sample { seconds: 1.0, bytes: 0, ops }; ops as usize];
+            });
             cell.summarise();
             cell
         };
@@ -842,22 +858,22 @@ mod tests {
     #[test]
     fn warnings_come_once_and_wrong_data_first() {
         let mut record = fixture::record();
-        record.cells[3].warnings = vec!["page cache".into()];
-        record.cells[4].warnings = vec!["page cache".into()];
-        record.cells[5].verified = Some(false);
+        record.cells[3].derived.warnings = vec!["page cache".into()];
+        record.cells[4].derived.warnings = vec!["page cache".into()];
+        record.cells[5].measured.verified = Some(false);
         let grid = PivotTable::new(&record);
         let warnings = grid.warnings();
         assert!(warnings[0].0.starts_with("DATA DIFFERED"));
         let shared = warnings.iter().find(|(text, _)| text == "page cache").unwrap();
         assert_eq!(shared.1.len(), 2);
         // How many disks is said where that differs, and numbers are those of the first.
-        record.cells[3].warnings = vec!["one pass took 0.4 s".into()];
-        record.cells[4].warnings = vec!["one pass took 12 s".into()];
-        record.cells[4].disks += 1;
+        record.cells[3].derived.warnings = vec!["one pass took 0.4 s".into()];
+        record.cells[4].derived.warnings = vec!["one pass took 12 s".into()];
+        record.cells[4].case.disks += 1;
         let grid = PivotTable::new(&record);
         let warnings = grid.warnings();
         let (_, places) = warnings.iter().find(|(text, _)| text == "one pass took 0.4 s").unwrap();
-        let disks = [3, 4].map(|at| format!(" x{}, ", record.cells[at].disks));
+        let disks = [3, 4].map(|at| format!(" x{}, ", record.cells[at].case.disks));
         assert!(
             places.len() == 2
                 && disks
@@ -866,7 +882,7 @@ mod tests {
             "{warnings:?}"
         );
         for cell in &mut record.cells {
-            cell.warnings.push("memory is not locked".into());
+            cell.derived.warnings.push("memory is not locked".into());
         }
         let grid = PivotTable::new(&record);
         let found: Vec<_> =

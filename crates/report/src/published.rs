@@ -200,9 +200,9 @@ impl Published {
     fn one<'a>(&'a self, cell: &'a Cell, figure: &'a Figure) -> Beside<'a> {
         let (unit, theirs) = figure.in_our_unit();
         let ours = match unit {
-            "MB/s" => of_the_program(cell).unwrap_or(cell.mb_per_s),
-            "times one disk" => cell.ratio_to_single.unwrap_or(0.0),
-            _ => cell.iops,
+            "MB/s" => of_the_program(cell).unwrap_or(cell.derived.mb_per_s),
+            "times one disk" => cell.derived.ratio_to_single.unwrap_or(0.0),
+            _ => cell.derived.iops,
         };
         let single = self
             .figures
@@ -213,7 +213,7 @@ impl Published {
             (_, Some(single)) => Some(theirs / single.in_our_unit().1),
             _ => None,
         };
-        let ratios = cell.ratio_to_single.zip(theirs_of_single);
+        let ratios = cell.derived.ratio_to_single.zip(theirs_of_single);
         let of = THE_DISK.to_string();
         let ratios = ratios.map(|(ours, theirs)| Ratios { of, ours, theirs });
         Beside { cell, figure, ours, theirs, unit, ratios }
@@ -222,7 +222,9 @@ impl Published {
 
 impl Beside<'_> {
     fn same_kind(&self, other: &Beside<'_>) -> bool {
-        let work = |one: &Beside<'_>| (one.unit, one.cell.program.clone(), one.cell.phase.clone());
+        let work = |one: &Beside<'_>| {
+            (one.unit, one.cell.case.program.clone(), one.cell.case.phase.clone())
+        };
         let block = |one: &Beside<'_>| one.figure.block_bytes;
         let alike = self.figure.same_kind(other.figure)
             && block(self) == block(other)
@@ -231,7 +233,8 @@ impl Beside<'_> {
     }
 
     fn over(&self, first: &Beside<'_>) -> Option<Ratios> {
-        let chunk = first.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
+        let chunk =
+            first.cell.case.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
         let name = crate::pivot::array_label(first.cell);
         let there = first.ours > 0.0 && first.theirs > 0.0;
         there.then(|| Ratios {
@@ -277,16 +280,16 @@ impl Figure {
         let said = |figure: &Option<String>, cell: Option<&str>| {
             figure.as_deref().is_none_or(|figure| cell == Some(figure))
         };
-        let place = cell.place.as_ref();
+        let place = cell.case.place.as_ref();
         // A block workload has no file system: it stands beside figures of any.
         let file_system = place.and_then(|place| place.file_system.as_deref());
         let block = place.and_then(|place| place.block_bytes);
-        self.level == cell.level
-            && self.array.as_deref() == cell.array.as_deref()
-            && (self.layout.is_none() || self.layout == cell.layout)
-            && (self.disks, self.degraded) == (cell.disks, cell.degraded)
-            && self.chunk_kib.is_none_or(|chunk| cell.chunk_kib == Some(chunk))
-            && said(&self.program, cell.program.as_deref())
+        self.level == cell.case.level
+            && self.array.as_deref() == cell.case.array.as_deref()
+            && (self.layout.is_none() || self.layout == cell.case.layout)
+            && (self.disks, self.degraded) == (cell.case.disks, cell.case.degraded)
+            && self.chunk_kib.is_none_or(|chunk| cell.case.chunk_kib == Some(chunk))
+            && said(&self.program, cell.case.program.as_deref())
             && self.same_work(cell)
             && (file_system.is_none() || said(&self.file_system, file_system))
             && (block.is_none() || self.block_bytes.is_none() || self.block_bytes == block)
@@ -297,7 +300,7 @@ impl Figure {
     /// where it does nothing else than that; a block workload beside the phase that accesses in
     /// the same way.
     fn same_work(&self, cell: &Cell) -> bool {
-        let phases = match (&self.phase, &cell.phase) {
+        let phases = match (&self.phase, &cell.case.phase) {
             (Some(figure), Some(cell)) => figure == cell,
             _ => true,
         };
@@ -339,8 +342,8 @@ impl Fields {
 
 /// The kind of access, as figures call it; `None` where no figure is of such a one.
 fn access(cell: &Cell) -> Option<Word<AccessKind>> {
-    let program = cell.program.as_deref().unwrap_or_default();
-    match (program, cell.phase.as_deref().unwrap_or_default()) {
+    let program = cell.case.program.as_deref().unwrap_or_default();
+    match (program, cell.case.phase.as_deref().unwrap_or_default()) {
         ("streams", "write-random") => Some("many-files-write".into()),
         ("streams", "read-random") => Some("many-files-read".into()),
         // They touch blocks in another order than their kind of access says.
@@ -348,8 +351,8 @@ fn access(cell: &Cell) -> Option<Word<AccessKind>> {
             Some(other.into())
         }
         // Several streams side by side are no stream.
-        _ if cell.is_sequential() && cell.jobs > 1 => None,
-        _ => Some(cell.workload.clone()),
+        _ if cell.is_sequential() && cell.case.jobs > 1 => None,
+        _ => Some(cell.case.workload.clone()),
     }
 }
 
@@ -357,8 +360,9 @@ fn access(cell: &Cell) -> Option<Word<AccessKind>> {
 /// are an array's, whose copies and parity are not in them.
 fn of_the_program(cell: &Cell) -> Option<f64> {
     let moved = cell.user_bytes();
-    let share = cell.program_bytes.filter(|_| moved > 0).map(|own| own as f64 / moved as f64);
-    share.map(|share| cell.mb_per_s * share)
+    let share =
+        cell.measured.program_bytes.filter(|_| moved > 0).map(|own| own as f64 / moved as f64);
+    share.map(|share| cell.derived.mb_per_s * share)
 }
 
 #[cfg(test)]
@@ -395,15 +399,14 @@ mod tests {
     }
 
     fn cell(level: &str, layout: Option<&str>, workload: &str, mb_per_s: f64) -> Cell {
-        Cell {
-            level: level.into(),
-            layout: layout.map(Into::into),
-            disks: if level == "single" { 1 } else { 2 },
-            chunk_kib: (level != "single").then_some(256),
-            workload: workload.into(),
-            mb_per_s,
-            ..Cell::default()
-        }
+        Cell::default().with(|it| {
+            it.case.level = level.into();
+            it.case.layout = layout.map(Into::into);
+            it.case.disks = if level == "single" { 1 } else { 2 };
+            it.case.chunk_kib = (level != "single").then_some(256);
+            it.case.workload = workload.into();
+            it.derived.mb_per_s = mb_per_s;
+        })
     }
 
     #[test]
@@ -415,11 +418,12 @@ mod tests {
             cell("raid10", Some("f2"), "seq-read", 150.0),
             cell("raid10", Some("o2"), "seq-read", 80.0),
             cell("raid0", Some("original"), "rand-read", 1.0),
-            Cell { chunk_kib: Some(64), ..cell("raid0", Some("original"), "seq-read", 150.0) },
+            cell("raid0", Some("original"), "seq-read", 150.0)
+                .with(|it| it.case.chunk_kib = Some(64)),
         ];
         record.set_ratios();
         let beside = wiki.beside(&record);
-        let shown: Vec<_> = beside.iter().map(|b| (b.cell.level.clone(), b.theirs)).collect();
+        let shown: Vec<_> = beside.iter().map(|b| (b.cell.case.level.clone(), b.theirs)).collect();
         assert_eq!(shown, [("single".into(), 82.0), ("raid10".into(), 150.0)]);
         let Ratios { of, ours, theirs } = beside[1].ratios.clone().expect("both have a disk");
         assert_eq!(of, "the ordinary disk");
@@ -429,10 +433,11 @@ mod tests {
     #[test]
     fn without_an_ordinary_disk_the_first_array_of_the_table_is_the_measure() {
         let table = named("bonnie-2-to-6-disks").expect("the table");
-        let array = |disks: u32, mb_per_s| Cell {
-            disks,
-            chunk_kib: Some(64),
-            ..cell("raid0", Some("original"), "seq-read", mb_per_s)
+        let array = |disks: u32, mb_per_s| {
+            cell("raid0", Some("original"), "seq-read", mb_per_s).with(|it| {
+                it.case.disks = disks;
+                it.case.chunk_kib = Some(64);
+            })
         };
         let mut record = Record::new(Host::default(), UNIX_EPOCH);
         record.cells = vec![array(2, 250.0), array(3, 375.0), array(2, 300.0)];
@@ -440,7 +445,8 @@ mod tests {
         let mut beside = table.beside(&record);
         let again = beside.split_off(4);
         assert!(again.len() == 2 && again.iter().all(|one| one.ratios.is_none()), "{again:?}");
-        let shown: Vec<_> = beside.iter().map(|b| (b.cell.disks, b.figure.details())).collect();
+        let shown: Vec<_> =
+            beside.iter().map(|b| (b.cell.case.disks, b.figure.details())).collect();
         assert_eq!(shown.len(), 4, "ext3 and ext4: {shown:?}");
         assert_eq!(beside[0].ratios, None);
         for (at, first) in [(2, 0), (3, 1)] {
@@ -454,7 +460,11 @@ mod tests {
     /// A phase of a program on two disks.
     fn phase(program: &str, phase: &str, workload: &str) -> Cell {
         let cell = cell("raid0", Some("original"), workload, 100.0);
-        Cell { program: Some(program.into()), phase: Some(phase.into()), jobs: 1, ..cell }
+        cell.with(|it| {
+            it.case.program = Some(program.into());
+            it.case.phase = Some(phase.into());
+            it.case.jobs = 1;
+        })
     }
 
     #[test]
@@ -473,11 +483,17 @@ mod tests {
             (phase("iozone-3", "read", "seq-read"), &[155.0]),
             (phase("iozone-3", "backward-read", "seq-read"), &[]),
             (phase("iozone-3", "record-rewrite", "seq-write"), &[]),
-            (Cell { jobs: 4, ..phase("tiobench", "read-4", "seq-read") }, &[]),
+            (phase("tiobench", "read-4", "seq-read").with(|it| it.case.jobs = 4), &[]),
             (phase("bonnie-1.2", "putc", "byte-write"), &[]),
         ];
         for (cell, wanted) in table {
-            assert_eq!(theirs(cell.clone()), wanted, "{:?} {:?}", cell.program, cell.phase);
+            assert_eq!(
+                theirs(cell.clone()),
+                wanted,
+                "{:?} {:?}",
+                cell.case.program,
+                cell.case.phase
+            );
         }
         // A rewrite of IOzone's writes; a seek of the seeks program does not.
         let mut record = Record::new(Host::default(), UNIX_EPOCH);
@@ -488,11 +504,10 @@ mod tests {
             ("seeks", "seeks", "rand-read", 0),
         ] {
             let ext4 = Place { file_system: Some("ext4".into()), ..Place::default() };
-            record.cells = vec![Cell {
-                chunk_kib: Some(64),
-                place: Some(ext4),
-                ..phase(program, name, workload)
-            }];
+            record.cells = vec![phase(program, name, workload).with(|it| {
+                it.case.chunk_kib = Some(64);
+                it.case.place = Some(ext4);
+            })];
             let table = named("bonnie-2-to-6-disks").expect("the table");
             assert_eq!(table.beside(&record).len(), count, "{program} {name}");
         }
@@ -502,14 +517,14 @@ mod tests {
     fn bonnies_characters_stand_beside_those_of_2002() {
         let table = named("raid5-2002").expect("the table");
         let shown = |program: &str, name: &str, workload: &str| -> Vec<f64> {
-            let cell = Cell {
-                level: "raid5".into(),
-                layout: Some("left-symmetric".into()),
-                disks: 10,
-                chunk_kib: Some(32),
-                place: Some(Place { name: "fs:ext3,read-ahead=512K".into(), ..Place::default() }),
-                ..phase(program, name, workload)
-            };
+            let cell = phase(program, name, workload).with(|it| {
+                it.case.level = "raid5".into();
+                it.case.layout = Some("left-symmetric".into());
+                it.case.disks = 10;
+                it.case.chunk_kib = Some(32);
+                it.case.place =
+                    Some(Place { name: "fs:ext3,read-ahead=512K".into(), ..Place::default() });
+            });
             let mut record = Record::new(Host::default(), UNIX_EPOCH);
             record.cells = vec![cell];
             table.beside(&record).iter().map(|one| one.figure.value).collect()
@@ -528,16 +543,15 @@ mod tests {
         let wiki = named("wiki-2-disks").expect("the wiki");
         // Twice as much at the members of the mirror as the program wrote.
         let read_off = |level: &str, layout, moved: u64| {
-            let mut cell = Cell {
-                program_bytes: Some(100_000_000),
-                samples: vec![Sample { seconds: 2.0, bytes: moved, ops: 100 }],
-                steady_window: true,
-                jobs: 20,
-                program: Some("streams".into()),
-                phase: Some("write-random".into()),
-                ..cell(level, layout, "seq-write", 0.0)
-            };
-            cell.chunk_kib = None;
+            let mut cell = cell(level, layout, "seq-write", 0.0).with(|it| {
+                it.measured.program_bytes = Some(100_000_000);
+                it.measured.samples = vec![Sample { seconds: 2.0, bytes: moved, ops: 100 }];
+                it.case.steady_window = true;
+                it.case.jobs = 20;
+                it.case.program = Some("streams".into());
+                it.case.phase = Some("write-random".into());
+            });
+            cell.case.chunk_kib = None;
             cell.summarise();
             cell
         };
@@ -559,13 +573,15 @@ mod tests {
     #[test]
     fn phases_and_file_systems_tell_figures_apart() {
         let table = named("bonnie-2-to-6-disks").expect("the table");
-        let phase = |phase: &str, workload: &str, file_system: &str| Cell {
-            disks: 4,
-            chunk_kib: Some(64),
-            phase: Some(phase.into()),
-            program: Some("bonnie++-1.96".into()),
-            place: Some(Place { file_system: Some(file_system.into()), ..Place::default() }),
-            ..cell("raid0", Some("original"), workload, 200.0)
+        let phase = |phase: &str, workload: &str, file_system: &str| {
+            cell("raid0", Some("original"), workload, 200.0).with(|it| {
+                it.case.disks = 4;
+                it.case.chunk_kib = Some(64);
+                it.case.phase = Some(phase.into());
+                it.case.program = Some("bonnie++-1.96".into());
+                it.case.place =
+                    Some(Place { file_system: Some(file_system.into()), ..Place::default() });
+            })
         };
         let mut record = Record::new(Host::default(), UNIX_EPOCH);
         record.cells =

@@ -18,7 +18,7 @@ use results::stats;
 pub fn folded(record: &Record) -> Record {
     let mut groups: Vec<(Option<String>, Vec<&Cell>)> = Vec::new();
     for cell in &record.cells {
-        let key = cell.repetition.map(|_| identity(cell));
+        let key = cell.case.repetition.map(|_| identity(cell));
         match groups.iter_mut().find(|(known, _)| key.is_some() && *known == key) {
             Some((_, cells)) => cells.push(cell),
             None => groups.push((key, vec![cell])),
@@ -42,34 +42,37 @@ fn fold(cells: &[&Cell]) -> Cell {
     }
     let rates = |of: fn(&Cell) -> f64| cells.iter().map(|cell| of(cell)).collect::<Vec<f64>>();
     let sum = |of: fn(&Cell) -> Option<f64>| cells.iter().map(|cell| of(cell)).sum();
-    cell.samples = cells.iter().flat_map(|cell| cell.samples.clone()).collect();
-    cell.cpu_process_s = sum(|cell| cell.cpu_process_s);
-    cell.cpu_system_s = sum(|cell| cell.cpu_system_s);
+    cell.measured.samples = cells.iter().flat_map(|cell| cell.measured.samples.clone()).collect();
+    cell.measured.cpu_process_s = sum(|cell| cell.measured.cpu_process_s);
+    cell.measured.cpu_system_s = sum(|cell| cell.measured.cpu_system_s);
     cell.summarise();
     // What was drawn anew is the run, not the sample.
-    let (mb_per_s, iops) = (rates(|cell| cell.mb_per_s), rates(|cell| cell.iops));
-    cell.mb_per_s = stats::median(&mb_per_s).unwrap_or(0.0);
-    cell.iops = stats::median(&iops).unwrap_or(0.0);
-    cell.spread = stats::range(&mb_per_s).map(|(min, max)| Spread { min, max });
+    let (mb_per_s, iops) = (rates(|cell| cell.derived.mb_per_s), rates(|cell| cell.derived.iops));
+    cell.derived.mb_per_s = stats::median(&mb_per_s).unwrap_or(0.0);
+    cell.derived.iops = stats::median(&iops).unwrap_or(0.0);
+    cell.derived.spread = stats::range(&mb_per_s).map(|(min, max)| Spread { min, max });
     cell.put_interval(&mb_per_s);
     cell.put_bound_share();
-    cell.steady = cells.iter().map(|cell| cell.steady).reduce(worse).flatten();
-    cell.verified = cells.iter().map(|cell| cell.verified).reduce(worse).flatten();
-    cell.latency_us = latency(cells, |cell| cell.latency_us);
-    cell.latency_curve.clear();
-    (cell.latency_bins, cell.service_bins) = (None, None);
-    cell.service_us = latency(cells, |cell| cell.service_us);
-    cell.reads_apart = apart(cells, |cell| cell.reads_apart.as_ref());
-    cell.writes_apart = apart(cells, |cell| cell.writes_apart.as_ref());
+    cell.derived.steady = cells.iter().map(|cell| cell.derived.steady).reduce(worse).flatten();
+    cell.measured.verified =
+        cells.iter().map(|cell| cell.measured.verified).reduce(worse).flatten();
+    cell.measured.latency_us = latency(cells, |cell| cell.measured.latency_us);
+    cell.measured.latency_curve.clear();
+    (cell.measured.latency_bins, cell.measured.service_bins) = (None, None);
+    cell.measured.service_us = latency(cells, |cell| cell.measured.service_us);
+    cell.measured.reads_apart = apart(cells, |cell| cell.measured.reads_apart.as_ref());
+    cell.measured.writes_apart = apart(cells, |cell| cell.measured.writes_apart.as_ref());
     cell.put_apart();
     put_background(cells, &mut cell);
     let total = |of: fn(&Cell) -> Option<u64>| cells.iter().map(|cell| of(cell)).sum();
-    (cell.arrivals, cell.waiting) = (total(|cell| cell.arrivals), total(|cell| cell.waiting));
-    cell.others_cpus = stats::median(&rates(|cell| cell.others_cpus.unwrap_or(0.0)))
-        .filter(|_| cells.iter().all(|cell| cell.others_cpus.is_some()));
-    for (at, member) in cell.per_member.iter_mut().enumerate() {
+    (cell.measured.arrivals, cell.measured.waiting) =
+        (total(|cell| cell.measured.arrivals), total(|cell| cell.measured.waiting));
+    cell.measured.others_cpus =
+        stats::median(&rates(|cell| cell.measured.others_cpus.unwrap_or(0.0)))
+            .filter(|_| cells.iter().all(|cell| cell.measured.others_cpus.is_some()));
+    for (at, member) in cell.measured.per_member.iter_mut().enumerate() {
         let of = |of: fn(&MemberTraffic) -> u64| {
-            cells.iter().filter_map(|cell| cell.per_member.get(at)).map(of).sum()
+            cells.iter().filter_map(|cell| cell.measured.per_member.get(at)).map(of).sum()
         };
         *member = MemberTraffic {
             read_bytes: of(|moved| moved.read_bytes),
@@ -78,12 +81,12 @@ fn fold(cells: &[&Cell]) -> Cell {
             writes: of(|moved| moved.writes),
         };
     }
-    for warning in cells.iter().flat_map(|cell| &cell.warnings) {
-        if !cell.warnings.contains(warning) {
-            cell.warnings.push(warning.clone());
+    for warning in cells.iter().flat_map(|cell| &cell.derived.warnings) {
+        if !cell.derived.warnings.contains(warning) {
+            cell.derived.warnings.push(warning.clone());
         }
     }
-    (cell.repetition, cell.random_seed) = (None, None);
+    (cell.case.repetition, cell.case.random_seed) = (None, None);
     cell
 }
 
@@ -93,16 +96,16 @@ fn put_background(cells: &[&Cell], cell: &mut Cell) {
         let all = cells.iter().map(|cell| of(cell)).collect::<Option<Vec<f64>>>();
         all.and_then(|all| stats::median(&all))
     };
-    cell.background_mb_per_s = median(|cell| cell.background_mb_per_s);
-    cell.background_idle_mb_per_s = median(|cell| cell.background_idle_mb_per_s);
-    cell.foreground_share = median(|cell| cell.foreground_share);
-    let all = cells.iter().map(|cell| cell.foreground_alone.as_ref());
+    cell.measured.background_mb_per_s = median(|cell| cell.measured.background_mb_per_s);
+    cell.measured.background_idle_mb_per_s = median(|cell| cell.measured.background_idle_mb_per_s);
+    cell.derived.foreground_share = median(|cell| cell.derived.foreground_share);
+    let all = cells.iter().map(|cell| cell.measured.foreground_alone.as_ref());
     let Some(all) = all.collect::<Option<Vec<_>>>() else { return };
     let median = |of: fn(&ForegroundAlone) -> f64| {
         stats::median(&all.iter().map(|alone| of(alone)).collect::<Vec<_>>()).unwrap_or(0.0)
     };
     let latencies = all.iter().map(|alone| alone.latency_us).collect::<Option<Vec<_>>>();
-    cell.foreground_alone = Some(ForegroundAlone {
+    cell.measured.foreground_alone = Some(ForegroundAlone {
         mb_per_s: median(|alone| alone.mb_per_s),
         iops: median(|alone| alone.iops),
         latency_us: latencies.and_then(|all| median_latency(&all)),
@@ -157,30 +160,34 @@ mod tests {
         let mut all = Vec::new();
         for (repetition, factor) in [(1, 1.0), (2, 3.0), (3, 2.0)] {
             for cell in &record.cells {
-                let mut cell = Cell { repetition: Some(repetition), ..cell.clone() };
-                cell.random_seed = Some(u64::from(repetition));
+                let mut cell = cell.clone().with(|it| it.case.repetition = Some(repetition));
+                cell.case.random_seed = Some(u64::from(repetition));
                 let scaled = |bytes: u64| (bytes as f64 * factor) as u64;
-                cell.samples.iter_mut().for_each(|sample| sample.bytes = scaled(sample.bytes));
+                cell.measured
+                    .samples
+                    .iter_mut()
+                    .for_each(|sample| sample.bytes = scaled(sample.bytes));
                 cell.summarise();
                 all.push(cell);
             }
         }
-        all[once].warnings = vec!["only in the second".into()];
-        all[2 * once].verified = Some(false);
-        let rates = [all[0].mb_per_s, all[once].mb_per_s, all[2 * once].mb_per_s];
+        all[once].derived.warnings = vec!["only in the second".into()];
+        all[2 * once].measured.verified = Some(false);
+        let rates =
+            [all[0].derived.mb_per_s, all[once].derived.mb_per_s, all[2 * once].derived.mb_per_s];
         record.cells = all;
         let folded = folded(&record);
         assert_eq!(folded.cells.len(), once);
         let cell = &folded.cells[0];
-        assert_eq!(cell.mb_per_s, rates[2], "the median of three");
-        let spread = cell.spread.expect("three");
+        assert_eq!(cell.derived.mb_per_s, rates[2], "the median of three");
+        let spread = cell.derived.spread.expect("three");
         assert_eq!((spread.min, spread.max), (rates[0], rates[1]));
-        assert_eq!(cell.samples.len(), 3 * record.cells[0].samples.len());
-        assert_eq!(cell.verified, Some(false), "one that was wrong is enough");
-        assert!(cell.warnings.contains(&"only in the second".to_string()));
-        assert_eq!(cell.repetition, None);
+        assert_eq!(cell.measured.samples.len(), 3 * record.cells[0].measured.samples.len());
+        assert_eq!(cell.measured.verified, Some(false), "one that was wrong is enough");
+        assert!(cell.derived.warnings.contains(&"only in the second".to_string()));
+        assert_eq!(cell.case.repetition, None);
         // Without repetitions nothing is taken together, not even cells that are the same.
-        record.cells.iter_mut().for_each(|cell| cell.repetition = None);
+        record.cells.iter_mut().for_each(|cell| cell.case.repetition = None);
         assert_eq!(super::folded(&record), record);
     }
 }

@@ -278,10 +278,10 @@ fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
             here: both.ours,
             here_over_published: both.ours / both.theirs,
         });
-        let chunk = one.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
+        let chunk = one.cell.case.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
         let array = format!("{}{chunk}", pivot::array_label(one.cell));
         let of_the_disk = ratios.as_ref().filter(|all| all.of == THE_DISK);
-        let disks = f64::from(one.cell.disks);
+        let disks = f64::from(one.cell.case.disks);
         let is_above_all_disks = of_the_disk.is_some_and(|all| all.here > 1.02 * disks);
         (one.ours > 0.0).then(|| Distance {
             array: pivot::with_disks(&array, one.cell),
@@ -292,7 +292,7 @@ fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
             unit: one.unit,
             ratios,
             published_cpu_percent: one.figure.cpu_percent,
-            here_cpu_percent: one.cell.cpu_process_share.map(|share| 100.0 * share),
+            here_cpu_percent: one.cell.derived.cpu_process_share.map(|share| 100.0 * share),
             is_above_all_disks,
         })
     };
@@ -435,14 +435,13 @@ mod tests {
     use crate::published::named;
 
     fn cell(level: &str, workload: &str, rate: f64) -> Cell {
-        Cell {
-            level: level.into(),
-            disks: if level == "single" { 1 } else { 2 },
-            chunk_kib: (level == "raid0").then_some(256),
-            workload: workload.into(),
-            mb_per_s: rate,
-            ..Cell::default()
-        }
+        Cell::default().with(|it| {
+            it.case.level = level.into();
+            it.case.disks = if level == "single" { 1 } else { 2 };
+            it.case.chunk_kib = (level == "raid0").then_some(256);
+            it.case.workload = workload.into();
+            it.derived.mb_per_s = rate;
+        })
     }
 
     fn wiki(cells: Vec<Cell>) -> Reproduction {
@@ -469,16 +468,17 @@ mod tests {
         let some = wiki(vec![disk.clone(), zero.clone(), cell("raid1", "seq-read", 90.0)]);
         assert_eq!((some.same_order, some.not_run), (1, 23));
         // A program's options may differ from array to array.
-        let streams = |level: &str, block: &str, rate| Cell {
-            program: Some("streams".into()),
-            phase: Some("read-random".into()),
-            item: Some(format!("streams:block={block}")),
-            ..cell(level, "seq-read", rate)
+        let streams = |level: &str, block: &str, rate| {
+            cell(level, "seq-read", rate).with(|it| {
+                it.case.program = Some("streams".into());
+                it.case.phase = Some("read-random".into());
+                it.case.item = Some(format!("streams:block={block}"));
+            })
         };
         let some = wiki(vec![streams("single", "128K", 30.0), streams("raid0", "1M", 90.0)]);
         assert_eq!((some.same_order, some.not_run), (1, 24));
         // Another depth is another measurement.
-        let some = wiki(vec![Cell { depth: 9, ..disk }, zero]);
+        let some = wiki(vec![disk.with(|it| it.case.depth = 9), zero]);
         assert_eq!((some.same_order, some.not_run), (0, 25));
     }
 

@@ -63,7 +63,7 @@ impl Report {
     pub fn of(record: Record) -> Report {
         let several = !record.hosts.is_empty();
         let of_host = |host: &Host, cell: &Cell| {
-            let mut names = cell.host.as_deref().unwrap_or_default().split('+');
+            let mut names = cell.case.host.as_deref().unwrap_or_default().split('+');
             !several || names.any(|name| host.hostname.as_deref() == Some(name))
         };
         let source = |host: &Host| Source {
@@ -135,7 +135,7 @@ impl Report {
 
 /// What the cells were measured on: `raidlab's engine on modelled disks: hdd-2007`.
 fn title(cells: &[Cell]) -> String {
-    let targets = distinct(cells.iter().map(|cell| match cell.target.known() {
+    let targets = distinct(cells.iter().map(|cell| match cell.case.target.known() {
         Some(TargetKind::Engine) => "raidlab's engine".to_string(),
         Some(TargetKind::Kernel) => "Linux md".to_string(),
         _ => cell.target_shown(),
@@ -151,7 +151,7 @@ pub fn measured_on(cells: &[Cell]) -> String {
     const NAMES_MAX: usize = 4;
     let (mut models, mut others) = (Vec::new(), Vec::new());
     for cell in cells {
-        for member in cell.members.split('+').filter(|member| !member.is_empty()) {
+        for member in cell.case.members.split('+').filter(|member| !member.is_empty()) {
             let member = member.split('*').next().unwrap_or(member);
             match member.split_once("paced:") {
                 Some((_, model)) => {
@@ -182,10 +182,11 @@ mod tests {
 
     #[test]
     fn the_title_says_what_was_measured() {
-        let cell = |target: &str, members: &str| Cell {
-            target: target.into(),
-            members: members.into(),
-            ..Cell::default()
+        let cell = |target: &str, members: &str| {
+            Cell::default().with(|cell| {
+                cell.case.target = target.into();
+                cell.case.members = members.into();
+            })
         };
         let cells = [cell("engine", "paced:hdd-2007"), cell("engine", "paced:hdd-2007:mem*2")];
         assert_eq!(title(&cells), "raidlab's engine on modelled disks: hdd-2007");

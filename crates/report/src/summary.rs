@@ -199,11 +199,14 @@ struct Candidate<'a> {
 /// A cell that can be compared with other levels: without the ordinary disk, and without what a
 /// file system derives from the level by itself.
 fn comparable(cell: &Cell) -> Option<Cell> {
-    if cell.is_single() || cell.level.is_empty() && cell.array.is_none() {
+    if cell.is_single() || cell.case.level.is_empty() && cell.case.array.is_none() {
         return None;
     }
-    let mut cell = Cell { series: None, findings: Vec::new(), ..cell.clone() };
-    if let Some(options) = cell.place.as_mut().and_then(|place| place.mount_options.as_mut()) {
+    let mut cell = cell.clone().with(|it| {
+        it.measured.series = None;
+        it.derived.findings = Vec::new();
+    });
+    if let Some(options) = cell.case.place.as_mut().and_then(|place| place.mount_options.as_mut()) {
         let derived = ["stripe=", "sunit=", "swidth="];
         let kept =
             options.split(',').filter(|option| !derived.iter().any(|d| option.starts_with(d)));
@@ -222,19 +225,19 @@ fn candidates(cells: &[Cell]) -> Vec<Candidate<'_>> {
     for cell in &mut named {
         let known = redundancy::array_sectors(cell).is_some();
         if known && one_size.contains(&identity_but_for(cell, &any_size)) {
-            cell.member_bytes = None;
+            cell.case.member_bytes = None;
         }
     }
     let whole_stripes = whole_stripes(&named, &any_block);
     for cell in &mut named {
         if whole_stripes.contains(&identity_but_for(cell, &any_block)) {
             // Its own stripe each: no block of all.
-            cell.block_kib = WHOLE_STRIPE;
+            cell.case.block_kib = WHOLE_STRIPE;
         }
     }
     let mut names = works(&named.iter().collect::<Vec<_>>());
     for (name, cell) in names.iter_mut().zip(&named) {
-        if cell.block_kib == WHOLE_STRIPE {
+        if cell.case.block_kib == WHOLE_STRIPE {
             *name = name.replace(&format!(", {}", kib(WHOLE_STRIPE)), ", whole stripes");
         }
     }
@@ -245,7 +248,7 @@ fn candidates(cells: &[Cell]) -> Vec<Candidate<'_>> {
         .zip(names)
         .zip(labels)
         .map(|(((cell, named), work), conditions_label)| Candidate {
-            label: pivot::array_label(&Cell { degraded: 0, ..cell.clone() }),
+            label: pivot::array_label(&cell.clone().with(|it| it.case.degraded = 0)),
             work: work_in_words(cell, &work),
             work_key: identity_but_for(named, &work_settings),
             conditions: identity_but_for(cell, &conditions),
@@ -259,7 +262,7 @@ fn candidates(cells: &[Cell]) -> Vec<Candidate<'_>> {
 fn one_size(cells: &[Cell], any_size: &[&str]) -> BTreeSet<String> {
     let known = |cell: &&Cell| redundancy::array_sectors(cell).is_some();
     let mut own = by_array(cells.iter().filter(known), any_size, |cell| {
-        cell.member_bytes.unwrap_or_default()
+        cell.case.member_bytes.unwrap_or_default()
     });
     let mut sizes: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for cell in cells {
@@ -276,8 +279,8 @@ fn one_size(cells: &[Cell], any_size: &[&str]) -> BTreeSet<String> {
 /// Works that write whole stripes: sequential writes whose block differs from array to array, but
 /// not within one.
 fn whole_stripes(cells: &[Cell], any_block: &[&str]) -> BTreeSet<String> {
-    let writes = |cell: &&Cell| cell.workload == AccessKind::SeqWrite && cell.program.is_none();
-    by_array(cells.iter().filter(writes), any_block, |cell| cell.block_kib.to_bits())
+    let writes = |cell: &&Cell| cell.case.workload == AccessKind::SeqWrite && cell.case.program.is_none();
+    by_array(cells.iter().filter(writes), any_block, |cell| cell.case.block_kib.to_bits())
 }
 
 /// Works in which a value differs from array to array, but not within one.
@@ -288,7 +291,7 @@ fn by_array<'a>(
 ) -> BTreeSet<String> {
     let mut works: BTreeMap<String, BTreeMap<String, BTreeSet<u64>>> = BTreeMap::new();
     for cell in cells {
-        let array = format!("{} {:?}", pivot::array_label(cell), cell.chunk_kib);
+        let array = format!("{} {:?}", pivot::array_label(cell), cell.case.chunk_kib);
         let of_work = works.entry(identity_but_for(cell, but_for)).or_default();
         of_work.entry(array).or_default().insert(value(cell));
     }
@@ -310,8 +313,8 @@ fn work_in_words(cell: &Cell, work: &str) -> String {
     ];
     let known = words
         .iter()
-        .find(|(kind, _)| cell.program.is_none() && cell.workload == AccessKind::from(*kind));
-    match known.and_then(|(_, words)| Some((words, work.strip_prefix(&*cell.workload.text())?))) {
+        .find(|(kind, _)| cell.case.program.is_none() && cell.case.workload == AccessKind::from(*kind));
+    match known.and_then(|(_, words)| Some((words, work.strip_prefix(&*cell.case.workload.text())?))) {
         Some((words, rest)) => format!("{words}{rest}"),
         None => work.to_string(),
     }
@@ -324,12 +327,12 @@ fn variants<'g, 'a>(group: &[&'g Candidate<'a>]) -> Vec<Vec<&'g Candidate<'a>>> 
         if all.is_empty() { vec![None] } else { all.into_iter().map(Some).collect() }
     };
     let (chunks, caches) =
-        (values(|cell| cell.chunk_kib), values(|cell| cell.knobs.stripe_cache_kib()));
+        (values(|cell| cell.case.chunk_kib), values(|cell| cell.case.knobs.stripe_cache_kib()));
     let fits = |own: Option<u64>, value: Option<u64>| own.is_none() || own == value;
     let all = chunks.iter().flat_map(|chunk| caches.iter().map(move |cache| (*chunk, *cache)));
     all.map(|(chunk, cache)| {
         let fitting = group.iter().filter(|one| {
-            fits(one.cell.chunk_kib, chunk) && fits(one.cell.knobs.stripe_cache_kib(), cache)
+            fits(one.cell.case.chunk_kib, chunk) && fits(one.cell.case.knobs.stripe_cache_kib(), cache)
         });
         fitting.copied().collect()
     })
@@ -339,9 +342,9 @@ fn variants<'g, 'a>(group: &[&'g Candidate<'a>]) -> Vec<Vec<&'g Candidate<'a>>> 
 /// The answers of one group; `None` with fewer than two arrays.
 fn of_group(group: &[&Candidate<'_>]) -> Option<Group> {
     // Complete arrays are compared; all with the same members missing if there are no others.
-    let lost = group.iter().map(|one| one.cell.degraded).min()?;
+    let lost = group.iter().map(|one| one.cell.case.degraded).min()?;
     let (equal, degraded): (Vec<_>, Vec<_>) =
-        group.iter().copied().partition(|one| one.cell.degraded == lost);
+        group.iter().copied().partition(|one| one.cell.case.degraded == lost);
     let labels = distinct(equal.iter().map(|one| one.label.as_str()));
     if labels.len() < 2 {
         return None;
@@ -379,11 +382,11 @@ fn of_group(group: &[&Candidate<'_>]) -> Option<Group> {
 }
 
 fn heading(cell: &Cell, settings: &str) -> String {
-    let disks = match cell.disks {
+    let disks = match cell.case.disks {
         0 => "disks unknown".to_string(),
         disks => format!("{disks} disks"),
     };
-    let lost = Some(cell.degraded).filter(|lost| *lost > 0).map(|lost| format!("{lost} lost"));
+    let lost = Some(cell.case.degraded).filter(|lost| *lost > 0).map(|lost| format!("{lost} lost"));
     let settings = Some(settings.to_string()).filter(|settings| !settings.is_empty());
     [Some(disks), lost, settings].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -411,9 +414,9 @@ fn figures<'a>(cells: &[&'a Candidate<'_>], left_out: &mut Vec<String>) -> Vec<F
     for one in cells {
         let cell = one.cell;
         let reason = match cell {
-            _ if cell.verified == Some(false) => Some("data differed from what was written"),
-            _ if cell.program_bytes.is_some() => Some("measured at the members"),
-            _ if cell.cached.is_some() => Some("a cache was measured"),
+            _ if cell.measured.verified == Some(false) => Some("data differed from what was written"),
+            _ if cell.measured.program_bytes.is_some() => Some("measured at the members"),
+            _ if cell.measured.cached.is_some() => Some("a cache was measured"),
             _ if cell.is_spoiled() => Some("a busy machine, and samples far apart"),
             _ => None,
         };
@@ -424,25 +427,25 @@ fn figures<'a>(cells: &[&'a Candidate<'_>], left_out: &mut Vec<String>) -> Vec<F
             }
             continue;
         }
-        let values: Vec<f64> = match cell.samples_are_runs {
-            true => cell.samples.iter().map(|sample| cell.rate_of(sample)).collect(),
+        let values: Vec<f64> = match cell.case.samples_are_runs {
+            true => cell.measured.samples.iter().map(|sample| cell.rate_of(sample)).collect(),
             false => vec![cell.rate()],
         };
         let values = values.into_iter().filter(|rate| *rate > 0.0);
         let same = all.iter_mut().find(|known| {
             (known.label, known.lost, known.work_key, known.unit)
-                == (one.label.as_str(), cell.degraded, one.work_key.as_str(), unit(cell))
+                == (one.label.as_str(), cell.case.degraded, one.work_key.as_str(), unit(cell))
         });
         match same {
             Some(known) => known.values.extend(values),
             None => all.push(Figures {
                 label: &one.label,
-                lost: cell.degraded,
+                lost: cell.case.degraded,
                 work: &one.work,
                 work_key: &one.work_key,
                 unit: unit(cell),
                 values: values.collect(),
-                samples_are_runs: cell.samples_are_runs,
+                samples_are_runs: cell.case.samples_are_runs,
             }),
         }
     }
@@ -452,7 +455,7 @@ fn figures<'a>(cells: &[&'a Candidate<'_>], left_out: &mut Vec<String>) -> Vec<F
 
 fn unit(cell: &Cell) -> &'static str {
     match cell.unit() {
-        "per second" if cell.program.is_none() => "IOPS",
+        "per second" if cell.case.program.is_none() => "IOPS",
         unit => unit,
     }
 }

@@ -58,7 +58,7 @@ const COST: View = View {
     title: "Cost",
     note: "CPU seconds of this process per GiB; latency p50 and p99",
     figures: &[
-        ("CPU-s/GiB", |cell| seconds(cell.cpu_s_per_gib)),
+        ("CPU-s/GiB", |cell| seconds(cell.derived.cpu_s_per_gib)),
         ("p50", |cell| short_latency(cell, |us| us.p50)),
         ("p99", |cell| short_latency(cell, |us| us.p99)),
     ],
@@ -68,7 +68,7 @@ const BELOW: View = View {
     note: "CPU seconds of the whole machine per GiB; bytes that members moved per byte, busiest \
            over idlest",
     figures: &[
-        ("all CPU-s", |cell| seconds(cell.machine_cpu_s_per_gib)),
+        ("all CPU-s", |cell| seconds(cell.derived.machine_cpu_s_per_gib)),
         ("moved", moved),
         ("uneven", uneven),
     ],
@@ -121,7 +121,7 @@ fn of_views(grid: &PivotTable<'_>, view: &View) -> Table {
 
 /// The figures that there are: without an ordinary disk in the record nothing has a ratio to it.
 fn shown<F: Copy>(grid: &PivotTable<'_>, figures: &[(&'static str, F)]) -> Vec<(&'static str, F)> {
-    let has_ratio = grid.cells().any(|(_, _, cell)| cell.ratio_to_single.is_some());
+    let has_ratio = grid.cells().any(|(_, _, cell)| cell.derived.ratio_to_single.is_some());
     figures.iter().filter(|(head, _)| has_ratio || *head != "ratio").copied().collect()
 }
 
@@ -146,8 +146,8 @@ const WORKLOAD: Field = ("<workload", |place| {
 });
 const RATIO: Field = ("ratio", |place| ratio(place.cell));
 const BOUND: Field = ("bound", |place| bound(place.cell));
-const CPU: Field = ("CPU-s/GiB", |place| seconds(place.cell.cpu_s_per_gib));
-const ALL_CPU: Field = ("all CPU-s/GiB", |place| seconds(place.cell.machine_cpu_s_per_gib));
+const CPU: Field = ("CPU-s/GiB", |place| seconds(place.cell.derived.cpu_s_per_gib));
+const ALL_CPU: Field = ("all CPU-s/GiB", |place| seconds(place.cell.derived.machine_cpu_s_per_gib));
 const P50: Field = ("p50", |place| latency(place.cell, |us| us.p50));
 const P99: Field = ("p99", |place| latency(place.cell, |us| us.p99));
 const MOVED: Field = ("moved", |place| moved(place.cell));
@@ -161,9 +161,9 @@ const LIST: [Field; 14] = [
     ("<block x depth", |place| {
         place.column.detail().replace(" KiB", "K").replace(" MiB", "M").into()
     }),
-    ("MB/s", |place| rate_of(place.cell, place.cell.moves_data(), place.cell.mb_per_s)),
+    ("MB/s", |place| rate_of(place.cell, place.cell.moves_data(), place.cell.derived.mb_per_s)),
     ("IOPS", |place| {
-        Value::known(place.cell.did_something().then(|| units::digits(place.cell.iops))).into()
+        Value::known(place.cell.did_something().then(|| units::digits(place.cell.derived.iops))).into()
     }),
     RATIO,
     BOUND,
@@ -196,28 +196,28 @@ const SAMPLES: [Field; 16] = [
     ARRAY,
     DISKS,
     WORKLOAD,
-    ("median MB/s", |place| units::digits(place.cell.mb_per_s).into()),
+    ("median MB/s", |place| units::digits(place.cell.derived.mb_per_s).into()),
     ("min – max", |place| {
-        let ends = place.cell.spread;
+        let ends = place.cell.derived.spread;
         let ends = ends.map(|of| format!("{} – {}", units::digits(of.min), units::digits(of.max)));
         Value::known(ends).into()
     }),
     ("<samples MB/s", |place| {
-        let rates = place.cell.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
+        let rates = place.cell.measured.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
         rates.collect::<Vec<_>>().join(", ").into()
     }),
     P50,
     P99,
     ("p99.9", |place| latency(place.cell, |us| us.p999)),
     ("max", |place| latency(place.cell, |us| us.max)),
-    ("CPU-s process", |place| seconds(place.cell.cpu_process_s)),
-    ("CPU-s machine", |place| seconds(place.cell.cpu_system_s)),
+    ("CPU-s process", |place| seconds(place.cell.measured.cpu_process_s)),
+    ("CPU-s machine", |place| seconds(place.cell.measured.cpu_system_s)),
     CPU,
     ALL_CPU,
     ("steady", |place| {
-        Value::known(place.cell.steady.map(|steady| if steady { "yes" } else { "no" })).into()
+        Value::known(place.cell.derived.steady.map(|steady| if steady { "yes" } else { "no" })).into()
     }),
-    ("verified", |place| match place.cell.verified {
+    ("verified", |place| match place.cell.measured.verified {
         Some(true) => "yes".into(),
         Some(false) => doc::Cell { marks: vec![Mark::Wrong], ..doc::Cell::from("NO") },
         None => "cannot be".into(),
@@ -230,7 +230,7 @@ const MEMBERS: [Field; 6] = [
     MOVED,
     UNEVEN,
     ("~members: bytes and operations", |place| {
-        let members = place.cell.per_member.iter().enumerate();
+        let members = place.cell.measured.per_member.iter().enumerate();
         let members = members.map(|(at, moved)| format!("{at}: {}", member_text(moved)));
         members.collect::<Vec<_>>().join("; ").into()
     }),
@@ -276,7 +276,7 @@ pub(crate) fn legend(grid: &PivotTable<'_>) -> Block {
             "--until-steady: a figure is the mean of the last five samples, its spread theirs",
         ),
         (
-            any(&|cell| cell.bound_share.is_some_and(|share| share > 1.1)),
+            any(&|cell| cell.derived.bound_share.is_some_and(|share| share > 1.1)),
             "bound over 100%: the sample profits from a cache that the bound does not model",
         ),
     ];
@@ -286,9 +286,9 @@ pub(crate) fn legend(grid: &PivotTable<'_>) -> Block {
 
 fn marks_of(cell: &Cell) -> Vec<Mark> {
     let all = [
-        (cell.verified == Some(false), Mark::Wrong),
-        (!cell.warnings.is_empty(), Mark::Warned),
-        (cell.steady == Some(false), Mark::Unsteady),
+        (cell.measured.verified == Some(false), Mark::Wrong),
+        (!cell.derived.warnings.is_empty(), Mark::Warned),
+        (cell.derived.steady == Some(false), Mark::Unsteady),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, mark)| mark).collect()
 }
@@ -304,9 +304,9 @@ fn rate_of(cell: &Cell, is_known: bool, rate: f64) -> doc::Cell {
 
 /// `±3%`: half of the range of the samples' rates, of the median; nothing where there is one.
 fn spread(cell: &Cell) -> String {
-    let single = cell.samples.len() < 2 || cell.mb_per_s <= 0.0;
-    cell.spread.filter(|_| !single).map_or(String::new(), |spread| {
-        let half = (spread.max - spread.min) / 2.0 / cell.mb_per_s * 100.0;
+    let single = cell.measured.samples.len() < 2 || cell.derived.mb_per_s <= 0.0;
+    cell.derived.spread.filter(|_| !single).map_or(String::new(), |spread| {
+        let half = (spread.max - spread.min) / 2.0 / cell.derived.mb_per_s * 100.0;
         match half {
             _ if half < 1.0 => format!("±{half:.1}%"),
             // More than the figure itself: it is none.
@@ -318,7 +318,7 @@ fn spread(cell: &Cell) -> String {
 
 /// `5: 100 .. 120`: how many samples, the lowest and the highest.
 fn samples(cell: &Cell) -> doc::Cell {
-    let rates: Vec<f64> = cell.samples.iter().map(|sample| cell.rate_of(sample)).collect();
+    let rates: Vec<f64> = cell.measured.samples.iter().map(|sample| cell.rate_of(sample)).collect();
     let range = stats::range(&rates).map(|(low, high)| {
         format!("{}: {} .. {}", rates.len(), units::digits(low), units::digits(high))
     });
@@ -326,12 +326,12 @@ fn samples(cell: &Cell) -> doc::Cell {
 }
 
 fn ratio(cell: &Cell) -> doc::Cell {
-    Value::times(cell.ratio_to_single.filter(|_| !cell.is_spoiled())).into()
+    Value::times(cell.derived.ratio_to_single.filter(|_| !cell.is_spoiled())).into()
 }
 
 fn bound(cell: &Cell) -> doc::Cell {
-    let note = cell.bound_note.clone().unwrap_or_default();
-    doc::Cell { note, ..Value::percent(cell.bound_share).into() }
+    let note = cell.derived.bound_note.clone().unwrap_or_default();
+    doc::Cell { note, ..Value::percent(cell.derived.bound_share).into() }
 }
 
 fn moved(cell: &Cell) -> doc::Cell {
@@ -355,19 +355,19 @@ fn seconds(cpu: Option<f64>) -> doc::Cell {
 }
 
 fn latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
-    Value::known(cell.latency_us.as_ref().map(|us| units::latency(pick(us)))).into()
+    Value::known(cell.measured.latency_us.as_ref().map(|us| units::latency(pick(us)))).into()
 }
 
 /// Without a blank: the terminal has little room.
 fn short_latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
-    let text = cell.latency_us.as_ref().map(|us| units::latency(pick(us)).replace(' ', ""));
+    let text = cell.measured.latency_us.as_ref().map(|us| units::latency(pick(us)).replace(' ', ""));
     Value::known(text).into()
 }
 
 /// `rand-mixed 70%`: with the share of reads of a mixed block workload.
 fn word(cell: &Cell) -> String {
-    let share = cell.read_percent.map_or(String::new(), |percent| format!(" {percent}%"));
-    format!("{}{share}", cell.workload)
+    let share = cell.case.read_percent.map_or(String::new(), |percent| format!(" {percent}%"));
+    format!("{}{share}", cell.case.workload)
 }
 
 /// `442 MiB read in 7072, 1.2 MiB written in 19`.
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_warning_is_printed_once_with_its_places_and_wrong_data_stands_out() {
         let mut record = fixture::record();
-        record.cells[5].verified = Some(false);
+        record.cells[5].measured.verified = Some(false);
         let text = render(&record, true);
         assert!(text.contains("! 160"), "{text}");
         assert_eq!(text.matches("12 operations were late").count(), 1);
@@ -430,7 +430,7 @@ mod tests {
             ..Default::default()
         };
         for cell in [0, 1, 4, 8, 12] {
-            record.cells[cell].findings = vec![finding.clone()];
+            record.cells[cell].derived.findings = vec![finding.clone()];
         }
         let text = render(&record, false);
         let shown = text.lines().skip_while(|line| !line.starts_with("finding:"));
@@ -446,8 +446,8 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.iops, cell.mb_per_s, cell.samples) = (0.0, 0.0, Vec::new());
-        cell.workload = "delete".into();
+        (cell.derived.iops, cell.derived.mb_per_s, cell.measured.samples) = (0.0, 0.0, Vec::new());
+        cell.case.workload = "delete".into();
         let zero =
             |text: &str| text.lines().any(|line| line.contains("RAID") && line.contains(" 0 "));
         let listed = |record: &Record| {
@@ -460,7 +460,7 @@ mod tests {
         let same = crate::compare::Comparison::new(&record, &record, 0.05);
         assert!(same.pairs.is_empty(), "{:?}", same.pairs);
         // Files that are created move no bytes, but are counted.
-        record.cells[0].iops = 1234.0;
+        record.cells[0].derived.iops = 1234.0;
         let list = listed(&record);
         assert!(list.contains("1234") && !zero(&list), "{list}");
     }
@@ -470,7 +470,7 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(5);
         for (at, cell) in record.cells.iter_mut().enumerate() {
-            (cell.program, cell.phase) = (Some("dd".into()), Some(format!("phase-{at}")));
+            (cell.case.program, cell.case.phase) = (Some("dd".into()), Some(format!("phase-{at}")));
         }
         let text = render(&record, false);
         assert!((0..5).all(|at| text.contains(&format!(" dd phase-{at} "))), "{text}");
@@ -480,7 +480,7 @@ mod tests {
     fn a_matrix_with_more_columns_becomes_a_list() {
         let mut record = fixture::record();
         let mut deeper = record.cells[..4].to_vec();
-        deeper.iter_mut().for_each(|cell| cell.depth *= 2);
+        deeper.iter_mut().for_each(|cell| cell.case.depth *= 2);
         record.cells.extend(deeper);
         let text = render(&record, false);
         println!("{text}");

@@ -29,15 +29,15 @@ pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
     let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
     // A renamed job file is the same job, named by its first name.
     let mut first: BTreeMap<_, &str> = BTreeMap::new();
-    for item in cells.iter().filter_map(|cell| cell.item.as_deref()) {
+    for item in cells.iter().filter_map(|cell| cell.case.item.as_deref()) {
         first.entry(canonical_id(item)).or_insert(item);
     }
     let item = |cell: &Cell| {
-        let own = canonical_id(cell.item.as_deref()?);
+        let own = canonical_id(cell.case.item.as_deref()?);
         first.get(&own).map(ToString::to_string)
     };
     name_apart(cells, &mut names, item, |cell, name, item| {
-        let phase = cell.program.as_deref().and_then(|program| name.strip_prefix(program));
+        let phase = cell.case.program.as_deref().and_then(|program| name.strip_prefix(program));
         format!("{item} {}", phase.unwrap_or(name).trim_start())
     });
     let of_work = SETTINGS.iter().filter_map(|setting| match setting.shown_in {
@@ -70,9 +70,9 @@ fn name_apart(
 
 /// Short name of the work: the phase of a program, or the workload.
 pub fn work(cell: &Cell) -> String {
-    match (&cell.program, &cell.phase) {
+    match (&cell.case.program, &cell.case.phase) {
         (Some(program), Some(phase)) => format!("{program} {phase}"),
-        _ => cell.workload.to_string(),
+        _ => cell.case.workload.to_string(),
     }
 }
 
@@ -82,22 +82,24 @@ mod tests {
 
     #[test]
     fn one_name_is_one_work() {
-        let dd = |options: &str, block_kib, depth, gib: u64| Cell {
-            program: Some("dd".into()),
-            phase: Some("write".into()),
-            item: Some(format!("dd{options}")),
-            block_kib,
-            depth,
-            jobs: 1,
-            file_bytes: Some(gib << 30),
-            ..Cell::default()
+        let dd = |options: &str, block_kib, depth, gib: u64| {
+            Cell::default().with(|it| {
+                it.case.program = Some("dd".into());
+                it.case.phase = Some("write".into());
+                it.case.item = Some(format!("dd{options}"));
+                it.case.block_kib = block_kib;
+                it.case.depth = depth;
+                it.case.jobs = 1;
+                it.case.file_bytes = Some(gib << 30);
+            })
         };
         let names = |cells: &[Cell]| works(&cells.iter().collect::<Vec<_>>());
         let alike = [dd("", 64.0, 1, 1), dd("", 64.0, 1, 1)];
         assert_eq!(names(&alike), ["dd write"; 2]);
         let options = [dd("", 64.0, 1, 1), dd(":bs=1M:fdatasync", 1024.0, 1, 1)];
         assert_eq!(names(&options), ["dd write", "dd:bs=1M:fdatasync write"]);
-        let fio = |job: &str| Cell { item: Some(format!("fio:{job}")), ..dd("", 4.0, 1, 1) };
+        let fio =
+            |job: &str| dd("", 4.0, 1, 1).with(|it| it.case.item = Some(format!("fio:{job}")));
         let renamed = ["a.fio@00000000000000aa", "b.fio@00000000000000aa"].map(fio);
         assert_eq!(names(&renamed), ["dd write"; 2], "one job, whatever it is called");
         let [one, same] = renamed;

@@ -97,48 +97,56 @@ static FIGURES: [Column; 49] = [
     }),
     figure("cpu", |record, cell| maybe(record.host_of(cell).and_then(|it| it.cpu.as_deref()))),
     // A phase that did not apply has no rate, rather than a rate of 0.
-    figure("mb_per_s", |_, cell| Value::Number(cell.moves_data().then_some(cell.mb_per_s))),
-    figure("mb_per_s_min", |_, cell| Value::Number(cell.spread.map(|spread| spread.min))),
-    figure("mb_per_s_max", |_, cell| Value::Number(cell.spread.map(|spread| spread.max))),
-    figure("iops", |_, cell| Value::Number(cell.did_something().then_some(cell.iops))),
-    figure("ratio_to_single", |_, cell| Value::Number(cell.ratio_to_single)),
-    figure("bound_mb_per_s", |_, cell| Value::Number(cell.bound_mb_per_s)),
-    figure("latency_p50_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p50))),
-    figure("latency_p99_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p99))),
-    figure("latency_p999_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p999))),
-    figure("latency_max_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.max))),
-    figure("cpu_process_s", |_, cell| Value::Number(cell.cpu_process_s)),
-    figure("cpu_system_s", |_, cell| Value::Number(cell.cpu_system_s)),
-    figure("cpu_s_per_gib", |_, cell| Value::Number(cell.cpu_s_per_gib)),
+    figure("mb_per_s", |_, cell| Value::Number(cell.moves_data().then_some(cell.derived.mb_per_s))),
+    figure("mb_per_s_min", |_, cell| Value::Number(cell.derived.spread.map(|spread| spread.min))),
+    figure("mb_per_s_max", |_, cell| Value::Number(cell.derived.spread.map(|spread| spread.max))),
+    figure("iops", |_, cell| Value::Number(cell.did_something().then_some(cell.derived.iops))),
+    figure("ratio_to_single", |_, cell| Value::Number(cell.derived.ratio_to_single)),
+    figure("bound_mb_per_s", |_, cell| Value::Number(cell.derived.bound_mb_per_s)),
+    figure("latency_p50_us", |_, cell| Value::Number(cell.measured.latency_us.map(|us| us.p50))),
+    figure("latency_p99_us", |_, cell| Value::Number(cell.measured.latency_us.map(|us| us.p99))),
+    figure("latency_p999_us", |_, cell| Value::Number(cell.measured.latency_us.map(|us| us.p999))),
+    figure("latency_max_us", |_, cell| Value::Number(cell.measured.latency_us.map(|us| us.max))),
+    figure("cpu_process_s", |_, cell| Value::Number(cell.measured.cpu_process_s)),
+    figure("cpu_system_s", |_, cell| Value::Number(cell.measured.cpu_system_s)),
+    figure("cpu_s_per_gib", |_, cell| Value::Number(cell.derived.cpu_s_per_gib)),
     figure("members_moved_per_byte", |_, cell| Value::Number(cell.amplification())),
-    figure("steady", |_, cell| Value::Flag(cell.steady)),
-    figure("verified", |_, cell| Value::Flag(cell.verified)),
-    figure("samples_mb_per_s", |_, cell| owned(rates(&cell.samples))),
-    figure("warnings", |_, cell| owned(cell.warnings.join(" | "))),
-    figure("program_bytes", |_, cell| some(cell.program_bytes)),
-    figure("machine_cpu_s_per_gib", |_, cell| Value::Number(cell.machine_cpu_s_per_gib)),
-    figure("others_cpus", |_, cell| Value::Number(cell.others_cpus)),
+    figure("steady", |_, cell| Value::Flag(cell.derived.steady)),
+    figure("verified", |_, cell| Value::Flag(cell.measured.verified)),
+    figure("samples_mb_per_s", |_, cell| owned(rates(&cell.measured.samples))),
+    figure("warnings", |_, cell| owned(cell.derived.warnings.join(" | "))),
+    figure("program_bytes", |_, cell| some(cell.measured.program_bytes)),
+    figure("machine_cpu_s_per_gib", |_, cell| Value::Number(cell.derived.machine_cpu_s_per_gib)),
+    figure("others_cpus", |_, cell| Value::Number(cell.measured.others_cpus)),
     figure("load_share", |_, cell| Value::Number(cell.load_share())),
-    figure("service_p50_us", |_, cell| Value::Number(cell.service_us.map(|us| us.p50))),
-    figure("service_p99_us", |_, cell| Value::Number(cell.service_us.map(|us| us.p99))),
-    figure("read_mb_per_s", |_, cell| part(&cell.reads_apart, |part| Some(part.mb_per_s))),
-    figure("read_iops", |_, cell| part(&cell.reads_apart, |part| Some(part.iops))),
-    figure("read_latency_p50_us", |_, cell| part(&cell.reads_apart, p50)),
-    figure("read_latency_p99_us", |_, cell| part(&cell.reads_apart, p99)),
-    figure("write_mb_per_s", |_, cell| part(&cell.writes_apart, |part| Some(part.mb_per_s))),
-    figure("write_iops", |_, cell| part(&cell.writes_apart, |part| Some(part.iops))),
-    figure("write_latency_p50_us", |_, cell| part(&cell.writes_apart, p50)),
-    figure("write_latency_p99_us", |_, cell| part(&cell.writes_apart, p99)),
-    figure("background_mb_per_s", |_, cell| Value::Number(cell.background_mb_per_s)),
-    figure("background_idle_mb_per_s", |_, cell| Value::Number(cell.background_idle_mb_per_s)),
-    figure("foreground_share", |_, cell| Value::Number(cell.foreground_share)),
+    figure("service_p50_us", |_, cell| Value::Number(cell.measured.service_us.map(|us| us.p50))),
+    figure("service_p99_us", |_, cell| Value::Number(cell.measured.service_us.map(|us| us.p99))),
+    figure("read_mb_per_s", |_, cell| part(&cell.measured.reads_apart, |part| Some(part.mb_per_s))),
+    figure("read_iops", |_, cell| part(&cell.measured.reads_apart, |part| Some(part.iops))),
+    figure("read_latency_p50_us", |_, cell| part(&cell.measured.reads_apart, p50)),
+    figure("read_latency_p99_us", |_, cell| part(&cell.measured.reads_apart, p99)),
+    figure("write_mb_per_s", |_, cell| {
+        part(&cell.measured.writes_apart, |part| Some(part.mb_per_s))
+    }),
+    figure("write_iops", |_, cell| part(&cell.measured.writes_apart, |part| Some(part.iops))),
+    figure("write_latency_p50_us", |_, cell| part(&cell.measured.writes_apart, p50)),
+    figure("write_latency_p99_us", |_, cell| part(&cell.measured.writes_apart, p99)),
+    figure("background_mb_per_s", |_, cell| Value::Number(cell.measured.background_mb_per_s)),
+    figure("background_idle_mb_per_s", |_, cell| {
+        Value::Number(cell.measured.background_idle_mb_per_s)
+    }),
+    figure("foreground_share", |_, cell| Value::Number(cell.derived.foreground_share)),
     figure("alone_iops", |_, cell| alone(cell, |alone| Some(alone.iops))),
     figure("alone_latency_p50_us", |_, cell| alone(cell, |it| it.latency_us.map(|us| us.p50))),
     figure("alone_latency_p99_us", |_, cell| alone(cell, |it| it.latency_us.map(|us| us.p99))),
-    figure("began_unix_s", |_, cell| Value::Number(cell.times.map(|times| times.began_unix_s))),
-    figure("ended_unix_s", |_, cell| Value::Number(cell.times.map(|times| times.ended_unix_s))),
+    figure("began_unix_s", |_, cell| {
+        Value::Number(cell.measured.times.map(|times| times.began_unix_s))
+    }),
+    figure("ended_unix_s", |_, cell| {
+        Value::Number(cell.measured.times.map(|times| times.ended_unix_s))
+    }),
     figure("clock_offset_s", |_, cell| {
-        Value::Number(cell.times.and_then(|times| times.clock_offset_s))
+        Value::Number(cell.measured.times.and_then(|times| times.clock_offset_s))
     }),
     figure("load_first_done_s", |_, cell| load(cell, |load| load.first_done_s)),
     figure("load_last_done_s", |_, cell| load(cell, |load| load.last_done_s)),
@@ -147,12 +155,12 @@ static FIGURES: [Column; 49] = [
 
 /// A figure of the workload without background work.
 fn alone<'c>(cell: &'c Cell, of: fn(&ForegroundAlone) -> Option<f64>) -> Value<'c> {
-    Value::Number(cell.foreground_alone.as_ref().and_then(of))
+    Value::Number(cell.measured.foreground_alone.as_ref().and_then(of))
 }
 
 /// A figure of the load of several hosts.
 fn load<'c>(cell: &'c Cell, of: fn(&Load) -> Option<f64>) -> Value<'c> {
-    Value::Number(cell.load.as_ref().and_then(of))
+    Value::Number(cell.measured.load.as_ref().and_then(of))
 }
 
 /// A figure of the reads or the writes of a mixed workload.

@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn csv_has_a_row_for_each_cell_and_quotes_what_needs_it() {
         let mut record = fixture::record();
-        record.cells[1].warnings = vec!["say \"no\", twice".into()];
+        record.cells[1].derived.warnings = vec!["say \"no\", twice".into()];
         let text = csv(&[record.clone(), record.clone()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 1 + 2 * record.cells.len());
@@ -149,10 +149,11 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(2);
         for (cell, phase) in record.cells.iter_mut().zip(["put-block", "putc"]) {
-            (cell.program, cell.phase) = (Some("bonnie++".into()), Some(phase.into()));
+            (cell.case.program, cell.case.phase) = (Some("bonnie++".into()), Some(phase.into()));
         }
         let nothing = &mut record.cells[1];
-        (nothing.mb_per_s, nothing.iops, nothing.samples) = (0.0, 0.0, Vec::new());
+        (nothing.derived.mb_per_s, nothing.derived.iops, nothing.measured.samples) =
+            (0.0, 0.0, Vec::new());
         let text = csv(std::slice::from_ref(&record));
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         let at = |name: &str| lines[0].iter().position(|head| *head == name).expect(name);
@@ -165,8 +166,8 @@ mod tests {
     #[test]
     fn parquet_reads_back_value_by_value() {
         let mut record = fixture::record();
-        record.cells[0].chunk_kib = None;
-        record.cells[0].steady = None;
+        record.cells[0].case.chunk_kib = None;
+        record.cells[0].derived.steady = None;
         let bytes = parquet(std::slice::from_ref(&record)).expect("a file");
         let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).expect("Parquet");
         let rows: Vec<_> =
@@ -174,12 +175,12 @@ mod tests {
         assert_eq!(rows.len(), record.cells.len());
         let at = |name: &str| columns().iter().position(|column| column.name == name).expect(name);
         for (row, cell) in rows.iter().zip(&record.cells) {
-            assert_eq!(row.get_string(at("level")).expect("a text"), &cell.level.text());
-            assert_eq!(row.get_long(at("disks")).expect("a count"), i64::from(cell.disks));
-            assert_eq!(row.get_double(at("mb_per_s")).expect("a number"), cell.mb_per_s);
+            assert_eq!(row.get_string(at("level")).expect("a text"), &cell.case.level.text());
+            assert_eq!(row.get_long(at("disks")).expect("a count"), i64::from(cell.case.disks));
+            assert_eq!(row.get_double(at("mb_per_s")).expect("a number"), cell.derived.mb_per_s);
             assert!(row.get_bool(at("verified")).expect("a flag"));
             let chunk = row.get_long(at("chunk_kib")).ok();
-            assert_eq!(chunk, cell.chunk_kib.map(|chunk| chunk as i64));
+            assert_eq!(chunk, cell.case.chunk_kib.map(|chunk| chunk as i64));
         }
         assert!(parquet(&[]).expect("no cells are a file too").starts_with(b"PAR1"));
     }
@@ -189,8 +190,8 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.target, cell.level) = ("zfs".into(), "raidz2".into());
-        (cell.layout, cell.workload) = (Some("LS".into()), "rand-append".into());
+        (cell.case.target, cell.case.level) = ("zfs".into(), "raidz2".into());
+        (cell.case.layout, cell.case.workload) = (Some("LS".into()), "rand-append".into());
         let text = csv(std::slice::from_ref(&record));
         let row = text.lines().nth(1).expect("a row");
         assert!(row.contains(",zfs,,raidz2,LS,,") && row.contains(",rand-append,"), "{row}");

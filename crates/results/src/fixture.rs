@@ -79,52 +79,52 @@ fn cell(index: usize, at: usize, array: &Array) -> Cell {
         let bytes = (rate * wobble * 2e6) as u64;
         Sample { seconds: 2.0, bytes, ops: bytes / (block_kib * 1024.0) as u64 }
     });
-    let mut cell = Cell {
-        target: "engine".into(),
-        level: level.into(),
-        layout: layout.map(Into::into),
-        disks,
-        members: "paced:hdd-2007".into(),
-        chunk_kib: (disks > 1 && level != "raid1").then_some(64),
-        degraded,
-        workload: workload.into(),
-        block_kib,
-        depth,
-        jobs: 1,
-        samples: samples.to_vec(),
-        latency_us: Some(Latency {
+    let mut cell = Cell::default().with(|it| {
+        it.case.target = "engine".into();
+        it.case.level = level.into();
+        it.case.layout = layout.map(Into::into);
+        it.case.disks = disks;
+        it.case.members = "paced:hdd-2007".into();
+        it.case.chunk_kib = (disks > 1 && level != "raid1").then_some(64);
+        it.case.degraded = degraded;
+        it.case.workload = workload.into();
+        it.case.block_kib = block_kib;
+        it.case.depth = depth;
+        it.case.jobs = 1;
+        it.measured.samples = samples.to_vec();
+        it.measured.latency_us = Some(Latency {
             p50: p50 / ratios[at],
             p99: p50 * 2.5 / ratios[at],
             p999: p50 * 4.0 / ratios[at],
             max: p50 * 5.0 / ratios[at],
-        }),
-        cpu_process_s: Some(0.004 * (index + 2) as f64 * if random { 0.1 } else { 1.0 }),
-        steady: None,
-        verified: Some(true),
-        bound_mb_per_s: Some(rate * 1.04),
-        bound_note: Some("streaming: members move 1.00 bytes per byte".into()),
-        member_bytes: Some(128 << 20),
-        placement: Some(if random { "stretch".into() } else { "window@0".into() }),
-        late_ops: Some(if index == 9 { 12 } else { 0 }),
-        ..Cell::default()
-    };
+        });
+        it.measured.cpu_process_s =
+            Some(0.004 * (index + 2) as f64 * if random { 0.1 } else { 1.0 });
+        it.derived.steady = None;
+        it.measured.verified = Some(true);
+        it.derived.bound_mb_per_s = Some(rate * 1.04);
+        it.derived.bound_note = Some("streaming: members move 1.00 bytes per byte".into());
+        it.case.member_bytes = Some(128 << 20);
+        it.case.placement = Some(if random { "stretch".into() } else { "window@0".into() });
+        it.measured.late_ops = Some(if index == 9 { 12 } else { 0 });
+    });
     cell.summarise();
     let parity = ["raid4", "raid5", "raid6"].contains(&level);
     let before = if write && random && parity { 2.0 } else { 0.0 };
     let (read, written) = if write { (before, written.max(before)) } else { (1.0, 0.0) };
-    cell.per_member = traffic(&cell, read, written);
+    cell.measured.per_member = traffic(&cell, read, written);
     if index == 9 && at == 0 {
-        cell.warnings.push("12 operations were late: use a faster directory".into());
-        cell.steady = Some(false);
+        cell.derived.warnings.push("12 operations were late: use a faster directory".into());
+        cell.derived.steady = Some(false);
     }
     cell
 }
 
 /// Traffic of `read` and `written` bytes per byte of the workload, growing slightly by slot.
 fn traffic(cell: &Cell, read: f64, written: f64) -> Vec<MemberTraffic> {
-    let each = cell.user_bytes() as f64 / f64::from(cell.disks - cell.degraded);
+    let each = cell.user_bytes() as f64 / f64::from(cell.case.disks - cell.case.degraded);
     let member = |slot: u32| {
-        if slot < cell.degraded {
+        if slot < cell.case.degraded {
             return MemberTraffic::default();
         }
         let more = 1.0 + f64::from(slot) / 50.0;
@@ -137,5 +137,5 @@ fn traffic(cell: &Cell, read: f64, written: f64) -> Vec<MemberTraffic> {
             writes: written_bytes >> 16,
         }
     };
-    (0..cell.disks).map(member).collect()
+    (0..cell.case.disks).map(member).collect()
 }

@@ -45,7 +45,7 @@ pub enum NotTogether {
 impl Record {
     /// The machine that measured a cell; `None` where several did.
     pub fn host_of(&self, cell: &Cell) -> Option<&Host> {
-        match &cell.host {
+        match &cell.case.host {
             None => Some(&self.host),
             Some(name) => self.hosts.iter().find(|host| host.hostname.as_ref() == Some(name)),
         }
@@ -53,7 +53,7 @@ impl Record {
 
     /// Its name; those of several with `+` between them.
     pub fn host_name<'c>(&'c self, cell: &'c Cell) -> Option<&'c str> {
-        cell.host.as_deref().or(self.host.hostname.as_deref())
+        cell.case.host.as_deref().or(self.host.hostname.as_deref())
     }
 
     /// The machines of the record, at least one: its hosts, or its host.
@@ -82,8 +82,8 @@ impl Record {
     /// Makes a record of one host one of several: each cell names its host.
     pub fn name_hosts(&mut self) {
         let host = std::mem::take(&mut self.host);
-        for cell in self.cells.iter_mut().filter(|cell| cell.host.is_none()) {
-            cell.host.clone_from(&host.hostname);
+        for cell in self.cells.iter_mut().filter(|cell| cell.case.host.is_none()) {
+            cell.case.host.clone_from(&host.hostname);
         }
         if host.hostname.is_some() && self.hosts.iter().all(|it| it.hostname != host.hostname) {
             self.hosts.push(host);
@@ -101,13 +101,13 @@ pub fn together(cells: &[Cell]) -> Result<Cell, NotTogether> {
     };
     let mut spans = Vec::new();
     for cell in cells {
-        let none = || NotTogether::NoTimes(cell.host.clone().unwrap_or_default());
-        let load = cell.load.as_ref().ok_or_else(none)?;
+        let none = || NotTogether::NoTimes(cell.case.host.clone().unwrap_or_default());
+        let load = cell.measured.load.as_ref().ok_or_else(none)?;
         let (began, done) = load.began_s.zip(load.done_s).ok_or_else(none)?;
         let end = load.series.last().ok_or_else(none)?.at_s.min(done);
-        spans.push((began + cell.warm_up_s.unwrap_or(0.0), end, load, cell));
+        spans.push((began + cell.case.warm_up_s.unwrap_or(0.0), end, load, cell));
     }
-    let of = |cell: &Cell| cell.host.clone().unwrap_or_default();
+    let of = |cell: &Cell| cell.case.host.clone().unwrap_or_default();
     let latest = spans.iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("two cells at least");
     let earliest = spans.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("two cells at least");
     let window = LoadWindow { from_s: latest.0, to_s: earliest.1 };
@@ -126,57 +126,55 @@ pub fn together(cells: &[Cell]) -> Result<Cell, NotTogether> {
         sum.ops += (to.1 - from.1).max(0.0).round() as u64;
     }
     let done = spans.iter().map(|(_, _, load, _)| load.done_s.unwrap_or(0.0));
-    let any_wrong = cells.iter().any(|cell| cell.verified == Some(false));
-    let all_right = cells.iter().all(|cell| cell.verified == Some(true));
+    let any_wrong = cells.iter().any(|cell| cell.measured.verified == Some(false));
+    let all_right = cells.iter().all(|cell| cell.measured.verified == Some(true));
     let verified = (any_wrong || all_right).then_some(!any_wrong);
-    let warnings = cells
-        .iter()
-        .flat_map(|cell| cell.warnings.iter().map(|warning| format!("{}: {warning}", of(cell))));
-    let mut cell = Cell {
-        host: Some(cells.iter().map(of).collect::<Vec<_>>().join("+")),
-        load: Some(Load {
+    let warnings = cells.iter().flat_map(|cell| {
+        cell.derived.warnings.iter().map(|warning| format!("{}: {warning}", of(cell)))
+    });
+    let mut cell = settings_of(first).with(|it| {
+        it.case.host = Some(cells.iter().map(of).collect::<Vec<_>>().join("+"));
+        it.measured.load = Some(Load {
             hosts: spans[0].2.hosts.clone(),
             start_unix_s: spans[0].2.start_unix_s,
             first_done_s: done.clone().reduce(f64::min),
             last_done_s: done.reduce(f64::max),
             window: Some(window),
             ..Load::default()
-        }),
-        samples: vec![sum],
-        verified,
-        warnings: warnings.collect(),
-        ..settings_of(first)
-    };
+        });
+        it.measured.samples = vec![sum];
+        it.measured.verified = verified;
+        it.derived.warnings = warnings.collect();
+    });
     cell.summarise();
     Ok(cell)
 }
 
 /// The settings that the cells of all hosts share, without anything that one of them measured.
 fn settings_of(cell: &Cell) -> Cell {
-    Cell {
-        target: cell.target.clone(),
-        level: cell.level.clone(),
-        layout: cell.layout.clone(),
-        disks: cell.disks,
-        members: cell.members.clone(),
-        chunk_kib: cell.chunk_kib,
-        degraded: cell.degraded,
-        workload: cell.workload.clone(),
-        block_kib: cell.block_kib,
-        depth: cell.depth,
-        jobs: cell.jobs,
-        array: cell.array.clone(),
-        read_ahead_kib: cell.read_ahead_kib,
-        member_bytes: cell.member_bytes,
-        place: cell.place.clone(),
-        file_bytes: cell.file_bytes,
-        rate_iops: cell.rate_iops,
-        rate_process: cell.rate_process.clone(),
-        read_percent: cell.read_percent,
-        warm_up_s: cell.warm_up_s,
-        caches_dropped: cell.caches_dropped,
-        ..Cell::default()
-    }
+    Cell::default().with(|it| {
+        it.case.target = cell.case.target.clone();
+        it.case.level = cell.case.level.clone();
+        it.case.layout = cell.case.layout.clone();
+        it.case.disks = cell.case.disks;
+        it.case.members = cell.case.members.clone();
+        it.case.chunk_kib = cell.case.chunk_kib;
+        it.case.degraded = cell.case.degraded;
+        it.case.workload = cell.case.workload.clone();
+        it.case.block_kib = cell.case.block_kib;
+        it.case.depth = cell.case.depth;
+        it.case.jobs = cell.case.jobs;
+        it.case.array = cell.case.array.clone();
+        it.case.read_ahead_kib = cell.case.read_ahead_kib;
+        it.case.member_bytes = cell.case.member_bytes;
+        it.case.place = cell.case.place.clone();
+        it.case.file_bytes = cell.case.file_bytes;
+        it.case.rate_iops = cell.case.rate_iops;
+        it.case.rate_process = cell.case.rate_process.clone();
+        it.case.read_percent = cell.case.read_percent;
+        it.case.warm_up_s = cell.case.warm_up_s;
+        it.case.caches_dropped = cell.case.caches_dropped;
+    })
 }
 
 /// Bytes and requests by an instant, between the points around it.
@@ -206,19 +204,18 @@ mod tests {
             let bytes = (passed * rate) as u64;
             LoadPoint { at_s: began + passed, bytes, ops: bytes / 4096 }
         };
-        Cell {
-            host: Some(name.into()),
-            warm_up_s: Some(1.0),
-            verified: Some(true),
-            load: Some(Load {
+        Cell::default().with(|it| {
+            it.case.host = Some(name.into());
+            it.case.warm_up_s = Some(1.0);
+            it.measured.verified = Some(true);
+            it.measured.load = Some(Load {
                 hosts: vec!["alpha".into(), "beta".into()],
                 began_s: Some(began),
                 done_s: Some(done),
                 series: (0..=steps).map(point).collect(),
                 ..Load::default()
-            }),
-            ..Cell::default()
-        }
+            });
+        })
     }
 
     #[test]
@@ -227,20 +224,27 @@ mod tests {
         // begins half a second late and runs on alone for a second and a half.
         let (alpha, beta) = (host("alpha", 0.0, 5.0, 30e6), host("beta", 0.5, 6.5, 50e6));
         let all = together(&[alpha.clone(), beta.clone()]).expect("a window");
-        let load = all.load.as_ref().expect("a load");
+        let load = all.measured.load.as_ref().expect("a load");
         let window = load.window.expect("a window");
         assert_eq!((window.from_s, window.to_s), (1.5, 5.0));
         assert_eq!((load.first_done_s, load.last_done_s), (Some(5.0), Some(6.5)));
-        assert!((all.mb_per_s - 80.0).abs() < 0.01, "{}", all.mb_per_s);
-        assert!((all.iops - 80e6 / 4096.0).abs() < 2.0, "{}", all.iops);
-        assert_eq!((all.host.as_deref(), all.verified), (Some("alpha+beta"), Some(true)));
-        assert_eq!((all.latency_us, all.cpu_process_s), (None, None), "of no host alone");
+        assert!((all.derived.mb_per_s - 80.0).abs() < 0.01, "{}", all.derived.mb_per_s);
+        assert!((all.derived.iops - 80e6 / 4096.0).abs() < 2.0, "{}", all.derived.iops);
+        assert_eq!(
+            (all.case.host.as_deref(), all.measured.verified),
+            (Some("alpha+beta"), Some(true))
+        );
+        assert_eq!(
+            (all.measured.latency_us, all.measured.cpu_process_s),
+            (None, None),
+            "of no host alone"
+        );
         // What is between two points is shared out by time.
         let odd = host("beta", 0.6, 6.6, 50e6);
         let all = together(&[alpha.clone(), odd]).expect("a window");
-        assert!((all.mb_per_s - 80.0).abs() < 0.01, "{}", all.mb_per_s);
-        let wrong = Cell { verified: Some(false), ..beta };
-        assert_eq!(together(&[alpha, wrong]).expect("a window").verified, Some(false));
+        assert!((all.derived.mb_per_s - 80.0).abs() < 0.01, "{}", all.derived.mb_per_s);
+        let wrong = beta.with(|it| it.measured.verified = Some(false));
+        assert_eq!(together(&[alpha, wrong]).expect("a window").measured.verified, Some(false));
     }
 
     #[test]
@@ -253,7 +257,10 @@ mod tests {
              agreed start, alpha was done after 5.000 s"
         );
         assert_eq!(together(std::slice::from_ref(&alpha)), Err(NotTogether::Few(1)));
-        let alone = Cell { load: None, host: Some("gamma".into()), ..Cell::default() };
+        let alone = Cell::default().with(|it| {
+            it.measured.load = None;
+            it.case.host = Some("gamma".into());
+        });
         assert_eq!(together(&[alpha, alone]), Err(NotTogether::NoTimes("gamma".into())));
     }
 

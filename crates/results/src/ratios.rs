@@ -23,23 +23,24 @@ impl Record {
         for cell in &mut self.cells {
             let kind = first(cell);
             let mut alike = singles.iter().filter(|single| {
-                cell.program_bytes.is_none()
+                cell.measured.program_bytes.is_none()
                     && measured_alike(cell, single)
                     && first(single) == kind
             });
-            let same_block = alike.clone().find(|single| single.block_kib == cell.block_kib);
-            let any_block = alike.next().filter(|_| cell.workload == AccessKind::SeqWrite);
+            let same_block =
+                alike.clone().find(|single| single.case.block_kib == cell.case.block_kib);
+            let any_block = alike.next().filter(|_| cell.case.workload == AccessKind::SeqWrite);
             let single = same_block.or(any_block);
-            cell.ratio_to_single = single
-                .filter(|single| single.mb_per_s > 0.0 && !cell.is_spoiled())
-                .map(|single| cell.mb_per_s / single.mb_per_s);
+            cell.derived.ratio_to_single = single
+                .filter(|single| single.derived.mb_per_s > 0.0 && !cell.is_spoiled())
+                .map(|single| cell.derived.mb_per_s / single.derived.mb_per_s);
         }
     }
 }
 
 /// The first member of its set.
 fn first(cell: &Cell) -> &str {
-    RecordedMembers(&cell.members).first()
+    RecordedMembers(&cell.case.members).first()
 }
 
 #[cfg(test)]
@@ -52,12 +53,13 @@ mod tests {
 
     #[test]
     fn the_ratio_is_to_the_single_disk_of_the_same_kind_and_workload() {
-        let cell = |level: &str, members: &str, workload: &str, mb_per_s| Cell {
-            level: level.into(),
-            members: members.into(),
-            workload: workload.into(),
-            mb_per_s,
-            ..Cell::default()
+        let cell = |level: &str, members: &str, workload: &str, mb_per_s| {
+            Cell::default().with(|it| {
+                it.case.level = level.into();
+                it.case.members = members.into();
+                it.case.workload = workload.into();
+                it.derived.mb_per_s = mb_per_s;
+            })
         };
         let mut record = Record::new(Host::default(), UNIX_EPOCH);
         record.cells = vec![
@@ -69,7 +71,7 @@ mod tests {
             cell("raid0", "mem", "seq-read", 9000.0),
         ];
         record.set_ratios();
-        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.derived.ratio_to_single).collect();
         assert_eq!(ratios, [Some(1.5), Some(1.0), Some(1.0), Some(1.0), Some(2.0), None]);
         // What a busy machine spoiled has no ratio, and is the base of none.
         record.cells = vec![
@@ -79,19 +81,23 @@ mod tests {
         ];
         let spoil = |cell: &mut Cell| {
             let name = "busy-machine".to_string();
-            cell.findings = vec![crate::record::Finding { name, ..Default::default() }];
-            cell.spread = Some(crate::record::Spread { min: 10.0, max: 900.0 });
+            cell.derived.findings = vec![crate::record::Finding { name, ..Default::default() }];
+            cell.derived.spread = Some(crate::record::Spread { min: 10.0, max: 900.0 });
         };
         spoil(&mut record.cells[2]);
         record.set_ratios();
-        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.derived.ratio_to_single).collect();
         assert_eq!(ratios, [Some(1.0), Some(1.5), None]);
         spoil(&mut record.cells[0]);
         record.set_ratios();
-        assert!(record.cells.iter().all(|cell| cell.ratio_to_single.is_none()));
+        assert!(record.cells.iter().all(|cell| cell.derived.ratio_to_single.is_none()));
         // Blocks are not compared with a phase of a program, nor the other way round.
-        let dd =
-            |cell: Cell| Cell { program: Some("dd".into()), phase: Some("read".into()), ..cell };
+        let dd = |cell: Cell| {
+            cell.with(|it| {
+                it.case.program = Some("dd".into());
+                it.case.phase = Some("read".into());
+            })
+        };
         record.cells = vec![
             dd(cell("single", "paced:a", "seq-read", 75.0)),
             cell("single", "paced:a", "seq-read", 100.0),
@@ -99,31 +105,35 @@ mod tests {
             cell("raid0", "paced:a", "seq-read", 150.0),
         ];
         record.set_ratios();
-        assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
-        assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
+        assert_eq!(record.cells[2].derived.ratio_to_single, Some(2.0));
+        assert_eq!(record.cells[3].derived.ratio_to_single, Some(1.5));
         // Nor a program with one that was run with other settings.
         let alike = record.cells[2].clone();
         let otherwise: [fn(&mut Cell); 5] = [
-            |cell| cell.item = Some("dd:fdatasync".into()),
-            |cell| cell.caches_dropped = Some(true),
-            |cell| cell.read_off_s = Some(1.0),
-            |cell| cell.steady_window = true,
-            |cell| cell.program_bytes = Some(1),
+            |cell| cell.case.item = Some("dd:fdatasync".into()),
+            |cell| cell.case.caches_dropped = Some(true),
+            |cell| cell.case.read_off_s = Some(1.0),
+            |cell| cell.case.steady_window = true,
+            |cell| cell.measured.program_bytes = Some(1),
         ];
         for (index, change) in otherwise.iter().enumerate() {
             record.cells[2] = alike.clone();
             change(&mut record.cells[2]);
             record.set_ratios();
-            assert_eq!(record.cells[2].ratio_to_single, None, "{index}");
+            assert_eq!(record.cells[2].derived.ratio_to_single, None, "{index}");
         }
-        record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        record.cells.iter_mut().for_each(|cell| cell.measured.program_bytes = Some(1));
         record.set_ratios();
-        assert!(record.cells.iter().all(|cell| cell.ratio_to_single.is_none()), "the members'");
+        assert!(
+            record.cells.iter().all(|cell| cell.derived.ratio_to_single.is_none()),
+            "the members'"
+        );
         // Nor one file system with another.
-        let on = |name: &str, cell: Cell| Cell {
-            target: "fs".into(),
-            place: Some(Place { name: name.into(), ..Place::default() }),
-            ..cell
+        let on = |name: &str, cell: Cell| {
+            cell.with(|it| {
+                it.case.target = "fs".into();
+                it.case.place = Some(Place { name: name.into(), ..Place::default() });
+            })
         };
         record.cells = vec![
             on("fs:ext4", cell("single", "paced:a", "seq-read", 75.0)),
@@ -131,7 +141,7 @@ mod tests {
             on("fs:ext4", cell("raid0", "paced:a", "seq-read", 120.0)),
         ];
         record.set_ratios();
-        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.derived.ratio_to_single).collect();
         assert_eq!(ratios, [Some(1.0), None, Some(1.6)]);
     }
 }

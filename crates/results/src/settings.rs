@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariant: every setting of a cell is in the list, in the order in which labels name them; a
-//! test takes the names of a cell's fields from its document, and refuses one that is not there.
+//! test takes the names of [`CellCase`](crate::record::CellCase) from its document, and refuses
+//! one that is not there.
 
 use spec::members::RecordedMembers;
 use spec::program::canonical_id;
@@ -143,7 +144,7 @@ pub static SETTINGS: &[Setting] = {
     use ShownIn::{Row, RowOrAbsent, Work, WorkOfSize};
     use Unit::{Bytes, Kib, MbPerS, Seconds};
     &[
-        setting("target", "target", |cell| word(&cell.target))
+        setting("target", "target", |cell| word(&cell.case.target))
             .column(5)
             .identity(CellAndDisk)
             .shown_in(Row(|cell| Some(cell.target_shown())))
@@ -153,164 +154,188 @@ pub static SETTINGS: &[Setting] = {
             .identity(CellAndDisk)
             .shown_in(Row(Cell::place_shown)),
         setting("mount_options", "mount options", |cell| {
-            maybe(cell.place.as_ref().and_then(|place| place.mount_options.as_deref()))
+            maybe(cell.case.place.as_ref().and_then(|place| place.mount_options.as_deref()))
         }),
         setting("journal", "journal", |cell| {
-            maybe(cell.place.as_ref().and_then(|place| place.journal.as_deref()))
+            maybe(cell.case.place.as_ref().and_then(|place| place.journal.as_deref()))
         }),
         setting("knobs", "settings of the block device", knobs),
-        setting("lvm", "LVM", |cell| Value::Flag(cell.place.as_ref().and_then(|place| place.lvm))),
-        setting("level", "level", |cell| word(&cell.level)).column(7),
-        setting("layout", "layout", |cell| Value::Text(cell.layout.as_ref().map(|l| l.text())))
-            .column(8),
-        setting("array", "array", |cell| maybe(cell.array.as_deref())).column(9),
-        setting("disks", "disks", |cell| whole(cell.disks)).column(10),
-        setting("degraded", "missing members", |cell| whole(cell.degraded)).column(11),
-        setting("members", "members", |cell| text(&cell.members))
+        setting("lvm", "LVM", |cell| {
+            Value::Flag(cell.case.place.as_ref().and_then(|place| place.lvm))
+        }),
+        setting("level", "level", |cell| word(&cell.case.level)).column(7),
+        setting("layout", "layout", |cell| {
+            Value::Text(cell.case.layout.as_ref().map(|l| l.text()))
+        })
+        .column(8),
+        setting("array", "array", |cell| maybe(cell.case.array.as_deref())).column(9),
+        setting("disks", "disks", |cell| whole(cell.case.disks)).column(10),
+        setting("degraded", "missing members", |cell| whole(cell.case.degraded)).column(11),
+        setting("members", "members", |cell| text(&cell.case.members))
             .column(12)
-            .shown_in(Row(|cell| (!cell.is_single()).then(|| cell.members.clone())))
+            .shown_in(Row(|cell| (!cell.is_single()).then(|| cell.case.members.clone())))
             .listed(),
-        setting("member_bytes", "member size", |cell| some(cell.member_bytes))
+        setting("member_bytes", "member size", |cell| some(cell.case.member_bytes))
             .column(13)
             .unit(Bytes)
             .listed(),
-        setting(CHUNK, "chunk", |cell| some(cell.chunk_kib))
+        setting(CHUNK, "chunk", |cell| some(cell.case.chunk_kib))
             .column(15)
             .unit(Kib)
-            .shown_in(Row(|cell| cell.chunk_kib.map(short_kib)))
+            .shown_in(Row(|cell| cell.case.chunk_kib.map(short_kib)))
             .listed(),
-        setting("placement", "placement", |cell| maybe(cell.placement.as_deref()))
+        setting("placement", "placement", |cell| maybe(cell.case.placement.as_deref()))
             .column(14)
             .shown_in(Row(|cell| Some(unusual_placement(cell))))
             .listed(),
-        setting("read_ahead_kib", "read-ahead", |cell| some(cell.read_ahead_kib))
+        setting("read_ahead_kib", "read-ahead", |cell| some(cell.case.read_ahead_kib))
             .column(17)
             .unit(Kib)
             .identity(CellAndDisk)
-            .shown_in(Row(|cell| cell.read_ahead_kib.map(|kib| format!("ra={}", short_kib(kib)))))
-            .listed(),
-        setting("stripe_cache_kib", "stripe cache", |cell| some(cell.knobs.stripe_cache_kib()))
-            .column(16)
-            .unit(Kib)
             .shown_in(Row(|cell| {
-                cell.knobs.stripe_cache_kib().map(|kib| format!("sc={}", short_kib(kib)))
+                cell.case.read_ahead_kib.map(|kib| format!("ra={}", short_kib(kib)))
             }))
             .listed(),
-        setting("queue_depth", "queue depth of a member", |cell| some(cell.knobs.queue_depth))
+        setting("stripe_cache_kib", "stripe cache", |cell| {
+            some(cell.case.knobs.stripe_cache_kib())
+        })
+        .column(16)
+        .unit(Kib)
+        .shown_in(Row(|cell| {
+            cell.case.knobs.stripe_cache_kib().map(|kib| format!("sc={}", short_kib(kib)))
+        }))
+        .listed(),
+        setting("queue_depth", "queue depth of a member", |cell| some(cell.case.knobs.queue_depth))
             .column(18)
             .identity(CellAndDisk)
-            .shown_in(RowOrAbsent(|cell| cell.knobs.queue_depth.map(|depth| format!("qd={depth}"))))
+            .shown_in(RowOrAbsent(|cell| {
+                cell.case.knobs.queue_depth.map(|depth| format!("qd={depth}"))
+            }))
             .listed(),
-        setting("cores", "cores used", |cell| some(cell.cores))
+        setting("cores", "cores used", |cell| some(cell.case.cores))
             .column(20)
             .identity(CellAndDisk)
-            .shown_in(RowOrAbsent(|cell| cell.cores.map(|cores| format!("cores={cores}"))))
+            .shown_in(RowOrAbsent(|cell| cell.case.cores.map(|cores| format!("cores={cores}"))))
             .listed(),
-        setting("bus_mb_per_s", "shared bus", |cell| Value::Number(cell.bus_mb_per_s))
+        setting("bus_mb_per_s", "shared bus", |cell| Value::Number(cell.case.bus_mb_per_s))
             .column(19)
             .unit(MbPerS)
             .identity(CellAndDisk)
-            .shown_in(RowOrAbsent(|cell| cell.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s"))))
-            .listed(),
-        setting("buses", "buses of some disks each", |cell| maybe(cell.buses.as_deref()))
-            .column(54)
-            .identity(CellAndDisk)
-            .shown_in(RowOrAbsent(|cell| cell.buses.as_ref().map(|buses| format!("bus={buses}"))))
-            .listed(),
-        setting("disks_per_channel", "disks on a channel", |cell| some(cell.disks_per_channel))
-            .column(46)
             .shown_in(RowOrAbsent(|cell| {
-                cell.disks_per_channel.map(|disks| format!("{disks}/channel"))
+                cell.case.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s"))
             }))
             .listed(),
+        setting("buses", "buses of some disks each", |cell| maybe(cell.case.buses.as_deref()))
+            .column(54)
+            .identity(CellAndDisk)
+            .shown_in(RowOrAbsent(|cell| {
+                cell.case.buses.as_ref().map(|buses| format!("bus={buses}"))
+            }))
+            .listed(),
+        setting("disks_per_channel", "disks on a channel", |cell| {
+            some(cell.case.disks_per_channel)
+        })
+        .column(46)
+        .shown_in(RowOrAbsent(|cell| {
+            cell.case.disks_per_channel.map(|disks| format!("{disks}/channel"))
+        }))
+        .listed(),
         setting("members_per_spindle", "members on a spindle", |cell| {
-            some(cell.members_per_spindle)
+            some(cell.case.members_per_spindle)
         })
         .column(47)
         .shown_in(RowOrAbsent(|cell| {
-            cell.members_per_spindle.map(|members| format!("{members}/spindle"))
+            cell.case.members_per_spindle.map(|members| format!("{members}/spindle"))
         }))
         .listed(),
-        setting("program", "program", |cell| maybe(cell.program.as_deref()))
+        setting("program", "program", |cell| maybe(cell.case.program.as_deref()))
             .column(21)
             .identity(CellAndDisk),
-        setting("phase", "phase", |cell| maybe(cell.phase.as_deref()))
+        setting("phase", "phase", |cell| maybe(cell.case.phase.as_deref()))
             .column(22)
             .identity(CellAndDisk),
-        setting("item", "program with its options", |cell| maybe(cell.item.as_deref()))
+        setting("item", "program with its options", |cell| maybe(cell.case.item.as_deref()))
             .column(48)
             .identity(CellAndDisk)
             // A renamed job file is the same job.
-            .compared_by(|cell| maybe(cell.item.as_deref().map(canonical_id))),
-        setting("workload", "workload", |cell| word(&cell.workload))
+            .compared_by(|cell| maybe(cell.case.item.as_deref().map(canonical_id))),
+        setting("workload", "workload", |cell| word(&cell.case.workload))
             .column(23)
             .identity(CellAndDisk),
-        setting("caches_dropped", "caches dropped", |cell| Value::Flag(cell.caches_dropped))
+        setting("caches_dropped", "caches dropped", |cell| Value::Flag(cell.case.caches_dropped))
             .column(49)
             .identity(CellAndDisk)
             // Older records lack it; the default was not to drop caches.
-            .compared_by(|cell| Value::Flag(Some(cell.caches_dropped == Some(true))))
+            .compared_by(|cell| Value::Flag(Some(cell.case.caches_dropped == Some(true))))
             .shown_in(Work(|cell| {
-                (cell.caches_dropped == Some(true)).then(|| "caches dropped".into())
+                (cell.case.caches_dropped == Some(true)).then(|| "caches dropped".into())
             })),
-        setting("steady_window", "steady window", |cell| Value::Flag(Some(cell.steady_window)))
-            .identity(CellAndDisk)
-            .shown_in(Work(|cell| cell.steady_window.then(|| "while all worked".into()))),
-        setting("read_off_s", "sampling interval", |cell| Value::Number(cell.read_off_s))
+        setting("steady_window", "steady window", |cell| {
+            Value::Flag(Some(cell.case.steady_window))
+        })
+        .identity(CellAndDisk)
+        .shown_in(Work(|cell| cell.case.steady_window.then(|| "while all worked".into()))),
+        setting("read_off_s", "sampling interval", |cell| Value::Number(cell.case.read_off_s))
             .column(50)
             .unit(Seconds)
             .identity(CellAndDisk)
-            .shown_in(Work(|cell| cell.read_off_s.map(|s| format!("sampled every {s} s")))),
+            .shown_in(Work(|cell| cell.case.read_off_s.map(|s| format!("sampled every {s} s")))),
         setting("at_members", "measured at the members", |cell| {
-            Value::Flag(Some(cell.program_bytes.is_some()))
+            Value::Flag(Some(cell.measured.program_bytes.is_some()))
         })
         .identity(CellAndDisk),
-        setting("block_kib", "block", |cell| Value::Number(Some(cell.block_kib)))
+        setting("block_kib", "block", |cell| Value::Number(Some(cell.case.block_kib)))
             .column(24)
             .unit(Kib)
-            .shown_in(WorkOfSize(|cell| Some(units::kib(cell.block_kib)))),
-        setting("depth", "depth", |cell| whole(cell.depth))
+            .shown_in(WorkOfSize(|cell| Some(units::kib(cell.case.block_kib)))),
+        setting("depth", "depth", |cell| whole(cell.case.depth))
             .column(25)
             .identity(CellAndDisk)
-            .shown_in(WorkOfSize(|cell| Some(format!("depth {} x {}", cell.depth, cell.jobs)))),
-        setting("jobs", "jobs", |cell| whole(cell.jobs)).column(26).identity(CellAndDisk),
-        setting(RATE, "stated load, requests per second", |cell| some(cell.rate_iops))
+            .shown_in(WorkOfSize(|cell| {
+                Some(format!("depth {} x {}", cell.case.depth, cell.case.jobs))
+            })),
+        setting("jobs", "jobs", |cell| whole(cell.case.jobs)).column(26).identity(CellAndDisk),
+        setting(RATE, "stated load, requests per second", |cell| some(cell.case.rate_iops))
             .column(55)
             .identity(CellAndDisk)
-            .shown_in(RowOrAbsent(|cell| cell.rate_iops.map(|rate| format!("rate={rate}/s"))))
+            .shown_in(RowOrAbsent(|cell| cell.case.rate_iops.map(|rate| format!("rate={rate}/s"))))
             .listed(),
         setting("rate_process", "intervals of arrivals", |cell| {
-            maybe(cell.rate_process.as_deref())
+            maybe(cell.case.rate_process.as_deref())
         })
         .column(56)
         .identity(CellAndDisk)
-        .shown_in(Row(|cell| cell.rate_process.clone()))
+        .shown_in(Row(|cell| cell.case.rate_process.clone()))
         .listed(),
-        setting("read_percent", "share of reads, percent", |cell| some(cell.read_percent))
+        setting("read_percent", "share of reads, percent", |cell| some(cell.case.read_percent))
             .column(60)
             .identity(CellAndDisk)
-            .shown_in(Work(|cell| cell.read_percent.map(|percent| format!("{percent} % reads"))))
+            .shown_in(Work(|cell| {
+                cell.case.read_percent.map(|percent| format!("{percent} % reads"))
+            }))
             .listed(),
-        setting("background", "background work", |cell| maybe(cell.background.as_deref()))
+        setting("background", "background work", |cell| maybe(cell.case.background.as_deref()))
             .column(69)
             .identity(CellAndDisk)
             .shown_in(RowOrAbsent(|cell| {
-                cell.background.as_ref().map(|work| format!("during {work}"))
+                cell.case.background.as_ref().map(|work| format!("during {work}"))
             }))
             .listed(),
         setting("foreground_percent", "foreground's share of the time, percent", |cell| {
-            some(cell.foreground_percent)
+            some(cell.case.foreground_percent)
         })
         .column(70)
         .identity(CellAndDisk)
-        .shown_in(Row(|cell| cell.foreground_percent.map(|percent| format!("{percent} % for it"))))
+        .shown_in(Row(|cell| {
+            cell.case.foreground_percent.map(|percent| format!("{percent} % for it"))
+        }))
         .listed(),
-        setting("file_bytes", "size of files", |cell| some(cell.file_bytes))
+        setting("file_bytes", "size of files", |cell| some(cell.case.file_bytes))
             .column(27)
             .unit(Bytes)
             .shown_in(WorkOfSize(|cell| {
-                cell.program.as_ref()?;
-                cell.file_bytes.map(|bytes| format!("{} of files", units::bytes(bytes)))
+                cell.case.program.as_ref()?;
+                cell.case.file_bytes.map(|bytes| format!("{} of files", units::bytes(bytes)))
             })),
         // Identified by the line above. The area of an array follows from its members.
         setting("area_bytes", "area of a directory or device", |cell| some(area_bytes(cell)))
@@ -318,37 +343,38 @@ pub static SETTINGS: &[Setting] = {
             .identity(Ignored)
             .shown_in(Row(|cell| Some(format!("area={}", short_bytes(area_bytes(cell)?))))),
         // Its column is that of the record's host, where the cell names none.
-        setting("host", "host", |cell| maybe(cell.host.as_deref()))
+        setting("host", "host", |cell| maybe(cell.case.host.as_deref()))
             .identity(CellAndDisk)
-            .shown_in(RowOrAbsent(|cell| cell.host.as_ref().map(|host| format!("on {host}"))))
+            .shown_in(RowOrAbsent(|cell| cell.case.host.as_ref().map(|host| format!("on {host}"))))
             .listed(),
         setting("load_hosts", "hosts at the target at once", |cell| {
-            Value::Text(cell.load.as_ref().map(|load| load.hosts.join("+").into()))
+            Value::Text(cell.measured.load.as_ref().map(|load| load.hosts.join("+").into()))
         })
         .column(80)
         .identity(CellAndDisk)
         .shown_in(RowOrAbsent(|cell| {
-            cell.load.as_ref().map(|load| format!("{} hosts at once", load.hosts.len()))
+            cell.measured.load.as_ref().map(|load| format!("{} hosts at once", load.hosts.len()))
         })),
-        setting("warm_up_s", "warm-up", |cell| Value::Number(cell.warm_up_s))
+        setting("warm_up_s", "warm-up", |cell| Value::Number(cell.case.warm_up_s))
             .unit(Seconds)
             .identity(Reported),
-        setting("rounds_max", "samples until steady, at most", |cell| some(cell.rounds_max))
+        setting("rounds_max", "samples until steady, at most", |cell| some(cell.case.rounds_max))
             .identity(Ignored),
         setting("samples_are_runs", "samples are runs", |cell| {
-            Value::Flag(Some(cell.samples_are_runs))
+            Value::Flag(Some(cell.case.samples_are_runs))
         })
         .identity(Ignored),
-        setting("repetition", "repetition", |cell| some(cell.repetition)).identity(Ignored),
-        setting("random_seed", "seed", |cell| some(cell.random_seed)).identity(Ignored),
+        setting("repetition", "repetition", |cell| some(cell.case.repetition)).identity(Ignored),
+        setting("random_seed", "seed", |cell| some(cell.case.random_seed)).identity(Ignored),
     ]
 };
 
 /// The area of a block workload on a directory or device as it is.
 fn area_bytes(cell: &Cell) -> Option<u64> {
     let as_it_is = [TargetKind::Path, TargetKind::Device];
-    let blocks = cell.program.is_none() && as_it_is.iter().any(|kind| cell.target == *kind);
-    cell.file_bytes.filter(|_| blocks)
+    let blocks =
+        cell.case.program.is_none() && as_it_is.iter().any(|kind| cell.case.target == *kind);
+    cell.case.file_bytes.filter(|_| blocks)
 }
 
 /// `64MiB`.
@@ -363,7 +389,8 @@ fn short_kib(kib: u64) -> String {
 
 /// Settings of the block device of a place: `queue_depth=1,scheduler=none`.
 fn knobs(cell: &Cell) -> Value<'_> {
-    let knobs = cell.place.as_ref().map(|place| &place.knobs).filter(|knobs| !knobs.is_empty());
+    let knobs =
+        cell.case.place.as_ref().map(|place| &place.knobs).filter(|knobs| !knobs.is_empty());
     let joined = knobs.map(|knobs| {
         let words: Vec<String> = knobs.iter().map(|(name, set)| format!("{name}={set}")).collect();
         words.join(",").into()
@@ -375,9 +402,9 @@ fn knobs(cell: &Cell) -> Value<'_> {
 /// it: older records had random blocks in a window at the outer edge.
 fn unusual_placement(cell: &Cell) -> String {
     let usual = if cell.is_random() { "stretch" } else { "window@0" };
-    let placement = cell.placement.as_deref().unwrap_or(usual);
+    let placement = cell.case.placement.as_deref().unwrap_or(usual);
     let flash = ["fresh", "scaled"].contains(&placement);
-    let in_members = RecordedMembers(&cell.members).places_them();
+    let in_members = RecordedMembers(&cell.case.members).places_them();
     let said = flash || in_members || placement == usual;
     if said { String::new() } else { placement.to_string() }
 }
@@ -408,7 +435,7 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use super::*;
-    use crate::record::Place;
+    use crate::record::{CellCase, Place};
 
     fn values(cell: &Cell) -> Vec<Value<'_>> {
         SETTINGS.iter().map(|setting| (setting.of)(cell)).collect()
@@ -428,7 +455,7 @@ mod tests {
     /// Each name of the document is among what was `found`, or a change of its value changes a
     /// setting: what was chosen has a line in [`SETTINGS`].
     fn assert_listed(document: &Json, found: &str, read: impl Fn(&Json) -> Option<Cell>) {
-        let found: BTreeSet<&str> = found.split(' ').collect();
+        let found: BTreeSet<&str> = found.split_whitespace().collect();
         let fields = document.as_object().expect("fields");
         assert!(found.iter().all(|name| fields.contains_key(*name)), "{found:?}");
         let plain = read(document).expect("as it was written");
@@ -441,16 +468,11 @@ mod tests {
 
     #[test]
     fn every_setting_of_a_cell_is_in_the_list() {
-        let found = "samples mb_per_s iops latency_us cpu_process_s cpu_system_s cpu_s_per_gib steady \
-             verified per_member warnings unshared_bound_mb_per_s bound_mb_per_s bound_share \
-             bound_note ratio_to_single late_ops checked_every generator_ns_per_op spread \
-             interval interval_coverage cpu_process_share machine_cpu_s_per_gib \
-             cpu_system_note others_cpus cpu_threads workers_mb_per_s cached series findings \
-             member_load sync stripe_cache latency_curve latency_bins service_bins service_us \
-             arrivals waiting reads_apart writes_apart background_mb_per_s \
-             background_idle_mb_per_s foreground_share foreground_alone times";
-        let document = serde_json::to_value(Cell::default()).expect("plain data");
-        assert_listed(&document, found, |json| serde_json::from_value(json.clone()).ok());
+        let document = serde_json::to_value(CellCase::default()).expect("plain data");
+        assert_listed(&document, "", |json| {
+            let case = serde_json::from_value(json.clone()).ok()?;
+            Some(Cell { case, ..Cell::default() })
+        });
     }
 
     #[test]
@@ -460,7 +482,7 @@ mod tests {
         let document = serde_json::to_value(Place::default()).expect("plain data");
         assert_listed(&document, found, |json| {
             let place = serde_json::from_value::<Place>(json.clone()).ok()?;
-            Some(Cell { place: Some(place), ..Cell::default() })
+            Some(Cell::default().with(|it| it.case.place = Some(place)))
         });
     }
 
@@ -473,14 +495,20 @@ mod tests {
 
     #[test]
     fn the_seed_does_not_identify_a_cell_and_the_chunk_does() {
-        let cell = Cell { chunk_kib: Some(64), item: Some("dd".into()), ..Cell::default() };
-        let run = Cell { random_seed: Some(3), caches_dropped: Some(false), ..cell.clone() };
+        let cell = Cell::default().with(|it| {
+            it.case.chunk_kib = Some(64);
+            it.case.item = Some("dd".into());
+        });
+        let run = cell.clone().with(|it| {
+            it.case.random_seed = Some(3);
+            it.case.caches_dropped = Some(false);
+        });
         assert_eq!(identity(&run), identity(&cell), "older records lack whether caches dropped");
         let changes: [fn(&mut Cell); 4] = [
-            |cell| cell.chunk_kib = Some(128),
-            |cell| cell.level = "raid7".into(),
-            |cell| cell.program_bytes = Some(1),
-            |cell| cell.file_bytes = Some(1),
+            |cell| cell.case.chunk_kib = Some(128),
+            |cell| cell.case.level = "raid7".into(),
+            |cell| cell.measured.program_bytes = Some(1),
+            |cell| cell.case.file_bytes = Some(1),
         ];
         for change in changes {
             let mut other = cell.clone();

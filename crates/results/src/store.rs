@@ -435,7 +435,7 @@ impl Store {
             let host: Host = serde_json::from_str(&text)
                 .map_err(|error| undecoded("table hosts".to_string(), error))?;
             let measured = |cell: &Cell| {
-                let mut names = cell.host.as_deref().unwrap_or_default().split('+');
+                let mut names = cell.case.host.as_deref().unwrap_or_default().split('+');
                 names.any(|name| host.hostname.as_deref() == Some(name))
             };
             if item.is_none() || cells.iter().any(measured) {
@@ -513,25 +513,25 @@ fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite
         named_params! {
             ":run": run,
             ":key": key.0,
-            ":target": cell.target.text(),
-            ":level": cell.level.text(),
-            ":layout": cell.layout.as_ref().map(|layout| layout.text()),
-            ":array": cell.array,
-            ":disks": cell.disks,
-            ":members": cell.members,
-            ":chunk_kib": cell.chunk_kib.map(|chunk| chunk as i64),
-            ":degraded": cell.degraded,
-            ":place": cell.place.as_ref().map(|place| &place.name),
-            ":program": cell.program,
-            ":phase": cell.phase,
-            ":workload": cell.workload.text(),
-            ":block_kib": cell.block_kib,
-            ":depth": cell.depth,
-            ":jobs": cell.jobs,
-            ":mb_per_s": cell.mb_per_s,
-            ":iops": cell.iops,
-            ":cpu_s_per_gib": cell.cpu_s_per_gib,
-            ":verified": cell.verified,
+            ":target": cell.case.target.text(),
+            ":level": cell.case.level.text(),
+            ":layout": cell.case.layout.as_ref().map(|layout| layout.text()),
+            ":array": cell.case.array,
+            ":disks": cell.case.disks,
+            ":members": cell.case.members,
+            ":chunk_kib": cell.case.chunk_kib.map(|chunk| chunk as i64),
+            ":degraded": cell.case.degraded,
+            ":place": cell.case.place.as_ref().map(|place| &place.name),
+            ":program": cell.case.program,
+            ":phase": cell.case.phase,
+            ":workload": cell.case.workload.text(),
+            ":block_kib": cell.case.block_kib,
+            ":depth": cell.case.depth,
+            ":jobs": cell.case.jobs,
+            ":mb_per_s": cell.derived.mb_per_s,
+            ":iops": cell.derived.iops,
+            ":cpu_s_per_gib": cell.derived.cpu_s_per_gib,
+            ":verified": cell.measured.verified,
             ":cell": json,
         },
     )?;
@@ -645,12 +645,12 @@ mod tests {
         let scratch = Scratch::new("hosts");
         let mut store = Store::create(&scratch.file()).expect("a new file");
         let mut head = fixture::record();
-        let cell = Cell { host: None, ..head.cells[0].clone() };
+        let cell = head.cells[0].clone().with(|it| it.case.host = None);
         (head.cells, head.host) = (Vec::new(), Host::default());
         let id = store.begin(&run(), &head).expect("a run");
         for (at, name) in ["beta", "alpha", "beta"].into_iter().enumerate() {
             let host = Host { hostname: Some(name.into()), cores: Some(4), ..Host::default() };
-            let cells = [Cell { host: Some(name.into()), ..cell.clone() }];
+            let cells = [cell.clone().with(|it| it.case.host = Some(name.into()))];
             let hosts = std::slice::from_ref(&host);
             store.put_of_host(id, &item(at), &cells, hosts).expect("stored");
             // An item that was measured twice, because its first result was lost on the way.
@@ -659,7 +659,7 @@ mod tests {
         let record = store.record(id).expect("the run");
         let names = record.hosts.iter().map(|host| host.hostname.as_deref().expect("named"));
         assert_eq!(names.collect::<Vec<_>>(), ["alpha", "beta"]);
-        let hosts = record.cells.iter().map(|cell| cell.host.as_deref().expect("named"));
+        let hosts = record.cells.iter().map(|cell| cell.case.host.as_deref().expect("named"));
         assert_eq!(hosts.collect::<Vec<_>>(), ["beta", "alpha", "beta"]);
         let one = store.record_of(id, Some(&item(1).key)).expect("the item");
         assert_eq!((one.cells.len(), one.hosts.len()), (1, 1));
@@ -721,8 +721,8 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.target, cell.level) = ("zfs".into(), "raidz2".into());
-        (cell.layout, cell.workload) = (Some("LS".into()), "rand-append".into());
+        (cell.case.target, cell.case.level) = ("zfs".into(), "raidz2".into());
+        (cell.case.layout, cell.case.workload) = (Some("LS".into()), "rand-append".into());
         record.set_ratios();
         let mut store = Store::create(&scratch.file()).expect("a new file");
         let id = store.begin(&run(), &record).expect("a run");
@@ -752,7 +752,7 @@ mod tests {
         assert_eq!(store.not_run(id).expect("failures"), []);
         assert_eq!(store.finished(id).expect("keys"), HashSet::from([one.key]));
         let cells = store.record(id).expect("a record").cells;
-        assert_eq!((cells.len(), &*cells[0].workload.text()), (2, "rand-read"));
+        assert_eq!((cells.len(), &*cells[0].case.workload.text()), (2, "rand-read"));
         assert_eq!(store.newest_of("wiki", &record).expect("a run"), Some(id));
         assert_eq!(store.newest_of("other", &record).expect("none"), None);
         let upgraded = Record { raidlab: "9".into(), ..record };

@@ -46,7 +46,7 @@ pub fn run(case: &Case, label: &str, host: &Host<'_>) -> RunResult {
         tell: &mut tell,
     };
     let (mut cells, ended) = on_target(case, program, &mut session, host);
-    let places = cells.iter_mut().filter_map(|cell| cell.place.as_mut());
+    let places = cells.iter_mut().filter_map(|cell| cell.case.place.as_mut());
     places.for_each(|place| place.name.push_str(label));
     (cells, ended)
 }
@@ -86,14 +86,13 @@ fn on_target(
         (TargetExpr::Device(path), _) => match open_to_write_over(path, host.destroy) {
             Err(problem) => (Vec::new(), Err(problem.into())),
             Ok(device) => {
-                let base = Cell {
-                    target: "device".into(),
-                    level: "single".into(),
-                    disks: 1,
-                    members: "device".into(),
-                    place: Some(place_of(&MountOrDevice::Device(path.clone()))),
-                    ..Cell::default()
-                };
+                let base = Cell::default().with(|it| {
+                    it.case.target = "device".into();
+                    it.case.level = "single".into();
+                    it.case.disks = 1;
+                    it.case.members = "device".into();
+                    it.case.place = Some(place_of(&MountOrDevice::Device(path.clone())));
+                });
                 session.on_device(program, &device, path, base)
             }
         },

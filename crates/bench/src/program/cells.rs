@@ -39,21 +39,20 @@ fn cell(program: &Program, phase: &Phase, outcome: &PhaseOutcome, around: &RunCo
     let block = phase.transfers().map(|transfer| transfer.block).max();
     let depth = phase.workers.iter().map(|worker| worker.depth).max();
     let cpu = outcome.measured.cpu.as_ref().filter(|_| outcome.seconds > 0.0);
-    let base = Cell {
-        program: Some(program.name.clone()),
-        phase: Some(phase.name.clone()),
-        item: Some(program.asked.clone()),
-        file_bytes: Some(program.file_bytes()),
-        steady_window: outcome.windowed,
-        caches_dropped: around.page_cache_bytes.map(|_| around.caches_dropped),
-        read_off_s: outcome.read_off_s,
-        rounds_max: around.runs_max,
-        program_bytes: outcome.worked_bytes,
-        workers_mb_per_s: outcome.workers.iter().map(|rate| rate / 1e6).collect(),
-        cpu_process_share: cpu.map(|cpu| cpu.process_s / outcome.seconds),
-        cached: cached(program, phase, outcome, around),
-        ..around.base.clone()
-    };
+    let base = around.base.clone().with(|it| {
+        it.case.program = Some(program.name.clone());
+        it.case.phase = Some(phase.name.clone());
+        it.case.item = Some(program.asked.clone());
+        it.case.file_bytes = Some(program.file_bytes());
+        it.case.steady_window = outcome.windowed;
+        it.case.caches_dropped = around.page_cache_bytes.map(|_| around.caches_dropped);
+        it.case.read_off_s = outcome.read_off_s;
+        it.case.rounds_max = around.runs_max;
+        it.measured.program_bytes = outcome.worked_bytes;
+        it.measured.workers_mb_per_s = outcome.workers.iter().map(|rate| rate / 1e6).collect();
+        it.measured.cached = cached(program, phase, outcome, around);
+        it.derived.cpu_process_share = cpu.map(|cpu| cpu.process_s / outcome.seconds);
+    });
     let load = Load {
         workload: phase.workload,
         block_bytes: block.unwrap_or(0),
@@ -61,7 +60,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &PhaseOutcome, around: &RunCo
         jobs: phase.workers.len() as u32,
     };
     let mut cell = outcome.measured.cell(load, base);
-    cell.warnings.extend(warnings(program, phase, outcome, &cell, around));
+    cell.derived.warnings.extend(warnings(program, phase, outcome, &cell, around));
     cell
 }
 
@@ -100,7 +99,7 @@ fn cached(
 
 /// The file system, if it keeps everything in memory: there is no cache to bypass or to drop.
 pub(crate) fn in_memory(base: &Cell) -> Option<&str> {
-    let name = base.place.as_ref()?.file_system.as_deref()?;
+    let name = base.case.place.as_ref()?.file_system.as_deref()?;
     ["tmpfs", "ramfs"].contains(&name).then_some(name)
 }
 
@@ -177,9 +176,9 @@ fn warnings(
     } else if !outcome.measured.checked {
         warnings.push("stopped before all data was read back: written data is not verified".into());
     }
-    if let Some(name) = in_memory(&around.base).filter(|_| cell.cached.is_some()) {
+    if let Some(name) = in_memory(&around.base).filter(|_| cell.measured.cached.is_some()) {
         warnings.push(format!("{name} is memory, not disks: name a directory that is on disks"));
-    } else if let (Some(_), Some(memory)) = (&cell.cached, around.page_cache_bytes) {
+    } else if let (Some(_), Some(memory)) = (&cell.measured.cached, around.page_cache_bytes) {
         let direct = match program.calls {
             Calls::Mapped => "",
             _ => ", or the program's 'direct'",
@@ -194,7 +193,7 @@ fn warnings(
         ));
     }
     warnings.extend(too_short(phase, outcome, around.least_s));
-    if let (Some(false), Some(most)) = (cell.steady, around.runs_max) {
+    if let (Some(false), Some(most)) = (cell.derived.steady, around.runs_max) {
         warnings.push(format!(
             "the last five of {} runs are no steady window (--until-steady {most}): that is the \
              finding",
@@ -288,7 +287,10 @@ mod tests {
         let (outcomes, ended) = run(&program, &backend, timing, &|| false, &mut |_| {});
         ended.expect("it runs");
         let place = Place { file_system: Some(kind.into()), ..Place::default() };
-        let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
+        let base = Cell::default().with(|it| {
+            it.case.target = "path".into();
+            it.case.place = Some(place);
+        });
         let page_cache_bytes = Some(memory);
         let around =
             RunContext { base, page_cache_bytes, caches_dropped, least_s: 3600.0, runs_max: None };
@@ -299,13 +301,22 @@ mod tests {
     fn a_cell_says_what_it_is_and_what_is_wrong_with_it() {
         let cells = measured("dd:bs=64K", 1 << 30, false);
         let write = &cells[0];
-        assert_eq!((write.program.as_deref(), write.phase.as_deref()), (Some("dd"), Some("write")));
-        assert_eq!((write.item.as_deref(), write.block_kib), (Some("dd:bs=64K"), 64.0));
-        assert_eq!((write.samples[0].bytes, write.samples[0].ops), (1 << 20, 16));
-        assert_eq!((write.verified, write.file_bytes), (Some(true), Some(1 << 20)));
-        assert!(write.mb_per_s > 0.0 && write.cpu_process_share.is_some());
-        assert_eq!(write.workers_mb_per_s.len(), 1);
-        assert!(write.warnings.iter().any(|warning| warning.contains("too short to be believed")));
+        assert_eq!(
+            (write.case.program.as_deref(), write.case.phase.as_deref()),
+            (Some("dd"), Some("write"))
+        );
+        assert_eq!((write.case.item.as_deref(), write.case.block_kib), (Some("dd:bs=64K"), 64.0));
+        assert_eq!((write.measured.samples[0].bytes, write.measured.samples[0].ops), (1 << 20, 16));
+        assert_eq!((write.measured.verified, write.case.file_bytes), (Some(true), Some(1 << 20)));
+        assert!(write.derived.mb_per_s > 0.0 && write.derived.cpu_process_share.is_some());
+        assert_eq!(write.measured.workers_mb_per_s.len(), 1);
+        assert!(
+            write
+                .derived
+                .warnings
+                .iter()
+                .any(|warning| warning.contains("too short to be believed"))
+        );
     }
 
     /// Three concurrent streams, by intervals and as a whole.
@@ -326,7 +337,7 @@ mod tests {
             let timing = Timing { interval, repeats_max: 1, ..Timing::default() };
             let (outcomes, ended) = run(&program, &backend, timing, &|| false, &mut |_| {});
             ended.expect("it runs");
-            let base = Cell { target: "engine".into(), ..Cell::default() };
+            let base = Cell::default().with(|it| it.case.target = "engine".into());
             let around = RunContext {
                 base,
                 page_cache_bytes: None,
@@ -337,19 +348,24 @@ mod tests {
             super::cells(&program, &outcomes, &around)
         };
         for cell in cells(10) {
-            assert!(cell.steady_window, "{:?}", cell.samples);
-            assert_eq!((cell.cpu_s_per_gib, &cell.findings[..]), (None, &[][..]));
-            assert!(cell.cpu_process_s.is_some());
-            let moved: u64 = cell.per_member.iter().map(MemberTraffic::bytes).sum();
+            assert!(cell.case.steady_window, "{:?}", cell.measured.samples);
+            assert_eq!((cell.derived.cpu_s_per_gib, &cell.derived.findings[..]), (None, &[][..]));
+            assert!(cell.measured.cpu_process_s.is_some());
+            let moved: u64 = cell.measured.per_member.iter().map(MemberTraffic::bytes).sum();
             assert_eq!(moved, cell.user_bytes(), "what the members moved in that time");
-            let own = cell.program_bytes.expect("the members were sampled");
+            let own = cell.measured.program_bytes.expect("the members were sampled");
             assert!((1..=3 * (8 << 20)).contains(&own), "{own}, and {moved} at the members");
-            assert_eq!((cell.read_off_s, cell.caches_dropped), (Some(0.01), None));
-            assert!(cell.warnings.iter().any(|text| text.starts_with("measured at the members")));
+            assert_eq!((cell.case.read_off_s, cell.case.caches_dropped), (Some(0.01), None));
+            assert!(
+                cell.derived
+                    .warnings
+                    .iter()
+                    .any(|text| text.starts_with("measured at the members"))
+            );
         }
         for cell in cells(60_000) {
-            assert!(!cell.steady_window && cell.cpu_s_per_gib.is_some());
-            assert_eq!((cell.read_off_s, cell.program_bytes), (Some(60.0), None));
+            assert!(!cell.case.steady_window && cell.derived.cpu_s_per_gib.is_some());
+            assert_eq!((cell.case.read_off_s, cell.measured.program_bytes), (Some(60.0), None));
         }
     }
 
@@ -367,7 +383,7 @@ mod tests {
             })
             .collect();
         let warned = |warning: &str| -> Vec<bool> {
-            let base = Cell { warnings: vec![warning.into()], ..Cell::default() };
+            let base = Cell::default().with(|it| it.derived.warnings = vec![warning.into()]);
             let around = RunContext {
                 base,
                 page_cache_bytes: None,
@@ -376,7 +392,7 @@ mod tests {
                 runs_max: None,
             };
             let cells = super::cells(&program, &outcomes, &around);
-            cells.iter().map(|cell| cell.warnings == [warning]).collect()
+            cells.iter().map(|cell| cell.derived.warnings == [warning]).collect()
         };
         assert_eq!(warned("memory is not locked"), [true, true]);
         assert_eq!(warned("memory is not locked"), [true, true], "the next program there");
@@ -410,7 +426,10 @@ mod tests {
     #[test]
     fn what_stayed_in_the_page_cache_is_called_that() {
         let cached = |text: &str, memory, dropped| -> Vec<bool> {
-            measured(text, memory, dropped).iter().map(|cell| cell.cached.is_some()).collect()
+            measured(text, memory, dropped)
+                .iter()
+                .map(|cell| cell.measured.cached.is_some())
+                .collect()
         };
         assert_eq!(cached("dd:bs=64K", 1 << 30, false), [true, true]);
         assert_eq!(cached("dd:bs=64K:fdatasync", 1 << 30, false), [false, true]);
@@ -418,16 +437,16 @@ mod tests {
         assert_eq!(cached("dd:bs=64K", 1 << 20, false), [false, false]);
         for dropped in [false, true] {
             let cells = measured("dd:bs=64K", 1 << 20, dropped);
-            assert!(cells.iter().all(|cell| cell.caches_dropped == Some(dropped)));
+            assert!(cells.iter().all(|cell| cell.case.caches_dropped == Some(dropped)));
         }
     }
 
     #[test]
     fn a_file_system_in_memory_is_called_that_though_nothing_is_cached() {
         for cell in measured_on("tmpfs", "dd:bs=64K:fdatasync", 1 << 10, true) {
-            assert_eq!(cell.cached.as_deref(), Some("tmpfs"));
+            assert_eq!(cell.measured.cached.as_deref(), Some("tmpfs"));
             let of_tmpfs = |text: &String| text.starts_with("tmpfs is memory");
-            assert!(cell.warnings.iter().any(of_tmpfs), "{:?}", cell.warnings);
+            assert!(cell.derived.warnings.iter().any(of_tmpfs), "{:?}", cell.derived.warnings);
         }
     }
 
@@ -437,8 +456,8 @@ mod tests {
         let after = |dropped, text: &str| -> Vec<bool> {
             std::fs::write(job.path(), format!("[global]\nsize=1M\n{text}")).expect("written");
             let cells = measured(&format!("fio:{}", job.path().display()), 1 << 30, dropped);
-            assert!(cells.iter().all(|cell| cell.verified == Some(true)), "{text}");
-            cells.iter().map(|cell| cell.cached.is_some()).collect()
+            assert!(cells.iter().all(|cell| cell.measured.verified == Some(true)), "{text}");
+            cells.iter().map(|cell| cell.measured.cached.is_some()).collect()
         };
         let cached = |text: &str| after(false, text);
         assert_eq!(cached("[r]\nrw=randread\n"), [false]);

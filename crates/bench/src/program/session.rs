@@ -14,7 +14,7 @@ use array::{
 use device::Disk;
 use md::{Layout, Level};
 use metrics::{Watched, described, drives, metadata};
-use results::record::{self, Cell};
+use results::record::{self, Cell, CellCase};
 use results::words;
 use spec::bench_plan::refused_by_md;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
@@ -89,7 +89,10 @@ impl Session<'_> {
         directory: &Path,
         place: record::Place,
     ) -> RunResult {
-        let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
+        let base = Cell::default().with(|it| {
+            it.case.target = "path".into();
+            it.case.place = Some(place);
+        });
         self.repeated(&mut |session, first| {
             session.in_directory(choice, directory, base.clone(), &[], first)
         })
@@ -349,7 +352,7 @@ impl Session<'_> {
     ) -> Once {
         // Each run uses other addresses.
         program.draw_anew(self.seed);
-        let base = Cell { random_seed: Some(self.seed), ..base };
+        let base = base.with(|it| it.case.random_seed = Some(self.seed));
         let (mut outcomes, ended) = run(&program, backend, self.timing, self.stop, self.tell);
         if self.timing.counts_runs() {
             outcomes.iter_mut().for_each(PhaseOutcome::fold);
@@ -359,7 +362,7 @@ impl Session<'_> {
         let watched = backend.watched();
         let base = with_disks_below(with_array_below(base, &watched), &watched);
         let runs_max = self.timing.runs_max();
-        let base = Cell { samples_are_runs: self.timing.counts_runs(), ..base };
+        let base = base.with(|it| it.case.samples_are_runs = self.timing.counts_runs());
         let around = RunContext { base, page_cache_bytes, caches_dropped, least_s, runs_max };
         (Some(ProgramRun { program, outcomes, around }), ended)
     }
@@ -388,13 +391,13 @@ pub(crate) fn set_up(
     let kernel = array.filter(|_| !expr.uses_engine());
     let kernel = kernel.map(|(array, _)| kernel_array(array, limited)).transpose()?;
     if let Some(array) = &kernel {
-        base = Cell {
+        base.case = CellCase {
             level: BenchLevel::Md(array.level).into(),
-            layout: base.layout,
+            layout: base.case.layout,
             disks: array.disks as u32,
             members: "device".into(),
             chunk_kib: array.level.has_chunks().then_some(array.chunk_bytes / 1024),
-            ..Cell::default()
+            ..CellCase::default()
         };
     }
     let served =
@@ -404,34 +407,33 @@ pub(crate) fn set_up(
     if let (Some(served), Some((array, _))) = (place.arrays().first(), engine) {
         served.degrade(array.degraded)?;
     }
-    base.target = expr.kind().into();
-    base.place = Some(place.facts().clone());
-    base.warnings = place.warnings().to_vec();
+    base.case.target = expr.kind().into();
+    base.case.place = Some(place.facts().clone());
+    base.derived.warnings = place.warnings().to_vec();
     Ok((place, base))
 }
 
 /// Adds the kernel's array to a cell without an array of its own, where the device or the directory
 /// is on one: the traffic of members is meaningful only with the level.
 pub(crate) fn with_array_below(base: Cell, watched: &Watched) -> Cell {
-    let unknown = base.level.is_empty() || base.is_single();
+    let unknown = base.case.level.is_empty() || base.is_single();
     let found = watched.array.as_ref().filter(|_| unknown);
     let Some(array) = found.and_then(|name| described(&watched.roots, name)) else { return base };
     let Some(level) = array.level.and_then(|name| name.parse::<Level>().ok()) else { return base };
     let layout = array.layout.and_then(|number| Layout::from_number(level, number).ok());
-    Cell {
-        level: BenchLevel::Md(level).into(),
-        layout: layout.and_then(words::layout),
-        disks: array.slots.unwrap_or(watched.disks.len() as u32),
-        members: "device".into(),
-        chunk_kib: array.chunk_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes / 1024),
-        degraded: array.degraded.unwrap_or(0),
-        ..base
-    }
+    base.with(|it| {
+        it.case.level = BenchLevel::Md(level).into();
+        it.case.layout = layout.and_then(words::layout);
+        it.case.disks = array.slots.unwrap_or(watched.disks.len() as u32);
+        it.case.members = "device".into();
+        it.case.chunk_kib = array.chunk_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes / 1024);
+        it.case.degraded = array.degraded.unwrap_or(0);
+    })
 }
 
 /// Adds the known disks of a place, and the metadata version and bitmap of an array of md.
 pub(crate) fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
-    if let Some(place) = &mut base.place {
+    if let Some(place) = &mut base.case.place {
         place.drives = drives(&watched.roots, &watched.disks);
         let array = watched.array.as_ref().map(|array| metadata(&watched.roots, array));
         (place.metadata, place.bitmap) = array.unwrap_or_default();
@@ -653,16 +655,23 @@ mod tests {
         assert_eq!((ended.is_ok(), cells.len()), (true, 2));
         assert!(fills >= 3, "each run reads back what it wrote");
         for cell in &cells {
-            assert_eq!((cell.samples.len(), cell.verified), (3, Some(true)));
-            assert!(cell.interval.is_none() && cell.spread.is_some(), "three are few");
-            assert!(cell.samples_are_runs && cell.random_seed.is_some());
-            assert!(cell.cpu_s_per_gib.is_some_and(|cpu| cpu.is_finite()));
+            assert_eq!((cell.measured.samples.len(), cell.measured.verified), (3, Some(true)));
+            assert!(
+                cell.derived.interval.is_none() && cell.derived.spread.is_some(),
+                "three are few"
+            );
+            assert!(cell.case.samples_are_runs && cell.case.random_seed.is_some());
+            assert!(cell.derived.cpu_s_per_gib.is_some_and(|cpu| cpu.is_finite()));
         }
         let few = Timing { until_steady: Some(7), runs: 1, ..timing };
         let (cells, ended, _) = with_runs(few, &|| false);
         ended.expect("it runs");
-        assert!((5..=7).contains(&cells[0].samples.len()), "{}", cells[0].samples.len());
-        assert_eq!(cells[0].rounds_max, Some(7));
+        assert!(
+            (5..=7).contains(&cells[0].measured.samples.len()),
+            "{}",
+            cells[0].measured.samples.len()
+        );
+        assert_eq!(cells[0].case.rounds_max, Some(7));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn reproduced(arguments: &ReportArguments) -> Result<Ending> {
         record.cells = runs.into_iter().flat_map(|run| run.cells).collect();
         fine &= record.verified();
         // Wrong data has no speed.
-        record.cells.retain(|cell| cell.verified != Some(false));
+        record.cells.retain(|cell| cell.measured.verified != Some(false));
         sets.push((set, record));
     }
     let all = Reproduction::of(&sets, measured.into_iter().collect());

@@ -236,7 +236,7 @@ fn read_dataset(path: &Path) -> Result<Record> {
     files.sort();
     let mut items = files.iter().map(|file| read_parquet(file)).collect::<Result<Vec<_>>>()?;
     let begun = |item: &Record| {
-        let times = item.cells.iter().filter_map(|cell| cell.times);
+        let times = item.cells.iter().filter_map(|cell| cell.measured.times);
         times.map(|times| times.began_unix_s).fold(f64::INFINITY, f64::min)
     };
     items.sort_by(|one, other| begun(one).total_cmp(&begun(other)));

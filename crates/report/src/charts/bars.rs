@@ -47,11 +47,11 @@ pub(crate) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     let random = grid.columns[column].counts_requests;
     let unit = if random { "requests per second" } else { "MB/s" };
     // Factor from MB/s to the chart's unit.
-    let scale_of = |cell: &Cell| if random { cell.iops / cell.mb_per_s.max(1e-12) } else { 1.0 };
+    let scale_of = |cell: &Cell| if random { cell.derived.iops / cell.derived.mb_per_s.max(1e-12) } else { 1.0 };
     let all = grid.cells_of(column);
     let tops = all.flat_map(|cell| {
-        let samples = cell.samples.iter().map(|sample| sample.mb_per_s());
-        samples.chain(cell.bound_mb_per_s).map(move |mb_per_s| mb_per_s * scale_of(cell))
+        let samples = cell.measured.samples.iter().map(|sample| sample.mb_per_s());
+        samples.chain(cell.derived.bound_mb_per_s).map(move |mb_per_s| mb_per_s * scale_of(cell))
     });
     let axis = Axis::linear(tops.fold(0.0, f64::max), PLOT);
     let title = format!("{}, {unit}", grid.columns[column].title());
@@ -60,19 +60,19 @@ pub(crate) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let scale = scale_of(cell);
         let value = cell.rate();
-        let class = if cell.verified == Some(false) { "bar wrong" } else { bar_class(cell) };
+        let class = if cell.measured.verified == Some(false) { "bar wrong" } else { bar_class(cell) };
         chart.bar(y, axis.length(value), class);
-        if let Some(bound) = cell.bound_mb_per_s {
+        if let Some(bound) = cell.derived.bound_mb_per_s {
             let x = LABEL + axis.length(bound * scale);
             chart.svg.line("bound", (x, y + 2.0), (x, y + ROW - 2.0));
         }
-        for sample in &cell.samples {
+        for sample in &cell.measured.samples {
             let value = cell.rate_of(sample);
             let x = LABEL + axis.length(value);
             let tooltip = format!("{} {unit} in {:.2} s", units::digits(value), sample.seconds);
             chart.svg.dot("dot", (x, y + ROW / 2.0), 2.3, Some(&tooltip));
         }
-        let ratio = cell.ratio_to_single.filter(|_| !cell.is_spoiled());
+        let ratio = cell.derived.ratio_to_single.filter(|_| !cell.is_spoiled());
         let ratio = ratio.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default();
         chart.values(y, &units::digits(value), &ratio);
     })
@@ -81,7 +81,7 @@ pub(crate) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
 fn bar_class(cell: &Cell) -> &'static str {
     if cell.is_single() {
         "bar single"
-    } else if cell.degraded > 0 {
+    } else if cell.case.degraded > 0 {
         "bar degraded"
     } else {
         "bar"
@@ -91,7 +91,7 @@ fn bar_class(cell: &Cell) -> &'static str {
 /// From p50 over p99 and p99.9 to the slowest, on a logarithmic scale. `None` without latencies.
 pub(crate) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = grid.cells_of(column);
-    let known = all.filter_map(|cell| cell.latency_us);
+    let known = all.filter_map(|cell| cell.measured.latency_us);
     let ends = known.map(|latency| (latency.p50, latency.max));
     let (low, high) = ends.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))?;
     let axis = Axis::logarithmic(low, high, PLOT);
@@ -99,7 +99,7 @@ pub(crate) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let desc = "Logarithmic scale. Filled dot: p50. Thick \
                 line to p99, thin line to p99.9, open dot: the slowest. Right: p50 and p99.";
     let chart = Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
-        let Some(latency) = cell.latency_us else { return };
+        let Some(latency) = cell.measured.latency_us else { return };
         let middle = y + ROW / 2.0;
         let x = |us: f64| LABEL + axis.length(us);
         for (class, to) in [("thin", latency.max), ("thick", latency.p99)] {
@@ -118,13 +118,13 @@ pub(crate) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
 /// CPU seconds of the process per GiB. `None` when no cell has them.
 pub(crate) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = grid.cells_of(column);
-    let top = all.filter_map(|cell| cell.cpu_s_per_gib).reduce(f64::max)?;
+    let top = all.filter_map(|cell| cell.derived.cpu_s_per_gib).reduce(f64::max)?;
     let axis = Axis::linear(top, PLOT);
     let title = format!("{}: CPU seconds per GiB", grid.columns[column].title());
     let desc = "A bar for each array: CPU time of the process, user and system, for each GiB that \
                 the workload moved.";
     let chart = Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
-        let Some(cpu) = cell.cpu_s_per_gib else { return };
+        let Some(cpu) = cell.derived.cpu_s_per_gib else { return };
         chart.bar(y, axis.length(cpu), "bar cpu");
         chart.values(y, &units::digits(cpu), "");
     });
@@ -136,7 +136,7 @@ pub(crate) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = || grid.cells_of(column);
     let per_user = |cell: &Cell, bytes: u64| bytes as f64 / cell.user_bytes().max(1) as f64;
     let tops = all().filter_map(|cell| {
-        cell.per_member.iter().map(MemberTraffic::bytes).max().map(|top| per_user(cell, top))
+        cell.measured.per_member.iter().map(MemberTraffic::bytes).max().map(|top| per_user(cell, top))
     });
     let top = tops.reduce(f64::max)?;
     let title = format!("{}: traffic of each member", grid.columns[column].title());
@@ -145,10 +145,10 @@ pub(crate) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
                 the busiest over the idlest, or how many were idle.";
     let axis = Axis::none();
     let chart = Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
-        let members = cell.per_member.len().max(1) as f64;
+        let members = cell.measured.per_member.len().max(1) as f64;
         let step = (PLOT / members).min(40.0);
         let full = ROW - 4.0;
-        for (slot, member) in cell.per_member.iter().enumerate() {
+        for (slot, member) in cell.measured.per_member.iter().enumerate() {
             let x = LABEL + slot as f64 * step;
             let height = |bytes: u64| full * per_user(cell, bytes) / top.max(1e-12);
             let (read, written) = (height(member.read_bytes), height(member.written_bytes));

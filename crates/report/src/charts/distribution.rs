@@ -30,8 +30,8 @@ pub(crate) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<Strin
     let curves: Vec<(String, &[LatencyPoint])> = rows
         .filter(|row| of_column(&row.cells))
         .filter_map(|row| Some((row, row.cells[column]?)))
-        .filter(|(_, cell)| !cell.latency_curve.is_empty())
-        .map(|(row, cell)| (pivot::with_disks(&row.label, cell), &cell.latency_curve[..]))
+        .filter(|(_, cell)| !cell.measured.latency_curve.is_empty())
+        .map(|(row, cell)| (pivot::with_disks(&row.label, cell), &cell.measured.latency_curve[..]))
         .collect();
     let times = || curves.iter().flat_map(|(_, curve)| curve.iter().map(|point| point.us));
     let (low, high) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
@@ -72,10 +72,10 @@ pub(crate) fn table(grid: &PivotTable<'_>) -> Table {
     let heads: Vec<&str> = heads.chain(shares.iter().map(String::as_str)).collect();
     let title = "The figures of the distributions";
     let mut table = Table { folded: true, ..Table::new(title, Column::all(&heads)) };
-    let cells = grid.cells().filter(|(_, _, cell)| !cell.latency_curve.is_empty());
+    let cells = grid.cells().filter(|(_, _, cell)| !cell.measured.latency_curve.is_empty());
     for (row, column, cell) in cells {
         let at = |percent: f64| {
-            let point = cell.latency_curve.iter().find(|point| point.percent == percent);
+            let point = cell.measured.latency_curve.iter().find(|point| point.percent == percent);
             Value::known(point.map(|point| units::latency(point.us)))
         };
         let workload = format!("{}, {}", column.title(), column.detail());
@@ -107,11 +107,11 @@ mod tests {
         assert_eq!(distribution(&PivotTable::new(&record), 0), None, "an older record");
         let point = |percent, us| LatencyPoint { percent, us };
         let curve = vec![point(50.0, 100.0), point(99.0, 1000.0), point(100.0, 10_000.0)];
-        record.cells[0].latency_curve.clone_from(&curve);
-        record.cells[4].latency_curve = curve;
-        record.cells[4].layout = Some("<evil>".into());
+        record.cells[0].measured.latency_curve.clone_from(&curve);
+        record.cells[4].measured.latency_curve = curve;
+        record.cells[4].case.layout = Some("<evil>".into());
         let grid = PivotTable::new(&record);
-        let of = grid.columns.iter().position(|of| of.workload == record.cells[4].workload);
+        let of = grid.columns.iter().position(|of| of.workload == record.cells[4].case.workload);
         let chart = distribution(&grid, of.expect("its column")).expect("a chart");
         assert_eq!(chart.matches("<polyline").count(), 2, "{chart}");
         assert!(chart.contains("50 % 100 us, 99 % 1.00 ms, slowest 10.0 ms"), "{chart}");

@@ -111,8 +111,8 @@ impl Claim {
 /// Whether two cells are of one program, phase and kind of access, with the same concurrency.
 pub(crate) fn same_work(one: &Cell, two: &Cell) -> bool {
     let what = |cell: &Cell| {
-        let program = (cell.program.clone(), cell.item.clone(), cell.phase.clone());
-        (program, cell.workload.clone(), cell.depth, cell.jobs)
+        let program = (cell.case.program.clone(), cell.case.item.clone(), cell.case.phase.clone());
+        (program, cell.case.workload.clone(), cell.case.depth, cell.case.jobs)
     };
     what(one) == what(two)
 }
@@ -120,8 +120,10 @@ pub(crate) fn same_work(one: &Cell, two: &Cell) -> bool {
 /// Whether two cells are of one phase of one program, whatever its options: a sweep may choose
 /// these for each array, as blocks by the read-ahead that the kernel gives it.
 pub(crate) fn same_phase(one: &Cell, two: &Cell) -> bool {
-    let what = |cell: &Cell| (cell.program.clone(), cell.phase.clone(), cell.workload.clone());
-    one.program.is_some() && what(one) == what(two)
+    let what = |cell: &Cell| {
+        (cell.case.program.clone(), cell.case.phase.clone(), cell.case.workload.clone())
+    };
+    one.case.program.is_some() && what(one) == what(two)
 }
 
 #[cfg(test)]
@@ -133,14 +135,13 @@ mod tests {
     use super::*;
 
     fn chunk(kib: u64, mb_per_s: f64) -> Cell {
-        Cell {
-            level: "raid5".into(),
-            disks: 4,
-            chunk_kib: Some(kib),
-            workload: "seq-read".into(),
-            mb_per_s,
-            ..Cell::default()
-        }
+        Cell::default().with(|it| {
+            it.case.level = "raid5".into();
+            it.case.disks = 4;
+            it.case.chunk_kib = Some(kib);
+            it.case.workload = "seq-read".into();
+            it.derived.mb_per_s = mb_per_s;
+        })
     }
 
     fn record(cells: Vec<Cell>) -> Record {
@@ -180,7 +181,7 @@ mod tests {
         same.less.chunk_kib = Some(1024);
         assert_eq!(same.outcome(&ran).holds, None);
         // Another depth is another work.
-        let other = record(vec![chunk(64, 100.0), Cell { depth: 9, ..chunk(1024, 200.0) }]);
+        let other = record(vec![chunk(64, 100.0), chunk(1024, 200.0).with(|it| it.case.depth = 9)]);
         assert_eq!(above.outcome(&other).holds, None);
     }
 
@@ -192,8 +193,8 @@ mod tests {
         claim.more.cell.insert("queue_depth".into(), 1.into());
         claim.less.cell.insert("queue_depth".into(), serde_json::Value::Null);
         let queue = |queue_depth, cpu| {
-            let mut cell = Cell { cpu_s_per_gib: Some(cpu), ..chunk(1024, 9.0) };
-            cell.knobs.queue_depth = queue_depth;
+            let mut cell = chunk(1024, 9.0).with(|it| it.derived.cpu_s_per_gib = Some(cpu));
+            cell.case.knobs.queue_depth = queue_depth;
             cell
         };
         let outcome = claim.outcome(&record(vec![queue(None, 1.0), queue(Some(1), 2.0)]));

@@ -62,18 +62,23 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
     let mut found: Vec<(String, Curve)> = Vec::new();
     let works = crate::works::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
-        let Some(x) = place(cell, axis).filter(|_| cell.program_bytes.is_none()) else { continue };
+        let Some(x) = place(cell, axis).filter(|_| cell.measured.program_bytes.is_none()) else {
+            continue;
+        };
         // One level along the disks; along the others each number of disks is a curve of its own.
         let label = match axis {
             Axis::Disks => label,
             Axis::Chunk | Axis::Load => pivot::with_disks(&label, cell),
         };
         // A sequential write comes in whole stripes, whose length follows disks and chunk.
-        let block =
-            if cell.workload == AccessKind::SeqWrite { 0 } else { cell.block_kib.to_bits() };
+        let block = if cell.case.workload == AccessKind::SeqWrite {
+            0
+        } else {
+            cell.case.block_kib.to_bits()
+        };
         for (figure, unit, value) in figures(cell, axis) {
             let (work, label) = (format!("{work}{figure}"), label.clone());
-            let key = format!("{work} {block} {} {} {label}", cell.depth, cell.jobs);
+            let key = format!("{work} {block} {} {} {label}", cell.case.depth, cell.case.jobs);
             match found.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, curve)) => curve.points.push((x, value)),
                 None => found.push((key, Curve { work, unit, label, points: vec![(x, value)] })),
@@ -87,7 +92,7 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
 
 /// What is drawn of a cell: the end of its name, unit and value.
 fn figures(cell: &Cell, axis: Axis) -> Vec<(&'static str, &'static str, f64)> {
-    match (axis, cell.latency_us) {
+    match (axis, cell.measured.latency_us) {
         (Axis::Disks | Axis::Chunk, _) => vec![("", cell.unit(), cell.rate())],
         (Axis::Load, None) => Vec::new(),
         (Axis::Load, Some(us)) => vec![
@@ -100,11 +105,13 @@ fn figures(cell: &Cell, axis: Axis) -> Vec<(&'static str, &'static str, f64)> {
 fn place(cell: &Cell, axis: Axis) -> Option<u64> {
     match axis {
         Axis::Disks => {
-            let known = !cell.is_single() && cell.disks > 0;
-            known.then_some(u64::from(cell.disks))
+            let known = !cell.is_single() && cell.case.disks > 0;
+            known.then_some(u64::from(cell.case.disks))
         }
-        Axis::Chunk => cell.chunk_kib,
-        Axis::Load => cell.rate_iops.filter(|_| cell.meets_load() == Some(true)).map(u64::from),
+        Axis::Chunk => cell.case.chunk_kib,
+        Axis::Load => {
+            cell.case.rate_iops.filter(|_| cell.meets_load() == Some(true)).map(u64::from)
+        }
     }
 }
 
@@ -127,17 +134,17 @@ mod tests {
 
     fn cell(level: &str, disks: u32, chunk: u64, workload: &str, mb_per_s: f64) -> Cell {
         let bytes = (mb_per_s * 1e6) as u64;
-        let mut cell = Cell {
-            level: level.into(),
-            disks,
-            chunk_kib: Some(chunk),
-            workload: workload.into(),
-            block_kib: if workload == "seq-write" { 64.0 * f64::from(disks) } else { 1024.0 },
-            depth: 4,
-            jobs: 1,
-            samples: vec![Sample { seconds: 1.0, bytes, ops: 10 }],
-            ..Cell::default()
-        };
+        let mut cell = Cell::default().with(|it| {
+            it.case.level = level.into();
+            it.case.disks = disks;
+            it.case.chunk_kib = Some(chunk);
+            it.case.workload = workload.into();
+            it.case.block_kib =
+                if workload == "seq-write" { 64.0 * f64::from(disks) } else { 1024.0 };
+            it.case.depth = 4;
+            it.case.jobs = 1;
+            it.measured.samples = vec![Sample { seconds: 1.0, bytes, ops: 10 }];
+        });
         cell.summarise();
         cell
     }
@@ -167,11 +174,12 @@ mod tests {
 
     #[test]
     fn a_program_with_other_options_is_another_curve() {
-        let with = |item: &str, disks, mb_per_s| Cell {
-            program: Some("dd".into()),
-            phase: Some("write".into()),
-            item: Some(item.into()),
-            ..cell("raid0", disks, 64, "seq-write", mb_per_s)
+        let with = |item: &str, disks, mb_per_s| {
+            cell("raid0", disks, 64, "seq-write", mb_per_s).with(|it| {
+                it.case.program = Some("dd".into());
+                it.case.phase = Some("write".into());
+                it.case.item = Some(item.into());
+            })
         };
         let mut record = fixture::record();
         record.cells = vec![
@@ -184,17 +192,18 @@ mod tests {
         let works: Vec<&str> = curves.iter().map(|curve| curve.work.as_str()).collect();
         assert_eq!(works, ["dd write", "dd:fdatasync write"]);
         assert_eq!(curves[1].points, [(2, 50.0), (3, 75.0)]);
-        record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        record.cells.iter_mut().for_each(|cell| cell.measured.program_bytes = Some(1));
         assert!(super::curves(&record, Axis::Disks).is_empty(), "the members'");
     }
 
     #[test]
     fn a_stated_load_makes_a_curve_of_response_times_where_it_is_met() {
-        let at = |rate, p99: f64| Cell {
-            rate_iops: Some(rate),
-            arrivals: Some(if rate > 100 { 1000 } else { 10 }),
-            latency_us: Some(Latency { p50: 1000.0, p99, p999: p99, max: p99 }),
-            ..cell("raid5", 3, 64, "rand-read", 1.0)
+        let at = |rate, p99: f64| {
+            cell("raid5", 3, 64, "rand-read", 1.0).with(|it| {
+                it.case.rate_iops = Some(rate);
+                it.measured.arrivals = Some(if rate > 100 { 1000 } else { 10 });
+                it.measured.latency_us = Some(Latency { p50: 1000.0, p99, p999: p99, max: p99 });
+            })
         };
         let mut record = fixture::record();
         record.cells = vec![at(100, 5000.0), at(50, 2000.0), at(400, 900_000.0)];

@@ -48,7 +48,7 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
     for ((cell, label), work) in placed.into_iter().zip(names) {
         let (place, unit) = (cell.place_shown().unwrap_or_default(), cell.unit());
         let value = cell.rate();
-        if value <= 0.0 || cell.program_bytes.is_some() {
+        if value <= 0.0 || cell.measured.program_bytes.is_some() {
             continue;
         }
         let at = works
@@ -59,7 +59,7 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
                 works.len() - 1
             });
         // Of what lies below such a place nothing is known, nor that it is the same.
-        let array = match cell.level.is_empty() {
+        let array = match cell.case.level.is_empty() {
             true => "as it is".to_string(),
             false => pivot::with_disks(&label, cell),
         };
@@ -93,17 +93,16 @@ pub(crate) mod tests {
     pub(crate) fn record() -> Record {
         let cell = |level: &str, name: &str, mb_per_s: f64| {
             let bytes = (mb_per_s * 1e6) as u64;
-            let mut cell = Cell {
-                target: "fs".into(),
-                level: level.into(),
-                disks: 4,
-                program: Some("dd".into()),
-                phase: Some("write".into()),
-                workload: "seq-write".into(),
-                samples: vec![Sample { seconds: 1.0, bytes, ops: 10 }],
-                place: Some(Place { name: name.into(), ..Place::default() }),
-                ..Cell::default()
-            };
+            let mut cell = Cell::default().with(|it| {
+                it.case.target = "fs".into();
+                it.case.level = level.into();
+                it.case.disks = 4;
+                it.case.program = Some("dd".into());
+                it.case.phase = Some("write".into());
+                it.case.workload = "seq-write".into();
+                it.measured.samples = vec![Sample { seconds: 1.0, bytes, ops: 10 }];
+                it.case.place = Some(Place { name: name.into(), ..Place::default() });
+            });
             cell.summarise();
             cell
         };
@@ -146,14 +145,14 @@ pub(crate) mod tests {
             let rows = &by_place(&plain)[0].rows;
             assert!(tables.iter().all(|table| table.rows == *rows), "{name}: {tables:?}");
         };
-        with(|cell| cell.item = Some("dd:bs=1M:fdatasync".into()), "options");
-        with(|cell| cell.block_kib = 1024.0, "block");
-        with(|cell| cell.depth = 4, "depth");
-        with(|cell| cell.jobs = 4, "jobs");
-        with(|cell| cell.file_bytes = Some(1 << 30), "size");
-        with(|cell| cell.caches_dropped = Some(true), "caches");
+        with(|cell| cell.case.item = Some("dd:bs=1M:fdatasync".into()), "options");
+        with(|cell| cell.case.block_kib = 1024.0, "block");
+        with(|cell| cell.case.depth = 4, "depth");
+        with(|cell| cell.case.jobs = 4, "jobs");
+        with(|cell| cell.case.file_bytes = Some(1 << 30), "size");
+        with(|cell| cell.case.caches_dropped = Some(true), "caches");
         let mut read_off = plain.clone();
-        read_off.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        read_off.cells.iter_mut().for_each(|cell| cell.measured.program_bytes = Some(1));
         assert!(by_place(&read_off).is_empty(), "the members'");
     }
 }

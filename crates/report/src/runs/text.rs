@@ -55,7 +55,7 @@ mod tests {
             .record
             .cells
             .iter_mut()
-            .for_each(|cell| cell.chunk_kib = cell.chunk_kib.map(|_| 256));
+            .for_each(|cell| cell.case.chunk_kib = cell.case.chunk_kib.map(|_| 256));
         report.published = Some(crate::published::named("wiki-2-disks").expect("the wiki"));
         let not_run = NotRun { what: "raid5(9)".into(), reason: "no room".into() };
         report.not_run = vec![not_run];

@@ -36,7 +36,7 @@ impl Redundancy {
 
 /// Size of a cell's array in sectors, as far as that is known.
 pub(super) fn array_sectors(cell: &Cell) -> Option<u64> {
-    cell.member_bytes?;
+    cell.case.member_bytes?;
     Some(geometry(cell)?.0.array_sectors())
 }
 
@@ -44,28 +44,33 @@ pub(super) fn array_sectors(cell: &Cell) -> Option<u64> {
 fn geometry(cell: &Cell) -> Option<(NestedGeometry, u64)> {
     let expression = expression(cell)?;
     let leaves = expression.leaves();
-    if leaves != cell.disks as usize {
+    if leaves != cell.case.disks as usize {
         return None;
     }
-    let sectors = cell.member_bytes.unwrap_or(MEMBER_BYTES) / SECTOR_BYTES;
-    let chunk = cell.chunk_kib.unwrap_or(CHUNK_KIB) * 1024 / SECTOR_BYTES;
+    let sectors = cell.case.member_bytes.unwrap_or(MEMBER_BYTES) / SECTOR_BYTES;
+    let chunk = cell.case.chunk_kib.unwrap_or(CHUNK_KIB) * 1024 / SECTOR_BYTES;
     let geometry = NestedGeometry::new(&expression, chunk, &vec![sectors; leaves]).ok()?;
     Some((geometry, sectors))
 }
 
 fn expression(cell: &Cell) -> Option<ArrayExpr> {
-    if let Some(array) = &cell.array {
+    if let Some(array) = &cell.case.array {
         return array.parse().ok();
     }
     let level = cell.md_level()?;
-    let layout = match (level, &cell.layout) {
+    let layout = match (level, &cell.case.layout) {
         // A word that is not md's says nothing; RAID 10 depends on it.
         (Level::Raid5 | Level::Raid6 | Level::Raid10, Some(layout)) => {
             Some(Layout::parse(level, &layout.text()).ok()?)
         }
         _ => None,
     };
-    Some(ArrayExpr { level, layout, chunk: None, members: Members::Leaves(cell.disks as usize) })
+    Some(ArrayExpr {
+        level,
+        layout,
+        chunk: None,
+        members: Members::Leaves(cell.case.disks as usize),
+    })
 }
 
 /// How many leaves may be lost: whichever they are, and at most.
@@ -111,14 +116,13 @@ mod tests {
     use super::*;
 
     fn of(level: &str, layout: Option<&str>, disks: u32) -> Option<(f64, usize, usize)> {
-        let cell = Cell {
-            level: level.into(),
-            layout: layout.map(Into::into),
-            disks,
-            chunk_kib: Some(64),
-            member_bytes: Some(64 << 20),
-            ..Cell::default()
-        };
+        let cell = Cell::default().with(|it| {
+            it.case.level = level.into();
+            it.case.layout = layout.map(Into::into);
+            it.case.disks = disks;
+            it.case.chunk_kib = Some(64);
+            it.case.member_bytes = Some(64 << 20);
+        });
         Redundancy::of(&cell).map(|of| (of.usable, of.any, of.at_most))
     }
 
@@ -152,7 +156,11 @@ mod tests {
     fn nested_arrays_fail_as_real_ones_do() {
         let nested = |array: &str, disks| {
             let (array, chunk_kib) = (Some(array.to_string()), Some(64));
-            let cell = Cell { array, disks, chunk_kib, ..Cell::default() };
+            let cell = Cell::default().with(|it| {
+                it.case.array = array;
+                it.case.disks = disks;
+                it.case.chunk_kib = chunk_kib;
+            });
             Redundancy::of(&cell).map(|of| (of.any, of.at_most))
         };
         assert_eq!(nested("raid1(raid0(2),raid0(2))", 4), Some((1, 2)));

@@ -8,32 +8,30 @@ use super::*;
 
 /// A run of an array: RAID 0, 5, 6, 10 on four disks.
 fn cell(level: &str, workload: &str, rate: f64) -> Cell {
-    Cell {
-        level: level.into(),
-        layout: (level == "raid10").then(|| "n2".into()),
-        disks: 4,
-        members: "mem".into(),
-        chunk_kib: (level != "raid1").then_some(64),
-        workload: workload.into(),
-        block_kib: 4.0,
-        depth: 16,
-        jobs: 1,
-        mb_per_s: rate,
-        iops: if workload.starts_with("rand") { rate } else { 0.0 },
-        ..Cell::default()
-    }
+    Cell::default().with(|it| {
+        it.case.level = level.into();
+        it.case.layout = (level == "raid10").then(|| "n2".into());
+        it.case.disks = 4;
+        it.case.members = "mem".into();
+        it.case.chunk_kib = (level != "raid1").then_some(64);
+        it.case.workload = workload.into();
+        it.case.block_kib = 4.0;
+        it.case.depth = 16;
+        it.case.jobs = 1;
+        it.derived.mb_per_s = rate;
+        it.derived.iops = if workload.starts_with("rand") { rate } else { 0.0 };
+    })
 }
 
 /// `count` runs, one per mille apart.
 fn runs_of(count: u32, one: &Cell) -> Vec<Cell> {
     let run = |at: u32| {
         let factor = 1.0 + f64::from(at) / 1000.0;
-        Cell {
-            mb_per_s: one.mb_per_s * factor,
-            iops: one.iops * factor,
-            repetition: Some(at + 1),
-            ..one.clone()
-        }
+        one.clone().with(|it| {
+            it.derived.mb_per_s = one.derived.mb_per_s * factor;
+            it.derived.iops = one.derived.iops * factor;
+            it.case.repetition = Some(at + 1);
+        })
     };
     (0..count).map(run).collect()
 }
@@ -92,18 +90,19 @@ fn too_few_runs_decide_nothing_and_the_number_that_could_is_given() {
     assert!(five.contains("5 runs of each, 6 could decide (bench --repeat 6)"), "{five}");
     // The samples of one run are one value; those of a program are runs.
     let sample = |bytes| Sample { seconds: 1.0, bytes, ops: 1 };
-    let program = |level, base: u64| Cell {
-        program: Some("dd".into()),
-        phase: Some("write".into()),
-        samples_are_runs: true,
-        samples: (0..5).map(|at| sample(base + at)).collect(),
-        ..cell(level, "seq-write", base as f64 / 1e6)
+    let program = |level, base: u64| {
+        cell(level, "seq-write", base as f64 / 1e6).with(|it| {
+            it.case.program = Some("dd".into());
+            it.case.phase = Some("write".into());
+            it.case.samples_are_runs = true;
+            it.measured.samples = (0..5).map(|at| sample(base + at)).collect();
+        })
     };
     let mut both = vec![program("raid0", 9_000_000), program("raid5", 5_000_000)];
     assert!(said(both.clone()).contains("best: dd write: RAID 0 with 9.00 MB/s (1.80x RAID 5)"));
-    both.iter_mut().for_each(|cell| cell.samples.truncate(2));
+    both.iter_mut().for_each(|cell| cell.measured.samples.truncate(2));
     assert!(said(both.clone()).contains("2 runs of each, 5 could decide (--runs 5)"));
-    both.iter_mut().for_each(|cell| cell.samples_are_runs = false);
+    both.iter_mut().for_each(|cell| cell.case.samples_are_runs = false);
     assert!(said(both).contains("not decided: one run of each"));
 }
 
@@ -111,20 +110,20 @@ fn too_few_runs_decide_nothing_and_the_number_that_could_is_given() {
 fn one_level_or_different_conditions_give_no_summary() {
     assert_eq!(said(Vec::new()), "");
     let one = cell("raid5", "seq-read", 100.0);
-    let degraded = Cell { degraded: 1, ..one.clone() };
-    let chunk = Cell { chunk_kib: Some(512), ..one.clone() };
-    let single = Cell { disks: 1, ..cell("single", "seq-read", 50.0) };
+    let degraded = one.clone().with(|it| it.case.degraded = 1);
+    let chunk = one.clone().with(|it| it.case.chunk_kib = Some(512));
+    let single = cell("single", "seq-read", 50.0).with(|it| it.case.disks = 1);
     assert_eq!(said(vec![one.clone(), degraded, chunk, single]), "");
     type Change = fn(&mut Cell);
     let changes: [Change; 8] = [
-        |cell| cell.disks = 5,
-        |cell| cell.members = "file".into(),
-        |cell| cell.chunk_kib = Some(512),
-        |cell| cell.knobs.queue_depth = Some(1),
-        |cell| cell.depth = 1,
-        |cell| cell.workload = "rand-read".into(),
-        |cell| cell.bus_mb_per_s = Some(133.0),
-        |cell| cell.level = "".into(),
+        |cell| cell.case.disks = 5,
+        |cell| cell.case.members = "file".into(),
+        |cell| cell.case.chunk_kib = Some(512),
+        |cell| cell.case.knobs.queue_depth = Some(1),
+        |cell| cell.case.depth = 1,
+        |cell| cell.case.workload = "rand-read".into(),
+        |cell| cell.case.bus_mb_per_s = Some(133.0),
+        |cell| cell.case.level = "".into(),
     ];
     for (at, change) in changes.iter().enumerate() {
         let mut other = cell("raid6", "seq-read", 80.0);
@@ -136,37 +135,38 @@ fn one_level_or_different_conditions_give_no_summary() {
 
 #[test]
 fn what_follows_from_the_level_may_differ() {
-    let whole = |level, block_kib, member_bytes| Cell {
-        block_kib,
-        member_bytes: Some(member_bytes),
-        ..cell(level, "seq-write", 100.0)
+    let whole = |level, block_kib, member_bytes| {
+        cell(level, "seq-write", 100.0).with(|it| {
+            it.case.block_kib = block_kib;
+            it.case.member_bytes = Some(member_bytes);
+        })
     };
     // Arrays of 192 MiB, written in whole stripes; a mirror has no chunk.
     let mut cells = vec![
         whole("raid0", 256.0, 48 << 20),
         whole("raid5", 192.0, 64 << 20),
-        Cell { mb_per_s: 50.0, ..whole("raid1", 192.0, 192 << 20) },
+        whole("raid1", 192.0, 192 << 20).with(|it| it.derived.mb_per_s = 50.0),
     ];
     let text = said(cells.clone());
     assert!(text.contains("RAID 0 leads with 100 MB/s (1.00x RAID 5)"), "{text}");
     assert!(!text.contains("0 KiB"), "{text}");
     assert!(text.contains("RAID 1 25 % of all members"), "{text}");
     // An array of a quarter of the size is another measurement.
-    cells[1].member_bytes = Some(16 << 20);
+    cells[1].case.member_bytes = Some(16 << 20);
     cells.truncate(2);
     assert_eq!(said(cells), "");
     // The size of an array of an unknown level is unknown: only the others are compared.
-    let sized = |level, member_bytes| Cell {
-        member_bytes: Some(member_bytes),
-        ..cell(level, "seq-read", 9.0)
+    let sized = |level, member_bytes| {
+        cell(level, "seq-read", 9.0).with(|it| it.case.member_bytes = Some(member_bytes))
     };
     let all = [sized("raid0", 48 << 20), sized("raidz2", 64 << 20), sized("raid5", 64 << 20)];
     let text = said(all.to_vec());
     assert!(text.contains("(1.00x RAID 5) (without a figure: RAID z2)"), "{text}");
     // A file system gets its stripe from the array.
-    let ext4 = |level, options: &str| Cell {
-        place: Some(Place { mount_options: Some(options.into()), ..Place::default() }),
-        ..cell(level, "seq-read", 9.0)
+    let ext4 = |level, options: &str| {
+        cell(level, "seq-read", 9.0).with(|it| {
+            it.case.place = Some(Place { mount_options: Some(options.into()), ..Place::default() })
+        })
     };
     assert_ne!(said(vec![ext4("raid0", "rw,stripe=64"), ext4("raid5", "rw,stripe=48")]), "");
     assert_eq!(said(vec![ext4("raid0", "rw"), ext4("raid5", "rw,data=journal")]), "");
@@ -174,7 +174,7 @@ fn what_follows_from_the_level_may_differ() {
 
 #[test]
 fn each_chunk_has_its_own_group_with_the_mirror_in_it() {
-    let chunk = |level, chunk| Cell { chunk_kib: chunk, ..cell(level, "seq-read", 9.0) };
+    let chunk = |level, chunk| cell(level, "seq-read", 9.0).with(|it| it.case.chunk_kib = chunk);
     let cells = [
         chunk("raid0", Some(64)),
         chunk("raid5", Some(64)),
@@ -199,8 +199,9 @@ fn unknown_words_missing_cells_and_unusable_figures_are_said() {
     let text = said(vec![unknown, cell("raid5", "seq-read", 100.0), cell("raid6", "grep", 1.0)]);
     assert!(text.contains("RAID z2 leads with 300 MB/s (3.00x RAID 5) (without a figure: RAID 6)"));
     assert!(text.contains("usable capacity: RAID 5 75 %, RAID 6 50 % of all members"), "{text}");
-    let wrong = Cell { verified: Some(false), ..cell("raid0", "seq-read", 900.0) };
-    let cached = Cell { cached: Some("page cache".into()), ..cell("raid10", "seq-read", 999.0) };
+    let wrong = cell("raid0", "seq-read", 900.0).with(|it| it.measured.verified = Some(false));
+    let cached =
+        cell("raid10", "seq-read", 999.0).with(|it| it.measured.cached = Some("page cache".into()));
     let nothing = cell("raid4", "seq-read", 0.0);
     let both = [cell("raid5", "seq-read", 100.0), cell("raid6", "seq-read", 90.0)];
     let text = said([vec![wrong, cached, nothing], both.to_vec()].concat());
@@ -212,11 +213,12 @@ fn unknown_words_missing_cells_and_unusable_figures_are_said() {
 
 #[test]
 fn degraded_arrays_stand_beside_the_complete_ones() {
-    let lost = |of: Cell, share: f64| Cell {
-        degraded: 1,
-        mb_per_s: of.mb_per_s * share,
-        iops: of.iops * share,
-        ..of
+    let lost = |of: Cell, share: f64| {
+        of.with(|it| {
+            it.case.degraded = 1;
+            it.derived.mb_per_s *= share;
+            it.derived.iops *= share;
+        })
     };
     let (five, six) = (cell("raid5", "seq-read", 100.0), cell("raid6", "seq-read", 90.0));
     let random = cell("raid5", "rand-read", 100.0);

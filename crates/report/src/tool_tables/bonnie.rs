@@ -10,7 +10,7 @@ const COLUMNS: [&str; 5] = ["putc", "put-block", "rewrite", "getc", "get-block"]
 /// Bonnie's table.
 pub(super) fn text(run: &[&Cell], machine: &str) -> String {
     let choice: Option<ProgramSpec> =
-        run.first().and_then(|cell| cell.item.as_deref()).and_then(|item| item.parse().ok());
+        run.first().and_then(|cell| cell.case.item.as_deref()).and_then(|item| item.parse().ok());
     let option = |name: &str| {
         let options = choice.iter().flat_map(|choice| &choice.options);
         options.clone().find(|(option, _)| option == name).map(|(_, value)| value.clone())
@@ -19,13 +19,14 @@ pub(super) fn text(run: &[&Cell], machine: &str) -> String {
     let seeks = phase(run, "seeks");
     let volumes: u64 =
         option("volumes").flatten().and_then(|volumes| volumes.parse().ok()).unwrap_or(1);
-    let megabytes = (run.iter().find_map(|cell| cell.file_bytes).unwrap_or(0) / volumes) >> 20;
+    let megabytes = (run.iter().find_map(|cell| cell.case.file_bytes).unwrap_or(0) / volumes) >> 20;
     let size = match volumes {
         1 => megabytes.to_string(),
         volumes => format!("{volumes}*{megabytes}"),
     };
-    let of_seeks = seeks
-        .map_or("--------".into(), |cell| format!("{:02.0}k ({:02})", cell.block_kib, cell.jobs));
+    let of_seeks = seeks.map_or("--------".into(), |cell| {
+        format!("{:02.0}k ({:02})", cell.case.block_kib, cell.case.jobs)
+    });
     let machine: String = machine.chars().take(6).collect();
     let mut out = format!(
         "              ---Sequential Output {sync}--- ---Sequential Input-- --Rnd Seek-\n\
@@ -40,7 +41,7 @@ pub(super) fn text(run: &[&Cell], machine: &str) -> String {
         });
     }
     if let Some(cell) = seeks {
-        out.push_str(&format!(" {:>6.1} {:>4.1}", cell.iops, cpu_percent(cell)));
+        out.push_str(&format!(" {:>6.1} {:>4.1}", cell.derived.iops, cpu_percent(cell)));
     }
     format!("{}\n", out.trim_end())
 }
@@ -64,14 +65,15 @@ mod tests {
         let mut cells: Vec<Cell> = figures
             .map(|(name, kib, cpu)| {
                 let mut cell = cell(item, name, 1.0, kib << 10, kib);
-                cell.cpu_process_share = Some(cpu / 100.0);
+                cell.derived.cpu_process_share = Some(cpu / 100.0);
                 cell
             })
             .into();
         let mut seeks = cell(item, "seeks", 10.0, 0, 2063);
-        (seeks.cpu_process_share, seeks.block_kib, seeks.jobs) = (Some(0.021), 4.0, 3);
+        (seeks.derived.cpu_process_share, seeks.case.block_kib, seeks.case.jobs) =
+            (Some(0.021), 4.0, 3);
         cells.push(seeks);
-        cells.iter_mut().for_each(|cell| cell.file_bytes = Some(10_000 << 20));
+        cells.iter_mut().for_each(|cell| cell.case.file_bytes = Some(10_000 << 20));
         assert_eq!(
             text(&cells.iter().collect::<Vec<_>>(), "raid05-at-home"),
             "              ---Sequential Output (nosync)--- ---Sequential Input-- --Rnd Seek-\n\

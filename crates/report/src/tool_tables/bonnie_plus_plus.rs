@@ -60,7 +60,10 @@ pub(super) fn text(run: &[&Cell], machine: &str) -> String {
             option(run, "n").unwrap_or_else(|| "16".into())
         ));
         for cell in names {
-            out.push_str(&figures(cell.map(|cell| short_count(cell.iops)), cell.map(cpu_percent)));
+            out.push_str(&figures(
+                cell.map(|cell| short_count(cell.derived.iops)),
+                cell.map(cpu_percent),
+            ));
         }
         out.push_str(&latencies(&names));
     }
@@ -76,17 +79,17 @@ fn block_figures(run: &[&Cell], name: &str, cell: &Cell) -> (f64, f64) {
     }
     let several = option(run, "seekers").is_none_or(|seekers| seekers != "1");
     let removed = phase(run, "remove").filter(|_| several).and_then(|cell| {
-        let seconds = cell.samples.first()?.seconds;
+        let seconds = cell.measured.samples.first()?.seconds;
         Some((seconds, cpu_percent(cell)))
     });
-    match (removed, cell.samples.first()) {
-        (Some((remove_s, remove_percent)), Some(pass)) if cell.iops > 0.0 => {
-            let seeks_s = pass.ops as f64 / cell.iops;
+    match (removed, cell.measured.samples.first()) {
+        (Some((remove_s, remove_percent)), Some(pass)) if cell.derived.iops > 0.0 => {
+            let seeks_s = pass.ops as f64 / cell.derived.iops;
             let all_s = seeks_s + remove_s;
             let percent = (cpu_percent(cell) * seeks_s + remove_percent * remove_s) / all_s;
             (pass.ops as f64 / all_s, percent)
         }
-        _ => (cell.iops, cpu_percent(cell)),
+        _ => (cell.derived.iops, cpu_percent(cell)),
     }
 }
 
@@ -119,7 +122,9 @@ fn short_count(count: f64) -> String {
 
 /// `36us`, `196ms`.
 fn latency(cell: Option<&Cell>) -> String {
-    let Some(latency) = cell.and_then(|cell| cell.latency_us) else { return String::new() };
+    let Some(latency) = cell.and_then(|cell| cell.measured.latency_us) else {
+        return String::new();
+    };
     match latency.max {
         us if us < 100_000.0 => format!("{us:.0}us"),
         us if us < 100_000_000.0 => format!("{:.0}ms", us / 1e3),
@@ -136,7 +141,7 @@ fn size(run: &[&Cell]) -> String {
 /// Of one copy.
 fn file_size(run: &[&Cell]) -> String {
     let copies = option(run, "c").and_then(|copies| copies.parse().ok()).unwrap_or(1);
-    let bytes = run.iter().find_map(|cell| cell.file_bytes).unwrap_or(0) / copies;
+    let bytes = run.iter().find_map(|cell| cell.case.file_bytes).unwrap_or(0) / copies;
     match bytes {
         bytes if bytes > 0 && bytes % (1 << 30) == 0 => format!("{}G", bytes >> 30),
         bytes if bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
@@ -145,8 +150,9 @@ fn file_size(run: &[&Cell]) -> String {
 }
 
 fn chunk(run: &[&Cell]) -> String {
-    let block = BLOCKS.iter().filter_map(|name| phase(run, name)).find(|cell| cell.block_kib > 0.0);
-    match block.map(|cell| cell.block_kib) {
+    let block =
+        BLOCKS.iter().filter_map(|name| phase(run, name)).find(|cell| cell.case.block_kib > 0.0);
+    match block.map(|cell| cell.case.block_kib) {
         None | Some(8.0) => String::new(),
         Some(kib) if kib.fract() == 0.0 => format!("{kib}k"),
         Some(kib) => format!("{}", kib * 1024.0),
@@ -154,7 +160,7 @@ fn chunk(run: &[&Cell]) -> String {
 }
 
 fn option(run: &[&Cell], name: &str) -> Option<String> {
-    let choice: ProgramSpec = run.first()?.item.as_deref()?.parse().ok()?;
+    let choice: ProgramSpec = run.first()?.case.item.as_deref()?.parse().ok()?;
     choice.options.into_iter().find(|(option, _)| option == name)?.1
 }
 
@@ -184,7 +190,7 @@ pub fn csv(run: &[&Cell], machine: &str) -> String {
     };
     fields.push(if has_names { or("n", "16") } else { String::new() });
     fields.extend([bytes("max"), bytes("min"), String::new(), String::new()]);
-    fields.extend(rates(NAMES, &|_, cell| (cell.iops, cpu_percent(cell))));
+    fields.extend(rates(NAMES, &|_, cell| (cell.derived.iops, cpu_percent(cell))));
     fields.extend(BLOCKS.iter().chain(&NAMES).map(|name| latency(phase(run, name))));
     fields.join(",")
 }
@@ -255,7 +261,7 @@ mod tests {
     fn several_seekers_pay_for_the_files_removal_and_one_does_not() {
         let seeks = |item: &str, removed: bool| {
             let mut remove = cell(item, "remove", 6.0, 0, 1);
-            remove.cpu_process_share = Some(0.656);
+            remove.derived.cpu_process_share = Some(0.656);
             let mut cells = vec![cell(item, "seeks", 2.0, 256 << 20, 4096)];
             cells.extend(removed.then_some(remove));
             let line = csv(&refs(&cells), "vm");

@@ -12,7 +12,7 @@ pub(super) fn text(run: &[&Cell]) -> String {
 
 /// `1073741824 bytes (1.1 GB, 1.0 GiB) copied, 1.08123 s, 993 MB/s`: of all passes together.
 fn line(cell: &Cell) -> String {
-    let sum = cell.samples.iter().fold(Sample::default(), |sum, sample| Sample {
+    let sum = cell.measured.samples.iter().fold(Sample::default(), |sum, sample| Sample {
         seconds: sum.seconds + sample.seconds,
         bytes: sum.bytes + sample.bytes,
         ops: sum.ops + sample.ops,

@@ -7,24 +7,24 @@ use super::cpu_percent;
 /// fio's summary lines.
 pub(super) fn text(run: &[&Cell]) -> String {
     let mut out = String::new();
-    for cell in run.iter().filter(|cell| !cell.samples.is_empty()) {
-        let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
+    for cell in run.iter().filter(|cell| !cell.measured.samples.is_empty()) {
+        let seconds: f64 = cell.measured.samples.iter().map(|sample| sample.seconds).sum();
         let bytes = cell.user_bytes();
         out.push_str(&format!(
             "{}: {}, bs={}, iodepth={}, jobs={}\n  IOPS={:.0}, BW={:.1}MiB/s ({:.1}MB/s)\
              ({:.0}MiB/{:.0}msec)\n",
-            cell.phase.as_deref().unwrap_or_default(),
-            cell.workload,
+            cell.case.phase.as_deref().unwrap_or_default(),
+            cell.case.workload,
             block(cell),
-            cell.depth,
-            cell.jobs,
-            cell.iops,
-            cell.mb_per_s * 1e6 / f64::from(1 << 20),
-            cell.mb_per_s,
+            cell.case.depth,
+            cell.case.jobs,
+            cell.derived.iops,
+            cell.derived.mb_per_s * 1e6 / f64::from(1 << 20),
+            cell.derived.mb_per_s,
             bytes as f64 / f64::from(1 << 20),
             seconds * 1e3,
         ));
-        if let Some(latency) = cell.latency_us {
+        if let Some(latency) = cell.measured.latency_us {
             out.push_str(&format!(
                 "  lat (usec): p50={:.1}, p99={:.1}, p99.9={:.1}, max={:.1}\n",
                 latency.p50, latency.p99, latency.p999, latency.max
@@ -37,11 +37,11 @@ pub(super) fn text(run: &[&Cell]) -> String {
 
 /// The block size; of sections with several, what is true of all of them.
 fn block(cell: &Cell) -> String {
-    let ops: u64 = cell.samples.iter().map(|sample| sample.ops).sum();
+    let ops: u64 = cell.measured.samples.iter().map(|sample| sample.ops).sum();
     let mean_kib = cell.user_bytes() as f64 / 1024.0 / ops.max(1) as f64;
-    match ops == 0 || (mean_kib - cell.block_kib).abs() < 1e-3 * cell.block_kib {
-        true => format!("{}KiB", cell.block_kib),
-        false => format!("{mean_kib:.1}KiB (mean of up to {}KiB)", cell.block_kib),
+    match ops == 0 || (mean_kib - cell.case.block_kib).abs() < 1e-3 * cell.case.block_kib {
+        true => format!("{}KiB", cell.case.block_kib),
+        false => format!("{mean_kib:.1}KiB (mean of up to {}KiB)", cell.case.block_kib),
     }
 }
 
@@ -53,8 +53,8 @@ mod tests {
     #[test]
     fn a_job_is_two_or_three_lines() {
         let mut one = cell("fio:x.fio", "job", 2.0, 8 << 20, 2048);
-        (one.workload, one.depth, one.jobs) = ("rand-read".into(), 16, 1);
-        one.block_kib = 4.0;
+        (one.case.workload, one.case.depth, one.case.jobs) = ("rand-read".into(), 16, 1);
+        one.case.block_kib = 4.0;
         assert_eq!(
             text(&[&one]),
             "job: rand-read, bs=4KiB, iodepth=16, jobs=1\n\
@@ -63,7 +63,7 @@ mod tests {
              \u{20} cpu: 25.6% of a CPU\n"
         );
         // Two sections together.
-        one.block_kib = 1024.0;
+        one.case.block_kib = 1024.0;
         let both = text(&[&one]);
         assert!(both.starts_with("job: rand-read, bs=4.0KiB (mean of up to 1024KiB), "), "{both}");
     }

@@ -18,7 +18,7 @@ const PHASES: [&str; 9] = [
 
 /// IOzone's table.
 pub(super) fn text(run: &[&Cell]) -> String {
-    if run.iter().any(|cell| cell.jobs > 1) {
+    if run.iter().any(|cell| cell.case.jobs > 1) {
         return throughput(run);
     }
     let mut out = String::from(
@@ -41,14 +41,14 @@ pub(super) fn text(run: &[&Cell]) -> String {
                 (file.trim_end_matches('K').to_string(), record.trim_end_matches('K').to_string())
             }
             None => {
-                let bytes = cells[0].file_bytes.unwrap_or(0);
-                ((bytes / 1024).to_string(), format!("{}", cells[0].block_kib))
+                let bytes = cells[0].case.file_bytes.unwrap_or(0);
+                ((bytes / 1024).to_string(), format!("{}", cells[0].case.block_kib))
             }
         };
         out.push_str(&format!("{kib:>16}{record:>8}"));
         for (phase, width) in PHASES.iter().zip([9, 9, 9, 9, 9, 10, 10, 11, 11]) {
             let cell = cells.iter().find(|cell| split(cell).0 == *phase);
-            let cell = cell.filter(|cell| !cell.samples.is_empty());
+            let cell = cell.filter(|cell| !cell.measured.samples.is_empty());
             let rate = cell.map_or(String::new(), |cell| format!("{:.0}", kib_per_s(cell)));
             out.push_str(&format!("{rate:>width$}"));
         }
@@ -59,22 +59,22 @@ pub(super) fn text(run: &[&Cell]) -> String {
 
 /// Phase, and `64K/4K` in the auto matrix.
 fn split(cell: &Cell) -> (&str, String) {
-    let phase = cell.phase.as_deref().unwrap_or_default();
+    let phase = cell.case.phase.as_deref().unwrap_or_default();
     phase.split_once('@').map_or((phase, String::new()), |(phase, shape)| (phase, shape.into()))
 }
 
 fn throughput(run: &[&Cell]) -> String {
     let mut out = String::new();
-    for cell in run.iter().filter(|cell| !cell.samples.is_empty()) {
-        let rates = cell.workers_mb_per_s.iter().map(|rate| rate * 1e6 / 1024.0);
+    for cell in run.iter().filter(|cell| !cell.measured.samples.is_empty()) {
+        let rates = cell.measured.workers_mb_per_s.iter().map(|rate| rate * 1e6 / 1024.0);
         let (min, max) = rates
             .clone()
             .fold((f64::MAX, 0.0f64), |(min, max), rate| (min.min(rate), max.max(rate)));
-        let mean = rates.sum::<f64>() / cell.workers_mb_per_s.len().max(1) as f64;
+        let mean = rates.sum::<f64>() / cell.measured.workers_mb_per_s.len().max(1) as f64;
         out.push_str(&format!(
             "{:<15} {} workers: {:.0} kB/s; each {min:.0} to {max:.0}, mean {mean:.0} kB/s\n",
             split(cell).0,
-            cell.jobs,
+            cell.case.jobs,
             kib_per_s(cell)
         ));
     }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn throughput_mode_shows_the_spread() {
         let mut one = cell("iozone-3:t=2", "write", 1.0, 2 << 20, 256);
-        (one.jobs, one.workers_mb_per_s) = (2, vec![1.024, 3.072]);
+        (one.case.jobs, one.measured.workers_mb_per_s) = (2, vec![1.024, 3.072]);
         let text = text(&[&one]);
         assert_eq!(
             text,

@@ -13,10 +13,10 @@ const BLOCKS: [(&str, &str); 4] = [
 
 /// tiobench's table.
 pub(super) fn text(run: &[&Cell]) -> String {
-    let mut threads: Vec<u32> = run.iter().map(|cell| cell.jobs).collect();
+    let mut threads: Vec<u32> = run.iter().map(|cell| cell.case.jobs).collect();
     threads.sort_unstable();
     threads.dedup();
-    let bytes = run.iter().find_map(|cell| cell.file_bytes).unwrap_or(0);
+    let bytes = run.iter().find_map(|cell| cell.case.file_bytes).unwrap_or(0);
     let mut out = String::new();
     for (name, title) in BLOCKS {
         out.push_str(&format!(
@@ -26,14 +26,18 @@ pub(super) fn text(run: &[&Cell]) -> String {
         for threads in &threads {
             let Some(cell) = phase(run, &format!("{name}-{threads}")) else { continue };
             // Little's law: as many operations are in flight as there are threads.
-            let mean_ms = if cell.iops > 0.0 { f64::from(*threads) / cell.iops * 1e3 } else { 0.0 };
+            let mean_ms = if cell.derived.iops > 0.0 {
+                f64::from(*threads) / cell.derived.iops * 1e3
+            } else {
+                0.0
+            };
             out.push_str(&format!(
                 "{:>8}{:>8}{threads:>6}{:>11.2}{:>7.1}{mean_ms:>12.3}{:>12.2}\n",
                 bytes >> 20,
-                cell.block_kib * 1024.0,
-                cell.mb_per_s,
+                cell.case.block_kib * 1024.0,
+                cell.derived.mb_per_s,
                 cpu_percent(cell),
-                cell.latency_us.map_or(0.0, |latency| latency.max / 1e3)
+                cell.measured.latency_us.map_or(0.0, |latency| latency.max / 1e3)
             ));
         }
     }
@@ -50,7 +54,7 @@ mod tests {
         let mut cells: Vec<Cell> = Vec::new();
         for threads in [2, 1] {
             let mut one = cell("tiobench", &format!("read-{threads}"), 1.0, 4_000_000, 1000);
-            one.jobs = threads;
+            one.case.jobs = threads;
             cells.push(one);
         }
         let text = text(&cells.iter().collect::<Vec<_>>());

@@ -26,7 +26,7 @@ const BONNIE_CHUNK_MAX_KIB: u64 = 1 << 10;
 
 /// The option that sets the knob: `--block 192K`, `--workload dd:bs=192K`.
 pub(super) fn turn(cell: &Cell, knob: Knob, value: u64) -> Option<String> {
-    let Some(program) = cell.program.as_deref() else {
+    let Some(program) = cell.case.program.as_deref() else {
         return Some(match knob {
             Knob::Block => format!("--block {}", size(value)),
             Knob::Depth => format!("--depth {value}"),
@@ -48,7 +48,7 @@ pub(super) fn turn(cell: &Cell, knob: Knob, value: u64) -> Option<String> {
     }
     let key = key(program, cell, knob, value)?;
     let value = if blocks { size(value) } else { value.to_string() };
-    let asked = cell.item.as_deref().unwrap_or(program);
+    let asked = cell.case.item.as_deref().unwrap_or(program);
     let mut parts = asked.split(':');
     let name = parts.next().unwrap_or(program);
     let replaced = |part: &&str| part.split_once('=').is_none_or(|(known, _)| known != key);
@@ -58,7 +58,7 @@ pub(super) fn turn(cell: &Cell, knob: Knob, value: u64) -> Option<String> {
 
 /// The program's name for the knob; `None` where it has no such option.
 fn key(program: &str, cell: &Cell, knob: Knob, value: u64) -> Option<&'static str> {
-    let seeks = cell.phase.as_deref() == Some("seeks");
+    let seeks = cell.case.phase.as_deref() == Some("seeks");
     let found = match (program, knob) {
         ("dd", Knob::Block | Knob::ReadAhead) => "bs",
         ("bonnie-1.2", Knob::Depth | Knob::Jobs) if seeks => "seekers",
@@ -96,13 +96,12 @@ mod tests {
     use crate::record::{MemberLoad, MemberTraffic, Sample};
 
     fn phase(program: &str, item: &str, phase: &str, workload: &str) -> Cell {
-        Cell {
-            program: Some(program.into()),
-            item: Some(item.into()),
-            phase: Some(phase.into()),
-            workload: workload.into(),
-            ..Cell::default()
-        }
+        Cell::default().with(|it| {
+            it.case.program = Some(program.into());
+            it.case.item = Some(item.into());
+            it.case.phase = Some(phase.into());
+            it.case.workload = workload.into();
+        })
     }
 
     #[test]
@@ -168,28 +167,30 @@ mod tests {
             reads: 10_000,
             writes: 10_000,
         };
-        let cell = Cell {
-            target: "engine".into(),
-            level: "raid5".into(),
-            disks: 3,
-            chunk_kib: Some(64),
-            block_kib: 16.0,
-            depth: 1,
-            jobs: 1,
-            samples: vec![Sample { seconds: 1.0, bytes: 100_000_000, ops: 100 }],
-            member_load: vec![MemberLoad { busy: Some(0.3), in_flight: Some(0.3) }; 3],
-            ..phase("dd", "dd:bs=16K", "read", "seq-read")
-        };
-        let read = Cell { per_member: vec![moved(34_000_000, 0); 3], ..cell.clone() };
-        let write = Cell {
-            phase: Some("write".into()),
-            workload: "seq-write".into(),
-            per_member: vec![moved(50_000_000, 50_000_000); 3],
-            ..cell.clone()
-        };
-        let mut mirror = Cell { level: "raid1".into(), chunk_kib: None, disks: 2, ..read.clone() };
-        mirror.per_member = vec![moved(100_000_000, 0), moved(0, 0)];
-        mirror.member_load.truncate(2);
+        let cell = phase("dd", "dd:bs=16K", "read", "seq-read").with(|it| {
+            it.case.target = "engine".into();
+            it.case.level = "raid5".into();
+            it.case.disks = 3;
+            it.case.chunk_kib = Some(64);
+            it.case.block_kib = 16.0;
+            it.case.depth = 1;
+            it.case.jobs = 1;
+            it.measured.samples = vec![Sample { seconds: 1.0, bytes: 100_000_000, ops: 100 }];
+            it.measured.member_load = vec![MemberLoad { busy: Some(0.3), in_flight: Some(0.3) }; 3];
+        });
+        let read = cell.clone().with(|it| it.measured.per_member = vec![moved(34_000_000, 0); 3]);
+        let write = cell.clone().with(|it| {
+            it.case.phase = Some("write".into());
+            it.case.workload = "seq-write".into();
+            it.measured.per_member = vec![moved(50_000_000, 50_000_000); 3];
+        });
+        let mut mirror = read.clone().with(|it| {
+            it.case.level = "raid1".into();
+            it.case.chunk_kib = None;
+            it.case.disks = 2;
+        });
+        mirror.measured.per_member = vec![moved(100_000_000, 0), moved(0, 0)];
+        mirror.measured.member_load.truncate(2);
         let mut advised = Vec::new();
         for cell in [read, write, mirror] {
             for found in find(&cell) {

@@ -13,7 +13,7 @@ const MOST: f64 = 1.1;
 /// A cell far from its bound. A shortfall needs this finding only where no other rule explains it;
 /// only a cache explains more than the bound.
 pub(super) fn missed(cell: &Cell, found: &[Finding]) -> Option<Finding> {
-    let (share, bound) = (cell.bound_share?, cell.bound_mb_per_s);
+    let (share, bound) = (cell.derived.bound_share?, cell.derived.bound_mb_per_s);
     let has = |name: &str| found.iter().any(|finding| finding.name == name);
     let mut evidence = vec![("bound_share", share)];
     evidence.extend(bound.map(|bound| ("bound_mb_per_s", bound)));
@@ -31,8 +31,8 @@ pub(super) fn missed(cell: &Cell, found: &[Finding]) -> Option<Finding> {
         return None;
     }
     let busy = mean_busy(cell);
-    let load: Option<f64> = cell.member_load.iter().map(|load| load.in_flight).sum();
-    let load = load.filter(|_| !cell.member_load.is_empty());
+    let load: Option<f64> = cell.measured.member_load.iter().map(|load| load.in_flight).sum();
+    let load = load.filter(|_| !cell.measured.member_load.is_empty());
     evidence.extend(busy.map(|busy| ("members_busy", busy)));
     evidence.extend(load.map(|load| ("in_flight", load)));
     let mut known = Vec::new();

@@ -11,9 +11,10 @@ const GENERATORS: &str = "lane-";
 
 /// The share of one CPU that the generator takes, by its calibration.
 fn generator_share(cell: &Cell) -> Option<f64> {
-    let ns = cell.generator_ns_per_op?;
-    let ops: u64 = cell.samples.iter().map(|sample| sample.ops).sum();
-    let share = ns * ops as f64 / 1e9 / seconds(cell) / f64::from(cell.cores.unwrap_or(1).max(1));
+    let ns = cell.measured.generator_ns_per_op?;
+    let ops: u64 = cell.measured.samples.iter().map(|sample| sample.ops).sum();
+    let share =
+        ns * ops as f64 / 1e9 / seconds(cell) / f64::from(cell.case.cores.unwrap_or(1).max(1));
     share.is_finite().then_some(share)
 }
 
@@ -21,7 +22,7 @@ fn generator_share(cell: &Cell) -> Option<f64> {
 pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
     const MOST: f64 = 0.5;
     let share = generator_share(cell).filter(|share| *share >= MOST)?;
-    let ns = cell.generator_ns_per_op?;
+    let ns = cell.measured.generator_ns_per_op?;
     let text = format!(
         "the generator took {} of the time ({} ns for each request, to choose, fill and check \
          it): the figure measures it as much as the array",
@@ -29,7 +30,7 @@ pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
         short(ns)
     );
     let evidence = [("generator_share", share), ("generator_ns_per_op", ns)];
-    let command = match cell.cores {
+    let command = match cell.case.cores {
         None | Some(1) => "--cores 2".to_string(),
         Some(cores) => format!("--cores {}", cores * 2),
     };
@@ -39,12 +40,12 @@ pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
 /// Other processes or virtual machines used CPU time that this workload may have needed.
 pub(super) fn busy_machine(cell: &Cell) -> Option<Finding> {
     const BUSY_CPUS: f64 = 0.2;
-    let stolen = cell.series.as_ref().map_or(&[][..], |series| &series.stolen_cpus);
+    let stolen = cell.measured.series.as_ref().map_or(&[][..], |series| &series.stolen_cpus);
     let stolen = match stolen.len() {
         0 => 0.0,
         count => stolen.iter().map(|cpus| f64::from(*cpus)).sum::<f64>() / count as f64,
     };
-    let others = cell.others_cpus.unwrap_or(0.0);
+    let others = cell.measured.others_cpus.unwrap_or(0.0);
     if others.max(stolen) < BUSY_CPUS {
         return None;
     }
@@ -70,15 +71,20 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     const MEMBERS_BUSY: f64 = 0.9;
     const MOST: f64 = 1.1;
     let wall = seconds(cell);
-    let busiest = cell.cpu_threads.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    let cores = f64::from(cell.cores.unwrap_or(1).max(1));
+    let busiest = cell.measured.cpu_threads.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let cores = f64::from(cell.case.cores.unwrap_or(1).max(1));
     let thread = busiest.map(|thread| thread.seconds / wall);
-    let share = match cell.program.is_some() || cell.place.is_some() {
+    let share = match cell.case.program.is_some() || cell.case.place.is_some() {
         true => thread?,
-        false => (cell.cpu_process_s? / wall / cores).max(thread.unwrap_or(0.0)),
+        false => (cell.measured.cpu_process_s? / wall / cores).max(thread.unwrap_or(0.0)),
     };
-    let members_full = cell.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
-        || cell.member_load.iter().filter_map(|load| load.busy).any(|busy| busy >= MEMBERS_BUSY);
+    let members_full = cell.derived.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
+        || cell
+            .measured
+            .member_load
+            .iter()
+            .filter_map(|load| load.busy)
+            .any(|busy| busy >= MEMBERS_BUSY);
     // More than 100 % was measured over a different interval.
     let contradicts = thread.is_some_and(|thread| thread > MOST);
     if !share.is_finite()
@@ -97,13 +103,13 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     };
     let text = format!("{used} all the time: the CPU is the limit, not the members");
     let mut evidence = vec![("cpu_share", share)];
-    evidence.extend(cell.cpu_process_s.map(|seconds| ("cpu_process_s", seconds)));
+    evidence.extend(cell.measured.cpu_process_s.map(|seconds| ("cpu_process_s", seconds)));
     evidence.extend(busiest.map(|thread| ("busiest_thread_s", thread.seconds)));
-    evidence.extend(cell.cpu_s_per_gib.map(|cost| ("cpu_s_per_gib", cost)));
+    evidence.extend(cell.derived.cpu_s_per_gib.map(|cost| ("cpu_s_per_gib", cost)));
     evidence.extend(generator_share(cell).map(|share| ("generator_share", share)));
-    let more = format!("--cores {}", cell.cores.unwrap_or(1).max(1) * 2);
+    let more = format!("--cores {}", cell.case.cores.unwrap_or(1).max(1) * 2);
     let generates = busiest.is_some_and(|thread| thread.name.starts_with(GENERATORS));
-    let helps = cell.program.is_none() && (cell.place.is_none() || generates);
+    let helps = cell.case.program.is_none() && (cell.case.place.is_none() || generates);
     let command = helps.then_some(more);
     Some(finding("cpu-bound", text, &evidence, command))
 }

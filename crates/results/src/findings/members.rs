@@ -20,11 +20,12 @@ const MOVED_SHARE: f64 = 0.5;
 /// copies and the parity of whole stripes, on the members that are there. At least: a small write
 /// costs more.
 fn least_written(cell: &Cell) -> f64 {
-    let (disks, there) = (f64::from(cell.disks), f64::from(cell.disks - cell.degraded));
+    let (disks, there) =
+        (f64::from(cell.case.disks), f64::from(cell.case.disks - cell.case.degraded));
     let per_data = || data_members(cell).filter(|data| *data > 0).map(f64::from);
     let copies = match cell.md_level() {
         // Arrays inside one another: at least the bytes themselves.
-        _ if cell.array.is_some() || cell.disks <= cell.degraded => return 1.0,
+        _ if cell.case.array.is_some() || cell.case.disks <= cell.case.degraded => return 1.0,
         Some(Level::Raid1) => disks,
         Some(Level::Raid10) => raid10_layout(cell).map_or(1.0, |layout| match layout.offset {
             // Far copies are read from all members, and written twice or more all the same.
@@ -44,7 +45,7 @@ pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
     // Members that moved less than this share of what had to reach them did not determine the
     // figure: the rest came from a cache, or is still in one.
     const REACHED: f64 = 0.8;
-    let user = cell.program_bytes.unwrap_or_else(|| cell.user_bytes());
+    let user = cell.measured.program_bytes.unwrap_or_else(|| cell.user_bytes());
     // How much of a mixed load was written is not known: each byte is at least read or written.
     let mixed = cell.is_mixed();
     let of: fn(&MemberTraffic) -> u64 = match cell.writes() {
@@ -54,29 +55,29 @@ pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
     };
     let least = if cell.writes() { least_written(cell) } else { 1.0 };
     let moved = total(cell, of) as f64 / user as f64;
-    let place = cell.place.as_ref();
+    let place = cell.case.place.as_ref();
     let memory = place.and_then(|place| place.memory_bytes);
-    let fits = cell.file_bytes.zip(memory).filter(|(file, memory)| file < memory);
+    let fits = cell.case.file_bytes.zip(memory).filter(|(file, memory)| file < memory);
     let share = moved / least;
-    let too_little = !cell.per_member.is_empty() && share < REACHED;
-    if !too_little && cell.cached.is_none() {
+    let too_little = !cell.measured.per_member.is_empty() && share < REACHED;
+    if !too_little && cell.measured.cached.is_none() {
         return None;
     }
     let mut evidence = vec![("user_bytes", user as f64)];
-    if !cell.per_member.is_empty() {
+    if !cell.measured.per_member.is_empty() {
         evidence.push(("member_bytes_per_user_byte", moved));
         evidence.push(("least_member_bytes_per_user_byte", least));
     }
     if let Some((file, memory)) = fits {
         evidence.extend([("file_bytes", file as f64), ("memory_bytes", memory as f64)]);
     }
-    let who = cell.cached.clone().unwrap_or_else(|| "a cache".into());
+    let who = cell.measured.cached.clone().unwrap_or_else(|| "a cache".into());
     let way = match cell.writes() {
         _ if mixed => "was moved by",
         true => "reached",
         false => "came from",
     };
-    let text = match cell.per_member.is_empty() {
+    let text = match cell.measured.per_member.is_empty() {
         true => format!("how much of the data {way} the members is unknown: {who} kept the rest"),
         false if share < 1.0 && least > 1.0 => format!(
             "only {} of the bytes that had to reach the members ({} for each byte with copies and \
@@ -102,8 +103,11 @@ pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
 
 /// md ran a resync, rebuild, check or reshape in the background.
 pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
-    let sync =
-        cell.sync.as_ref().filter(|s| !matches!(s.action.as_str(), "" | "idle" | "frozen"))?;
+    let sync = cell
+        .measured
+        .sync
+        .as_ref()
+        .filter(|s| !matches!(s.action.as_str(), "" | "idle" | "frozen"))?;
     let mut evidence = Vec::new();
     evidence.extend(sync.begin.map(|share| ("begin_share", share)));
     evidence.extend(sync.end.map(|share| ("end_share", share)));
@@ -156,13 +160,13 @@ pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
 /// in MB/s.
 fn fullest_bus(cell: &Cell) -> Option<(f64, usize, f64)> {
     let rate = |bytes: u64| bytes as f64 / 1e6 / seconds(cell);
-    if let Some(bus) = cell.bus_mb_per_s.filter(|rate| *rate > 0.0) {
-        return Some((bus, cell.disks as usize, rate(total(cell, MemberTraffic::bytes))));
+    if let Some(bus) = cell.case.bus_mb_per_s.filter(|rate| *rate > 0.0) {
+        return Some((bus, cell.case.disks as usize, rate(total(cell, MemberTraffic::bytes))));
     }
-    let buses: Buses = cell.buses.as_deref()?.parse().ok()?;
-    let spindle = cell.members_per_spindle.unwrap_or(1).max(1) as usize;
+    let buses: Buses = cell.case.buses.as_deref()?.parse().ok()?;
+    let spindle = cell.case.members_per_spindle.unwrap_or(1).max(1) as usize;
     let on = |bus: usize| {
-        let members = cell.per_member.iter().enumerate();
+        let members = cell.measured.per_member.iter().enumerate();
         let on_it = members.filter(|(at, _)| buses.of_disk(at / spindle) == Some(bus));
         on_it.fold((0, 0), |(count, bytes), (_, member)| (count + 1, bytes + member.bytes()))
     };
@@ -175,7 +179,7 @@ fn fullest_bus(cell: &Cell) -> Option<(f64, usize, f64)> {
 
 /// Members that are parts of one disk: its head seeks between them.
 pub(super) fn shared_spindle(cell: &Cell) -> Option<Finding> {
-    let members = cell.members_per_spindle.filter(|members| *members > 1)?;
+    let members = cell.case.members_per_spindle.filter(|members| *members > 1)?;
     let sharing =
         format!("{members} members are parts of one disk, and its head seeks between them");
     shared("shared-spindle", cell, f64::from(members), &sharing, "--spindle 1")
@@ -183,8 +187,8 @@ pub(super) fn shared_spindle(cell: &Cell) -> Option<Finding> {
 
 /// Disks on one cable: the channel serves one command at a time.
 pub(super) fn shared_channel(cell: &Cell) -> Option<Finding> {
-    let all = cell.disks.div_ceil(cell.members_per_spindle.unwrap_or(1).max(1));
-    let disks = cell.disks_per_channel?.min(all);
+    let all = cell.case.disks.div_ceil(cell.case.members_per_spindle.unwrap_or(1).max(1));
+    let disks = cell.case.disks_per_channel?.min(all);
     if disks < 2 {
         return None;
     }
@@ -197,17 +201,17 @@ pub(super) fn shared_channel(cell: &Cell) -> Option<Finding> {
 fn shared(name: &str, cell: &Cell, count: f64, how: &str, command: &str) -> Option<Finding> {
     const CLEARLY: f64 = 1.25;
     const ABOUT: f64 = 0.7;
-    let (unshared, bound) = (cell.unshared_bound_mb_per_s?, cell.bound_mb_per_s?);
-    if cell.disks < 2 || bound * CLEARLY > unshared || cell.mb_per_s < ABOUT * bound {
+    let (unshared, bound) = (cell.derived.unshared_bound_mb_per_s?, cell.derived.bound_mb_per_s?);
+    if cell.case.disks < 2 || bound * CLEARLY > unshared || cell.derived.mb_per_s < ABOUT * bound {
         return None;
     }
     let text = format!(
         "{how}: {} MB/s here, at most {} MB/s with a disk and a channel for each",
-        short(cell.mb_per_s),
+        short(cell.derived.mb_per_s),
         short(unshared)
     );
     let evidence = [
-        ("mb_per_s", cell.mb_per_s),
+        ("mb_per_s", cell.derived.mb_per_s),
         ("bound_mb_per_s", bound),
         ("unshared_bound_mb_per_s", unshared),
         ("sharing", count),
@@ -232,20 +236,21 @@ fn slow_answers(cell: &Cell) -> Option<Finding> {
     const LONGER: f64 = 2.0;
     const MORE: f64 = 1.5;
     const FEW: u64 = 20;
-    if cell.per_member.len() != cell.member_load.len() || modelled_alike(cell) {
+    if cell.measured.per_member.len() != cell.measured.member_load.len() || modelled_alike(cell) {
         return None;
     }
     let answer = |(index, traffic): (usize, &MemberTraffic)| {
         let ops = traffic.reads + traffic.writes;
-        let in_flight = cell.member_load[index].in_flight.unwrap_or(0.0);
+        let in_flight = cell.measured.member_load[index].in_flight.unwrap_or(0.0);
         (ops >= FEW).then(|| (index, in_flight * seconds(cell) / ops as f64 * 1e6, ops))
     };
-    let mut answers: Vec<_> = cell.per_member.iter().enumerate().filter_map(answer).collect();
+    let mut answers: Vec<_> =
+        cell.measured.per_member.iter().enumerate().filter_map(answer).collect();
     answers.sort_by(|one, two| one.1.total_cmp(&two.1));
     let (slow, slow_us, ops) = answers.pop()?;
     let (_, next_us, _) = *answers.last()?;
     let mean_ops = answers.iter().map(|answer| answer.2).sum::<u64>() / answers.len() as u64;
-    let latency = cell.latency_us?;
+    let latency = cell.measured.latency_us?;
     // Most requests must not touch it: then it shows in the tail of the latency.
     let tail = latency.p99 >= LONGER * latency.p50;
     let asked_more = ops as f64 > MORE * mean_ops as f64;
@@ -275,17 +280,19 @@ fn slow_answers(cell: &Cell) -> Option<Finding> {
 fn slow_per_byte(cell: &Cell) -> Option<Finding> {
     const BUSY: f64 = 0.8;
     const SLOWER: f64 = 1.3;
-    if cell.per_member.len() != cell.member_load.len() || modelled_alike(cell) {
+    if cell.measured.per_member.len() != cell.measured.member_load.len() || modelled_alike(cell) {
         return None;
     }
     let cost = |(index, traffic): (usize, &MemberTraffic)| {
-        let busy = cell.member_load[index].busy?;
+        let busy = cell.measured.member_load[index].busy?;
         (traffic.bytes() > 0).then(|| (index, busy, busy * seconds(cell) / traffic.bytes() as f64))
     };
-    let mut costs: Vec<_> = cell.per_member.iter().enumerate().filter_map(cost).collect();
+    let mut costs: Vec<_> = cell.measured.per_member.iter().enumerate().filter_map(cost).collect();
     // A member without a busy time is not compared.
-    let known = cell.member_load.iter().filter(|load| load.busy.is_some()).count();
-    if costs.len() < 2 || known < cell.per_member.len() - cell.degraded.min(cell.disks) as usize {
+    let known = cell.measured.member_load.iter().filter(|load| load.busy.is_some()).count();
+    if costs.len() < 2
+        || known < cell.measured.per_member.len() - cell.case.degraded.min(cell.case.disks) as usize
+    {
         return None;
     }
     costs.sort_by(|one, two| one.2.total_cmp(&two.2));
@@ -296,7 +303,7 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
     if busy < BUSY || per_byte < next * SLOWER || others * SLOWER > busy {
         return None;
     }
-    let perhaps = match cell.workload == AccessKind::RandRead {
+    let perhaps = match cell.case.workload == AccessKind::RandRead {
         true => "",
         false => ", unless all are alike and one lags behind",
     };
@@ -314,7 +321,7 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
         ("time_per_byte_ratio", per_byte / next),
     ];
     // `--level single` applies only to an array that `bench` creates.
-    let how = if cell.level.is_empty() { "" } else { " (--level single)" };
+    let how = if cell.case.level.is_empty() { "" } else { " (--level single)" };
     let command =
         format!("measure each member alone{how}: if only member {slow} is slow there, replace it");
     Some(finding("one-slow-member", text, &evidence, Some(command)))
@@ -322,14 +329,14 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
 
 /// Whether the members are modelled drives of one kind.
 fn modelled_alike(cell: &Cell) -> bool {
-    RecordedMembers(&cell.members).modelled_alike()
+    RecordedMembers(&cell.case.members).modelled_alike()
 }
 
 /// Some members moved many more bytes than others, or some moved none.
 pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
     const UNEVEN: f64 = 1.25;
     let undivided = cell.is_single() || cell.md_level() == Some(Level::Linear);
-    if undivided || cell.per_member.len() < 2 {
+    if undivided || cell.measured.per_member.len() < 2 {
         return None;
     }
     // Writeback from a cache says nothing about how the layout distributes the workload.
@@ -338,7 +345,7 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
     }
     let (idle, ratio) = (cell.idle_members(), cell.imbalance());
     let moved = |member: &&MemberTraffic| member.bytes() > 0;
-    let fewest = cell.per_member.iter().filter(moved).map(|m| m.reads + m.writes).min()?;
+    let fewest = cell.measured.per_member.iter().filter(moved).map(|m| m.reads + m.writes).min()?;
     // With n operations at random on each, two members differ by some 1/sqrt(n) by chance.
     if idle == 0 && ratio? < UNEVEN + 4.0 / (fewest.max(1) as f64).sqrt() {
         return None;
@@ -354,12 +361,15 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
         }
         Some(Level::Raid1 | Level::Raid10) if !cell.writes() => (
             "a stream reads one copy, and other copies serve other streams",
-            turn(cell, Knob::Jobs, u64::from((cell.jobs.max(1) * 2).max(cell.disks))),
+            turn(cell, Knob::Jobs, u64::from((cell.case.jobs.max(1) * 2).max(cell.case.disks))),
         ),
-        _ if cell.degraded > 0 => ("a member is missing", None),
+        _ if cell.case.degraded > 0 => ("a member is missing", None),
         _ => (
             "the requests do not spread over the chunks",
-            cell.chunk_kib.filter(|kib| *kib > 4).map(|kib| format!("--chunk {}", size(kib / 2))),
+            cell.case
+                .chunk_kib
+                .filter(|kib| *kib > 4)
+                .map(|kib| format!("--chunk {}", size(kib / 2))),
         ),
     };
     let evidence = [
@@ -376,7 +386,8 @@ pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
     const READ_SHARE: f64 = 0.2;
     let resyncing = resync_running(cell).is_some();
     // The reads of a rewrite belong to the workload.
-    if !has_parity(cell) || !cell.only_writes() || resyncing || cell.per_member.is_empty() {
+    if !has_parity(cell) || !cell.only_writes() || resyncing || cell.measured.per_member.is_empty()
+    {
         return None;
     }
     let user = cell.user_bytes() as f64;
@@ -391,18 +402,18 @@ pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
          {}, so old data or parity is read first",
         short(read),
         short(written),
-        short(cell.block_kib),
+        short(cell.case.block_kib),
         stripe.map_or("a whole stripe".to_string(), |kib| format!("a stripe of {kib} KiB"))
     );
     let mut evidence = vec![
         ("read_bytes_per_user_byte", read),
         ("written_bytes_per_user_byte", written),
-        ("block_kib", cell.block_kib),
+        ("block_kib", cell.case.block_kib),
     ];
     evidence.extend(stripe.map(|kib| ("stripe_kib", kib as f64)));
-    let whole = stripe.filter(|kib| cell.workload == AccessKind::SeqWrite && *kib <= 16 << 10);
+    let whole = stripe.filter(|kib| cell.case.workload == AccessKind::SeqWrite && *kib <= 16 << 10);
     let block = whole.and_then(|kib| turn(cell, Knob::Block, kib));
-    let command = block.unwrap_or_else(|| match cell.disks.is_multiple_of(2) {
+    let command = block.unwrap_or_else(|| match cell.case.disks.is_multiple_of(2) {
         true => "--level raid10".into(),
         false => "--level raid1".into(),
     });
@@ -414,7 +425,7 @@ pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
 /// use than the size mean that the cache has grown.
 pub(super) fn stripe_cache_growing(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.95;
-    let cache = cell.stripe_cache?;
+    let cache = cell.measured.stripe_cache?;
     let (begin, end) = (cache.entries_begin as f64, cache.entries_end as f64);
     let active = cache.active_max.map(|active| active as f64);
     let was_set = cache.entries_end > cache.entries_begin;
@@ -441,7 +452,8 @@ pub(super) fn stripe_cache_growing(cell: &Cell) -> Option<Finding> {
     let most = cache.entries_end.max(cache.active_max.unwrap_or(0)).max(1);
     let wanted = (most * 2).next_power_of_two().min(32_768);
     let command = format!("echo {wanted} > /sys/block/mdX/md/stripe_cache_size");
-    let memory = data_members(cell).map(|_| f64::from(cell.disks) * 4.0 * wanted as f64 / 1024.0);
+    let memory =
+        data_members(cell).map(|_| f64::from(cell.case.disks) * 4.0 * wanted as f64 / 1024.0);
     evidence.extend(memory.map(|mib| ("memory_mib_at_command", mib)));
     Some(finding("stripe-cache-growing", text, &evidence, Some(command)))
 }

@@ -45,7 +45,7 @@ pub fn find(cell: &Cell) -> Vec<Finding> {
         cpu::busy_machine,
     ];
     // In a steady window the evidence and the samples cover different intervals.
-    if cell.user_bytes() == 0 || cell.steady_window {
+    if cell.user_bytes() == 0 || cell.case.steady_window {
         return Vec::new();
     }
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(cell)).collect();
@@ -67,18 +67,18 @@ fn finding(name: &str, text: String, evidence: &[(&str, f64)], command: Option<S
 
 /// Time of all samples, seconds.
 fn seconds(cell: &Cell) -> f64 {
-    cell.samples.iter().map(|sample: &Sample| sample.seconds).sum()
+    cell.measured.samples.iter().map(|sample: &Sample| sample.seconds).sum()
 }
 
 /// Mean busy share of the members that have one; `None` where none has.
 fn mean_busy(cell: &Cell) -> Option<f64> {
-    let busy: Vec<f64> = cell.member_load.iter().filter_map(|load| load.busy).collect();
+    let busy: Vec<f64> = cell.measured.member_load.iter().filter_map(|load| load.busy).collect();
     (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)
 }
 
 /// Sum over the members.
 fn total(cell: &Cell, of: fn(&MemberTraffic) -> u64) -> u64 {
-    cell.per_member.iter().map(of).sum()
+    cell.measured.per_member.iter().map(of).sum()
 }
 
 /// RAID 4, 5 and 6.
@@ -88,10 +88,10 @@ fn has_parity(cell: &Cell) -> bool {
 
 /// Members that a long sequential read keeps busy; `None` where that is not one number.
 fn data_members(cell: &Cell) -> Option<u32> {
-    if cell.array.is_some() {
+    if cell.case.array.is_some() {
         return None;
     }
-    let disks = cell.disks;
+    let disks = cell.case.disks;
     match cell.md_level()? {
         Level::Raid0 => Some(disks),
         Level::Raid4 | Level::Raid5 => disks.checked_sub(1),
@@ -108,7 +108,7 @@ fn data_members(cell: &Cell) -> Option<u32> {
 
 /// Its layout, if it is one of RAID 10.
 fn raid10_layout(cell: &Cell) -> Option<Raid10Layout> {
-    match cell.layout.as_ref()?.known()? {
+    match cell.case.layout.as_ref()?.known()? {
         LayoutName::Raid10(layout) => Some(layout),
         _ => None,
     }
@@ -117,7 +117,7 @@ fn raid10_layout(cell: &Cell) -> Option<Raid10Layout> {
 /// The data of one stripe, KiB: a chunk of each member but those that hold parity or further
 /// copies; `None` where that is not one number.
 fn stripe_kib(cell: &Cell) -> Option<u64> {
-    Some(u64::from(data_members(cell)?) * cell.chunk_kib?)
+    Some(u64::from(data_members(cell)?) * cell.case.chunk_kib?)
 }
 
 /// `12`, `1.5`, `0.25`.

@@ -177,7 +177,7 @@ fn rows<'c>(record: &'c Record, against: Option<&Record>) -> Vec<Row<'c>> {
         let same = same.filter(|other| identity(other) == key && other.did_something());
         let same: Vec<&Cell> = same.collect();
         let measured: Vec<f64> = same.iter().map(|other| other.rate()).collect();
-        let seeds = same.iter().filter_map(|other| other.random_seed).collect();
+        let seeds = same.iter().filter_map(|other| other.case.random_seed).collect();
         Row { name: pivot::with_disks(&label, cell), cell, measured: median(&measured), seeds }
     })
     .collect()
@@ -187,11 +187,12 @@ fn text(rows: &[Row<'_>], seed: u64, seconds: f64) -> String {
     let compared = rows.iter().any(|row| row.measured.is_some());
     let lines = rows.iter().map(|row| {
         let cell = row.cell;
-        let share = cell.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
-        let requests = u64::from(cell.depth) * u64::from(cell.jobs);
+        let share =
+            cell.derived.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
+        let requests = u64::from(cell.case.depth) * u64::from(cell.case.jobs);
         let measured = match row.measured.zip(row.ratio()) {
             None if compared => "not measured".to_string(),
-            None => cell.bound_note.clone().unwrap_or_else(|| "-".into()),
+            None => cell.derived.bound_note.clone().unwrap_or_else(|| "-".into()),
             Some((measured, ratio)) => {
                 let far = if row.is_near() == Some(false) { " *" } else { "" };
                 format!(
@@ -204,9 +205,9 @@ fn text(rows: &[Row<'_>], seed: u64, seconds: f64) -> String {
         };
         [
             row.name.clone(),
-            format!("{} {} x {requests}", cell.workload, kib(cell.block_kib)),
-            digits(cell.mb_per_s),
-            digits(cell.iops),
+            format!("{} {} x {requests}", cell.case.workload, kib(cell.case.block_kib)),
+            digits(cell.derived.mb_per_s),
+            digits(cell.derived.iops),
             share,
             measured,
         ]
@@ -291,23 +292,23 @@ fn document(rows: &[Row<'_>], seed: u64, plan: &Plan, seconds: f64) -> Value {
         let cell = row.cell;
         json!({
             "array": row.name,
-            "level": cell.level.text(),
-            "layout": cell.layout.as_ref().map(|layout| layout.text()),
-            "disks": cell.disks,
-            "chunk_kib": cell.chunk_kib,
-            "degraded": cell.degraded,
-            "members": cell.members,
-            "workload": cell.workload.text(),
-            "block_kib": cell.block_kib,
-            "depth": cell.depth,
-            "jobs": cell.jobs,
-            "predicted_mb_per_s": cell.mb_per_s,
-            "predicted_iops": cell.iops,
-            "predicted_latency_us": cell.latency_us,
-            "bound_mb_per_s": cell.bound_mb_per_s,
-            "bound_share": cell.bound_share,
-            "limit": cell.bound_note,
-            "warnings": cell.warnings,
+            "level": cell.case.level.text(),
+            "layout": cell.case.layout.as_ref().map(|layout| layout.text()),
+            "disks": cell.case.disks,
+            "chunk_kib": cell.case.chunk_kib,
+            "degraded": cell.case.degraded,
+            "members": cell.case.members,
+            "workload": cell.case.workload.text(),
+            "block_kib": cell.case.block_kib,
+            "depth": cell.case.depth,
+            "jobs": cell.case.jobs,
+            "predicted_mb_per_s": cell.derived.mb_per_s,
+            "predicted_iops": cell.derived.iops,
+            "predicted_latency_us": cell.measured.latency_us,
+            "bound_mb_per_s": cell.derived.bound_mb_per_s,
+            "bound_share": cell.derived.bound_share,
+            "limit": cell.derived.bound_note,
+            "warnings": cell.derived.warnings,
             "unit": cell.unit(),
             "measured": row.measured,
             "ratio": row.ratio(),

@@ -199,13 +199,13 @@ impl State {
     fn measured(&mut self, cell: &record::Cell) {
         self.sweep.cells += 1;
         self.measured.push_back(Measured {
-            cell: self::cell(&crate::progress::name(cell), &cell.workload.to_string()),
-            mb_per_s: cell.mb_per_s,
-            iops: cell.iops,
-            p99_ms: cell.latency_us.as_ref().map(|latency| latency.p99 / 1e3),
-            bound_share: cell.bound_share,
-            verified: cell.verified,
-            warnings: cell.warnings.len(),
+            cell: self::cell(&crate::progress::name(cell), &cell.case.workload.to_string()),
+            mb_per_s: cell.derived.mb_per_s,
+            iops: cell.derived.iops,
+            p99_ms: cell.measured.latency_us.as_ref().map(|latency| latency.p99 / 1e3),
+            bound_share: cell.derived.bound_share,
+            verified: cell.measured.verified,
+            warnings: cell.derived.warnings.len(),
         });
         if self.measured.len() > MAX_MEASURED {
             self.measured.pop_front();
@@ -213,12 +213,12 @@ impl State {
     }
 
     fn findings(&mut self, cell: &record::Cell) {
-        let name = format!("{} {}", crate::progress::name(cell), cell.workload);
-        if cell.verified == Some(false) {
+        let name = format!("{} {}", crate::progress::name(cell), cell.case.workload);
+        if cell.measured.verified == Some(false) {
             let text = format!("{name}: wrong data");
             self.events.put(now(), "WrongData", Severity::Bad, &name, text);
         }
-        for finding in &cell.findings {
+        for finding in &cell.derived.findings {
             let text = finding.text.clone();
             self.events.put(now(), &finding.name, Severity::Notice, &name, text);
         }
@@ -344,7 +344,10 @@ mod tests {
     #[test]
     fn measured_cells_are_listed_up_to_a_number() {
         let feed = feed();
-        let cell = record::Cell { level: "raid5".into(), disks: 4, ..record::Cell::default() };
+        let cell = record::Cell::default().with(|it| {
+            it.case.level = "raid5".into();
+            it.case.disks = 4;
+        });
         (0..10_000).for_each(|_| feed.progress(&Progress::Measured(&cell)));
         let sweep = feed.view().sweep.expect("a sweep");
         assert_eq!((sweep.cells, sweep.measured.len()), (10_000, MAX_MEASURED));
