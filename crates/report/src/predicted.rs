@@ -75,7 +75,7 @@ pub fn html(page: &Page) -> String {
     let charts = charts.filter_map(|(title, operations)| {
         let points = page.points.iter().filter(|point| point.operations == operations);
         let dots: Vec<Dot<'_>> =
-            points.filter_map(|point| Dot::of(point, colour(point)? % 8)).collect();
+            points.filter_map(|point| dot(point, colour(point)? % 8)).collect();
         let (svg, title) = (scatter(title, &dots), title.to_string());
         (!dots.is_empty()).then(|| Chart { title, detail: String::new(), svg, table: None })
     });
@@ -98,6 +98,16 @@ pub fn html(page: &Page) -> String {
     ];
     let (title, subtitle) = (page.title.clone(), page.summary.clone());
     doc::html(&Doc { title, subtitle, ..Doc::of(sections) })
+}
+
+/// The point as rates; `None` where it is none, or cannot be on a logarithmic axis.
+fn dot(point: &Point, colour: usize) -> Option<Dot<'_>> {
+    let rate = point.to_rate?;
+    let all = [point.measured, point.predicted, point.low, point.high].map(|one| one * rate);
+    let [measured, predicted, low, high] = all;
+    let drawn = all.iter().all(|one| one.is_finite() && *one > 0.0);
+    let (name, scored) = (point.name.as_str(), point.scored);
+    drawn.then_some(Dot { name, scored, colour, measured, predicted, low, high })
 }
 
 fn row(point: &Point) -> [Value; 12] {

@@ -7,6 +7,7 @@ use results::record::{Cell, Latency, MemberTraffic, Record};
 use results::stats;
 use spec::units;
 
+use crate::charts::bars::unevenness;
 use crate::doc::{self, Align, Block, Doc, Group, Mark, Section, Table, Value};
 use crate::pivot::{self, Column, PivotTable, Row};
 use crate::sections;
@@ -340,14 +341,6 @@ fn moved(cell: &Cell) -> doc::Cell {
 
 fn uneven(cell: &Cell) -> doc::Cell {
     unevenness(cell).into()
-}
-
-/// `1.25x`, or `1 idle` where a member moved nothing.
-pub(crate) fn unevenness(cell: &Cell) -> Value {
-    match cell.idle_members() {
-        0 => Value::times(cell.imbalance()),
-        idle => Value::Text(format!("{idle} idle")),
-    }
 }
 
 fn seconds(cpu: Option<f64>) -> doc::Cell {

@@ -14,7 +14,6 @@ use spec::units;
 use super::svg::{Axis, Svg, WIDTH, first_of, shorten};
 use crate::doc::Value;
 use crate::pivot::PivotTable;
-use crate::table::unevenness;
 
 /// Geometry of a chart, in SVG units.
 const LABEL: f64 = 168.0;
@@ -166,6 +165,14 @@ pub(crate) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
         chart.values(y, &moved, &unevenness(cell).to_string());
     });
     Some(chart)
+}
+
+/// `1.25x`, or `1 idle` where a member moved nothing.
+pub(crate) fn unevenness(cell: &Cell) -> Value {
+    match cell.idle_members() {
+        0 => Value::times(cell.imbalance()),
+        idle => Value::Text(format!("{idle} idle")),
+    }
 }
 
 /// A chart under construction.

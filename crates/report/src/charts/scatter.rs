@@ -1,12 +1,11 @@
 //! Predicted against measured figures, as inline SVG.
 //!
-//! Invariant: both axes are logarithmic and alike; on the diagonal both figures are equal. Called by
-//! `predicted`.
+//! Invariant: both axes are logarithmic and alike; on the diagonal both figures are equal. Called
+//! by `predicted`.
 
 use spec::units::digits;
 
 use super::svg::Svg;
-use crate::predicted::Point;
 
 /// Side of a chart, and its margin.
 const SIDE: f64 = 460.0;
@@ -14,22 +13,13 @@ const MARGIN: f64 = 56.0;
 
 /// A point in the chart's unit.
 pub(crate) struct Dot<'a> {
-    point: &'a Point,
-    colour: usize,
-    measured: f64,
-    predicted: f64,
-    low: f64,
-    high: f64,
-}
-
-impl Dot<'_> {
-    pub(crate) fn of(point: &Point, colour: usize) -> Option<Dot<'_>> {
-        let rate = point.to_rate?;
-        let all = [point.measured, point.predicted, point.low, point.high].map(|one| one * rate);
-        let [measured, predicted, low, high] = all;
-        let drawn = all.iter().all(|one| one.is_finite() && *one > 0.0);
-        drawn.then_some(Dot { point, colour, measured, predicted, low, high })
-    }
+    pub(crate) name: &'a str,
+    pub(crate) scored: bool,
+    pub(crate) colour: usize,
+    pub(crate) measured: f64,
+    pub(crate) predicted: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 /// All points of one unit.
@@ -52,10 +42,10 @@ pub(crate) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
     svg.line("diagonal dashed", (x(low), y(low)), (x(high), y(high)));
     for dot in dots {
         let (at, colour) = (x(dot.measured), dot.colour);
-        let faint = if dot.point.scored { "" } else { " faint" };
+        let faint = if dot.scored { "" } else { " faint" };
         let tooltip = format!(
             "{}: measured {}, predicted {} ({} to {})",
-            dot.point.name,
+            dot.name,
             digits(dot.measured),
             digits(dot.predicted),
             digits(dot.low),

@@ -1,7 +1,7 @@
 //! A report for the terminal, and as Markdown for a wiki, an issue or a page of documentation.
 //!
-//! Invariant: the same facts as on the page, without its charts; nothing is shown that is not in the
-//! report.
+//! Invariant: the same facts as on the page, without its charts; nothing is shown that is not in
+//! the report.
 
 use super::Report;
 use crate::doc::{self, Block, Doc, Section, Table};
