@@ -18,7 +18,6 @@ use serde::Serialize;
 
 use crate::error::{Context, of_option};
 use crate::members::{Used, existing_member, overlaps};
-use crate::output::sorted_json_of;
 
 /// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
 /// gone away (`2>&1 | head`) does not end the run.
@@ -109,6 +108,12 @@ impl JsonOut {
         };
         replace_record(path, sorted_json_of(&json())).map_err(of_option("--json"))
     }
+}
+
+/// The result of a verb as JSON, in the order of the alphabet: that does not change with the order
+/// of the fields.
+fn sorted_json_of(result: &impl Serialize) -> String {
+    format!("{:#}\n", serde_json::to_value(result).expect("plain data"))
 }
 
 /// Writes a record or a report into a file and replaces its contents. Refuses members of arrays and

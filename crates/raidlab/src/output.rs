@@ -114,16 +114,10 @@ impl Outputs {
     }
 }
 
-/// Plain data as JSON for people and programs, in the order of the fields, ending with a newline.
+/// Plain data as JSON for people and programs, ending with a newline.
 pub fn json_of(data: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(data).expect("plain data");
     text + "\n"
-}
-
-/// The same of the result of a verb, in the order of the alphabet: that does not change with the
-/// order of the fields.
-pub fn sorted_json_of(result: &impl Serialize) -> String {
-    format!("{:#}\n", serde_json::to_value(result).expect("plain data"))
 }
 
 /// Cells of programs, and the others.
