@@ -77,7 +77,8 @@ mod tests {
         cell.measured.background_idle_mb_per_s = Some(80.0);
         cell.derived.foreground_share = Some(0.74);
         let latency_us = latency.map(|us| Latency { p99: 31_000.0, ..us });
-        cell.measured.foreground_alone = Some(ForegroundAlone { mb_per_s: 1.0, iops: 240.0, latency_us });
+        cell.measured.foreground_alone =
+            Some(ForegroundAlone { mb_per_s: 1.0, iops: 240.0, latency_us });
         none.case.background = Some("scrub".into());
         none.case.workload = AccessKind::None.into();
         none.measured.background_idle_mb_per_s = Some(81.0);

@@ -222,7 +222,8 @@ fn settings(record: &Record) -> Vec<(String, String)> {
         let values = record.cells.iter().filter_map(|cell| setting.shown(cell));
         (setting.label, distinct(values))
     });
-    let cost = |cell: &Cell| cell.measured.generator_ns_per_op.map(|ns| format!("{ns:.0} ns per request"));
+    let cost =
+        |cell: &Cell| cell.measured.generator_ns_per_op.map(|ns| format!("{ns:.0} ns per request"));
     let cost = distinct(record.cells.iter().filter_map(cost));
     let all = settings.chain([("generator's own cost", cost)]);
     let known = all.filter(|(_, values)| !values.is_empty());
@@ -310,7 +311,8 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.measured.latency_us, cell.derived.cpu_s_per_gib, cell.derived.ratio_to_single) = (None, None, None);
+        (cell.measured.latency_us, cell.derived.cpu_s_per_gib, cell.derived.ratio_to_single) =
+            (None, None, None);
         (cell.derived.bound_mb_per_s, cell.derived.bound_share) = (None, None);
         cell.measured.samples.clear();
         cell.measured.per_member.clear();

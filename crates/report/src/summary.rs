@@ -279,7 +279,8 @@ fn one_size(cells: &[Cell], any_size: &[&str]) -> BTreeSet<String> {
 /// Works that write whole stripes: sequential writes whose block differs from array to array, but
 /// not within one.
 fn whole_stripes(cells: &[Cell], any_block: &[&str]) -> BTreeSet<String> {
-    let writes = |cell: &&Cell| cell.case.workload == AccessKind::SeqWrite && cell.case.program.is_none();
+    let writes =
+        |cell: &&Cell| cell.case.workload == AccessKind::SeqWrite && cell.case.program.is_none();
     by_array(cells.iter().filter(writes), any_block, |cell| cell.case.block_kib.to_bits())
 }
 
@@ -311,10 +312,12 @@ fn work_in_words(cell: &Cell, work: &str) -> String {
         (Kind::SeqWrite, "sequential write"),
         (Kind::RandWrite, "random write"),
     ];
-    let known = words
-        .iter()
-        .find(|(kind, _)| cell.case.program.is_none() && cell.case.workload == AccessKind::from(*kind));
-    match known.and_then(|(_, words)| Some((words, work.strip_prefix(&*cell.case.workload.text())?))) {
+    let known = words.iter().find(|(kind, _)| {
+        cell.case.program.is_none() && cell.case.workload == AccessKind::from(*kind)
+    });
+    match known
+        .and_then(|(_, words)| Some((words, work.strip_prefix(&*cell.case.workload.text())?)))
+    {
         Some((words, rest)) => format!("{words}{rest}"),
         None => work.to_string(),
     }
@@ -332,7 +335,8 @@ fn variants<'g, 'a>(group: &[&'g Candidate<'a>]) -> Vec<Vec<&'g Candidate<'a>>> 
     let all = chunks.iter().flat_map(|chunk| caches.iter().map(move |cache| (*chunk, *cache)));
     all.map(|(chunk, cache)| {
         let fitting = group.iter().filter(|one| {
-            fits(one.cell.case.chunk_kib, chunk) && fits(one.cell.case.knobs.stripe_cache_kib(), cache)
+            fits(one.cell.case.chunk_kib, chunk)
+                && fits(one.cell.case.knobs.stripe_cache_kib(), cache)
         });
         fitting.copied().collect()
     })
@@ -414,7 +418,9 @@ fn figures<'a>(cells: &[&'a Candidate<'_>], left_out: &mut Vec<String>) -> Vec<F
     for one in cells {
         let cell = one.cell;
         let reason = match cell {
-            _ if cell.measured.verified == Some(false) => Some("data differed from what was written"),
+            _ if cell.measured.verified == Some(false) => {
+                Some("data differed from what was written")
+            }
             _ if cell.measured.program_bytes.is_some() => Some("measured at the members"),
             _ if cell.measured.cached.is_some() => Some("a cache was measured"),
             _ if cell.is_spoiled() => Some("a busy machine, and samples far apart"),

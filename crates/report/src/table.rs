@@ -164,7 +164,8 @@ const LIST: [Field; 14] = [
     }),
     ("MB/s", |place| rate_of(place.cell, place.cell.moves_data(), place.cell.derived.mb_per_s)),
     ("IOPS", |place| {
-        Value::known(place.cell.did_something().then(|| units::digits(place.cell.derived.iops))).into()
+        Value::known(place.cell.did_something().then(|| units::digits(place.cell.derived.iops)))
+            .into()
     }),
     RATIO,
     BOUND,
@@ -204,7 +205,8 @@ const SAMPLES: [Field; 16] = [
         Value::known(ends).into()
     }),
     ("<samples MB/s", |place| {
-        let rates = place.cell.measured.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
+        let rates =
+            place.cell.measured.samples.iter().map(|sample| units::digits(sample.mb_per_s()));
         rates.collect::<Vec<_>>().join(", ").into()
     }),
     P50,
@@ -216,7 +218,8 @@ const SAMPLES: [Field; 16] = [
     CPU,
     ALL_CPU,
     ("steady", |place| {
-        Value::known(place.cell.derived.steady.map(|steady| if steady { "yes" } else { "no" })).into()
+        Value::known(place.cell.derived.steady.map(|steady| if steady { "yes" } else { "no" }))
+            .into()
     }),
     ("verified", |place| match place.cell.measured.verified {
         Some(true) => "yes".into(),
@@ -353,7 +356,8 @@ fn latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
 
 /// Without a blank: the terminal has little room.
 fn short_latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
-    let text = cell.measured.latency_us.as_ref().map(|us| units::latency(pick(us)).replace(' ', ""));
+    let text =
+        cell.measured.latency_us.as_ref().map(|us| units::latency(pick(us)).replace(' ', ""));
     Value::known(text).into()
 }
 

@@ -878,7 +878,8 @@ mod tests {
             ]),
         ) {
             let options = Options::default().with(|it| {
-                it.arrays.level = levels.iter().map(|level| level.parse().expect("a level")).collect();
+                let levels = levels.iter().map(|level| level.parse().expect("a level"));
+                it.arrays.level = levels.collect();
                 it.arrays.layout = layouts.iter().map(|layout| layout.to_string()).collect();
                 it.arrays.disks = disks;
                 it.arrays.chunk = chunks;

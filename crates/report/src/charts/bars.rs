@@ -46,7 +46,9 @@ pub(crate) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     let random = grid.columns[column].counts_requests;
     let unit = if random { "requests per second" } else { "MB/s" };
     // Factor from MB/s to the chart's unit.
-    let scale_of = |cell: &Cell| if random { cell.derived.iops / cell.derived.mb_per_s.max(1e-12) } else { 1.0 };
+    let scale_of = |cell: &Cell| {
+        if random { cell.derived.iops / cell.derived.mb_per_s.max(1e-12) } else { 1.0 }
+    };
     let all = grid.cells_of(column);
     let tops = all.flat_map(|cell| {
         let samples = cell.measured.samples.iter().map(|sample| sample.mb_per_s());
@@ -59,7 +61,8 @@ pub(crate) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let scale = scale_of(cell);
         let value = cell.rate();
-        let class = if cell.measured.verified == Some(false) { "bar wrong" } else { bar_class(cell) };
+        let class =
+            if cell.measured.verified == Some(false) { "bar wrong" } else { bar_class(cell) };
         chart.bar(y, axis.length(value), class);
         if let Some(bound) = cell.derived.bound_mb_per_s {
             let x = LABEL + axis.length(bound * scale);
@@ -135,7 +138,12 @@ pub(crate) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = || grid.cells_of(column);
     let per_user = |cell: &Cell, bytes: u64| bytes as f64 / cell.user_bytes().max(1) as f64;
     let tops = all().filter_map(|cell| {
-        cell.measured.per_member.iter().map(MemberTraffic::bytes).max().map(|top| per_user(cell, top))
+        cell.measured
+            .per_member
+            .iter()
+            .map(MemberTraffic::bytes)
+            .max()
+            .map(|top| per_user(cell, top))
     });
     let top = tops.reduce(f64::max)?;
     let title = format!("{}: traffic of each member", grid.columns[column].title());
