@@ -82,12 +82,11 @@ fn open(browser: &str, scratch: &Path, page: &Path, more: &[&str]) -> (String, S
 /// Several disks and chunks, so that every kind of chart is there; series and a finding as a
 /// watcher adds them.
 fn record(path: &Path) {
-    let file = path.to_str().expect("UTF-8");
+    let file = format!("--json={}", path.to_str().expect("UTF-8"));
     let words = "bench --members mem --size 4M --level single,raid0,raid5 --disks 3,4 --chunk \
-                 64K,256K --seconds 0.02 --runs 3 --warm-up 0 --workload seq-read,rand-write \
-                 --json";
+                 64K,256K --seconds 0.02 --runs 3 --warm-up 0 --workload seq-read,rand-write";
     let mut words: Vec<&str> = words.split_whitespace().collect();
-    words.push(file);
+    words.push(&file);
     raidlab(&words);
     let text = std::fs::read_to_string(path).expect("a record");
     let mut record: Value = serde_json::from_str(&text).expect("JSON");
