@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use testkit::Rng;
 
 use crate::support::{Dir, Ran, raidlab};
 
@@ -29,14 +30,7 @@ impl Disks {
         let dir = Dir::new();
         let members: Vec<String> = (0..members).map(|at| dir.file(&format!("m{at}.img"))).collect();
         for (seed, member) in members.iter().enumerate() {
-            let mut state = seed as u64 + 1;
-            let mut draw = || {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state
-            };
-            let bytes: Vec<u8> = (0..MEMBER / 8).flat_map(|_| draw().to_le_bytes()).collect();
+            let bytes = Rng::new(seed as u64).bytes(MEMBER as usize);
             std::fs::write(member, bytes).expect("an image");
         }
         let all = members.join(" ");

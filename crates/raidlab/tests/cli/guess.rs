@@ -6,6 +6,7 @@ use std::process::Command;
 use md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx, SECTOR_BYTES, Sector, StripeNo};
 use parity::{Block, Kernels};
 use serde_json::Value;
+use testkit::Rng;
 
 use crate::support::{Dir, Ran, raidlab};
 
@@ -23,14 +24,7 @@ fn cannot() -> bool {
 
 /// Bytes that look like nothing.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..len).map(|_| next()).collect()
+    Rng::new(seed).bytes(len)
 }
 
 /// An ext4 file system of this size with some hundred files in it.

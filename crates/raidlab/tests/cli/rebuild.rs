@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::support::{Dir, Ran, raidlab};
 use crate::tables::boot_record;
 use serde_json::Value;
+use testkit::Rng;
 
 const DATA_OFFSET: usize = 1 << 20;
 
@@ -20,16 +21,9 @@ impl Images {
     fn new(options: &str, members: usize) -> Images {
         let dir = Dir::new();
         let members: Vec<String> = (0..members).map(|at| dir.file(&format!("m{at}"))).collect();
-        let mut state = 88_172_645_463_325_252_u64;
+        let mut rng = Rng::new(members.len() as u64);
         for member in &members {
-            let mut draw = || {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state
-            };
-            let bytes: Vec<u8> = (0..(9 << 20) / 8).flat_map(|_| draw().to_le_bytes()).collect();
-            std::fs::write(member, bytes).expect("an image");
+            std::fs::write(member, rng.bytes(9 << 20)).expect("an image");
         }
         let (count, all) = (members.len(), members.join(" "));
         let count = if options.contains("-n ") { String::new() } else { format!("-n {count}") };

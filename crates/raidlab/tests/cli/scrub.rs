@@ -9,26 +9,11 @@ use crate::support::{Dir, Ran, raidlab};
 use md::ondisk::Version;
 use md::ondisk::superblock::SuperblockV1;
 use serde_json::Value;
+use testkit::Rng;
 
 /// Data begin at 1 MiB on members of this size; those of metadata 1.2 do.
 const DATA_OFFSET: u64 = 1 << 20;
 const DATA_BYTES: u64 = 7 << 20;
-
-/// A sequence of numbers (xorshift), the same each time.
-struct Rng(u64);
-
-impl Rng {
-    fn draw(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.draw() % limit
-    }
-}
 
 struct Images {
     dir: Dir,
@@ -41,11 +26,9 @@ impl Images {
     fn new(options: &str, members: usize) -> Images {
         let dir = Dir::new();
         let members: Vec<String> = (0..members).map(|at| dir.file(&format!("m{at}"))).collect();
-        let mut rng = Rng(members.len() as u64);
+        let mut rng = Rng::new(members.len() as u64);
         for member in &members {
-            let bytes: Vec<u8> =
-                (0..(8 << 20) / 8).flat_map(|_| rng.draw().to_le_bytes()).collect();
-            std::fs::write(member, bytes).expect("an image");
+            std::fs::write(member, rng.bytes(8 << 20)).expect("an image");
         }
         let all = members.join(" ");
         let count = members.len();
@@ -105,7 +88,7 @@ fn json(ran: &Ran) -> Value {
 fn a_corrupted_chunk_of_any_member_of_raid_6_is_named_and_restored() {
     let images = Images::new("-l 6 -c 64K", 5);
     images.scrub("").code(0);
-    let mut rng = Rng(6);
+    let mut rng = Rng::new(6);
     for member in 0..5 {
         let before = images.bytes(member);
         let at = DATA_OFFSET + rng.below(DATA_BYTES / (64 << 10)) * (64 << 10);

@@ -8,6 +8,7 @@ use device::{Access, Device, DeviceOptions, Location};
 use md::assemble::{Options, assemble};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use testkit::Rng;
 
 use crate::lvm::{group, logical, physical_volume, uuid};
 use crate::support::{Dir, Ran, raidlab};
@@ -27,14 +28,7 @@ fn checksum_in(ran: &Ran) -> String {
 
 /// Bytes of which no block repeats.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let words = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    });
-    words.take(bytes / 8).flatten().collect()
+    Rng::new(seed).bytes(bytes)
 }
 
 /// Makes an array of new files that holds these contents; returns its members.

@@ -1,6 +1,8 @@
 //! Whole disks, their partitions, and which of them the members are: the same for every verb, also
 //! where a table or a superblock is of a former array, or of the array's own contents.
 
+use testkit::Rng;
+
 use crate::copies::{hash, spoil};
 use crate::serve::Server;
 use crate::support::{Dir, Ran, raidlab, until};
@@ -16,14 +18,7 @@ fn image(dir: &Dir, name: &str, bytes: u64) -> String {
 
 /// Bytes of which no two blocks are alike.
 fn noise(seed: u64, bytes: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut word = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..bytes / 8).flat_map(|_| word()).collect()
+    Rng::new(seed).bytes(bytes as usize)
 }
 
 fn read(path: &str) -> Vec<u8> {

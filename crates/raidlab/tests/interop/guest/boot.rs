@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use testkit::Rng;
+
 use super::job::{CONTENTS_MIB, Job, LANES, Step};
 use super::overlay::Overlay;
 use super::report::{self, Report};
@@ -296,17 +298,7 @@ impl Files {
 /// The bytes that arrays are filled with: no block of them repeats.
 pub fn pattern() -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
-    PATTERN.get_or_init(|| {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let next = |_| {
-            // xorshift64
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()
-        };
-        (0..PATTERN_BYTES / 8).flat_map(next).collect()
-    })
+    PATTERN.get_or_init(|| Rng::new(1).bytes(PATTERN_BYTES))
 }
 
 /// In qemu's options a comma is doubled.
