@@ -226,7 +226,8 @@ impl Record {
     /// Reads a document.
     ///
     /// # Errors
-    /// The first field that is missing or of another type, with line and column.
+    /// A field that is missing or of another type, with line and column; of a cell the field by its
+    /// name, and where the cell ends.
     pub fn from_json(text: &str) -> Result<Record, serde_json::Error> {
         serde_json::from_str(text)
     }
@@ -370,6 +371,22 @@ mod tests {
             assert_eq!(record.to_json(), text, "{field} {unknown}");
             let cell = &record.cells[0];
             assert!(!(cell.writes() || cell.counts_requests()), "nothing is derived: {unknown}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_a_cell_is_named_and_unknown_ones_may_hold_anything() {
+        for (field, wrong) in
+            [("\"disks\": 4", "\"disks\": \"4\""), ("\"p50\": 1.0", "\"p50\": []")]
+        {
+            let error = Record::from_json(&LITERAL.replace(field, wrong)).unwrap_err().to_string();
+            let name = field.split('"').nth(1).expect("a name");
+            assert!(error.contains(&format!("{name}: ")) && error.contains(" line "), "{error}");
+        }
+        let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+        for unknown in ["1e999", &deep, "{\"queue_depth\": []}"] {
+            let text = LITERAL.replace(": 1}]}", &format!(": {unknown}}}]}}"));
+            assert_eq!(Record::from_json(&text).unwrap().cells[0].case.disks, 4, "{unknown}");
         }
     }
 

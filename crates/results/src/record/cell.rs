@@ -1,10 +1,16 @@
 //! A cell of a record: its case, what was measured of it, what follows from both.
 //!
 //! Invariant: every field is in one of the three; in a document they stand side by side, so that
-//! the names of a cell are those of its parts.
+//! the names of a cell are those of its parts. What none of them has is passed over, and takes no
+//! more memory than its text.
+
+use std::collections::BTreeMap;
 
 use md::Level;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use spec::case::{BenchLevel, Knobs};
 use spec::target::TargetKind;
 use spec::workload::AccessKind;
@@ -21,7 +27,7 @@ use crate::stats::{self, Latency, LatencyPoint};
 use crate::words::{LayoutName, Word};
 
 /// One array under one workload. In a document its fields stand side by side, in this order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cell {
     /// What was chosen.
     #[serde(flatten)]
@@ -70,8 +76,8 @@ pub struct CellCase {
     /// Read-ahead above the array, KiB.
     #[serde(default)]
     pub read_ahead_kib: Option<u64>,
-    /// Knobs of the engine for the array.
-    #[serde(flatten)]
+    /// Knobs of the engine for the array, side by side with the other fields; [`Cell`] reads them.
+    #[serde(flatten, skip_deserializing)]
     pub knobs: Knobs,
     /// CPU cores that the run was pinned to.
     #[serde(default)]
@@ -320,6 +326,25 @@ pub struct CellDerived {
     /// Rate of the workload over that on the same array without the work.
     #[serde(default)]
     pub foreground_share: Option<f64>,
+}
+
+impl<'de> Deserialize<'de> for Cell {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Cell, D::Error> {
+        let fields = BTreeMap::<String, Box<RawValue>>::deserialize(from)?;
+        let case = CellCase { knobs: part(&fields)?, ..part(&fields)? };
+        Ok(Cell { case, measured: part(&fields)?, derived: part(&fields)? })
+    }
+}
+
+/// A part of a cell, from the fields of all parts.
+fn part<P: DeserializeOwned, E: serde::de::Error>(
+    fields: &BTreeMap<String, Box<RawValue>>,
+) -> Result<P, E> {
+    let fields = fields.iter().map(|(name, value)| (name.as_str(), &**value));
+    serde_path_to_error::deserialize(MapDeserializer::new(fields)).map_err(|error| {
+        let (field, why): (String, &serde_json::Error) = (error.path().to_string(), error.inner());
+        E::custom(format_args!("{field}: {why}"))
+    })
 }
 
 impl Cell {
