@@ -42,7 +42,20 @@ fn put(block: &Block, parts: &mut Vec<String>) {
 }
 
 fn paragraph(text: &str) -> String {
-    wrap(&plain(text), WIDTH).join("\n") + "\n"
+    let lines = wrap(&plain(text), WIDTH);
+    lines.iter().map(|line| continued(line)).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// A line of a paragraph that Markdown takes for no heading, no quotation and no item of a list.
+fn continued(line: &str) -> String {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = line.split_at(digits);
+    let begins = match number {
+        "" => rest.starts_with(['#', '>', '+', '-', '=']),
+        _ => rest.starts_with(['.', ')']),
+    };
+    let escape = if begins { "\\" } else { "" };
+    format!("{number}{escape}{rest}")
 }
 
 fn item(item: &Item) -> String {
@@ -53,7 +66,7 @@ fn item(item: &Item) -> String {
     });
     let places = (!item.places.is_empty()).then(|| plain(&item.places.join("; ")));
     let places = places.map(|places| format!(" ({places})")).unwrap_or_default();
-    let command = item.command.as_ref().map(|command| format!(" Try `{command}`."));
+    let command = item.command.as_ref().map(|command| format!(" Try `{}`.", code(command)));
     let text = lead.unwrap_or_else(|| plain(&item.text));
     format!("- {text}{places}{}\n", command.unwrap_or_default())
 }
@@ -103,6 +116,11 @@ fn row(fields: impl IntoIterator<Item = String>) -> String {
     format!("| {} |\n", fields.collect::<Vec<_>>().join(" | "))
 }
 
+/// Text between backticks, which it cannot end.
+fn code(text: &str) -> String {
+    text.chars().map(|c| if c == '`' || c.is_control() { ' ' } else { c }).collect()
+}
+
 /// A text that is nothing but text in Markdown: one line, no table cell, no tag, no emphasis by
 /// chance.
 fn plain(text: &str) -> String {
@@ -115,4 +133,24 @@ fn plain(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_a_paragraph_begins_a_block() {
+        for (line, escaped) in [
+            ("1. Then", "1\\. Then"),
+            ("10) of", "10\\) of"),
+            ("# x", "\\# x"),
+            ("- a", "\\- a"),
+            ("1.5 is", "1\\.5 is"),
+            ("RAID 1.", "RAID 1."),
+        ] {
+            assert_eq!(continued(line), escaped);
+        }
+        assert_eq!(code("x`<img>\n# y"), "x <img> # y");
+    }
 }
