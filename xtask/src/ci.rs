@@ -53,8 +53,8 @@ impl Ci {
         shell.env("CARGO_TARGET_DIR", &self.workspace.target);
         let cargo = std::env::var_os("CARGO").map(PathBuf::from).unwrap_or_default();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let first = cargo.parent().map(PathBuf::from).into_iter();
-        if let Ok(path) = std::env::join_paths(first.chain(std::env::split_paths(&path))) {
+        let last = cargo.parent().map(PathBuf::from);
+        if let Ok(path) = std::env::join_paths(std::env::split_paths(&path).chain(last)) {
             shell.env("PATH", path);
         }
         without_our_package(&mut shell);
