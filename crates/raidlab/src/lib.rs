@@ -145,7 +145,7 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         ));
     });
     notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
-    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    let is_option = |word: &OsString| word != "-" && word.as_encoded_bytes().starts_with(b"-");
     let mut pairs = words.windows(2);
     let behind_json = pairs.find(|pair| pair[0] == "--json" && !is_option(&pair[1]));
     let behind_json = behind_json.map(|pair| pair[1].clone());
