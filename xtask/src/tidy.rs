@@ -23,8 +23,8 @@ use crate::workspace::Workspace;
 use crate::write_path;
 
 /// Runs all checks and prints what they find: one line for each finding, then their number. Without
-/// `bin` the flags check takes the newest built binary, or says that there is none. Fine: nothing was
-/// found.
+/// `bin` the flags check takes the newest built binary, or says that there is none. Fine: nothing
+/// was found.
 pub fn run(workspace: &Workspace, bin: Option<&Path>) -> Result<bool> {
     let tree = Tree::load(&workspace.root)?;
     let sources = Sources::lex(&tree);
