@@ -41,7 +41,8 @@ impl Loss {
     }
 }
 
-/// An array, and when it loses a member.
+/// An array, and when it loses a member. Arrays of one shape have one UUID, and the guest runs
+/// several at once: two of one shape are far apart, and the first of each two have different ones.
 fn cases() -> Vec<(Shape, Loss)> {
     let shape = |level, layout, disks, log| {
         let chunk_kib = if level == Level::Raid1 { 0 } else { 64 };
@@ -49,18 +50,16 @@ fn cases() -> Vec<(Shape, Loss)> {
     };
     let raid5 = |log| shape(Level::Raid5, "left-symmetric", 4, log);
     vec![
-        (raid5(Log::None), Loss::Never),
+        (raid5(Log::Ppl), Loss::Before),
+        (shape(Level::Raid6, "right-asymmetric", 5, Log::Bitmap), Loss::Never),
+        (raid5(Log::None), Loss::Before),
+        (shape(Level::Raid10, "f2", 3, Log::Bitmap), Loss::Never),
         (raid5(Log::Bitmap), Loss::Never),
         (raid5(Log::Ppl), Loss::Never),
-        (shape(Level::Raid6, "right-asymmetric", 5, Log::Bitmap), Loss::Never),
         (shape(Level::Raid1, "", 2, Log::None), Loss::Never),
-        (shape(Level::Raid10, "f2", 3, Log::Bitmap), Loss::Never),
-        (raid5(Log::None), Loss::Before),
-        (raid5(Log::Bitmap), Loss::Before),
-        (raid5(Log::Ppl), Loss::Before),
-        // Another shape than its neighbour: arrays of one shape have one UUID, and the guest runs
-        // several at once.
+        (raid5(Log::None), Loss::Never),
         (shape(Level::Raid5, "right-symmetric", 4, Log::Ppl), Loss::After),
+        (raid5(Log::Bitmap), Loss::Before),
         (shape(Level::Raid1, "", 3, Log::Bitmap), Loss::Before),
     ]
 }
