@@ -172,13 +172,13 @@ pub enum Align {
 pub enum Row {
     /// A heading of the rows below it.
     Part(String),
-    /// As many cells as there are columns.
-    Cells(Vec<Cell>),
+    /// As many as there are columns.
+    Fields(Vec<Field>),
 }
 
 /// A field of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Cell {
+pub struct Field {
     /// What it says.
     pub value: Value,
     /// Doubts about it, the worst first.
@@ -259,8 +259,8 @@ impl Table {
     }
 
     /// Adds a row.
-    pub fn push<T: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.rows.push(Row::Cells(cells.into_iter().map(Into::into).collect()));
+    pub fn push<T: Into<Field>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(Row::Fields(cells.into_iter().map(Into::into).collect()));
     }
 
     /// The table as a block; `None` without rows.
@@ -363,15 +363,15 @@ impl Serialize for Mark {
     }
 }
 
-impl<T: Into<String>> From<T> for Cell {
-    fn from(text: T) -> Cell {
+impl<T: Into<String>> From<T> for Field {
+    fn from(text: T) -> Field {
         Value::Text(text.into()).into()
     }
 }
 
-impl From<Value> for Cell {
-    fn from(value: Value) -> Cell {
-        Cell { value, ..Cell::default() }
+impl From<Value> for Field {
+    fn from(value: Value) -> Field {
+        Field { value, ..Field::default() }
     }
 }
 
@@ -381,7 +381,9 @@ impl Table {
     pub(crate) fn texts(&self) -> Vec<Vec<String>> {
         let texts = |row: &Row| match row {
             Row::Part(title) => vec![title.clone()],
-            Row::Cells(cells) => cells.iter().map(|cell| cell.value.text(Form::Terminal)).collect(),
+            Row::Fields(cells) => {
+                cells.iter().map(|cell| cell.value.text(Form::Terminal)).collect()
+            }
         };
         self.rows.iter().map(texts).collect()
     }

@@ -47,7 +47,7 @@ struct View {
 }
 
 /// A head, and the figure of a cell below it.
-type Figure = (&'static str, fn(&Cell) -> doc::Cell);
+type Figure = (&'static str, fn(&Cell) -> doc::Field);
 
 const SPEED: View = View {
     title: "Speed",
@@ -111,7 +111,7 @@ fn of_views(grid: &PivotTable<'_>, view: &View) -> Table {
                 figures.iter().enumerate().map(move |(at, (_, figure))| match (cell, at) {
                     (Some(cell), _) => figure(cell),
                     (None, 0) => Value::Missing.into(),
-                    (None, _) => doc::Cell::default(),
+                    (None, _) => doc::Field::default(),
                 })
             });
             table.push(std::iter::once(row.label.as_str().into()).chain(cells));
@@ -138,7 +138,7 @@ struct Place<'g> {
 }
 
 /// A column of a table with one row for each cell: its head, as [`doc::Column::all`] reads it.
-type Field = (&'static str, fn(&Place<'_>) -> doc::Cell);
+type Field = (&'static str, fn(&Place<'_>) -> doc::Field);
 
 const ARRAY: Field = ("<array", |place| place.row.label.as_str().into());
 const DISKS: Field = ("disks", |place| pivot::disks(place.cell).into());
@@ -223,7 +223,7 @@ const SAMPLES: [Field; 16] = [
     }),
     ("verified", |place| match place.cell.measured.verified {
         Some(true) => "yes".into(),
-        Some(false) => doc::Cell { marks: vec![Mark::Wrong], ..doc::Cell::from("NO") },
+        Some(false) => doc::Field { marks: vec![Mark::Wrong], ..doc::Field::from("NO") },
         None => "cannot be".into(),
     }),
 ];
@@ -297,13 +297,13 @@ fn marks_of(cell: &Cell) -> Vec<Mark> {
     all.into_iter().filter(|(there, _)| *there).map(|(_, mark)| mark).collect()
 }
 
-fn rate(cell: &Cell) -> doc::Cell {
+fn rate(cell: &Cell) -> doc::Field {
     rate_of(cell, cell.did_something(), cell.rate())
 }
 
-fn rate_of(cell: &Cell, is_known: bool, rate: f64) -> doc::Cell {
+fn rate_of(cell: &Cell, is_known: bool, rate: f64) -> doc::Field {
     let text = is_known.then(|| format!("{}{}", units::digits(rate), spread(cell)));
-    doc::Cell { marks: marks_of(cell), ..Value::known(text).into() }
+    doc::Field { marks: marks_of(cell), ..Value::known(text).into() }
 }
 
 /// `±3%`: half of the range of the samples' rates, of the median; nothing where there is one.
@@ -321,7 +321,7 @@ fn spread(cell: &Cell) -> String {
 }
 
 /// `5: 100 .. 120`: how many samples, the lowest and the highest.
-fn samples(cell: &Cell) -> doc::Cell {
+fn samples(cell: &Cell) -> doc::Field {
     let rates: Vec<f64> = cell.measured.samples.iter().map(|sample| cell.rate_of(sample)).collect();
     let range = stats::range(&rates).map(|(low, high)| {
         format!("{}: {} .. {}", rates.len(), units::digits(low), units::digits(high))
@@ -329,33 +329,33 @@ fn samples(cell: &Cell) -> doc::Cell {
     Value::known(range).into()
 }
 
-fn ratio(cell: &Cell) -> doc::Cell {
+fn ratio(cell: &Cell) -> doc::Field {
     Value::times(cell.derived.ratio_to_single.filter(|_| !cell.is_spoiled())).into()
 }
 
-fn bound(cell: &Cell) -> doc::Cell {
+fn bound(cell: &Cell) -> doc::Field {
     let note = cell.derived.bound_note.clone().unwrap_or_default();
-    doc::Cell { note, ..Value::percent(cell.derived.bound_share).into() }
+    doc::Field { note, ..Value::percent(cell.derived.bound_share).into() }
 }
 
-fn moved(cell: &Cell) -> doc::Cell {
+fn moved(cell: &Cell) -> doc::Field {
     Value::times(cell.amplification()).into()
 }
 
-fn uneven(cell: &Cell) -> doc::Cell {
+fn uneven(cell: &Cell) -> doc::Field {
     unevenness(cell).into()
 }
 
-fn seconds(cpu: Option<f64>) -> doc::Cell {
+fn seconds(cpu: Option<f64>) -> doc::Field {
     Value::known(cpu.map(units::digits)).into()
 }
 
-fn latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
+fn latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Field {
     Value::known(cell.measured.latency_us.as_ref().map(|us| units::latency(pick(us)))).into()
 }
 
 /// Without a blank: the terminal has little room.
-fn short_latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Cell {
+fn short_latency(cell: &Cell, pick: fn(&Latency) -> f64) -> doc::Field {
     let text =
         cell.measured.latency_us.as_ref().map(|us| units::latency(pick(us)).replace(' ', ""));
     Value::known(text).into()

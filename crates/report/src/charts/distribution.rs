@@ -119,7 +119,7 @@ mod tests {
             chart.contains("logarithmic") && !chart.contains("<evil>") && !chart.contains("NaN")
         );
         let table = table(&grid);
-        let [Row::Cells(fields), Row::Cells(_)] = &table.rows[..] else { panic!("two cells") };
+        let [Row::Fields(fields), Row::Fields(_)] = &table.rows[..] else { panic!("two cells") };
         assert_eq!(fields.len(), table.columns.len());
         let missing = fields.iter().filter(|field| field.value == Value::Missing).count();
         assert_eq!(missing, fields.len() - 3 - 3);

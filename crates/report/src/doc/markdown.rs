@@ -2,7 +2,7 @@
 //!
 //! Invariant: no text can break the line or the table that it stands in ([`plain`]).
 
-use super::{Align, Block, Cell, Chart, Doc, Form, Item, Row, Table, WIDTH, wrap};
+use super::{Align, Block, Chart, Doc, Field, Form, Item, Row, Table, WIDTH, wrap};
 
 /// The document; without a title, its sections only.
 pub fn markdown(doc: &Doc) -> String {
@@ -88,7 +88,7 @@ fn put_table(title: &str, table: &Table, parts: &mut Vec<String>) {
     for fields in &table.rows {
         out.push_str(&match fields {
             Row::Part(title) => format!("| **{}** |\n", plain(title)),
-            Row::Cells(cells) => row(cells.iter().map(text)),
+            Row::Fields(cells) => row(cells.iter().map(text)),
         });
     }
     parts.push(out);
@@ -106,7 +106,7 @@ fn heads(table: &Table) -> Vec<String> {
 }
 
 /// The cell, its worst mark behind it.
-fn text(cell: &Cell) -> String {
+fn text(cell: &Field) -> String {
     let mark = cell.marks.first().map_or(String::new(), |mark| format!(" {}", mark.sign().0));
     format!("{}{mark}", cell.value.text(Form::Markdown))
 }

@@ -3,7 +3,7 @@
 //! Invariant: at most [`WIDTH`] columns wherever the cells allow; colour only adds, it never
 //! carries meaning alone; no text moves the cursor ([`Shown`]).
 
-use super::{Align, Block, Cell, Chart, Doc, Form, Item, Items, Mark, Row, Table};
+use super::{Align, Block, Chart, Doc, Field, Form, Item, Items, Mark, Row, Table};
 use crate::shown::Shown;
 
 /// Columns of the terminal that documents are made for.
@@ -134,7 +134,7 @@ impl Terminal {
         for row in &table.rows {
             match row {
                 Row::Part(title) => self.heading(title),
-                Row::Cells(cells) => {
+                Row::Fields(cells) => {
                     let texts: Vec<String> = cells.iter().map(text).collect();
                     let line = layout.line(table, &texts);
                     match cells.iter().any(|cell| cell.marks.contains(&Mark::Wrong)) {
@@ -149,7 +149,7 @@ impl Terminal {
 }
 
 /// The cell, its worst mark before it.
-fn text(cell: &Cell) -> String {
+fn text(cell: &Field) -> String {
     let mark = cell.marks.first().map_or(String::new(), |mark| format!("{} ", mark.sign().0));
     format!("{mark}{}", cell.value.text(Form::Terminal))
 }
@@ -172,10 +172,10 @@ impl Layout {
 
     fn with_gap(table: &Table, gap: usize) -> Layout {
         let cells = table.rows.iter().filter_map(|row| match row {
-            Row::Cells(cells) => Some(cells),
+            Row::Fields(cells) => Some(cells),
             Row::Part(_) => None,
         });
-        let cells: Vec<&Vec<Cell>> = cells.collect();
+        let cells: Vec<&Vec<Field>> = cells.collect();
         let width = |at: usize| {
             let column = &table.columns[at];
             let own = cells.iter().map(|cells| shown_width(&text(&cells[at]))).max().unwrap_or(0);
