@@ -381,7 +381,8 @@ mod tests {
         {
             let error = Record::from_json(&LITERAL.replace(field, wrong)).unwrap_err().to_string();
             let name = field.split('"').nth(1).expect("a name");
-            assert!(error.contains(&format!("{name}: ")) && error.contains(" line "), "{error}");
+            assert!(error.contains(&format!("{name}: ")), "{error}");
+            assert_eq!(error.matches(" line ").count(), 1, "{error}");
         }
         let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
         for unknown in ["1e999", &deep, "{\"queue_depth\": []}"] {

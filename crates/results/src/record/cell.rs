@@ -342,8 +342,12 @@ fn part<P: DeserializeOwned, E: serde::de::Error>(
 ) -> Result<P, E> {
     let fields = fields.iter().map(|(name, value)| (name.as_str(), &**value));
     serde_path_to_error::deserialize(MapDeserializer::new(fields)).map_err(|error| {
-        let (field, why): (String, &serde_json::Error) = (error.path().to_string(), error.inner());
-        E::custom(format_args!("{field}: {why}"))
+        let inner: &serde_json::Error = error.inner();
+        let why = inner.to_string();
+        // The place in the field's own text says nothing of the document.
+        let place = format!(" at line {} column {}", inner.line(), inner.column());
+        let why = why.strip_suffix(&place).unwrap_or(&why);
+        E::custom(format_args!("{}: {why}", error.path()))
     })
 }
 
