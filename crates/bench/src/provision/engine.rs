@@ -13,7 +13,7 @@ use array::{Array, Counters, DriverOptions, FaultControl, PaceControl};
 use device::Attachment;
 use export::fuse::{Front, FrontOptions};
 use md::nested::ArrayExpr;
-use spec::case::{ArrayConfig, Knobs, RunConfig};
+use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
 use spec::topology::StorageTopology;
 use sys::LoopDevice;
@@ -52,15 +52,12 @@ pub struct EngineArray {
 }
 
 impl EngineArray {
-    /// The array of a journal, over members like the first of this one; its stripe cache is the
-    /// default.
+    /// The array of a journal, over members like the first of this one. Its stripe cache is that of
+    /// this one, or the default where this one has no parity.
     pub(super) fn for_journal(&self, expr: &ArrayExpr) -> Option<EngineArray> {
         let member = self.config.members.first()?.clone();
-        let mut knobs = Knobs::usual(expr);
-        knobs.queue_depth = self.config.knobs.queue_depth;
         let config = ArrayConfig {
             expr: expr.clone(),
-            knobs,
             members: vec![member; expr.leaves()],
             member_bytes: JOURNAL_MEMBER_BYTES,
             // Separate disks, behind separate buses of the same rates.
