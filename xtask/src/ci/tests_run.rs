@@ -170,7 +170,7 @@ pub fn pytest(ci: &mut Ci) -> Outcome {
 pub fn nextest(ci: &mut Ci) -> Outcome {
     // nextest's own place, whatever the target directory is.
     let report = ci.workspace.root.join("target/nextest/ci/junit.xml");
-    // Two for each processor: half of the tests wait for a deadline, a server or a device.
+    // Two for each processor: many wait for a deadline, a server or a device.
     let threads = 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let run = format!("cargo nextest run --workspace --profile ci --test-threads {threads}");
     let outcome = judged(ci, &run, &report, missing);
