@@ -265,7 +265,7 @@ pub fn run(
 ) -> Result<Table, TableError> {
     let mut table = Table {
         raidlab: env!("CARGO_PKG_VERSION").to_string(),
-        host: metrics::host::probe(Some(settings.kernels.name()), None),
+        host: bench::metrics::host::probe(Some(settings.kernels.name()), None),
         started: rfc3339(SystemTime::now()),
         area_bytes: settings.area_bytes,
         sample_s: settings.sample.as_secs_f64(),

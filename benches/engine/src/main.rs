@@ -102,7 +102,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         println!("{}\n{} rows, about {time} and filling", rows.join("\n"), rows.len());
         return Ok(true);
     }
-    if let Some(available) = sys::available_memory_bytes() {
+    if let Some(available) = host::sys::available_memory_bytes() {
         settings.check_memory(available)?;
     }
     let table = engine_table::run(&settings, &|| false, &mut |row| eprintln!("{row}"))?;

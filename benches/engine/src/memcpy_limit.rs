@@ -86,7 +86,7 @@ fn huge(bytes: usize) -> std::io::Result<MmapMut> {
 
 /// There is no memory for the copies.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot map {what} for the ceiling: {}", sys::reason(source))]
+#[error("cannot map {what} for the ceiling: {}", host::sys::reason(source))]
 pub struct MapError {
     /// The memory, in words.
     pub what: String,

@@ -21,9 +21,9 @@ use array::{
     Array, ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, HostOp, Lease, MemMember,
     MemberSpec, NullMember,
 };
-use device::Disk;
 use export::Access;
 use export::nbd::{Listener, NbdExport, Server, ServerLimits};
+use host::Disk;
 use md::assemble::{Options, assemble};
 use md::create::{BitmapOption, Device, Request};
 use md::ondisk::superblock::Policy;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use array::{BadBlockList, MemberFlags};
-use device::{Device, Disk, Location, partition_tables, superblocks};
+use host::{Device, Disk, Location, partition_tables, superblocks};
 use md::assemble::{Array, Member, MemberState, StartBitmap, StartPlan, StartRefusal};
 use md::create::{Addition, AdditionError, addition};
 use md::ondisk::superblock::{Outcome, READ_BYTES, Superblock};
@@ -90,7 +90,7 @@ pub enum JoinError {
     #[error(transparent)]
     Unfit(#[from] AdditionError),
     /// The system gives no random UUID.
-    #[error("the system gives no random bytes: {}", sys::reason(.0))]
+    #[error("the system gives no random bytes: {}", host::sys::reason(.0))]
     Random(#[source] std::io::Error),
 }
 

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::io;
 
-use device::{Access, AreaError, read_bad_blocks};
+use host::{Access, AreaError, read_bad_blocks};
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::superblock::{Superblock, feature};
 use serde::Serialize;
@@ -77,7 +77,7 @@ pub enum LogError {
         source: AreaError,
     },
     /// A write failed; `done` have lost their logs.
-    #[error("{name}: cannot write its superblock: {}", sys::reason(source))]
+    #[error("{name}: cannot write its superblock: {}", host::sys::reason(source))]
     Write {
         /// Its name.
         name: String,

@@ -15,7 +15,7 @@ const HEAD_BYTES: usize = 4096;
 #[derive(Debug, Error)]
 pub enum BitmapFailed {
     /// It cannot be read.
-    #[error("{}", sys::reason(.0))]
+    #[error("{}", host::sys::reason(.0))]
     Read(#[source] std::io::Error),
     /// It has a wrong format, or does not fit the array.
     #[error(transparent)]

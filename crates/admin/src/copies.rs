@@ -4,7 +4,7 @@
 //! with, and what was written could not be distinguished from what was read. Called from all that
 //! opens members for writing.
 
-use device::{Location, LocationError, MapError, MemberName, RescueMap};
+use host::{Location, LocationError, MapError, MemberName, RescueMap};
 use thiserror::Error;
 
 /// Why a member is not opened for writing by its name.

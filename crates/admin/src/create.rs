@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{Disk, data_signs, some_data, superblocks};
+use host::{Disk, data_signs, some_data, superblocks};
 use md::SECTOR_BYTES;
 use md::assemble::{Candidate, Options, assemble};
 use md::create::{DeviceLayout, Plan};
@@ -34,7 +34,7 @@ pub enum CreateFailed {
     #[error("the superblocks of the new array would not describe it; nothing was written: {0}")]
     OnPaper(String),
     /// A device could not be written.
-    #[error("{name}: cannot {doing}: {}; {}", sys::reason(source), changed_text(changed))]
+    #[error("{name}: cannot {doing}: {}; {}", host::sys::reason(source), changed_text(changed))]
     Device {
         /// Name of the device.
         name: String,

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::thread;
 
-use device::Disk;
 use guess::{Answer, ByteRange, Disks, Known, Options, Pages};
+use host::Disk;
 use md::SECTOR_BYTES;
 use thiserror::Error;
 

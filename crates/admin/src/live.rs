@@ -10,7 +10,7 @@ use array::{
     AddError, Array, ArrayDevice, BadBlockList, BadBlockMember, DeviceCondition, DeviceNumber,
     JoinAs, Member, MemberFlags, MetadataDevice, MetadataTemplate,
 };
-use device::{AreaError, Device, Disk, superblocks};
+use host::{AreaError, Device, Disk, superblocks};
 use md::MemberIdx;
 use md::assemble::Readdition;
 use md::ondisk::MemberMetadata;
@@ -84,7 +84,7 @@ pub enum LiveError {
         source: AreaError,
     },
     /// It cannot be written.
-    #[error("{name}: cannot {doing}: {}", sys::reason(source))]
+    #[error("{name}: cannot {doing}: {}", host::sys::reason(source))]
     Device {
         /// Name of the device.
         name: String,

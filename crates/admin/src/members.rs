@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use device::{
+use host::{
     AreaError, Device, DeviceError, Disk, Location, LocationError, MapError, OverlayError, Unread,
     packed_as, read_bad_blocks, serial, signatures, superblocks,
 };
@@ -55,7 +55,7 @@ pub enum MembersError {
         other: String,
     },
     /// A directory cannot be listed.
-    #[error("{}: {}", path.display(), sys::reason(source))]
+    #[error("{}: {}", path.display(), host::sys::reason(source))]
     Directory {
         /// Its path.
         path: PathBuf,
@@ -137,7 +137,7 @@ impl Member {
         let detection = superblocks(&*disk).without(lent);
         let superblock =
             detection.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum));
-        let foreign = device::foreign(&*disk);
+        let foreign = host::foreign(&*disk);
         let is_other = superblock.is_none() && foreign.metadata.is_some();
         let mut instead = String::new();
         if superblock.is_none() && !is_other {

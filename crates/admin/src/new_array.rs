@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
+use host::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
 use md::SECTOR_BYTES;
 use md::create::{CreateError, Plan, Request};
 use thiserror::Error;
@@ -65,7 +65,7 @@ pub enum NewArrayError {
     #[error(transparent)]
     Shared(#[from] SharedStorage),
     /// The system gives no random UUID.
-    #[error("the system gives no random bytes: {}", sys::reason(.0))]
+    #[error("the system gives no random bytes: {}", host::sys::reason(.0))]
     Random(#[source] io::Error),
     /// The request is invalid.
     #[error(transparent)]
@@ -92,7 +92,7 @@ pub struct NewArrayFailed {
 #[derive(Debug, Error)]
 #[error("{location} stays: {}", match .why {
     None => "another process uses it".to_string(),
-    Some(error) => format!("it cannot be removed: {}", sys::reason(error)),
+    Some(error) => format!("it cannot be removed: {}", host::sys::reason(error)),
 })]
 pub struct LeftFile {
     /// Where it is.
@@ -137,7 +137,10 @@ pub enum Reserved {
 
 /// Disk space cannot be reserved.
 #[derive(Debug, Error)]
-#[error("{location}: cannot reserve its disk space: {}; nothing was written", sys::reason(source))]
+#[error(
+    "{location}: cannot reserve its disk space: {}; nothing was written",
+    host::sys::reason(source)
+)]
 pub struct ReserveError {
     /// The member.
     pub location: Location,

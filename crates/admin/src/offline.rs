@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, HostOp, RequestError};
-use device::{
+use host::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayError,
 };
 use md::assemble::{Array, Candidate, Found, Options, Source};

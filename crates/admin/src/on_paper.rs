@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::Disk;
+use host::Disk;
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, MemberState, Options, Verdict, assemble};
 use md::ondisk::superblock::Superblock;

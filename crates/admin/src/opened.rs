@@ -8,7 +8,7 @@ use md::ondisk::superblock::{Checksum, Detection, Superblock};
 use md::ondisk::{Area, MemberMetadata};
 
 use array::{DiskMember, FileMember, Member, MemberFlags, NbdMember};
-use device::{Device, Disk, superblocks};
+use host::{Device, Disk, superblocks};
 
 /// A device with a superblock.
 #[derive(Clone)]

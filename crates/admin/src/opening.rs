@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{
+use host::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, ExportProblem, Location,
     MapChoice, MemberName, Overlap, RescueMap, member_signs, open_overlay,
 };

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use device::{
+use host::{
     Device, DeviceError, Location, Partition, PartitionTable, foreign, partition_tables,
     signatures, superblocks,
 };

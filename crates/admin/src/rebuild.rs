@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, Event, MemberFlags, RequestError};
-use device::Access;
 use engine::{MAX_MEMBERS, MetadataMode};
+use host::Access;
 use md::Level;
 use md::assemble::{Array, Candidate, Member, MemberState, Options, Verdict, assemble};
 use md::ondisk::Version;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{Driver, RequestError};
-use device::Device;
+use host::Device;
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::bitmap::sync_sectors;
 use thiserror::Error;

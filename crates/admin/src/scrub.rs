@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use array::{Driver, Event, Mismatch, MismatchKind, RequestError, ScrubMode};
-use device::Access;
+use host::Access;
 use md::assemble::{Array, Candidate, Options, assemble};
 use md::geometry::Copy;
 use md::{Geometry, Kind, Level, SECTOR_BYTES, Sector};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, DeviceError, DeviceProblem, Identity, Location, Overlap};
+use host::{Device, DeviceError, DeviceProblem, Identity, Location, Overlap};
 use thiserror::Error;
 
 /// Two members of one command that are the same storage, or share bytes.

@@ -12,8 +12,8 @@ use array::{
     ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, DataPlaneConfig, Driver,
     DriverOptions, MemberSpec, MetadataDevice, PartialParityArea, UnwrittenMember,
 };
-use device::{Access, AreaError, Device, Disk};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
+use host::{Access, AreaError, Device, Disk};
 use md::assemble::{
     Array, Candidate, Member, Options, Source, StartBitmap, StartDevice, StartPlan, StartRebuild,
     StartRefusal,
@@ -74,7 +74,7 @@ pub enum StartError {
         problem: BitmapFailed,
     },
     /// A member cannot be read or written.
-    #[error("{name}: cannot {doing}: {}", sys::reason(source))]
+    #[error("{name}: cannot {doing}: {}", host::sys::reason(source))]
     Member {
         /// Name of the member.
         name: String,

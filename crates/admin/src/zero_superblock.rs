@@ -6,8 +6,8 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use device::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
-use device::{foreign, superblocks};
+use host::{Access, Device, DeviceError, DeviceOptions, Disk, Location};
+use host::{foreign, superblocks};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Outcome, READ_BYTES, Superblock};
 use md::ondisk::{Uuid, Version};
@@ -122,7 +122,7 @@ pub enum ZeroError {
         why: String,
     },
     /// A write failed; what stands in `done` is erased.
-    #[error("{name}: cannot write sector {sector}: {}", sys::reason(source))]
+    #[error("{name}: cannot write sector {sector}: {}", host::sys::reason(source))]
     Write {
         /// Its name.
         name: String,

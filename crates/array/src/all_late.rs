@@ -6,7 +6,7 @@
 //! late: so members that have all died fail. Called by `executor` for operations, and by
 //! `metadata_threads` for metadata.
 
-use sys::Looks;
+use host::sys::Looks;
 
 /// See the module documentation.
 #[derive(Default)]

@@ -120,7 +120,7 @@ pub enum BuildError {
         also: PathBuf,
     },
     /// A system resource (memory, io_uring) is missing.
-    #[error("cannot {doing}: {}", sys::reason(source))]
+    #[error("cannot {doing}: {}", host::sys::reason(source))]
     System {
         /// The operation that failed.
         doing: &'static str,

@@ -28,8 +28,8 @@ use engine::{
     FailureCoordinator, HostOp, MAX_REQUEST_SECTORS, MIN_UNIT_SECTORS, MemberSet, MetadataStatus,
     Pace, Request, RequestError, Sharding,
 };
+use host::sys::{Looks, clock_nanos};
 use md::{Geometry, Level, MemberIdx, Sector};
-use sys::{Looks, clock_nanos};
 
 use crate::buf::{Growing, Lease, LeasePool, Regions, StorePolicy, store_fence};
 use crate::build::{

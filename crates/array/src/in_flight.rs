@@ -25,10 +25,10 @@ struct Begun {
 
 /// Discards and writes of zeroes may be long: they get a second more for each of these, which a
 /// disk that has to write them all needs.
-const SECTORS_PER_SECOND: u64 = device::CLEARED_BYTES_PER_SECOND / md::SECTOR_BYTES;
+const SECTORS_PER_SECOND: u64 = host::CLEARED_BYTES_PER_SECOND / md::SECTOR_BYTES;
 
 /// See the module documentation. Times are nanoseconds that the driver's thread may charge
-/// ([`sys::Looks`]). What each operation looks at comes first.
+/// ([`host::sys::Looks`]). What each operation looks at comes first.
 #[repr(C)]
 pub(crate) struct InFlight {
     count: usize,

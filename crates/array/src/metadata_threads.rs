@@ -23,14 +23,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{DeviceNumber, IoError, MemberError, MetaToken, Record, UpdateTimes};
+use host::sys::{EventFd, Looks};
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
 use md::ondisk::{Area, MetadataEncoder, Timestamp, UpdateError, Write};
-use sys::{EventFd, Looks};
 
 use crate::all_late::AllLate;
 use crate::member::{OpKind, cause_of};
-use device::Disk;
+use host::Disk;
 
 /// Pause between two looks at a thread that is to end, when the array is dropped.
 const STEP: Duration = Duration::from_millis(1);
@@ -397,7 +397,7 @@ type Failure = (IoError, Option<String>);
 
 impl DeviceWorker {
     fn run(mut self) {
-        sys::touch_stack();
+        host::sys::touch_stack();
         let mut batch: Vec<MetadataOp> = Vec::new();
         let mut results: Vec<Result<(), Failure>> = Vec::new();
         while let Ok(first) = self.ops.recv() {

@@ -16,10 +16,10 @@ use engine::{
     MetadataEffect, MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS, Record,
     RemoveRefusal, ReplaceRefusal, RequestError,
 };
+use host::sys::Looks;
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::Superblock;
 use md::{Geometry, MemberIdx};
-use sys::Looks;
 
 use crate::executor::{Event, Report};
 use crate::member::late_text;

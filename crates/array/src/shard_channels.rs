@@ -27,9 +27,9 @@ use std::sync::{Arc, Mutex};
 use engine::{
     Control, ControlEvent, HostOp, IntentMap, Request, RequestError, ShardPart, Sharding,
 };
+use host::sys::EventFd;
 use md::{Geometry, Sector};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
-use sys::EventFd;
 
 use crate::buf::Lease;
 use crate::executor::JoiningMember;

@@ -193,7 +193,7 @@ fn nothing_completes_before_its_model_time() {
 #[test]
 fn waiting_for_heads_is_sleeping() {
     const READS: u64 = 20;
-    sys::wait_precisely();
+    ::host::sys::wait_precisely();
     let mut driver = one(&PaceControl::default(), Placement::Stretch);
     let (mut done, mut turns) = (Vec::new(), 0);
     for read in 0..READS {

@@ -8,7 +8,7 @@ use array::Array;
 use drive::{Placement, Profile};
 use md::Geometry;
 use md::nested::{NestedError, NestedGeometry};
-use model::bound::Shape;
+use predict::bound::Shape;
 use results::record::{Cell, CellCase};
 use results::words;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};

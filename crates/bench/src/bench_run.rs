@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::time::SystemTime;
 
-use device::Access;
+use host::Access;
 use results::record::{Cell, Record};
 use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::{Case, RunConfig};
@@ -71,9 +71,10 @@ type Events<'e> = dyn FnMut(BenchEvent<'_>) + 'e;
 pub fn head(plan: &BenchPlan, run: &RunConfig) -> Record {
     match plan.plans().next() {
         Some(plan) => blocks::head(plan, run),
-        None => {
-            Record::new(metrics::host::probe(Some(run.kernels.name()), None), SystemTime::now())
-        }
+        None => Record::new(
+            crate::metrics::host::probe(Some(run.kernels.name()), None),
+            SystemTime::now(),
+        ),
     }
 }
 

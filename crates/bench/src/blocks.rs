@@ -7,11 +7,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::metrics::{CounterSource, Recorder, Watched};
 use array::{Event, io_error_text};
 use md::Level;
 use md::nested::{ArrayExpr, Members};
-use metrics::{CounterSource, Recorder, Watched};
-use model::bound::{self, CellShape, MemberDrive, Pattern, Shape};
+use predict::bound::{self, CellShape, MemberDrive, Pattern, Shape};
 use results::host::Host;
 use results::record::{Cell, Record};
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
@@ -192,7 +192,10 @@ pub fn head(plan: &Plan, run: &RunConfig) -> Record {
 fn probe_host(plan: &Plan, run: &RunConfig) -> Host {
     let members = plan.arrays.iter().flat_map(|planned| &planned.array.members);
     let backing = members.filter_map(|member| member.directory()).next();
-    metrics::host::probe(Some(run.kernels.name()), backing.map(|dir| dir.unwrap_or(&run.directory)))
+    crate::metrics::host::probe(
+        Some(run.kernels.name()),
+        backing.map(|dir| dir.unwrap_or(&run.directory)),
+    )
 }
 
 struct Bench<'a, 'p> {
@@ -481,7 +484,7 @@ fn cached(base: &Cell, target: &Target) -> Option<String> {
     if let Some(name) = in_memory(base) {
         return Some(name.to_string());
     }
-    let memory = sys::memory_bytes().unwrap_or(u64::MAX);
+    let memory = host::sys::memory_bytes().unwrap_or(u64::MAX);
     (target.is_buffered() && target.area_bytes() < memory).then(|| "page cache".into())
 }
 

@@ -7,6 +7,7 @@
 //!   Program -> program: provision (file system, md, device) -> run: workers, barrier --> cells
 //!   bench_run: both, repeated
 //!   sweep:  the items of both, one by one, resumed after any kind of end
+//!   metrics: what ran beside it: /proc, /sys, members, CPUs (also `raidlab watch`)
 //!   both:   verify (pattern, expected versions), measurement (figures --> cell), progress
 //! ```
 //!
@@ -25,6 +26,7 @@ pub mod kernels;
 pub mod live;
 pub mod measurement;
 pub mod member_factory;
+pub mod metrics;
 pub mod model_time;
 mod placed;
 pub mod probed;

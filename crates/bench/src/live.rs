@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use sys::clock_nanos;
+use host::sys::clock_nanos;
 
 /// Buckets per octave, as a power of two: a bucket is 12 % wide at most.
 const BITS: u32 = 3;

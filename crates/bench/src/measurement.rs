@@ -4,9 +4,9 @@
 //! Invariant: the fields that cells of block workloads and of programs share are filled here alone.
 //! Filled by `runner` and `program::run`, turned into cells by `blocks` and `program::cells`.
 
+use crate::metrics::Recorded;
+use crate::metrics::meter::CpuUsed;
 use array::{Counters, Event};
-use metrics::Recorded;
-use metrics::meter::CpuUsed;
 use results::findings;
 use results::record::{Cell, CellCase, CellMeasured, DirectionFigures, Sample, ThreadTime};
 use results::stats::LatencyRecorder;
@@ -199,7 +199,7 @@ impl Measurement {
                 arrivals: self.open_loop.as_ref().map(|open| open.arrivals),
                 waiting: self.open_loop.as_ref().map(|open| open.waiting),
                 verified: self.verified(),
-                per_member: self.members.iter().map(metrics::traffic).collect(),
+                per_member: self.members.iter().map(crate::metrics::traffic).collect(),
                 cpu_process_s: self.cpu.as_ref().map(|cpu| cpu.process_s),
                 cpu_threads: self.threads(),
                 ..base.measured

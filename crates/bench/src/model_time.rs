@@ -11,11 +11,11 @@
 //! Invariant: nothing is written to a file or a device. Called by `raidlab predict --engine`, and
 //! by tests that calibrate.
 
+use host::sys::ModelClock;
 use results::record::Record;
 use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::Plan;
 use spec::members::MemberExpr;
-use sys::ModelClock;
 use thiserror::Error;
 
 use crate::blocks;

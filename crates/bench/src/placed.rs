@@ -16,10 +16,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::Disk;
+use crate::metrics::Watched;
+use host::Disk;
 use md::Level;
 use md::nested::{ArrayExpr, Members};
-use metrics::Watched;
 use results::record::Cell;
 use spec::case::{ArrayConfig, BenchLevel, Knobs, RunConfig};
 use spec::matrix::ArrayPlan;
@@ -222,7 +222,7 @@ pub(crate) fn notes_of_found(array: &ArrayConfig, seed: u64) -> Vec<String> {
          that writes, the device is filled first, if it holds nothing"
             .to_string(),
     ];
-    if let Some(use_) = device::in_use(path) {
+    if let Some(use_) = host::in_use(path) {
         notes.push(format!(
             "{use_}: other requests to the device are in the figures; measure it unused"
         ));
@@ -241,8 +241,8 @@ pub(crate) fn notes_of_found(array: &ArrayConfig, seed: u64) -> Vec<String> {
 fn rotates(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let number = std::fs::metadata(path).map(|found| found.rdev());
-    let queue = number.ok().and_then(metrics::host::queue_of);
-    let line = queue.and_then(|queue| metrics::host::line(format!("{queue}/rotational")));
+    let queue = number.ok().and_then(crate::metrics::host::queue_of);
+    let line = queue.and_then(|queue| crate::metrics::host::line(format!("{queue}/rotational")));
     line.is_some_and(|text| text == "1")
 }
 

@@ -15,11 +15,13 @@ use array::{
     ArraySpec, BuildError, Completion, DataPlaneConfig, Driver, DriverOptions, FaultControl,
     HostOp, Member, MemberSpec, PaceControl,
 };
-use calibrate::{Access, Addresses, Limit, Machine, MachineError, Measured, Scratch, Stream};
+use host::sys::clock_nanos;
 use md::{Layout, Level, Sector};
+use predict::calibrate::{
+    Access, Addresses, Limit, Machine, MachineError, Measured, Scratch, Stream,
+};
 use rustix::time::{ClockId, clock_gettime};
 use spec::members::MemberExpr;
-use sys::clock_nanos;
 
 use crate::member_factory::MemberFactory;
 use crate::provision::ClaimedDevices;
@@ -268,8 +270,8 @@ impl Machine for ProbedDisks<'_> {
 #[cfg(test)]
 mod tests {
     use array::{MemMember, NullMember, PacedMember};
-    use calibrate::Settings;
     use drive::{Placement, Profile};
+    use predict::calibrate::Settings;
 
     use super::*;
 
@@ -305,7 +307,7 @@ mod tests {
     /// The same requests give the same figures by the engine's I/O as in the model alone.
     #[test]
     fn a_paced_disk_has_the_figures_of_its_model() {
-        let _clock = sys::ModelClock::start();
+        let _clock = host::sys::ModelClock::start();
         let profile = Profile::named("hdd-2007").expect("built in");
         let sectors = profile.capacity_bytes() / 512 / ROUND * ROUND;
         let (control, place) = (PaceControl::default(), Placement::Window { at: 0.0 });
@@ -314,9 +316,11 @@ mod tests {
         let disks: Vec<(String, Box<dyn Member>)> = vec![("a".into(), Box::new(paced))];
         let mut machine = ProbedDisks::new(disks, None, &|| false).expect("a disk");
         let settings = Settings { random_reads: 100, ..Settings::default() };
-        let found = calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
-        let mut model = calibrate::Modelled::new(&[(profile, None)], &[]);
-        let wanted = calibrate::measure(&mut model, settings, &mut |_| {}).expect("it runs");
+        let found =
+            predict::calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
+        let mut model = predict::calibrate::Modelled::new(&[(profile, None)], &[]);
+        let wanted =
+            predict::calibrate::measure(&mut model, settings, &mut |_| {}).expect("it runs");
         let (found, wanted) = (&found.disks[0], &wanted.disks[0]);
         for (name, found, wanted) in [
             ("outer", found.outer_mb_per_s, wanted.outer_mb_per_s),

@@ -28,12 +28,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use array::Driver;
+use host::sys::clock_nanos;
 use results::record::Sample;
 use results::stats::{self, LatencyRecorder};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spec::rng::SplitMix64;
 use spec::workload::Spec;
-use sys::clock_nanos;
 
 use self::generator::{Generator, Part, Together, Watched};
 use crate::addresses::{Share, Workload};
@@ -579,7 +579,7 @@ mod tests {
 
     #[test]
     fn a_sample_of_a_modelled_disk_is_not_wrong_by_a_block() {
-        let clock = sys::ModelClock::start();
+        let clock = host::sys::ModelClock::start();
         let mut target = filled_with("linear(1)", "paced:hdd-2007:mem", 1, 64 << 20);
         target.renew_drives(false).expect("nothing is in flight");
         // A sample is 24 blocks: one more or less would be 4 %.
@@ -592,7 +592,7 @@ mod tests {
     }
 
     fn open_loop(iops: u32, depth: u32) -> (Measurement, f64) {
-        let clock = sys::ModelClock::start();
+        let clock = host::sys::ModelClock::start();
         let mut target = filled_with("linear(1)", "paced:hdd-2007:mem", 1, 64 << 20);
         target.renew_drives(true).expect("nothing is in flight");
         let rate = Some(Rate { iops, process: RateProcess::Linear });

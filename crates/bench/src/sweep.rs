@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::slice;
 use std::time::Duration;
 
-use device::Access;
+use host::Access;
 use results::record::{Cell, Record};
 use results::{LockHolder, Sequence, Store, StoreError};
 use spec::case::{Case, Workload};

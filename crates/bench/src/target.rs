@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::metrics::CounterSource;
 use array::{
     ArraySpec, Completion, Counters, DataPlaneConfig, Driver, DriverOptions, Event, FaultControl,
     HostOp, Lease, Member, MemberSpec, PaceControl,
 };
 use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
-use metrics::CounterSource;
-use model::bound::Shape;
+use predict::bound::Shape;
 use spec::case::{ArrayConfig, DEFAULT_STRIPE_CACHE_BYTES, Knobs, RunConfig};
 use spec::matrix::tolerated_losses;
 use spec::members::MemberExpr;

@@ -18,7 +18,7 @@ pub enum TargetError {
     /// A member file cannot be made.
     #[error(
         "{}: cannot {doing} (a member of {}): {}",
-        directory.display(), show_size(*bytes), sys::reason(source)
+        directory.display(), show_size(*bytes), host::sys::reason(source)
     )]
     MemberFile {
         /// Directory of the member.
@@ -31,7 +31,7 @@ pub enum TargetError {
         source: io::Error,
     },
     /// There is no memory for a member in memory.
-    #[error("cannot map {} for a mem member: {}", show_size(*bytes), sys::reason(source))]
+    #[error("cannot map {} for a mem member: {}", show_size(*bytes), host::sys::reason(source))]
     MemberMemory {
         /// Size of the member.
         bytes: u64,
@@ -106,10 +106,10 @@ pub enum RunnerError {
         available: usize,
     },
     /// The CPUs of the thread cannot be read.
-    #[error("--cores: {}", sys::reason(.0))]
+    #[error("--cores: {}", host::sys::reason(.0))]
     Affinity(#[source] io::Error),
     /// The thread cannot be pinned.
-    #[error("--cores: CPU(s) {cpus:?}: {}", sys::reason(source))]
+    #[error("--cores: CPU(s) {cpus:?}: {}", host::sys::reason(source))]
     Pin {
         /// The CPUs.
         cpus: Vec<usize>,
@@ -117,7 +117,7 @@ pub enum RunnerError {
         source: io::Error,
     },
     /// A thread cannot be started.
-    #[error("cannot start a thread for shard {shard}: {}", sys::reason(source))]
+    #[error("cannot start a thread for shard {shard}: {}", host::sys::reason(source))]
     Thread {
         /// Its shard.
         shard: usize,

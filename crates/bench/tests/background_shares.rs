@@ -2,16 +2,16 @@
 //! machine. See docs/perf/background.md.
 //!
 //! The engine, the bytes and the modelled drives are those of `raidlab bench`; only waiting takes
-//! no time ([`sys::ModelClock`]).
+//! no time ([`host::sys::ModelClock`]).
 
 use std::time::Duration;
 
 use bench::blocks as bench;
+use host::sys::ModelClock;
 use results::record::{Cell, Record};
 use spec::case::RunConfig;
 use spec::matrix::{self, Options};
 use spec::workload::{BackgroundWork, Kind};
-use sys::ModelClock;
 
 /// Sequential rate of a member at its outer edge, MB/s.
 const OUTER: f64 = 83.0;

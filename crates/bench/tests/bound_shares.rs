@@ -1,17 +1,17 @@
 //! The default table on a model clock: every figure beside its bound, alike on every machine.
 //!
 //! The engine, the bytes and the modelled drives are those of `raidlab bench`; only waiting takes
-//! no time ([`sys::ModelClock`]). So a level that does not reach the rate of its disks fails
+//! no time ([`host::sys::ModelClock`]). So a level that does not reach the rate of its disks fails
 //! here, whatever the load of the machine.
 
 use std::time::Duration;
 
 use bench::blocks as bench;
+use host::sys::ModelClock;
 use results::record::{Cell, Record};
 use spec::case::RunConfig;
 use spec::matrix::{self, Options};
 use spec::workload::Kind;
-use sys::ModelClock;
 
 fn settings(sample_ms: u64) -> RunConfig {
     RunConfig {

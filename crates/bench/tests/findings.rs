@@ -23,7 +23,7 @@ fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
 
 /// The same on a clock that does not run on while others use the machine.
 fn run_in_model_time(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
-    let _clock = sys::ModelClock::start();
+    let _clock = host::sys::ModelClock::start();
     measured(level, members, kind, more)
 }
 

@@ -2,8 +2,8 @@
 //! then predicted, and compared with what the engine does on them. See docs/perf/calibrate.md:
 //! `RAIDLAB_TEST=all cargo test -p bench --test hidden_machines -- --nocapture` prints its table.
 //!
-//! Everything runs on a model clock ([`sys::ModelClock`]): the same seed gives the same table on
-//! every machine. Three of them are also calibrated and measured in real time, but only with
+//! Everything runs on a model clock ([`host::sys::ModelClock`]): the same seed gives the same table
+//! on every machine. Three of them are also calibrated and measured in real time, but only with
 //! `RAIDLAB_TEST=all`: that takes minutes, and is as good as the machine is idle.
 
 use std::path::Path;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use array::{Member, NullMember, PaceControl, PacedMember};
 use bench::probed::ProbedDisks;
-use calibrate::{Machine, Modelled, Scratch, Settings, WiringFigures};
 use drive::{Placement, Profile};
+use host::sys::ModelClock;
+use predict::calibrate::{Machine, Modelled, Scratch, Settings, WiringFigures};
 use results::record::Record;
 use results::stats::median;
 use spec::case::RunConfig;
 use spec::matrix::{self, Options};
 use spec::workload::Kind;
-use sys::ModelClock;
 use testkit::Rng;
 
 #[path = "hidden/mod.rs"]
@@ -137,10 +137,11 @@ fn by_the_engines_io(seed: u64, directory: &Path) -> (Vec<f64>, Record, WiringFi
     // Where on a disk a scratch file lies is not known.
     let area = machine.scratch();
     let begin = std::time::Instant::now();
-    let figures = calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
+    let figures =
+        predict::calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
     drop(machine);
     let probed = begin.elapsed();
-    let fitted = calibrate::fit(&figures, area, settings);
+    let fitted = predict::calibrate::fit(&figures, area, settings);
     let wiring = figures.wiring.expect("several disks");
     let truth = directory.join(format!("hidden-{seed}.toml"));
     let guess = directory.join(format!("found-{seed}.toml"));
@@ -270,9 +271,10 @@ fn machines_are_predicted_from_their_probes() {
         let mut machine = hidden.machine().with_scratch(hidden.scratch());
         let solid = hidden.profile.kind() == drive::Kind::Solid;
         let begin = std::time::Instant::now();
-        let figures = calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
+        let figures =
+            predict::calibrate::measure(&mut machine, settings, &mut |_| {}).expect("it runs");
         let probed = begin.elapsed();
-        let disks = calibrate::fit(&figures, Some(hidden.scratch()), settings);
+        let disks = predict::calibrate::fit(&figures, Some(hidden.scratch()), settings);
         let fitted = begin.elapsed();
         let wiring = figures.wiring.expect("several disks");
         hidden.assert_found(seed, &wiring);

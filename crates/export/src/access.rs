@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use array::{
     ArrayError, Completer, CompletionQueue, Filled, HostOp, Lease, Pending, RequestResult,
 };
-use sys::OutSlice;
+use host::sys::OutSlice;
 
 use crate::gate::Gate;
 use crate::store::{Limits, READ_ONLY, Store, StoreExtent};
@@ -259,7 +259,7 @@ impl Port {
 
     fn submit(&self, op: HostOp, offset: u64, lease: Option<Lease>, to: Completer) {
         // The store may run on this thread, whose stack must not need memory later.
-        sys::touch_stack_once();
+        host::sys::touch_stack_once();
         self.access.store.submit(op, offset, lease, to);
     }
 
@@ -300,7 +300,7 @@ struct SlowWorker {
 
 impl SlowWorker {
     fn run(&self, jobs: &Receiver<Slow>) {
-        sys::touch_stack();
+        host::sys::touch_stack();
         for job in jobs {
             match job {
                 Slow::Write { offset, data, durable, to } => {

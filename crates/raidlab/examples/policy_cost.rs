@@ -18,9 +18,9 @@ use array::{
     MemberSpec, MetadataDevice, NullMember, PaceControl, PacedMember, PartialParityArea,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use device::{Access, Device, DeviceOptions, Disk, DiskLayer, Location};
 use drive::{DriveId, Placement, Profile};
 use engine::{DeviceNumber, MetadataConfig, MetadataManager};
+use host::{Access, Device, DeviceOptions, Disk, DiskLayer, Location};
 use md::assemble::{Candidate, Options, StartMember, StartPlan, assemble};
 use md::create::{self, BitmapOption, Request};
 use md::ondisk::ppl::PplHeader;

@@ -12,7 +12,7 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use device::{Device, Identity, LockedFile};
+use host::{Device, Identity, LockedFile};
 use report::shown::{Shown, lines};
 use serde::Serialize;
 
@@ -197,7 +197,7 @@ pub fn print_lines(text: &str) -> Result<()> {
 /// JSON and other formats on stdout. A reader that goes away (`| head`) is no error of ours; a
 /// stdout that is closed or full is one.
 pub fn print_raw(text: &str) -> Result<()> {
-    if sys::stdout_was_closed() {
+    if host::sys::stdout_was_closed() {
         bail!("stdout: it is closed; name /dev/null to print nothing");
     }
     let mut stdout = std::io::stdout().lock();

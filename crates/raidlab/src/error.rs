@@ -14,7 +14,7 @@ use anyhow::{Error, Result, anyhow};
 pub fn text_of(error: &Error) -> String {
     // Only of the error itself: `Error::downcast_ref` would also find a cause.
     match error.chain().next().and_then(|error| error.downcast_ref::<io::Error>()) {
-        Some(error) => sys::reason(error).to_string(),
+        Some(error) => host::sys::reason(error).to_string(),
         None => error.to_string(),
     }
 }

@@ -138,7 +138,7 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
     if let Err(error) = log::start() {
         return failed(&text_of(&error));
     }
-    device::report_waits(|path| {
+    host::report_waits(|path| {
         let path = path.display();
         console::say(format_args!(
             "raidlab: {path}: waiting for what a process that was killed has left in progress"

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use admin::ChooseError;
 use anyhow::{Error, Result};
-use device::{Disk, Identity, MemberName, Overlap, RescueMap, member_signs};
+use host::{Disk, Identity, MemberName, Overlap, RescueMap, member_signs};
 use md::assemble::{Array, Found};
 
 /// A file or device that a command uses and must not overwrite.

@@ -21,7 +21,7 @@ use anyhow::{Result, anyhow, bail};
 use bench::Progress;
 use bench::program::session::RunResult;
 use bench::sweep::{HostError, SweepHost, Task, measure as measure_task};
-use device::{Endpoint, NbdUri};
+use host::{Endpoint, NbdUri};
 use results::host::Host;
 use results::hosts::together;
 use results::record::{Cell, ItemTimes, Load, LoadPoint, Record};

@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use device::{MapBlock, MapStatus, Mapfile, MapfileError};
+use host::{MapBlock, MapStatus, Mapfile, MapfileError};
 use md::SECTOR_BYTES;
 use thiserror::Error;
 

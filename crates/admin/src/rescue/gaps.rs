@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use device::{LISTED, Unread};
+use host::{LISTED, Unread};
 use md::geometry::Copy;
 use md::ondisk::Area;
 use md::{Kind, MemberIdx, Parity, Sector};

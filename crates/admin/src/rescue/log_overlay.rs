@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use md::SECTOR_BYTES;
 
-use device::{Disk, DiskLayer};
+use host::{Disk, DiskLayer};
 
 /// Replacement for the contents of a sector.
 #[derive(Clone)]
@@ -75,11 +75,11 @@ impl DiskLayer for LogOverlay {
     }
 
     fn write(&self, _sector: u64, _buf: &[u8]) -> io::Result<()> {
-        Err(device::read_only_error(&self.name()))
+        Err(host::read_only_error(&self.name()))
     }
 
     fn write_zeroes(&self, _range: Range<u64>) -> io::Result<()> {
-        Err(device::read_only_error(&self.name()))
+        Err(host::read_only_error(&self.name()))
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -34,9 +34,9 @@ mod slot_reader;
 mod stream;
 
 pub use compare::{Blamed, BlockKind, Compared, ZeroRange};
-pub use device::DATA_STEP;
 pub use dump_map::{DumpMap, DumpMapError, Reader, Reading};
 pub use gaps::{CopyGaps, DRAWN, Gaps, gaps};
+pub use host::DATA_STEP;
 pub(crate) use log_overlay::laid_over;
 pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described};
 pub(crate) use open::{appended, left_out_members, rescue_array};

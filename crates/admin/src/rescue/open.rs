@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use device::{Disk, Unread, partition_tables};
 use guess::Stated;
+use host::{Disk, Unread, partition_tables};
 use md::assemble::{
     AS_GIVEN, Array, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options, Override,
     Plan, Shape, Verdict, explicit,

@@ -20,7 +20,7 @@ use super::log_overlay::{LogOverlay, Patch, Patches};
 use super::slot_reader;
 use super::{OutOfDateSource, Part, ReadableArray, Source};
 use crate::reshape::old_rows_stand;
-use device::{AreaError, Disk, read_bad_blocks};
+use host::{AreaError, Disk, read_bad_blocks};
 
 /// An array that is ready to be read.
 pub struct Prepared {

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use content::{Bytes, Unreadable};
-use device::{Disk, read_only_error};
+use host::{Disk, read_only_error};
 use md::SECTOR_BYTES;
 
 use super::ReadableArray;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::ranges::{Ranges, add_range, union};
 use crate::fields::as_area;
-use device::Disk;
+use host::Disk;
 
 /// A device that holds a slot, or a part of it.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use md::SECTOR_BYTES;
 
 use super::Readable;
-use sys::Mapping;
+use host::sys::Mapping;
 
 /// Options for reading a range.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub enum StreamError<E> {
     #[error("{0}")]
     Consumer(E),
     /// No memory for one piece, or no thread could be started.
-    #[error("cannot {doing}: {}", sys::reason(source))]
+    #[error("cannot {doing}: {}", host::sys::reason(source))]
     System {
         /// The operation that failed.
         doing: String,
@@ -169,7 +169,7 @@ const SCRATCH_PIECES: u64 = 4;
 fn buffers<E>(pieces: usize, bytes: u64) -> Result<Vec<Mapping>, StreamError<E>> {
     let need = (1 + SCRATCH_PIECES) * bytes + STACK_BYTES;
     if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
-        sys::share_one_heap();
+        host::sys::share_one_heap();
     }
     let probes: Vec<Mapping> = (0..pieces).map_while(|_| Mapping::new(need).ok()).collect();
     let readers = match probes.len() {

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use device::Disk;
+use host::Disk;
 use md::SECTOR_BYTES;
 use md::ondisk::reshape_backup::{
     BACKUP_DATA_SECTOR, BACKUP_HEADER_BYTES, BackupCopy, ReshapeBackup, backup_uuid,

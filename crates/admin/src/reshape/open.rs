@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use device::Access;
+use host::Access;
 use parity::Kernels;
 
 use super::backup::{BackupFile, BackupStore};

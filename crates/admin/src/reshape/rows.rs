@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::Disk;
+use host::Disk;
 use md::geometry::{Copy, Generation};
 use md::reshape::{Participant, Subject};
 use md::{Geometry, Kind, Parity, SECTOR_BYTES, Sector, StripeNo};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
-use device::{Disk, read_bad_blocks};
+use host::{Disk, read_bad_blocks};
 use md::assemble::{Array, Candidate, MemberState, Options, Shape, assemble};
 use md::geometry::Generation;
 use md::ondisk::bitmap::{BitmapHeader, HEADER_BYTES};

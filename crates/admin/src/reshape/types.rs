@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use device::OverlayError;
+use host::OverlayError;
 use md::ondisk::DecodeError;
 use md::reshape::{Goal, NoRoom, ReshapeRefusal};
 use serde::Serialize;
@@ -192,7 +192,7 @@ pub enum ReshapeError {
         why: String,
     },
     /// A member or the backup cannot be written or read.
-    #[error("{name}: cannot {doing}: {}", sys::reason(source))]
+    #[error("{name}: cannot {doing}: {}", host::sys::reason(source))]
     System {
         /// The member or file.
         name: String,

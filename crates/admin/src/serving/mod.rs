@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use array::{Array, ArrayError, BuildError, Mismatch};
-use device::{Access, OverlayError};
+use host::{Access, OverlayError};
 use md::Geometry;
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::Uuid;
@@ -82,7 +82,7 @@ pub enum ServeError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The monitor's thread cannot be started.
-    #[error("cannot start the monitor's thread: {}", sys::reason(.0))]
+    #[error("cannot start the monitor's thread: {}", host::sys::reason(.0))]
     Monitor(#[source] std::io::Error),
 }
 

@@ -7,7 +7,7 @@ use array::{
     AddError, BackgroundWork, DeviceNumber, JoinAs, MemberFlags, Mismatch, Pace, RemoveError,
     ScrubMode,
 };
-use device::{DeviceError, DeviceProblem, Disk, Identity, Location};
+use host::{DeviceError, DeviceProblem, Disk, Identity, Location};
 use md::MemberIdx;
 use thiserror::Error;
 

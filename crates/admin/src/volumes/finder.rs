@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use content::lvm::{self, VolumeGroup};
 use content::{Checksum, Identified, Kind as Format, identify};
-use device::partition_tables;
+use host::partition_tables;
 use md::{SECTOR_BYTES, show_size};
 
 use super::names::{Draft, Root};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::Disk;
+use host::Disk;
 use md::Level;
 use md::create::{Device, Request};
 use md::ondisk::{Timestamp, Uuid};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use admin::rescue::{Piece, StreamOptions, prepare, stream};
-use device::{Disk, MemoryDisk};
+use host::{Disk, MemoryDisk};
 use md::assemble::{Array, Candidate, Options, Plan, Verdict, assemble};
 use md::ondisk::superblock::{READ_BYTES, detect};
 use serde_json::Value;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use admin::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
-use device::{Disk, DiskLayer};
+use host::{Disk, DiskLayer};
 use md::Level;
 use md::create::{BitmapOption, Plan, plan};
 

@@ -10,7 +10,7 @@ use admin::rescue::{
 use array::{
     ArraySpec, DataPlaneConfig, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec,
 };
-use device::{Access, Device, DeviceOptions, Disk, Location, MemberName, RescueMap, Unread};
+use host::{Access, Device, DeviceOptions, Disk, Location, MemberName, RescueMap, Unread};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};
 
 const MEMBER_SECTORS: u64 = 1024 + 40;
@@ -530,7 +530,7 @@ struct Counted {
     reads: std::sync::atomic::AtomicU64,
 }
 
-impl device::DiskLayer for Counted {
+impl host::DiskLayer for Counted {
     fn below(&self) -> &dyn Disk {
         &self.scarred
     }

@@ -20,9 +20,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::HostOp;
+use host::sys::{EventFd, clock_nanos};
 use md::{Level, SECTOR_BYTES, Sector};
 use rustix::event::{PollFd, PollFlags};
-use sys::{EventFd, clock_nanos};
 
 use super::{ArrayError, Completer, RequestResult};
 use crate::buf::Lease;
@@ -285,8 +285,8 @@ enum Turn {
 
 /// The thread of a shard; returns whether the shard left the array clean.
 fn run(shared: &Shared, shard: &Mutex<Option<Worker>>) -> bool {
-    sys::wait_precisely();
-    sys::touch_stack();
+    host::sys::wait_precisely();
+    host::sys::touch_stack();
     let _ends = EndOfWorker(shard);
     let Ok(mut lock) = shard.lock() else { return false };
     loop {

@@ -10,7 +10,7 @@
 //! bytes. So the process does not read a lent part, but has the kernel send it ([`OutSlice`]).
 //! Which reads are lent memory is decided in `executor`.
 
-use sys::OutSlice;
+use host::sys::OutSlice;
 
 use super::lease::Lease;
 use super::lent::LentPart;

@@ -128,7 +128,7 @@ fn serve(regions: &[Weak<Growing>]) -> bool {
         let Some(growing) = region.upgrade() else { continue };
         is_any = true;
         if growing.requested.load(Ordering::Acquire) {
-            is_refused |= !growing.grow(sys::spare_memory_bytes().unwrap_or(0));
+            is_refused |= !growing.grow(host::sys::spare_memory_bytes().unwrap_or(0));
             growing.requested.store(false, Ordering::Release);
         }
     }

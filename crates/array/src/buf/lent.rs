@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sys::OutSlice;
+use host::sys::OutSlice;
 
 use super::region::Region;
 

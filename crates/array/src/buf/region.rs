@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{BufSlice, MAX_SPAN_SECTORS, REGION_ZERO};
-use sys::{Mapping, OutSlice};
+use host::sys::{Mapping, OutSlice};
 
 use super::copy;
 

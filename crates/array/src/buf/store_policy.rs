@@ -30,7 +30,7 @@ const GAIN_PERCENT: u64 = 3;
 pub(crate) struct StorePolicy {
     /// CPU time of the thread in nanoseconds.
     clock: fn() -> u64,
-    /// The thread that stored last: see [`sys::thread_mark`].
+    /// The thread that stored last: see [`host::sys::thread_mark`].
     thread: usize,
     past: bool,
     /// The current trial; `None` while a method is in use.
@@ -70,7 +70,7 @@ impl StorePolicy {
         }
         self.stored += bytes;
         let Some(trial) = &mut self.trial else { return self.past };
-        let thread = sys::thread_mark();
+        let thread = host::sys::thread_mark();
         if std::mem::replace(&mut self.thread, thread) != thread {
             trial.is_moved = true;
         }
@@ -91,7 +91,7 @@ impl StorePolicy {
             trial.is_moved = false;
             return;
         };
-        let is_same = !trial.is_moved && self.thread == sys::thread_mark();
+        let is_same = !trial.is_moved && self.thread == host::sys::thread_mark();
         if let Some(nanos) = now.checked_sub(began).filter(|_| is_same) {
             let nanos = nanos.saturating_mul(TRY_BYTES / 2) / stored;
             let least = &mut trial.least[usize::from(trial.number.is_multiple_of(2))];

@@ -153,7 +153,7 @@ impl Driver {
 
     /// All background work that has not ended, in the order in which it runs. In shard 0.
     pub fn background(&self) -> Vec<BackgroundStatus> {
-        let now = sys::clock_nanos();
+        let now = host::sys::clock_nanos();
         let mut all: Vec<BackgroundStatus> = Vec::new();
         let only_replaces = |status: engine::MetadataStatus| {
             status.rebuilding.is_empty() && !status.replacing.is_empty()

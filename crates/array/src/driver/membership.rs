@@ -84,7 +84,7 @@ pub enum AddError {
     #[error("device {} is no spare of the array that is free", .0.0)]
     NoSpare(DeviceNumber),
     /// A system resource is missing.
-    #[error("cannot {doing}: {}", sys::reason(source))]
+    #[error("cannot {doing}: {}", host::sys::reason(source))]
     System {
         /// What could not be done.
         doing: &'static str,

@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use engine::BackgroundLoop;
+use host::sys::clock_nanos;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use sys::clock_nanos;
 
 use super::{Driver, PUSHED_BACK, Parts};
 use crate::member::Ring;
@@ -40,7 +40,7 @@ impl Driver {
         }
         let now = clock_nanos();
         let Some(due) = self.due(now, limit) else { return };
-        if sys::skip_to(due.model, due.until) {
+        if host::sys::skip_to(due.model, due.until) {
             return;
         }
         let left = Duration::from_nanos(due.wake_at().saturating_sub(now));

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use engine::{Input, IoError, MemberError};
+use host::sys::Looks;
 use md::MemberIdx;
-use sys::Looks;
 
 use super::{Event, Executor};
 use crate::all_late::AllLate;

@@ -20,7 +20,7 @@ use super::{
     Sealed,
 };
 use crate::table::Table;
-use device::{AreaError, Disk, read_bad_blocks};
+use host::{AreaError, Disk, read_bad_blocks};
 
 /// The bad-block log of one member and the disk that it is on, shared by all handles on it.
 pub struct BadBlockList {

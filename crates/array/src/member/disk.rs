@@ -13,7 +13,7 @@ use md::Sector;
 use super::error_text;
 use super::file::cause_of;
 use super::{Counters, Io, Known, Leaf, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
-use device::{DATA_STEP, Disk};
+use host::{DATA_STEP, Disk};
 
 /// A blocking member; see the module documentation.
 pub struct DiskMember {

@@ -8,7 +8,8 @@ use engine::{IoError, MemberError, MemberOp};
 /// The sector is that of the device whose sector `data_offset` is the first of the member.
 pub fn io_error_text(error: &IoError, data_offset: u64) -> String {
     let IoError { kind, op, errno, sectors, sector } = *error;
-    let why = errno.map_or_else(|| kind.to_string(), |errno| sys::errno_text(errno.get().into()));
+    let why =
+        errno.map_or_else(|| kind.to_string(), |errno| host::sys::errno_text(errno.get().into()));
     match op {
         MemberOp::Flush | MemberOp::Metadata => format!("{op}: {why}"),
         _ => {

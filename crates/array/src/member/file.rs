@@ -15,8 +15,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Device, Disk, Identity, Locks, direct_block, is_shorter};
 use engine::{IoError, MemberError, Token};
+use host::{Device, Disk, Identity, Locks, direct_block, is_shorter};
 use md::Sector;
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -42,7 +42,7 @@ pub struct FileOptions {
 
 /// Why a file cannot be used as a member.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: cannot {doing}: {}", path.display(), sys::reason(source))]
+#[error("{}: cannot {doing}: {}", path.display(), host::sys::reason(source))]
 pub struct OpenError {
     /// Path of the file.
     pub path: PathBuf,
@@ -264,7 +264,7 @@ impl FileMember {
             return Ok(data);
         }
         let at = self.start + sector.0 * md::SECTOR_BYTES;
-        let hole = device::hole_end(&self.file, at, end) - at;
+        let hole = host::hole_end(&self.file, at, end) - at;
         if hole >= md::SECTOR_BYTES {
             let end = sector.0 + hole / md::SECTOR_BYTES;
             return Ok(Known { is_hole: true, end: Sector(end.min(limit.0)) });
@@ -326,7 +326,7 @@ impl FileMember {
     fn zero_by_hand(&self, at: u64, len: u64) -> std::io::Result<()> {
         use std::os::unix::fs::FileExt;
         // Page-aligned, as O_DIRECT needs it.
-        let mut zeroes = sys::Mapping::new(ZEROES_BYTES)?;
+        let mut zeroes = host::sys::Mapping::new(ZEROES_BYTES)?;
         let mut done = 0;
         while done < len {
             let part = (len - done).min(ZEROES_BYTES);

@@ -243,7 +243,7 @@ mod tests {
             regions,
             kernels,
             now: 0,
-            looks: sys::Looks::new(None, 0),
+            looks: host::sys::Looks::new(None, 0),
             store_policy: StorePolicy::default(),
             stored_past: false,
         }

@@ -39,8 +39,8 @@ pub use traits::{
 pub use unwritten::UnwrittenMember;
 pub use uring::Cqe;
 
-pub(crate) use device::FileId;
 pub(crate) use file::cause_of;
+pub(crate) use host::FileId;
 pub(crate) use traits::{Leaf, Sealed};
 #[cfg(test)]
 pub(crate) use uring::FileOp;

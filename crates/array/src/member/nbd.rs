@@ -17,12 +17,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use device::{Completes, Device, Disk, ExportError, NbdExport, Transfer};
 use engine::{IoError, MemberError, Token};
+use host::sys::{EventFd, Looks};
+use host::{Completes, Device, Disk, ExportError, NbdExport, Transfer};
 use md::Sector;
 use nbd::Operation;
 use rustix::io::Errno;
-use sys::{EventFd, Looks};
 
 use super::file::{errno_of, error_of};
 use super::traits::{Cause, Load, io_error};

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{IoError, Token};
+use host::sys::clock_nanos;
 use md::Sector;
-use sys::clock_nanos;
 
 use super::traits::{Load, WAKE_NANOS};
 use super::{

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::FileId;
 use engine::{BufSlice, IoError, MemberError, MemberOp, Token};
+use host::FileId;
+use host::sys::Looks;
 use md::Sector;
-use sys::Looks;
 
 use super::{Cqe, Ring};
 use crate::buf::{Region, Regions, StorePolicy};

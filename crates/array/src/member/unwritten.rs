@@ -130,7 +130,7 @@ mod tests {
             regions,
             kernels: parity::Kernels::best(),
             now: 0,
-            looks: sys::Looks::new(None, 0),
+            looks: host::sys::Looks::new(None, 0),
             store_policy: Default::default(),
             stored_past: false,
         };

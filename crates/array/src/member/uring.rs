@@ -368,7 +368,7 @@ impl Ring {
     pub(crate) fn drain(&mut self, limit: std::time::Duration) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec};
         let (start, mut done) = (std::time::Instant::now(), Vec::new());
-        let mut looks = sys::Looks::new(Some(limit), 0);
+        let mut looks = host::sys::Looks::new(Some(limit), 0);
         while self.in_flight > 0 {
             self.submit();
             let left = limit.saturating_sub(std::time::Duration::from_nanos(looks.time()));

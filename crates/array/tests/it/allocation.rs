@@ -1,7 +1,7 @@
 //! What arrays say of holes: never a hole where something else than zeroes could be read.
 
+use ::host::{Access, Device, DeviceOptions, Disk, Location};
 use array::{ArrayExtent, DriverOptions, FileMember, HostOp, MemMember, Member, MemberSpec, Pace};
-use device::{Access, Device, DeviceOptions, Disk, Location};
 use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
 

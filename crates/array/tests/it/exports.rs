@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ::host::{Access, Device, DeviceOptions, Location, MemoryDisk};
 use array::{
     BadBlockList, BadBlockMember, DriverOptions, Event, HostOp, MemberError, MemberSpec, NbdMember,
 };
-use device::{Access, Device, DeviceOptions, Location, MemoryDisk};
 use md::ondisk::{Area, BadBlockArea};
 use md::{Level, MemberIdx};
 use nbd::server::{Event as Step, Handshake, Tls};

@@ -44,7 +44,7 @@ fn sent(filled: &Filled) -> Vec<u8> {
         scope.spawn(move || to.read_exact(got).expect("received"));
         for mut slice in filled.out_slices() {
             while !slice.is_empty() {
-                match sys::send(from.as_fd(), &[slice]) {
+                match ::host::sys::send(from.as_fd(), &[slice]) {
                     Ok(sent) => slice = slice.skip(sent),
                     Err(_) => std::thread::yield_now(),
                 }

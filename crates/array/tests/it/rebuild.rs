@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::host::{Access, Device, DeviceOptions, Location};
 use array::{
     AddError, BadBlockList, BadBlockMember, Driver, DriverOptions, Event, Fault, FaultControl,
     FaultMember, HostOp, MemMember, Member, MemberFlags, MemberSpec, RequestError,
 };
-use device::{Access, Device, DeviceOptions, Location};
 use md::ondisk::{Area, BadBlockArea};
 use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;

@@ -5,8 +5,8 @@ use array::{
     Driver, DriverOptions, Event, Fault, FaultMember, HostOp, MemberError, MemberSpec, RequestError,
 };
 use engine::IoError;
+use host::sys::{ModelClock, clock_nanos};
 use md::{Level, Sector};
-use sys::{ModelClock, clock_nanos};
 
 use crate::common::{SECTOR, boxed_mem, mem, options, spec};
 
@@ -46,7 +46,7 @@ fn begin(driver: &mut Driver) {
 
 /// The process does not run for this long.
 fn stop(nanos: u64) {
-    assert!(sys::skip_to(None, clock_nanos() + nanos), "the clock is the test's");
+    assert!(host::sys::skip_to(None, clock_nanos() + nanos), "the clock is the test's");
 }
 
 /// Runs on until the write has ended; its result.

@@ -94,7 +94,7 @@ impl<'g> ArrayAccess<'g> {
 
     /// A access to the worker's own driver.
     pub(super) fn own(driver: Driver) -> ArrayAccess<'g> {
-        sys::wait_precisely();
+        host::sys::wait_precisely();
         ArrayAccess::Own(Box::new(Own { driver, done: Vec::new(), ended: VecDeque::new() }))
     }
 

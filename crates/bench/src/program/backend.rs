@@ -10,11 +10,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::metrics::Watched;
 use array::Counters;
-use metrics::Watched;
+use host::sys::clock_nanos;
 use results::stats::LatencyRecorder;
 use spec::program::types::{Phase, Step};
-use sys::clock_nanos;
 
 use super::error::IoError;
 use crate::live::LiveCounter;
@@ -26,7 +26,7 @@ pub trait IoBackend: Sync {
     fn refuses(&self, phase: &Phase) -> Option<String>;
 
     /// Whether workers use only descriptors that they open and close themselves: then a worker may
-    /// have a separate descriptor table ([`sys::spawn_with_own_fd_table`]).
+    /// have a separate descriptor table ([`host::sys::spawn_with_own_fd_table`]).
     fn worker_owns_descriptors(&self) -> bool;
 
     /// The I/O of one worker. `shared`: other workers write to the same files.

@@ -67,7 +67,7 @@ fn on_target(
             Err(problem) => (Vec::new(), Err(problem.into())),
             Ok((capacity, stripe)) => {
                 let scale = Sizing {
-                    memory_bytes: sys::memory_bytes().unwrap_or(0),
+                    memory_bytes: host::sys::memory_bytes().unwrap_or(0),
                     size: array.area_bytes,
                     usual: None,
                     capacity: Some(capacity),

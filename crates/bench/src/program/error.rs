@@ -14,7 +14,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum IoError {
     /// An operation on a file or a directory failed.
-    #[error("{}: cannot {doing}: {}", path.display(), sys::reason(source))]
+    #[error("{}: cannot {doing}: {}", path.display(), host::sys::reason(source))]
     File {
         /// The file or directory.
         path: PathBuf,
@@ -24,7 +24,7 @@ pub enum IoError {
         source: io::Error,
     },
     /// A file system or a name in it cannot be used.
-    #[error("{}: {}", path.display(), sys::reason(source))]
+    #[error("{}: {}", path.display(), host::sys::reason(source))]
     Path {
         /// The directory or name.
         path: PathBuf,
@@ -33,7 +33,9 @@ pub enum IoError {
     },
     /// The file system has no direct I/O.
     #[error(
-        "{}: no direct I/O here ({}); leave 'direct' out", directory.display(), sys::reason(source)
+        "{}: no direct I/O here ({}); leave 'direct' out",
+        directory.display(),
+        host::sys::reason(source)
     )]
     NoDirectIo {
         /// The directory.
@@ -97,7 +99,7 @@ pub enum IoError {
         source: ArrayError,
     },
     /// The page cache of an extent cannot be advised.
-    #[error("file {file}: cannot advise the page cache: {}", sys::reason(source))]
+    #[error("file {file}: cannot advise the page cache: {}", host::sys::reason(source))]
     Advise {
         /// Number of the file.
         file: u32,
@@ -111,7 +113,7 @@ pub enum IoError {
     #[error("there is no file system for it")]
     NoFileSystem,
     /// The kernel's caches cannot be dropped.
-    #[error("cannot drop the page cache: {}; run as root", sys::reason(.0))]
+    #[error("cannot drop the page cache: {}; run as root", host::sys::reason(.0))]
     DropCaches(#[source] io::Error),
     /// There is no member, no memory or no ring for it.
     #[error(transparent)]

@@ -12,9 +12,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use array::{Array, ArrayError, Counters, Lease};
+use host::sys::clock_nanos;
 use rustix::fs::Advice;
 use spec::program::types::{Act, Calls, EXTENT_BYTES, How, Op, Phase, Program, Step};
-use sys::clock_nanos;
 
 use super::array_access::{ArrayAccess, MakeDriver, OwnDriver};
 use super::backend::{IoBackend, WorkerIo, WorkerStats};

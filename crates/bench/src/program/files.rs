@@ -12,11 +12,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use array::Counters;
+use host::sys::{FileMap, clock_nanos};
 use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use spec::program::names::NameSet;
 use spec::program::types::{Access, Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
-use sys::{FileMap, clock_nanos};
 
 use super::backend::{Aligned, IoBackend, WorkerIo, WorkerStats};
 use super::error::IoError;

@@ -6,8 +6,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::metrics::{DiskMeter, Roots, Watched, below};
 use array::Counters;
-use metrics::{DiskMeter, Roots, Watched, below};
 use spec::program::types::Phase;
 
 use super::backend::{IoBackend, WorkerIo};

@@ -14,11 +14,11 @@ mod workers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::meter::CpuMeter;
-use metrics::{CounterSource, Recorder, Watched};
+use crate::metrics::meter::CpuMeter;
+use crate::metrics::{CounterSource, Recorder, Watched};
+use host::sys::clock_nanos;
 use spec::program::timing::Timing;
 use spec::program::types::{Act, Phase, Program, ReadOff, Stage, Worker};
-use sys::clock_nanos;
 
 use self::iteration::{Pass, Watch, since};
 use self::workers::{Done, PhaseBarrier, State, work};
@@ -243,7 +243,7 @@ impl Run<'_> {
                     work(worker, index as u32, pass, files, io, field)
                 };
                 match apart {
-                    true => sys::spawn_with_own_fd_table(scope, thread, job),
+                    true => host::sys::spawn_with_own_fd_table(scope, thread, job),
                     false => thread.spawn_scoped(scope, job),
                 }
                 .expect("the system has threads")

@@ -7,13 +7,13 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use crate::metrics::{Watched, described, drives, metadata};
 use array::{
     Array, ArraySpec, BuildError, DataPlaneConfig, Driver, DriverOptions, FileMember, FileOptions,
     Member, MemberSpec,
 };
-use device::Disk;
+use host::Disk;
 use md::{Layout, Level};
-use metrics::{Watched, described, drives, metadata};
 use results::record::{self, Cell, CellCase};
 use results::words;
 use spec::bench_plan::refused_by_md;
@@ -188,7 +188,7 @@ impl Session<'_> {
             Err(problem) => (None, Err(problem)),
             Ok((program, backend)) => {
                 let backend = MeteredBackend::new(backend, path, arrays);
-                self.run(program, &backend, base, sys::memory_bytes())
+                self.run(program, &backend, base, host::sys::memory_bytes())
             }
         }
     }
@@ -213,7 +213,7 @@ impl Session<'_> {
     ) -> Once {
         let device = opened.device();
         let capacity = device.sectors() * md::SECTOR_BYTES;
-        let memory_bytes = sys::memory_bytes().unwrap_or(0);
+        let memory_bytes = host::sys::memory_bytes().unwrap_or(0);
         let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
         let prepared = choice.program(&scale).map_err(RunError::from).and_then(|program| {
             fits_memory(&program)?;
@@ -226,7 +226,7 @@ impl Session<'_> {
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, backend)) => {
-                let cache = scale.page_cache.then(sys::memory_bytes).flatten();
+                let cache = scale.page_cache.then(host::sys::memory_bytes).flatten();
                 let backend = MeteredBackend::new(Box::new(backend), path, &[]);
                 match self.begin(&program, &backend, || opened.wipe_signatures()) {
                     Err(problem) => {
@@ -269,7 +269,7 @@ impl Session<'_> {
         // A full file system is slow, and others may need some of it.
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         Ok(Sizing {
-            memory_bytes: sys::memory_bytes().unwrap_or(0),
+            memory_bytes: host::sys::memory_bytes().unwrap_or(0),
             size: self.size,
             usual: None,
             capacity: Some(free / 10 * 9),
@@ -517,7 +517,7 @@ fn fits_memory(program: &Program) -> Result<(), RunError> {
         return too_large(TooLarge::Shuffle { blocks });
     }
     let needed = ShadowMap::needs_bytes(&program.files, program.unit_bytes()?);
-    match sys::available_memory_bytes() {
+    match host::sys::available_memory_bytes() {
         Some(available) if needed > available => too_large(TooLarge::Memory { needed, available }),
         _ => Ok(()),
     }

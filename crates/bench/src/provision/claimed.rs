@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use device::{Access, Attachment, Device};
+use host::{Access, Attachment, Device};
 use spec::bench_plan::BenchPlan;
 use spec::case::ArrayConfig;
 use spec::matrix::Plan;

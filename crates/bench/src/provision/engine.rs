@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use array::{Array, Counters, DriverOptions, FaultControl, PaceControl};
-use device::Attachment;
 use export::fuse::{Front, FrontOptions};
+use host::Attachment;
+use host::sys::LoopDevice;
 use md::nested::ArrayExpr;
 use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
 use spec::topology::StorageTopology;
-use sys::LoopDevice;
 
 use super::claimed::ClaimedDevices;
 use super::error::ProvisionError;

@@ -57,10 +57,10 @@ pub enum ProvisionError {
         what: String,
     },
     /// The process cannot have mounts that others do not see.
-    #[error("cannot have mounts of its own (CAP_SYS_ADMIN): {}", sys::reason(.0))]
+    #[error("cannot have mounts of its own (CAP_SYS_ADMIN): {}", host::sys::reason(.0))]
     PrivateMounts(#[source] io::Error),
     /// The kernel's device-mapper cannot be used.
-    #[error("lvm: {} cannot be opened: {}", path.display(), sys::reason(source))]
+    #[error("lvm: {} cannot be opened: {}", path.display(), host::sys::reason(source))]
     NoDeviceMapper {
         /// Its control node.
         path: PathBuf,
@@ -119,21 +119,21 @@ pub enum ProvisionError {
     Geometry(#[from] md::GeometryError),
     /// The device cannot be opened: missing, in use, no permission.
     #[error(transparent)]
-    Device(#[from] device::DeviceError),
+    Device(#[from] host::DeviceError),
     /// The part of an export is none.
     #[error(transparent)]
-    Location(#[from] device::LocationError),
+    Location(#[from] host::LocationError),
     /// The old signatures of the device cannot be erased.
-    #[error("cannot erase what the device holds: {}", sys::reason(.0))]
+    #[error("cannot erase what the device holds: {}", host::sys::reason(.0))]
     Erase(#[source] io::Error),
     /// The signatures that the measurement has left on a device cannot be erased.
-    #[error("{}", sys::reason(.0))]
+    #[error("{}", host::sys::reason(.0))]
     EraseAgain(#[source] io::Error),
     /// The name of a device is that of another one by now.
     #[error("{}: it is not the device that was measured; it was left as it is", .0.display())]
     OtherDevice(PathBuf),
     /// A temporary directory cannot be created.
-    #[error("{}: cannot be made: {}", path.display(), sys::reason(source))]
+    #[error("{}: cannot be made: {}", path.display(), host::sys::reason(source))]
     MakeDirectory {
         /// The directory.
         path: PathBuf,
@@ -141,7 +141,7 @@ pub enum ProvisionError {
         source: io::Error,
     },
     /// A file or a device cannot be examined or opened.
-    #[error("{}: {}", path.display(), sys::reason(source))]
+    #[error("{}: {}", path.display(), host::sys::reason(source))]
     Io {
         /// The file or device.
         path: PathBuf,
@@ -157,7 +157,10 @@ pub enum ProvisionError {
         name: String,
     },
     /// No loop device could be made of a file.
-    #[error("cannot make a loop device of {file}: {} (Linux 5.8 or newer?)", sys::reason(source))]
+    #[error(
+        "cannot make a loop device of {file}: {} (Linux 5.8 or newer?)",
+        host::sys::reason(source)
+    )]
     LoopDevice {
         /// The file.
         file: String,

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use device::Attachment;
-use metrics::host;
+use crate::metrics::host::{chosen, line, mounts, queue_of};
+use host::Attachment;
 use results::record;
 use rustix::io::Errno;
 use rustix::mount::FsOpenFlags;
@@ -74,7 +74,7 @@ impl ProvisionedTarget {
         let storage = making.storage(request.place)?;
         let Provisioner { mut facts, arrays, warnings, undo, .. } = making;
         facts.name = request.place.name();
-        facts.memory_bytes = sys::memory_bytes();
+        facts.memory_bytes = host::sys::memory_bytes();
         match &storage {
             MountOrDevice::Directory(path) => look_at_mount(path, &mut facts),
             MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
@@ -318,7 +318,7 @@ pub(super) fn apply_settings(
 
 /// Configuration of an existing place, as the kernel shows it.
 pub fn facts_of(name: String, storage: &MountOrDevice) -> record::Place {
-    let memory_bytes = sys::memory_bytes();
+    let memory_bytes = host::sys::memory_bytes();
     let mut facts = record::Place { name, memory_bytes, ..record::Place::default() };
     match storage {
         MountOrDevice::Directory(path) => {
@@ -337,17 +337,17 @@ fn look_at_queue(device: &Path, facts: &mut record::Place) {
 }
 
 fn look_at_queue_of(device: u64, facts: &mut record::Place) {
-    let Some(queue) = host::queue_of(device) else { return };
-    let setting = |name: &str| host::line(format!("{queue}/{name}"));
+    let Some(queue) = queue_of(device) else { return };
+    let setting = |name: &str| line(format!("{queue}/{name}"));
     facts.read_ahead_kib = setting("read_ahead_kb").and_then(|text| text.parse().ok());
-    facts.scheduler = setting("scheduler").map(|text| host::chosen(&text));
+    facts.scheduler = setting("scheduler").map(|text| chosen(&text));
 }
 
 fn look_at_mount(path: &Path, facts: &mut record::Place) {
-    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    let mountinfo = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
     let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     // The longest mount point above the path, and of several mounts there the last.
-    let best = host::mounts(&mounts).filter(|mount| canonical.starts_with(&mount.point));
+    let best = mounts(&mountinfo).filter(|mount| canonical.starts_with(&mount.point));
     let best = best.max_by_key(|mount| mount.point.as_os_str().len());
     if let Some(mount) = best {
         facts.file_system = Some(mount.kind.to_string());

@@ -101,7 +101,7 @@ pub enum StepProblem {
         output: String,
     },
     /// The system refused it.
-    #[error("{}", sys::reason(.0))]
+    #[error("{}", host::sys::reason(.0))]
     Io(#[source] io::Error),
 }
 

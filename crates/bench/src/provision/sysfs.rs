@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use metrics::host;
+use crate::metrics::host;
 
 use super::error::ProvisionError;
 use super::steps::Step;

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use device::{Access, Attachment, Device, DeviceOptions, Disk, Location, data_signs};
+use host::{Access, Attachment, Device, DeviceOptions, Disk, Location, data_signs};
 use spec::target::is_export;
 
 use super::error::ProvisionError;

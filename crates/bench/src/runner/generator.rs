@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use crate::metrics::CounterSource;
+use crate::metrics::meter::{CpuMeter, CpuUsed};
 use array::{Completion, Counters, Driver, HostOp, Lease};
+use host::sys::clock_nanos;
 use md::Sector;
-use metrics::CounterSource;
-use metrics::meter::{CpuMeter, CpuUsed};
 use results::record::{Sample, ThreadTime};
 use results::stats::LatencyRecorder;
 use rustix::time::{ClockId, clock_gettime};
 use spec::workload::{Rate, Spec};
-use sys::clock_nanos;
 
 use super::Timing;
 use super::apart::Directions;
@@ -216,7 +216,7 @@ impl<'a> Generator<'a> {
         together: &Together,
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Part {
-        sys::wait_precisely();
+        host::sys::wait_precisely();
         let begin = *together.begin.get_or_init(clock_nanos);
         self.schedule = self.spec.rate.map(|rate| self.schedule(rate, shard, together, begin));
         let mut watch = |now: u64| watch(seconds(now - begin));

@@ -16,11 +16,11 @@ use array::{
     NullMember, Pace, PaceControl, PacedMember, ScrubMode,
 };
 use bench::probed::ProbedDisks;
-use calibrate::{Limit, Machine as Probed, MachineError, Measured, Scratch, Stream};
-use diagnose::{CpuSample, MemberSample, Network, Sample, Thread, Traffic};
 use drive::Placement;
+use host::sys::clock_nanos;
 use md::{Layout, Level, Sector};
-use sys::clock_nanos;
+use predict::calibrate::{Limit, Machine as Probed, MachineError, Measured, Scratch, Stream};
+use predict::diagnose::{CpuSample, MemberSample, Network, Sample, Thread, Traffic};
 use testkit::Rng;
 
 use crate::machine::{Background, Kind, Machine};

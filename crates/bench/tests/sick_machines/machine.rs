@@ -1,8 +1,8 @@
 //! Machines, and what a seed makes sick of them.
 
-use diagnose::Cause;
 use drive::Profile;
 use md::Level;
+use predict::diagnose::Cause;
 use testkit::Rng;
 
 use crate::hidden::{between, drive_of, with};

@@ -2,8 +2,8 @@
 //! and probes, and names the bottleneck, or nothing. See docs/perf/diagnose.md:
 //! `RAIDLAB_TEST=all cargo test -p bench --test sick_machines -- --nocapture` prints its table.
 //!
-//! Everything runs on a model clock ([`sys::ModelClock`]): the same seed gives the same table on
-//! every machine. Invariant: nothing of a machine's disks, wiring or host reaches the decision but
+//! Everything runs on a model clock ([`host::sys::ModelClock`]): the same seed gives the same table
+//! on every machine. Invariant: nothing of a machine's disks, wiring or host reaches the decision but
 //! by a counter or a probe.
 
 #[path = "../hidden/mod.rs"]
@@ -11,12 +11,12 @@ mod hidden;
 mod load;
 mod machine;
 
-use diagnose::{Case, Diagnosis, Probe, ProbeFigures, State, diagnose};
+use host::sys::ModelClock;
 use machine::{Kind, Machine, SICK, Sickness};
 use md::Level;
+use predict::diagnose::{Case, Diagnosis, Probe, ProbeFigures, State, diagnose};
 use predict::fit::Fitted;
 use predict::law::{Access, Array, Machine as LawMachine, Media, Single, Work, WriteBack};
-use sys::ModelClock;
 
 /// Sick machines of the table in docs/perf/diagnose.md, and healthy ones.
 const MACHINES: u64 = 40;
@@ -78,15 +78,15 @@ fn diagnosed(machine: &Machine, ran: &load::Ran) -> (Case, Diagnosis, Vec<Probe>
             return (case, found, order);
         };
         assert!(order.len() < 2 * Probe::ALL.len(), "{order:?}");
-        diagnose::run(probe, &mut probes, &mut case.probes).expect("it runs");
+        predict::diagnose::run(probe, &mut probes, &mut case.probes).expect("it runs");
         order.push(probe);
     }
 }
 
 /// What `raidlab calibrate --scratch` adds.
 fn written(figures: &mut ProbeFigures, probes: &mut load::Probes<'_>) {
-    let settings = calibrate::Settings::quick();
-    let found = calibrate::measure(probes, settings, &mut |_| {}).expect("it runs");
+    let settings = predict::calibrate::Settings::quick();
+    let found = predict::calibrate::measure(probes, settings, &mut |_| {}).expect("it runs");
     let found = ProbeFigures::of_calibration(&found);
     figures.write_mb_per_s = found.write_mb_per_s;
     figures.random_write_iops = found.random_write_iops;
@@ -126,9 +126,10 @@ fn row(seed: u64, sickness: Sickness) -> bool {
     let (case, found, probes) = diagnosed(&machine, &ran);
     let named = found.cause();
     let right = named == sickness.cause();
-    let injected = sickness.cause().map_or("-", diagnose::Cause::name);
-    let named = named.map_or(found.verdict.name(), diagnose::Cause::name);
-    let members = found.ceilings.iter().find(|line| line.cause == diagnose::Cause::Members);
+    let injected = sickness.cause().map_or("-", predict::diagnose::Cause::name);
+    let named = named.map_or(found.verdict.name(), predict::diagnose::Cause::name);
+    let members =
+        found.ceilings.iter().find(|line| line.cause == predict::diagnose::Cause::Members);
     let members = members.map_or("-".to_string(), |line| format!("{:.0}", line.rate));
     let probes: Vec<&str> = probes.iter().map(|probe| probe.name()).collect();
     println!(

@@ -163,7 +163,7 @@ thread_local! {
 fn populate_buffer(data: &[u8], longest: usize) {
     if !HAS_BUFFER.replace(true) {
         // Without it they come with the first long request.
-        let _ = sys::populate(data.as_ptr(), longest);
+        let _ = host::sys::populate(data.as_ptr(), longest);
     }
 }
 

@@ -122,7 +122,7 @@ impl LongReplies {
 }
 
 fn send_all(waiting: &Receiver<Waiting>) {
-    sys::touch_stack();
+    host::sys::touch_stack();
     while let Ok(Some((reply, data))) = waiting.recv() {
         reply.data(data.bytes());
     }

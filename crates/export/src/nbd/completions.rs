@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use array::{ArrayError, CompletionQueue, Lease, RequestResult};
+use host::sys::EventFd;
 use rustix::fd::{AsFd, BorrowedFd};
-use sys::EventFd;
 
 use crate::store::StoreExtent;
 

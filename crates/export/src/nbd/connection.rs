@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use host::tls::Tunnel;
 use nbd::server::{Handshake, Session, Tls};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
-use tls::Tunnel;
 
 use super::completions::{Completions, Ending};
 use super::input::{Input, Received};

@@ -28,7 +28,7 @@ pub(super) enum NoSession {
     #[error("the client sent something behind STARTTLS before TLS had begun")]
     Injected,
     #[error(transparent)]
-    Tls(#[from] tls::HandshakeError),
+    Tls(#[from] host::tls::HandshakeError),
     #[error(transparent)]
     Violation(#[from] Violation),
     #[error(transparent)]

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::io;
 
+use host::sys::OutSlice;
 use nbd::Head;
 use rustix::fd::BorrowedFd;
-use sys::OutSlice;
 
 use crate::access::Data;
 
@@ -141,7 +141,7 @@ impl Outbox {
                 break;
             }
         }
-        Ok((sys::send(socket, &slices[..used])?, offered))
+        Ok((host::sys::send(socket, &slices[..used])?, offered))
     }
 
     fn advance(&mut self, sent: usize) {

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use host::tls::ServerTls;
 use nbd::{BlockSizes, Export, Features, MAX_PAYLOAD_BYTES, MAX_STRING_BYTES};
 use thiserror::Error;
-use tls::ServerTls;
 
 use super::accept;
 use super::completions::{Completions, Ending};

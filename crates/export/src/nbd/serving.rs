@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use host::tls::ServerTls;
 use nbd::Export;
-use tls::ServerTls;
 
 use super::completions::Completions;
 use super::shares::Shares;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use array::{ArrayError, Completer, CompletionQueue, HostOp, Lease, RequestResult};
-use sys::clock_nanos;
+use host::sys::clock_nanos;
 
 use super::{Limits, Store, StoreExtent};
 

@@ -6,9 +6,9 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
+use host::sys::EventFd;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use sys::EventFd;
 
 /// The list; see the module documentation.
 pub(super) struct Ends {

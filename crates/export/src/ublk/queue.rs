@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use array::{CompletionQueue, Lease, RequestResult};
+use host::sys::FileMap;
 use rustix::io::Errno;
-use sys::FileMap;
 
 use super::ends::Ends;
 use super::sys::{Event, QueueRing};

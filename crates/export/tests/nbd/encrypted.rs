@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use export::nbd::{Listener, Server, ServerLimits};
+use host::tls::ServerTls;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tls::ServerTls;
 
 use super::serve::{array, export};
 

@@ -15,7 +15,7 @@ use anyhow::{Error, Result, anyhow};
 use bench::bench_run::{self, BenchEvent, BenchRun};
 use bench::provision::check_devices;
 use clap::{ArgMatches, Args, Subcommand};
-use device::Access;
+use host::Access;
 use report::shown::counted;
 use serde_json::json;
 use spec::bench_plan::{BenchPlan, BlockPlan};
@@ -188,7 +188,7 @@ pub fn check_plan(plan: &Plan, host: &HostOptions, dry: bool) -> Result<()> {
 
 /// Checks that the plan fits into memory; its members may be anywhere.
 pub fn check_memory(plan: &Plan, host: &HostOptions) -> Result<()> {
-    match sys::available_memory_bytes() {
+    match host::sys::available_memory_bytes() {
         Some(available) => bench::blocks::check_memory(plan, host.cores.unwrap_or(1), available)
             .map_err(Error::from),
         None => Ok(()),

@@ -13,13 +13,13 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use array::{FileMember, MAX_MEMBERS, Member};
 use bench::probed::{ProbedDisks, scratch_file};
-use calibrate::{
+use clap::Args;
+use drive::Profile;
+use host::{Access, Device, DeviceOptions, Disk, Location};
+use indicatif::{ProgressBar, ProgressStyle};
+use predict::calibrate::{
     Calibration, DiskFigures, Figures, Machine, MachineError, Progress, Settings, document_path,
 };
-use clap::Args;
-use device::{Access, Device, DeviceOptions, Disk, Location};
-use drive::Profile;
-use indicatif::{ProgressBar, ProgressStyle};
 use report::shown::Shown;
 use serde_json::{Value, json};
 use spec::units::show_size;
@@ -125,7 +125,7 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
     let bar = Bar::new(&names);
     let begin = Instant::now();
     let figures = machine.prepare_scratch().and_then(|()| {
-        calibrate::measure(&mut machine, settings, &mut |progress| bar.show(&progress))
+        predict::calibrate::measure(&mut machine, settings, &mut |progress| bar.show(&progress))
     });
     bar.finish();
     let figures = match figures {
@@ -135,7 +135,7 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
     };
     let seconds = begin.elapsed().as_secs_f64();
     drop(machine);
-    let disks = calibrate::fit(&figures, area, settings);
+    let disks = predict::calibrate::fit(&figures, area, settings);
     let calibration = Calibration { disks, figures };
     let mut documents = Vec::new();
     for (disk, name) in names.iter().enumerate() {

@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use array::{FileMember, Member};
+use bench::metrics::Roots;
 use bench::probed::ProbedDisks;
-use calibrate::MachineError;
 use clap::Args;
-use device::{Access, Device, DeviceOptions, Disk, Location};
-use diagnose::{
+use host::{Access, Device, DeviceOptions, Disk, Location};
+use predict::calibrate::MachineError;
+use predict::diagnose::{
     Case, Document, Measured, Probe, ProbeFigures, access_of, calibration_of, rate_of, write_back,
 };
-use metrics::Roots;
 use predict::fit::Fitted;
 use predict::law::{Single, Source, Work};
 use predict::tables::file_system;
@@ -145,7 +145,7 @@ pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
         case.probes = merged(found, std::mem::take(&mut case.probes));
     }
     let fitted = Fitted::published();
-    let mut found = diagnose::diagnose(&case, &fitted);
+    let mut found = predict::diagnose::diagnose(&case, &fitted);
     if arguments.probe {
         if target.paths.is_empty() {
             bail!("--probe: the members are unknown; name the array, or its members");
@@ -157,13 +157,13 @@ pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
         let mut ran: Vec<Probe> = Vec::new();
         while let Some(probe) = found.next_probe.filter(|probe| !ran.contains(probe)) {
             say(format_args!("[{}] {}", ran.len() + 1, probe.words()));
-            match diagnose::run(probe, &mut machine, &mut case.probes) {
+            match predict::diagnose::run(probe, &mut machine, &mut case.probes) {
                 Ok(()) => {}
                 Err(MachineError::Stopped) => return Ok(Ending::Stopped),
                 Err(error) => return Err(error.into()),
             }
             ran.push(probe);
-            found = diagnose::diagnose(&case, &fitted);
+            found = predict::diagnose::diagnose(&case, &fitted);
         }
         if let Some(probe) = found.next_probe {
             target.notes.push(format!("the probe '{}' gave no figure", probe.name()));
@@ -172,7 +172,9 @@ pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
     let result = shown::Shown { target: &target, case: &case, found: &found };
     arguments.json.put(&result.text(arguments.probe), || result.json())?;
     Ok(match found.verdict {
-        diagnose::Verdict::Cause(_) | diagnose::Verdict::Unexplained => Ending::Finding,
+        predict::diagnose::Verdict::Cause(_) | predict::diagnose::Verdict::Unexplained => {
+            Ending::Finding
+        }
         _ => Ending::Fine,
     })
 }

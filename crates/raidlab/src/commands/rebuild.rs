@@ -17,7 +17,7 @@ use admin::{
 use anyhow::{Error, Result};
 use array::MemberFlags;
 use clap::Args;
-use device::MemberName;
+use host::MemberName;
 use md::show_size;
 use report::shown::Shown;
 use serde::Serialize;

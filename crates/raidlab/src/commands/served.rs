@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use device::{Endpoint, Location, NbdUri};
 use export::control::api::{
     Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Stopped, Sync,
 };
 use export::control::{Client, ClientError, control_path, runtime_directory};
+use host::{Endpoint, Location, NbdUri};
 use report::shown::Shown;
 use serde::Serialize;
 use spec::units::show_size;

@@ -23,7 +23,7 @@ use bench::program::session::RunResult;
 use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory};
-use device::Access;
+use host::Access;
 use report::shown::counted;
 use results::record::Record;
 use results::{NewRun, Store};

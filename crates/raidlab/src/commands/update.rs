@@ -8,7 +8,7 @@ use std::fmt::Write;
 use admin::{BadBlockLogs, LogError, RemovedLog};
 use anyhow::{Error, Result};
 use clap::Args;
-use device::Access;
+use host::Access;
 use report::shown::{Shown, counted};
 use serde::Serialize;
 

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use bench::metrics::{Frame, Roots, Selection, Snapshot, render};
 use clap::Args;
-use metrics::{Frame, Roots, Selection, Snapshot, render};
 use spec::units::parse_seconds;
 
 use crate::commands::web::{WatchedFeed, WebOptions};

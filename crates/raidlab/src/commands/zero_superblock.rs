@@ -8,7 +8,7 @@ use std::fmt::Write;
 use admin::{Erased, FoundSuperblocks, ZeroError};
 use anyhow::{Error, Result};
 use clap::Args;
-use device::Access;
+use host::Access;
 use report::shown::Shown;
 use serde::Serialize;
 

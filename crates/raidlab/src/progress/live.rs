@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bench::live::{LiveCounts, LiveInterval, LiveState};
+use bench::metrics::meter::process_s;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use metrics::meter::process_s;
 use spec::units::{digits, latency};
 
 use super::Eta;

@@ -8,7 +8,7 @@ use std::io;
 use admin::rescue::RescueError;
 use admin::{ChooseError, GuessError, MembersError};
 use anyhow::Error;
-use device::{DeviceError, DeviceProblem};
+use host::{DeviceError, DeviceProblem};
 use results::{StoreError, StoreProblem};
 
 use crate::error::text_of;
@@ -51,7 +51,7 @@ impl Failure {
         let mut context: Vec<String> = Vec::new();
         for cause in error.chain().skip(1) {
             let cause = match cause.downcast_ref::<io::Error>() {
-                Some(error) => sys::reason(error).to_string(),
+                Some(error) => host::sys::reason(error).to_string(),
                 None => cause.to_string(),
             };
             // A transparent error has the words of its cause.

@@ -384,7 +384,7 @@ fn a_full_disk_is_named_and_the_output_is_called_partial() {
 
 #[test]
 fn an_overlay_lies_over_the_members() {
-    use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
+    use host::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
     use std::sync::Arc;
     let case = corpus::case("raid1-2d-v12");
     let dir = Dir::new();

@@ -1,6 +1,6 @@
 //! `predict` and `advise`: numbers with their limits, reasons instead of numbers, refusals.
 
-use calibrate::{
+use predict::calibrate::{
     Calibration, DiskCalibration, DiskFigures, Figures, ScratchFigures, SharedBus, WiringFigures,
 };
 use serde_json::{Value, json};

@@ -134,7 +134,7 @@ fn outputs_touch_nothing_that_is_used() {
 
 #[test]
 fn an_overlay_is_no_output() {
-    use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
+    use host::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
     use std::sync::Arc;
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
@@ -156,7 +156,7 @@ fn an_overlay_is_no_output() {
 
 #[test]
 fn an_output_locked_by_another_process_is_unchanged() {
-    use device::{Access, Device, DeviceOptions, Location};
+    use host::{Access, Device, DeviceOptions, Location};
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
     let out = dir.file("out");
@@ -225,7 +225,7 @@ fn an_incomplete_dump_is_an_error() {
 
 #[test]
 fn status_lists_what_it_cannot_look_at() {
-    use device::{Access, Device, DeviceOptions, Location};
+    use host::{Access, Device, DeviceOptions, Location};
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
     std::fs::write(dir.file("notes.txt"), "nothing").expect("a file");

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use admin::{Opened, StartOptions, start};
-use device::{Access, Device, DeviceOptions, Location};
+use host::{Access, Device, DeviceOptions, Location};
 use md::assemble::{Options, assemble};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

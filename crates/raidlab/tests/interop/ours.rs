@@ -15,7 +15,7 @@ use admin::{
 use array::{
     BackgroundWork, DeviceCondition, DeviceNumber, Driver, DriverOptions, HostOp, Lease, Pace,
 };
-use device::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
+use host::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapOption, Plan, Request};
 use md::ondisk::bad_blocks::BadBlocks;

@@ -291,7 +291,7 @@ pub struct CellDerived {
     /// they share disks or channels.
     #[serde(default)]
     pub unshared_bound_mb_per_s: Option<f64>,
-    /// What the members could deliver together for this access pattern, MB/s (`model::bound`).
+    /// What the members could deliver together for this access pattern, MB/s (`predict::bound`).
     #[serde(default)]
     pub bound_mb_per_s: Option<f64>,
     /// `mb_per_s / bound_mb_per_s`; `None` also where the stated load is less than the bound.

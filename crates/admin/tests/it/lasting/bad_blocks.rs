@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use admin::{Opened, RebuildOptions, RebuildReport};
 use array::{ArrayError, Event, RequestError};
-use device::{Access, Disk};
+use host::{Access, Disk};
 use md::Level;
 use md::assemble::Options;
 use md::ondisk::bad_blocks::BadBlocks;

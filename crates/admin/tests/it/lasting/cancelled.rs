@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use admin::{Opened, StartOptions, start_rebuilding};
 use array::{BackgroundState, BackgroundWork, Driver, DriverOptions, Pace};
-use device::{Access, Device, DeviceOptions, Location};
 use engine::MetadataStatus;
+use host::{Access, Device, DeviceOptions, Location};
 use md::assemble::Options;
 use md::ondisk::MemberMetadata;
 use md::{Level, MemberIdx};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use admin::Opened;
 use array::{Array, ArrayError, RequestError};
-use device::{Access, Device, DeviceOptions, Location};
 use engine::MemberError;
+use host::{Access, Device, DeviceOptions, Location};
 use md::ondisk::Version;
 use md::{Level, MemberIdx};
 use testkit::Loop;

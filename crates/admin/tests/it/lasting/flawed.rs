@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use admin::Opened;
 use array::{Array, ArrayError, Event, RequestError};
-use device::{Access, Device, Disk, DiskLayer};
 use engine::{MemberError, MemberOp};
+use host::{Access, Device, Disk, DiskLayer};
 use md::assemble::{Options, Verdict};
 use md::create::BitmapOption;
 use md::{Level, MemberIdx};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use admin::{CreateFailed, CreateOptions, Opened, StartOptions, create, start_shards};
 use array::{Array, BackgroundWork, DriverOptions};
-use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
+use host::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use md::assemble::{Options, Verdict};
 use md::create::BitmapOption;
 use md::ondisk::Version;

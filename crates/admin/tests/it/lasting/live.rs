@@ -9,7 +9,7 @@ use array::{
     AddError, Array, BackgroundWork, DeviceCondition, DeviceNumber, JoinAs, MemberFlags,
     RemoveError, RemoveRefusal,
 };
-use device::{Access, Device, DeviceOptions, Location};
+use host::{Access, Device, DeviceOptions, Location};
 use md::assemble::{MemberState, Options, Verdict};
 use md::create::BitmapOption;
 use md::ondisk::Version;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use admin::{NewDevices, RebuildingMember, StartError, StartOptions, start_replacing};
 use array::{Array, BackgroundWork, Driver, DriverOptions, MemberFlags};
-use device::Access;
+use host::Access;
 use md::assemble::{MemberState, Options};
 use md::create::BitmapOption;
 use md::ondisk::Version;

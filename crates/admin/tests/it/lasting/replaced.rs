@@ -10,8 +10,8 @@ use array::{
     AddError, Array, BackgroundWork, DeviceCondition, Driver, DriverOptions, Event, Fault,
     FaultControl, FaultMember, FileMember, Member, MetadataDevice, Pace, ReplaceRefusal,
 };
-use device::{Access, Device, DeviceOptions, Disk, Location};
 use engine::DeviceNumber;
+use host::{Access, Device, DeviceOptions, Disk, Location};
 use md::assemble::{MemberState, Options};
 use md::create::{Addition, BitmapOption, Device as NewDevice, addition};
 use md::ondisk::bitmap::{BitmapHeader, HEADER_BYTES};

@@ -8,8 +8,8 @@ use admin::{Opened, StartOptions};
 use array::{
     Array, ArrayError, Completer, CompletionQueue, DriverOptions, Event, HostOp, RequestResult,
 };
-use device::{Access, Device, Disk, DiskLayer};
 use engine::{MemberError, MemberOp};
+use host::{Access, Device, Disk, DiskLayer};
 use md::assemble::Options;
 use md::create::BitmapOption;
 use md::{Level, MemberIdx};
@@ -272,12 +272,12 @@ fn ends_well(driver: &mut array::Driver) {
 
 /// The driver's thread does not run for this long.
 fn pass(time: Duration) {
-    assert!(sys::skip_to(None, sys::clock_nanos() + time.as_nanos() as u64));
+    assert!(host::sys::skip_to(None, host::sys::clock_nanos() + time.as_nanos() as u64));
 }
 
 #[test]
 fn time_in_which_the_process_was_stopped_is_not_that_of_a_metadata_write() {
-    let _clock = sys::ModelClock::start();
+    let _clock = host::sys::ModelClock::start();
     for closed in [1..2, 0..2] {
         let (_members, gates) = members(Level::Raid1, 2, BitmapOption::None);
         let mut driver = waiting_for(&gates, closed);
@@ -291,7 +291,7 @@ fn time_in_which_the_process_was_stopped_is_not_that_of_a_metadata_write() {
 
 #[test]
 fn metadata_writes_that_are_all_late_have_a_second_more_and_no_longer() {
-    let _clock = sys::ModelClock::start();
+    let _clock = host::sys::ModelClock::start();
     let half_seconds = |driver: &mut array::Driver, count: u32| {
         for _ in 0..count {
             pass(Duration::from_millis(500));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use admin::{StartOptions, start_rebuilding};
 use array::{Array, Driver, DriverOptions, Event};
-use device::Access;
+use host::Access;
 use md::assemble::{MemberState, Options};
 use md::create::BitmapOption;
 use md::ondisk::Version;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use admin::{Opened, StartError};
 use array::{Array, Driver};
-use device::{Access, Device, Disk};
+use host::{Access, Device, Disk};
 use md::assemble::{MemberState, Options};
 use md::create::Request;
 use md::ondisk::ppl::{PplEntry, PplHeader};

@@ -2,7 +2,7 @@
 
 use admin::rescue::{Check, Rescue, RescueOptions, rescue};
 use admin::{Member, Members};
-use device::Disk;
+use host::Disk;
 use md::assemble::Options;
 use md::geometry::Copy;
 use md::ondisk::superblock::{ByteOrder, DiskV0, SuperblockV0, SuperblockV1, feature};

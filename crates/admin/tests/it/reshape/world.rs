@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use admin::reshape::BackupStore;
-use device::Disk;
+use host::Disk;
 use testkit::Rng;
 
 const SECTOR: usize = 512;

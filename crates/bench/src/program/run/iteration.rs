@@ -2,8 +2,8 @@
 //!
 //! Invariant: a figure covers the members or the workers, never both. Called by `run`.
 
+use crate::metrics::meter::CpuUsed;
 use array::Counters;
-use metrics::meter::CpuUsed;
 use results::record::Sample;
 use spec::program::types::{Phase, ReadOff};
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use host::sys::clock_nanos;
 use results::stats::LatencyRecorder;
 use spec::program::types::{Act, Count, End, Phase, Step, Worker};
-use sys::clock_nanos;
 
 use crate::live::LiveCounts;
 use crate::program::backend::{WorkerIo, WorkerStats};

@@ -237,7 +237,7 @@ impl MatrixOptions {
     /// # Errors
     /// Names the program and its option.
     pub fn check_programs(&self) -> Result<()> {
-        let memory_bytes = sys::memory_bytes().unwrap_or(0);
+        let memory_bytes = host::sys::memory_bytes().unwrap_or(0);
         for size in self.sizes() {
             let scale = Sizing { memory_bytes, size, page_cache: true, ..Sizing::default() };
             for choice in self.choices() {

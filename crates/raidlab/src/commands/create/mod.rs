@@ -16,7 +16,7 @@ use admin::{
 };
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{ArgMatches, Args};
-use device::{Location, MapChoice, MemberName};
+use host::{Location, MapChoice, MemberName};
 use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};

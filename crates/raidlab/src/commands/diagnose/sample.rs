@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use diagnose::{CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic};
-use metrics::meter::AllThreads;
-use metrics::{Roots, Snapshot, described, host::line, whole_disk};
+use bench::metrics::meter::AllThreads;
+use bench::metrics::{Roots, Snapshot, described, host::line, whole_disk};
+use predict::diagnose::{CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic};
 use predict::law::{Work, WriteBack};
 
 /// How often a stop is looked for.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use diagnose::{Case, Cause, Diagnosis, Verdict};
+use predict::diagnose::{Case, Cause, Diagnosis, Verdict};
 use report::shown::Shown as Escaped;
 use serde_json::{Value, json};
 use spec::units::digits;
@@ -159,7 +159,7 @@ impl Shown<'_> {
             "why_not": found.expected.as_ref().err().map(|why| why.name()),
             "ceilings": ceilings.collect::<Vec<_>>(),
             "signs": signs.collect::<Vec<_>>(),
-            "next_probe": found.next_probe.map(diagnose::Probe::name),
+            "next_probe": found.next_probe.map(predict::diagnose::Probe::name),
             "needs_writes": found.needs_writes,
             "sample": case.sample,
             "probes": case.probes,

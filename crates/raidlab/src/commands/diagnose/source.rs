@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use admin::Members;
 use anyhow::{Result, anyhow, bail};
-use device::Location;
-use diagnose::{Document, NarrowLink, State, Sync};
+use bench::metrics::host::{line, queue_of};
+use bench::metrics::{ArrayState, Roots, described, drives, metadata};
+use host::Location;
 use md::assemble::{MemberState, Options};
 use md::{Layout, Level};
-use metrics::host::{line, queue_of};
-use metrics::{ArrayState, Roots, described, drives, metadata};
+use predict::diagnose::{Document, NarrowLink, State, Sync};
 use predict::law::{Array, Copies, Kernel, Machine, Media};
 
 use crate::commands::served;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
-use device::MemoryDisk;
+use host::MemoryDisk;
 use md::foreign::Metadata;
 use sha2::{Digest, Sha256};
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::rescue::Readable;
 use anyhow::{Error, Result, anyhow, bail};
-use device::{Device, Disk, Identity, LockedFile};
+use host::{Device, Disk, Identity, LockedFile};
 use md::SECTOR_BYTES;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};

@@ -9,7 +9,7 @@ use admin::rescue::{
     Blamed, BlockKind, Compared, CopyGaps, Failure, Gaps, OutOfDateRange, ZeroRange,
 };
 use anyhow::{Result, bail};
-use device::{MapBlock, MapStatus, Mapfile, RescueMap};
+use host::{MapBlock, MapStatus, Mapfile, RescueMap};
 use md::ondisk::Area;
 use md::{SECTOR_BYTES, show_size};
 use report::shown::Shown;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use admin::rescue::{DumpMap, Piece, ReadableArray, Rescue, StreamError, StreamOptions, stream};
 use anyhow::{Result, anyhow, bail};
-use device::MapStatus::{self, BadSector, Finished, NonScraped, NonTried, NonTrimmed};
+use host::MapStatus::{self, BadSector, Finished, NonScraped, NonTried, NonTrimmed};
 use md::{SECTOR_BYTES, show_size};
 
 use super::output::{Placed, Stop};

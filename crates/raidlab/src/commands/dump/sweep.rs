@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Parser;
-use device::MemoryDisk;
+use host::MemoryDisk;
 use md::assemble::Options;
 use md::ondisk::superblock::{Checksum, READ_BYTES};
 use md::ondisk::{Role, Version};

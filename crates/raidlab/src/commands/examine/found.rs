@@ -8,7 +8,7 @@ use std::fmt;
 
 use admin::{Inside, Part, in_another_unit};
 use anyhow::{Error, Result, bail};
-use device::{
+use host::{
     Device, Disk, Holder, MemberName, RescueMap, Signature, TableKind, Unread, packed_as,
     read_area, read_bad_blocks, signatures, superblocks,
 };
@@ -190,7 +190,7 @@ impl Found {
             refusals: Vec::new(),
             bitmap: None,
             bad_blocks: None,
-            foreign: device::foreign(device),
+            foreign: host::foreign(device),
             contents: Vec::new(),
             packed_as: None,
             elsewhere: None,

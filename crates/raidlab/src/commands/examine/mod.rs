@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
-use device::{Identity, Location, MapChoice, MemberName};
 use found::Row;
+use host::{Identity, Location, MapChoice, MemberName};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use report::shown::Shown;

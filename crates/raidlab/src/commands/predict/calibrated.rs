@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use calibrate::{Document, Figures, ScratchFigures};
 use drive::Profile;
+use predict::calibrate::{Document, Figures, ScratchFigures};
 use predict::law::{Bus, Machine, Sheet, Single, Source, Work};
 use spec::buses::Buses;
 
@@ -47,7 +47,7 @@ impl Calibrated {
         if count.is_none() {
             for (number, disk) in disks.iter_mut().enumerate().skip(1) {
                 // Disks that are not like the first have documents of their own.
-                let beside = calibrate::document_path(&path, number);
+                let beside = predict::calibrate::document_path(&path, number);
                 if beside.is_file() {
                     let of_disk = document(&beside)?;
                     // One of an earlier calibration says nothing of this disk.
@@ -165,7 +165,7 @@ impl Calibrated {
         self.wiring().is_some()
     }
 
-    fn wiring(&self) -> Option<&calibrate::WiringFigures> {
+    fn wiring(&self) -> Option<&predict::calibrate::WiringFigures> {
         self.figures.wiring.as_ref().filter(|_| self.is_whole)
     }
 

@@ -34,8 +34,8 @@ impl DataMemory {
 /// The memory that a server takes for one purpose at most, in bytes: a part of the machine's, or
 /// of what its control groups are limited to.
 fn share() -> u64 {
-    let machine = sys::memory_bytes().unwrap_or(0);
-    sys::memory_limit_bytes().map_or(machine, |limit| limit.min(machine)) / PART
+    let machine = host::sys::memory_bytes().unwrap_or(0);
+    host::sys::memory_limit_bytes().map_or(machine, |limit| limit.min(machine)) / PART
 }
 
 #[cfg(test)]

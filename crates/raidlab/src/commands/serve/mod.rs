@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use admin::serving::Serving;
 use anyhow::{Result, bail};
 use clap::Args;
-use device::escaped_for_uri;
 use export::Access;
 use export::control::api::{Export, Stopped};
 use export::control::{
@@ -29,8 +28,9 @@ use export::fuse::{FileMount, FileMountProblem, Protection};
 use export::nbd::{NbdExport, Server, ServerLimits};
 use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
+use host::escaped_for_uri;
+use host::tls::ServerTls;
 use spec::members::MemberSet;
-use tls::ServerTls;
 
 use super::source::SourceArguments;
 use super::web::{Page, ServedFeed, WebOptions};
@@ -332,7 +332,7 @@ fn ublk(arguments: &ServeArguments, opened: &Opened) -> Result<Ublk> {
         Kind::Rescued(_) => None,
     };
     // What a mounted file system reads is not the same without the overlay, or over another one.
-    let overlay = arguments.source.overlay.as_deref().map(device::overlay_id).transpose()?;
+    let overlay = arguments.source.overlay.as_deref().map(host::overlay_id).transpose()?;
     let identity = identity.map(|uuid| match overlay {
         Some(id) => format!("{uuid} over {:032x}", u128::from_be_bytes(id)),
         None => uuid,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result, bail};
 use export::nbd::{ListenError, Listener};
-use sys::{PassedFd, take_passed_fds};
+use host::sys::{PassedFd, take_passed_fds};
 
 use crate::error::reworded;
 

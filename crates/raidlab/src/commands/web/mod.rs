@@ -14,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use page::{Event, Feed, PageError, PageOptions, PageServer, Severity, Token};
-use tls::ServerTls;
+use export::page::{Event, Feed, PageError, PageOptions, PageServer, Severity, Token};
+use host::tls::ServerTls;
 
 use crate::error::of_option;
 
@@ -146,8 +146,8 @@ impl Events {
 }
 
 /// Shares of the busiest member's rate: heat where of no member the time is measured.
-fn relative(disks: &mut [page::Disk]) {
-    let rate = |disk: &page::Disk| disk.rates.map(|rates| rates.read_mb + rates.write_mb);
+fn relative(disks: &mut [export::page::Disk]) {
+    let rate = |disk: &export::page::Disk| disk.rates.map(|rates| rates.read_mb + rates.write_mb);
     let most = disks.iter().filter_map(rate).fold(0.0, f64::max);
     for disk in disks {
         disk.heat = rate(disk).map(|own| if most > 0.0 { own / most } else { 0.0 });

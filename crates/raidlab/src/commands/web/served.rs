@@ -15,10 +15,10 @@ use admin::serving::Serving;
 use array::Counters;
 use export::control::Managed;
 use export::control::api::{Add, Member, OfDevice, Scrub, ScrubAction, Status, Sync};
-use export::store::{Meter, MeterReading};
-use page::{
+use export::page::{
     Array, Curve, Disk, Event, Feed, Heat, Order, Rates, Refused, ScrubOrder, Severity, View, Work,
 };
+use export::store::{Meter, MeterReading};
 
 use super::{MAX_EVENTS, now, relative};
 use crate::commands::served::memory_text;

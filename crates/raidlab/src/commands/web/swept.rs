@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use bench::Progress;
 use bench::live::{LiveCounts, LiveState};
-use page::{Bound, Cell, Curve, Feed, Measured, Running, Severity, Sweep, View};
+use export::page::{Bound, Cell, Curve, Feed, Measured, Running, Severity, Sweep, View};
 use report::shown::counted;
 use results::record;
 

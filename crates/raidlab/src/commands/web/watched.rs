@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use metrics::{ArrayState, DiskRates, Frame, Line, Roots, Selection, Slot, Snapshot};
-use page::{Array, Curve, Disk, Feed, Heat, Machine, Rates, Severity, View, Work};
+use bench::metrics::{ArrayState, DiskRates, Frame, Line, Roots, Selection, Slot, Snapshot};
+use export::page::{Array, Curve, Disk, Feed, Heat, Machine, Rates, Severity, View, Work};
 
 use super::{Events, now};
 
@@ -360,7 +360,7 @@ fn has(array: &ArrayState, member: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use metrics::SyncProgress;
+    use bench::metrics::SyncProgress;
 
     use super::*;
 

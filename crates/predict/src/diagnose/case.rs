@@ -1,0 +1,176 @@
+//! What a diagnosis is made from.
+//!
+//! Invariant: plain data; what is not known is `None`, never 0.
+
+use crate::law::{Access, Array, Machine, Single};
+use serde::Serialize;
+
+use crate::diagnose::probe::ProbeFigures;
+
+/// An array, a workload, what was measured, and what is known besides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// md's name of the array, where it is known: its raid thread is called after it.
+    pub md: Option<String>,
+    /// It is run by this project's engine: what md's stripe cache and file systems cost does not
+    /// apply.
+    pub ours: bool,
+    /// The array; `missing` counts members that are missing now.
+    pub array: Array,
+    /// Kernel, media, settings and known paths.
+    pub machine: Machine,
+    /// The workload. `depth` counts where `direct` is set, and for random workloads.
+    pub access: Access,
+    /// The workload's depth is not stated: that of `access` is no figure.
+    pub depth_is_unknown: bool,
+    /// Mean size of its requests, KiB; `None`: large, or unknown.
+    pub request_kib: Option<f64>,
+    /// What one disk does, as far as it is known without probes.
+    pub single: Single,
+    /// What was measured: MB/s, or operations per second, by the workload.
+    pub measured: f64,
+    /// What the array is doing besides.
+    pub state: State,
+    /// What was counted during the measurement.
+    pub sample: Option<Sample>,
+    /// What probes found so far.
+    pub probes: ProbeFigures,
+}
+
+/// State and settings that the law has no input for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// Background work that runs.
+    pub sync: Option<Sync>,
+    /// The array has a write-intent bitmap.
+    pub bitmap: Option<bool>,
+    /// Write caches of the members are on; of any of them off: false.
+    pub write_cache: Option<bool>,
+    /// Rate of the network between the array and the program, MB/s of payload.
+    pub network_mb_per_s: Option<f64>,
+    /// Links of members that run below what both ends can do.
+    pub narrow_links: Vec<NarrowLink>,
+}
+
+/// A link that was trained below what both of its ends can do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NarrowLink {
+    /// `nvme1n1: PCIe x1 of x4`.
+    pub words: String,
+    /// What it carries, MB/s.
+    pub mb_per_s: f64,
+    /// Members behind it.
+    pub members: u32,
+}
+
+/// Background work of the array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sync {
+    /// `resync`, `recover`, `check`, `repair`, `reshape`.
+    pub action: String,
+    /// Its rate per member, MB/s.
+    pub mb_per_s: Option<f64>,
+}
+
+/// What was counted during the measurement, per second of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Sample {
+    /// What the program did to the array.
+    pub array: Traffic,
+    /// What the array did to its members, in slot order.
+    pub members: Vec<MemberSample>,
+    /// CPUs and threads.
+    pub cpu: Option<CpuSample>,
+    /// The network interface that the figure went through.
+    pub network: Option<Network>,
+}
+
+/// Traffic of a block device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Reads per second.
+    #[serde(rename = "reads_per_s")]
+    pub reads: f64,
+    /// Writes per second.
+    #[serde(rename = "writes_per_s")]
+    pub writes: f64,
+    /// MB read per second.
+    #[serde(rename = "read_mb_per_s")]
+    pub read_mb: f64,
+    /// MB written per second.
+    #[serde(rename = "write_mb_per_s")]
+    pub write_mb: f64,
+    /// Flushes per second; `None`: not counted, as of arrays of md and of partitions.
+    #[serde(rename = "flushes_per_s")]
+    pub flushes: Option<f64>,
+    /// Mean number of operations in flight; `None`: not counted.
+    pub queue: Option<f64>,
+    /// Share of the time with at least one in flight, 0 to 1; `None`: not counted.
+    pub busy: Option<f64>,
+}
+
+impl Traffic {
+    /// Operations per second.
+    pub fn operations(&self) -> f64 {
+        self.reads + self.writes
+    }
+
+    /// MB per second.
+    pub fn mb(&self) -> f64 {
+        self.read_mb + self.write_mb
+    }
+
+    /// Mean size of an operation, KiB; `None` without any.
+    pub fn request_kib(&self) -> Option<f64> {
+        (self.operations() > 0.0).then(|| self.mb() * 1e6 / 1024.0 / self.operations())
+    }
+
+    /// Mean time of an operation, ms, by Little's law; `None` without a queue or operations.
+    pub fn wait_ms(&self) -> Option<f64> {
+        let queue = self.queue?;
+        (self.operations() > 0.0).then(|| queue / self.operations() * 1e3)
+    }
+}
+
+/// A member's traffic.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MemberSample {
+    /// Its name.
+    pub name: String,
+    /// What it did.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+}
+
+/// CPU time during the measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CpuSample {
+    /// Share of all CPUs that was busy, 0 to 1.
+    pub busy: f64,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Threads, the busiest first.
+    pub threads: Vec<Thread>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Thread {
+    /// `md0_raid5`, `rsync`.
+    pub name: String,
+    /// CPUs that it used: 1 is one of them for all of the time.
+    pub cpus: f64,
+    /// It is a thread of the kernel.
+    pub kernel: bool,
+    /// Its process read or wrote in the sample as the workload does; `None`: unknown.
+    pub io: Option<bool>,
+}
+
+/// A network interface.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Network {
+    /// MB per second in the busier direction.
+    pub mb_per_s: f64,
+    /// What its link carries, MB/s of payload; `None`: unknown.
+    pub limit_mb_per_s: Option<f64>,
+}

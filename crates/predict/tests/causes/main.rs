@@ -1,0 +1,393 @@
+//! Every cause, injected into figures of a healthy array, and something close to it that must not
+//! fire.
+
+mod cases;
+
+use md::Level;
+use predict::calibrate::SharedBus;
+use predict::diagnose::{
+    Case, Cause, NarrowLink, Network, Probe, ProbeFigures, RandomRates, Sync, Traffic, Verdict,
+    diagnose,
+};
+use predict::fit::Fitted;
+use predict::law::{Access, Array, Media, Work, WriteBack};
+
+use cases::{busy, reading, scaled, seeking, sick, threads, writing};
+
+#[test]
+fn healthy_arrays_are_not_accused() {
+    let fitted = Fitted::published();
+    for (name, case) in [("reads", reading()), ("writes", writing()), ("seeks", seeking())] {
+        let found = diagnose(&case, &fitted);
+        let fine = matches!(found.verdict, Verdict::Members | Verdict::AsExpected);
+        assert!(fine, "{name}: {found:#?}");
+        assert_eq!(found.next_probe, None, "{name}");
+    }
+}
+
+#[test]
+fn every_cause_is_named_where_it_is_and_not_where_it_is_not() {
+    let fitted = Fitted::published();
+    let mut failures = Vec::new();
+    let all = sick();
+    for (index, (cause, injected, healthy)) in all.iter().enumerate() {
+        let found = diagnose(&injected(), &fitted);
+        if found.cause() != Some(*cause) {
+            failures.push(format!("{index} {cause:?} injected: {found:#?}"));
+        }
+        let found = diagnose(&healthy(), &fitted);
+        if found.cause().is_some() {
+            failures.push(format!("{index} {cause:?} not injected: {found:#?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Members) {
+        assert!(all.iter().any(|(one, ..)| *one == cause), "{cause:?} has no test");
+    }
+}
+
+/// Four members of 100 MB/s that are no disks with platters, read at 110 MB/s: their gaps and
+/// channels say nothing.
+#[test]
+fn what_does_not_rotate_has_no_gaps_and_no_channel() {
+    let fitted = Fitted::published();
+    for media in [Media::Flash, Media::Unknown] {
+        let mut case = reading();
+        case.machine.media = media;
+        (case.ours, case.sample, case.measured) = (true, None, 330.0);
+        case.array = Array::new(Level::Raid5, 4, 64.0);
+        case.probes.alone_mb_per_s = Some(vec![100.0; 4]);
+        case.probes.together_mb_per_s = Some(vec![100.0; 4]);
+        case.probes.seeks = Some(vec![RandomRates { q1: 300.0, q4: 900.0, q32: 900.0 }; 4]);
+        case.probes.seeks_together = Some(vec![300.0; 4]);
+        case.probes.gap_ms = Some(9.0);
+        let found = diagnose(&case, &fitted);
+        assert!(found.cause().is_none(), "{media:?} {found:#?}");
+        assert_ne!(found.verdict, Verdict::Above, "{media:?} {found:#?}");
+        assert_eq!(found.expected.is_err(), media == Media::Unknown, "{found:#?}");
+    }
+}
+
+#[test]
+fn a_ceiling_that_the_figure_exceeds_is_no_expectation() {
+    let mut case = reading();
+    case.sample = None;
+    case.probes.gap_ms = Some(40.0);
+    case.probes.buses =
+        Some(vec![predict::calibrate::SharedBus { disks: (0..6).collect(), mb_per_s: 200.0 }]);
+    let found = diagnose(&case, &Fitted::published());
+    let expected = found.expected.expect("a law");
+    assert!(expected.high > case.measured && found.verdict != Verdict::Above, "{expected:?}");
+    let below = found.ceilings.iter().find(|line| line.rate * 1.15 < case.measured);
+    assert_eq!(below, None);
+}
+
+#[test]
+fn synced_writes_within_the_interval_are_healthy() {
+    let mut case = reading();
+    case.array = Array::new(Level::Raid1, 2, 64.0);
+    case.access = Access::new(Work::SyncWrite, WriteBack::Extents);
+    case.request_kib = Some(4.0);
+    (case.probes.sync_ms, case.measured) = (Some(18.0), 38.0);
+    case.state.bitmap = Some(false);
+    let sample = case.sample.as_mut().expect("a sample");
+    sample.array = Traffic { writes: 38.0, write_mb: 0.2, queue: Some(0.95), ..Traffic::default() };
+    sample.members.truncate(2);
+    for member in &mut sample.members {
+        member.traffic = Traffic { writes: 38.0, busy: Some(0.5), ..Traffic::default() };
+    }
+    let found = diagnose(&case, &Fitted::published());
+    assert_eq!(found.cause(), None, "{found:#?}");
+    let expected = found.expected.expect("a law");
+    assert!((expected.low..expected.high).contains(&38.0), "{expected:?}");
+}
+
+#[test]
+fn an_internal_bitmap_leaves_no_expectation_of_small_writes() {
+    let mut case = reading();
+    (case.access, case.sample) = (Access::new(Work::RandomWrite, WriteBack::Raw), None);
+    case.measured = 90.0;
+    let found = diagnose(&case, &Fitted::published());
+    assert_eq!(found.expected, Err(predict::law::WhyNot::Bitmap));
+    case.state.bitmap = Some(false);
+    assert!(diagnose(&case, &Fitted::published()).expected.is_ok());
+}
+
+#[test]
+fn probes_are_named_one_after_another_until_they_decide() {
+    let fitted = Fitted::published();
+    let whole = scaled(reading(), 0.55);
+    let mut case = Case { probes: ProbeFigures::default(), ..whole.clone() };
+    let mut order = Vec::new();
+    while let Some(probe) = diagnose(&case, &fitted).next_probe {
+        order.push(probe);
+        let known = whole.probes.clone();
+        let probes = &mut case.probes;
+        match probe {
+            Probe::Alone => probes.alone_mb_per_s = known.alone_mb_per_s,
+            Probe::Together => {
+                probes.buses = Some(vec![SharedBus { disks: (0..6).collect(), mb_per_s: 385.0 }]);
+            }
+            Probe::Seeks => probes.seeks = known.seeks,
+            Probe::SeeksTogether => probes.seeks_together = known.seeks_together,
+            Probe::Transfer => probes.transfer = known.transfer,
+            Probe::Gap => probes.gap_ms = known.gap_ms,
+        }
+        assert!(order.len() < 8, "{order:?}");
+    }
+    assert_eq!(order[..2], [Probe::Alone, Probe::Together], "{order:?}");
+    assert!(order.contains(&Probe::SeeksTogether), "{order:?}");
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bus));
+}
+
+#[test]
+fn without_an_explanation_nothing_is_named() {
+    let fitted = Fitted::published();
+    let mut case = scaled(reading(), 0.3);
+    case.sample = None;
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unexplained, "{found:#?}");
+    // Writes: what a scratch area would show is named.
+    let mut case = scaled(writing(), 0.3);
+    case.sample = None;
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unexplained, "{found:#?}");
+    assert!(found.needs_writes);
+    // Without any figure of the members there is no number, and the first probe is named.
+    let mut case = reading();
+    (case.sample, case.probes) = (None, ProbeFigures::default());
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unknown, "{found:#?}");
+    assert_eq!(found.next_probe, Some(Probe::Alone));
+    assert!(found.expected.is_err());
+}
+
+/// Without figures of the members, as right after `raidlab diagnose md0 --seconds 5`.
+fn unprobed(mut case: Case) -> Case {
+    case.probes = ProbeFigures::default();
+    case
+}
+
+/// A load that is a share of what the array can do, and so keeps nothing waiting.
+fn light(mut case: Case, share: f64, queue: f64) -> Case {
+    case = scaled(case, share);
+    let array = &mut case.sample.as_mut().expect("a sample").array;
+    (array.queue, array.busy) = (Some(queue), Some(queue.min(1.0)));
+    busy(&mut case, queue / 4.0, queue / 4.0);
+    case
+}
+
+fn flushes(case: &mut Case, array: Option<f64>, members: f64) {
+    let sample = case.sample.as_mut().expect("a sample");
+    sample.array.flushes = array;
+    sample.members.iter_mut().for_each(|one| one.traffic.flushes = Some(members));
+}
+
+#[test]
+fn a_light_load_is_no_bottleneck() {
+    let fitted = Fitted::published();
+    // 20 random reads a second; the depth is what was counted.
+    let mut few = light(seeking(), 20.0 / 850.0, 0.2);
+    few.access.depth = 1.0;
+    // A player of media: 5 MB/s through the page cache, with little read-ahead.
+    let mut player = light(reading(), 5.0 / 690.0, 0.04);
+    player.machine.read_ahead_kib = Some(512.0);
+    player.request_kib = Some(128.0);
+    let mut small = light(reading(), 0.05, 0.3);
+    (small.access.direct, small.request_kib) = (true, Some(4.0));
+    // The kernel counts busy time by whole ticks: small requests fill it.
+    let mut ticks = light(seeking(), 0.1, 0.3);
+    ticks.sample.as_mut().expect("a sample").array.busy = Some(1.0);
+    let mut uncounted = light(seeking(), 0.1, 0.3);
+    uncounted.sample.as_mut().expect("a sample").array.busy = None;
+    let writes = light(writing(), 0.1, 0.2);
+    let mut failed = light(reading(), 0.1, 0.2);
+    failed.array.missing = 1;
+    let all = [
+        ("few", few),
+        ("player", player),
+        ("small", small),
+        ("ticks", ticks),
+        ("uncounted", uncounted),
+        ("writes", writes),
+        ("failed", failed),
+    ];
+    for (name, case) in all {
+        for (name, case) in [(name, case.clone()), ("unprobed", unprobed(case))] {
+            let found = diagnose(&case, &fitted);
+            assert_eq!(found.verdict, Verdict::NotLoaded, "{name}: {found:#?}");
+            assert_eq!((found.next_probe, found.needs_writes), (None, false), "{name}");
+            let idle = [Cause::ReadAhead, Cause::QueueDepth, Cause::SmallRequests];
+            assert!(!found.signs.iter().any(|sign| idle.contains(&sign.cause)), "{name}");
+        }
+    }
+    // What is in front of the array leaves it idle, and limits.
+    let mut network = light(reading(), 112.0 / 690.0, 0.3);
+    network.state.network_mb_per_s = Some(117.0);
+    assert_eq!(diagnose(&network, &fitted).cause(), Some(Cause::Network));
+    let mut program = light(reading(), 0.3, 0.4);
+    threads(&mut program, &[("dd", 0.99, false)]);
+    assert_eq!(diagnose(&program, &fitted).cause(), Some(Cause::ProgramCpu));
+    // One request at a time: the program computes while the array waits.
+    let mut turns = light(seeking(), 0.18, 0.7);
+    (turns.access.depth, turns.measured) = (1.0, 82.0);
+    threads(&mut turns, &[("dd", 0.3, false)]);
+    assert_eq!(diagnose(&turns, &fitted).cause(), Some(Cause::QueueDepth));
+}
+
+#[test]
+fn a_sample_of_another_time_says_nothing_of_the_load() {
+    let fitted = Fitted::published();
+    // A figure of yesterday; nothing runs now.
+    let mut case = unprobed(light(reading(), 0.0, 0.0));
+    case.measured = 300.0;
+    (case.machine.read_ahead_kib, case.request_kib) = (Some(512.0), Some(128.0));
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unknown, "{found:#?}");
+    assert_eq!(found.signs, []);
+    // Nor does a program that is busy now.
+    let idle = case.clone();
+    threads(&mut case, &[("make", 1.0, false)]);
+    assert_eq!(diagnose(&case, &fitted).signs, []);
+    case = idle;
+    case.state.sync = Some(Sync { action: "check".into(), mb_per_s: None });
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Background));
+}
+
+#[test]
+fn flushes_that_md_does_not_count_are_no_bitmap() {
+    let fitted = Fitted::published();
+    // Random writes of RAID 5: data and parity of each, 100 a second, each with a flush.
+    let mut case = unprobed(scaled(writing(), 0.3));
+    let sample = case.sample.as_mut().expect("a sample");
+    (sample.array.writes, sample.array.write_mb) = (100.0, 0.4);
+    sample.members.iter_mut().for_each(|one| one.traffic.writes = 33.0);
+    flushes(&mut case, None, 100.0);
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.cause(), Some(Cause::Flush), "{found:#?}");
+    assert!(!found.because.iter().any(|words| words.contains("orders")), "{found:#?}");
+    // Each write has one of the bitmap before it, on all members.
+    let sample = case.sample.as_mut().expect("a sample");
+    sample.members.iter_mut().for_each(|one| one.traffic.writes = 133.0);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bitmap));
+    // Flushes of members are unknown, as those of partitions.
+    case.sample.as_mut().expect("a sample").members[1].traffic.flushes = None;
+    let found = diagnose(&case, &fitted);
+    assert!(!found.signs.iter().any(|sign| sign.cause == Cause::Bitmap), "{found:#?}");
+}
+
+#[test]
+fn disks_that_keep_their_cache_without_power_have_no_cache_off() {
+    let fitted = Fitted::published();
+    let mut flash = scaled(writing(), 0.7);
+    flash.machine.media = Media::Flash;
+    flash.state.write_cache = Some(false);
+    flash.probes.write_mb_per_s = Some(120.0);
+    flash.probes.alone_mb_per_s = Some(vec![500.0; 6]);
+    // A controller with a battery: the disks do what they can.
+    let mut controller = writing();
+    controller.state.write_cache = Some(false);
+    controller.probes.write_mb_per_s = Some(125.0);
+    controller.probes.alone_mb_per_s = Some(vec![190.0; 6]);
+    for (name, case) in [("flash", flash), ("controller", controller)] {
+        let found = diagnose(&case, &fitted);
+        assert_ne!(found.cause(), Some(Cause::WriteCacheOff), "{name}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_link_is_narrow_where_its_members_fill_it() {
+    let fitted = Fitted::published();
+    // A controller x8 in a slot x4: 6 disks are far from its 3400 MB/s.
+    for (mb_per_s, members, named) in [(3400.0, 6, false), (720.0, 6, true), (720.0, 1, false)] {
+        let mut case = reading();
+        let words = "sda: PCIe x4 of x8".to_string();
+        case.state.narrow_links = vec![NarrowLink { words, mb_per_s, members }];
+        let found = diagnose(&case, &fitted);
+        assert_eq!(found.cause() == Some(Cause::Link), named, "{found:#?}");
+        assert_eq!(found.signs.iter().any(|sign| sign.cause == Cause::Link), named);
+    }
+}
+
+#[test]
+fn threads_of_other_work_are_not_this_workloads() {
+    let fitted = Fitted::published();
+    let of = |set: &[(&str, f64, bool)], io: Option<bool>| {
+        let mut case = unprobed(scaled(writing(), 0.6));
+        threads(&mut case, set);
+        let cpu = case.sample.as_mut().expect("a sample").cpu.as_mut().expect("CPUs");
+        cpu.threads.iter_mut().filter(|one| !one.kernel).for_each(|one| one.io = io);
+        diagnose(&case, &fitted)
+    };
+    // The thread of another array; a program that reads and writes nothing.
+    assert_eq!(of(&[("md1_raid5", 0.98, true)], None).cause(), None);
+    assert_eq!(of(&[("python", 0.99, false)], Some(false)).cause(), None);
+    // Workers hide no thread.
+    let both = [("kworker", 1.4, true), ("md0_raid5", 0.95, true)];
+    assert_eq!(of(&both, None).cause(), Some(Cause::RaidThread));
+    // The array's own comes before what may be anything.
+    let both = [("python", 1.0, false), ("md0_raid5", 0.95, true)];
+    assert_eq!(of(&both, None).cause(), Some(Cause::RaidThread));
+    assert_eq!(of(&[("python", 0.99, false)], None).cause(), Some(Cause::ProgramCpu));
+    // A ceiling that is near comes before a program of which that is unknown.
+    let mut case = scaled(reading(), 0.55);
+    case.probes.buses = Some(vec![SharedBus { disks: (0..6).collect(), mb_per_s: 380.0 }]);
+    threads(&mut case, &[("python", 0.99, false)]);
+    let cpu = case.sample.as_mut().expect("a sample").cpu.as_mut().expect("CPUs");
+    cpu.threads[0].io = None;
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bus));
+}
+
+#[test]
+fn a_depth_that_is_not_stated_is_no_sign() {
+    let fitted = Fitted::published();
+    let mut case = seeking();
+    (case.access.depth, case.measured, case.sample) = (1.0, 85.0, None);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::QueueDepth));
+    case.depth_is_unknown = true;
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unknown, "{found:#?}");
+    assert!(!found.ceilings.iter().any(|line| line.cause == Cause::QueueDepth));
+    // Nor is it one request at a time, of which all members would be far more than expected.
+    case.measured = 1150.0;
+    assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Members);
+}
+
+#[test]
+fn a_network_limits_what_goes_through_it() {
+    let fitted = Fitted::published();
+    let of = |figure: f64, carried: f64| {
+        let mut case = scaled(reading(), figure / 690.0);
+        case.sample.as_mut().expect("a sample").network =
+            Some(Network { mb_per_s: carried, limit_mb_per_s: Some(117.0) });
+        diagnose(&case, &fitted)
+    };
+    assert_eq!(of(112.0, 116.0).cause(), Some(Cause::Network));
+    // The workload is a local one: the interface is idle, or carries little.
+    for carried in [0.0, 3.0, 50.0] {
+        let found = of(112.0, carried);
+        assert_ne!(found.cause(), Some(Cause::Network), "{found:#?}");
+        assert!(!found.ceilings.iter().any(|line| line.cause == Cause::Network));
+    }
+    // Other traffic has most of the link.
+    let found = of(40.0, 116.0);
+    assert_eq!(found.cause(), Some(Cause::Network));
+    assert!(found.because[0].contains("other traffic"), "{found:#?}");
+}
+
+#[test]
+fn figures_of_one_disk_are_not_those_of_all() {
+    let fitted = Fitted::published();
+    let mut case = scaled(seeking(), 0.5);
+    case.sample = None;
+    case.probes.seeks.as_mut().expect("seeks").truncate(1);
+    assert_eq!(diagnose(&case, &fitted).next_probe, Some(Probe::Seeks));
+    case.probes.seeks = Some(vec![RandomRates { q1: 80.0, q4: 120.0, q32: 200.0 }; 6]);
+    case.probes.seeks.as_mut().expect("seeks")[2] = RandomRates { q1: 40.0, q4: 60.0, q32: 100.0 };
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::SlowMember));
+    // Of an array with a missing member, those that are there.
+    let mut case = reading();
+    case.array.missing = 1;
+    case.probes.alone_mb_per_s.as_mut().expect("rates").truncate(5);
+    assert_eq!(diagnose(&case, &fitted).next_probe, None);
+}
