@@ -1,7 +1,7 @@
-//! How fast an array should be, and why it is not: what Linux md is expected to deliver on a healthy
-//! machine, by a law of named ceilings from facts of the hardware and from what one disk does; what our
-//! engine could deliver at most ([`bound`]); what disks do ([`calibrate`]); what holds an array back
-//! ([`diagnose`]).
+//! How fast an array should be, and why it is not: what Linux md is expected to deliver on a
+//! healthy machine, by a law of named ceilings from facts of the hardware and from what one disk
+//! does; what our engine could deliver at most ([`bound`]); what disks do ([`calibrate`]); what
+//! holds an array back ([`diagnose`]).
 //!
 //! ```text
 //!   published tables --tables--> cases (array, machine, workload, single disk) --law--> prediction

@@ -3,8 +3,8 @@
 //! `RAIDLAB_TEST=all cargo test -p bench --test sick_machines -- --nocapture` prints its table.
 //!
 //! Everything runs on a model clock ([`host::sys::ModelClock`]): the same seed gives the same table
-//! on every machine. Invariant: nothing of a machine's disks, wiring or host reaches the decision but
-//! by a counter or a probe.
+//! on every machine. Invariant: nothing of a machine's disks, wiring or host reaches the decision
+//! but by a counter or a probe.
 
 #[path = "../hidden/mod.rs"]
 mod hidden;
