@@ -59,7 +59,7 @@ setup-tests:
 	@sh scripts/setup --with-tests
 
 build: setup
-	$(CARGO) build --release -p raidlab
+	$(CARGO) build --release -p raidlab-cli
 
 wheel: setup
 	@mkdir -p $(TARGET)/wheels
@@ -68,7 +68,7 @@ wheel: setup
 	PATH="$$PATH:$(PYTHON_TOOLS)" maturin build --release --locked --manifest-path python/Cargo.toml --out $(TARGET)/wheels
 
 dist: setup
-	$(CARGO) build --profile dist -p raidlab
+	$(CARGO) build --profile dist -p raidlab-cli
 	@mkdir -p $(TARGET)/generated/man $(TARGET)/generated/completions
 	$(TARGET)/dist/raidlab generate man $(TARGET)/generated/man
 	$(TARGET)/dist/raidlab generate completions bash >$(TARGET)/generated/completions/raidlab.bash
@@ -77,7 +77,7 @@ dist: setup
 
 deb: dist
 	@command -v cargo-deb >/dev/null || { echo 'installing cargo-deb'; $(CARGO) install --locked cargo-deb; }
-	$(CARGO) deb -p raidlab --profile dist --no-build
+	$(CARGO) deb -p raidlab-cli --profile dist --no-build
 
 check-deb: deb
 	sh scripts/check-deb $(TARGET)/debian/raidlab_*.deb
@@ -90,7 +90,7 @@ test-all: setup-tests
 
 bench: setup
 	@mkdir -p $(TARGET)/bench
-	$(CARGO) run --profile $(BENCH_PROFILE) -p raidlab -- bench $(ARGS)
+	$(CARGO) run --profile $(BENCH_PROFILE) -p raidlab-cli -- bench $(ARGS)
 
 bench-engine: setup
 	@mkdir -p $(TARGET)/bench

@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
+use cli::verbs::{Failure, Kind};
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
-use raidlab::verbs::{Failure, Kind};
 
 /// A class of `raidlab.errors`.
 struct Class(&'static str, PyOnceLock<Py<PyType>>);
@@ -74,7 +74,7 @@ pub trait Raise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
-impl<T> Raise<T> for raidlab::verbs::Result<T> {
+impl<T> Raise<T> for cli::verbs::Result<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|failure| raised(py, failure))
     }

@@ -47,6 +47,6 @@ mod native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("BUILD", raidlab::VERSION)
+        module.add("BUILD", cli::VERSION)
     }
 }

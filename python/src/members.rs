@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use cli::verbs::{self, NotRead, Options};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use raidlab::verbs::{self, NotRead, Options};
 
 use crate::errors::{Raise, differs, lost, raised, usage};
 use crate::objects::{object, paths};

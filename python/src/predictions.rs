@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use arrow_array::builder::{Float64Builder, ListBuilder, StringBuilder, StructBuilder};
 use arrow_schema::{DataType, Field, Fields};
-use pyo3::prelude::*;
-use raidlab::verbs::{
+use cli::verbs::{
     Advised, Adviser, Configuration, Failure, Figures, Options, Predicted, Predictor, workloads,
 };
+use pyo3::prelude::*;
 
 use crate::errors::{Raise, usage};
 use crate::input::{Holds, Input};
@@ -85,7 +85,7 @@ fn in_row(row: usize, failure: Failure) -> Failure {
 }
 
 /// A whole number of a row, of at most 32 bits.
-fn count(input: &Input, name: &str, row: usize) -> raidlab::verbs::Result<Option<u32>> {
+fn count(input: &Input, name: &str, row: usize) -> cli::verbs::Result<Option<u32>> {
     match input.number(name, row) {
         None => Ok(None),
         Some(number) if number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number) => {
@@ -156,7 +156,7 @@ fn predicted(
     input: &Input,
     row: usize,
     measured: &[(String, String)],
-) -> raidlab::verbs::Result<Predicted> {
+) -> cli::verbs::Result<Predicted> {
     let required = |name| {
         let text = input.text(name, row);
         text.ok_or_else(|| Failure::usage(format!("{name} is required")))
@@ -234,7 +234,7 @@ fn question(
     input: &Input,
     row: usize,
     measured: &[(String, String)],
-) -> raidlab::verbs::Result<Options> {
+) -> cli::verbs::Result<Options> {
     let number = |name| input.number(name, row).map(|number| number.to_string());
     let disks = count(input, "disks", row)?;
     let mut members = input.text("members", row).map(str::to_string);

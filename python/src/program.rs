@@ -14,5 +14,5 @@ const PANICKED: u8 = 101;
 /// Runs the program with these words, the program itself first; returns its exit code.
 #[pyfunction]
 pub fn program(py: Python<'_>, words: Vec<OsString>) -> u8 {
-    py.detach(|| catch_unwind(AssertUnwindSafe(|| raidlab::main(words))).unwrap_or(PANICKED))
+    py.detach(|| catch_unwind(AssertUnwindSafe(|| cli::main(words))).unwrap_or(PANICKED))
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cli::verbs::{self, Failure, Kind};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use raidlab::verbs::{self, Failure, Kind};
 use results::record::Record as Measured;
 use results::{RunInfo, Value, columns};
 

@@ -12,11 +12,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use raidlab::sweeping::{
+use cli::sweeping::{
     self, AgreedStart, ClockOffset, MeasuredTask, Rendezvous, SweepSource, text_of,
 };
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 /// An exception of `raidlab.errors`.
 fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {

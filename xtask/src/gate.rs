@@ -28,8 +28,17 @@ use profile::Profile;
 
 /// Crates on the path of a request: optimised as users run them. All others are taken as the tests
 /// have compiled them, which saves some minutes.
-const ON_THE_PATH: [&str; 9] =
-    ["parity", "md", "nbd", "drive", "engine", "host", "array", "export", "gate"];
+const ON_THE_PATH: [&str; 9] = [
+    "raidlab-parity",
+    "raidlab-md",
+    "raidlab-nbd",
+    "raidlab-drive",
+    "raidlab-engine",
+    "raidlab-host",
+    "raidlab-array",
+    "raidlab-export",
+    "gate",
+];
 
 /// Allocators of the C library: Rust's call them.
 const ALLOCATORS: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"];

@@ -25,7 +25,8 @@ pub struct Workspace {
 /// One workspace member.
 #[derive(Debug, Deserialize)]
 pub struct Crate {
-    /// Package name.
+    /// Package name, without `raidlab-`: as the crate is named in the house.
+    #[serde(deserialize_with = "in_the_house")]
     pub name: String,
     manifest_path: PathBuf,
     /// Everything it depends on, also from outside.
@@ -36,11 +37,16 @@ pub struct Crate {
 /// One line of a crate's dependency tables.
 #[derive(Debug, Deserialize)]
 pub struct Edge {
-    /// The package's own name, whatever it is renamed to.
-    #[serde(rename = "name")]
+    /// The package's own name, without `raidlab-`, whatever it is renamed to.
+    #[serde(rename = "name", deserialize_with = "in_the_house")]
     pub to: String,
     /// `dev`, `build` or none.
     pub kind: Option<String>,
+}
+
+fn in_the_house<'de, D: serde::Deserializer<'de>>(name: D) -> Result<String, D::Error> {
+    let name = String::deserialize(name)?;
+    Ok(name.strip_prefix("raidlab-").unwrap_or(&name).into())
 }
 
 /// A crate's name and its edges: what it uses, and the kind.

@@ -2,15 +2,15 @@
 //! median of several rounds, and in each round how fast the same core copies memory.
 //!
 //! ```text
-//! cargo run --release -p array --example rebuild_rate [MIB_PER_MEMBER [ROUNDS]]
+//! cargo run --release -p raidlab-array --example rebuild_rate [MIB_PER_MEMBER [ROUNDS]]
 //! ```
 
 use std::time::{Duration, Instant};
 
-use array::{
+use md::{Layout, Level, MemberIdx, Sector};
+use raidlab_array::{
     ArraySpec, DataPlaneConfig, Driver, DriverOptions, HostOp, MemMember, Member, MemberSpec,
 };
-use md::{Layout, Level, MemberIdx, Sector};
 
 const MEMBERS: usize = 6;
 const CHUNK_SECTORS: u64 = 128;

@@ -12,11 +12,11 @@
 
 use std::time::Instant;
 
-use array::{
+use md::{Layout, Level, MemberIdx, Sector};
+use raidlab_array::{
     ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, HostOp, Lease, MemMember,
     MemberSpec, NullMember,
 };
-use md::{Layout, Level, MemberIdx, Sector};
 
 const MAX_REQUEST_BYTES: usize = 1280 << 10;
 

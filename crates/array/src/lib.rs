@@ -6,7 +6,7 @@
 //! An array with its own threads, for programs that read and write:
 //!
 //! ```
-//! use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec};
+//! use raidlab_array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec};
 //! use md::{Layout, Level};
 //!
 //! let members = (0..4).map(|_| MemMember::new(8192).map(MemberSpec::ready));

@@ -6,9 +6,9 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use array::{Array, DriverOptions, MemberSpec, PaceControl, PacedMember};
 use drive::{Placement, Profile};
 use md::Level;
+use raidlab_array::{Array, DriverOptions, MemberSpec, PaceControl, PacedMember};
 
 use crate::common::store::{Kind, Store};
 use crate::common::{boxed_mem, mems, spec};

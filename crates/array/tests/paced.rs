@@ -7,9 +7,9 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use array::{Completion, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
 use drive::{BusId, Op, OpKind, Placement, Profile, Rig};
 use md::{Layout, Level, Raid10Layout, Sector};
+use raidlab_array::{Completion, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
 use testkit::{Rng, print_replay, seeds};
 
 use crate::common::host::{self, Host};

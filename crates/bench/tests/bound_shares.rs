@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use bench::blocks as bench;
 use host::sys::ModelClock;
+use raidlab_bench::blocks as bench;
 use results::record::{Cell, Record};
 use spec::case::RunConfig;
 use spec::matrix::{self, Options};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bench::blocks;
+use raidlab_bench::blocks;
 use results::findings::find;
 use results::record::Cell;
 use spec::buses::Buses;

@@ -1,6 +1,7 @@
 //! Machines whose drives and buses are hidden from what measures them: calibrated by probes alone,
 //! then predicted, and compared with what the engine does on them. See docs/perf/calibrate.md:
-//! `RAIDLAB_TEST=all cargo test -p bench --test hidden_machines -- --nocapture` prints its table.
+//! `RAIDLAB_TEST=all cargo test -p raidlab-bench --test hidden_machines -- --nocapture`
+//! prints its table.
 //!
 //! Everything runs on a model clock ([`host::sys::ModelClock`]): the same seed gives the same table
 //! on every machine. Three of them are also calibrated and measured in real time, but only with
@@ -10,10 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use array::{Member, NullMember, PaceControl, PacedMember};
-use bench::probed::ProbedDisks;
 use drive::{Placement, Profile};
 use host::sys::ModelClock;
 use predict::calibrate::{Machine, Modelled, Scratch, Settings, WiringFigures};
+use raidlab_bench::probed::ProbedDisks;
 use results::record::Record;
 use results::stats::median;
 use spec::case::RunConfig;
@@ -251,7 +252,7 @@ fn engine(path: &Path, disks: usize, buses: Option<String>, solid: bool) -> Reco
         runs: 5,
         ..RunConfig::quick()
     };
-    let (record, ended) = bench::blocks::run(&plan, &settings, &|| false, &mut |_| {});
+    let (record, ended) = raidlab_bench::blocks::run(&plan, &settings, &|| false, &mut |_| {});
     ended.expect("it runs");
     record
 }

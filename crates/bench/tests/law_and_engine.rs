@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use bench::model_time;
 use drive::Profile;
 use md::Level;
 use predict::fit::Fitted;
 use predict::intervals::Class;
 use predict::law::{Access, Array, Ceiling, Copies, Machine, Sheet, Source, WhyNot, Work};
 use predict::law::{WriteBack, predict};
+use raidlab_bench::model_time;
 use results::record::Cell;
 use spec::case::{BenchLevel, RunConfig};
 use spec::matrix::{self, Options};

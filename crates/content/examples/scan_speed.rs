@@ -1,10 +1,10 @@
 //! How fast windows are scanned: random bytes, zeroes, and an image that is given.
 //!
-//!     cargo run --release -p content --example scan_speed [IMAGE]
+//!     cargo run --release -p raidlab-content --example scan_speed [IMAGE]
 
 use std::time::Instant;
 
-use content::{FileSystems, Scan};
+use raidlab_content::{FileSystems, Scan};
 use testkit::Rng;
 
 fn main() {

@@ -1,12 +1,12 @@
 //! Prints what one drive of every profile does alone, in virtual time.
 //!
-//! `cargo run --release -p drive --example measure`
+//! `cargo run --release -p raidlab-drive --example measure`
 
 #[path = "../tests/it/closed_loop.rs"]
 mod closed_loop;
 
 use closed_loop::{Loop, MIB, Measured, mix, random};
-use drive::{Kind, Op, OpKind, Placement, Profile};
+use raidlab_drive::{Kind, Op, OpKind, Placement, Profile};
 
 fn main() {
     for name in Profile::names() {

@@ -1,6 +1,6 @@
 //! Prints what the model itself costs: real nanoseconds per modelled operation.
 //!
-//! `cargo run --release -p drive --example model_speed`
+//! `cargo run --release -p raidlab-drive --example model_speed`
 
 #[path = "../tests/it/closed_loop.rs"]
 mod closed_loop;
@@ -8,7 +8,7 @@ mod closed_loop;
 use std::time::Instant;
 
 use closed_loop::{Loop, MIB, random};
-use drive::{Op, Placement, Profile};
+use raidlab_drive::{Op, Placement, Profile};
 
 fn main() {
     for name in Profile::names() {

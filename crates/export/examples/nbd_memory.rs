@@ -2,7 +2,7 @@
 //! other servers in docs/perf/nbd.md.
 //!
 //! ```text
-//! cargo run --release -p export --example nbd_memory SOCKET [MIB [MEMBERS [SHARDS]]]
+//! cargo run --release -p raidlab-export --example nbd_memory SOCKET [MIB [MEMBERS [SHARDS]]]
 //! ```
 
 use std::io::Read;
@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec};
-use export::Access;
-use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use md::{Layout, Level};
+use raidlab_export::Access;
+use raidlab_export::nbd::{Listener, NbdExport, Server, ServerLimits};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::{Arc, Barrier, mpsc};
 
 use array::{Array, ArrayError, CompletionQueue, HostOp, Pending, RequestError, RequestResult};
-use export::store::{self, Rescued, Store};
-use export::{Access, Port};
+use raidlab_export::store::{self, Rescued, Store};
+use raidlab_export::{Access, Port};
 
 use support_array::raid5;
 use support_damaged::Damaged;

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use admin::serving::Serving;
 use array::Array;
-use export::control::api::{
+use raidlab_export::control::api::{
     Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Stopped,
 };
-use export::control::{Client, ClientError, ControlError, ControlServer, ManagedArray, OPENAPI};
+use raidlab_export::control::{
+    Client, ClientError, ControlError, ControlServer, ManagedArray, OPENAPI,
+};
 use serde_json::{Value, json};
 
 use support_array::raid5;

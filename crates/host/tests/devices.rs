@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use host::{
+use raidlab_host::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayProblem,
     open_overlay, overlay_id, packed_as, signatures,
 };
@@ -309,7 +309,7 @@ fn what_was_cut_off_a_file_is_no_hole() {
             assert_eq!(device.hole_end(sector), sector, "{access:?}: {sector}");
         }
         assert!(device.read(2000, &mut [0; 512]).is_err());
-        assert_eq!(host::hole_end(&sparse, 2000 * 512, 1000 * 512), 2000 * 512);
+        assert_eq!(raidlab_host::hole_end(&sparse, 2000 * 512, 1000 * 512), 2000 * 512);
         drop(device);
         sparse.set_len(4096 * 512).unwrap();
     }

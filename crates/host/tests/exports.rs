@@ -5,13 +5,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use host::{
-    Access, Completes, Device, DeviceError, DeviceOptions, Disk, ExportError, Location, MemberName,
-    Overlap,
-};
 use nbd::server::{Event, Handshake, Tls};
 use nbd::wire::{command, command_flags};
 use nbd::{BlockSizes, Errno, Export, Features, Operation, ReplyTo, Request, Style};
+use raidlab_host::{
+    Access, Completes, Device, DeviceError, DeviceOptions, Disk, ExportError, Location, MemberName,
+    Overlap,
+};
 
 /// What a server does with a request: the bytes of its reply; `None`: it closes the connection.
 type Answer = fn(&mut Store, &Request, &[u8]) -> Option<Vec<u8>>;

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use host::{Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location};
+use raidlab_host::{Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location};
 use testkit::Loop;
 
 const MIB: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 //! Runs the targets of `tests/it/fuzz` for as long as wanted:
 //!
 //! ```text
-//! cargo run --release -p md --example md_fuzz -- all --minutes 10
-//! cargo run -p md --example md_fuzz -- superblock-1 --seed 1 --first 4711 --executions 1
+//! cargo run --release -p raidlab-md --example md_fuzz -- all --minutes 10
+//! cargo run -p raidlab-md --example md_fuzz -- superblock-1 --seed 1 --first 4711 --executions 1
 //! ```
 
 #[path = "../tests/it/fuzz/targets/mod.rs"]

@@ -1,8 +1,8 @@
 //! Runs the targets of `tests/it/fuzz` for as long as wanted:
 //!
 //! ```text
-//! cargo run --release -p nbd --example nbd_fuzz -- all --minutes 10
-//! cargo run -p nbd --example nbd_fuzz -- server --seed 1 --first 4711 --executions 1
+//! cargo run --release -p raidlab-nbd --example nbd_fuzz -- all --minutes 10
+//! cargo run -p raidlab-nbd --example nbd_fuzz -- server --seed 1 --first 4711 --executions 1
 //! ```
 
 #[path = "../tests/it/fuzz/targets/mod.rs"]

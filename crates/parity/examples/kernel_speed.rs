@@ -1,6 +1,6 @@
 //! Prints the speed of every operation with every kernel of this CPU.
 //!
-//!     cargo run --release -p parity --example kernel_speed \
+//!     cargo run --release -p raidlab-parity --example kernel_speed \
 //!         [DATA_BLOCKS [KIB_PER_BLOCK [OPERATION...]]]
 //!
 //! A figure is GB/s (10^9 bytes) of the *row's data*, also for operations that touch fewer blocks
@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use parity::{Block, Change, Kernels, Verdict};
+use raidlab_parity::{Block, Change, Kernels, Verdict};
 
 const ROUNDS: usize = 15;
 const SAMPLE_TIME: Duration = Duration::from_millis(6);

@@ -37,7 +37,7 @@
 //! | `compare` | [`equal`](Kernels::equal), [`is_zero`](Kernels::is_zero) |
 //!
 //! ```
-//! use parity::{Block, Kernels, Verdict};
+//! use raidlab_parity::{Block, Kernels, Verdict};
 //!
 //! let kernels = Kernels::best();
 //! let (d0, d1) = ([1u8, 2, 3], [4u8, 5, 0x80]);

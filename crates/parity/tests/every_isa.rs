@@ -5,7 +5,7 @@
 
 mod common;
 
-use parity::{Block, Change, Kernels, Unavailable};
+use raidlab_parity::{Block, Change, Kernels, Unavailable};
 
 use common::all_shapes as shapes;
 

@@ -1,8 +1,12 @@
 //! Advice: order, confidence, capacity and risk of whole candidates.
 
 use md::Level;
-use predict::advise::{Advice, Assumptions, Confidence, Question, Share, WhyLeftOut, advise};
-use predict::law::{Constants, Machine, SYNC_SPEED_MAX, Sheet, Single, WhyNot, Work, WriteBack};
+use raidlab_predict::advise::{
+    Advice, Assumptions, Confidence, Question, Share, WhyLeftOut, advise,
+};
+use raidlab_predict::law::{
+    Constants, Machine, SYNC_SPEED_MAX, Sheet, Single, WhyNot, Work, WriteBack,
+};
 
 fn ask(disks: u32, mix: &[(Work, f64)]) -> Advice {
     ask_of("hdd-2016", disks, mix, 32.0, 0).expect("candidates")
@@ -126,7 +130,7 @@ fn clear_begins_at_a_ratio_of_1_2() {
 
 #[test]
 fn without_a_figure_of_one_disk_there_is_no_advice() {
-    let machine = Machine::new(predict::law::Media::Flash);
+    let machine = Machine::new(raidlab_predict::law::Media::Flash);
     let question = Question {
         machine: &machine,
         single: &Single::default(),
@@ -159,7 +163,7 @@ fn every_workload_is_relative_to_one_disk() {
     }
     let alone = ask(6, &[(Work::Read, 1.0)]).candidates;
     let mixed = ask(6, &[(Work::Read, 1.0), (Work::Resync, 1.0)]).candidates;
-    let score = |all: &[predict::advise::Candidate]| {
+    let score = |all: &[raidlab_predict::advise::Candidate]| {
         all.iter().find(|one| one.array.level == Level::Raid0).expect("a candidate").score
     };
     // A resync is 0.9 of a disk, and no faster than md permits: the mean of both lies between.

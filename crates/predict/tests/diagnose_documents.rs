@@ -1,7 +1,7 @@
 //! Facts in a file: what is read, and what is refused with its field.
 
-use predict::diagnose::Document;
-use predict::law::Work;
+use raidlab_predict::diagnose::Document;
+use raidlab_predict::law::Work;
 use serde_json::json;
 
 /// The example of the page.
@@ -145,12 +145,12 @@ fn figures_of_a_calibration_are_probes() {
          outer_mb_per_s = 150.0\nrandom_ms = 12.5\nrandom_q4_iops = 120.0\n\
          random_q32_iops = 200.0\n[calibration.scratch]\ncached_write_us = 8000.0\n"
     );
-    let found = predict::diagnose::calibration_of(&text).expect("a calibration");
+    let found = raidlab_predict::diagnose::calibration_of(&text).expect("a calibration");
     assert_eq!(found.alone_mb_per_s, Some(vec![150.0]));
     assert_eq!(found.seeks.expect("seeks")[0].q1, 80.0);
     assert_eq!(found.cached_write_us, Some(8000.0));
-    assert!(predict::diagnose::calibration_of(&profile).is_err(), "a profile alone");
-    assert!(predict::diagnose::calibration_of("[").is_err(), "no TOML");
+    assert!(raidlab_predict::diagnose::calibration_of(&profile).is_err(), "a profile alone");
+    assert!(raidlab_predict::diagnose::calibration_of("[").is_err(), "no TOML");
 }
 
 /// The text of a built-in profile.

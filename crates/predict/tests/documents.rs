@@ -1,10 +1,10 @@
 //! Documents of tables that others wrote: any JSON ends in tables or in an error.
 
-use predict::fit::Fitted;
-use predict::law::WhyNot;
-use predict::score::{self, Evaluated};
-use predict::tables::{self, Table};
 use proptest::prelude::*;
+use raidlab_predict::fit::Fitted;
+use raidlab_predict::law::WhyNot;
+use raidlab_predict::score::{self, Evaluated};
+use raidlab_predict::tables::{self, Table};
 use serde_json::{Value, json};
 
 fn evaluated(document: &Value) -> (Vec<Table>, Vec<Evaluated>) {
@@ -105,7 +105,7 @@ fn what_cannot_be_predicted_says_why() {
         json!(null), json!(7), json!([]), json!({}),
     ]});
     let found: Vec<Option<WhyNot>> = values(&document).into_iter().map(Result::err).collect();
-    use predict::law::Work::SyncWrite;
+    use raidlab_predict::law::Work::SyncWrite;
     let expected = [
         WhyNot::NotMd,
         WhyNot::Level,

@@ -2,10 +2,10 @@
 //!
 //! The numbers here are what the law reached, with a little room: they fail when it gets worse.
 
-use predict::fit::Fitted;
-use predict::law::{PARAMETERS, WhyNot};
-use predict::score::{self, Score};
-use predict::tables::{self, Health, Role};
+use raidlab_predict::fit::Fitted;
+use raidlab_predict::law::{PARAMETERS, WhyNot};
+use raidlab_predict::score::{self, Score};
+use raidlab_predict::tables::{self, Health, Role};
 
 #[test]
 fn the_law_meets_its_goals_with_one_table_left_out() {

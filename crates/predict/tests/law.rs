@@ -1,11 +1,11 @@
 //! The law against numbers that were computed by hand, with the priors, and its invariants.
 
 use md::Level;
-use predict::law::{
+use proptest::prelude::*;
+use raidlab_predict::law::{
     Access, Array, Bus, Ceiling, Constants, Copies, Kernel, Machine, Media, Prediction, Single,
     Source, WhyNot, Work, WriteBack, naive, predict,
 };
-use proptest::prelude::*;
 
 const DISK: Media = Media::Rotating { rpm: 7200.0 };
 

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use md::Level;
-use predict::law::{Access, Array, Constants, Machine, Media, Single, Source, Work, WriteBack};
+use raidlab_predict::law::{
+    Access, Array, Constants, Machine, Media, Single, Source, Work, WriteBack,
+};
 
 #[test]
 fn a_sweep_of_100_000_configurations_takes_seconds_at_most() {
@@ -23,8 +25,9 @@ fn a_sweep_of_100_000_configurations_takes_seconds_at_most() {
                 let array = Array::new(level, members, 4.0 * f64::from(chunk + 1));
                 for work in &Work::ALL[..10] {
                     let access = Access::new(*work, WriteBack::Extents);
-                    let found =
-                        predict::law::predict(&array, &machine, &access, &single, &constants);
+                    let found = raidlab_predict::law::predict(
+                        &array, &machine, &access, &single, &constants,
+                    );
                     sum += found.expect("inside the law").value;
                     count += 1;
                 }

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use sim::finding::{Finding, caught, place_of_panic, shrink, silence_panics, try_run};
-use sim::mutant::Mutant;
-use sim::scenario::Scenario;
-use sim::scope::{self, ScopeTally};
-use sim::swarm::{self, Observer, Swarm};
-use sim::tally::Tally;
+use raidlab_sim::finding::{Finding, caught, place_of_panic, shrink, silence_panics, try_run};
+use raidlab_sim::mutant::Mutant;
+use raidlab_sim::scenario::Scenario;
+use raidlab_sim::scope::{self, ScopeTally};
+use raidlab_sim::swarm::{self, Observer, Swarm};
+use raidlab_sim::tally::Tally;
 use testkit::Rng;
 
 /// How long a finding is made smaller.
@@ -204,7 +204,8 @@ fn exhaust(arguments: &Arguments) -> bool {
                     let run = || scope::run(scope, RECOVER_ONE_IN, &mut tally);
                     if let Err(payload) = caught(run) {
                         found += 1;
-                        let (place, what) = (place_of_panic(), sim::finding::message(&*payload));
+                        let (place, what) =
+                            (place_of_panic(), raidlab_sim::finding::message(&*payload));
                         println!("finding: {place}: {what}");
                         println!("  cargo xtask sim --exhaustive --replay '{scope}'\n");
                     }

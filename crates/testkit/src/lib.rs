@@ -198,9 +198,9 @@ mod tests {
         let command = replay("md", "it::logs::ppl", "a_test", 7);
         assert_eq!(
             command,
-            "replay: RAIDLAB_SEED=7 cargo test -p md --test it -- --exact logs::ppl::a_test"
+            "replay: RAIDLAB_SEED=7 cargo test -p raidlab-md --test it -- --exact logs::ppl::a_test"
         );
         let command = replay("array", "paced", "a_test", 7);
-        assert!(command.ends_with("-p array --test paced -- --exact a_test"), "{command}");
+        assert!(command.ends_with("-p raidlab-array --test paced -- --exact a_test"), "{command}");
     }
 }

@@ -66,7 +66,7 @@ pub const STEPS: [Step; 15] = [
     .needs("cargo-deny --version", "it is not installed: cargo install --locked cargo-deny"),
     step("doc", "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps"),
     // By the compiler, not by rustup, which a distribution's toolchain does not have.
-    step("aarch64", "cargo check --target aarch64-unknown-linux-gnu -p parity")
+    step("aarch64", "cargo check --target aarch64-unknown-linux-gnu -p raidlab-parity")
         .required(Required::Nowhere)
         .needs(
             "[ -d \"$(rustc --print target-libdir --target aarch64-unknown-linux-gnu)\" ]",
@@ -75,7 +75,7 @@ pub const STEPS: [Step; 15] = [
     // The kernels that valgrind can run: it reports reads beyond a block or of uninitialized data.
     slow(
         "valgrind",
-        "cargo test -p parity --test every_isa \
+        "cargo test -p raidlab-parity --test every_isa \
          --config \"target.'cfg(all())'.runner='valgrind -q --error-exitcode=9'\"",
     )
     .needs("valgrind --version", "valgrind is not installed"),

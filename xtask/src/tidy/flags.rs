@@ -1,7 +1,7 @@
 //! Every `raidlab` command line in the documents is one that the program understands.
 //!
 //! Looks at the lines of code blocks and at code spans that start `raidlab VERB`, `cargo run ..
-//! -p raidlab -- VERB` or `make bench ARGS=..`; the verb must stand in `raidlab --help`, each
+//! -p raidlab-cli -- VERB` or `make bench ARGS=..`; the verb must stand in `raidlab --help`, each
 //! `--flag` in `raidlab VERB --help` or in the general help.
 
 use std::collections::BTreeMap;
@@ -180,7 +180,7 @@ mod tests {
         for good in [
             "`raidlab bench --level 5 --json` and `raidlab --json`",
             "```\n$ sudo ./target/release/raidlab bench \\\n   --html=a.html | less --wild\n```",
-            "```sh\nmake bench ARGS=\"--level 5\"\ncargo run -p raidlab -- bench --json\n```",
+            "```sh\nmake bench ARGS=\"--level 5\"\ncargo run -p raidlab-cli -- bench --json\n```",
             "`raidlab VERB --help` `raidlab bench [--json]` `raidlab`",
             "`raidlab predict --wild` is planned",
             "raidlab bench --wild in prose is not code; `mdadm --wild` is not ours",
@@ -198,7 +198,7 @@ mod tests {
             ("```\nraidlab bench --level 5 \\\n  --wild=3\n```", 2, flag),
             ("```\nA=1 sudo raidlab bench --json && raidlab bench --wild\n```", 2, flag),
             ("```\nmake bench ARGS='--wild 1'\n```", 2, flag),
-            ("`cargo run -p raidlab -- bench --wild`", 1, flag),
+            ("`cargo run -p raidlab-cli -- bench --wild`", 1, flag),
             ("`raidlab rescue`", 1, "`raidlab rescue` is not in `raidlab --help`"),
             ("`raidlab dump a`", 1, "`raidlab dump --help` ends with 2"),
         ] {

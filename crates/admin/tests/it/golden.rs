@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use admin::rescue::{Piece, StreamOptions, prepare, stream};
 use host::{Disk, MemoryDisk};
 use md::assemble::{Array, Candidate, Options, Plan, Verdict, assemble};
 use md::ondisk::superblock::{READ_BYTES, detect};
+use raidlab_admin::rescue::{Piece, StreamOptions, prepare, stream};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use admin::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 use host::{Disk, DiskLayer};
 use md::Level;
 use md::create::{BitmapOption, Plan, plan};
+use raidlab_admin::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 
 use crate::creation;
 

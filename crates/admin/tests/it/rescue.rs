@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use admin::rescue::{
-    OutOfDateSource, Part, Piece, ReadableArray, Source, StreamError, StreamOptions, gaps, stream,
-};
 use array::{
     ArraySpec, DataPlaneConfig, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec,
 };
 use host::{Access, Device, DeviceOptions, Disk, Location, MemberName, RescueMap, Unread};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};
+use raidlab_admin::rescue::{
+    OutOfDateSource, Part, Piece, ReadableArray, Source, StreamError, StreamOptions, gaps, stream,
+};
 
 const MEMBER_SECTORS: u64 = 1024 + 40;
 const CHUNK: u64 = 32;

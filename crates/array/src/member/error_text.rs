@@ -38,7 +38,7 @@ pub(super) fn log(error: &IoError, place: Option<(String, u64)>) {
     let IoError { op, errno, sectors, sector, .. } = *error;
     let (errno, sector) = (errno.map(|errno| errno.get()), data_offset.saturating_add(sector.0));
     tracing::warn!(
-        target: "array::member",
+        target: "raidlab_array::member",
         device, %op, sector, sectors, errno, "I/O error: {}", io_error_text(error, data_offset)
     );
 }

@@ -1,8 +1,10 @@
 //! What arrays say of holes: never a hole where something else than zeroes could be read.
 
 use ::host::{Access, Device, DeviceOptions, Disk, Location};
-use array::{ArrayExtent, DriverOptions, FileMember, HostOp, MemMember, Member, MemberSpec, Pace};
 use md::{Layout, Level, MemberIdx, Raid10Layout};
+use raidlab_array::{
+    ArrayExtent, DriverOptions, FileMember, HostOp, MemMember, Member, MemberSpec, Pace,
+};
 use testkit::Rng;
 
 use crate::common::{SECTOR, Shards, host, options, spec};

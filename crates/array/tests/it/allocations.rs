@@ -1,8 +1,8 @@
 //! Counts allocations: a warm array allocates nothing per request, with one shard or two. One
 //! thread drives the shards in turn and counts its allocations.
 
-use array::{Completion, Driver, DriverOptions, HostOp, Lease};
 use md::{Level, MemberIdx, Sector};
+use raidlab_array::{Completion, Driver, DriverOptions, HostOp, Lease};
 use testkit::Rng;
 
 use crate::common::{SECTOR, mems, spec};

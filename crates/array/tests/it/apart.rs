@@ -1,10 +1,10 @@
 //! Arrays that are disassembled and assembled from their leaves again.
 
-use array::{
+use md::{Layout, Level, MemberIdx, Sector};
+use raidlab_array::{
     ArraySpec, DataPlaneConfig, Driver, DriverOptions, Fault, FaultControl, FaultMember, HostOp,
     MemMember, MemberSpec,
 };
-use md::{Layout, Level, MemberIdx, Sector};
 
 fn raid5(members: Vec<MemberSpec>) -> Driver {
     let spec = ArraySpec {

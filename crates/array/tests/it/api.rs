@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use array::{
+use md::{Level, MemberIdx};
+use raidlab_array::{
     Array, ArrayError, Completer, CompletionQueue, DriverOptions, Event, Fault, HostOp, MemberSpec,
     RequestError, RequestResult,
 };
-use md::{Level, MemberIdx};
 use testkit::{Rng, print_replay, seeds};
 
 use crate::common::store::{Kind, Store};

@@ -4,12 +4,12 @@
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use array::{
+use engine::IntentMap;
+use md::{Layout, Level, MemberIdx, Raid10Layout};
+use raidlab_array::{
     Array, BackgroundState, BackgroundWork, DriverOptions, Fault, FaultMember, MemberSpec, Pace,
     ScrubMode,
 };
-use engine::IntentMap;
-use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
 
 use crate::common::host::{self, Host};
@@ -22,7 +22,11 @@ const LARGE: u64 = 8192;
 const CHUNK: u64 = 16;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn array_spec(level: Level, layout: Option<Layout>, members: Vec<MemberSpec>) -> array::ArraySpec {
+fn array_spec(
+    level: Level,
+    layout: Option<Layout>,
+    members: Vec<MemberSpec>,
+) -> raidlab_array::ArraySpec {
     let chunk = if level == Level::Raid1 { 0 } else { CHUNK };
     let mut spec = spec(level, chunk, members);
     spec.layout = layout.unwrap_or(spec.layout);

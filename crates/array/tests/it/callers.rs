@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use array::{
+use md::{Level, MemberIdx};
+use raidlab_array::{
     Array, ArrayError, Completer, CompletionQueue, DriverOptions, Fault, HostOp, Lease, MemberSpec,
     RequestResult,
 };
-use md::{Level, MemberIdx};
 use testkit::{Rng, print_replay, seeds};
 
 use crate::common::{faulty, mem, mems, spec};

@@ -1,7 +1,7 @@
 //! The I/O of members is what the geometry requires, and no more.
 
-use array::{Counters, HostOp, MemberSpec};
 use md::{Level, MemberIdx};
+use raidlab_array::{Counters, HostOp, MemberSpec};
 
 use crate::common::host::{self, call};
 use crate::common::{self, SECTOR, Shards, driver, mem, mems, spec};
@@ -146,7 +146,7 @@ fn leaves_are_counted_in_slot_order_missing_ones_too() {
 #[test]
 fn no_more_than_the_queue_depth_goes_to_a_member() {
     // A member that is slow by 2 ms per operation, one at a time: eight take at least 16 ms.
-    let faults = vec![array::Fault::Delay { nanos: 2_000_000 }];
+    let faults = vec![raidlab_array::Fault::Delay { nanos: 2_000_000 }];
     let mut spec = spec(Level::Linear, 0, vec![common::faulty(SECTORS, faults)]);
     spec.data_plane.queue_depth = 1;
     let mut driver = driver(spec);
@@ -164,7 +164,7 @@ fn no_more_than_the_queue_depth_goes_to_a_member() {
 
 #[test]
 fn operations_queued_for_a_failed_member_never_reach_it() {
-    let slow = vec![array::Fault::Delay { nanos: 1_000_000 }];
+    let slow = vec![raidlab_array::Fault::Delay { nanos: 1_000_000 }];
     let mut spec = spec(Level::Raid1, 0, vec![common::faulty(SECTORS, slow), mem(SECTORS)]);
     spec.data_plane.queue_depth = 1;
     let mut driver = driver(spec);

@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use array::{
+use md::{Layout, Level, MemberIdx, Raid10Layout};
+use raidlab_array::{
     DriverOptions, Event, Fault, FaultMember, HostOp, MemMember, Member, MemberError, MemberSpec,
     RequestError,
 };
-use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
 
 use crate::common::host::{self, Host, call};

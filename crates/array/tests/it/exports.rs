@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ::host::{Access, Device, DeviceOptions, Location, MemoryDisk};
-use array::{
-    BadBlockList, BadBlockMember, DriverOptions, Event, HostOp, MemberError, MemberSpec, NbdMember,
-};
 use md::ondisk::{Area, BadBlockArea};
 use md::{Level, MemberIdx};
 use nbd::server::{Event as Step, Handshake, Tls};
 use nbd::wire::command;
 use nbd::{BlockSizes, Errno, Export, Features, ReplyTo, Request};
+use raidlab_array::{
+    BadBlockList, BadBlockMember, DriverOptions, Event, HostOp, MemberError, MemberSpec, NbdMember,
+};
 
 use crate::common::{SECTOR, Shards, driver, host, mem, options, spec};
 

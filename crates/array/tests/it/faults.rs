@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use array::{Event, Fault, HostOp, MemberSpec, RequestError};
 use md::{Level, MemberIdx};
+use raidlab_array::{Event, Fault, HostOp, MemberSpec, RequestError};
 
 use crate::common::host::{self, call};
 use crate::common::{self, SECTOR, driver, faulty, mem, spec};

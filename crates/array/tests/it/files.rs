@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use array::{
+use engine::MemberError;
+use md::{Level, MemberIdx, Sector};
+use raidlab_array::{
     ArraySpec, BuildError, DriverOptions, Event, FileMember, FileOptions, HostOp, MemberSpec,
     OpenError, RequestError,
 };
-use engine::MemberError;
-use md::{Level, MemberIdx, Sector};
 use testkit::{Rng, print_replay, seeds};
 
 use crate::common::host::{self, Host, drain_until};

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use array::{Array, ArrayError, DriverOptions, Filled, HostOp, MemberSpec, Pending};
 use md::Level;
+use raidlab_array::{Array, ArrayError, DriverOptions, Filled, HostOp, MemberSpec, Pending};
 use testkit::{Rng, print_replay, seeds};
 
 use crate::common::{self, faulty, mem, mems, spec};

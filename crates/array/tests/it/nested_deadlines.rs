@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use array::{MemMember, MemberSpec};
 use md::Level;
+use raidlab_array::{MemMember, MemberSpec};
 use testkit::Rng;
 
 use super::deadlines::{CHUNK, PATIENCE, SECTORS, hanging, limited, wait_until};

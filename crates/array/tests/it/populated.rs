@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use array::{
+use md::{Level, Sector};
+use raidlab_array::{
     Array, ArraySpec, Completion, DataPlaneConfig, Driver, DriverOptions, HostOp, Lease,
     MemberSpec, MemoryUse,
 };
-use md::{Level, Sector};
 use testkit::Rng;
 
 use crate::common::store::{Kind, Store, file};

@@ -3,9 +3,9 @@
 //!
 //! `RAIDLAB_SEED=n` runs one seed, `RAIDLAB_TEST=all` many more.
 
-use array::{ArraySpec, DataPlaneConfig, Fault, FaultMember, Member, MemberSpec};
 use engine::MemberSet;
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
+use raidlab_array::{ArraySpec, DataPlaneConfig, Fault, FaultMember, Member, MemberSpec};
 use testkit::{Rng, print_replay, seeds};
 
 use crate::common::host::Host;

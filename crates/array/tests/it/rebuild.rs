@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::host::{Access, Device, DeviceOptions, Location};
-use array::{
+use md::ondisk::{Area, BadBlockArea};
+use md::{Layout, Level, MemberIdx, Raid10Layout};
+use raidlab_array::{
     AddError, BadBlockList, BadBlockMember, Driver, DriverOptions, Event, Fault, FaultControl,
     FaultMember, HostOp, MemMember, Member, MemberFlags, MemberSpec, RequestError,
 };
-use md::ondisk::{Area, BadBlockArea};
-use md::{Layout, Level, MemberIdx, Raid10Layout};
 use testkit::Rng;
 
 use crate::common::host::{self, Host, call};

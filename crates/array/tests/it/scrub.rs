@@ -4,8 +4,8 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use array::{Fault, HostOp, MemberSpec, Mismatch, MismatchKind, Pace, ScrubMode};
 use md::{Layout, Level, Raid10Layout};
+use raidlab_array::{Fault, HostOp, MemberSpec, Mismatch, MismatchKind, Pace, ScrubMode};
 use testkit::Rng;
 
 use crate::common::store::{self, Kind, Store};
@@ -242,7 +242,10 @@ fn a_block_that_cannot_be_read_is_recovered_by_a_check() {
             scrub_beside(&mut driver, ScrubMode::Check, &zeroes[..SECTOR], &mut Rng::new(1));
         assert_eq!(found, []);
         let events = driver.take_events();
-        assert!(matches!(events[..], [array::Event::Corrected { .. }]), "{level} {events:?}");
+        assert!(
+            matches!(events[..], [raidlab_array::Event::Corrected { .. }]),
+            "{level} {events:?}"
+        );
         assert_eq!(host::call(&mut driver, HostOp::Read, 0, 256, None).0, Ok(()));
         assert!(driver.take_events().is_empty(), "it can be read again");
     }

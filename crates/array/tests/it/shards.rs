@@ -4,11 +4,11 @@ use std::future::Future as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use array::{
+use md::{Level, MemberIdx, Sector};
+use raidlab_array::{
     Array, ArraySpec, BuildError, Completion, Driver, DriverOptions, Event, Fault, FaultControl,
     FaultMember, HostOp, MemberSpec, PaceControl, PacedMember, RequestError,
 };
-use md::{Level, MemberIdx, Sector};
 use testkit::{Rng, print_replay, seeds};
 
 use crate::common::store::{Kind, Store};
@@ -145,7 +145,7 @@ fn an_array_that_loses_too_much_fails_unservable_requests() {
     for at in (0..4096).step_by(16) {
         results.push(array.write_at(&[9; 16 * SECTOR], at * SECTOR as u64));
     }
-    let io = Err(array::ArrayError::Request(RequestError::Io));
+    let io = Err(raidlab_array::ArrayError::Request(RequestError::Io));
     assert!(results.iter().all(|result| *result == Ok(()) || *result == io));
     assert!(results.contains(&io), "two members are gone");
     // Acknowledged data are there; reads that need both lost members get an error.
@@ -343,12 +343,15 @@ fn a_thread_that_panics_leaves_errors_to_all() {
                 }
             }
             let stopped = |error| {
-                error == array::ArrayError::Stopped
-                    || error == array::ArrayError::Request(RequestError::Io)
+                error == raidlab_array::ArrayError::Stopped
+                    || error == raidlab_array::ArrayError::Request(RequestError::Io)
             };
             assert!(writers.into_iter().all(|writer| stopped(writer.join().expect("a writer"))));
             assert!(stopped(
-                array.read_at(&mut [0; 4096], 0).err().unwrap_or(array::ArrayError::Stopped)
+                array
+                    .read_at(&mut [0; 4096], 0)
+                    .err()
+                    .unwrap_or(raidlab_array::ArrayError::Stopped)
             ));
             assert!(stopped(array.flush().expect_err("a shard is gone")));
             let all: Vec<_> = (0..64).map(|_| array.lease(512)).collect();

@@ -1,12 +1,12 @@
 //! Time in which the process does not run is not charged to members, and what all of them are late
 //! with has a little more. On a clock of the test, which a stopped process finds far ahead.
 
-use array::{
-    Driver, DriverOptions, Event, Fault, FaultMember, HostOp, MemberError, MemberSpec, RequestError,
-};
 use engine::IoError;
 use host::sys::{ModelClock, clock_nanos};
 use md::{Level, Sector};
+use raidlab_array::{
+    Driver, DriverOptions, Event, Fault, FaultMember, HostOp, MemberError, MemberSpec, RequestError,
+};
 
 use crate::common::{SECTOR, boxed_mem, mem, options, spec};
 

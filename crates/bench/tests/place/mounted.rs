@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use bench::provision::{
+use raidlab_bench::provision::{
     EngineArray, MountOrDevice, ProvisionError, ProvisionedTarget, Request, Step, StepError,
     StepProblem,
 };
@@ -249,7 +249,8 @@ fn file_systems_on_one_device_follow_each_other() {
         }
         // A child that another test has just started has a copy of our descriptors until it becomes
         // what it is to be, and mounts of its own one of our mounts.
-        let free = || bench::provision::open_to_write_over(Path::new(&device.0), false).map(drop);
+        let free =
+            || raidlab_bench::provision::open_to_write_over(Path::new(&device.0), false).map(drop);
         let (mut held, begun) = (free(), Instant::now());
         while held.as_ref().is_err_and(|error| error.to_string().contains("in use"))
             && begun.elapsed() < Duration::from_secs(60)
@@ -346,10 +347,12 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
         run("blockdev", &["--flushbufs", &device.0]);
         bytes
     };
-    let open =
-        |destroy| bench::provision::open_to_write_over(Path::new(&device.0), destroy).map(drop);
-    let make_way =
-        || bench::provision::open_to_write_over(Path::new(&device.0), true)?.wipe_signatures();
+    let open = |destroy| {
+        raidlab_bench::provision::open_to_write_over(Path::new(&device.0), destroy).map(drop)
+    };
+    let make_way = || {
+        raidlab_bench::provision::open_to_write_over(Path::new(&device.0), true)?.wipe_signatures()
+    };
     let held = table(&[1, sectors - 1]);
     let refused = open(false).expect_err("refused");
     assert!(refused.to_string().contains("backup of a GPT"), "{refused}");

@@ -15,12 +15,12 @@ use array::{
     ArraySpec, Counters, DataPlaneConfig, Driver, DriverOptions, HostOp, Member, MemberSpec,
     NullMember, Pace, PaceControl, PacedMember, ScrubMode,
 };
-use bench::probed::ProbedDisks;
 use drive::Placement;
 use host::sys::clock_nanos;
 use md::{Layout, Level, Sector};
 use predict::calibrate::{Limit, Machine as Probed, MachineError, Measured, Scratch, Stream};
 use predict::diagnose::{CpuSample, MemberSample, Network, Sample, Thread, Traffic};
+use raidlab_bench::probed::ProbedDisks;
 use testkit::Rng;
 
 use crate::machine::{Background, Kind, Machine};

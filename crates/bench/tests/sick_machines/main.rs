@@ -1,6 +1,7 @@
 //! Machines with one injected bottleneck each, and healthy ones: `diagnose` gets figures, settings
 //! and probes, and names the bottleneck, or nothing. See docs/perf/diagnose.md:
-//! `RAIDLAB_TEST=all cargo test -p bench --test sick_machines -- --nocapture` prints its table.
+//! `RAIDLAB_TEST=all cargo test -p raidlab-bench --test sick_machines -- --nocapture`
+//! prints its table.
 //!
 //! Everything runs on a model clock ([`host::sys::ModelClock`]): the same seed gives the same table
 //! on every machine. Invariant: nothing of a machine's disks, wiring or host reaches the decision

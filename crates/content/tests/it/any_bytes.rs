@@ -1,6 +1,6 @@
 //! Whatever bytes there are, decoding them ends, and what is said can be printed.
 
-use content::{Bytes, FileSystems, Scan, identify};
+use raidlab_content::{Bytes, FileSystems, Scan, identify};
 use testkit::Rng;
 
 use crate::images::{self, Image};

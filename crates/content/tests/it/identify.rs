@@ -1,6 +1,6 @@
 //! `identify` against blkid, on what the real tools make.
 
-use content::{Checksum, Identified, Kind, identify};
+use raidlab_content::{Checksum, Identified, Kind, identify};
 
 use crate::images::{self, Image};
 

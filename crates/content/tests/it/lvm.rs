@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use content::lvm::{Mapping, VolumeGroup, decode, label, texts};
-use content::{Bytes, Unreadable};
 use proptest::prelude::*;
+use raidlab_content::lvm::{Mapping, VolumeGroup, decode, label, texts};
+use raidlab_content::{Bytes, Unreadable};
 
 const TEXT: &[u8] = include_bytes!("../corpus/lvm/box.text");
 const HEADS: [&[u8]; 3] = [

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use content::{Bytes, CrossChecks, FileSystems, Prediction, PredictionKind, Scan};
+use raidlab_content::{Bytes, CrossChecks, FileSystems, Prediction, PredictionKind, Scan};
 
 use crate::images::{self, Image};
 

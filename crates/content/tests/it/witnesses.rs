@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use content::{FileSystems, Scan, Witness, WitnessKind};
+use raidlab_content::{FileSystems, Scan, Witness, WitnessKind};
 use testkit::Rng;
 
 use crate::images::{self, Image};

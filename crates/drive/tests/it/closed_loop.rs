@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use drive::{Completion, Nanos, Op, Placement, Profile, Rig};
+use raidlab_drive::{Completion, Nanos, Op, Placement, Profile, Rig};
 
 pub const MIB: u64 = 1 << 20;
 

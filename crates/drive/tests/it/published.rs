@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use drive::{Confidence, Kind, Op, Placement, Profile};
+use raidlab_drive::{Confidence, Kind, Op, Placement, Profile};
 
 use crate::closed_loop::{Loop, MIB, random};
 
@@ -174,8 +174,10 @@ fn power_loss_protection_makes_flushes_cheap() {
     let fua = |profile: &Profile| {
         let (placement, member) = (Placement::Window { at: 0.0 }, 1 << 30);
         let run = Loop { profile, placement, member, depth: 1, delay: 0, warm_up: 10, ops: 100 };
-        let op =
-            |n: u64| Op { kind: drive::OpKind::Write { fua: true }, ..Op::write(n * 4096, 4096) };
+        let op = |n: u64| Op {
+            kind: raidlab_drive::OpKind::Write { fua: true },
+            ..Op::write(n * 4096, 4096)
+        };
         run.run(op).service_us
     };
     assert_eq!(fua(&volatile), fua(&left_out), "a drive without the field has none");
@@ -198,7 +200,7 @@ fn a_shingled_disk_is_fast_first_and_slow_for_random_writes() {
     let streamed = measure("hdd-smr", "sequential write, MB/s");
     assert!((streamed / 190.0 - 1.0).abs() < 0.03, "{streamed:.0} MB/s in order");
 
-    let mut rig = drive::Rig::new();
+    let mut rig = raidlab_drive::Rig::new();
     let id = rig.add_drive(profile, placement, member, None);
     let mut burst = |from: u64, blocks: u64| {
         let mut done = Vec::new();

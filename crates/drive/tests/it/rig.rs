@@ -1,8 +1,8 @@
 //! What holds for every rig: conservation, order, determinism, durability, buses, channels,
 //! fairness.
 
-use drive::{BusId, Completion, DriveId, Nanos, Op, OpKind, Placement, Profile, Rig};
 use proptest::prelude::*;
+use raidlab_drive::{BusId, Completion, DriveId, Nanos, Op, OpKind, Placement, Profile, Rig};
 
 use crate::closed_loop::{MIB, mix, random};
 

@@ -1,7 +1,7 @@
 //! What one drive does alone, against the published and data-sheet figures that its profile answers
 //! to. All in virtual time.
 
-use drive::{Op, OpKind, Placement, Profile};
+use raidlab_drive::{Op, OpKind, Placement, Profile};
 
 use crate::closed_loop::{Loop, MIB, Measured, mix, random};
 
@@ -135,10 +135,10 @@ fn a_solid_drive_falls_from_burst_to_direct_writes_to_garbage_collection() {
 fn a_solid_drive_that_rests_has_its_slc_cache_back() {
     let profile = Profile::named("sata-ssd").unwrap();
     let member = 256 * MIB;
-    let mut rig = drive::Rig::new();
+    let mut rig = raidlab_drive::Rig::new();
     let id = rig.add_drive(profile, Placement::Stretch, member, None);
     let mut done = Vec::new();
-    let mut write_all = |rig: &mut drive::Rig, from: u64| {
+    let mut write_all = |rig: &mut raidlab_drive::Rig, from: u64| {
         for n in 0..member / MIB {
             rig.submit(from, id, n, Op::write(n * MIB, MIB));
         }

@@ -3,10 +3,12 @@
 use std::num::NonZeroU16;
 use std::ops::Range;
 
-use engine::{BadBlockChange, BadBlockLog, BadBlockStep, IoError, LogWrite, MemberError, MemberOp};
 use md::Sector;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::{Area, BadBlockArea};
+use raidlab_engine::{
+    BadBlockChange, BadBlockLog, BadBlockStep, IoError, LogWrite, MemberError, MemberOp,
+};
 use testkit::{Rng, for_seeds};
 
 /// First sector of the data area on the device.

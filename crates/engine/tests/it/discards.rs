@@ -1,12 +1,12 @@
 //! Long discards: how many operations of members they cost, on members that only complete.
 
-use engine::{
-    BufSlice, Effect, Effects, HostOp, Input, MAX_DISCARD_SECTORS, Request, RequestError, Shard,
-    ShardConfig,
-};
 use md::{
     FarSets, Geometry, GeometrySpec, Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout,
     Raid10Layout, Sector,
+};
+use raidlab_engine::{
+    BufSlice, Effect, Effects, HostOp, Input, MAX_DISCARD_SECTORS, Request, RequestError, Shard,
+    ShardConfig,
 };
 
 /// 256 GiB, and a little more.

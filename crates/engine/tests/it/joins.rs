@@ -1,14 +1,14 @@
 //! Devices that are put into slots while the array runs: what the metadata manager makes of
 //! failures in between, and what it writes to them first.
 
-use engine::{
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
+use md::ondisk::{Role, Timestamp};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
+use raidlab_engine::{
     Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, JoinRefusal,
     ManagedBitmap, ManagedDevice, MemberFlags, MetaToken, MetadataConfig, MetadataEffect,
     MetadataInput, MetadataManager, Record, RemoveRefusal,
 };
-use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
-use md::ondisk::{Role, Timestamp};
-use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 
 /// A RAID 1 of two members in two shards, with a spare, driven by hand.
 struct Driven {

@@ -8,14 +8,14 @@
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
-use engine::{
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
+use md::ondisk::{Role, Timestamp};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
+use raidlab_engine::{
     Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceCondition, DeviceNumber, IoError,
     ManagedDevice, MemberError, MemberFlags, MetaToken, MetadataConfig, MetadataEffect,
     MetadataInput, MetadataManager, Record,
 };
-use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
-use md::ondisk::{Role, Timestamp};
-use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
 use testkit::{Rng, for_seeds};
 
 /// A kernel's rule for which members belong to the array.
@@ -326,7 +326,7 @@ impl Life {
 
     /// What is a spare is one by the superblocks of all.
     fn check_spares(&self) {
-        let is_spare = |it: &engine::DeviceStatus| it.condition == DeviceCondition::Spare;
+        let is_spare = |it: &raidlab_engine::DeviceStatus| it.condition == DeviceCondition::Spare;
         for spare in self.manager.devices().into_iter().filter(is_spare) {
             let (number, first) = (spare.number.0 as usize, self.array.superblocks.len());
             let own = self.array.spares[number - first].as_ref();

@@ -1,9 +1,9 @@
 //! Writes of a stream that wait for adjacent ones.
 
-use engine::{
+use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Sector};
+use raidlab_engine::{
     BufSlice, Effect, Effects, HostOp, Input, Request, ScrubMode, Shard, ShardConfig, Token,
 };
-use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Sector};
 
 const CHUNK: u64 = 128;
 

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use engine::{
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid10Layout, Sector};
+use raidlab_engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
     MemberFlags, MemberOp, MemberSet, Request, Shard, ShardConfig, Token,
 };
-use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid10Layout, Sector};
 use testkit::Rng;
 
 const SECTORS: u64 = 1 << 21;

@@ -1,11 +1,11 @@
 //! A member of a mirror, what replaces it, and operations that end late, or after one of the two
 //! has left.
 
-use engine::{
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
+use raidlab_engine::{
     BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
     MemberOp, MemberSet, Request, RequestError, Shard, ShardConfig, Token,
 };
-use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

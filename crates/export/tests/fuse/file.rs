@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use array::{Array, ArraySpec, DataPlaneConfig, DriverOptions, MemMember, MemberSpec};
-use export::Access;
-use export::fuse::{FileMount, FileMountError, FileMountProblem};
 use md::{Layout, Level};
+use raidlab_export::Access;
+use raidlab_export::fuse::{FileMount, FileMountError, FileMountProblem};
 
 const MEMBER_SECTORS: u64 = 2 << 11;
 

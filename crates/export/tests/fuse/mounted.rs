@@ -14,8 +14,8 @@ use array::{
     Array, ArraySpec, DataPlaneConfig, DriverOptions, Fault, FaultControl, FaultMember, MemMember,
     Member, MemberSpec,
 };
-use export::fuse::{Front, FrontError, FrontOptions, MakeError};
 use md::{Layout, Level, MemberIdx};
+use raidlab_export::fuse::{Front, FrontError, FrontOptions, MakeError};
 use rustix::fs::FallocateFlags;
 
 const MEMBER_SECTORS: u64 = 16 << 11;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use export::nbd::{Listener, Server, ServerLimits};
 use host::tls::ServerTls;
+use raidlab_export::nbd::{Listener, Server, ServerLimits};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use super::serve::{array, export};

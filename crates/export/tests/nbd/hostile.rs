@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use export::nbd::ServerLimits;
 use nbd::{Operation, Request, Style};
+use raidlab_export::nbd::ServerLimits;
 
 use super::client::Client;
 use super::serve::{Served, array, export};

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use array::{Array, ArrayError, Completer, HostOp, Lease};
-use export::nbd::ServerLimits;
-use export::store::{Limits, Store};
+use raidlab_export::nbd::ServerLimits;
+use raidlab_export::store::{Limits, Store};
 
 use super::serve::{Served, array, export};
 

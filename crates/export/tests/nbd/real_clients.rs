@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use export::nbd::{Listener, NbdExport, Server, ServerLimits};
+use raidlab_export::nbd::{Listener, NbdExport, Server, ServerLimits};
 
 use super::serve::{Served, array, export};
 

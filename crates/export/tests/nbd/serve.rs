@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use array::Array;
-use export::Access;
-use export::nbd::{Listener, NbdExport, Server, ServerLimits};
-use export::store::Store;
 use md::Level;
+use raidlab_export::Access;
+use raidlab_export::nbd::{Listener, NbdExport, Server, ServerLimits};
+use raidlab_export::store::Store;
 
 use crate::support_array::{in_memory, raid5};
 

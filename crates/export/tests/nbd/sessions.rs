@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use export::nbd::{NbdExport, ServerLimits};
-use export::store::{Rescued, Store};
 use nbd::wire::allocation;
 use nbd::{Errno, Extent, Operation, Style};
+use raidlab_export::nbd::{NbdExport, ServerLimits};
+use raidlab_export::store::{Rescued, Store};
 
 use super::client::Client;
 use super::serve::{Served, array, export, lending_array};

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
-use export::nbd::{ListenError, Listener, Server, ServerError, ServerLimits};
-use export::socket::SocketError;
 use nbd::Style;
+use raidlab_export::nbd::{ListenError, Listener, Server, ServerError, ServerLimits};
+use raidlab_export::socket::SocketError;
 
 use super::client::Client;
 use super::serve::{Served, array, export};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use export::nbd::ServerLimits;
 use nbd::{Errno, Operation, Style};
+use raidlab_export::nbd::ServerLimits;
 
 use super::client::Client;
 use super::serve::{Served, array, export};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType};
 
-use export::page::{Feed, PageError, PageOptions, PageServer, Token};
 use host::tls::ServerTls;
+use raidlab_export::page::{Feed, PageError, PageOptions, PageServer, Token};
 
 use crate::support::{
     Counting, PATIENCE, as_another_user, connect, get, is_cut_off, options, page, request, status,

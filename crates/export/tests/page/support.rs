@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Uid;
 
-use export::page::{Disk, Feed, Order, PageOptions, PageServer, Refused, View};
+use raidlab_export::page::{Disk, Feed, Order, PageOptions, PageServer, Refused, View};
 
 /// How long an answer may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use array::{Array, ArrayError, Completer, HostOp, Lease};
-use export::store::{Limits, Store};
+use raidlab_export::store::{Limits, Store};
 
 /// A store whose reads end when they may.
 pub struct Held {

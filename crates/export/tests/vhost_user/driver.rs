@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use array::Array;
-use export::Access;
-use export::vhost_user::VhostUser;
+use raidlab_export::Access;
+use raidlab_export::vhost_user::VhostUser;
 use rustix::fs::MemfdFlags;
 use vhost::vhost_user::message::{
     VhostUserConfigFlags, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
@@ -31,7 +31,7 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn start(store: Arc<dyn export::store::Store>) -> Served {
+    pub fn start(store: Arc<dyn raidlab_export::store::Store>) -> Served {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("socket");
         let access = Arc::new(Access::new(store).expect("a thread"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use export::store::Rescued;
+use raidlab_export::store::Rescued;
 use virtio_bindings::virtio_blk as blk;
 
 use super::driver::{Data, IO_ERROR, Machine, NOTHING, OK, Served, UNSUPPORTED, array};

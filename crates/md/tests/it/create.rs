@@ -1,9 +1,9 @@
 //! Planning new arrays: mdadm's numbers, and what cannot be had.
 
-use md::create::{BitmapOption, CreateError, Device, Plan, Request, plan};
-use md::ondisk::superblock::{Policy, Superblock};
-use md::ondisk::{Role, Timestamp, Uuid, Version, Write};
-use md::{Layout, Level};
+use raidlab_md::create::{BitmapOption, CreateError, Device, Plan, Request, plan};
+use raidlab_md::ondisk::superblock::{Policy, Superblock};
+use raidlab_md::ondisk::{Role, Timestamp, Uuid, Version, Write};
+use raidlab_md::{Layout, Level};
 
 const MIB: u64 = 2048;
 const GIB: u64 = 1024 * MIB;
@@ -233,7 +233,7 @@ fn what_is_written_before_the_superblocks_is_the_bitmap_and_empty_logs() {
     let Write::Zeroes(area) = &writes[1] else { panic!("{writes:?}") };
     assert_eq!((area.sector, area.sectors), (24, 2040));
     let Write::Bytes { sector, bytes } = &writes[2] else { panic!("{writes:?}") };
-    let header = md::ondisk::ppl::PplHeader::decode(bytes).unwrap();
+    let header = raidlab_md::ondisk::ppl::PplHeader::decode(bytes).unwrap();
     assert_eq!((*sector, header.entries.len()), (16, 0));
     assert_eq!(writes.len(), 3);
 }

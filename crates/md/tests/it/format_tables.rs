@@ -15,14 +15,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use md::create::{BitmapOption, Device, Request, plan};
-use md::foreign::{ddf, imsm};
-use md::geometry::{Geometry, GeometrySpec, Kind, Parity};
-use md::ondisk::superblock::Policy;
-use md::ondisk::{
+use raidlab_md::create::{BitmapOption, Device, Request, plan};
+use raidlab_md::foreign::{ddf, imsm};
+use raidlab_md::geometry::{Geometry, GeometrySpec, Kind, Parity};
+use raidlab_md::ondisk::superblock::Policy;
+use raidlab_md::ondisk::{
     Area, Field, Timestamp, Uuid, Version, bitmap, journal, ppl, reshape_backup, superblock,
 };
-use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, RowRole, Sector, StripeNo};
+use raidlab_md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, RowRole, Sector, StripeNo};
 
 struct Structure {
     id: &'static str,

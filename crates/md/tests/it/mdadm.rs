@@ -3,10 +3,10 @@
 //! Skipped where there is no mdadm. It reads the files as they are: no root, no kernel. Of a bitmap
 //! it says where it is; its header is compared with the golden arrays'.
 
-use md::create::{BitmapOption, Device, Plan, Request, plan};
-use md::ondisk::superblock::Policy;
-use md::ondisk::{Timestamp, Uuid, Version, Write};
-use md::{Layout, Level};
+use raidlab_md::create::{BitmapOption, Device, Plan, Request, plan};
+use raidlab_md::ondisk::superblock::Policy;
+use raidlab_md::ondisk::{Timestamp, Uuid, Version, Write};
+use raidlab_md::{Layout, Level};
 use std::io::{Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -151,7 +151,7 @@ fn check(name: &str, request: &Request, plan: &Plan, nth: usize, text: &str) {
         assert_eq!(value(text, "PPL"), expected);
     }
     let role = match place.role {
-        md::ondisk::Role::Slot(slot) => format!("Active device {slot}"),
+        raidlab_md::ondisk::Role::Slot(slot) => format!("Active device {slot}"),
         _ => "spare".to_string(),
     };
     assert_eq!(value(text, "Device Role"), role, "{name}");

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use md::geometry::{Copy, Geometry, GeometrySpec, Kind};
-use md::{FarSets, Layout, Level, Raid0Layout, Raid10Layout, Sector};
+use raidlab_md::geometry::{Copy, Geometry, GeometrySpec, Kind};
+use raidlab_md::{FarSets, Layout, Level, Raid0Layout, Raid10Layout, Sector};
 
 fn geometry(level: Level, layout: Layout, sizes: Vec<u64>) -> Option<Geometry> {
     let chunk_sectors = if level.has_chunks() { 8 } else { 0 };

@@ -1,7 +1,7 @@
 //! Nested arrays, sector by sector: 1+0, 0+1, 50, 60 and deeper.
 
-use md::nested::{ArrayExpr, NestedError, NestedGeometry, Place, PlaceRole};
-use md::{GeometryError, Sector};
+use raidlab_md::nested::{ArrayExpr, NestedError, NestedGeometry, Place, PlaceRole};
+use raidlab_md::{GeometryError, Sector};
 use std::collections::HashMap;
 
 fn make(text: &str, leaf_sectors: &[u64]) -> NestedGeometry {

@@ -1,7 +1,7 @@
 //! What is refused, in which words, and what stands at the edges of the limits.
 
-use md::geometry::{MAX_MEMBERS, MAX_PARITY_MEMBERS, MAX_SECTORS};
-use md::{Geometry, GeometryError, GeometrySpec, Kind, Layout, Level, MemberIdx, Sector};
+use raidlab_md::geometry::{MAX_MEMBERS, MAX_PARITY_MEMBERS, MAX_SECTORS};
+use raidlab_md::{Geometry, GeometryError, GeometrySpec, Kind, Layout, Level, MemberIdx, Sector};
 
 fn make(
     level: Level,

@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use md::geometry::{Copy, DataStarts, Generation, ReshapeSpec, Reshaping};
-use md::reshape::{MovePlan, Step};
-use md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx, Sector, StripeNo};
+use raidlab_md::geometry::{Copy, DataStarts, Generation, ReshapeSpec, Reshaping};
+use raidlab_md::reshape::{MovePlan, Step};
+use raidlab_md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx, Sector, StripeNo};
 use testkit::Rng;
 
 const SECTORS: u64 = 480;

@@ -4,8 +4,8 @@
 //! The rules of Linux are written down here once more, in its own terms, and not taken from the
 //! code under test.
 
-use md::Level;
-use md::geometry::Generation;
+use raidlab_md::Level;
+use raidlab_md::geometry::Generation;
 use testkit::Rng;
 
 use super::reshape::{World, data, kinds, places};

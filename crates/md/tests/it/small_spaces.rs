@@ -5,8 +5,8 @@
 //! different members, and placement agrees with the reference's formulas, written here a second
 //! time as they stand there.
 
-use md::geometry::{Copy, Geometry, GeometryError, GeometrySpec, Kind, Mirrored, Parity};
-use md::{
+use raidlab_md::geometry::{Copy, Geometry, GeometryError, GeometrySpec, Kind, Mirrored, Parity};
+use raidlab_md::{
     FarSets, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout,
     RowRole, Sector, StripeNo,
 };

@@ -1,8 +1,10 @@
 //! What one side encodes, the other decodes to the same.
 
-use nbd::client::{Negotiated, Received, Requests};
-use nbd::{BlockSizes, Errno, Extent, Features, Limits, Operation, ReplyTo, Request, Style};
 use proptest::prelude::*;
+use raidlab_nbd::client::{Negotiated, Received, Requests};
+use raidlab_nbd::{
+    BlockSizes, Errno, Extent, Features, Limits, Operation, ReplyTo, Request, Style,
+};
 
 const BYTES: u64 = 1 << 41;
 const FEATURES: Features = Features {

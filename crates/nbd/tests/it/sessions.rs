@@ -1,9 +1,9 @@
 //! Negotiations between the two sides, and with bytes of other clients and servers.
 
-use nbd::client::{self, HandshakeError, Negotiated, Wanted};
-use nbd::server::{self, Session, Tls};
-use nbd::wire::{option, option_reply};
-use nbd::{BlockSizes, Export, Features, Style, Violation};
+use raidlab_nbd::client::{self, HandshakeError, Negotiated, Wanted};
+use raidlab_nbd::server::{self, Session, Tls};
+use raidlab_nbd::wire::{option, option_reply};
+use raidlab_nbd::{BlockSizes, Export, Features, Style, Violation};
 
 fn export(name: &str, bytes: u64) -> Export {
     let features = Features { flush: true, fua: true, one_piece: true, ..Features::default() };

@@ -11,7 +11,7 @@
 //! kernels run (`for_each_isa`), on which rows (`shapes`: exponents, length, offset), and which
 //! rows lie beyond the caches (`far_row`: exponents, length, offsets).
 
-use parity::{Block, Change, Kernels, Verdict, gf};
+use raidlab_parity::{Block, Change, Kernels, Verdict, gf};
 use testkit::Rng;
 
 use crate::{far_row, for_each_isa, shapes};

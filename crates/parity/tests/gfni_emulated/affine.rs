@@ -35,7 +35,7 @@ pub fn vector(matrices: &[u8], data: &[u8], constant: u8, result: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parity::gf;
+    use raidlab_parity::gf;
 
     fn affine(matrix: u64, data: u8, constant: u8) -> u8 {
         byte(matrix.to_le_bytes(), data, constant)

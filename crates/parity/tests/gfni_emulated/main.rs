@@ -28,7 +28,7 @@ mod trap;
 
 use std::sync::OnceLock;
 
-use parity::{Kernels, Unavailable};
+use raidlab_parity::{Kernels, Unavailable};
 
 const NAMES: [&str; 2] = ["gfni-avx2", "gfni-avx512"];
 

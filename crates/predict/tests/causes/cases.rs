@@ -1,12 +1,12 @@
 //! Figures of healthy arrays, and of arrays with each cause in turn.
 
 use md::Level;
-use predict::calibrate::SharedBus;
-use predict::diagnose::{
+use raidlab_predict::calibrate::SharedBus;
+use raidlab_predict::diagnose::{
     Case, Cause, CpuSample, MemberSample, NarrowLink, Network, ProbeFigures, RandomRates, Sample,
     State, Sync, Thread, Traffic, Transfer,
 };
-use predict::law::{Access, Array, Bus, Kernel, Machine, Media, Single, Work, WriteBack};
+use raidlab_predict::law::{Access, Array, Bus, Kernel, Machine, Media, Single, Work, WriteBack};
 
 /// RAID 5 of six disks that do 150 MB/s and 80 to 200 random reads each, probed; reads in order.
 pub fn reading() -> Case {

@@ -4,13 +4,13 @@
 mod cases;
 
 use md::Level;
-use predict::calibrate::SharedBus;
-use predict::diagnose::{
+use raidlab_predict::calibrate::SharedBus;
+use raidlab_predict::diagnose::{
     Case, Cause, NarrowLink, Network, Probe, ProbeFigures, RandomRates, Sync, Traffic, Verdict,
     diagnose,
 };
-use predict::fit::Fitted;
-use predict::law::{Access, Array, Media, Work, WriteBack};
+use raidlab_predict::fit::Fitted;
+use raidlab_predict::law::{Access, Array, Media, Work, WriteBack};
 
 use cases::{busy, reading, scaled, seeking, sick, threads, writing};
 
@@ -73,8 +73,10 @@ fn a_ceiling_that_the_figure_exceeds_is_no_expectation() {
     let mut case = reading();
     case.sample = None;
     case.probes.gap_ms = Some(40.0);
-    case.probes.buses =
-        Some(vec![predict::calibrate::SharedBus { disks: (0..6).collect(), mb_per_s: 200.0 }]);
+    case.probes.buses = Some(vec![raidlab_predict::calibrate::SharedBus {
+        disks: (0..6).collect(),
+        mb_per_s: 200.0,
+    }]);
     let found = diagnose(&case, &Fitted::published());
     let expected = found.expected.expect("a law");
     assert!(expected.high > case.measured && found.verdict != Verdict::Above, "{expected:?}");
@@ -108,7 +110,7 @@ fn an_internal_bitmap_leaves_no_expectation_of_small_writes() {
     (case.access, case.sample) = (Access::new(Work::RandomWrite, WriteBack::Raw), None);
     case.measured = 90.0;
     let found = diagnose(&case, &Fitted::published());
-    assert_eq!(found.expected, Err(predict::law::WhyNot::Bitmap));
+    assert_eq!(found.expected, Err(raidlab_predict::law::WhyNot::Bitmap));
     case.state.bitmap = Some(false);
     assert!(diagnose(&case, &Fitted::published()).expected.is_ok());
 }

@@ -9,8 +9,8 @@ use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::{Area, BadBlockArea};
 use md::{Kind, Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, Raid10Layout, Sector};
 
-use sim::member::{Member, SECTOR};
-use sim::world::{self, Delays, World};
+use raidlab_sim::member::{Member, SECTOR};
+use raidlab_sim::world::{self, Delays, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 const CHUNK: u64 = 64;

@@ -3,8 +3,8 @@
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
-use sim::life;
-use sim::random::{self, Shape};
+use raidlab_sim::life;
+use raidlab_sim::random::{self, Shape};
 use testkit::for_seeds;
 
 /// A member that is lost while the others become clean may hold the event count that these took

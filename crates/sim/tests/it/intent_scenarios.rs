@@ -6,7 +6,7 @@ use engine::{
 };
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, Raid10Layout};
 
-use sim::world::{self, Delays, What, World};
+use raidlab_sim::world::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

@@ -1,10 +1,10 @@
 //! Planted bugs are found: a check that cannot fail checks nothing. `cargo xtask sim --mutants`
 //! also plants those that need a patch of the source.
 
-use sim::finding::try_run;
-use sim::mutant::Mutant;
-use sim::random;
-use sim::tally::Tally;
+use raidlab_sim::finding::try_run;
+use raidlab_sim::mutant::Mutant;
+use raidlab_sim::random;
+use raidlab_sim::tally::Tally;
 
 /// Scenarios within which each of them must be found. Most are found within twenty.
 const SCENARIOS: u64 = 1000;

@@ -6,8 +6,8 @@ use engine::{
 };
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid10Layout};
 
-use sim::member::Counts;
-use sim::world::{self, Delays, What, World};
+use raidlab_sim::member::Counts;
+use raidlab_sim::world::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

@@ -7,8 +7,8 @@ use engine::{
 };
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
 
-use sim::member::Counts;
-use sim::world::{self, Delays, Logged, What, World, io_error};
+use raidlab_sim::member::Counts;
+use raidlab_sim::world::{self, Delays, Logged, What, World, io_error};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

@@ -11,7 +11,7 @@ use md::{
 };
 use testkit::{Rng, for_seeds};
 
-use sim::world::{self, World};
+use raidlab_sim::world::{self, World};
 
 /// Level, layout, member sizes in chunks.
 type Shape = (Level, Layout, Vec<u64>);

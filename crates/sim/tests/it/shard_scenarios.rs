@@ -3,7 +3,7 @@
 use engine::{Control, ControlEvent, HostOp, MemberSet, RequestError, ShardConfig, Sharding};
 use md::{Layout, Level, MemberIdx};
 
-use sim::world::{self, World};
+use raidlab_sim::world::{self, World};
 
 const CHUNK: u64 = 16;
 /// Minimum unit in sectors: two rows of RAID 5 on four members.

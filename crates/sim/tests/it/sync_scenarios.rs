@@ -3,7 +3,7 @@
 use engine::{Control, ControlEvent, HostOp, MemberError, MemberSet, RequestError, ShardConfig};
 use md::{Geometry, Layout, Level, MemberIdx, Parity, Raid5Layout, Raid6Layout, RowRole, StripeNo};
 
-use sim::world::{self, Delays, What, World};
+use raidlab_sim::world::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 const CHUNK: u64 = 32;
@@ -36,8 +36,8 @@ fn used_disks(geometry: Geometry) -> World {
     let mut world = world(ShardConfig { out_of_sync, ..ShardConfig::new(geometry.clone()) });
     for stripe in 0..ROWS {
         let row = parity(&geometry).row(StripeNo(stripe));
-        let from = (stripe * CHUNK) as usize * sim::member::SECTOR;
-        let to = from + CHUNK as usize * sim::member::SECTOR;
+        let from = (stripe * CHUNK) as usize * raidlab_sim::member::SECTOR;
+        let to = from + CHUNK as usize * raidlab_sim::member::SECTOR;
         for member in [Some(row.p), row.q].into_iter().flatten() {
             world.members[member.index()].data_mut()[from..to].fill(0x5a ^ member.0 as u8);
         }

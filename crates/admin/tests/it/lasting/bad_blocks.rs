@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use admin::{Opened, RebuildOptions, RebuildReport};
 use array::{ArrayError, Event, RequestError};
 use host::{Access, Disk};
 use md::Level;
 use md::assemble::Options;
 use md::ondisk::bad_blocks::BadBlocks;
+use raidlab_admin::{Opened, RebuildOptions, RebuildReport};
 
 use super::support::{Members, SECTORS, contents, mdadm_agrees, pattern, run, started, wait_for};
 
@@ -186,7 +186,7 @@ fn rebuilt(members: &Members, slots: &[usize], new: &[usize], replace: bool) -> 
             numbers.filter(|number| !slots.contains(number)).map(|number| name(&number)).collect()
         }
     };
-    let report = admin::rebuild(&named, &options, &AtomicBool::new(false), &mut |_| ());
+    let report = raidlab_admin::rebuild(&named, &options, &AtomicBool::new(false), &mut |_| ());
     report.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -300,7 +300,7 @@ fn a_mirror_that_grows_lists_what_it_cannot_read() {
     let options =
         RebuildOptions { add: vec![name(2)], raid_devices: Some(3), ..RebuildOptions::default() };
     let report =
-        admin::rebuild(&[name(0), name(1)], &options, &AtomicBool::new(false), &mut |_| ());
+        raidlab_admin::rebuild(&[name(0), name(1)], &options, &AtomicBool::new(false), &mut |_| ());
     let report = report.unwrap_or_else(|error| panic!("{error}"));
     assert!(report.is_complete(), "{report:?}");
     let start = members.opened(Access::ReadOnly)[2].superblock.metadata().data_offset;

@@ -5,13 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admin::{Opened, StartOptions, start_rebuilding};
 use array::{BackgroundState, BackgroundWork, Driver, DriverOptions, Pace};
 use engine::MetadataStatus;
 use host::{Access, Device, DeviceOptions, Location};
 use md::assemble::Options;
 use md::ondisk::MemberMetadata;
 use md::{Level, MemberIdx};
+use raidlab_admin::{Opened, StartOptions, start_rebuilding};
 
 use super::support::{Members, SECTORS, contents, decide, pattern};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use admin::Opened;
 use array::{Array, ArrayError, RequestError};
 use engine::MemberError;
 use host::{Access, Device, DeviceOptions, Location};
 use md::ondisk::Version;
 use md::{Level, MemberIdx};
+use raidlab_admin::Opened;
 use testkit::Loop;
 
 use super::support::{Members, failures, pattern, run};

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use admin::Opened;
 use array::{Array, ArrayError, Event, RequestError};
 use engine::{MemberError, MemberOp};
 use host::{Access, Device, Disk, DiskLayer};
 use md::assemble::{Options, Verdict};
 use md::create::BitmapOption;
 use md::{Level, MemberIdx};
+use raidlab_admin::Opened;
 use rustix::io::Errno;
 
 use super::support::{Members, SECTORS, contents, decide, failures, run, wait_for};

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admin::{CreateFailed, CreateOptions, Opened, StartOptions, create, start_shards};
 use array::{Array, BackgroundWork, DriverOptions};
 use host::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use md::assemble::{Options, Verdict};
@@ -12,6 +11,7 @@ use md::create::BitmapOption;
 use md::ondisk::Version;
 use md::ondisk::superblock::Policy;
 use md::{Layout, Level, MemberIdx};
+use raidlab_admin::{CreateFailed, CreateOptions, Opened, StartOptions, create, start_shards};
 use testkit::shards;
 
 use super::support::{

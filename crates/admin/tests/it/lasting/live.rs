@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admin::{JoinError, LiveAddition, LiveError, LiveJoined, add_live};
 use array::{
     AddError, Array, BackgroundWork, DeviceCondition, DeviceNumber, JoinAs, MemberFlags,
     RemoveError, RemoveRefusal,
@@ -14,6 +13,7 @@ use md::assemble::{MemberState, Options, Verdict};
 use md::create::BitmapOption;
 use md::ondisk::Version;
 use md::{Level, MemberIdx};
+use raidlab_admin::{JoinError, LiveAddition, LiveError, LiveJoined, add_live};
 
 use super::readded;
 use super::replaced::{Load, Replaceable, levels, wait_has_slot};

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use admin::{NewDevices, RebuildingMember, StartError, StartOptions, start_replacing};
 use array::{Array, BackgroundWork, Driver, DriverOptions, MemberFlags};
 use host::Access;
 use md::assemble::{MemberState, Options};
 use md::create::BitmapOption;
 use md::ondisk::Version;
 use md::{Layout, Level, MemberIdx, Raid10Layout};
+use raidlab_admin::{NewDevices, RebuildingMember, StartError, StartOptions, start_replacing};
 use testkit::shards;
 
 use super::support::{Members, contents, decide, pattern, wait_for};

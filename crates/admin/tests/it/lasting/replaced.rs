@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::{Opened, StartOptions, start_rebuilding};
 use array::{
     AddError, Array, BackgroundWork, DeviceCondition, Driver, DriverOptions, Event, Fault,
     FaultControl, FaultMember, FileMember, Member, MetadataDevice, Pace, ReplaceRefusal,
@@ -18,6 +17,7 @@ use md::ondisk::bitmap::{BitmapHeader, HEADER_BYTES};
 use md::ondisk::superblock::{Policy, Superblock};
 use md::ondisk::{Uuid, Version, Write};
 use md::{Layout, Level, MemberIdx, Raid10Layout};
+use raidlab_admin::{Opened, StartOptions, start_rebuilding};
 use testkit::{Rng, shards};
 
 use super::support::{Members, contents, decide, pattern, wait_for};

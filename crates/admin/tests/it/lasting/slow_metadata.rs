@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use admin::{Opened, StartOptions};
 use array::{
     Array, ArrayError, Completer, CompletionQueue, DriverOptions, Event, HostOp, RequestResult,
 };
@@ -13,6 +12,7 @@ use host::{Access, Device, Disk, DiskLayer};
 use md::assemble::Options;
 use md::create::BitmapOption;
 use md::{Level, MemberIdx};
+use raidlab_admin::{Opened, StartOptions};
 
 use super::support::{Members, decide, failures, run};
 
@@ -217,7 +217,7 @@ fn a_device_whose_metadata_write_does_not_complete_in_time_fails_and_is_left_beh
     let limit = Duration::from_secs(1);
     let driver = DriverOptions { member_timeout: Some(limit), ..DriverOptions::default() };
     let options = StartOptions { driver, ..StartOptions::default() };
-    let mut driver = admin::start(&array, &opened, &options).unwrap();
+    let mut driver = raidlab_admin::start(&array, &opened, &options).unwrap();
     gates[1].set(true);
     let (start, mut done) = (Instant::now(), Vec::new());
     let lease = driver.leases().take(4096);
@@ -249,7 +249,7 @@ fn a_device_whose_metadata_write_does_not_complete_in_time_fails_and_is_left_beh
 fn waiting_for(gates: &[Arc<Gate>], closed: std::ops::Range<usize>) -> array::Driver {
     let opened = opened(gates);
     let array = decide(&opened, &Options::default());
-    let mut driver = admin::start(&array, &opened, &StartOptions::default()).unwrap();
+    let mut driver = raidlab_admin::start(&array, &opened, &StartOptions::default()).unwrap();
     gates[closed.clone()].iter().for_each(|gate| gate.set(true));
     let lease = driver.leases().take(4096);
     driver.submit(HostOp::Write { fua: false }, md::Sector(0), 8, lease, 1).unwrap();
@@ -336,7 +336,7 @@ fn a_driver_without_a_thread_is_woken_by_metadata_writes_and_waits_for_them_when
     let (_members, gates) = members(Level::Raid5, 3, BitmapOption::None);
     let opened = opened(&gates);
     let array = decide(&opened, &Options::default());
-    let mut driver = admin::start(&array, &opened, &StartOptions::default()).unwrap();
+    let mut driver = raidlab_admin::start(&array, &opened, &StartOptions::default()).unwrap();
     let (start, mut done) = (Instant::now(), Vec::new());
     let lease = driver.leases().take(4096);
     driver.submit(HostOp::Write { fua: false }, md::Sector(0), 8, lease, 1).unwrap();

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use admin::{StartOptions, start_rebuilding};
 use array::{Array, Driver, DriverOptions, Event};
 use host::Access;
 use md::assemble::{MemberState, Options};
 use md::create::BitmapOption;
 use md::ondisk::Version;
 use md::{Layout, Level, MemberIdx, Raid10Layout};
+use raidlab_admin::{StartOptions, start_rebuilding};
 use testkit::shards;
 
 use super::support::{Members, contents, decide, pattern, wait_for};

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use admin::{Opened, StartError};
 use array::{Array, Driver};
 use host::{Access, Device, Disk};
 use md::assemble::{MemberState, Options};
@@ -12,6 +11,7 @@ use md::ondisk::ppl::{PplEntry, PplHeader};
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy, SuperblockV1};
 use md::ondisk::{Area, MemberMetadata, Role, Uuid, Version};
 use md::{Layout, Level, MemberIdx};
+use raidlab_admin::{Opened, StartError};
 use rustix::io::Errno;
 
 use super::flawed::Flawed;

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admin::rescue::{Piece, StreamOptions, prepare, stream};
-use admin::{CreateOptions, Opened, StartError, StartOptions, start_shards};
 use array::{Array, Driver, DriverOptions, Event};
 use engine::MemberError;
 use host::{Access, Device, DeviceOptions, Disk, Location};
 use md::assemble::{Candidate, Options, assemble};
 use md::create::Request;
 use md::{Level, MemberIdx};
+use raidlab_admin::rescue::{Piece, StreamOptions, prepare, stream};
+use raidlab_admin::{CreateOptions, Opened, StartError, StartOptions, start_shards};
 use testkit::shards;
 
 use crate::creation;
@@ -66,7 +66,7 @@ impl Members {
         change(&mut request);
         let plan = md::create::plan(&request).unwrap();
         let disks: Vec<_> = disks.into_iter().map(Some).collect();
-        admin::create(&plan, &disks, CreateOptions { force: true }).unwrap()
+        raidlab_admin::create(&plan, &disks, CreateOptions { force: true }).unwrap()
     }
 
     pub fn hashes(&self) -> Vec<Vec<u8>> {

@@ -1,7 +1,5 @@
 //! Arrays at the beginning of a reshape, as images with superblocks 1.2 or 0.91.
 
-use admin::rescue::{Check, Rescue, RescueOptions, rescue};
-use admin::{Member, Members};
 use host::Disk;
 use md::assemble::Options;
 use md::geometry::Copy;
@@ -9,6 +7,8 @@ use md::ondisk::superblock::{ByteOrder, DiskV0, SuperblockV0, SuperblockV1, feat
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Geometry, GeometrySpec, Kind, Layout, Level, Sector, StripeNo};
 use parity::{Block, Kernels};
+use raidlab_admin::rescue::{Check, Rescue, RescueOptions, rescue};
+use raidlab_admin::{Member, Members};
 use std::sync::Arc;
 use std::time::SystemTime;
 

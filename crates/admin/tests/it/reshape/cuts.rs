@@ -2,11 +2,13 @@
 
 use std::sync::atomic::AtomicBool;
 
-use admin::Opened;
-use admin::reshape::{ReshapeError, ReshapeJob, ReshapeReport, ReshapeState, reshape_members};
 use md::ondisk::superblock::Superblock;
 use md::reshape::Goal;
 use parity::Kernels;
+use raidlab_admin::Opened;
+use raidlab_admin::reshape::{
+    ReshapeError, ReshapeJob, ReshapeReport, ReshapeState, reshape_members,
+};
 use testkit::Rng;
 
 use super::arrays::{Kind2, dumped, kinds};

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use admin::Opened;
-use admin::reshape::{ReshapeEvent, ReshapeJob, ReshapeReport, ReshapeState, reshape_members};
 use md::reshape::Goal;
 use parity::Kernels;
+use raidlab_admin::Opened;
+use raidlab_admin::reshape::{
+    ReshapeEvent, ReshapeJob, ReshapeReport, ReshapeState, reshape_members,
+};
 use sha2::{Digest, Sha256};
 
 use super::arrays::dumped;

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use admin::Opened;
-use admin::reshape::{ReshapeError, ReshapeEvent, ReshapeJob, ReshapeState, reshape_members};
 use md::geometry::Generation;
 use md::ondisk::reshape_backup::{BackupCopy, ReshapeBackup};
 use md::ondisk::superblock::Superblock;
 use md::reshape::{Goal, ReshapeRefusal, Subject, subject};
 use parity::Kernels;
+use raidlab_admin::Opened;
+use raidlab_admin::reshape::{
+    ReshapeError, ReshapeEvent, ReshapeJob, ReshapeState, reshape_members,
+};
 
 use super::arrays::{Kind2, SECTOR, doubted, dumped, kinds};
 use super::world::World;

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use admin::Opened;
-use admin::reshape::{ReshapeError, ReshapeEvent, ReshapeJob, ReshapeState, reshape_members};
 use md::ondisk::superblock::Superblock;
 use md::reshape::Goal;
 use parity::Kernels;
+use raidlab_admin::Opened;
+use raidlab_admin::reshape::{
+    ReshapeError, ReshapeEvent, ReshapeJob, ReshapeState, reshape_members,
+};
 
 use super::arrays::{Kind2, SECTOR, dumped, kinds, raid0_grows};
 use super::world::World;

@@ -8,8 +8,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use admin::reshape::BackupStore;
 use host::Disk;
+use raidlab_admin::reshape::BackupStore;
 use testkit::Rng;
 
 const SECTOR: usize = 512;

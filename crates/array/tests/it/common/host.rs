@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use array::{Completion, HostOp, RequestError};
 use md::Sector;
+use raidlab_array::{Completion, HostOp, RequestError};
 use testkit::Rng;
 
 use super::{SECTOR, Shards};

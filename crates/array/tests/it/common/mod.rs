@@ -5,10 +5,10 @@ pub mod host;
 pub mod shards;
 pub mod store;
 
-use array::{
+use md::{Layout, Level};
+use raidlab_array::{
     ArraySpec, DataPlaneConfig, DriverOptions, FaultMember, MemMember, Member, MemberSpec,
 };
-use md::{Layout, Level};
 
 pub use shards::Shards;
 
@@ -33,7 +33,7 @@ pub fn mems(count: usize, sectors: u64) -> Vec<MemberSpec> {
     (0..count).map(|_| mem(sectors)).collect()
 }
 
-pub fn faulty(sectors: u64, faults: Vec<array::Fault>) -> MemberSpec {
+pub fn faulty(sectors: u64, faults: Vec<raidlab_array::Fault>) -> MemberSpec {
     MemberSpec::ready(FaultMember::new(boxed_mem(sectors), faults))
 }
 

@@ -7,12 +7,12 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use array::{
+use md::{Geometry, MemberIdx, Sector};
+use raidlab_array::{
     AddError, Array, ArrayExtent, ArraySpec, BackgroundStatus, BackgroundWork, BuildError,
     Completion, Counters, Driver, DriverOptions, Event, Full, HostOp, Lease, LeasePool, Member,
     MemberFlags, MemberInfo, MemberSpec, Mismatch, Pace, ScrubMode, ScrubStatus,
 };
-use md::{Geometry, MemberIdx, Sector};
 use testkit::shards;
 
 /// Parts of the array that are one shard's in a row: small, so that requests span shards.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use array::{FileMember, FileOptions, MemMember, Member};
+use raidlab_array::{FileMember, FileOptions, MemMember, Member};
 
 /// Where members keep their data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The write-intent bitmap: bits are set before the grant and cleared over durable data.
 
-use engine::{
-    BitmapPage, ControlEvent, ManagedBitmap, MetadataConfig, MetadataEffect, MetadataInput,
-};
 use md::ondisk::superblock::Policy;
 use md::{Geometry, GeometrySpec, Layout, Level};
+use raidlab_engine::{
+    BitmapPage, ControlEvent, ManagedBitmap, MetadataConfig, MetadataEffect, MetadataInput,
+};
 
 use super::harness::{Harness, SECOND, config, with_bitmap};
 

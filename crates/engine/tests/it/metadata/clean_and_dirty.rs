@@ -1,8 +1,8 @@
 //! When the superblocks say dirty and clean, and what has become durable before.
 
-use engine::{Control, ControlEvent, MetadataEffect, MetadataInput, ReadOnlyReason};
 use md::Level;
 use md::ondisk::superblock::Policy;
+use raidlab_engine::{Control, ControlEvent, MetadataEffect, MetadataInput, ReadOnlyReason};
 
 use super::harness::{Harness, config, with_bitmap};
 

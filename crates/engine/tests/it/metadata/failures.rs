@@ -1,12 +1,12 @@
 //! Members that fail, are missing, or are behind: what the survivors record, and when.
 
-use engine::{
-    Control, ControlEvent, DeviceNumber, MemberError, MetadataConfig, MetadataEffect,
-    MetadataInput, MetadataMode, ReadOnlyReason,
-};
 use md::ondisk::Role;
 use md::ondisk::superblock::DeviceState;
 use md::{Level, MemberIdx};
+use raidlab_engine::{
+    Control, ControlEvent, DeviceNumber, MemberError, MetadataConfig, MetadataEffect,
+    MetadataInput, MetadataMode, ReadOnlyReason,
+};
 
 use super::harness::{Harness, SECOND, config, with_bitmap};
 

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use engine::{
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
+use md::ondisk::{Role, Timestamp};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout};
+use raidlab_engine::{
     BitmapPage, Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, IoError,
     ManagedBitmap, ManagedDevice, MemberError, MetaToken, MetadataConfig, MetadataEffect,
     MetadataInput, MetadataManager, Record,
 };
-use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
-use md::ondisk::{Role, Timestamp};
-use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout};
 
 pub const SECOND: u64 = 1_000_000_000;
 

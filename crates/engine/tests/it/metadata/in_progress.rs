@@ -1,7 +1,7 @@
 //! What happens while metadata writes are in progress: failures, and losses of redundancy.
 
-use engine::{ControlEvent, MemberError, MetadataConfig, MetadataEffect, MetadataInput};
 use md::{Level, MemberIdx};
+use raidlab_engine::{ControlEvent, MemberError, MetadataConfig, MetadataEffect, MetadataInput};
 
 use super::harness::{Harness, config, with_bitmap};
 

@@ -1,7 +1,7 @@
 //! Members without room for metadata: nothing fails that can wait, and counts stay together.
 
-use engine::{Control, MemberError, MetadataEffect, MetadataInput, ReadOnlyReason};
 use md::Level;
+use raidlab_engine::{Control, MemberError, MetadataEffect, MetadataInput, ReadOnlyReason};
 
 use super::harness::{Harness, SECOND, config, with_bitmap};
 

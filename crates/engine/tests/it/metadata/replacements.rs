@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use engine::{ControlEvent, DeviceNumber, MemberError, MemberFlags, MetadataConfig, MetadataInput};
 use md::ondisk::Role;
 use md::ondisk::superblock::{ArrayState, DeviceState};
 use md::{Level, MemberIdx};
+use raidlab_engine::{
+    ControlEvent, DeviceNumber, MemberError, MemberFlags, MetadataConfig, MetadataInput,
+};
 
 use super::harness::{Harness, SECOND, config};
 

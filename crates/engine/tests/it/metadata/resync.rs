@@ -1,7 +1,7 @@
 //! What a resync has done, and what needs one, as the superblocks record it.
 
-use engine::{Control, ControlEvent, MetadataEffect, MetadataInput, MetadataManager};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid6Layout};
+use raidlab_engine::{Control, ControlEvent, MetadataEffect, MetadataInput, MetadataManager};
 
 use super::harness::{Harness, SECOND, config, with_bitmap};
 

@@ -1,10 +1,10 @@
 //! The background loop with its metadata manager: when a run begins, what is reported of it.
 
-use engine::{
+use md::Level;
+use raidlab_engine::{
     BackgroundEffect, BackgroundLoop, BackgroundRange, BackgroundRun, BackgroundState, HostOp,
     MetadataInput, RequestError,
 };
-use md::Level;
 
 use super::harness::{Harness, config};
 

@@ -1,7 +1,7 @@
 //! Data areas that lie on their devices otherwise than those of the other members.
 
 use super::support::*;
-use md::assemble::Candidate;
+use raidlab_md::assemble::Candidate;
 
 fn contradictions(all: &[Candidate]) -> Vec<String> {
     one(all).contradictions

@@ -1,7 +1,7 @@
 //! Arrays in the caller's words.
 
-use md::assemble::{ExplicitMember, ExplicitSpec, Shape, Verdict, explicit};
-use md::{Level, MemberIdx, Sector};
+use raidlab_md::assemble::{ExplicitMember, ExplicitSpec, Shape, Verdict, explicit};
+use raidlab_md::{Level, MemberIdx, Sector};
 
 fn disk(sectors: u64) -> Option<ExplicitMember> {
     Some(ExplicitMember {

@@ -1,12 +1,12 @@
 //! Superblocks may say anything: the decision never panics, and accounts for every candidate.
 
 use super::support::*;
-use md::Sector;
-use md::assemble::{Options, assemble};
-use md::ondisk::{ReshapeState, Role, Version};
+use raidlab_md::Sector;
+use raidlab_md::assemble::{Options, assemble};
+use raidlab_md::ondisk::{ReshapeState, Role, Version};
 use testkit::Rng;
 
-fn disturb(all: &mut [md::assemble::Candidate], random: &mut Rng) {
+fn disturb(all: &mut [raidlab_md::assemble::Candidate], random: &mut Rng) {
     const ANY: [u64; 10] = [0, 1, 8, 127, 128, 1280, 4096, u32::MAX as u64, 1 << 54, u64::MAX];
     let index = random.draw() as usize % all.len();
     let value = random.pick(&ANY);
@@ -82,7 +82,8 @@ fn any_superblocks_give_a_decision() {
                 for at in ends.into_iter().map(Sector) {
                     let run = plan.readable(shape, at);
                     assert!(run.sectors > 0 && at.0 + run.sectors <= shape.array_sectors());
-                    let whole = !matches!(plan.verdict, md::assemble::Verdict::RunPartial { .. });
+                    let whole =
+                        !matches!(plan.verdict, raidlab_md::assemble::Verdict::RunPartial { .. });
                     assert!(run.readable || !whole, "seed {seed}: {:?}", plan.verdict);
                 }
             }

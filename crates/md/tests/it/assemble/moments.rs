@@ -1,9 +1,9 @@
 //! Members with one event count and other times of the update, and halves that ran apart.
 
 use super::support::{both, force, member, members, one, one_with, raid5, short, standing, why};
-use md::MemberIdx;
-use md::assemble::{Array, Candidate, MemberState, Options, Verdict};
-use md::ondisk::Role;
+use raidlab_md::MemberIdx;
+use raidlab_md::assemble::{Array, Candidate, MemberState, Options, Verdict};
+use raidlab_md::ondisk::Role;
 
 const LATER: u64 = 2_600_000;
 

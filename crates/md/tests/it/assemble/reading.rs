@@ -1,10 +1,10 @@
 //! What can be read of an array that cannot run.
 
 use super::support::*;
-use md::assemble::{Array, MemberState, Options, Shape, Software, Verdict};
-use md::geometry::{Generation, Kind};
-use md::ondisk::ReshapeState;
-use md::{Geometry, MemberIdx, Sector};
+use raidlab_md::assemble::{Array, MemberState, Options, Shape, Software, Verdict};
+use raidlab_md::geometry::{Generation, Kind};
+use raidlab_md::ondisk::ReshapeState;
+use raidlab_md::{Geometry, MemberIdx, Sector};
 
 /// The readable sectors, by walking the whole array.
 fn readable(array: &Array) -> Vec<bool> {
@@ -136,7 +136,7 @@ fn reading_what_was_in_use_warns() {
 }
 
 /// RAID 5 that grows from three members to four, up to array sector `position`.
-fn growing(position: u64) -> Vec<md::assemble::Candidate> {
+fn growing(position: u64) -> Vec<raidlab_md::assemble::Candidate> {
     let mut all = raid5(4);
     for one in &mut all {
         one.metadata.reshape = Some(ReshapeState {
@@ -201,7 +201,7 @@ fn each_half_of_a_reshape_needs_its_own_members() {
 #[test]
 fn old_members_are_never_used_beyond_what_they_ever_held() {
     let ignore = Options { ignore_events: true, ..Options::default() };
-    let stale = |change: &dyn Fn(&mut md::ondisk::MemberMetadata)| {
+    let stale = |change: &dyn Fn(&mut raidlab_md::ondisk::MemberMetadata)| {
         let mut all = raid5(4);
         all[1].metadata.events = 40;
         change(&mut all[1].metadata);
@@ -263,7 +263,7 @@ fn a_raid0_that_was_caught_growing_is_read() {
             new_chunk_sectors: 128,
             new_data_offset: 1024,
         });
-        one.metadata.roles[3] = md::ondisk::Role::Spare;
+        one.metadata.roles[3] = raidlab_md::ondisk::Role::Spare;
     }
     all.truncate(3);
     all[2].metadata.recovery_offset = Some(256);

@@ -1,9 +1,9 @@
 //! Who belongs to an array, and as what.
 
 use super::support::*;
-use md::MemberIdx;
-use md::assemble::{Array, MemberState, Options, Software, Verdict, assemble};
-use md::ondisk::{Role, Uuid, Version};
+use raidlab_md::MemberIdx;
+use raidlab_md::assemble::{Array, MemberState, Options, Software, Verdict, assemble};
+use raidlab_md::ondisk::{Role, Uuid, Version};
 
 #[test]
 fn arrays_are_distinguished_and_floating_spares_belong_to_none() {
@@ -83,7 +83,7 @@ fn spares_need_no_events_and_define_nothing() {
 
 #[test]
 fn what_the_kernel_compares_makes_a_member_foreign() {
-    type Change = fn(&mut md::assemble::Candidate);
+    type Change = fn(&mut raidlab_md::assemble::Candidate);
     let table: [(Change, &str); 4] = [
         (|one| one.metadata.chunk_sectors = 64, "its chunk is 64 and not 128"),
         (|one| one.metadata.level = 6, "its level is 6 and not 5"),
@@ -257,7 +257,7 @@ fn a_number_that_was_no_first_member_before_the_array_grew_proves_no_history() {
 }
 
 /// Every place for the odd one out: `all` in each rotation.
-fn rotations(all: &[md::assemble::Candidate]) -> Vec<Vec<md::assemble::Candidate>> {
+fn rotations(all: &[raidlab_md::assemble::Candidate]) -> Vec<Vec<raidlab_md::assemble::Candidate>> {
     let turned = |by| {
         let mut turned = all.to_vec();
         turned.rotate_left(by);
@@ -266,13 +266,17 @@ fn rotations(all: &[md::assemble::Candidate]) -> Vec<Vec<md::assemble::Candidate
     (0..all.len()).map(turned).collect()
 }
 
-fn find<'a>(array: &'a Array, all: &[md::assemble::Candidate], label: &str) -> &'a MemberState {
+fn find<'a>(
+    array: &'a Array,
+    all: &[raidlab_md::assemble::Candidate],
+    label: &str,
+) -> &'a MemberState {
     standing(array, all.iter().position(|one| one.label == label).unwrap())
 }
 
 #[test]
 fn the_description_of_most_members_is_used_in_any_order() {
-    type Change = fn(&mut md::ondisk::MemberMetadata);
+    type Change = fn(&mut raidlab_md::ondisk::MemberMetadata);
     let table: [(Change, &str); 7] = [
         (|one| one.raid_disks = 4, "its number of slots is 4 and not 5"),
         (|one| one.layout = 0, "its layout is 0 and not 2"),

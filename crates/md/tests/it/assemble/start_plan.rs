@@ -1,15 +1,15 @@
 //! The decisions of a start, without devices: what is refused, who serves, what is written first.
 
-use md::Level;
-use md::MemberIdx;
-use md::assemble::{
+use raidlab_md::Level;
+use raidlab_md::MemberIdx;
+use raidlab_md::assemble::{
     Array, BitmapRefusal, Candidate, Options, StartMember, StartPlan, StartRefusal, assemble,
 };
-use md::create::{BitmapOption, Device, Request, plan};
-use md::ondisk::bitmap::{BitmapHeader, BitmapProblem, uuid_on_disk};
-use md::ondisk::ppl::PplVerdict;
-use md::ondisk::superblock::{Checksum, DeviceState, Policy, Superblock};
-use md::ondisk::{MemberMetadata, Role, Timestamp, Uuid};
+use raidlab_md::create::{BitmapOption, Device, Request, plan};
+use raidlab_md::ondisk::bitmap::{BitmapHeader, BitmapProblem, uuid_on_disk};
+use raidlab_md::ondisk::ppl::PplVerdict;
+use raidlab_md::ondisk::superblock::{Checksum, DeviceState, Policy, Superblock};
+use raidlab_md::ondisk::{MemberMetadata, Role, Timestamp, Uuid};
 
 const SECTORS: u64 = 1 << 16;
 
@@ -131,7 +131,7 @@ fn a_log_that_is_needed_and_damaged_refuses_a_degraded_start() {
 }
 
 /// A start of an array with a bitmap, its area, and the header that fits it.
-fn with_bitmap(found: &Found) -> (StartPlan<'_>, md::ondisk::Area, BitmapHeader) {
+fn with_bitmap(found: &Found) -> (StartPlan<'_>, raidlab_md::ondisk::Area, BitmapHeader) {
     let start = found.start(512, false).expect("it starts");
     let (candidate, area) = start.bitmap().expect("a bitmap");
     assert_eq!(candidate, found.array.defining);
@@ -172,7 +172,7 @@ fn a_bitmap_that_does_not_fit_is_refused() {
         change(&mut header);
         start.check_bitmap(area, &header.encode()).expect_err("it does not fit")
     };
-    let short = md::ondisk::Area { sectors: 1, ..area };
+    let short = raidlab_md::ondisk::Area { sectors: 1, ..area };
     assert_eq!(refused(short, &|_| ()), BitmapRefusal::Area);
     assert_eq!(refused(area, &|header| header.version = 3), BitmapRefusal::Kind);
     let version = |header: &mut BitmapHeader| header.version = 9;

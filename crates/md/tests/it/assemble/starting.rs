@@ -1,12 +1,15 @@
 //! Whether an array may be written to, and what has to happen first.
 
 use super::support::*;
-use md::MemberIdx;
-use md::assemble::{MemberState, Options, Replay, Resync, Software, Verdict};
-use md::ondisk::superblock::Policy;
-use md::ondisk::{Area, PplArea, Role};
+use raidlab_md::MemberIdx;
+use raidlab_md::assemble::{MemberState, Options, Replay, Resync, Software, Verdict};
+use raidlab_md::ondisk::superblock::Policy;
+use raidlab_md::ondisk::{Area, PplArea, Role};
 
-fn without(slots: &[usize], mut all: Vec<md::assemble::Candidate>) -> Vec<md::assemble::Candidate> {
+fn without(
+    slots: &[usize],
+    mut all: Vec<raidlab_md::assemble::Candidate>,
+) -> Vec<raidlab_md::assemble::Candidate> {
     let mut slot = 0;
     all.retain(|_| {
         slot += 1;
@@ -123,7 +126,7 @@ fn forced_stale_members_are_the_least_old_ones() {
 
 #[test]
 fn what_was_in_use_is_resynced() {
-    let resync = |all: &[md::assemble::Candidate]| one(all).read_write.repairs.resync;
+    let resync = |all: &[raidlab_md::assemble::Candidate]| one(all).read_write.repairs.resync;
     for (level, layout, slots) in [(1, 0, 2), (5, 2, 3), (6, 2, 4), (10, 0x102, 4)] {
         let mut all = members(level, layout, slots);
         assert_eq!(resync(&all), None, "clean");

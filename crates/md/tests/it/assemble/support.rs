@@ -1,7 +1,7 @@
 //! Candidates of arrays that never were on a disk.
 
-use md::assemble::{Array, Candidate, MemberState, Options, Verdict, assemble};
-use md::ondisk::{Area, MemberMetadata, Role, Timestamp, Uuid, Version};
+use raidlab_md::assemble::{Array, Candidate, MemberState, Options, Verdict, assemble};
+use raidlab_md::ondisk::{Area, MemberMetadata, Role, Timestamp, Uuid, Version};
 
 pub const USED: u64 = 1280;
 

@@ -4,8 +4,8 @@
 
 use super::case::Case;
 use super::gf;
-use md::geometry::{Copy, Mirrored, Parity};
-use md::{Geometry, Kind, MemberIdx, RowRole, Sector, StripeNo};
+use raidlab_md::geometry::{Copy, Mirrored, Parity};
+use raidlab_md::{Geometry, Kind, MemberIdx, RowRole, Sector, StripeNo};
 use sha2::{Digest, Sha256};
 
 pub struct Array<'a> {

@@ -4,10 +4,10 @@
 use super::array::{self, Array};
 use super::case::{self, Case};
 use super::reshape;
-use md::assemble::{self, Candidate, MemberState, Options, Plan, Shape, Verdict};
-use md::geometry::Generation;
-use md::ondisk::superblock::{READ_BYTES, detect};
-use md::{Geometry, GeometrySpec, MemberIdx};
+use raidlab_md::assemble::{self, Candidate, MemberState, Options, Plan, Shape, Verdict};
+use raidlab_md::geometry::Generation;
+use raidlab_md::ondisk::superblock::{READ_BYTES, detect};
+use raidlab_md::{Geometry, GeometrySpec, MemberIdx};
 use serde_json::Value;
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 //! Invariant: a slot is filled only by the member whose state is active; spares, journals, stale
 //! members and unfinished replacements are not data.
 
-use md::{GeometrySpec, Layout, Level};
+use raidlab_md::{GeometrySpec, Layout, Level};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;

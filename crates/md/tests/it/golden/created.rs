@@ -2,11 +2,11 @@
 //! mdadm put it, and what is planned must assemble.
 
 use super::case;
-use md::assemble::{self, Candidate, Options, Verdict};
-use md::create::{BitmapOption, Device, Plan, Request, plan};
-use md::ondisk::superblock::{Policy, READ_BYTES, Superblock, detect};
-use md::ondisk::{MemberMetadata, Uuid, Version};
-use md::{Layout, Level};
+use raidlab_md::assemble::{self, Candidate, Options, Verdict};
+use raidlab_md::create::{BitmapOption, Device, Plan, Request, plan};
+use raidlab_md::ondisk::superblock::{Policy, READ_BYTES, Superblock, detect};
+use raidlab_md::ondisk::{MemberMetadata, Uuid, Version};
+use raidlab_md::{Layout, Level};
 use std::path::Path;
 
 /// Whether the case could be compared. A journal cannot be created here.
@@ -55,7 +55,10 @@ fn metadata(image: &[u8]) -> MemberMetadata {
     superblock(image, image.len() as u64 / 512).0.metadata()
 }
 
-fn superblock(image: &[u8], sectors: u64) -> (Superblock, md::ondisk::superblock::Checksum) {
+fn superblock(
+    image: &[u8],
+    sectors: u64,
+) -> (Superblock, raidlab_md::ondisk::superblock::Checksum) {
     let detection = detect(sectors, |place| -> Result<&[u8], String> {
         let start = place.sector as usize * 512;
         Ok(&image[start..(start + READ_BYTES).min(image.len())])
@@ -71,8 +74,8 @@ fn check_bitmap(name: &str, planned: &Plan, images: &[Vec<u8>], on_disk: &[Membe
         return;
     };
     let start = area.sector as usize * 512;
-    let found = md::ondisk::bitmap::BitmapHeader::decode(&images[0][start..]).unwrap();
-    let part = |header: &md::ondisk::bitmap::BitmapHeader| {
+    let found = raidlab_md::ondisk::bitmap::BitmapHeader::decode(&images[0][start..]).unwrap();
+    let part = |header: &raidlab_md::ondisk::bitmap::BitmapHeader| {
         let sizes = (header.sync_size, header.chunk_bytes);
         (header.version, header.uuid, sizes, header.daemon_sleep_s, header.write_behind)
     };

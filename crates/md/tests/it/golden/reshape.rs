@@ -5,8 +5,8 @@
 
 use super::array::Array;
 use super::case::{self, Case};
-use md::geometry::{DataStarts, Generation, ReshapeSpec, Reshaping};
-use md::{Geometry, GeometrySpec, MemberIdx, Sector};
+use raidlab_md::geometry::{DataStarts, Generation, ReshapeSpec, Reshaping};
+use raidlab_md::{Geometry, GeometrySpec, MemberIdx, Sector};
 use std::path::Path;
 
 /// Whether the case is one of these.

@@ -1,7 +1,7 @@
 //! The bad-block log.
 
 use super::golden;
-use md::ondisk::bad_blocks::{BadBlocks, BadBlocksError, ENTRIES_MAX};
+use raidlab_md::ondisk::bad_blocks::{BadBlocks, BadBlocksError, ENTRIES_MAX};
 use testkit::{Rng, for_seeds};
 
 fn set(ranges: &[(u64, u64)]) -> BadBlocks {

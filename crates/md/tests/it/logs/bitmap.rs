@@ -2,13 +2,13 @@
 
 use super::golden;
 use super::memory::spec;
-use md::ondisk::bitmap::{
+use raidlab_md::ondisk::bitmap::{
     Bitmap, BitmapHeader, BitmapKind, BitmapPlacement, BitmapProblem, BitmapShape, LocklessStates,
     PAGE_BYTES, PlacementError, Resync, StartState, WhyEverything, room_sectors, sync_sectors,
     touched_by_write, uuid_on_disk,
 };
-use md::ondisk::{Uuid, Version};
-use md::{Geometry, GeometrySpec, Layout, Level, Sector};
+use raidlab_md::ondisk::{Uuid, Version};
+use raidlab_md::{Geometry, GeometrySpec, Layout, Level, Sector};
 use std::ops::Range;
 use testkit::{Rng, for_seeds};
 

@@ -5,11 +5,11 @@
 //! is said below, field by field.
 
 use super::{golden, journal, ppl};
-use md::ondisk::bitmap::{BITMAP_FIELDS, Bitmap, Resync, StartState, WhyEverything};
-use md::ondisk::journal::{IgnoredBecause, Journal, MetaBlock};
-use md::ondisk::ppl::{MemberLog, PplHeader};
-use md::ondisk::{Field, bad_blocks::BadBlocks};
-use md::{Level, MemberIdx};
+use raidlab_md::ondisk::bitmap::{BITMAP_FIELDS, Bitmap, Resync, StartState, WhyEverything};
+use raidlab_md::ondisk::journal::{IgnoredBecause, Journal, MetaBlock};
+use raidlab_md::ondisk::ppl::{MemberLog, PplHeader};
+use raidlab_md::ondisk::{Field, bad_blocks::BadBlocks};
+use raidlab_md::{Level, MemberIdx};
 
 /// Every bit of these bytes, flipped one at a time.
 fn flips(bytes: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> + '_ {

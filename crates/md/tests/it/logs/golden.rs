@@ -1,8 +1,8 @@
 //! Images that the kernel made: pieces of them in the repository, the whole corpus where it is
 //! found: in the directory that RAIDLAB_MD_CORPUS names, or beside the project.
 
-use md::ondisk::{MemberMetadata, Role, superblock};
-use md::{Geometry, GeometrySpec, Layout, Level};
+use raidlab_md::ondisk::{MemberMetadata, Role, superblock};
+use raidlab_md::{Geometry, GeometrySpec, Layout, Level};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::io::Read;

@@ -2,12 +2,12 @@
 
 use super::golden;
 use super::memory::{Memory, sha256, spec};
-use md::ondisk::journal::{
+use raidlab_md::ondisk::journal::{
     BLOCK_BYTES, IgnoredBecause, Journal, JournalRefused, MetaBlock, Payload, Replay,
     block_checksum, journal_seed,
 };
-use md::ondisk::{Role, Uuid};
-use md::{Geometry, Level, MemberIdx, Sector};
+use raidlab_md::ondisk::{Role, Uuid};
+use raidlab_md::{Geometry, Level, MemberIdx, Sector};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use testkit::{Rng, for_seeds};
@@ -418,7 +418,7 @@ fn one(payloads: &[(Payload, Vec<u8>)]) -> (Vec<Payload>, Vec<Vec<u8>>) {
 fn sets_flushes_and_newest_data() {
     let flush = |row| (vec![Payload::Flush { rows: vec![Sector(row)] }], Vec::new());
     let writes = |replay: &Replay| -> Vec<(u16, u64, u64)> {
-        let write = |write: &md::ondisk::journal::MemberWrite| {
+        let write = |write: &raidlab_md::ondisk::journal::MemberWrite| {
             (write.member.0, write.sector.0, write.journal_sector)
         };
         replay.writes.iter().map(write).collect()

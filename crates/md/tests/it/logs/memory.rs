@@ -1,7 +1,9 @@
 //! A parity array in memory, as plain as it gets: the members' data areas, and reading through
 //! parity. RAID 6 is written with Q, and read through P only.
 
-use md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx, Parity, Sector, StripeNo};
+use raidlab_md::{
+    Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx, Parity, Sector, StripeNo,
+};
 use sha2::{Digest, Sha256};
 
 pub fn sha256(bytes: &[u8]) -> String {

@@ -2,12 +2,12 @@
 
 use super::golden;
 use super::memory::{Memory, parity, spec, xor};
-use md::ondisk::Uuid;
-use md::ondisk::ppl::{
+use raidlab_md::ondisk::Uuid;
+use raidlab_md::ondisk::ppl::{
     MemberLog, PplEntry, PplHeader, PplLog, PplMismatch, PplRecovery, PplStop, PplVerdict,
     find_newest, partial_parity_checksum, place_log, plan_recovery,
 };
-use md::{Geometry, Level, MemberIdx, Sector};
+use raidlab_md::{Geometry, Level, MemberIdx, Sector};
 use std::convert::Infallible;
 use std::ops::Range;
 use testkit::{Rng, for_seeds};
@@ -229,7 +229,7 @@ struct Write {
 fn random_write(rng: &mut Rng, memory: &Memory<'_>) -> Write {
     let chunk = memory.parity.chunk_sectors();
     let disks = memory.parity.data_disks() as u64;
-    let stripe = md::StripeNo(rng.below(memory.parity.stripes()));
+    let stripe = raidlab_md::StripeNo(rng.below(memory.parity.stripes()));
     let row = memory.parity.row(stripe);
     let index = rng.below(disks);
     let offset = rng.below(chunk);

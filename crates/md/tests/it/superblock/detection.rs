@@ -1,10 +1,10 @@
 //! Which superblock a device has, and what is said of the other places.
 
-use md::ondisk::superblock::{
+use raidlab_md::ondisk::superblock::{
     Candidate, Checksum, Detection, Outcome, SuperblockV0, SuperblockV1, candidates, detect,
     location,
 };
-use md::ondisk::{Timestamp, Version};
+use raidlab_md::ondisk::{Timestamp, Version};
 
 const SECTORS: u64 = 16384;
 
@@ -116,7 +116,7 @@ fn every_place_says_what_was_there() {
 
 #[test]
 fn too_few_bytes_are_an_error_that_says_so() {
-    let text = |error: md::ondisk::DecodeError| error.to_string();
+    let text = |error: raidlab_md::ondisk::DecodeError| error.to_string();
     let bytes = v1(Version::V1_2, 1).encode(512);
     let short =
         |length: usize| text(SuperblockV1::decode(&bytes[..length], Version::V1_2).unwrap_err());

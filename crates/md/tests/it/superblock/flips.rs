@@ -1,7 +1,7 @@
 //! One changed byte, at every place of a superblock: noticed, or without any meaning.
 
-use md::ondisk::Version;
-use md::ondisk::superblock::{SuperblockV0, SuperblockV1};
+use raidlab_md::ondisk::Version;
+use raidlab_md::ondisk::superblock::{SuperblockV0, SuperblockV1};
 
 /// What became of a change.
 enum Seen {
@@ -46,7 +46,7 @@ fn changes(all: bool) -> Vec<u8> {
     if all { (1..=255).collect() } else { (0..8).map(|bit| 1 << bit).collect() }
 }
 
-fn decode_v1(bytes: &[u8]) -> Result<(SuperblockV1, bool), md::ondisk::DecodeError> {
+fn decode_v1(bytes: &[u8]) -> Result<(SuperblockV1, bool), raidlab_md::ondisk::DecodeError> {
     let (value, checksum) = SuperblockV1::decode(bytes, Version::V1_2)?;
     Ok((value, checksum.is_correct()))
 }

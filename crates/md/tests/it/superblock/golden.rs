@@ -2,8 +2,8 @@
 //! anew from the state that they tell of.
 
 use super::corpus::{self, Case, Member};
-use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock, detect};
-use md::ondisk::{Role, Version};
+use raidlab_md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock, detect};
+use raidlab_md::ondisk::{Role, Version};
 use serde_json::Value;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn check_facts(case: &Case, member: &Member, superblock: &Superblock) {
     };
     assert_eq!(metadata.role, role, "{name}: role");
     assert_eq!(metadata.role, metadata.roles[metadata.dev_number as usize], "{name}");
-    let level: md::Level = case.json["level"].as_str().unwrap().parse().unwrap();
+    let level: raidlab_md::Level = case.json["level"].as_str().unwrap().parse().unwrap();
     assert_eq!(metadata.level, level.number(), "{name}: level");
     check_examined(case, member, superblock);
 }

@@ -1,10 +1,10 @@
 //! Literal bytes in both directions: every field at its place, and one real superblock of each
 //! kind, word by word.
 
-use md::ondisk::superblock::{
+use raidlab_md::ondisk::superblock::{
     ByteOrder, Checksum, DiskV0, Superblock, SuperblockV0, SuperblockV1, feature,
 };
-use md::ondisk::{Role, Timestamp, Uuid, Version};
+use raidlab_md::ondisk::{Role, Timestamp, Uuid, Version};
 
 /// A 1.x header in which byte i has the value i, with three roles; only magic, version, checksum
 /// and the number of roles are what they must be.

@@ -1,7 +1,7 @@
 //! What the kernel refuses of one member: each rule alone, and its neighbour that is accepted.
 
-use md::ondisk::Version;
-use md::ondisk::superblock::{
+use raidlab_md::ondisk::Version;
+use raidlab_md::ondisk::superblock::{
     ByteOrder, Checksum, Kernels, Refusal, SuperblockV0, SuperblockV1, feature,
 };
 

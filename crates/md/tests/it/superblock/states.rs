@@ -1,9 +1,9 @@
 //! From what an array is to its members' superblocks: both versions, through a member's life.
 
-use md::ondisk::superblock::{
+use raidlab_md::ondisk::superblock::{
     ArrayState, DeviceState, Policy, StateError, SuperblockV0, SuperblockV1, feature,
 };
-use md::ondisk::{Role, Timestamp, Version};
+use raidlab_md::ondisk::{Role, Timestamp, Version};
 
 fn v1() -> SuperblockV1 {
     let bytes = include_bytes!("../fuzz/corpus/superblock-1/spare.bin");

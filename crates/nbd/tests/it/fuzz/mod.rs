@@ -1,7 +1,7 @@
 //! Both sides against arbitrary bytes: valid sessions, and seeded mutations of them.
 //!
 //! `RAIDLAB_TEST=all` runs a hundred times more. For minutes or hours there is
-//! `cargo run --release -p nbd --example nbd_fuzz`.
+//! `cargo run --release -p raidlab-nbd --example nbd_fuzz`.
 
 mod targets;
 

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::sync::{Once, OnceLock};
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
-use parity::{Kernels, Unavailable};
+use raidlab_parity::{Kernels, Unavailable};
 
 use crate::decode::decode;
 use crate::machine::{Layout, Vectors, execute};

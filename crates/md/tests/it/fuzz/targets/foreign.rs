@@ -2,9 +2,9 @@
 //! read then lies in front of the metadata.
 
 use super::{Target, Verdict};
-use md::assemble::{Options, assemble};
-use md::foreign::{ForeignMember, Metadata, candidates, ddf, imsm};
-use md::ondisk::Field;
+use raidlab_md::assemble::{Options, assemble};
+use raidlab_md::foreign::{ForeignMember, Metadata, candidates, ddf, imsm};
+use raidlab_md::ondisk::Field;
 use std::convert::Infallible;
 
 /// The metadata as they lie in memory.

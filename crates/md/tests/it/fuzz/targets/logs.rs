@@ -2,13 +2,13 @@
 //! for is inside of the array and of the area it comes from.
 
 use super::{Target, Verdict};
-use md::ondisk::bad_blocks::BadBlocks;
-use md::ondisk::bitmap::{BITMAP_FIELDS, Bitmap, BitmapHeader, Resync, StartState};
-use md::ondisk::journal::{Journal, MetaBlock, Replay};
-use md::ondisk::ppl::{MemberLog, PplHeader, PplRecovery, plan_recovery};
-use md::ondisk::reshape_backup::{BACKUP_FIELDS, ReshapeBackup};
-use md::ondisk::{DecodeError, Field, Uuid};
-use md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx};
+use raidlab_md::ondisk::bad_blocks::BadBlocks;
+use raidlab_md::ondisk::bitmap::{BITMAP_FIELDS, Bitmap, BitmapHeader, Resync, StartState};
+use raidlab_md::ondisk::journal::{Journal, MetaBlock, Replay};
+use raidlab_md::ondisk::ppl::{MemberLog, PplHeader, PplRecovery, plan_recovery};
+use raidlab_md::ondisk::reshape_backup::{BACKUP_FIELDS, ReshapeBackup};
+use raidlab_md::ondisk::{DecodeError, Field, Uuid};
+use raidlab_md::{Geometry, GeometrySpec, Kind, Layout, Level, MemberIdx};
 use std::convert::Infallible;
 
 pub const BITMAP: Target = Target {
@@ -350,7 +350,7 @@ fn check_replay(geometry: &Geometry, journal: &Journal<'_>, replay: &Replay) {
     assert!(in_ring(replay.end) && !replay.stop.to_string().is_empty());
     assert!(replay.meta_blocks <= journal.ring_sectors() / 8);
     assert!(replay.ignored.len() as u64 <= replay.meta_blocks);
-    let place = |at: &md::ondisk::journal::MemberWrite| (at.member, at.sector);
+    let place = |at: &raidlab_md::ondisk::journal::MemberWrite| (at.member, at.sector);
     assert!(replay.writes.windows(2).all(|pair| place(&pair[0]) < place(&pair[1])));
     assert!(replay.newest.windows(2).all(|pair| pair[0].at < pair[1].at));
     for write in &replay.writes {

@@ -12,7 +12,7 @@ mod superblock;
 
 pub use run::{Tally, run};
 
-use md::ondisk::Field;
+use raidlab_md::ondisk::Field;
 
 /// A codec under test.
 pub struct Target {

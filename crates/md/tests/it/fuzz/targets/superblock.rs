@@ -2,8 +2,8 @@
 //! array's state and back.
 
 use super::{Target, Verdict};
-use md::ondisk::Version;
-use md::ondisk::superblock::{
+use raidlab_md::ondisk::Version;
+use raidlab_md::ondisk::superblock::{
     SuperblockV0, SuperblockV1, V0_FIELDS, V1_FIELDS, candidates, detect,
 };
 

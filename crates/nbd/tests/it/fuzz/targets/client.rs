@@ -4,9 +4,9 @@
 //! what it says of a request lies within it; a read that succeeds has got every byte once; and
 //! nothing of it depends on the pieces that the input comes in.
 
-use nbd::client::{Event, Handshake, Negotiated, Received, Requests, Wanted};
-use nbd::wire::{info, option, option_reply};
-use nbd::{Errno, Extent, Operation, ReplyTo, Request, Style};
+use raidlab_nbd::client::{Event, Handshake, Negotiated, Received, Requests, Wanted};
+use raidlab_nbd::wire::{info, option, option_reply};
+use raidlab_nbd::{Errno, Extent, Operation, ReplyTo, Request, Style};
 use testkit::Rng;
 
 use super::{Outcome, Target};

@@ -4,9 +4,9 @@
 //! input; what it answers is bounded; what it accepts lies within the export; and nothing of it
 //! depends on the pieces that the input comes in.
 
-use nbd::server::{Event, Handshake, Tls};
-use nbd::wire::option;
-use nbd::{BlockSizes, Export, Features, Limits, Operation, Request, Style};
+use raidlab_nbd::server::{Event, Handshake, Tls};
+use raidlab_nbd::wire::option;
+use raidlab_nbd::{BlockSizes, Export, Features, Limits, Operation, Request, Style};
 use testkit::Rng;
 
 use super::{Outcome, Target};

@@ -3,7 +3,7 @@
 //! and flushes take as well.
 //!
 //! ```text
-//! cargo run --release -p raidlab --example policy_cost -- --help
+//! cargo run --release -p raidlab-cli --example policy_cost -- --help
 //! ```
 //! Each burst writes at a part of the array of its own, so that the bits of a bitmap are not set
 //! yet; then the array rests for 1 s. Members store no data, which the load does not read; metadata

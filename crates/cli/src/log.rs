@@ -6,7 +6,7 @@ use std::env::VarError;
 
 use tracing_subscriber::EnvFilter;
 
-/// The environment variable: a level, or levels by crate, as in `array=debug,warn`.
+/// The environment variable: a level, or levels by crate, as in `raidlab_array=debug,warn`.
 const VARIABLE: &str = "RAIDLAB_LOG";
 
 /// Starts the log if the environment says so.

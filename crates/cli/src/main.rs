@@ -4,5 +4,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(raidlab::main(std::env::args_os().collect()))
+    ExitCode::from(raidlab_cli::main(std::env::args_os().collect()))
 }

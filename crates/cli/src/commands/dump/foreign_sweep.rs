@@ -226,7 +226,7 @@ fn no_changed_byte_of_foreign_metadata_gives_wrong_contents_with_success() {
     let all = std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all");
     let seed = std::env::var("RAIDLAB_SEED")
         .map_or(20_261_125, |seed| seed.parse().expect("RAIDLAB_SEED is a number"));
-    println!("replay: RAIDLAB_SEED={seed} cargo test -p raidlab no_changed_byte_of_foreign");
+    println!("replay: RAIDLAB_SEED={seed} cargo test -p raidlab-cli no_changed_byte_of_foreign");
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../md/tests/foreign");
     let paths: Vec<PathBuf> = cases(&corpus);
     let (mut counts, mut wrong, mut possible) = ([0_u64; 3], Vec::new(), 0);

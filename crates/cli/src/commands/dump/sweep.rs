@@ -332,7 +332,7 @@ fn no_changed_field_gives_wrong_contents_with_success() {
     }
     let seed = std::env::var("RAIDLAB_SEED")
         .map_or(20_261_123, |seed| seed.parse().expect("RAIDLAB_SEED is a number"));
-    println!("replay: RAIDLAB_SEED={seed} cargo test -p raidlab no_changed_field");
+    println!("replay: RAIDLAB_SEED={seed} cargo test -p raidlab-cli no_changed_field");
     let only = std::env::var("RAIDLAB_SWEEP_CASE").ok();
     let corpus = whole.filter(|_| all || only.is_some()).unwrap_or(slice);
     let mut paths = cases(&corpus);

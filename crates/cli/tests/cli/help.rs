@@ -1,6 +1,6 @@
 //! The help of every verb, as it is in `help/`: a change of an option shows in the diff.
 //!
-//! `SNAPSHOTS=overwrite cargo nextest run -p raidlab help::` rewrites the files.
+//! `SNAPSHOTS=overwrite cargo nextest run -p raidlab-cli help::` rewrites the files.
 
 use std::process::{Command, Stdio};
 
