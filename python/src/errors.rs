@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use cli::verbs::{Failure, Kind};
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use raidlab::{Error, Kind};
 
 /// A class of `raidlab.errors`.
 struct Class(&'static str, PyOnceLock<Py<PyType>>);
@@ -33,20 +33,20 @@ impl Class {
 }
 
 /// The exception of a failure.
-pub fn raised(py: Python<'_>, failure: Failure) -> PyErr {
+pub fn raised(py: Python<'_>, failure: Error) -> PyErr {
     let class = match failure.kind {
         Kind::Usage => &USAGE,
         Kind::NotFound => &NOT_FOUND,
         Kind::Unreadable => &UNREADABLE,
         Kind::Invalid => &INVALID,
-        Kind::Refused => &REFUSED,
+        _ => &REFUSED,
     };
     class.raised(py, (failure.text, failure.context, failure.path))
 }
 
 /// Arguments that make no sense.
 pub fn usage(py: Python<'_>, text: String) -> PyErr {
-    raised(py, Failure::usage(text))
+    raised(py, Error::new(Kind::Usage, text))
 }
 
 /// An error of no other kind.
@@ -74,7 +74,7 @@ pub trait Raise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
-impl<T> Raise<T> for cli::verbs::Result<T> {
+impl<T> Raise<T> for raidlab::Result<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|failure| raised(py, failure))
     }

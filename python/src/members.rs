@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use cli::verbs::{self, NotRead, Options};
+use cli::verbs::{self, Options};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use raidlab::NotRead;
 
 use crate::errors::{Raise, differs, lost, raised, usage};
 use crate::objects::{object, paths};
@@ -96,7 +97,7 @@ pub fn guess<'py>(
 /// `guess=True` by their contents. What is read is compared with its redundancy where that is known
 /// to be in sync; `check=False` reads only what the contents need.
 #[pyclass(frozen, module = "raidlab")]
-pub struct Contents(Arc<verbs::Contents>);
+pub struct Contents(Arc<raidlab::Contents>);
 
 #[pymethods]
 impl Contents {
@@ -137,8 +138,7 @@ impl Contents {
             .with("data-offset", bytes(data_offset_bytes))
             .with("size", bytes(size_bytes))
             .with("raid-devices", raid_devices.map(|count| count.to_string()));
-        let opened =
-            wait_for(py, move |_| verbs::Contents::open(&members, &options, check, partial))?;
+        let opened = wait_for(py, move |_| verbs::contents(&members, &options, check, partial))?;
         Ok(Contents(Arc::new(opened.or_raise(py)?)))
     }
 
@@ -231,7 +231,7 @@ const PIECE: u64 = 8 << 20;
 const SECTOR: u64 = 512;
 
 fn read(
-    contents: &verbs::Contents,
+    contents: &raidlab::Contents,
     offset: u64,
     end: u64,
     stop: &crate::waiting::Stop,

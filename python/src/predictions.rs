@@ -10,9 +10,10 @@ use std::sync::Arc;
 use arrow_array::builder::{Float64Builder, ListBuilder, StringBuilder, StructBuilder};
 use arrow_schema::{DataType, Field, Fields};
 use cli::verbs::{
-    Advised, Adviser, Configuration, Failure, Figures, Options, Predicted, Predictor, workloads,
+    Advised, Adviser, Configuration, Figures, Options, Predicted, Predictor, workloads,
 };
 use pyo3::prelude::*;
+use raidlab::{Error, Kind};
 
 use crate::errors::{Raise, usage};
 use crate::input::{Holds, Input};
@@ -80,18 +81,21 @@ fn machine(input: &Input, row: usize, measured: &[(String, String)]) -> Options 
     options
 }
 
-fn in_row(row: usize, failure: Failure) -> Failure {
-    Failure { text: format!("row {row}: {}", failure.text), ..failure }
+fn in_row(row: usize, mut failure: Error) -> Error {
+    failure.text = format!("row {row}: {}", failure.text);
+    failure
 }
 
 /// A whole number of a row, of at most 32 bits.
-fn count(input: &Input, name: &str, row: usize) -> cli::verbs::Result<Option<u32>> {
+fn count(input: &Input, name: &str, row: usize) -> raidlab::Result<Option<u32>> {
     match input.number(name, row) {
         None => Ok(None),
         Some(number) if number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number) => {
             Ok(Some(number as u32))
         }
-        Some(number) => Err(Failure::usage(format!("{name} {number}: a whole number is required"))),
+        Some(number) => {
+            Err(Error::new(Kind::Usage, format!("{name} {number}: a whole number is required")))
+        }
     }
 }
 
@@ -156,10 +160,10 @@ fn predicted(
     input: &Input,
     row: usize,
     measured: &[(String, String)],
-) -> cli::verbs::Result<Predicted> {
+) -> raidlab::Result<Predicted> {
     let required = |name| {
         let text = input.text(name, row);
-        text.ok_or_else(|| Failure::usage(format!("{name} is required")))
+        text.ok_or_else(|| Error::new(Kind::Usage, format!("{name} is required")))
     };
     let configuration = Configuration {
         level: required("level")?,
@@ -230,21 +234,17 @@ pub fn advise(
     .or_raise(py)
 }
 
-fn question(
-    input: &Input,
-    row: usize,
-    measured: &[(String, String)],
-) -> cli::verbs::Result<Options> {
+fn question(input: &Input, row: usize, measured: &[(String, String)]) -> raidlab::Result<Options> {
     let number = |name| input.number(name, row).map(|number| number.to_string());
     let disks = count(input, "disks", row)?;
     let mut members = input.text("members", row).map(str::to_string);
     let mut sizes = input.text("sizes", row).map(str::to_string);
     if let Some(size) = input.number("size_bytes", row) {
         let (Some(disks), None) = (disks, &sizes) else {
-            return Err(Failure::usage("size_bytes: with disks, and without sizes".into()));
+            return Err(Error::new(Kind::Usage, "size_bytes: with disks, and without sizes"));
         };
         if !(1..=1920).contains(&disks) {
-            return Err(Failure::usage(format!("disks {disks}: 1 to 1920")));
+            return Err(Error::new(Kind::Usage, format!("disks {disks}: 1 to 1920")));
         }
         sizes = Some(vec![format!("{size}B"); disks as usize].join(","));
     }
@@ -253,10 +253,10 @@ fn question(
             *members += &format!("*{disks}");
         }
         (Some(_), Some(_)) => {
-            return Err(Failure::usage("disks: members counts them already".into()));
+            return Err(Error::new(Kind::Usage, "disks: members counts them already"));
         }
         (None, Some(_)) if sizes.is_none() => {
-            return Err(Failure::usage("disks: with members, or with size_bytes".into()));
+            return Err(Error::new(Kind::Usage, "disks: with members, or with size_bytes"));
         }
         _ => {}
     }

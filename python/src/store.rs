@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cli::verbs::{self, Failure, Kind};
+use cli::verbs::{self, failure};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use raidlab::{Error, Kind};
 use results::record::Record as Measured;
 use results::{RunInfo, Value, columns};
 
@@ -97,7 +98,7 @@ impl Record {
     }
 }
 
-fn read(path: PathBuf) -> verbs::Result<Record> {
+fn read(path: PathBuf) -> raidlab::Result<Record> {
     let measured = verbs::read_record(&path)?;
     let source = path.to_string_lossy().into_owned();
     Ok(Record(Arc::new(Kept { measured, run: None, source })))
@@ -195,19 +196,15 @@ impl Store {
         let store = self.store.clone();
         let result = wait_for(py, move |_| {
             let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-            read(&store).map_err(|error| Failure::of(&error.into(), Kind::Invalid))
+            read(&store).map_err(|error| failure::of(&error.into(), Kind::Invalid))
         })?;
         result.or_raise(py)
     }
 
     fn kept(&self, py: Python<'_>, chosen: Chosen) -> PyResult<Vec<Kept>> {
         let source = self.path.to_string_lossy().into_owned();
-        let missing = Failure {
-            kind: Kind::NotFound,
-            text: format!("{source}: there are no runs"),
-            context: Vec::new(),
-            path: Some(source.clone()),
-        };
+        let missing = Error::new(Kind::NotFound, format!("{source}: there are no runs"));
+        let missing = missing.about(source.clone());
         let records = self.with(py, move |store| {
             let runs: Vec<RunInfo> = store.runs()?;
             let ids: Vec<i64> = match chosen {

@@ -24,5 +24,6 @@ pub mod diagnose;
 pub mod fit;
 pub mod intervals;
 pub mod law;
+pub mod question;
 pub mod score;
 pub mod tables;

@@ -190,7 +190,7 @@ impl Asked {
                     .to_string(),
             );
         }
-        let usual = Assumptions::usual(&described.machine);
+        let usual = Assumptions::usual(&described.question.machine);
         let assumptions = Assumptions {
             annual_failure_rate: arguments.annual_failures.unwrap_or(usual.annual_failure_rate),
             errors_per_bit: arguments.read_errors.unwrap_or(usual.errors_per_bit),
@@ -200,7 +200,7 @@ impl Asked {
         let is_usual = arguments.mix.is_empty() && of_jobs.is_none() && load.is_none();
         let mix = match (of_jobs, load) {
             (Some(found), _) => found.mix,
-            (None, Some(load)) => mix::of_flows(&load.flows, &described.single)?,
+            (None, Some(load)) => mix::of_flows(&load.flows, &described.question.single)?,
             (None, None) => mix(arguments, &described)?,
         };
         let survive = arguments.survive;
@@ -211,7 +211,7 @@ impl Asked {
         }
         let Asked { mix, described, .. } = &mut asked;
         let is_random = |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
-        let in_flight = described.depth * described.jobs;
+        let in_flight = described.question.depth * described.question.jobs;
         let depth_from = mix.iter().any(is_random).then_some(depth_from);
         if depth_from == Some(DepthFrom::Nothing) {
             described.assumed.push(format!("random requests: {in_flight} in flight (--depth)"));
@@ -246,13 +246,13 @@ impl Asked {
     /// What the law is given.
     pub fn question(&self) -> Question<'_> {
         Question {
-            machine: &self.described.machine,
-            single: &self.described.single,
+            machine: &self.described.question.machine,
+            single: &self.described.question.single,
             bytes: &self.bytes,
             mix: &self.mix,
-            write_back: self.described.write_back,
-            depth: self.described.depth * self.described.jobs,
-            jobs: self.described.jobs,
+            write_back: self.described.question.write_back,
+            depth: self.described.question.depth * self.described.question.jobs,
+            jobs: self.described.question.jobs,
             survive: self.survive,
             assumptions: self.assumptions,
         }
@@ -395,7 +395,7 @@ fn sizes(arguments: &AdviseArguments, described: &Described) -> Result<Vec<u64>>
 
 fn mix(arguments: &AdviseArguments, described: &Described) -> Result<Vec<Share>> {
     let usual = [Work::Read, Work::Write, Work::RandomRead, Work::RandomWrite];
-    let known = |work: &Work| described.single.get(*work).is_some();
+    let known = |work: &Work| described.question.single.get(*work).is_some();
     let mix: Vec<Share> = match arguments.mix.is_empty() {
         true => usual.into_iter().filter(known).map(|work| Share { work, weight: 1.0 }).collect(),
         false => arguments.mix.iter().map(|&(work, weight)| Share { work, weight }).collect(),
@@ -567,7 +567,7 @@ fn assumed(answer: &Answer<'_>) -> Vec<String> {
         lines.push(format!("Random requests: {depth} in flight ({from})."));
     }
     let inputs = question.mix.iter().filter_map(|share| {
-        let value = described.single.get(share.work)?;
+        let value = described.question.single.get(share.work)?;
         let (name, rate) = (share.work.option_name(), digits(value.rate));
         Some(format!("{name} {rate} {} ({})", share.work.unit(), value.source.name()))
     });

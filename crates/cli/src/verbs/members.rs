@@ -6,16 +6,18 @@ use admin::ChooseError;
 use serde_json::Value;
 
 use super::words::Options;
-use super::{Failure, Kind, Result};
+use raidlab::{Error, Kind, Result};
+
+use super::failure;
 use crate::commands::{detail as detail_verb, examine as examine_verb, guess as guess_verb};
 
 /// The JSON of `raidlab examine`, with `error` in place of what cannot be looked at, and those
 /// errors.
-pub fn examine(members: &[OsString]) -> (Value, Vec<Failure>) {
+pub fn examine(members: &[OsString]) -> (Value, Vec<Error>) {
     let (value, errors) = examine_verb::document(members);
     let failure = |(member, error): (String, anyhow::Error)| {
-        let failure = Failure::of(&error, Kind::Invalid);
-        Failure { path: failure.path.or(Some(member)), ..failure }
+        let error = failure::of(&error, Kind::Invalid);
+        if error.path.is_none() { error.about(member) } else { error }
     };
     (value, errors.into_iter().map(failure).collect())
 }
@@ -26,10 +28,10 @@ pub fn examine(members: &[OsString]) -> (Value, Vec<Failure>) {
 /// # Errors
 /// A member cannot be opened, or there is no such array.
 pub fn detail(members: &[OsString], array: Option<&str>) -> Result<Value> {
-    let looked = detail_verb::Looked::at(members, array).map_err(Failure::or(Kind::Refused))?;
-    let arrays = looked.arrays().map_err(Failure::or(Kind::NotFound))?;
+    let looked = detail_verb::Looked::at(members, array).map_err(failure::or(Kind::Refused))?;
+    let arrays = looked.arrays().map_err(failure::or(Kind::NotFound))?;
     match arrays.is_empty() {
-        true => Err(Failure::of(&ChooseError::None.into(), Kind::NotFound)),
+        true => Err(failure::of(&ChooseError::None.into(), Kind::NotFound)),
         false => Ok(looked.json(&arrays)),
     }
 }
@@ -44,5 +46,5 @@ pub fn guess(
     stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Value> {
     let arguments: guess_verb::GuessArguments = options.parsed("guess", members)?;
-    guess_verb::document(&arguments, stopped).map_err(Failure::or(Kind::Usage))
+    guess_verb::document(&arguments, stopped).map_err(failure::or(Kind::Usage))
 }

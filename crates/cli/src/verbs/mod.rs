@@ -5,14 +5,13 @@
 //! looks at members opens them read-only.
 
 mod contents;
-mod failure;
+pub mod failure;
 mod members;
 mod predictions;
 mod records;
 mod words;
 
-pub use contents::{Contents, NotRead};
-pub use failure::{Failure, Kind, Result};
+pub use contents::contents;
 pub use members::{detail, examine, guess};
 pub use predictions::{Advised, Adviser, Configuration, Figures, Predicted, Predictor, workloads};
 pub use records::{read_record, store};

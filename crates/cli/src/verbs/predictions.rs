@@ -12,10 +12,12 @@ use ::predict::fit::Fitted;
 use ::predict::law::Work;
 
 use super::words::Options;
-use super::{Failure, Kind, Result};
+use raidlab::{Kind, Result};
+
+use super::failure;
 use crate::commands::advise::{AdviseArguments, Asked, cost_per_tb};
 use crate::commands::predict::{
-    ArrayArguments, Described, MachineArguments, answer, fitted, level_name, parse_work,
+    ArrayArguments, Described, MachineArguments, fitted, level_name, parse_work,
 };
 
 /// Workloads with an equation: the name in options, and the unit of its figures.
@@ -71,7 +73,7 @@ impl Predictor {
     /// # Errors
     /// The file cannot be read, or holds none.
     pub fn new(constants: Option<&Path>) -> Result<Predictor> {
-        let fitted = fitted(constants).map_err(Failure::or(Kind::Invalid))?;
+        let fitted = fitted(constants).map_err(failure::or(Kind::Invalid))?;
         Ok(Predictor { fitted, machines: HashMap::new() })
     }
 
@@ -82,13 +84,13 @@ impl Predictor {
     /// A configuration that makes no sense.
     pub fn predict(&mut self, machine: &Options, array: &Configuration<'_>) -> Result<Predicted> {
         let described = self.described(machine)?;
-        let work = parse_work(array.workload).map_err(Failure::or(Kind::Usage))?;
+        let work = parse_work(array.workload).map_err(failure::or(Kind::Usage))?;
         let of_row =
             ArrayArguments::of_row(array.level, array.layout, array.disks, array.chunk_kib);
         let made = of_row.and_then(|row| row.array(&described));
-        let mut made = made.map_err(Failure::or(Kind::Usage))?;
+        let mut made = made.map_err(failure::or(Kind::Usage))?;
         made.missing = array.missing;
-        let answer = answer(&made, &described, work, &self.fitted);
+        let answer = described.question.answer(&made, work, &self.fitted);
         let unit = work.unit();
         Ok(match &answer.found {
             Ok(found) => Predicted {
@@ -114,7 +116,7 @@ impl Predictor {
             return Ok(described.clone());
         }
         let arguments: MachineArguments = machine.parsed("predict", &[])?;
-        let described = arguments.described().map_err(Failure::or(Kind::Usage))?;
+        let described = arguments.described().map_err(failure::or(Kind::Usage))?;
         let described = Rc::new(described);
         self.machines.insert(machine.clone(), described.clone());
         Ok(described)
@@ -172,7 +174,7 @@ impl Adviser {
     /// # Errors
     /// The file cannot be read, or holds none.
     pub fn new(constants: Option<&Path>) -> Result<Adviser> {
-        Ok(Adviser { fitted: fitted(constants).map_err(Failure::or(Kind::Invalid))? })
+        Ok(Adviser { fitted: fitted(constants).map_err(failure::or(Kind::Invalid))? })
     }
 
     /// Answers a question, which the options of `raidlab advise` describe: the ranked arrays, the
@@ -182,7 +184,7 @@ impl Adviser {
     /// A question that makes no sense.
     pub fn advise(&self, question: &Options) -> Result<Vec<Advised>> {
         let arguments: AdviseArguments = question.parsed("advise", &[])?;
-        let asked = Asked::of(&arguments).map_err(Failure::or(Kind::Usage))?;
+        let asked = Asked::of(&arguments).map_err(failure::or(Kind::Usage))?;
         let question = asked.question();
         let cost = arguments.cost(question.bytes.len());
         let advice = match advise(&question, &self.fitted.constants) {

@@ -6,7 +6,9 @@ use anyhow::anyhow;
 use results::Store;
 use results::record::Record;
 
-use super::{Failure, Kind, Result};
+use raidlab::{Kind, Result};
+
+use super::failure;
 use crate::commands::results as command;
 
 /// A record that `bench --json=FILE` wrote.
@@ -14,10 +16,7 @@ use crate::commands::results as command;
 /// # Errors
 /// It cannot be read, or is no record.
 pub fn read_record(path: &Path) -> Result<Record> {
-    let failed = |error| {
-        let path = Some(path.display().to_string());
-        Failure { path, ..Failure::of(&error, Kind::Invalid) }
-    };
+    let failed = |error| failure::of(&error, Kind::Invalid).about(path.display().to_string());
     command::read_record(path).map_err(failed)
 }
 
@@ -28,7 +27,7 @@ pub fn read_record(path: &Path) -> Result<Record> {
 pub fn store(path: Option<PathBuf>) -> Result<(PathBuf, Store)> {
     let none = || anyhow!("no results file is named, and there is no HOME for the default one");
     let path = path.or_else(results::default_path).ok_or_else(none);
-    let path = path.map_err(Failure::or(Kind::Usage))?;
-    let opened = Store::open(&path).map_err(|error| Failure::of(&error.into(), Kind::Invalid))?;
+    let path = path.map_err(failure::or(Kind::Usage))?;
+    let opened = Store::open(&path).map_err(|error| failure::of(&error.into(), Kind::Invalid))?;
     Ok((path, opened))
 }

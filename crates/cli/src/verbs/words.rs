@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 
 use clap::Args;
 
-use super::{Failure, Result};
 use crate::one_line;
+use raidlab::{Error, Kind, Result};
 
 /// Options of a verb.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,6 +52,6 @@ impl Options {
         let words = first.iter().chain(&self.0).chain(&end).chain(behind);
         let matches = command.try_get_matches_from(words);
         let arguments = matches.and_then(|matches| A::from_arg_matches(&matches));
-        arguments.map_err(|error| Failure::usage(one_line(&error.to_string())))
+        arguments.map_err(|error| Error::new(Kind::Usage, one_line(&error.to_string())))
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use drive::Profile;
 use predict::law::{Bus, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack};
+use predict::question::{CURRENT_KERNEL, Question};
 use predict::tables::{Facts, file_system, workload, write_back};
 use serde_json::Value;
 use spec::buses::Buses;
@@ -108,15 +109,10 @@ pub fn parse_work(text: &str) -> Result<Work> {
     exact.map_or_else(|| Ok(workload(text).map_err(|_| known())?.work), Ok)
 }
 
-/// The kernel of machines of which nothing else is said: one of today.
-const CURRENT: Kernel = Kernel(6, 1, 0);
-
 /// What the options describe.
 pub struct Described {
-    /// The machine.
-    pub machine: Machine,
-    /// One disk.
-    pub single: Single,
+    /// The machine, one disk, how workloads run.
+    pub question: Question,
     /// Capacity of each disk, bytes; empty if unknown.
     pub bytes: Vec<u64>,
     /// The disks in words.
@@ -125,12 +121,6 @@ pub struct Described {
     pub count: Option<u32>,
     /// File system in words.
     pub fs: String,
-    /// Its write-back.
-    pub write_back: WriteBack,
-    /// Requests in flight per job.
-    pub depth: f64,
-    /// Jobs.
-    pub jobs: f64,
     /// What was assumed, in words.
     pub assumed: Vec<String>,
 }
@@ -200,8 +190,8 @@ impl MachineArguments {
         let single = self.single(&known, depth * jobs, &mut machine)?;
         self.settings(&mut machine);
         if machine.kernel.is_none() {
-            machine.kernel = Some(CURRENT);
-            assumed.push(format!("the kernel is {CURRENT} (--kernel)"));
+            machine.kernel = Some(CURRENT_KERNEL);
+            assumed.push(format!("the kernel is {CURRENT_KERNEL} (--kernel)"));
         }
         if machine.bitmap.is_none() {
             assumed.push(
@@ -239,18 +229,8 @@ impl MachineArguments {
             true => "measured disks".to_string(),
             false => self.members.clone().unwrap_or_default(),
         };
-        Ok(Described {
-            machine,
-            single,
-            bytes: bytes.collect(),
-            disks,
-            count,
-            fs,
-            write_back,
-            depth,
-            jobs,
-            assumed,
-        })
+        let question = Question { machine, single, write_back, depth, jobs };
+        Ok(Described { question, bytes: bytes.collect(), disks, count, fs, assumed })
     }
 
     fn settings(&self, machine: &mut Machine) {

@@ -4,10 +4,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use md::Level;
 use predict::fit::Fitted;
-use predict::intervals::Class;
-use predict::law::{
-    Access, Array, Copies, Prediction, Sensitivity, WhyNot, Work, naive, predict, sensitivities,
-};
+use predict::law::{Array, Copies, WhyNot, Work};
+use predict::question::Answer;
 use predict::tables::{LevelWord, level_and_copies};
 use serde_json::{Value, json};
 use spec::units::{digits, kib};
@@ -115,66 +113,6 @@ fn names_layout(text: &str) -> bool {
         || ["near", "far", "offset"].contains(&lower.as_str())
 }
 
-/// The prediction of a workload.
-pub struct Answer {
-    pub work: Work,
-    pub found: Result<Prediction, WhyNot>,
-    pub interval: Option<(f64, f64)>,
-    pub naive: Option<f64>,
-    pub changes: Vec<Sensitivity>,
-}
-
-/// The workload as the options say that it runs.
-fn access(described: &Described, work: Work) -> Access {
-    let random = matches!(work, Work::RandomRead | Work::RandomWrite);
-    Access {
-        work,
-        depth: if random { described.depth * described.jobs } else { described.jobs },
-        depth_is_stated: random,
-        jobs: described.jobs,
-        write_back: described.write_back,
-        direct: matches!(work, Work::DirectRead | Work::DirectWrite),
-    }
-}
-
-/// The prediction of a workload, without what would change it: of many rows that would be most of
-/// the work.
-pub fn answer(array: &Array, described: &Described, work: Work, fitted: &Fitted) -> Answer {
-    let access = access(described, work);
-    let (machine, single) = (&described.machine, &described.single);
-    let constants = &fitted.constants;
-    let found = predict(array, machine, &access, single, constants);
-    let source = worst_source(described, work);
-    let class = Class::of(array, machine, &access);
-    Answer {
-        work,
-        found,
-        interval: found.ok().map(|found| fitted.intervals.around(class, found.value, source)),
-        naive: naive(array, &access, single),
-        changes: Vec::new(),
-    }
-}
-
-/// The same, with what would change it.
-fn answer_and_changes(array: &Array, described: &Described, work: Work, fitted: &Fitted) -> Answer {
-    let (machine, single) = (&described.machine, &described.single);
-    let access = access(described, work);
-    let changes = sensitivities(array, machine, &access, single, &fitted.constants);
-    Answer { changes, ..answer(array, described, work, fitted) }
-}
-
-fn worst_source(described: &Described, work: Work) -> predict::law::Source {
-    use predict::law::Source;
-    let of = |work| described.single.get(work).map(|value| value.source);
-    let needed = match work {
-        Work::Rewrite => vec![Work::Read, Work::Write],
-        Work::Resync => vec![Work::Read, Work::Write],
-        Work::Check => vec![Work::Read],
-        other => vec![other],
-    };
-    needed.into_iter().filter_map(of).max().unwrap_or(Source::Assumed)
-}
-
 /// Runs `raidlab predict` for one configuration.
 pub fn run(
     array: &ArrayArguments,
@@ -187,14 +125,15 @@ pub fn run(
     }
     let described = machine.described()?;
     let made = array.array(&described)?;
+    let question = &described.question;
     let answers: Vec<Answer> = match array.workload.is_empty() {
         false => {
             let works = array.workload.iter();
-            works.map(|work| answer_and_changes(&made, &described, *work, fitted)).collect()
+            works.map(|work| question.answer_and_changes(&made, *work, fitted)).collect()
         }
         true => Work::ALL
             .into_iter()
-            .map(|work| answer_and_changes(&made, &described, work, fitted))
+            .map(|work| question.answer_and_changes(&made, work, fitted))
             .filter(|answer| !matches!(answer.found, Err(WhyNot::NoSingle(_))))
             .collect(),
     };
@@ -217,8 +156,11 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
         true => format!(", chunk {}", kib(array.chunk_kib)),
         false => String::new(),
     };
-    let kernel =
-        described.machine.kernel.map_or(String::new(), |kernel| format!(", Linux {kernel}"));
+    let kernel = described
+        .question
+        .machine
+        .kernel
+        .map_or(String::new(), |kernel| format!(", Linux {kernel}"));
     let mut out = format!(
         "{}, {} members ({}){chunk}, {}{kernel}\n\n",
         level_name(array),
@@ -266,7 +208,7 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
     }
     out += "\nInputs, of one disk:\n";
     for work in Work::ALL {
-        if let Some(value) = described.single.get(work) {
+        if let Some(value) = described.question.single.get(work) {
             let name = work.option_name();
             let rate = digits(value.rate);
             out += &format!("  {name} {rate} {} ({})\n", work.unit(), value.source.name());
@@ -281,7 +223,7 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
 /// The figures of one disk, with their sources.
 pub fn inputs(described: &Described) -> Vec<Value> {
     let inputs = Work::ALL.into_iter().filter_map(|work| {
-        let value = described.single.get(work)?;
+        let value = described.question.single.get(work)?;
         Some(json!({"workload": work.name(), "rate": value.rate, "unit": work.unit(),
                     "source": value.source.name()}))
     });
@@ -295,7 +237,7 @@ fn document(array: &Array, described: &Described, answers: &[Answer]) -> Value {
         "disks": array.members,
         "chunk_kib": array.level.has_chunks().then_some(array.chunk_kib),
         "fs": described.fs,
-        "kernel": described.machine.kernel.map(|kernel| kernel.to_string()),
+        "kernel": described.question.machine.kernel.map(|kernel| kernel.to_string()),
         "inputs": inputs(described),
         "assumed": described.assumed,
         "predictions": answers.iter().map(prediction).collect::<Vec<_>>(),

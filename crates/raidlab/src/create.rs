@@ -1,0 +1,90 @@
+//! A new array.
+//!
+//! Invariant: nothing is written before the plan is complete and every member was checked for
+//! data.
+
+use std::ffi::OsString;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use admin::{NewArray, NewArrayError, NewMember, random_uuid};
+use host::Location;
+use md::create::Request;
+use md::ondisk::Timestamp;
+use md::{Layout, Level, SECTOR_BYTES};
+
+use crate::error::{Error, Kind, Result};
+
+/// A new array, in mdadm's terms; what is not set is mdadm's default.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CreateOptions {
+    /// The level.
+    pub level: Level,
+    /// The layout [the level's default].
+    pub layout: Option<Layout>,
+    /// Chunk in bytes [512 KiB].
+    pub chunk_bytes: Option<u64>,
+    /// The array's name [none].
+    pub name: String,
+    /// Size of image files, in bytes, that are made where a member does not exist [none is made].
+    pub file_bytes: Option<u64>,
+    /// Overwrite data that members hold [false].
+    pub overwrite: bool,
+    /// The members are in sync already, or shall be called so [false].
+    pub assume_clean: bool,
+}
+
+impl CreateOptions {
+    /// mdadm's defaults for a level.
+    pub fn new(level: Level) -> CreateOptions {
+        CreateOptions {
+            level,
+            layout: None,
+            chunk_bytes: None,
+            name: String::new(),
+            file_bytes: None,
+            overwrite: false,
+            assume_clean: false,
+        }
+    }
+}
+
+/// Creates an array of these members, with metadata 1.2, and writes its redundancy: of members that
+/// were not made here that takes as long as a resync. Returns its UUID.
+///
+/// # Errors
+/// A member holds data, is in use or too small; the request is invalid.
+pub fn create<N: Into<OsString>>(
+    members: impl IntoIterator<Item = N>,
+    options: &CreateOptions,
+) -> Result<String> {
+    let location = |name: N| -> Result<Option<NewMember>> {
+        let location = Location::parse(&name.into());
+        let location = location.map_err(Error::from_error(Kind::Usage))?;
+        Ok(Some(NewMember { location, write_mostly: false, failfast: false }))
+    };
+    let members: Vec<_> = members.into_iter().map(location).collect::<Result<_>>()?;
+    let uuid = random_uuid().map_err(NewArrayError::Random);
+    let uuid = uuid.map_err(Error::from_error(Kind::Unreadable))?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp { seconds: now.as_secs(), micros: 0 };
+    let request = Request {
+        layout: options.layout,
+        chunk_sectors: options.chunk_bytes.map(|bytes| bytes / SECTOR_BYTES),
+        raid_devices: members.len(),
+        assume_clean: options.assume_clean,
+        name: options.name.clone(),
+        ..Request::new(options.level, Vec::new(), uuid, now)
+    };
+    let file_sectors = options.file_bytes.map(|bytes| bytes / SECTOR_BYTES);
+    let new =
+        NewArray { request, members, file_sectors, overwrite: options.overwrite, read_only: false };
+    let failed = Error::from_error(Kind::Refused);
+    let created = new.prepare().and_then(|prepared| prepared.create()).map_err(failed)?;
+    if created.needs_resync() {
+        let resynced = created.resync(&AtomicBool::new(false), &mut |_| {});
+        resynced.map_err(Error::from_error(Kind::Unreadable))?;
+    }
+    Ok(created.request.set_uuid.to_string())
+}
