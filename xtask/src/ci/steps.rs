@@ -41,7 +41,7 @@ const fn slow(name: &'static str, what: &'static str) -> Step {
 /// In order: what is cheap and often wrong first, tests last. They are compiled as dev, not
 /// release: overflow checks and debug assertions are half of what the tests are for, and the
 /// profile is optimised where it must be.
-pub const STEPS: [Step; 15] = [
+pub const STEPS: [Step; 16] = [
     step("tools", "scripts/setup --missing: the programs that the tests start")
         .required(Required::InCi)
         .by(tools),
@@ -86,6 +86,8 @@ pub const STEPS: [Step; 15] = [
     // The package that `make deb` makes, in a Debian that has nothing else.
     slow("deb", "make check-deb")
         .needs("[ \"$(id -u)\" -eq 0 ] && debootstrap --version", "it needs root and debootstrap"),
+    // Crates as from crates.io, and a program outside of the workspace that uses them.
+    slow("packages", "scripts/check-packages"),
     step("sim", "cargo xtask sim: fixed seeds, small scopes, more seeds").by(simulate),
     step("python", "scripts/test-python").by(tests_run::pytest).needs(
         "python3 -c 'import ensurepip, venv'",
