@@ -52,9 +52,7 @@ pub use error::{Error, Kind, Result};
 pub use md::{Layout, Level};
 pub use members::{FoundArray, FoundMember, Members, open, open_overlaid};
 pub use prediction::{Configuration, Copies, Prediction, predict};
-pub use running::{
-    DeviceState, MemberStatus, RunningArray, ServedState, ServedStatus, StartOptions, SyncStatus,
-};
+pub use running::{RunningArray, StartOptions, Status};
 
 /// Requests without waiting: buffers that are leased, futures, and completion queues, in which a
 /// request ends by the number that its submitter gave it.

@@ -13,7 +13,7 @@ use array::{Array, ArrayError, DriverOptions};
 use crate::error::{Error, Kind, Result};
 use crate::members::Members;
 
-pub use admin::serving::{DeviceState, MemberStatus, ServedState, ServedStatus, SyncStatus};
+pub use admin::serving::api::Status;
 
 /// How an array is started.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ impl RunningArray {
     }
 
     /// The state of array, members and background work.
-    pub fn status(&self) -> ServedStatus {
+    pub fn status(&self) -> Status {
         self.serving.status()
     }
 

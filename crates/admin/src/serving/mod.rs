@@ -9,6 +9,7 @@
 //! Invariant: an order that is carried out is an order to the array, which decides; what it refuses
 //! is an error with the reason. Fronts use the same [`Array`].
 
+pub mod api;
 mod monitor;
 mod orders;
 mod status;
@@ -31,8 +32,7 @@ use crate::scrub::Counts;
 use crate::start::{RebuildingMember, StartError, StartOptions, start_rebuilding};
 
 pub use monitor::{Event, EventKind, Watched};
-pub use orders::{ManageError, ScrubOrder};
-pub use status::{DeviceState, MemberStatus, ServedState, ServedStatus, SyncStatus};
+pub use orders::ManageError;
 
 use monitor::Monitor;
 

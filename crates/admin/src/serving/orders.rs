@@ -11,6 +11,7 @@ use host::{DeviceError, DeviceProblem, Disk, Identity, Location};
 use md::MemberIdx;
 use thiserror::Error;
 
+use super::api::ScrubAction;
 use super::status::{Device, DeviceState};
 use super::{Findings, Serving};
 use crate::live::{LiveAddition, LiveError, LiveJoined, add_live};
@@ -96,19 +97,6 @@ pub enum ManageError {
     /// No background work of this kind is there.
     #[error("no {0} is there")]
     NoWork(&'static str),
-}
-
-/// What a scrub is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScrubOrder {
-    /// Begin one.
-    Begin(ScrubMode),
-    /// Hold all background work.
-    Pause,
-    /// Resume it.
-    Resume,
-    /// End the one that runs.
-    Stop,
 }
 
 /// How a wait ended.
@@ -324,24 +312,25 @@ impl Serving {
     ///
     /// # Errors
     /// See [`ManageError`].
-    pub fn scrub(&self, order: ScrubOrder) -> Result<(), ManageError> {
+    pub fn scrub(&self, action: ScrubAction) -> Result<(), ManageError> {
         let array = &self.shared.array;
-        match order {
-            ScrubOrder::Begin(mode) => {
-                let mut findings = self.shared.findings.lock().expect("not poisoned");
-                let begun = array.start_scrub(mode, 0);
-                if !begun {
-                    return Err(ManageError::NoScrub);
-                }
-                *findings = Findings { is_any: true, ..Findings::default() };
+        let begin = |mode| {
+            let mut findings = self.shared.findings.lock().expect("not poisoned");
+            if !array.start_scrub(mode, 0) {
+                return Err(ManageError::NoScrub);
             }
-            ScrubOrder::Pause | ScrubOrder::Resume => {
-                let paused = order == ScrubOrder::Pause;
-                BackgroundWork::ALL
-                    .into_iter()
-                    .for_each(|work| array.pause_background(work, paused));
-            }
-            ScrubOrder::Stop => {
+            *findings = Findings { is_any: true, ..Findings::default() };
+            Ok(())
+        };
+        let pause = |paused| {
+            BackgroundWork::ALL.into_iter().for_each(|work| array.pause_background(work, paused));
+        };
+        match action {
+            ScrubAction::Check => begin(ScrubMode::Check)?,
+            ScrubAction::Repair => begin(ScrubMode::Repair)?,
+            ScrubAction::Pause => pause(true),
+            ScrubAction::Resume => pause(false),
+            ScrubAction::Stop => {
                 let scrubs = [BackgroundWork::Check, BackgroundWork::Repair];
                 if !array.background().iter().any(|it| scrubs.contains(&it.work)) {
                     return Err(ManageError::NoWork("scrub"));

@@ -1,20 +1,19 @@
 //! What a served array and its devices are doing, as /proc/mdstat and mdadm --detail show it.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use array::{
     ArrayDevice, BackgroundState, BackgroundStatus, DeviceCondition, DeviceNumber, DeviceStatus,
-    MemoryUse,
 };
 use engine::MetadataMode;
-use md::MemberIdx;
+use md::{Kind, MemberIdx};
 
+use super::api::{Member, Pace, Status, Sync};
 use super::{Serving, Shared};
 
 /// The state of a device, in md's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceState {
+pub(super) enum DeviceState {
     /// It holds all data of its slot.
     InSync,
     /// It is being rebuilt, or is to replace the slot's member.
@@ -29,7 +28,7 @@ pub enum DeviceState {
 
 impl DeviceState {
     /// md's word.
-    pub const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             DeviceState::InSync => "in_sync",
             DeviceState::Rebuilding => "rebuilding",
@@ -40,90 +39,20 @@ impl DeviceState {
     }
 }
 
-/// A device of a served array, or a slot without one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberStatus {
-    /// As it was named; `None`: the slot has no device.
-    pub path: Option<String>,
-    /// Its number in the superblocks.
-    pub number: Option<u32>,
-    /// Its slot; `None`: spare, or out of service.
-    pub slot: Option<u16>,
-    /// It replaces the slot's member when it is in sync.
-    pub replaces: bool,
-    /// Its state.
-    pub state: DeviceState,
-}
-
-/// The state of a served array.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedState {
-    /// Writes may be in flight by the superblocks.
-    pub dirty: bool,
-    /// Number of slots that are not served, or not completely.
-    pub degraded: usize,
-    /// Why nothing is written; `None`: writes are permitted.
-    pub read_only: Option<String>,
-    /// Too few members are in service to serve all data.
-    pub failed: bool,
-}
-
-impl ServedState {
-    /// In mdadm's words: "clean, degraded".
-    pub fn words(&self) -> String {
-        let mut words = vec![match (self.failed, self.dirty) {
-            (true, _) => "broken",
-            (false, true) => "active",
-            (false, false) => "clean",
-        }];
-        if self.degraded > 0 && !self.failed {
-            words.push("degraded");
-        }
-        if self.read_only.is_some() {
-            words.push("read-only");
-        }
-        words.join(", ")
+/// In mdadm's words: `clean, degraded`.
+fn state_words(failed: bool, dirty: bool, degraded: bool, read_only: bool) -> String {
+    let mut words = vec![match (failed, dirty) {
+        (true, _) => "broken",
+        (false, true) => "active",
+        (false, false) => "clean",
+    }];
+    if degraded && !failed {
+        words.push("degraded");
     }
-}
-
-/// Background work that has not ended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SyncStatus {
-    /// md's word: resync, recover, check, repair.
-    pub action: &'static str,
-    /// running, paused, waiting, cancelled, stalled.
-    pub state: &'static str,
-    /// Why it is stalled.
-    pub error: Option<String>,
-    /// Sectors that are done, and all.
-    pub done_sectors: u64,
-    /// All sectors of its course.
-    pub of_sectors: u64,
-    /// KiB per second over the last seconds.
-    pub speed_kib_s: Option<u64>,
-    /// How long it takes at this rate.
-    pub eta: Option<Duration>,
-}
-
-/// A served array, as it is now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServedStatus {
-    /// Its state.
-    pub state: ServedState,
-    /// By slot, then spares, then devices out of service.
-    pub members: Vec<MemberStatus>,
-    /// Background work, that which runs first.
-    pub sync: Vec<SyncStatus>,
-    /// Sectors that the last scrub found to differ; `None`: there was none.
-    pub mismatch_sectors: Option<u64>,
-    /// md's `mismatch_cnt` of it; see [`crate::ScrubReport::mismatch_cnt`].
-    pub mismatch_cnt: Option<u64>,
-    /// Event count of the superblocks.
-    pub events: Option<u64>,
-    /// Bits of the write-intent bitmap that may be set.
-    pub bits_set: Option<u64>,
-    /// Memory for data.
-    pub memory: MemoryUse,
+    if read_only {
+        words.push("read-only");
+    }
+    words.join(", ")
 }
 
 /// A device of an array.
@@ -181,7 +110,7 @@ fn device(ArrayDevice { name, status }: ArrayDevice) -> Device {
     Device { name, number: Some(number), slot, replaces, state }
 }
 
-fn sync(status: &BackgroundStatus) -> SyncStatus {
+fn sync(status: &BackgroundStatus) -> Sync {
     let (state, error) = match status.state {
         BackgroundState::Running => ("running", None),
         BackgroundState::Paused => ("paused", None),
@@ -189,41 +118,40 @@ fn sync(status: &BackgroundStatus) -> SyncStatus {
         BackgroundState::Cancelled => ("cancelled", None),
         BackgroundState::Stalled(error) => ("stalled", Some(error.to_string())),
     };
-    SyncStatus {
-        action: status.work.name(),
-        state,
+    Sync {
+        action: status.work.name().into(),
+        state: state.into(),
         error,
         done_sectors: status.progress.position,
         of_sectors: status.progress.total,
         speed_kib_s: status.sectors_per_s.map(|rate| (rate / 2.0) as u64),
-        eta: status.eta(),
+        eta_s: status.eta().map(|eta| eta.as_secs()),
     }
 }
 
 impl Serving {
-    /// What the array is doing.
-    pub fn status(&self) -> ServedStatus {
+    /// The state of array, devices and background work; its exports are the fronts' to add.
+    pub fn status(&self) -> Status {
         let shared = &*self.shared;
         let (array, served) = (&shared.array, &shared.served);
         let slots = served.geometry.members() as u16;
         let devices = shared.devices();
         let metadata = array.metadata();
         let serves = |it: &Device| it.state != DeviceState::Faulty;
-        let member = |device: &Device| MemberStatus {
+        let member = |device: &Device| Member {
             path: Some(device.name.clone()),
             number: device.number.map(|number| number.0),
             slot: device.slot.filter(|_| serves(device)).map(|slot| slot.0),
             replaces: device.replaces,
-            state: device.state,
+            state: device.state.word().into(),
         };
         let in_slot = |slot| move |it: &&Device| it.slot == Some(MemberIdx(slot)) && serves(it);
         let mut members = Vec::new();
         for slot in 0..slots {
             let mut there = devices.iter().filter(in_slot(slot)).peekable();
             if there.peek().is_none() {
-                let (path, number, state) = (None, None, DeviceState::Missing);
-                let slot = Some(slot);
-                members.push(MemberStatus { path, number, slot, replaces: false, state });
+                let state = DeviceState::Missing.word().into();
+                members.push(Member { slot: Some(slot), state, ..Member::default() });
             }
             members.extend(there.map(member));
         }
@@ -233,28 +161,50 @@ impl Serving {
             members.extend(rest.map(member));
         }
         let lacking = members.iter().filter(|it| it.slot.is_some() && !it.replaces);
-        let lacking = lacking.filter(|it| it.state != DeviceState::InSync).count();
+        let lacking = lacking.filter(|it| it.state != DeviceState::InSync.word()).count();
         let gone = array.failed();
         let background = array.background();
         let findings = shared.findings.lock().expect("the list lock is not poisoned");
         let scrubbed = Some(&*findings).filter(|it| it.is_any);
-        ServedStatus {
-            state: ServedState {
-                dirty: metadata.is_some_and(|status| status.dirty),
-                degraded: lacking,
-                read_only: metadata.and_then(|status| match status.mode {
-                    MetadataMode::ReadOnly(reason) => Some(reason.to_string()),
-                    _ => None,
-                }),
-                failed: !served.geometry.enough(|slot| !gone.contains(slot.0)),
-            },
+        let read_only = metadata.and_then(|status| match status.mode {
+            MetadataMode::ReadOnly(reason) => Some(reason.to_string()),
+            _ => None,
+        });
+        let failed = !served.geometry.enough(|slot| !gone.contains(slot.0));
+        let dirty = metadata.is_some_and(|status| status.dirty);
+        let geometry = &served.geometry;
+        let has_chunks = geometry.level().has_chunks();
+        let has_layout = has_chunks && !matches!(geometry.kind(), Kind::Striped(_));
+        let mut work = background.iter().map(sync);
+        let (pace, memory) = (array.pace(), array.memory());
+        Status {
+            name: served.name.clone(),
+            uuid: served.uuid.map(|uuid| uuid.to_string()),
+            metadata: served.metadata.map(|version| version.to_string()),
+            level: geometry.level().to_string(),
+            layout: has_layout.then(|| geometry.layout().to_string()),
+            chunk_kib: has_chunks.then(|| geometry.chunk_sectors() / 2),
+            array_sectors: geometry.array_sectors(),
+            raid_devices: slots,
+            state: state_words(failed, dirty, lacking > 0, read_only.is_some()),
+            degraded: lacking as u16,
+            read_only,
             members,
-            sync: background.iter().map(sync).collect(),
+            sync: work.next(),
+            waiting: work.collect(),
+            mismatch_cnt: scrubbed.and_then(|it| it.counts.mismatch_cnt(geometry.level())),
             mismatch_sectors: scrubbed.map(|it| it.counts.sectors),
-            mismatch_cnt: scrubbed.and_then(|it| it.counts.mismatch_cnt(served.geometry.level())),
             events: metadata.map(|status| status.events),
-            bits_set: metadata.map(|status| status.bits_set),
-            memory: array.memory(),
+            bitmap_bits_set: metadata.map(|status| status.bits_set),
+            memory_bytes: Some(memory.now),
+            memory_max_bytes: Some(memory.most),
+            pace: Some(Pace {
+                foreground_share: f64::from(pace.foreground_share) / 10.0,
+                speed_limit_min_kib_s: pace.least_kib_per_s,
+                speed_limit_max_kib_s: pace.most_kib_per_s,
+            }),
+            exports: Vec::new(),
+            notes: self.notes.clone(),
         }
     }
 }

@@ -4,15 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use admin::serving::{ManageError, ScrubOrder, Serving, SyncStatus, Watched};
-use array::ScrubMode;
-use md::Kind;
+use admin::serving::{ManageError, Serving, Watched};
 use thiserror::Error;
 
-use super::api::{
-    Add, Done, Event, Export, Member, OfDevice, Pace, Replace, Scrub, ScrubAction, Set, Status,
-    Sync,
-};
+use super::api::{Add, Done, Event, Export, OfDevice, Replace, Scrub, ScrubAction, Set, Status};
 use super::metrics;
 
 /// Why an order was not carried out, a sentence.
@@ -35,7 +30,7 @@ pub enum Refused {
 }
 
 /// What a control socket manages.
-pub trait Managed: Send + std::marker::Sync + 'static {
+pub trait Managed: Send + Sync + 'static {
     /// Its state.
     fn status(&self) -> Status;
 
@@ -108,18 +103,6 @@ impl ManagedArray {
     }
 }
 
-fn sync(status: SyncStatus) -> Sync {
-    Sync {
-        action: status.action.into(),
-        state: status.state.into(),
-        error: status.error,
-        done_sectors: status.done_sectors,
-        of_sectors: status.of_sectors,
-        speed_kib_s: status.speed_kib_s,
-        eta_s: status.eta.map(|eta| eta.as_secs()),
-    }
-}
-
 /// An event as it goes over the socket.
 pub(super) fn event(event: admin::serving::Event) -> Event {
     let time = event.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -133,50 +116,7 @@ fn done(done: String) -> Result<Done, Refused> {
 
 impl Managed for ManagedArray {
     fn status(&self) -> Status {
-        let (served, status) = (self.serving.served(), self.serving.status());
-        let geometry = &served.geometry;
-        let member = |member: admin::serving::MemberStatus| Member {
-            path: member.path,
-            slot: member.slot,
-            state: member.state.word().into(),
-            number: member.number,
-            replaces: member.replaces,
-        };
-        let mut work = status.sync.into_iter().map(sync);
-        let (has_chunks, has_layout) = (
-            geometry.level().has_chunks(),
-            !matches!(geometry.kind(), Kind::Striped(_)) && geometry.level().has_chunks(),
-        );
-        let pace = self.serving.pace();
-        Status {
-            name: self.name.clone(),
-            uuid: served.uuid.map(|uuid| uuid.to_string()),
-            metadata: served.metadata.map(|version| version.to_string()),
-            level: geometry.level().to_string(),
-            layout: has_layout.then(|| geometry.layout().to_string()),
-            chunk_kib: has_chunks.then(|| geometry.chunk_sectors() / 2),
-            array_sectors: geometry.array_sectors(),
-            raid_devices: geometry.members() as u16,
-            state: status.state.words(),
-            degraded: status.state.degraded as u16,
-            read_only: status.state.read_only,
-            members: status.members.into_iter().map(member).collect(),
-            sync: work.next(),
-            waiting: work.collect(),
-            mismatch_cnt: status.mismatch_cnt,
-            mismatch_sectors: status.mismatch_sectors,
-            events: status.events,
-            bitmap_bits_set: status.bits_set,
-            memory_bytes: Some(status.memory.now),
-            memory_max_bytes: Some(status.memory.most),
-            pace: Some(Pace {
-                foreground_share: f64::from(pace.foreground_share) / 10.0,
-                speed_limit_min_kib_s: pace.least_kib_per_s,
-                speed_limit_max_kib_s: pace.most_kib_per_s,
-            }),
-            exports: self.exports.clone(),
-            notes: self.serving.notes.clone(),
-        }
+        Status { name: self.name.clone(), exports: self.exports.clone(), ..self.serving.status() }
     }
 
     fn metrics(&self) -> String {
@@ -212,14 +152,14 @@ impl Managed for ManagedArray {
     }
 
     fn scrub(&self, order: &Scrub) -> Result<Done, Refused> {
-        let (order, text) = match order.action {
-            ScrubAction::Check => (ScrubOrder::Begin(ScrubMode::Check), "check has begun"),
-            ScrubAction::Repair => (ScrubOrder::Begin(ScrubMode::Repair), "repair has begun"),
-            ScrubAction::Pause => (ScrubOrder::Pause, "background work is paused"),
-            ScrubAction::Resume => (ScrubOrder::Resume, "background work is resumed"),
-            ScrubAction::Stop => (ScrubOrder::Stop, "the scrub was stopped"),
+        self.serving.scrub(order.action)?;
+        let text = match order.action {
+            ScrubAction::Check => "check has begun",
+            ScrubAction::Repair => "repair has begun",
+            ScrubAction::Pause => "background work is paused",
+            ScrubAction::Resume => "background work is resumed",
+            ScrubAction::Stop => "the scrub was stopped",
         };
-        self.serving.scrub(order)?;
         done(text.into())
     }
 

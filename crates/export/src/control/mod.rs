@@ -1,4 +1,4 @@
-//! The control socket: HTTP and JSON on a unix socket, described by `openapi.json`.
+//! The control socket: HTTP and JSON on a unix socket, described in OpenAPI 3.1.
 //!
 //! ```text
 //!  raidlab status NAME, curl, Prometheus --- HTTP ---> Server ---> Managed (an array, ...)
@@ -7,17 +7,16 @@
 //! from its beginning. Connections, the length of requests and the events that wait for a client
 //! are bounded; what a client does not read is dropped with its connection.
 
-pub mod api;
 mod client;
 mod managed;
 mod metrics;
+mod openapi;
 mod rescued;
 mod server;
 
+pub use admin::serving::api;
 pub use client::{Client, ClientError};
 pub use managed::{Managed, ManagedArray, Refused};
+pub use openapi::openapi;
 pub use rescued::ManagedRescue;
 pub use server::{ControlEnd, ControlError, ControlServer, control_path, runtime_directory};
-
-/// The description of the interface, in OpenAPI 3.1.
-pub const OPENAPI: &str = include_str!("openapi.json");

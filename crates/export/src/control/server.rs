@@ -30,9 +30,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_io_timeout::TimeoutStream;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::OPENAPI;
 use super::api::{Done, Problem, Stopped};
 use super::managed::{Managed, Refused};
+use super::openapi;
 use crate::socket::{self, SocketError, SocketFile};
 
 /// Connections at a time; more wait.
@@ -411,7 +411,8 @@ macro_rules! order {
 
 fn router(served: Served) -> Router {
     let json = [(header::CONTENT_TYPE, "application/json")];
-    let openapi = move || async move { (json, OPENAPI) };
+    let document = openapi().to_string();
+    let openapi = move || async move { (json, document) };
     Router::new()
         .route("/openapi.json", get(openapi))
         .route("/status", get(status))

@@ -23,5 +23,5 @@ pub use curve::Curve;
 pub use server::{PageError, PageOptions, PageServer};
 pub use view::{
     Array, Bound, Cell, Disk, Event, Feed, Heat, Machine, Measured, Order, Rates, Refused, Running,
-    ScrubOrder, Severity, Sweep, View, Work,
+    Severity, Sweep, View, Work,
 };

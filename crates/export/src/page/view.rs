@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use admin::serving::api::ScrubAction;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -63,24 +64,8 @@ pub enum Order {
         /// The array's name.
         array: String,
         /// What to do.
-        action: ScrubOrder,
+        action: ScrubAction,
     },
-}
-
-/// What is to be done about scrubs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ScrubOrder {
-    /// Compare.
-    Check,
-    /// Compare, and repair what is proven wrong.
-    Repair,
-    /// Hold background work.
-    Pause,
-    /// Resume it.
-    Resume,
-    /// End the scrub.
-    Stop,
 }
 
 /// Everything that the page shows at one time.

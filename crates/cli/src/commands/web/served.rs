@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use admin::serving::Serving;
 use array::Counters;
 use export::control::Managed;
-use export::control::api::{Add, Member, OfDevice, Scrub, ScrubAction, Status, Sync};
+use export::control::api::{Add, Member, OfDevice, Scrub, Status, Sync};
 use export::page::{
-    Array, Curve, Disk, Event, Feed, Heat, Order, Rates, Refused, ScrubOrder, Severity, View, Work,
+    Array, Curve, Disk, Event, Feed, Heat, Order, Rates, Refused, Severity, View, Work,
 };
 use export::store::{Meter, MeterReading};
 
@@ -307,16 +307,7 @@ impl Feed for ServedFeed {
             Order::Add { device, .. } => {
                 self.managed.add(&Add { device: device.clone(), ..Add::default() })
             }
-            Order::Scrub { action, .. } => {
-                let action = match action {
-                    ScrubOrder::Check => ScrubAction::Check,
-                    ScrubOrder::Repair => ScrubAction::Repair,
-                    ScrubOrder::Pause => ScrubAction::Pause,
-                    ScrubOrder::Resume => ScrubAction::Resume,
-                    ScrubOrder::Stop => ScrubAction::Stop,
-                };
-                self.managed.scrub(&Scrub { action })
-            }
+            Order::Scrub { action, .. } => self.managed.scrub(&Scrub { action: *action }),
         };
         done.map(|done| done.done).map_err(refused)
     }

@@ -1,10 +1,12 @@
-//! What goes over the control socket: requests and answers, as `openapi.json` describes them. A
-//! field that a server of another version lacks has its default.
+//! The status of a served array, and the orders that it takes: one form, for the library, the page,
+//! the control socket and the command line. The document of the socket (OpenAPI) follows from these
+//! types. A field that a server of another version lacks has its default.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A device of the array, or a slot without one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Member {
     /// As it was named; null: the slot has no device.
@@ -12,6 +14,7 @@ pub struct Member {
     /// Its slot; null: spare, or out of service.
     pub slot: Option<u16>,
     /// `in_sync`, `rebuilding`, `spare`, `faulty`, `missing`; `unknown`: no superblock says it.
+    #[schemars(extend("enum" = ["in_sync", "rebuilding", "spare", "faulty", "missing", "unknown"]))]
     pub state: String,
     /// Its number in the superblocks.
     pub number: Option<u32>,
@@ -20,12 +23,14 @@ pub struct Member {
 }
 
 /// Background work that has not ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Sync {
     /// `resync`, `recover`, `check`, `repair`.
+    #[schemars(extend("enum" = ["resync", "recover", "check", "repair"]))]
     pub action: String,
     /// `running`, `paused`, `waiting`, `cancelled`, `stalled`.
+    #[schemars(extend("enum" = ["running", "paused", "waiting", "cancelled", "stalled"]))]
     pub state: String,
     /// Why it is stalled.
     pub error: Option<String>,
@@ -41,20 +46,22 @@ pub struct Sync {
 }
 
 /// A way in which the array is accessible.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Export {
     /// `nbd`, `fuse`.
+    #[schemars(extend("enum" = ["nbd", "fuse", "ublk", "vhost-user"]))]
     pub kind: String,
     /// Where: a socket or a file.
     pub address: String,
 }
 
 /// How fast background work runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Pace {
     /// The foreground's share of the time while hosts use the array, in percent.
+    #[schemars(range(min = 0.0, max = 99.0))]
     pub foreground_share: f64,
     /// md's `speed_limit_min`, in KiB per second.
     pub speed_limit_min_kib_s: u64,
@@ -63,7 +70,7 @@ pub struct Pace {
 }
 
 /// The state of a served array.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Status {
     /// Its name.
@@ -117,7 +124,7 @@ pub struct Status {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Its number, from 1 on.
     pub number: u64,
@@ -132,7 +139,7 @@ pub struct Event {
 }
 
 /// An order that concerns a device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OfDevice {
     /// As it was named, or the number of its slot.
@@ -140,7 +147,7 @@ pub struct OfDevice {
 }
 
 /// A device that is to join.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Add {
     /// An absolute path.
@@ -157,7 +164,7 @@ pub struct Add {
 }
 
 /// A member that is to be replaced.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replace {
     /// The member, or the number of its slot.
@@ -171,7 +178,7 @@ pub struct Replace {
 }
 
 /// What a scrub is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScrubAction {
     /// Compare.
@@ -187,7 +194,7 @@ pub enum ScrubAction {
 }
 
 /// An order about scrubs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scrub {
     /// What to do.
@@ -195,11 +202,12 @@ pub struct Scrub {
 }
 
 /// Settings to change; what is left out stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Set {
     /// Percent, 0 to 99.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 99.0))]
     pub foreground_share: Option<f64>,
     /// KiB per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,14 +218,14 @@ pub struct Set {
 }
 
 /// An order was carried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// What was done, as a sentence.
     pub done: String,
 }
 
 /// How a server has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stopped {
     /// The same as a sentence.
     pub done: String,
@@ -228,7 +236,7 @@ pub struct Stopped {
 }
 
 /// An order was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// Why.
     pub error: String,
