@@ -7,9 +7,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-const ABOUT: &str = "HTTP on a unix socket, one for each server: $XDG_RUNTIME_DIR/raidlab/NAME.sock; \
-without that variable, root's is in /run/raidlab, another user's in /tmp/raidlab-UID. Only its \
-user, and root, can connect.";
+const ABOUT: &str = "HTTP on a unix socket, one for each server: \
+$XDG_RUNTIME_DIR/raidlab/NAME.sock; without that variable, root's is in /run/raidlab, another \
+user's in /tmp/raidlab-UID. Only its user, and root, can connect.";
 
 /// The document.
 pub fn openapi() -> Value {
