@@ -66,8 +66,8 @@ pub fn openapi() -> Value {
     order("/scrub", about, body::<Scrub>(&mut orders));
     order("/set", "Changes settings.", body::<Set>(&mut orders));
 
-    let about = "Has the server stop: fronts end, the array is flushed and marked clean. The answer \
-                 comes when that has ended.";
+    let about = "Has the server stop: fronts end, the array is flushed and marked clean. The \
+                 answer comes when that has ended.";
     let stopped = answer::<Stopped>(&mut answers, "It has stopped; whether the array is clean.");
     let mut stop = json!({"post": {"summary": about, "responses": stopped}});
     stop["post"]["responses"]["default"] = refused(&mut answers);
