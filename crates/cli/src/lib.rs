@@ -18,6 +18,7 @@ mod members;
 mod meter;
 mod output;
 mod progress;
+mod purposes;
 mod signal;
 mod size_args;
 pub mod sweeping;
@@ -31,17 +32,13 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::text_of;
 
-/// The verbs by what is at hand.
-const SITUATIONS: &str = "\
-Rescue:   status, examine, detail, volumes, guess, dump, serve --read-only
-Run:      create, serve, add, remove, replace, fail, set, stop, scrub, rebuild, reshape, update
-Measure:  bench, sweep, programs, report, compare, calibrate, diagnose, watch
-Plan:     predict, advise";
+/// Columns of help, also on wider terminals.
+const HELP_WIDTH: usize = 100;
 
 /// Runs, measures, predicts and rescues Linux software RAID, from user space.
 #[derive(Parser)]
 #[command(name = "raidlab", version = VERSION)]
-#[command(max_term_width = 100, propagate_version = true, after_help = SITUATIONS)]
+#[command(max_term_width = HELP_WIDTH, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -149,7 +146,7 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
     let mut pairs = words.windows(2);
     let behind_json = pairs.find(|pair| pair[0] == "--json" && !is_option(&pair[1]));
     let behind_json = behind_json.map(|pair| pair[1].clone());
-    let parsed = with_short_help(Arguments::command(), &words).try_get_matches_from(words);
+    let parsed = with_help(Arguments::command(), &words).try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -187,7 +184,9 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
         Command::Watch(arguments) => commands::watch::run(&arguments),
-        Command::Generate(arguments) => commands::generate::run(&arguments, Arguments::command()),
+        Command::Generate(arguments) => {
+            commands::generate::run(&arguments, purposes::with_lines(Arguments::command()))
+        }
     };
     match ended {
         Ok(Ending::Fine) => FINE,
@@ -198,9 +197,13 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
     }
 }
 
-/// For `-h` of verbs that have many options: those without a heading, and the fronts of `serve`.
-fn with_short_help(program: clap::Command, words: &[OsString]) -> clap::Command {
+/// Without a verb, verbs are listed by purpose. For `-h` of verbs that have many options: those
+/// without a heading, and the fronts of `serve`.
+fn with_help(program: clap::Command, words: &[OsString]) -> clap::Command {
     let verb = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    if verb.is_empty() || verb.starts_with('-') || verb == "help" {
+        return purposes::with_lists(program);
+    }
     let mut options = words.iter().skip(2).take_while(|word| *word != "--");
     if !["bench", "sweep", "serve"].contains(&verb) || !options.any(|word| word == "-h") {
         return program;
