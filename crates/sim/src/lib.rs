@@ -3,7 +3,7 @@
 //! The engine decides, a [`World`](world::World) performs: members in memory that keep written data
 //! in volatile caches, a virtual clock, seeded delays, faults and power cuts. A
 //! [`Scenario`](scenario::Scenario) says what happens, [`life`] runs it through any number of power
-//! cuts, [`wreck`] says what may and may not be true of what each of them leaves.
+//! cuts, [`crash_images`] says what may and may not be true of what each of them leaves.
 //!
 //! Invariant: everything is a function of the scenario. The engine runs as it is, through its
 //! inputs and effects; arrays are created, examined and started by the code that does it for real
@@ -12,11 +12,12 @@
 //! ```text
 //! random ──> scenario ──> life ──> world: shards, members, control plane, model
 //!                          │ power cut
-//!                          └──> wreck (check) ──> assembly (start) ──> next life
+//!                          └──> crash_images (check) ──> assembly (start) ──> next life
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod assembly;
+pub mod crash_images;
 pub mod finding;
 mod in_place;
 pub mod life;
@@ -33,4 +34,3 @@ pub mod scope;
 pub mod swarm;
 pub mod tally;
 pub mod world;
-pub mod wreck;

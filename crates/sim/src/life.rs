@@ -19,13 +19,13 @@ use md::ondisk::bad_blocks::BadBlocks;
 use testkit::{Rng, mix};
 
 use crate::assembly::{self, StartOptions};
+use crate::crash_images::{Context, CrashImages, View};
 use crate::marks::Mark;
 use crate::member::{Member, SECTOR};
 use crate::mutant::Mutant;
 use crate::scenario::{Action, Extent, Scenario};
 use crate::tally::Tally;
 use crate::world::{Bought, ControlPlane, World};
-use crate::wreck::{Context, View, Wreck};
 use remains::Remains;
 
 /// A life of the array.
@@ -582,8 +582,8 @@ impl Life {
         };
         let images = (0..images.len()).map(image).collect();
         let recorded = self.recorded();
-        let wreck = Wreck::new(images, &self.rest.data_offsets, self.context(&recorded));
-        let torn = wreck.torn();
+        let crashed = CrashImages::new(images, &self.rest.data_offsets, self.context(&recorded));
+        let torn = crashed.torn();
         // Of members that fail, superblocks may have failed half-way.
         let serving = torn.iter().filter(|at| !self.rest.lost.contains(at));
         assert!(serving.count() <= 1, "superblocks are torn on several devices: {torn:?}");
@@ -599,15 +599,15 @@ impl Life {
             };
             self.rest.geometry.enough(has)
         };
-        let is_enough = self.rest.geometry.enough(left) && wreck.views().iter().all(is_enough);
+        let is_enough = self.rest.geometry.enough(left) && crashed.views().iter().all(is_enough);
         if !torn.is_empty() && !is_enough {
             // Writing superblocks in turn loses one at most, and here that is one too many, as in
             // md.
             return None;
         }
-        wreck.check();
-        self.check_former(&wreck);
-        let (events, before) = (wreck.events(), self.rest.events);
+        crashed.check();
+        self.check_former(&crashed);
+        let (events, before) = (crashed.events(), self.rest.events);
         // An array that becomes clean takes the last step back, as md does.
         assert!(events + 1 >= before, "events go back from {before} to {events}");
         Some(events)
@@ -615,8 +615,8 @@ impl Life {
 
     /// Devices that are not in the array any more are stale by any rule: those that were taken out,
     /// and those that have left and are still there.
-    fn check_former(&self, wreck: &Wreck<'_>) {
-        let (events, taken_out) = (wreck.events(), self.world.taken_out.max(self.rest.taken_out));
+    fn check_former(&self, crashed: &CrashImages<'_>) {
+        let (events, taken_out) = (crashed.events(), self.world.taken_out.max(self.rest.taken_out));
         assert!(
             taken_out == 0 || taken_out + 1 < events,
             "a device that was taken out has event count {taken_out}, and the array {events}"
@@ -637,9 +637,9 @@ impl Life {
     }
 
     /// What is left if these are the images of all devices.
-    fn wreck_of<'a>(&'a self, images: &'a [Vec<u8>], recorded: &'a [usize]) -> Wreck<'a> {
+    fn crashed_with<'a>(&'a self, images: &'a [Vec<u8>], recorded: &'a [usize]) -> CrashImages<'a> {
         let images = images.iter().map(|image| &image[..]).collect();
-        Wreck::new(images, &self.rest.data_offsets, self.context(recorded))
+        CrashImages::new(images, &self.rest.data_offsets, self.context(recorded))
     }
 
     /// Whether redundancy is in doubt.
@@ -685,7 +685,7 @@ impl Life {
         if self.rest.has_log {
             in_doubt.extend(legal.unsettled());
         }
-        self.wreck_of(&images, &self.recorded()).narrow(&mut legal);
+        self.crashed_with(&images, &self.recorded()).narrow(&mut legal);
         let mut others = images.split_off(self.rest.images.len()).into_iter();
         let there = |image: Option<Vec<u8>>| image.filter(|image| !image.is_empty());
         let mut next = || images.iter().map(|_| there(others.next())).collect();

@@ -13,6 +13,7 @@ use testkit::Rng;
 
 use super::Life;
 use crate::assembly::{self, Refusal, StartOptions};
+use crate::crash_images::{Context, CrashImages, View};
 use crate::marks::{Mark, Marks};
 use crate::member::{Member, SECTOR};
 use crate::model::Model;
@@ -20,7 +21,6 @@ use crate::mutant::Mutant;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::world::{ControlPlane, Delays, World};
-use crate::wreck::{Context, View, Wreck};
 
 /// Between two lives: what is on the devices, and what is known of it.
 pub(crate) struct Remains {
@@ -113,7 +113,7 @@ impl Remains {
         }
     }
 
-    pub(super) fn wreck(&self) -> Wreck<'_> {
+    pub(super) fn crashed(&self) -> CrashImages<'_> {
         let context = Context {
             geometry: &self.geometry,
             has_bitmap: self.has_bitmap,
@@ -125,7 +125,7 @@ impl Remains {
             lost: &self.recorded,
         };
         let images: Vec<&[u8]> = self.images.iter().map(|image| &image[..]).collect();
-        Wreck::new(self.with_others(images), &self.data_offsets, context)
+        CrashImages::new(self.with_others(images), &self.data_offsets, context)
     }
 
     /// The images of members, and behind them those of what replaces them, and of spares.
@@ -157,7 +157,7 @@ impl Remains {
         // With a log nothing may be replaced.
         let may_replace = self.numbers_stay && !self.has_log;
         let replace = if may_replace { self.new_replacements(add | readd, rng) } else { 0 };
-        let views = self.wreck().views();
+        let views = self.crashed().views();
         let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
         let accepted = views[0].accepted.clone();
         let absent = self.absent(&accepted, without, is_dirty);
@@ -186,7 +186,7 @@ impl Remains {
                 // Dirty and degraded: refused without force, as by md. Copies that may differ, and
                 // the superblock of the first one is torn: refused, since the others may never have
                 // been synced.
-                let torn = self.wreck().torn();
+                let torn = self.crashed().torn();
                 let torn =
                     torn.iter().any(|at| has_first_copy(&self.geometry, *at, &self.recorded));
                 let lacks_data = lacks_data(&self.geometry, &present);
@@ -237,7 +237,7 @@ impl Remains {
                 tally.marks.reach(Mark::StartForced);
             }
             let mut legal = self.legal.clone();
-            self.wreck().write_hole(&present, &absent, &mut legal);
+            self.crashed().write_hole(&present, &absent, &mut legal);
             self.legal = legal;
         }
         if started.missing.is_empty() && started.rebuilding.is_empty() {
@@ -292,7 +292,7 @@ impl Remains {
         let has = |view: &View| {
             view.accepted.contains(&at) || view.partial.iter().any(|(other, _)| *other == at)
         };
-        self.wreck().views().iter().any(has)
+        self.crashed().views().iter().any(has)
     }
 
     /// The devices of `add` that the bitmap allows to be put into their slots again.
@@ -357,7 +357,7 @@ impl Remains {
         if started.has_stale_bitmap {
             marks.reach(Mark::StartStaleBitmap);
         }
-        if !self.wreck().torn().is_empty() {
+        if !self.crashed().torn().is_empty() {
             marks.reach(Mark::StartTorn);
         }
         if !started.by_bitmap.is_empty() {
@@ -367,7 +367,7 @@ impl Remains {
             marks.reach(Mark::StartBadBlocks);
         }
         for (at, from) in &started.rebuilding {
-            let is_new = *from == 0 && !self.wreck().is_valid(*at);
+            let is_new = *from == 0 && !self.crashed().is_valid(*at);
             marks.reach(if is_new { Mark::StartAddition } else { Mark::StartRebuild });
         }
         if !started.taken.is_empty() {
@@ -377,7 +377,7 @@ impl Remains {
             marks.reach(Mark::StartSpare);
         }
         for slot in &started.replacing {
-            let is_new = !self.wreck().is_valid(slot + self.images.len());
+            let is_new = !self.crashed().is_valid(slot + self.images.len());
             marks.reach(if is_new { Mark::StartReplacement } else { Mark::StartReplacing });
         }
         if started.missing.iter().any(|at| !absent.contains(&usize::from(at))) {
@@ -472,7 +472,7 @@ impl Remains {
     /// view.
     fn new_replacements(&mut self, others: u16, rng: &mut Rng) -> u16 {
         let slots = self.images.len();
-        let views = self.wreck().views();
+        let views = self.crashed().views();
         let is_fit = |at: &usize| {
             let is_asked = (self.replace & !others) >> at & 1 == 1;
             let is_sure = views.iter().all(|view| view.accepted.contains(at));
@@ -517,7 +517,7 @@ impl Remains {
         if self.replacements.iter().all(Option::is_none) {
             return;
         }
-        let views = self.wreck().views();
+        let views = self.crashed().views();
         let view = &views[0];
         for at in 0..slots {
             let second = slots + at;
@@ -647,7 +647,7 @@ impl Remains {
         life.finish();
         let Some(mut after) = life.cut(rng, tally) else { return };
         after.began_out_of_sync = false;
-        after.wreck().check();
+        after.crashed().check();
         let all: Vec<Option<&[u8]>> = after.images.iter().map(|image| Some(&image[..])).collect();
         // Where nothing is left to be in sync with, no resync is needed, whatever the superblocks
         // say.

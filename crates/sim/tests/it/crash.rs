@@ -1,5 +1,5 @@
 //! Power cuts at any moment: ranges that the metadata do not mark are in sync, and durable data are
-//! kept. See `sim::life` for what a run is, and `sim::wreck` for what is checked.
+//! kept. See `sim::life` for what a run is, and `sim::crash_images` for what is checked.
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 

@@ -94,7 +94,7 @@ impl Disk {
 }
 
 /// See the module documentation.
-pub struct Wreck<'a> {
+pub struct CrashImages<'a> {
     context: Context<'a>,
     /// By place; `None`: without a valid superblock.
     disks: Vec<Option<Disk>>,
@@ -105,10 +105,14 @@ pub struct Wreck<'a> {
     images: Vec<&'a [u8]>,
 }
 
-impl<'a> Wreck<'a> {
+impl<'a> CrashImages<'a> {
     /// What is left on these devices. `data_offsets`: where their data begin, also on those without
     /// a valid superblock.
-    pub fn new(images: Vec<&'a [u8]>, data_offsets: &[u64], context: Context<'a>) -> Wreck<'a> {
+    pub fn new(
+        images: Vec<&'a [u8]>,
+        data_offsets: &[u64],
+        context: Context<'a>,
+    ) -> CrashImages<'a> {
         let all: Vec<Option<&[u8]>> = images.iter().copied().map(Some).collect();
         let mut disks: Vec<Option<Disk>> = images.iter().map(|_| None).collect();
         let found = assembly::examine(&all, context.block);
@@ -117,7 +121,7 @@ impl<'a> Wreck<'a> {
             disks[found.device] = Some(disk(found, image, &context));
         }
         let assembled = assembled(&found);
-        Wreck { context, disks, data_offsets: data_offsets.to_vec(), assembled, images }
+        CrashImages { context, disks, data_offsets: data_offsets.to_vec(), assembled, images }
     }
 
     /// The devices without a valid superblock.
