@@ -6,7 +6,7 @@
 //! scenario make the same choices.
 
 mod faults;
-mod remains;
+mod offline;
 mod scrub;
 
 use std::collections::BTreeMap;
@@ -26,12 +26,12 @@ use crate::mutant::Mutant;
 use crate::scenario::{Action, Extent, Scenario};
 use crate::tally::Tally;
 use crate::world::{Bought, ControlPlane, World};
-use remains::Remains;
+use offline::OfflineArray;
 
 /// A life of the array.
 pub(crate) struct Life {
     pub(crate) world: World,
-    rest: Remains,
+    offline: OfflineArray,
     depth: usize,
     troubled: bool,
     /// More members are lost than the array can live without.
@@ -61,8 +61,8 @@ pub fn run(scenario: &Scenario) -> Tally {
 /// See [`run`].
 pub fn run_into(scenario: &Scenario, mutant: Option<Mutant>, tally: &mut Tally) {
     let mut rng = Rng::new(scenario.seed);
-    let remains = Remains { mutant, ..Remains::created(scenario, &mut rng) };
-    let Some(mut life) = remains.start(scenario, scenario.shards.clamp(1, 8), 0, &mut rng, tally)
+    let offline = OfflineArray { mutant, ..OfflineArray::created(scenario, &mut rng) };
+    let Some(mut life) = offline.start(scenario, scenario.shards.clamp(1, 8), 0, &mut rng, tally)
     else {
         panic!("a new array is refused");
     };
@@ -88,8 +88,8 @@ pub fn run_into(scenario: &Scenario, mutant: Option<Mutant>, tally: &mut Tally) 
                 continue;
             }
         };
-        let Some(remains) = life.cut(&mut rng, tally) else { return };
-        let Some(next) = remains.start(scenario, shards.clamp(1, 8), without, &mut rng, tally)
+        let Some(offline) = life.cut(&mut rng, tally) else { return };
+        let Some(next) = offline.start(scenario, shards.clamp(1, 8), without, &mut rng, tally)
         else {
             return;
         };
@@ -98,8 +98,8 @@ pub fn run_into(scenario: &Scenario, mutant: Option<Mutant>, tally: &mut Tally) 
     if rng.one_in(2) {
         life.drain();
     }
-    let Some(remains) = life.cut(&mut rng, tally) else { return };
-    remains.recover(scenario, &mut rng, tally);
+    let Some(offline) = life.cut(&mut rng, tally) else { return };
+    offline.recover(scenario, &mut rng, tally);
 }
 
 /// A number that an action has wherever it stands.
@@ -112,8 +112,8 @@ fn action_key(action: &Action) -> u64 {
 impl Life {
     /// The first life of a new array.
     pub(crate) fn of_new_array(scenario: &Scenario, rng: &mut Rng, tally: &mut Tally) -> Life {
-        let remains = Remains::created(scenario, rng);
-        let life = remains.start(scenario, scenario.shards, 0, rng, tally);
+        let offline = OfflineArray::created(scenario, rng);
+        let life = offline.start(scenario, scenario.shards, 0, rng, tally);
         life.expect("a new array starts")
     }
 
@@ -121,8 +121,8 @@ impl Life {
     pub(crate) fn restart(mut self, scenario: &Scenario, rng: &mut Rng) -> Life {
         self.stop();
         let tally = &mut Tally::default();
-        let remains = self.cut(rng, tally).expect("it was stopped");
-        remains.start(scenario, scenario.shards, 0, rng, tally).expect("it was stopped clean")
+        let offline = self.cut(rng, tally).expect("it was stopped");
+        offline.start(scenario, scenario.shards, 0, rng, tally).expect("it was stopped clean")
     }
 
     /// Whether as many requests as the scenario permits are in flight.
@@ -175,10 +175,11 @@ impl Life {
                 self.world.hand_over();
             }
             Action::Add(member) => {
-                self.rest.add |= 1 << (usize::from(member) % self.world.geometry().members());
+                self.offline.add |= 1 << (usize::from(member) % self.world.geometry().members());
             }
             Action::Replace(member) => {
-                self.rest.replace |= 1 << (usize::from(member) % self.world.geometry().members());
+                self.offline.replace |=
+                    1 << (usize::from(member) % self.world.geometry().members());
             }
             Action::Cut(..) | Action::Stop(_) => unreachable!("they end the life"),
             fault => tally.faults += u64::from(self.fault(fault, rng)),
@@ -190,7 +191,7 @@ impl Life {
             assert!(self.world.step(), "nothing is in flight, but the queue is full");
         }
         // In blocks.
-        let block = u64::from(self.rest.block) / md::SECTOR_BYTES;
+        let block = u64::from(self.offline.block) / md::SECTOR_BYTES;
         let size = self.world.geometry().array_sectors() / block * block;
         let (at, sectors) = (at / block * block, sectors.next_multiple_of(block));
         if op == HostOp::Flush {
@@ -213,8 +214,8 @@ impl Life {
         self.note_replaced();
         let at = usize::from(member) % self.world.geometry().members();
         let is_awaited = self.world.is_awaited(at);
-        let is_lost = self.rest.lost.contains(&at) && !self.rebuilding.contains(&at);
-        if !is_lost || is_awaited || self.is_destroyed || !self.rest.numbers_stay {
+        let is_lost = self.offline.lost.contains(&at) && !self.rebuilding.contains(&at);
+        if !is_lost || is_awaited || self.is_destroyed || !self.offline.numbers_stay {
             return;
         }
         let (number, member) = (self.next_number(), MemberIdx(at as u16));
@@ -234,16 +235,16 @@ impl Life {
         self.note_replaced();
         let at = usize::from(member) % self.world.geometry().members();
         let is_awaited = self.world.is_awaited(at);
-        let is_lost = self.rest.lost.contains(&at) && !self.rebuilding.contains(&at);
+        let is_lost = self.offline.lost.contains(&at) && !self.rebuilding.contains(&at);
         let is_here = !self.missing.contains(&at);
-        if !is_lost || !is_here || is_awaited || self.is_destroyed || !self.rest.numbers_stay {
+        if !is_lost || !is_here || is_awaited || self.is_destroyed || !self.offline.numbers_stay {
             return;
         }
         let mut former = self.world.members[at].clone();
         let (offset, used, log) =
-            (self.rest.data_offsets[at], former.data_sectors(), former.log.clone());
+            (self.offline.data_offsets[at], former.data_sectors(), former.log.clone());
         let mut image = former.cut(rng);
-        let found = assembly::examine(&[Some(&image)], self.rest.block);
+        let found = assembly::examine(&[Some(&image)], self.offline.block);
         let Some(found) = found.first().filter(|found| found.is_whole) else { return };
         let (slot, number) = (MemberIdx(at as u16), DeviceNumber(found.metadata.dev_number));
         let control_plane = self.control_plane();
@@ -273,12 +274,12 @@ impl Life {
         }
         let encoder = control_plane.encoder(number.0, found.superblock.clone());
         // From now on no start takes it for a member in sync.
-        let marked = found.superblock.recovering_by_bitmap().encode(self.rest.block as usize);
+        let marked = found.superblock.recovering_by_bitmap().encode(self.offline.block as usize);
         let begin = found.superblock.sector() as usize * SECTOR;
         let MemberMetadata { write_mostly, failfast, .. } = found.metadata;
         image[begin..begin + marked.len()].copy_from_slice(&marked);
         let mut device = Member::of_device(image, offset, used);
-        device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
+        device.block_sectors = u64::from(self.offline.block) / md::SECTOR_BYTES;
         device.log = log;
         let flags = MemberFlags { write_mostly, failfast };
         self.world.bought.push(Bought { number: number.0, place: at, device, encoder });
@@ -295,7 +296,7 @@ impl Life {
         let member = MemberIdx(slot as u16);
         let may = self.control_plane().manager.may_replace(member).is_ok();
         let is_awaited = self.world.is_awaited(slot);
-        if !may || is_awaited || self.is_destroyed || !self.rest.numbers_stay {
+        if !may || is_awaited || self.is_destroyed || !self.offline.numbers_stay {
             return;
         }
         let Some(place) = self.world.free_place(slot) else { return };
@@ -330,9 +331,9 @@ impl Life {
         self.note_replaced();
         let number = self.next_number();
         let may = self.control_plane().manager.may_add_spare(number).is_ok();
-        let is_kept = |at: usize| self.rest.spares[at].is_some();
+        let is_kept = |at: usize| self.offline.spares[at].is_some();
         let place = self.world.place_for_spare(is_kept);
-        let Some(place) = place.filter(|_| may && !self.is_destroyed && self.rest.numbers_stay)
+        let Some(place) = place.filter(|_| may && !self.is_destroyed && self.offline.numbers_stay)
         else {
             return;
         };
@@ -340,7 +341,7 @@ impl Life {
         if rng.one_in(12) {
             bought.device.gone_at = Some(self.world.now);
         }
-        self.rest.spares[place - 2 * self.world.geometry().members()] = None;
+        self.offline.spares[place - 2 * self.world.geometry().members()] = None;
         self.world.put_spare(bought);
         self.world.control_plane().input(MetadataInput::AddSpare { number, flags });
         self.world.hand_over();
@@ -391,12 +392,12 @@ impl Life {
         }
         let slots = self.world.geometry().members();
         let at = place % slots;
-        let (bytes, offset) = (self.rest.sizes[at], self.rest.data_offsets[at]);
+        let (bytes, offset) = (self.offline.sizes[at], self.offline.data_offsets[at]);
         let used = self.world.members[at].data_sectors();
         let mut blank = vec![rng.below(256) as u8 | 1; bytes];
-        self.rest.prepare_log(&mut blank);
+        self.offline.prepare_log(&mut blank);
         let mut device = Member::of_device(blank, offset, used);
-        device.block_sectors = u64::from(self.rest.block) / md::SECTOR_BYTES;
+        device.block_sectors = u64::from(self.offline.block) / md::SECTOR_BYTES;
         // From a generator of its own, so that what else a seed decides stays as it was.
         let id = rng.clone().draw();
         let encoder = self.control_plane().joining(number.0, (bytes / SECTOR) as u64, id);
@@ -413,7 +414,7 @@ impl Life {
     /// Takes account of devices that were put into slots.
     pub(crate) fn note_replaced(&mut self) {
         for (at, replaces) in std::mem::take(&mut self.world.replaced) {
-            self.rest.recorded.retain(|other| *other != at);
+            self.offline.recorded.retain(|other| *other != at);
             if replaces {
                 continue;
             }
@@ -527,7 +528,7 @@ impl Life {
     }
 
     /// The power fails. `None`: at a named exemption.
-    fn cut(mut self, rng: &mut Rng, tally: &mut Tally) -> Option<Remains> {
+    fn cut(mut self, rng: &mut Rng, tally: &mut Tally) -> Option<OfflineArray> {
         self.note_replaced();
         tally.crashes += 1;
         tally.requests += self.world.completed.len() as u64;
@@ -538,12 +539,12 @@ impl Life {
             tally.destroyed += 1;
             self.drain();
             let images = self.world.images_after_cut(rng);
-            let slots = self.rest.images.len();
+            let slots = self.offline.images.len();
             // Spares, too. A replacement is none of the slots' devices any more.
             let is_there = |at: usize| !(slots..2 * slots).contains(&at) && !images[at].is_empty();
             let there = (0..images.len()).map(|at| is_there(at).then_some(&images[at][..]));
             let mut images: Vec<Option<&[u8]>> = there.collect();
-            for at in remains::spares_among(&images[..slots], self.rest.block) {
+            for at in offline::spares_among(&images[..slots], self.offline.block) {
                 images[at] = None;
             }
             // Whatever is there: a start, or a refusal.
@@ -557,16 +558,17 @@ impl Life {
                 readd: 0,
                 replace: 0,
             };
-            let _ = assembly::start(&images, self.rest.block, options);
+            let _ = assembly::start(&images, self.offline.block, options);
             return None;
         }
         let mut images = self.world.images_after_cut(rng);
         self.add_missing(&mut images);
-        tally
-            .note(|| format!("power cut leaves\n{}", assembly::describe(&images, self.rest.block)));
-        let remains = self.remains_of(images);
-        tally.exemptions += u64::from(remains.is_none());
-        remains
+        tally.note(|| {
+            format!("power cut leaves\n{}", assembly::describe(&images, self.offline.block))
+        });
+        let offline = self.offline_with(images);
+        tally.exemptions += u64::from(offline.is_none());
+        offline
     }
 
     fn control_plane(&self) -> &ControlPlane {
@@ -577,15 +579,15 @@ impl Life {
     /// exemption.
     pub(crate) fn check_images(&self, images: &[Vec<u8>]) -> Option<u64> {
         let image = |at: usize| match self.missing.contains(&at) && at < images.len() {
-            true => &self.rest.images[at][..],
+            true => &self.offline.images[at][..],
             false => &images[at][..],
         };
         let images = (0..images.len()).map(image).collect();
         let recorded = self.recorded();
-        let crashed = CrashImages::new(images, &self.rest.data_offsets, self.context(&recorded));
+        let crashed = CrashImages::new(images, &self.offline.data_offsets, self.context(&recorded));
         let torn = crashed.torn();
         // Of members that fail, superblocks may have failed half-way.
-        let serving = torn.iter().filter(|at| !self.rest.lost.contains(at));
+        let serving = torn.iter().filter(|at| !self.offline.lost.contains(at));
         assert!(serving.count() <= 1, "superblocks are torn on several devices: {torn:?}");
         let left = |member: MemberIdx| {
             let at = member.index();
@@ -593,13 +595,13 @@ impl Life {
             !torn.contains(&at) && !recorded.contains(&at) && !is_out
         };
         let is_enough = |view: &View| {
-            let slots = self.rest.geometry.members();
+            let slots = self.offline.geometry.members();
             let has = |member: MemberIdx| {
                 view.accepted.iter().any(|device| device % slots == member.index())
             };
-            self.rest.geometry.enough(has)
+            self.offline.geometry.enough(has)
         };
-        let is_enough = self.rest.geometry.enough(left) && crashed.views().iter().all(is_enough);
+        let is_enough = self.offline.geometry.enough(left) && crashed.views().iter().all(is_enough);
         if !torn.is_empty() && !is_enough {
             // Writing superblocks in turn loses one at most, and here that is one too many, as in
             // md.
@@ -607,7 +609,7 @@ impl Life {
         }
         crashed.check();
         self.check_former(&crashed);
-        let (events, before) = (crashed.events(), self.rest.events);
+        let (events, before) = (crashed.events(), self.offline.events);
         // An array that becomes clean takes the last step back, as md does.
         assert!(events + 1 >= before, "events go back from {before} to {events}");
         Some(events)
@@ -616,7 +618,8 @@ impl Life {
     /// Devices that are not in the array any more are stale by any rule: those that were taken out,
     /// and those that have left and are still there.
     fn check_former(&self, crashed: &CrashImages<'_>) {
-        let (events, taken_out) = (crashed.events(), self.world.taken_out.max(self.rest.taken_out));
+        let (events, taken_out) =
+            (crashed.events(), self.world.taken_out.max(self.offline.taken_out));
         assert!(
             taken_out == 0 || taken_out + 1 < events,
             "a device that was taken out has event count {taken_out}, and the array {events}"
@@ -625,13 +628,13 @@ impl Life {
 
     fn context<'a>(&'a self, recorded: &'a [usize]) -> Context<'a> {
         Context {
-            geometry: &self.rest.geometry,
-            has_bitmap: self.rest.has_bitmap,
-            has_log: self.rest.has_log,
-            in_doubt: &self.rest.in_doubt,
-            block: self.rest.block,
+            geometry: &self.offline.geometry,
+            has_bitmap: self.offline.has_bitmap,
+            has_log: self.offline.has_log,
+            in_doubt: &self.offline.in_doubt,
+            block: self.offline.block,
             legal: &self.control_plane().durable,
-            began_out_of_sync: self.rest.began_out_of_sync,
+            began_out_of_sync: self.offline.began_out_of_sync,
             lost: recorded,
         }
     }
@@ -639,7 +642,7 @@ impl Life {
     /// What is left if these are the images of all devices.
     fn crashed_with<'a>(&'a self, images: &'a [Vec<u8>], recorded: &'a [usize]) -> CrashImages<'a> {
         let images = images.iter().map(|image| &image[..]).collect();
-        CrashImages::new(images, &self.rest.data_offsets, self.context(recorded))
+        CrashImages::new(images, &self.offline.data_offsets, self.context(recorded))
     }
 
     /// Whether redundancy is in doubt.
@@ -649,7 +652,7 @@ impl Life {
 
     /// Members whose loss is on record.
     fn recorded(&self) -> Vec<usize> {
-        let mut recorded = self.rest.recorded.clone();
+        let mut recorded = self.offline.recorded.clone();
         for lost in self.world.recorded_losses() {
             if !recorded.contains(lost) {
                 recorded.push(*lost);
@@ -661,10 +664,10 @@ impl Life {
     /// The images of members that were missing in this life are as the last one left them.
     fn add_missing(&self, images: &mut Vec<Vec<u8>>) {
         for at in &self.missing {
-            images[*at].clone_from(&self.rest.images[*at]);
+            images[*at].clone_from(&self.offline.images[*at]);
         }
-        let first = 2 * self.rest.images.len();
-        for (at, image) in self.rest.spares.iter().enumerate() {
+        let first = 2 * self.offline.images.len();
+        for (at, image) in self.offline.spares.iter().enumerate() {
             let Some(image) = image.as_ref().filter(|_| self.world.spares[at].is_none()) else {
                 continue;
             };
@@ -677,48 +680,48 @@ impl Life {
 
     /// What is known of the array if the power cut leaves these images, after every check. `None`:
     /// a named exemption.
-    pub(crate) fn remains_of(&self, mut images: Vec<Vec<u8>>) -> Option<Remains> {
+    pub(crate) fn offline_with(&self, mut images: Vec<Vec<u8>>) -> Option<OfflineArray> {
         let events = self.check_images(&images)?;
         self.add_missing(&mut images);
         let mut legal = self.control_plane().durable.clone();
-        let mut in_doubt = self.rest.in_doubt.clone();
-        if self.rest.has_log {
+        let mut in_doubt = self.offline.in_doubt.clone();
+        if self.offline.has_log {
             in_doubt.extend(legal.unsettled());
         }
         self.crashed_with(&images, &self.recorded()).narrow(&mut legal);
-        let mut others = images.split_off(self.rest.images.len()).into_iter();
+        let mut others = images.split_off(self.offline.images.len()).into_iter();
         let there = |image: Option<Vec<u8>>| image.filter(|image| !image.is_empty());
         let mut next = || images.iter().map(|_| there(others.next())).collect();
         let (replacements, spares) = (next(), next());
-        let mut remains = Remains {
-            geometry: self.rest.geometry.clone(),
-            has_bitmap: self.rest.has_bitmap,
-            has_log: self.rest.has_log,
-            empty_log: self.rest.empty_log.clone(),
+        let mut offline = OfflineArray {
+            geometry: self.offline.geometry.clone(),
+            has_bitmap: self.offline.has_bitmap,
+            has_log: self.offline.has_log,
+            empty_log: self.offline.empty_log.clone(),
             in_doubt,
             images,
-            block: self.rest.block,
-            data_offsets: self.rest.data_offsets.clone(),
+            block: self.offline.block,
+            data_offsets: self.offline.data_offsets.clone(),
             legal,
-            began_out_of_sync: self.rest.began_out_of_sync,
-            lost: self.rest.lost.clone(),
+            began_out_of_sync: self.offline.began_out_of_sync,
+            lost: self.offline.lost.clone(),
             recorded: self.recorded(),
             events,
-            tolerated: self.rest.tolerated.clone(),
+            tolerated: self.offline.tolerated.clone(),
             next_tag: self.world.next_tag,
-            mutant: self.rest.mutant,
-            add: self.rest.add,
-            numbers_stay: self.rest.numbers_stay,
-            sizes: self.rest.sizes.clone(),
+            mutant: self.offline.mutant,
+            add: self.offline.add,
+            numbers_stay: self.offline.numbers_stay,
+            sizes: self.offline.sizes.clone(),
             rebuilding: self.rebuilding.clone(),
-            replace: self.rest.replace,
+            replace: self.offline.replace,
             replacements,
             spares,
-            taken_out: self.world.taken_out.max(self.rest.taken_out),
+            taken_out: self.world.taken_out.max(self.offline.taken_out),
         };
-        remains.settle_spares();
-        remains.settle_replacements();
-        Some(remains)
+        offline.settle_spares();
+        offline.settle_replacements();
+        Some(offline)
     }
 }
 

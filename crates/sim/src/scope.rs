@@ -256,10 +256,10 @@ impl Exhaust<'_> {
         self.tally.checked += 1;
         if !self.rng.one_in(self.recover_one_in) {
             self.tally.exempt += u64::from(life.check_images(&states.images).is_none());
-        } else if let Some(remains) = life.remains_of(states.images.clone()) {
+        } else if let Some(offline) = life.offline_with(states.images.clone()) {
             self.tally.recovered += 1;
             let mut rng = Rng::new(key);
-            remains.recover(self.scope, &mut rng, &mut Tally::default());
+            offline.recover(self.scope, &mut rng, &mut Tally::default());
         }
     }
 }

@@ -22,7 +22,7 @@ impl Life {
         };
         let in_sync: Vec<usize> = in_sync.filter(knows).collect();
         let is_rebuilt = |at: &usize| in_sync.contains(at) && self.rebuilding.contains(at);
-        self.rest.lost.retain(|at| !is_rebuilt(at));
+        self.offline.lost.retain(|at| !is_rebuilt(at));
         self.rebuilding.retain(|at| !in_sync.contains(at));
     }
 
@@ -236,15 +236,15 @@ impl Life {
     /// Whether the array can live without this member, too. Copies that differ are alike in that
     /// each of them may be the truth only where the model has it so.
     pub(super) fn may_lose(&self, at: usize) -> bool {
-        let rest = &self.rest;
-        if matches!(rest.geometry.kind(), Kind::Mirrored(_)) && rest.differs() {
+        let offline = &self.offline;
+        if matches!(offline.geometry.kind(), Kind::Mirrored(_)) && offline.differs() {
             return false;
         }
         !self.is_destroyed
-            && !rest.lost.contains(&at)
-            && rest
+            && !offline.lost.contains(&at)
+            && offline
                 .geometry
-                .enough(|other| other.index() != at && !rest.lost.contains(&other.index()))
+                .enough(|other| other.index() != at && !offline.lost.contains(&other.index()))
     }
 
     /// From now on nothing that was acknowledged is promised: but every request ends, and nothing
@@ -252,7 +252,7 @@ impl Life {
     fn destroy(&mut self) {
         self.is_destroyed = true;
         self.world.may_mismatch = true;
-        if self.rest.differs() {
+        if self.offline.differs() {
             // Copies that were never synced are read once the first one is lost.
             self.world.model.begin_with_anything();
         }
@@ -263,8 +263,8 @@ impl Life {
     /// Requests may end with these errors in this life and in those that follow.
     fn tolerate(&mut self, errors: &[RequestError]) {
         for error in errors {
-            if !self.rest.tolerated.contains(error) {
-                self.rest.tolerated.push(*error);
+            if !self.offline.tolerated.contains(error) {
+                self.offline.tolerated.push(*error);
                 self.world.model.tolerated.push(*error);
             }
         }
@@ -277,7 +277,7 @@ impl Life {
     }
 
     pub(super) fn lose(&mut self, at: usize) {
-        self.rest.lost.push(at);
+        self.offline.lost.push(at);
         // What is lost may not be in sync.
         if self.is_resyncing() {
             self.tolerate(&[RequestError::Io]);

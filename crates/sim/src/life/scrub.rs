@@ -85,7 +85,7 @@ impl Life {
         // Copies are compared in logical blocks.
         let block = match self.world.geometry().kind() {
             Kind::Parity(_) => 1,
-            _ => u64::from(self.rest.block) / md::SECTOR_BYTES,
+            _ => u64::from(self.offline.block) / md::SECTOR_BYTES,
         };
         let blocks = range.start / block * block..range.end.next_multiple_of(block);
         self.flip(member, range.clone(), &before, 0x55);

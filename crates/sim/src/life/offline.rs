@@ -23,7 +23,7 @@ use crate::tally::Tally;
 use crate::world::{ControlPlane, Delays, World};
 
 /// Between two lives: what is on the devices, and what is known of it.
-pub(crate) struct Remains {
+pub(crate) struct OfflineArray {
     pub(super) geometry: Geometry,
     pub(super) has_bitmap: bool,
     pub(super) has_log: bool,
@@ -66,8 +66,8 @@ pub(crate) struct Remains {
     pub(super) rebuilding: Vec<usize>,
 }
 
-impl Remains {
-    pub(super) fn created(scenario: &Scenario, rng: &mut Rng) -> Remains {
+impl OfflineArray {
+    pub(super) fn created(scenario: &Scenario, rng: &mut Rng) -> OfflineArray {
         let array = &scenario.array;
         let (geometry, mut images) = array.create().expect("an array that can be created");
         let all: Vec<Option<&[u8]>> = images.iter().map(|image| Some(&image[..])).collect();
@@ -85,7 +85,7 @@ impl Remains {
                 legal.begin_with_anything();
             }
         }
-        Remains {
+        OfflineArray {
             geometry,
             has_bitmap: array.bitmap_chunk.is_some(),
             has_log: array.log.is_some(),
@@ -629,7 +629,7 @@ impl Remains {
         }
         Life {
             world,
-            rest: self,
+            offline: self,
             depth: usize::from(scenario.depth.max(1)),
             troubled: scenario.troubled,
             is_destroyed: false,
