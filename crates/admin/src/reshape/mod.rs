@@ -10,14 +10,14 @@
 //! in `md::reshape`, never here.
 
 mod backup;
+mod evidence;
 mod open;
 mod rows;
 mod run;
-mod standing;
 mod types;
 
 pub use backup::BackupStore;
+pub(crate) use evidence::old_rows_stand;
 pub use open::reshape;
 pub use run::{ReshapeJob, reshape_members};
-pub(crate) use standing::old_rows_stand;
 pub use types::{ReshapeError, ReshapeEvent, ReshapeOptions, ReshapeReport, ReshapeState, Where};

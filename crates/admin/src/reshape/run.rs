@@ -20,8 +20,8 @@ use md::{SECTOR_BYTES, show_size};
 use parity::Kernels;
 
 use super::backup::{self, BackupStore, Found, Moment, UnderWay};
+use super::evidence::{self, Shown};
 use super::rows;
-use super::standing::{self, Shown};
 use super::types::{ReshapeError, ReshapeEvent, ReshapeReport, ReshapeState};
 use crate::members::{array_name, choose};
 use crate::on_paper::{Before, OnPaper, on_paper};
@@ -445,7 +445,7 @@ impl<'a> Run<'a> {
             UnderWay::Saved(found) => {
                 let new = rows::new_array(&self.subject, &self.disks, self.job.kernels);
                 let backwards = self.subject.reshaping.backwards();
-                match standing::shown(&self.plan, backwards, &new, found)? {
+                match evidence::shown(&self.plan, backwards, &new, found)? {
                     Shown::Stands => return Ok(()),
                     Shown::OtherMoment => {
                         return Err(self.needs_force(format!(
@@ -469,7 +469,7 @@ impl<'a> Run<'a> {
             }
             let (disks, kernels) = (&self.disks, self.job.kernels);
             let new = rows::new_array(&self.subject, disks, kernels);
-            if standing::old_rows_stand(&self.plan, &self.old, &new) {
+            if evidence::old_rows_stand(&self.plan, &self.old, &new) {
                 return Ok(());
             }
         }
