@@ -247,8 +247,8 @@ fn table(out: &mut String, array: &Array, members: &Members) {
     }
 }
 
-fn slot_of(standing: &MemberState) -> Option<usize> {
-    match standing {
+fn slot_of(state: &MemberState) -> Option<usize> {
+    match state {
         MemberState::Active(slot)
         | MemberState::Recovering { slot, .. }
         | MemberState::Replacement { slot, .. } => Some(slot.index()),
@@ -264,8 +264,8 @@ fn row(out: &mut String, slot: &str, member: &md::assemble::Member, members: &Me
     let _ = writeln!(out, "    {number:>6}   {slot:>10}   {state}{flags}   {}", Shown(name));
 }
 
-fn state_word(standing: &MemberState) -> &'static str {
-    match standing {
+fn state_word(state: &MemberState) -> &'static str {
+    match state {
         MemberState::Active(_) => "active sync",
         MemberState::Recovering { .. } => "spare rebuilding",
         MemberState::Replacement { .. } => "replacement",

@@ -162,8 +162,8 @@ fn show(array: &Array, members: &Members) -> String {
     out
 }
 
-fn flag(standing: &MemberState) -> &'static str {
-    match standing {
+fn flag(state: &MemberState) -> &'static str {
+    match state {
         MemberState::Active(_) | MemberState::Recovering { .. } => "",
         MemberState::Replacement { .. } => "(R)",
         MemberState::Spare => "(S)",

@@ -109,8 +109,8 @@ pub(super) fn member_states(
         (index != judge.freshest, fresher, judge.of_another_moment(index).is_some())
     });
     for index in by_freshness {
-        let (standing, why) = judge.standing(index);
-        judge.members.push(Member { candidate: index, state: standing, why });
+        let (state, why) = judge.state_of(index);
+        judge.members.push(Member { candidate: index, state, why });
     }
     let contests = judge.leave_out_contests();
     judge.members.sort_by_key(|member| member.candidate);
@@ -151,7 +151,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn standing(&mut self, index: usize) -> (MemberState, String) {
+    fn state_of(&mut self, index: usize) -> (MemberState, String) {
         let candidate = &self.all[index];
         let (metadata, label) = (&candidate.metadata, &candidate.label);
         for problem in &candidate.kernel_refuses {

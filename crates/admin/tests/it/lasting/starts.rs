@@ -260,8 +260,8 @@ fn an_incomplete_replacement_is_not_trusted_after_writes_that_it_missed() {
     }
     let mut opened = members.opened(Access::ReadWrite);
     let up_to = Some(4096);
-    let standing = decide(&opened, &Options::default()).members[2].state.clone();
-    assert_eq!(standing, MemberState::Replacement { slot: MemberIdx(0), up_to });
+    let state = decide(&opened, &Options::default()).members[2].state.clone();
+    assert_eq!(state, MemberState::Replacement { slot: MemberIdx(0), up_to });
     let flawed = Arc::new(Flawed::new(opened[2].device.clone().expect("a device")));
     opened[2] = Opened::disk(flawed.clone()).expect("superblock");
     // Its own superblock cannot be changed.

@@ -202,10 +202,10 @@ fn places(members: &Members) -> String {
                 metadata.data_sectors,
                 metadata.data_offset,
             ));
-            let (name, standing) = (&members.candidates[member.candidate].label, &member.state);
+            let (name, state) = (&members.candidates[member.candidate].label, &member.state);
             let (bad, ppl) = (metadata.bad_blocks, metadata.ppl);
             let starts = (metadata.data_offset, metadata.reshape.map(|it| it.new_data_offset));
-            (name.clone(), standing.clone(), bad, ppl, journal, starts, metadata.recovery_offset)
+            (name.clone(), state.clone(), bad, ppl, journal, starts, metadata.recovery_offset)
         })
         .collect();
     let mut used: Vec<String> = used.iter().map(|it| format!("{it:?}")).collect();

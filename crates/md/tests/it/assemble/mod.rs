@@ -5,7 +5,7 @@ mod explicit;
 mod hostile;
 mod moments;
 mod reading;
-mod standings;
 mod start_plan;
 mod starting;
+mod states;
 mod support;

@@ -1,6 +1,6 @@
 //! Members with one event count and other times of the update, and halves that ran apart.
 
-use super::support::{both, force, member, members, one, one_with, raid5, short, standing, why};
+use super::support::{both, force, member, members, one, one_with, raid5, short, state_of, why};
 use raidlab_md::MemberIdx;
 use raidlab_md::assemble::{Array, Candidate, MemberState, Options, Verdict};
 use raidlab_md::ondisk::Role;
@@ -27,7 +27,7 @@ fn a_member_of_another_moment_is_left_out_and_named_with_both_times() {
     for turn in 0..4 {
         let old = (5 - turn) % 4;
         let array = one(&all);
-        assert_eq!(standing(&array, old), &stale(1));
+        assert_eq!(state_of(&array, old), &stale(1));
         assert_eq!(both(&array), ["degraded 1", "degraded 1"]);
         assert!(!served(&array).contains(&old));
         let [said] = &array.contradictions[..] else { panic!("{:?}", array.contradictions) };
@@ -87,7 +87,7 @@ fn what_is_passed_by_or_differs_in_events_has_a_time_of_its_own() {
     let spare = super::support::add(&mut all, "spare", Role::Spare);
     updated_later(&mut all, &[0, 1, 2]);
     let array = one(&all);
-    assert_eq!((standing(&array, spare), both(&array)[0].as_str()), (&MemberState::Spare, "run"));
+    assert_eq!((state_of(&array, spare), both(&array)[0].as_str()), (&MemberState::Spare, "run"));
     assert_eq!(array.contradictions, [""; 0]);
     // The members that are one update behind have two moments of their own.
     let mut all = members(6, 2, 5);

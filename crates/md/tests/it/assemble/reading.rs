@@ -69,7 +69,7 @@ fn a_rebuild_that_was_cut_short_serves_what_it_has() {
     all.remove(3);
     all[1].metadata.recovery_offset = Some(300);
     let array = one(&all);
-    assert_eq!(standing(&array, 1), &MemberState::Recovering { slot: MemberIdx(1), up_to: 300 });
+    assert_eq!(state_of(&array, 1), &MemberState::Recovering { slot: MemberIdx(1), up_to: 300 });
     assert_eq!(both(&array), ["refused", "needs Partial"]);
     let array = one_with(&all, &partial());
     let Kind::Parity(parity) = geometry(&array).kind() else { panic!("no parity") };

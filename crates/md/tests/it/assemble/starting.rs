@@ -63,7 +63,7 @@ fn levels_bear_their_losses_and_no_more() {
 }
 
 #[test]
-fn verdicts_standings_and_notes_are_shown_in_words() {
+fn verdicts_states_and_notes_are_shown_in_words() {
     let mut all = raid5(4);
     all[1].metadata.recovery_offset = Some(64);
     all[2].metadata.created.seconds = 5;
@@ -76,7 +76,7 @@ fn verdicts_standings_and_notes_are_shown_in_words() {
         "mdadm refuses the array: disk2 does not match, the creation time is 5 and not 1700000000."
     );
     all[3].metadata.events = 49 - 4;
-    assert_eq!(standing(&one(&all), 3).to_string(), "stale, was slot 3, 5 updates behind");
+    assert_eq!(state_of(&one(&all), 3).to_string(), "stale, was slot 3, 5 updates behind");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn logs_are_replayed_first() {
     all.iter_mut().for_each(|one| one.metadata.has_journal = true);
     all[journal].metadata.journal_tail = Some(24);
     let array = one(&all);
-    assert_eq!(standing(&array, journal), &MemberState::Journal);
+    assert_eq!(state_of(&array, journal), &MemberState::Journal);
     let replay = Replay::Journal { candidate: journal, tail: 24 };
     assert_eq!(array.read_write.repairs.replay, Some(replay));
     assert_eq!(array.read_write.journal, Some(journal));
@@ -229,7 +229,7 @@ fn rebuilds_resume_and_spares_take_empty_slots() {
     all[2].metadata.recovery_offset = Some(256);
     let spare = add(&mut all, "spare", Role::Spare);
     let array = one(&all);
-    assert_eq!(standing(&array, 2), &MemberState::Recovering { slot: MemberIdx(2), up_to: 256 });
+    assert_eq!(state_of(&array, 2), &MemberState::Recovering { slot: MemberIdx(2), up_to: 256 });
     assert_eq!(both(&array), ["degraded 2", "degraded 2"]);
     let recoveries = &array.read_write.repairs.recoveries;
     assert_eq!(recoveries.len(), 1, "the spare waits");
@@ -251,7 +251,7 @@ fn a_replacement_takes_over_when_it_is_complete() {
     all[new].metadata.recovery_offset = Some(640);
     let array = one(&all);
     let slot = MemberIdx(1);
-    assert_eq!(standing(&array, new), &MemberState::Replacement { slot, up_to: Some(640) });
+    assert_eq!(state_of(&array, new), &MemberState::Replacement { slot, up_to: Some(640) });
     assert_eq!(array.read_write.slots[1].as_ref().unwrap().candidate, 1);
     let recovery = array.read_write.repairs.recoveries[0];
     assert_eq!((recovery.candidate, recovery.from, recovery.replaces), (new, 640, Some(1)));

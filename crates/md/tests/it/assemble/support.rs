@@ -104,7 +104,7 @@ pub fn partial() -> Options {
     Options { partial: true, ..Options::default() }
 }
 
-pub fn standing(array: &Array, candidate: usize) -> &MemberState {
+pub fn state_of(array: &Array, candidate: usize) -> &MemberState {
     &array.members.iter().find(|member| member.candidate == candidate).unwrap().state
 }
 

@@ -33,7 +33,7 @@ pub fn check(directory: &Path, images: &[Vec<u8>]) {
     }
     assert_eq!(array.contradictions, [""; 0], "{name}");
     for (member, json) in array.members.iter().zip(members) {
-        check_standing(name, &member.state, json);
+        check_state(name, &member.state, json);
     }
     let is_reshape = matches!(array.shape, Ok(Shape::Reshaping(_)));
     assert_eq!(is_reshape, reshape::is_reshape(directory), "{name}");
@@ -63,16 +63,16 @@ fn candidate(file: &str, image: &[u8]) -> Candidate {
     Candidate::new(file, sectors, 512, superblock, checksum)
 }
 
-fn check_standing(name: &str, standing: &MemberState, json: &Value) {
+fn check_state(name: &str, state: &MemberState, json: &Value) {
     let slot = json["slot"].as_u64().map(|slot| MemberIdx(slot as u16));
-    let fits = match (json["state"].as_str().unwrap(), standing) {
+    let fits = match (json["state"].as_str().unwrap(), state) {
         ("active", MemberState::Active(own)) => Some(*own) == slot,
         ("replacement", MemberState::Replacement { slot: own, .. }) => Some(*own) == slot,
         ("stale", MemberState::Stale { slot: own, .. }) => *own == slot,
         ("spare", MemberState::Spare) | ("journal", MemberState::Journal) => true,
         _ => false,
     };
-    assert!(fits, "{name}: {standing:?} for {json}");
+    assert!(fits, "{name}: {state:?} for {json}");
 }
 
 /// What the plan serves.

@@ -34,7 +34,7 @@ fn one_update_behind_is_fresh_and_two_are_stale() {
             true => MemberState::Active(MemberIdx(1)),
             false => MemberState::Stale { slot: Some(MemberIdx(1)), events_behind: behind },
         };
-        assert_eq!(standing(&array, 1), &expected);
+        assert_eq!(state_of(&array, 1), &expected);
         assert_eq!(array.missing.is_empty(), fresh);
         let verdict = if fresh { "run" } else { "degraded 1" };
         assert_eq!(both(&array), [verdict, verdict]);
@@ -50,14 +50,14 @@ fn roles_come_from_the_freshest_superblock() {
     all[0].metadata.roles[2] = Role::Faulty;
     all[1].metadata.roles[2] = Role::Faulty;
     let array = one(&all);
-    assert_eq!(standing(&array, 2), &MemberState::Faulty);
+    assert_eq!(state_of(&array, 2), &MemberState::Faulty);
     assert_eq!(why(&array, 2), "disk2 is marked faulty by disk0, the freshest.");
     assert_eq!(both(&array), ["degraded 2", "degraded 2"]);
     // Removed.
     all[0].metadata.roles[2] = Role::Spare;
     all[1].metadata.roles[2] = Role::Spare;
     let array = one(&all);
-    assert_eq!(standing(&array, 2), &MemberState::Spare);
+    assert_eq!(state_of(&array, 2), &MemberState::Spare);
     assert!(why(&array, 2).contains("has removed it"));
     // It may be rebuilt, then.
     let recovery = array.read_write.repairs.recoveries[0];
@@ -71,7 +71,7 @@ fn spares_need_no_events_and_define_nothing() {
     for events in [1, 49, 50, 99] {
         all[spare].metadata.events = events;
         let array = one(&all);
-        assert_eq!(standing(&array, spare), &MemberState::Spare, "{events}");
+        assert_eq!(state_of(&array, spare), &MemberState::Spare, "{events}");
         assert_eq!(array.defining, 0);
         assert_eq!(both(&array), ["run", "run"]);
     }
@@ -95,7 +95,7 @@ fn what_the_kernel_compares_makes_a_member_foreign() {
         change(&mut all[1]);
         all[1].metadata.data_offset = 2048;
         let array = one(&all);
-        assert_eq!(standing(&array, 1), &MemberState::Foreign { differs: expected.to_string() });
+        assert_eq!(state_of(&array, 1), &MemberState::Foreign { differs: expected.to_string() });
         assert_eq!(both(&array), ["degraded 1", "degraded 1"]);
     }
 }
@@ -114,7 +114,7 @@ fn fields_that_only_mdadm_compares_are_reported_but_ignored() {
         one.metadata.version = Version::V0_90;
         (one.metadata.data_offset, one.metadata.super_sector) = (0, 3200);
     }
-    assert!(matches!(standing(&one(&all), 1), MemberState::Foreign { .. }));
+    assert!(matches!(state_of(&one(&all), 1), MemberState::Foreign { .. }));
 }
 
 #[test]
@@ -125,17 +125,17 @@ fn of_two_with_one_number_the_fresher_is_used() {
     copy.metadata.events -= 7;
     all.insert(0, copy);
     let array = one(&all);
-    assert_eq!(standing(&array, 0), &MemberState::Duplicate { of: 2 });
+    assert_eq!(state_of(&array, 0), &MemberState::Duplicate { of: 2 });
     assert!(why(&array, 0).contains("copy and disk1 are both device number 1"));
     assert_eq!(both(&array), ["run", "run"]);
     // Equally fresh: the first.
     all[0].metadata.events += 7;
     let array = one(&all);
-    assert_eq!(standing(&array, 2), &MemberState::Duplicate { of: 0 });
+    assert_eq!(state_of(&array, 2), &MemberState::Duplicate { of: 0 });
     // Two numbers for one slot, without a replacement.
     let mut all = raid5(3);
     let other = add(&mut all, "other", Role::Slot(1));
-    assert_eq!(standing(&one(&all), other), &MemberState::Duplicate { of: 1 });
+    assert_eq!(state_of(&one(&all), other), &MemberState::Duplicate { of: 1 });
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_wrong_checksum_is_accepted_only_on_request() {
     all[0].checksum_ok = false;
     all[0].metadata.events = 900;
     let array = one(&all);
-    assert_eq!(standing(&array, 0), &MemberState::Unusable);
+    assert_eq!(state_of(&array, 0), &MemberState::Unusable);
     assert_eq!((array.defining, both(&array)[0].as_str()), (1, "degraded 0"));
     let options = Options { ignore_checksums: true, ..Options::default() };
     all[0].metadata.events = 50;
@@ -271,7 +271,7 @@ fn find<'a>(
     all: &[raidlab_md::assemble::Candidate],
     label: &str,
 ) -> &'a MemberState {
-    standing(array, all.iter().position(|one| one.label == label).unwrap())
+    state_of(array, all.iter().position(|one| one.label == label).unwrap())
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_member_is_what_its_own_superblock_makes_it_too() {
         all[2].metadata.roles[2] = own;
         all[2].metadata.events = 3;
         let array = one(&all);
-        assert_eq!(standing(&array, 2), &MemberState::Stale { slot: None, events_behind: 47 });
+        assert_eq!(state_of(&array, 2), &MemberState::Stale { slot: None, events_behind: 47 });
         assert!(why(&array, 2).contains("missed 47 updates"), "{}", why(&array, 2));
         let options = Options { ignore_events: true, ..Options::default() };
         assert_eq!(short(&one_with(&all, &options).read_only.verdict), "degraded 2");
@@ -374,7 +374,7 @@ fn a_member_is_what_its_own_superblock_makes_it_too() {
         for events in [49, 50] {
             all[2].metadata.events = events;
             let array = one(&all);
-            assert!(matches!(standing(&array, 2), MemberState::Foreign { .. }), "{array:?}");
+            assert!(matches!(state_of(&array, 2), MemberState::Foreign { .. }), "{array:?}");
             assert_eq!(short(&array.read_only.verdict), "degraded 2");
             assert_eq!(array.contradictions.len(), 1);
         }
@@ -399,9 +399,9 @@ fn an_explicit_order_overrides_the_roles() {
     let mut all = raid5(3);
     let order = Some(vec![Some(2), None, Some(0)]);
     let array = one_with(&all, &Options { order: order.clone(), ..Options::default() });
-    assert_eq!(standing(&array, 2), &MemberState::Active(MemberIdx(0)));
-    assert_eq!(standing(&array, 0), &MemberState::Active(MemberIdx(2)));
-    assert_eq!(standing(&array, 1), &MemberState::Unusable);
+    assert_eq!(state_of(&array, 2), &MemberState::Active(MemberIdx(0)));
+    assert_eq!(state_of(&array, 0), &MemberState::Active(MemberIdx(2)));
+    assert_eq!(state_of(&array, 1), &MemberState::Unusable);
     assert_eq!(both(&array), ["degraded 1", "degraded 1"]);
     // Also of superblocks that have lost their role.
     all.iter_mut().for_each(|one| one.metadata.role = Role::Spare);
