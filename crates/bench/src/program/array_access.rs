@@ -55,7 +55,7 @@ pub(super) struct Shared<'g> {
     array: &'g Array,
     pending: Vec<Option<Pending>>,
     wakers: Vec<Waker>,
-    rung: mpsc::Receiver<usize>,
+    woken: mpsc::Receiver<usize>,
     ended: VecDeque<Ended>,
 }
 
@@ -67,29 +67,29 @@ pub(super) struct Own {
 }
 
 /// Waker that sends the slot of a completed request to the worker.
-struct Bell {
+struct SlotWaker {
     slot: usize,
-    bell: mpsc::Sender<usize>,
+    woken: mpsc::Sender<usize>,
 }
 
-impl Wake for Bell {
-    fn wake(self: Arc<Bell>) {
+impl Wake for SlotWaker {
+    fn wake(self: Arc<SlotWaker>) {
         // The worker may have ended.
-        let _ = self.bell.send(self.slot);
+        let _ = self.woken.send(self.slot);
     }
 }
 
 impl<'g> ArrayAccess<'g> {
     /// A access to a shared array, with `slots` slots.
     pub(super) fn shared(array: &'g Array, slots: usize) -> ArrayAccess<'g> {
-        let (bell, rung) = mpsc::channel();
+        let (sender, woken) = mpsc::channel();
         let wakers = (0..slots).map(|slot| {
-            let bell = bell.clone();
-            Waker::from(Arc::new(Bell { slot, bell }))
+            let sender = sender.clone();
+            Waker::from(Arc::new(SlotWaker { slot, woken: sender }))
         });
         let wakers = wakers.collect();
         let pending = (0..slots).map(|_| None).collect();
-        ArrayAccess::Shared(Shared { array, pending, wakers, rung, ended: VecDeque::new() })
+        ArrayAccess::Shared(Shared { array, pending, wakers, woken, ended: VecDeque::new() })
     }
 
     /// A access to the worker's own driver.
@@ -138,7 +138,7 @@ impl<'g> ArrayAccess<'g> {
             }
             match self {
                 ArrayAccess::Shared(shared) => {
-                    let slot = shared.rung.recv().expect("the wakers hold the other end");
+                    let slot = shared.woken.recv().expect("the wakers hold the other end");
                     shared.look(slot);
                 }
                 ArrayAccess::Own(own) => own.wait(),

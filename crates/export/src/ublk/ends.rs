@@ -1,7 +1,7 @@
 //! Requests of a queue that have ended, from the store's threads to the thread of the queue.
 //!
-//! *Invariant*: the bell rings after an end was put into an empty list, so that none is left there.
-//! The list is bounded by the requests of the queue.
+//! *Invariant*: the eventfd is signalled after an end was put into an empty list, so that none is
+//! left there. The list is bounded by the requests of the queue.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard};
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 /// The list; see the module documentation.
 pub(super) struct Ends {
     list: Mutex<Vec<(u16, i32)>>,
-    bell: EventFd,
+    wakeup: EventFd,
 }
 
 impl Ends {
     pub(super) fn new() -> io::Result<Ends> {
-        Ok(Ends { list: Mutex::default(), bell: EventFd::new()? })
+        Ok(Ends { list: Mutex::default(), wakeup: EventFd::new()? })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(u16, i32)>> {
@@ -32,7 +32,7 @@ impl Ends {
         let first = list.len() == 1;
         drop(list);
         if first {
-            self.bell.signal();
+            self.wakeup.signal();
         }
     }
 
@@ -46,12 +46,12 @@ impl Ends {
         into.append(&mut self.lock());
     }
 
-    /// Stops the bell.
-    pub(super) fn hush(&self) {
-        self.bell.reset();
+    /// Clears the eventfd.
+    pub(super) fn reset(&self) {
+        self.wakeup.reset();
     }
 
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(super) fn wakeup(&self) -> BorrowedFd<'_> {
+        self.wakeup.as_fd()
     }
 }

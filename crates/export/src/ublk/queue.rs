@@ -129,8 +129,8 @@ impl Queue {
                     Event::Command { tag, result: 0 } => self.begin(tag)?,
                     // The device is being stopped: the tag gets no more requests.
                     Event::Command { .. } => left -= 1,
-                    Event::Bell => {
-                        self.ends.hush();
+                    Event::Wakeup => {
+                        self.ends.reset();
                         self.ring.listen()?;
                     }
                 }

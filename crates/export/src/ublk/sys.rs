@@ -75,7 +75,7 @@ pub(super) enum Event {
     /// A request is there, or there will be none any more.
     Command { tag: u16, result: i32 },
     /// Requests have ended.
-    Bell,
+    Wakeup,
 }
 
 /// The ring of a queue.
@@ -86,7 +86,7 @@ pub(super) struct QueueRing {
     queue: u16,
 }
 
-const BELL: u64 = u64::MAX;
+const WAKEUP: u64 = u64::MAX;
 
 impl QueueRing {
     pub(super) fn new(
@@ -109,11 +109,11 @@ impl QueueRing {
         self.command(wire::COMMIT_AND_FETCH, tag, result)
     }
 
-    /// Waits for the bell once.
+    /// Waits once for the eventfd of [`Ends`].
     pub(super) fn listen(&mut self) -> io::Result<()> {
-        let bell = types::Fd(self.ends.bell().as_raw_fd());
-        let poll = opcode::PollAdd::new(bell, rustix::event::PollFlags::IN.bits().into());
-        self.push(&poll.build().user_data(BELL))
+        let wakeup = types::Fd(self.ends.wakeup().as_raw_fd());
+        let poll = opcode::PollAdd::new(wakeup, rustix::event::PollFlags::IN.bits().into());
+        self.push(&poll.build().user_data(WAKEUP))
     }
 
     /// Submits, waits, and says what has happened.
@@ -123,7 +123,7 @@ impl QueueRing {
             _ => {}
         }
         events.extend(self.ring.completion().map(|ended| match ended.user_data() {
-            BELL => Event::Bell,
+            WAKEUP => Event::Wakeup,
             tag => Event::Command { tag: tag as u16, result: ended.result() },
         }));
         Ok(())
