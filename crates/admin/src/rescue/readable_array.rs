@@ -117,16 +117,16 @@ impl ReadableArray {
         self.comparison.as_ref().map(Comparison::take_differing).unwrap_or_default()
     }
 
-    /// Begins or ends to read in haste: a read of a member that fails is not narrowed down to the
-    /// blocks that fail, and a member that fails much is not read. What cannot be recovered from
-    /// the others is lost, and is to be read again without haste.
-    pub fn set_hasty(&self, is_hasty: bool) {
-        self.failures.set_hasty(is_hasty);
+    /// Sets whether what fails is skipped, as in the first pass of ddrescue: a read of a member that
+    /// fails is not narrowed down to the blocks that fail, and a member that fails much is not read.
+    /// What cannot be recovered from the others is lost, and is to be read again without skipping.
+    pub fn set_skipping(&self, is_skipping: bool) {
+        self.failures.set_skipping(is_skipping);
     }
 
-    /// Sectors of members that were left out in haste.
-    pub fn left_in_haste(&self) -> u64 {
-        self.failures.left()
+    /// Sectors of members that were skipped.
+    pub fn skipped(&self) -> u64 {
+        self.failures.skipped()
     }
 
     /// Whether redundancy can prove which block is wrong: P and Q, or three copies.
@@ -204,10 +204,10 @@ impl ReadableArray {
             let bytes = ((from - at) * SECTOR_BYTES) as usize..((to - at) * SECTOR_BYTES) as usize;
             let buf = &mut buf[bytes];
             let mut of_part = self.read_part(part, from, buf, self.comparison.as_ref(), false);
-            // What is left in haste is read again.
+            // What is skipped is read again.
             if let Some(members) = &self.out_of_date
                 && !of_part.is_empty()
-                && !self.failures.is_hasty()
+                && !self.failures.is_skipping()
             {
                 let read = |part: &Part, at, buf: &mut [u8], comparison: Option<&Comparison>| {
                     self.read_part(part, at, buf, comparison, true)

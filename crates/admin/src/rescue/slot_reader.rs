@@ -30,7 +30,7 @@ pub struct Source {
     pub bad: Arc<[Range<u64>]>,
 }
 
-/// How the reads of a disk went in haste.
+/// Reads of a disk while what fails is skipped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Health {
     reads: u64,
@@ -81,11 +81,11 @@ const MAX_FAILURES: usize = 1000;
 #[derive(Default)]
 pub(super) struct Failures {
     lists: Mutex<BTreeMap<(String, String), Failed>>,
-    /// Whether a range that cannot be read in one piece is left for later, and a source that fails
-    /// much, too.
-    is_hasty: AtomicBool,
-    /// Sectors of members that were left.
-    left: AtomicU64,
+    /// Whether a range that cannot be read in one piece is skipped, and a source that fails much,
+    /// too.
+    is_skipping: AtomicBool,
+    /// Sectors of members that were skipped.
+    skipped: AtomicU64,
     /// By the address of the disk, which lives as long as the sources.
     health: Mutex<HashMap<usize, Health>>,
 }
@@ -98,16 +98,16 @@ struct Failed {
 }
 
 impl Failures {
-    pub(super) fn set_hasty(&self, is_hasty: bool) {
-        self.is_hasty.store(is_hasty, Ordering::Relaxed);
+    pub(super) fn set_skipping(&self, is_skipping: bool) {
+        self.is_skipping.store(is_skipping, Ordering::Relaxed);
     }
 
-    pub(super) fn is_hasty(&self) -> bool {
-        self.is_hasty.load(Ordering::Relaxed)
+    pub(super) fn is_skipping(&self) -> bool {
+        self.is_skipping.load(Ordering::Relaxed)
     }
 
-    pub(super) fn left(&self) -> u64 {
-        self.left.load(Ordering::Relaxed)
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
     }
 
     /// The health of a source's disk, with one more read that failed or did not.
@@ -122,8 +122,8 @@ impl Failures {
         *health
     }
 
-    fn leave(&self, range: &Range<u64>) {
-        self.left.fetch_add(range.end - range.start, Ordering::Relaxed);
+    fn skip(&self, range: &Range<u64>) {
+        self.skipped.fetch_add(range.end - range.start, Ordering::Relaxed);
     }
 
     fn note(&self, source: &Source, sectors: Range<u64>, error: &io::Error) {
@@ -156,7 +156,7 @@ impl Failures {
     pub(super) fn forget(&self) {
         self.lists.lock().expect("the list lock is not poisoned").clear();
         self.health.lock().expect("the list lock is not poisoned").clear();
-        self.left.store(0, Ordering::Relaxed);
+        self.skipped.store(0, Ordering::Relaxed);
     }
 }
 
@@ -234,14 +234,14 @@ fn read_good(
     if range.is_empty() {
         return;
     }
-    let is_hasty = failures.is_hasty();
-    if is_hasty && failures.health(source, None).is_failing() {
-        failures.leave(&range);
+    let is_skipping = failures.is_skipping();
+    if is_skipping && failures.health(source, None).is_failing() {
+        failures.skip(&range);
         return add_range(left, range);
     }
     let bytes = (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
     let read = source.disk.read(first + range.start, &mut buf[bytes]);
-    if is_hasty {
+    if is_skipping {
         failures.health(source, Some(read.is_err()));
     }
     let Err(error) = read else { return };
@@ -251,8 +251,8 @@ fn read_good(
         failures.note(source, first + range.start..first + range.end, &error);
         return add_range(left, range);
     }
-    if is_hasty {
-        failures.leave(&range);
+    if is_skipping {
+        failures.skip(&range);
         return add_range(left, range);
     }
     // Aligned to the device's blocks, so that no block is read twice.

@@ -542,30 +542,30 @@ impl host::DiskLayer for Counted {
 }
 
 #[test]
-fn in_haste_a_member_that_fails_much_is_left_to_the_others() {
+fn a_member_that_fails_much_is_skipped_where_others_can_serve() {
     for (level, layout, members) in shapes().into_iter().filter(|it| it.0 != Level::Linear) {
         let array = filled(level, layout, members);
         let mut reads = Vec::new();
-        for is_hasty in [false, true] {
+        for is_skipping in [false, true] {
             let mut slots = array.sources();
             let scarred = Scarred { inner: slots[0][0].disk.clone(), hole: 32..MEMBER_SECTORS };
             let counted = Arc::new(Counted { scarred, reads: Default::default() });
             slots[0] = vec![Source::whole(counted.clone(), 0)];
             let view = array.view(slots);
-            view.set_hasty(is_hasty);
+            view.set_skipping(is_skipping);
             let (bytes, lost) = array.read_all(&view);
             assert_honest(&array, &bytes, &lost);
             if level != Level::Raid0 {
                 assert!(lost.is_empty() && bytes == array.contents, "{level} {layout}");
             }
-            // What was left is read without haste.
-            view.set_hasty(false);
+            // What was skipped is read.
+            view.set_skipping(false);
             let before = lost.len();
             let (_, lost) = array.read_all(&view);
             assert!(lost.len() <= before || level == Level::Raid0, "{level} {layout}");
             reads.push(counted.reads.load(std::sync::atomic::Ordering::Relaxed));
-            if is_hasty {
-                assert!(view.left_in_haste() > 0, "{level} {layout}");
+            if is_skipping {
+                assert!(view.skipped() > 0, "{level} {layout}");
             }
         }
     }

@@ -212,7 +212,7 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending> {
             say(format_args!("raidlab: would be lost: {what}"));
         }
         arguments.json.put(&text, || json)?;
-        say_left(&prepared.discard());
+        say_skipped(&prepared.discard());
         return Ok(Ending::Fine);
     }
     // The plan is printed before anything is written, so that a wrong one can still be stopped.
@@ -225,11 +225,11 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending> {
                 let gone = if made_files { "; the created files are removed" } else { "" };
                 let kept = kept_text(&kept);
                 say(format_args!("raidlab: stopped: nothing was written{gone}{kept}"));
-                say_left(&prepared.discard());
+                say_skipped(&prepared.discard());
                 return Ok(Ending::Stopped);
             }
             Err(error) => {
-                say_left(&prepared.discard());
+                say_skipped(&prepared.discard());
                 let kept = kept_text(&error.kept);
                 return Err(reworded(error, |text| {
                     format!("{text}; --no-prealloc does without{kept}")
@@ -238,7 +238,7 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending> {
         }
     }
     if !running() {
-        say_left(&prepared.discard());
+        say_skipped(&prepared.discard());
         return Ok(Ending::Stopped);
     }
     let created = prepared.create().map_err(failed)?;
@@ -287,7 +287,7 @@ fn resync(created: &CreatedArray, stop: &AtomicBool) -> Result<bool> {
 fn failed(failed: NewArrayFailed) -> Error {
     let NewArrayFailed { error, left, lost } = failed;
     say_lost(&lost);
-    say_left(&left);
+    say_skipped(&left);
     match *error {
         NewArrayError::NoFile(_) => {
             reworded(*error, |text| format!("{text}; --file-size SIZE creates it as an image file"))
@@ -303,7 +303,7 @@ fn say_lost(lost: &[String]) {
     lost.iter().for_each(|what| say(format_args!("raidlab: lost: {what}")));
 }
 
-fn say_left(left: &[LeftFile]) {
+fn say_skipped(left: &[LeftFile]) {
     left.iter().for_each(|file| say(format_args!("raidlab: {file}")));
 }
 

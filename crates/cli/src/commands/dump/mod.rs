@@ -183,8 +183,8 @@ struct Outcome {
     gaps: Option<Gaps>,
     stop: Option<Stop>,
     failures: (Vec<Failure>, u64),
-    /// Sectors of members that were left out in haste, and not needed later.
-    left_in_haste: u64,
+    /// Sectors of members that were skipped, and not needed later.
+    skipped: u64,
 }
 
 impl Outcome {
@@ -208,7 +208,7 @@ impl Outcome {
             gaps: None,
             stop: None,
             failures: Default::default(),
-            left_in_haste: 0,
+            skipped: 0,
         }
     }
 

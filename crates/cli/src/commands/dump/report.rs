@@ -24,7 +24,7 @@ use crate::error::{Context, of_option, reworded};
 /// Says what came of a dump.
 pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) -> Result<Ending> {
     say_failures(&outcome);
-    say_left(&outcome);
+    say_skipped(&outcome);
     say_differing(&outcome);
     say_stale(&outcome);
     let of = outcome.unit();
@@ -116,12 +116,12 @@ fn say_failures(outcome: &Outcome) {
     }
 }
 
-/// Prints how much of members was not read in haste.
-fn say_left(outcome: &Outcome) {
-    if outcome.left_in_haste > 0 {
+/// Prints how much of members was skipped.
+fn say_skipped(outcome: &Outcome) {
+    if outcome.skipped > 0 {
         say(format_args!(
             "raidlab: large reads of members failed, {} in all, and were left to the other members",
-            show_size(outcome.left_in_haste)
+            show_size(outcome.skipped)
         ));
     }
 }

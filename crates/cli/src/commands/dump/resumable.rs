@@ -84,7 +84,7 @@ pub fn copy(arguments: &DumpArguments, source: Rescue, used: &[Used]) -> Result<
     // Also after an error: what was written until then is not read again.
     let stored = run.placed.sync().and_then(|()| run.saved.store(&run.map));
     outcome.failures = view.failures();
-    outcome.left_in_haste = view.left_in_haste();
+    outcome.skipped = view.skipped();
     outcome.compared = view.comparison();
     // Else some of them are not read again yet.
     if result.is_ok() {
@@ -134,7 +134,7 @@ fn changed(view: &ReadableArray, map: &DumpMap, placed: &Placed) -> Result<Optio
     let written = map.of(&[Finished]);
     let all = map.sectors(&[Finished]);
     let mut found = None;
-    view.set_hasty(true);
+    view.set_skipping(true);
     for sample in 0..SAMPLES.min(all) {
         // In the middle of each part.
         let mut place =
@@ -156,7 +156,7 @@ fn changed(view: &ReadableArray, map: &DumpMap, placed: &Placed) -> Result<Optio
             found = found.or((now != there).then_some(sector));
         }
     }
-    view.set_hasty(false);
+    view.set_skipping(false);
     view.forget_findings();
     Ok(found)
 }
@@ -248,11 +248,11 @@ impl Run<'_> {
         let options = StreamOptions { pieces, ..StreamOptions::default() };
         let earlier = self.map.of(&[NonTrimmed, BadSector]);
         let contradicted = self.map.of(&[NonScraped]);
-        self.view.set_hasty(true);
+        self.view.set_skipping(true);
         for range in self.map.of(&[NonTried]) {
             self.read(range, options, NonTrimmed)?;
         }
-        self.view.set_hasty(false);
+        self.view.set_skipping(false);
         self.placed.is_used();
         // What an earlier run could not read is read again after what this one could not.
         let new = self.map.of(&[NonTrimmed]).into_iter().filter(|range| !earlier.contains(range));
