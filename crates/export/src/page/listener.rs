@@ -1,6 +1,6 @@
 //! Connections: how many there are, and how long they may do nothing.
 //!
-//! Invariant: every connection has a place from its acceptance to its end; one without a place is
+//! Invariant: every connection has a permit from its acceptance to its end; one without a permit is
 //! closed at once. A peer that does not send the head of a request in time, or does not read, is
 //! cut off. Every request carries its [`Peer`].
 
@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::page::peer::Peer;
-use crate::page::places::Places;
+use crate::page::permits::Permits;
 
 /// Connections at a time.
 pub const MAX_CONNECTIONS: usize = 128;
@@ -39,7 +39,7 @@ const SYSTEM_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections until it is dropped.
 pub async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    let places = Places::new(MAX_CONNECTIONS);
+    let permits = Permits::new(MAX_CONNECTIONS);
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -50,10 +50,10 @@ pub async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Rou
         };
         let Ok(own) = stream.local_addr() else { continue };
         let peer = Peer::of(address, own);
-        let Some(place) = places.take(peer) else { continue };
+        let Some(permit) = permits.take(peer) else { continue };
         let (tls, router) = (tls.clone(), router.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             connection(stream, tls, router, peer).await;
         });
     }

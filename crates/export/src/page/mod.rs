@@ -13,7 +13,7 @@ mod curve;
 mod frames;
 mod listener;
 mod peer;
-mod places;
+mod permits;
 mod routes;
 mod server;
 mod view;

@@ -27,7 +27,7 @@ use tokio_stream::StreamExt;
 use crate::page::access::{Access, Denied};
 use crate::page::frames::Frames;
 use crate::page::peer::Peer;
-use crate::page::places::Places;
+use crate::page::permits::Permits;
 use crate::page::view::{Feed, Order};
 
 /// Viewers at a time, of whom one peer has half; connections beyond are for files and orders.
@@ -63,8 +63,8 @@ pub struct Shared {
     pub feed: Arc<dyn Feed>,
     /// The frames.
     pub frames: Arc<Frames>,
-    /// A place for each viewer.
-    pub viewers: Arc<Places>,
+    /// A permit for each viewer.
+    pub viewers: Arc<Permits>,
     /// A permit for each order that may run.
     pub orders: Arc<Semaphore>,
 }
@@ -150,7 +150,7 @@ struct Session {
     needs_token: bool,
     may_read: bool,
     has_orders: bool,
-    /// There is a place for one viewer more.
+    /// There is a permit for one viewer more.
     has_place: bool,
 }
 
@@ -178,14 +178,14 @@ async fn events(State(shared): Served, of: Of, headers: HeaderMap) -> Response {
     if let Err(denied) = shared.access.read(&headers) {
         return denied.into_response();
     }
-    let Some(place) = shared.viewers.take(of.0) else {
+    let Some(permit) = shared.viewers.take(of.0) else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers");
     };
     // One that lost its connection tries again after this time, ms.
     let head = tokio_stream::once(Bytes::from_static(b"retry: 1000\n\n"));
     let frames = head.chain(shared.frames.subscribe()).map(move |frame| {
         // It ends with the stream.
-        let _place = &place;
+        let _permit = &permit;
         Ok::<_, std::convert::Infallible>(frame)
     });
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response()

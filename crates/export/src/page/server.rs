@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::page::access::{Access, Token};
 use crate::page::frames::Frames;
 use crate::page::listener;
-use crate::page::places::Places;
+use crate::page::permits::Permits;
 use crate::page::routes::{self, MAX_ORDERS, MAX_VIEWERS, Shared};
 use crate::page::view::Feed;
 
@@ -104,7 +104,7 @@ impl PageServer {
         let access = Access::new(address, has_tls, token, control);
         let frames = Arc::new(Frames::new());
         let orders = Arc::new(Semaphore::new(MAX_ORDERS));
-        let viewers = Places::new(MAX_VIEWERS);
+        let viewers = Permits::new(MAX_VIEWERS);
         let shared = Shared { access, feed: feed.clone(), frames: frames.clone(), viewers, orders };
         let router = routes::router(Arc::new(shared));
         let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config().clone()));
