@@ -248,8 +248,8 @@ impl Rotating {
         } else if let Some(complete) = self.cached(now, at, end) {
             self.send_when(now, key, complete);
         } else {
-            let place = self.head.place_of(at);
-            self.queue.push(Pending { key, at, end, write: false, place, arrived: now });
+            let position = self.head.position_of(at);
+            self.queue.push(Pending { key, at, end, write: false, position, arrived: now });
         }
         self.decide(now);
     }
@@ -295,8 +295,8 @@ impl Rotating {
         let (at, end) = (op.at_bytes, op.end());
         match op.kind {
             OpKind::Write { fua: true } if at < end => {
-                let place = self.head.place_of(at);
-                self.queue.push(Pending { key, at, end, write: true, place, arrived: now });
+                let position = self.head.position_of(at);
+                self.queue.push(Pending { key, at, end, write: true, position, arrived: now });
                 self.decide(now);
             }
             OpKind::Write { fua: false } => {
@@ -403,7 +403,7 @@ impl Rotating {
         if urgent || (dirty && idle && now >= self.destage_from()) {
             self.leave_stream(now);
             let head = &self.head;
-            let wait = |at| head.expected(now, head.place_of(at), true);
+            let wait = |at| head.expected(now, head.position_of(at), true);
             let (at, end) = self.writes.take_slice(head.at(), wait, |at| head.run_end(at));
             self.write(now, at, end, None);
         } else if idle && now >= self.clean_from() {
@@ -474,7 +474,7 @@ impl Rotating {
                 }
             }
         }
-        let wait = self.head.expected(now, pending.place, pending.write);
+        let wait = self.head.expected(now, pending.position, pending.write);
         Cost { wait, continues: false, same_stream }
     }
 

@@ -17,7 +17,7 @@ use crate::rotating::Surface;
 
 /// A spot on the surface: the arm's position and the media time, which gives the angle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct HeadPosition {
     arm: f64,
     media_time: Nanos,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Leg {
     /// When the head is over `from`.
     pub from_at: Nanos,
     drive_from: u64,
-    place: Place,
+    position: HeadPosition,
 }
 
 /// The head of one drive.
@@ -43,7 +43,7 @@ pub(crate) struct Head {
     write_settle: Nanos,
     /// A sector that the head would reach with less time to spare is planned for the next turn.
     margin: Nanos,
-    place: Place,
+    position: HeadPosition,
     /// The member address the head was last over: where the elevator stands.
     at: u64,
     on_track_at: Option<Nanos>,
@@ -52,9 +52,9 @@ pub(crate) struct Head {
 
 impl Head {
     pub fn new(surface: Surface, layout: Layout, write_settle: Nanos, margin: Nanos) -> Head {
-        let place = Head::spot(&surface, layout.on_drive(0));
+        let position = Head::spot(&surface, layout.on_drive(0));
         let (at, on_track_at, wrote) = (0, None, false);
-        Head { surface, layout, write_settle, margin, place, at, on_track_at, wrote }
+        Head { surface, layout, write_settle, margin, position, at, on_track_at, wrote }
     }
 
     pub fn at(&self) -> u64 {
@@ -70,64 +70,65 @@ impl Head {
         self.layout.member()
     }
 
-    pub fn place_of(&self, at: u64) -> Place {
+    pub fn position_of(&self, at: u64) -> HeadPosition {
         Head::spot(&self.surface, self.layout.on_drive(at))
     }
 
-    fn spot(surface: &Surface, drive_at: u64) -> Place {
-        Place { arm: surface.arm(drive_at), media_time: surface.media_time(drive_at) }
+    fn spot(surface: &Surface, drive_at: u64) -> HeadPosition {
+        HeadPosition { arm: surface.arm(drive_at), media_time: surface.media_time(drive_at) }
     }
 
     /// The time from `now` until the head is over `target`.
-    pub fn positioning(&self, now: Nanos, target: Place, write: bool) -> Nanos {
+    pub fn positioning(&self, now: Nanos, target: HeadPosition, write: bool) -> Nanos {
         self.reach(now, target, write, 0)
     }
 
     /// What the firmware counts with when it chooses: a seek may take a little longer than planned,
     /// and a sector that is missed costs a turn. One that would be reached with less than the
     /// margin to spare is taken to come a turn later.
-    pub fn expected(&self, now: Nanos, target: Place, write: bool) -> Nanos {
+    pub fn expected(&self, now: Nanos, target: HeadPosition, write: bool) -> Nanos {
         self.reach(now, target, write, self.margin)
     }
 
-    fn reach(&self, now: Nanos, target: Place, write: bool, margin: Nanos) -> Nanos {
+    fn reach(&self, now: Nanos, target: HeadPosition, write: bool, margin: Nanos) -> Nanos {
         let on_track = self.on_track_at == Some(now) && self.wrote == write;
-        let mut seek =
-            self.surface.seek_between(self.place_pair(self.place), self.place_pair(target));
+        let mut seek = self
+            .surface
+            .seek_between(self.position_pair(self.position), self.position_pair(target));
         if write {
             seek += self.write_settle;
         }
         let ready = seek + margin;
         let around = ready + self.surface.rotation_wait(now + ready, target.media_time);
-        match target.media_time.checked_sub(self.place.media_time) {
+        match target.media_time.checked_sub(self.position.media_time) {
             Some(pass) if on_track => pass.min(around),
             _ => around,
         }
     }
 
-    fn place_pair(&self, place: Place) -> (f64, Nanos) {
-        (place.arm, place.media_time)
+    fn position_pair(&self, position: HeadPosition) -> (f64, Nanos) {
+        (position.arm, position.media_time)
     }
 
     /// Sends the head to `from` at `now`.
     pub fn depart(&mut self, now: Nanos, from: u64, write: bool) -> Leg {
         let drive_from = self.layout.on_drive(from);
-        let place = Head::spot(&self.surface, drive_from);
-        let from_at = now + self.positioning(now, place, write);
+        let position = Head::spot(&self.surface, drive_from);
+        let from_at = now + self.positioning(now, position, write);
         self.wrote = write;
-        Leg { from, end: self.layout.run_end(from), from_at, drive_from, place }
+        Leg { from, end: self.layout.run_end(from), from_at, drive_from, position }
     }
 
     /// When the head of `leg` has passed everything before `at` (within the leg).
     pub fn passes(&self, leg: &Leg, at: u64) -> Nanos {
         let media_time = self.surface.media_time(leg.drive_from + (at - leg.from));
-        leg.from_at + (media_time - leg.place.media_time)
+        leg.from_at + (media_time - leg.position.media_time)
     }
 
     /// The address that the head of `leg` has reached at `now`, rounded down.
     pub fn reached(&self, leg: &Leg, now: Nanos) -> u64 {
         let Some(streamed) = now.checked_sub(leg.from_at) else { return leg.from };
-        let drive_at = self.surface.address_at(leg.place.media_time + streamed);
+        let drive_at = self.surface.address_at(leg.position.media_time + streamed);
         (leg.from + drive_at.saturating_sub(leg.drive_from)).min(leg.end)
     }
 
@@ -144,15 +145,15 @@ impl Head {
 
     /// Leaves the head over a drive address, where the media cache or a band is.
     pub fn park(&mut self, drive_at: u64) {
-        self.place = Head::spot(&self.surface, drive_at.min(self.surface.capacity()));
+        self.position = Head::spot(&self.surface, drive_at.min(self.surface.capacity()));
         self.on_track_at = None;
     }
 
     /// Leaves `leg` at `now`; `at` is the address reached.
     pub fn leave(&mut self, now: Nanos, leg: &Leg, at: u64) {
-        self.place = leg.place;
-        self.place.media_time += now.saturating_sub(leg.from_at);
-        self.place.arm = self.surface.arm(leg.drive_from + (at - leg.from));
+        self.position = leg.position;
+        self.position.media_time += now.saturating_sub(leg.from_at);
+        self.position.arm = self.surface.arm(leg.drive_from + (at - leg.from));
         self.at = at;
         self.on_track_at = Some(now);
     }
@@ -181,12 +182,12 @@ mod tests {
         let end = 6 << 20;
         let now = head.passes(&first, end);
         head.leave(now, &first, end);
-        assert_eq!(head.positioning(now, head.place_of(end), false), 0);
+        assert_eq!(head.positioning(now, head.position_of(end), false), 0);
         let gap = 64 << 10;
-        let passed = head.positioning(now, head.place_of(end + gap), false);
+        let passed = head.positioning(now, head.position_of(end + gap), false);
         assert!((passed as f64 - gap as f64 / 73e-3).abs() < 20_000.0, "{passed}");
-        assert!(head.positioning(now, head.place_of(end), true) > 500_000, "settles to write");
-        let late = head.positioning(now + 50_000, head.place_of(end), false);
+        assert!(head.positioning(now, head.position_of(end), true) > 500_000, "settles to write");
+        let late = head.positioning(now + 50_000, head.position_of(end), false);
         assert!(late > 8_000_000, "a parked head waits almost a turn: {late}");
     }
 
@@ -196,7 +197,7 @@ mod tests {
         let turn = 8_333_333;
         let (mut narrow, steps) = (0, 1000);
         for step in 0..steps {
-            let target = head.place_of((64 << 20) + step * 700);
+            let target = head.position_of((64 << 20) + step * 700);
             let [real, planned] =
                 [head.positioning(77, target, false), head.expected(77, target, false)];
             assert!(planned == real || planned.abs_diff(real + turn) <= 1, "{real} {planned}");

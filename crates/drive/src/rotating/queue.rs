@@ -8,7 +8,7 @@
 //! Invariant: entries are in order of arrival. At most the drive's queue depth. Called by `drive`.
 
 use crate::op::Nanos;
-use crate::rotating::head::Place;
+use crate::rotating::head::HeadPosition;
 
 /// The largest gap inside a run of commands, as a multiple of the command behind it.
 const GAP_MAX: u64 = 4;
@@ -21,7 +21,7 @@ pub(crate) struct Pending {
     pub end: u64,
     /// A FUA write; else a read.
     pub write: bool,
-    pub place: Place,
+    pub position: HeadPosition,
     pub arrived: Nanos,
 }
 
@@ -121,8 +121,8 @@ mod tests {
         let head = Head::new(Surface::new(numbers, capacity, 0), layout, 0, 0);
         let mut queue = Queue::new(100);
         for (key, &at) in starts.iter().enumerate() {
-            let (key, arrived, place) = (key as u32, key as Nanos, head.place_of(at));
-            queue.push(Pending { key, at, end: at + 4096, write: false, place, arrived });
+            let (key, arrived, position) = (key as u32, key as Nanos, head.position_of(at));
+            queue.push(Pending { key, at, end: at + 4096, write: false, position, arrived });
         }
         queue
     }
