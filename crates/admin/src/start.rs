@@ -37,7 +37,7 @@ use crate::{Opened, opened, rescue};
 pub struct StartOptions {
     /// Options of the engine.
     pub driver: DriverOptions,
-    /// Memory and limits.
+    /// Memory and limits of the data plane.
     pub data_plane: DataPlaneConfig,
 }
 
@@ -86,13 +86,13 @@ pub enum StartError {
     /// A device cannot be put into a slot.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// With the superblocks of new devices it would serve less.
+    /// The array would serve less with the superblocks of new devices.
     #[error(
         "with the superblocks of the new devices the array would serve less; nothing was written: \
          {0}"
     )]
     Worse(#[from] Worse),
-    /// It cannot be assembled.
+    /// The specification is invalid, or a system resource is missing.
     #[error(transparent)]
     Build(#[from] BuildError),
 }
@@ -262,19 +262,19 @@ fn with_log(members: &[Opened], log: &LogReplay) -> Vec<Opened> {
 /// A member that is rebuilt while the array runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebuildingMember {
-    /// Its slot.
+    /// The slot that it fills.
     pub slot: MemberIdx,
-    /// Its name.
+    /// Name of the device, as it was opened.
     pub name: String,
     /// First sector of its data area.
     pub data_offset: u64,
-    /// All below this sector of its data area was in sync at the start.
+    /// Sectors of the data area below this one were in sync at the start.
     pub from: u64,
-    /// It had the slot before, and lacks only what the bitmap's set bits cover.
+    /// The device had the slot before, and lacks only what the bitmap's set bits cover.
     pub by_bitmap: bool,
-    /// The name of the member that it replaces.
+    /// Name of the member that it replaces.
     pub replaces: Option<String>,
-    /// Sectors of its data area that were out of sync at the start.
+    /// Number of sectors of the data area that were out of sync at the start.
     pub lacking: u64,
 }
 

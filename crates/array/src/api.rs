@@ -25,13 +25,13 @@ use crate::driver::{Driver, DriverOptions};
 use crate::executor::{ArrayExtent, Event, Report};
 use crate::member::{Counters, MemberInfo};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
     /// The array could not serve the range, or could not store it.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// Of an array that is only read: no member has a part of the range.
+    /// No member has a part of the range; of an array that is only read.
     #[error("sectors {first} to {last} can be read from no member")]
     Lost {
         /// The first sector that is lost.
@@ -62,12 +62,12 @@ pub enum ArrayError {
     Unclean,
 }
 
-/// Memory that an array has for data, in bytes. It grows with load.
+/// Memory of an array for data, in bytes. It grows with load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// What there is now.
+    /// Bytes that can be used now.
     pub now: u64,
-    /// What there is at most.
+    /// Bytes at most.
     pub most: u64,
 }
 
@@ -219,7 +219,7 @@ impl Array {
         MemoryUse { now, most }
     }
 
-    /// Whether a discarded range is guaranteed to read as zeroes.
+    /// True: a discarded range is guaranteed to read as zeroes.
     pub fn discard_zeroes(&self) -> bool {
         self.info.discard_zeroes
     }
@@ -280,7 +280,7 @@ impl Array {
         self.each_range(HostOp::Discard, offset, len)
     }
 
-    /// What is known of a range of blocks, without reading it: at least one extent, at most `most`,
+    /// Extents of a range of blocks, without reading it: at least one, at most `most`,
     /// and perhaps not all of the range. A write that has completed is seen.
     ///
     /// # Errors

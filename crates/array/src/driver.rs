@@ -48,7 +48,7 @@ pub(crate) use waiting::poll_for;
 /// Retry delay when the kernel had no room for an operation.
 const PUSHED_BACK: Duration = Duration::from_millis(1);
 
-/// How an array is run.
+/// Options of a running array.
 #[derive(Clone, Debug)]
 pub struct DriverOptions {
     /// Threads that run the array, each with its own part of it; see [`Driver::shards`].
@@ -60,23 +60,23 @@ pub struct DriverOptions {
     pub max_requests: usize,
     /// Number of host buffers, for all shards together.
     pub leases: usize,
-    /// How many of them there are from the start; the others are added as load needs them.
+    /// Number of buffers from the start, at most `leases`; the others are added as load needs them.
     pub leases_at_first: usize,
     /// Size of each host buffer in bytes; rounded up to 4 KiB.
     pub lease_bytes: usize,
-    /// Whether to request huge pages for the host buffers. Large O_DIRECT reads are up to twice as
-    /// fast in them, so a workload that models a program without huge pages must not use them.
+    /// Huge pages are requested for the host buffers. Large O_DIRECT reads are up to twice as fast
+    /// in them, so a workload that models a program without huge pages must not use them.
     pub huge_pages: bool,
-    /// Whether memory for data is made present before it is used, and what is used from the start
-    /// known to io_uring: no request has to wait for memory, not even where that waits for a
-    /// request. For arrays that serve the kernel that they run on.
+    /// Memory for data is made present before it is used, and what is used from the start is
+    /// registered with io_uring: no request waits for memory, which might wait for a request. For
+    /// arrays that serve the kernel that they run on.
     pub populate: bool,
     /// The parity kernels.
     pub kernels: parity::Kernels,
-    /// How fast background work (resync, rebuild, scrub) runs at first; see [`Driver::set_pace`].
+    /// Pace of background work (resync, rebuild, scrub) at first; see [`Driver::set_pace`].
     pub pace: Pace,
-    /// How long an operation of a member may take: then the member is taken out of service, or is
-    /// not used until the operation completes where the array cannot run without it. `None`: the
+    /// Time that an operation of a member may take. Then the member is taken out of service; one
+    /// that the array cannot run without is not used until the operation completes. `None`: the
     /// array waits.
     pub member_timeout: Option<Duration>,
 }
@@ -334,7 +334,7 @@ impl Driver {
         self.executor.geometry()
     }
 
-    /// How the array is divided among its shards; a host can use it to submit each request to the
+    /// The division of the array among its shards; a host can use it to submit each request to the
     /// owning shard.
     pub fn sharding(&self) -> Sharding {
         match &self.channels {
@@ -359,7 +359,7 @@ impl Driver {
         hosts.chain(shards.iter().filter_map(|driver| driver.executor.stripe_memory()))
     }
 
-    /// How many more requests can be submitted now.
+    /// Number of requests that can be submitted now.
     pub fn room(&self) -> usize {
         let reserved = self.background.ranges.min(1);
         (self.max_requests + reserved).saturating_sub(self.requests())

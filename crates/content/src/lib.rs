@@ -1,5 +1,5 @@
-//! What file systems, partition tables and volume managers record of themselves: which they are,
-//! and where each of their blocks belongs.
+//! Decoders of what file systems, partition tables and volume managers record of themselves: which
+//! they are, and where each of their blocks belongs.
 //!
 //! Owns the decoders of foreign formats, as far as they say *what* lies here ([`identify`]) and
 //! *where* it must lie ([`Witness`], [`Prediction`]). The contents of files are not read.

@@ -17,7 +17,7 @@
 //! the same times (no hash order, no random numbers: the angle of a platter follows from time and
 //! address). The crate is independent of RAID, holds no data, and reads no clock.
 //!
-//! Callers: the paced members of `array`, `sim`, and `model` for its bounds.
+//! Callers: the paced members of `array`, and `predict` for bounds and calibrations.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

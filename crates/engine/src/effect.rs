@@ -89,7 +89,7 @@ pub enum Compute {
 /// A data block of a row: its Q exponent and its location.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Its coefficient in Q is 2 to this power.
+    /// Exponent e of its coefficient 2^e in Q, 0 to 254.
     pub exponent: u8,
     /// The block, or the part of it that the computation covers.
     pub slice: BufSlice,
@@ -98,11 +98,11 @@ pub struct Source {
 /// A changed data block.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta {
-    /// Its coefficient in Q is 2 to this power.
+    /// Exponent e of its coefficient 2^e in Q, 0 to 254.
     pub exponent: u8,
-    /// The contents on the member.
+    /// Contents on the member.
     pub old: BufSlice,
-    /// The new contents.
+    /// Contents that are to be written.
     pub new: BufSlice,
 }
 
@@ -181,7 +181,7 @@ pub enum ControlEvent {
     },
     /// Answer to [`crate::Control::BeginRebuild`] and [`crate::Control::BeginReplacement`].
     RebuildBegan {
-        /// Its place (see [`Effect`]).
+        /// Place of the device (see [`Effect`]).
         member: MemberIdx,
     },
     /// A scrub has found blocks that do not agree.
@@ -301,7 +301,7 @@ pub enum Effect {
     },
     /// Completes a host request.
     Complete {
-        /// The request's own tag.
+        /// The host's tag of the request.
         tag: u64,
         /// The request's result.
         result: Result<(), RequestError>,
@@ -311,17 +311,17 @@ pub enum Effect {
     /// held has no result, whatever it completes with: it is to be begun anew, with a buffer that
     /// is not held.
     Hold {
-        /// The request's own tag. It must not be used again before the buffer is released.
+        /// The host's tag of the request. It must not be used again before the buffer is released.
         tag: u64,
     },
     /// No operation uses the buffer of this request any more, except those of the request itself.
     Release {
-        /// The request's own tag.
+        /// The host's tag of the request.
         tag: u64,
     },
     /// A device is out of service: its operations that have not completed at `at` are late.
     Abandon {
-        /// Its place.
+        /// Place of the device.
         member: MemberIdx,
         /// Nanoseconds of the clock that `handle` is called with.
         at: u64,
@@ -336,7 +336,7 @@ pub enum Effect {
 pub struct Effects {
     /// Effects in the order in which they were decided.
     pub list: Vec<Effect>,
-    /// Computations: apart, because they are longer than all other effects.
+    /// Computations, in a list of their own: they are longer than all other effects.
     pub jobs: Vec<Compute>,
     /// Buffer slices of reads and writes.
     pub slices: Vec<BufSlice>,

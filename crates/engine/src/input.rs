@@ -90,7 +90,7 @@ impl HostOp {
 pub struct Request {
     /// The host's tag of the request.
     pub tag: u64,
-    /// The operation.
+    /// Read, write, flush, or background work.
     pub op: HostOp,
     /// First array sector.
     pub at: Sector,
@@ -255,7 +255,7 @@ impl std::fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// How md's flags say that a member is to be used, on RAID 1 and 10: see
+/// Flags of md that say how a member of RAID 1 and 10 is used: see
 /// [`crate::ShardConfig::write_mostly`] and [`crate::ShardConfig::failfast`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberFlags {
@@ -307,7 +307,7 @@ pub enum Control {
     /// The superblocks say that a resync is needed, regardless of partial parity logs: these may
     /// drop rows in doubt.
     DoubtRecorded {
-        /// How many [`crate::ControlEvent::OutOfSync`] of this shard that accounts for.
+        /// Number of [`crate::ControlEvent::OutOfSync`] of this shard that are accounted for.
         reports: u64,
     },
     /// A flush is in progress: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
@@ -330,16 +330,16 @@ pub enum Control {
     /// of its data area alone. The intents of writes that are granted from now on are not among
     /// them.
     OutOfSyncOnly {
-        /// Its place.
+        /// Place of the device (see [`crate::Effect`]).
         member: MemberIdx,
         /// Ascending ranges, in sectors.
         ranges: Arc<[Range<u64>]>,
     },
     /// A device that has joined, or has replaced a member, has these flags. It had none before.
     SetFlags {
-        /// Its place. Ignored if it has not the slot.
+        /// Place of the device. Ignored if it has not the slot.
         member: MemberIdx,
-        /// The flags.
+        /// The flags from now on.
         flags: MemberFlags,
     },
     /// A device has been put into this place (see [`crate::Effect`]) to replace the slot's member:
@@ -350,9 +350,9 @@ pub enum Control {
     /// A member that is being rebuilt, or a replacement, is in sync below this sector of its data
     /// area.
     RebuiltBelow {
-        /// Its place.
+        /// Place of the device (see [`crate::Effect`]).
         member: MemberIdx,
-        /// In sectors.
+        /// Sectors that are in sync, from the start of the data area.
         sector: u64,
     },
     /// All of a member that was being rebuilt is in sync, and the metadata record it. By its place.
@@ -363,9 +363,9 @@ pub enum Control {
     /// Copies are in sync below this position and may differ above; see
     /// [`crate::ShardConfig::in_sync_below`].
     InSyncBelow {
-        /// In positions; `u64::MAX`: everywhere.
+        /// First position that may differ; `u64::MAX`: none.
         position: u64,
-        /// How many [`crate::ControlEvent::OutOfSync`] of this shard the metadata manager had
+        /// Number of [`crate::ControlEvent::OutOfSync`] of this shard that the metadata manager had
         /// processed. A command that does not account for all of them raises nothing: it crossed
         /// the last one.
         reports: u64,
@@ -385,13 +385,12 @@ pub enum Input {
         result: Result<(), IoError>,
     },
     /// A member's operation has ended for the array with this result, and has not completed: its
-    /// buffers are still in use, until [`Input::Released`] follows. With
-    /// [`MemberError::Timeout`]: it has not completed in time. Operations with equal tokens are
-    /// late together: none with this token is in flight that is not.
+    /// buffers are in use until [`Input::Released`] follows. With [`MemberError::Timeout`] it has
+    /// not completed in time. Operations with equal tokens are late together.
     Late {
         /// Token of the effect.
         token: Token,
-        /// What it has ended with.
+        /// Result for the array.
         result: Result<(), IoError>,
     },
     /// An operation that was late has completed: its buffers are free.
@@ -410,7 +409,7 @@ pub enum Input {
     Checked {
         /// Token of the effect.
         token: Token,
-        /// What it has found.
+        /// Agreement, or the blocks that are wrong.
         verdict: Verdict,
     },
     /// The time set with [`crate::Effect::SetTimer`] has passed.

@@ -1,4 +1,4 @@
-//! What a host gives: what holds a member (files, block devices, parts of images and NBD exports;
+//! Access to a host: the holders of members (files, block devices, parts of images and NBD exports;
 //! opened, locked, identified and examined), system calls ([`sys`]), TLS ([`tls`]).
 //!
 //! ```text

@@ -1,6 +1,7 @@
-//! The semantics of Linux md: units, levels, layouts, and the mapping of array sectors to members.
+//! The semantics of Linux md: units, levels, layouts, the mapping of array sectors to members, the
+//! on-disk structures, and the decisions of assembling and creating.
 //!
-//! Owns the arithmetic of md and nothing else: no bytes of any member, no files, no clocks. Every
+//! Owns the formats and the arithmetic of md and nothing else: no files, no clocks. Every
 //! formula is in `docs/format`: `geometry.md`, `placement.md` and a page for each structure; the
 //! tests compare them with arrays that the kernel wrote.
 //!

@@ -1,7 +1,7 @@
-//! How fast an array should be, and why it is not: what Linux md is expected to deliver on a
-//! healthy machine, by a law of named ceilings from facts of the hardware and from what one disk
-//! does; what our engine could deliver at most ([`bound`]); what disks do ([`calibrate`]); what
-//! holds an array back ([`diagnose`]).
+//! Predictions of the speed of arrays, and reasons why it is not reached. A law of named ceilings
+//! says what Linux md delivers on a healthy machine, from facts of the hardware and one disk's own
+//! figures. [`bound`] says what our engine can deliver at most, [`calibrate`] what disks do,
+//! [`diagnose`] what holds an array back.
 //!
 //! ```text
 //!   published tables --tables--> cases (array, machine, workload, single disk) --law--> prediction

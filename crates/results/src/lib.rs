@@ -1,4 +1,4 @@
-//! What was measured: records, statistics, findings, the results file, exports.
+//! Results of measurements: records, statistics, findings, the results file, exports.
 //!
 //! ```text
 //!   bench, sweep --(a cell as soon as it is final)--> store (SQLite) --> Record --> report

@@ -1,4 +1,5 @@
-//! What to measure: arrays, members, workloads, programs, targets, sweeps, units, random numbers.
+//! Specifications of measurements: arrays, members, workloads, programs, targets, sweeps, units,
+//! random numbers.
 //!
 //! ```text
 //!   options, sweep files -> bench_plan: BenchPlan of matrix: Plan

@@ -1,4 +1,4 @@
-//! What the tests of several crates share: seeded random numbers, families of seeds with the
+//! Common parts of the tests of several crates: seeded random numbers, families of seeds with the
 //! command that replays one, fuzzing, and tests that are repeated with several shards.
 //!
 //! *Invariant*: the same seed gives the same numbers on every machine. Only tests and the simulator

@@ -38,27 +38,27 @@ pub struct Found {
 /// State of a candidate in its array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// In sync in this slot.
+    /// The member is in sync in this slot.
     Active(MemberIdx),
-    /// Being rebuilt: in sync below `up_to`, in sectors of its data area.
+    /// The member is being rebuilt.
     Recovering {
-        /// Its slot.
+        /// The slot that it fills.
         slot: MemberIdx,
-        /// Recovery offset.
+        /// Recovery offset, in sectors of the data area: below it the member is in sync.
         up_to: u64,
     },
-    /// To take over from the slot's member, which still serves.
+    /// The member is being filled to replace the slot's member, which still serves.
     Replacement {
-        /// Their slot.
+        /// The slot of both.
         slot: MemberIdx,
-        /// Recovery offset, in sectors of its data area; `None`: complete.
+        /// Recovery offset, in sectors of the data area; `None`: complete.
         up_to: Option<u64>,
     },
     /// A spare.
     Spare,
     /// The array's journal.
     Journal,
-    /// Out of date: its event count is behind, or another moment has the same.
+    /// The member is out of date: its event count is behind, or another moment has the same.
     Stale {
         /// The slot that it had.
         slot: Option<MemberIdx>,
@@ -68,7 +68,7 @@ pub enum MemberState {
     },
     /// The freshest superblock says that it failed.
     Faulty,
-    /// Its superblock is of the same array but contradicts the one that defines it.
+    /// The superblock is of the same array, and contradicts the one that defines it.
     Foreign {
         /// The field, and both values.
         differs: String,
@@ -76,7 +76,7 @@ pub enum MemberState {
     /// Another candidate is the same member, or has the slot; of two equally fresh ones neither is
     /// used.
     Duplicate {
-        /// That candidate.
+        /// Index of the other candidate.
         of: usize,
     },
     /// It cannot be used, for the reason given beside.
@@ -118,7 +118,7 @@ impl fmt::Display for MemberState {
 pub struct Member {
     /// Index of the candidate.
     pub candidate: usize,
-    /// Its state.
+    /// State in the array.
     pub state: MemberState,
     /// Reason for the state: a sentence.
     pub why: String,
@@ -161,23 +161,23 @@ impl fmt::Display for OtherVerdict {
 /// An array among the candidates.
 #[derive(Clone, Debug)]
 pub struct Array {
-    /// Its identity.
+    /// UUID of the array.
     pub set_uuid: Uuid,
-    /// Its name; empty in 0.90.
+    /// Name in the superblock; empty in 0.90.
     pub name: String,
-    /// Its metadata.
+    /// Version of the metadata.
     pub version: Version,
     /// The candidate whose superblock defines it: the freshest with a slot that most of the other
     /// fresh members agree with.
     pub defining: usize,
-    /// All of its candidates.
+    /// All candidates of this array.
     pub members: Vec<Member>,
     /// Slots without a member in sync.
     pub missing: Vec<MemberIdx>,
-    /// Members each say that the others have failed: the array was run in two halves. A sentence of
+    /// The array was run in two halves: each says that the other has failed. A sentence of
     /// [`Array::contradictions`] names both.
     pub split: bool,
-    /// Sectors that it offers; 0 without a geometry.
+    /// Size in sectors; 0 without a geometry.
     pub array_sectors: u64,
     /// The geometry, or why there is none.
     pub shape: Result<Shape, ShapeError>,
@@ -197,15 +197,14 @@ pub struct Array {
 }
 
 /// A member that must not serve its slot: it missed updates, failed, was removed, or was not
-/// rebuilt
-/// yet. Where nothing else has a range, what it holds is better than nothing, with consent.
+/// rebuilt yet. Ranges that nothing else has are read from it, with consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfDate {
     /// The slot that it had.
     pub slot: MemberIdx,
-    /// Where its data are, as far as it ever held the slot.
+    /// The data area, up to where the member ever held the slot.
     pub source: Source,
-    /// What it is: `disk2 (slot 2, 20 updates behind)`.
+    /// Name, slot and reason: `disk2 (slot 2, 20 updates behind)`.
     pub what: String,
 }
 
@@ -220,7 +219,7 @@ pub enum Override {
     Partial,
 }
 
-/// Whether the array can be started. Shown as a sentence or two.
+/// The decision about a start. Displays as a sentence or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All members are in sync.
@@ -264,23 +263,23 @@ impl fmt::Display for Verdict {
 }
 
 impl Verdict {
-    /// Whether the array can be started with the given options.
+    /// True: the array can be started with the given options.
     pub fn runs(&self) -> bool {
         matches!(self, Verdict::Run | Verdict::RunDegraded { .. } | Verdict::RunPartial { .. })
     }
 }
 
-/// How to start the array.
+/// A start of the array: who serves, and what is repaired first.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Whether the array can be started.
+    /// The decision.
     pub verdict: Verdict,
     /// The member of each slot. Read-write: members in sync, and those being rebuilt, up to
     /// [`Source::valid_sectors`]. In a plan that does not run: the members that would be used.
     pub slots: Vec<Option<Source>>,
     /// The journal device.
     pub journal: Option<usize>,
-    /// What is to be known of the contents: sentences.
+    /// Warnings about the contents: sentences.
     pub warnings: Vec<String>,
     /// Reasons why the contents may be wrong, besides [`Array::contradictions`]: sentences.
     pub doubts: Vec<String>,
@@ -293,11 +292,11 @@ pub struct Plan {
 pub struct Repairs {
     /// Consistency policy; `None`: no redundancy.
     pub policy: Option<Policy>,
-    /// Before anything is read or written.
+    /// The log that is replayed before anything is read or written.
     pub replay: Option<Replay>,
-    /// Before redundancy is relied on: may run beside reads and writes.
+    /// The resync before redundancy is relied on; reads and writes may run beside it.
     pub resync: Option<Resync>,
-    /// Slots to be rebuilt.
+    /// The slots that are rebuilt.
     pub recoveries: Vec<Recovery>,
 }
 
@@ -321,7 +320,7 @@ pub enum Replay {
 /// Redundancy to be made right, from data (parity) or from the first copy (mirrors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resync {
-    /// From here on: member sectors, for RAID 10 array sectors.
+    /// First sector: of the members, for RAID 10 of the array.
     pub from: u64,
     /// Only where the bitmap has bits; if the bitmap turns out to be stale or unreadable,
     /// everywhere. With a degraded array whose bitmap was cleared at other events, from 0.
@@ -331,11 +330,11 @@ pub struct Resync {
 /// A slot to be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The slot.
+    /// The slot that is filled.
     pub slot: MemberIdx,
     /// Index of the candidate that is rebuilt.
     pub candidate: usize,
-    /// From which sector of the data area on.
+    /// First sector of the data area that is rebuilt.
     pub from: u64,
     /// The member that it takes over from, which serves until then.
     pub replaces: Option<usize>,
