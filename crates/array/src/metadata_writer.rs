@@ -57,7 +57,7 @@ pub(crate) struct ChosenDevice {
 /// A device that has the metadata of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayDevice {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// Its number, its slot, and what it does for the array.
     pub status: DeviceStatus,

@@ -108,7 +108,7 @@ pub struct BackgroundProgress {
 /// The state of one piece of background work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackgroundStatus {
-    /// Its kind.
+    /// Kind of the work.
     pub work: BackgroundWork,
     /// Whether it makes progress.
     pub state: BackgroundState,

@@ -58,7 +58,7 @@ pub enum BackgroundEffect {
     Report(MetadataInput),
     /// Runs have begun.
     Began {
-        /// Their number.
+        /// Number of the runs.
         run: u32,
         /// Everything below is in sync.
         position: u64,
@@ -84,7 +84,7 @@ pub enum BackgroundEffect {
     },
     /// All runs have ended.
     Completed {
-        /// Their number.
+        /// Number of the runs.
         run: u32,
     },
 }
@@ -201,7 +201,7 @@ impl BackgroundLoop {
         self.is_cancelled && self.in_flight == 0
     }
 
-    /// Whether nothing begins.
+    /// True: no range begins.
     fn is_held(&self) -> bool {
         self.is_paused || self.is_cancelled || self.has_stopped
     }

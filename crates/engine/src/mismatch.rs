@@ -64,7 +64,7 @@ pub enum MismatchKind {
 /// Adjacent sectors of a row, or of a copy, that do not agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What is wrong.
+    /// Block that is wrong, where that is known.
     pub kind: MismatchKind,
     /// First array sector: of the wrong block; where it is parity or unknown, of the row's first
     /// data block.

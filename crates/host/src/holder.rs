@@ -14,7 +14,7 @@ use crate::identity::Identity;
 /// A process that has a file open as a member, or as a virtual disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process number.
+    /// Process id.
     pub process: u32,
     /// The name of its program, as the kernel has it: at most 15 bytes.
     pub program: String,

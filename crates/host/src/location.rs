@@ -114,7 +114,7 @@ impl Location {
 pub struct MemberName {
     /// Where it is.
     pub location: Location,
-    /// Its map.
+    /// Map of the copy.
     pub map: MapChoice,
 }
 

@@ -41,7 +41,7 @@ impl MapStatus {
         (MapStatus::Finished, '+'),
     ];
 
-    /// Its character.
+    /// Character of the status in a mapfile.
     pub fn character(self) -> char {
         let of = MapStatus::ALL.into_iter().find(|(status, _)| *status == self);
         of.map_or('?', |(_, character)| character)

@@ -105,7 +105,7 @@ pub fn partition_tables(disk: &dyn Disk) -> Vec<PartitionTable> {
 
 /// A whole disk that is read for its table, before a part of it is opened.
 pub(crate) struct WholeDisk<R> {
-    /// Its length.
+    /// Length in sectors.
     pub sectors: u64,
     /// Its logical block in bytes.
     pub block: u32,

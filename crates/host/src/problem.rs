@@ -58,7 +58,7 @@ pub enum DeviceProblem {
     /// Neither a regular file nor a block device.
     #[error("it is {is}; members are regular files and block devices")]
     Kind {
-        /// Its file type.
+        /// File type.
         is: &'static str,
     },
     /// The kernel uses it.

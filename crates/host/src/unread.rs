@@ -47,7 +47,7 @@ pub struct MapError {
     pub map: PathBuf,
     /// The copy.
     pub copy: PathBuf,
-    /// What is wrong.
+    /// Problem with it.
     #[source]
     pub problem: MapProblem,
 }
@@ -154,7 +154,7 @@ pub struct Unread {
     pub map: Arc<RescueMap>,
     /// First sector of the member on the disk.
     pub first: u64,
-    /// Its size.
+    /// Size of the member in sectors.
     pub device_sectors: u64,
     /// Sectors of the member: sorted and disjoint.
     pub ranges: Arc<[Range<u64>]>,

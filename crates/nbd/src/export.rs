@@ -10,9 +10,9 @@ pub struct Export {
     pub name: String,
     /// A text for people; may be empty.
     pub description: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it supports.
+    /// Features that are advertised.
     pub features: Features,
     /// What its requests should be multiples of.
     pub blocks: BlockSizes,

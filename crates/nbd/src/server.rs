@@ -33,7 +33,7 @@ pub enum Tls {
     Begun,
 }
 
-/// What was negotiated.
+/// Result of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     /// Index of the export.

@@ -11,7 +11,7 @@ pub enum Violation {
     Magic {
         /// The message that was expected.
         message: &'static str,
-        /// What was there.
+        /// Number that was received.
         found: u64,
     },
     /// Flags of the greeting, or of its answer, that must not be set.
@@ -36,7 +36,7 @@ pub enum Violation {
     Contents {
         /// The message.
         message: &'static str,
-        /// What is wrong.
+        /// Contradiction, in words.
         problem: &'static str,
     },
     /// A reply to a request that is not in flight.

@@ -87,11 +87,11 @@ pub mod option_reply {
 pub mod info {
     /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
-    /// Its name.
+    /// Name of the export.
     pub const NAME: u16 = 1;
-    /// Its description.
+    /// Description of the export.
     pub const DESCRIPTION: u16 = 2;
-    /// Its block sizes.
+    /// Block sizes of the export.
     pub const BLOCK_SIZE: u16 = 3;
 }
 

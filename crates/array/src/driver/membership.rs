@@ -113,9 +113,9 @@ pub enum RemoveError {
     /// Not now, or not at all.
     #[error("device {}: {why}", number.0)]
     Refused {
-        /// Its number.
+        /// Number of the device.
         number: DeviceNumber,
-        /// Why.
+        /// Reason of the refusal.
         why: RemoveRefusal,
     },
 }

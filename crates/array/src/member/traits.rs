@@ -244,7 +244,7 @@ pub(crate) fn io_error(kind: OpKind, sector: Sector, sectors: u64, cause: Cause)
 pub struct MemberCompletion {
     /// Token of the operation.
     pub token: Token,
-    /// Its result.
+    /// Result of the operation.
     pub result: Result<(), IoError>,
 }
 
@@ -293,7 +293,7 @@ pub trait Sealed {}
 /// A member is a leaf, an array, or wraps another one. What has a default here a wrapper may
 /// leave out, or leaves out because nothing may pass it by; everything else it passes on.
 pub trait Member: Send + Sealed {
-    /// Its constant properties.
+    /// Constant properties of the member.
     fn info(&self) -> MemberInfo;
 
     /// Another handle on the same member, for another shard; each is called by its shard's thread
@@ -445,7 +445,7 @@ pub trait Leaf: Send + Sealed {
         None
     }
 
-    /// Its I/O counters.
+    /// I/O counters of the member.
     fn counters(&self) -> Counters;
 }
 

@@ -83,7 +83,7 @@ pub(super) struct Update {
     pub(super) why: Why,
     pub(super) dirty: bool,
     pub(super) state: Arc<ArrayState>,
-    /// What it records.
+    /// Revision that the update records.
     pub(super) revision: Revision,
     pub(super) turn: Turn,
     /// Members are flushed before.

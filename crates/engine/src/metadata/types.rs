@@ -31,7 +31,7 @@ pub struct MetaToken(pub u64);
 /// A device with the array's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedDevice {
-    /// Its permanent number.
+    /// Number of the device, which never changes.
     pub number: DeviceNumber,
     /// The slot that it serves, or is rebuilt for (its state has a recovery offset); `None`: a
     /// spare, or a device that is not in sync and gets no writes (its state has a slot).
@@ -133,7 +133,7 @@ pub enum MetadataInput {
     FromShard {
         /// Number of the shard.
         shard: u16,
-        /// Its event.
+        /// Event of that shard.
         event: ControlEvent,
     },
     /// A metadata write or a flush completed.
@@ -195,7 +195,7 @@ pub enum MetadataInput {
     /// the superblocks of the others do not list it any more. Ignored where
     /// [`crate::MetadataManager::may_remove`] refuses it.
     Remove {
-        /// Its number.
+        /// Number of the device.
         number: DeviceNumber,
     },
     /// A device that is to replace the member of a slot: a spare, or one that no superblock lists.
@@ -299,9 +299,9 @@ pub enum MetadataEffect {
     /// A member that was being rebuilt is in sync, and the metadata record it; or a replacement has
     /// taken the slot of the member that it replaces, which is faulty from now on.
     MemberInSync {
-        /// Its device.
+        /// Number of the device.
         device: DeviceNumber,
-        /// Its slot.
+        /// Slot of the device.
         member: MemberIdx,
     },
     /// Redundancy was lost (a write failed half-way): a new [`crate::MetadataManager::resync`]
@@ -489,7 +489,7 @@ pub struct MetadataStatus {
 /// A device of the array, for monitoring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceStatus {
-    /// Its permanent number.
+    /// Number of the device, which never changes.
     pub number: DeviceNumber,
     /// The slot that it serves or is to get; of a failed one, the slot that it had.
     pub slot: Option<MemberIdx>,

@@ -22,7 +22,7 @@ use crate::{ControlEvent, Effect, Effects, IoError, MemberSet};
 
 /// A member that is being rebuilt, or a replacement that is being filled.
 struct Rebuilding {
-    /// Its slot.
+    /// Slot of the member.
     member: u16,
     /// Which sectors of its data area are in sync.
     map: SyncMap,
@@ -35,7 +35,7 @@ pub(crate) struct Health {
     /// The failed members, and those that are being rebuilt.
     lacking: MemberSet,
     rebuilding: Vec<Rebuilding>,
-    /// What replaces members.
+    /// Devices that replace members.
     replacing: Vec<Rebuilding>,
     /// Slots whose members are at the second place.
     moved: MemberSet,

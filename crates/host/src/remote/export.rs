@@ -118,12 +118,12 @@ impl NbdExport {
         })
     }
 
-    /// Its URI.
+    /// URI of the export.
     pub fn uri(&self) -> &NbdUri {
         &self.uri
     }
 
-    /// Its size.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.session.bytes
     }

@@ -36,7 +36,7 @@ impl<'a> OutSlice<'a> {
         OutSlice(libc::iovec { iov_base, iov_len: len }, PhantomData)
     }
 
-    /// How many.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.0.iov_len
     }

@@ -29,7 +29,7 @@ use thiserror::Error;
 pub struct TlsError {
     /// The file or directory.
     pub path: PathBuf,
-    /// What is wrong.
+    /// Problem with it.
     #[source]
     pub problem: TlsProblem,
 }

@@ -52,7 +52,7 @@ pub struct ExplicitSpec {
 /// An array that was described.
 #[derive(Clone, Debug)]
 pub struct Explicit {
-    /// Its geometry.
+    /// Geometry of the array.
     pub shape: Shape,
     /// How to read it; `candidate` in its sources is the slot.
     pub read_only: Plan,
@@ -76,7 +76,7 @@ pub enum ExplicitError {
         label: String,
         /// The data offset in sectors.
         data_offset: u64,
-        /// Its size.
+        /// Size of the device in sectors.
         device_sectors: u64,
     },
     /// The data would end behind the device's end.

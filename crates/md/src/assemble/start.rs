@@ -32,7 +32,7 @@ pub struct StartMember<'a> {
     pub logical_block: u32,
     /// Whether its device refuses writes.
     pub read_only: bool,
-    /// Its superblock.
+    /// Superblock of the member.
     pub superblock: &'a Superblock,
     /// The contents of it.
     pub metadata: &'a MemberMetadata,
@@ -50,7 +50,7 @@ pub enum StartRefusal {
     Journal,
     /// A member cannot be written.
     ReadOnly {
-        /// Its label.
+        /// Label of the member.
         label: String,
     },
     /// The array uses a part of a block of a member: the engine works in blocks, and would compute
@@ -118,7 +118,7 @@ impl std::error::Error for StartRefusal {}
 /// A device that keeps metadata of the running array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartDevice {
-    /// Its candidate.
+    /// Index of the candidate.
     pub candidate: usize,
     /// Its number in the superblocks' tables.
     pub number: u32,
@@ -127,7 +127,7 @@ pub struct StartDevice {
     pub slot: Option<MemberIdx>,
     /// It replaces the member that serves the slot.
     pub replaces: bool,
-    /// Its event count.
+    /// Event count of its superblock.
     pub events: u64,
     /// It is a spare that may take any slot: it is large enough, can be written, and was not a
     /// member before.

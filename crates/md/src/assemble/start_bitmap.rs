@@ -46,7 +46,7 @@ impl std::error::Error for BitmapRefusal {}
 /// A bitmap that a start uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartBitmap {
-    /// Its header.
+    /// Header of the bitmap.
     pub header: BitmapHeader,
     /// Sectors of header and bits, from the start of its area.
     pub sectors: u64,

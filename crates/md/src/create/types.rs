@@ -38,9 +38,9 @@ pub struct DeviceLayout {
 /// A new array.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its geometry.
+    /// Geometry of the array.
     pub geometry: Geometry,
-    /// Its metadata.
+    /// Version of the metadata.
     pub version: Version,
     /// Sectors of each member that it uses; 0 for linear and RAID 0.
     pub used_sectors: u64,

@@ -17,7 +17,7 @@ pub struct ForeignMember<'a> {
     pub label: &'a str,
     /// Size of the device in sectors.
     pub device_sectors: u64,
-    /// Its metadata.
+    /// Metadata of the device.
     pub metadata: &'a Metadata,
     /// Its serial number, where the system has it.
     pub serial: Option<&'a str>,

@@ -27,7 +27,7 @@ pub enum Unusable {
     Outside {
         /// The first sector.
         from: u64,
-        /// How many.
+        /// Number of sectors.
         sectors: u64,
     },
     /// More metadata than fit in front of their anchor.

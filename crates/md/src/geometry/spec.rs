@@ -77,7 +77,7 @@ pub enum GeometryError {
         layout: Layout,
         /// Members given.
         members: usize,
-        /// What would happen.
+        /// Consequence of the layout.
         problem: &'static str,
     },
     /// RAID 0 over members of different sizes, whose layout was not recorded, and it matters.
@@ -104,7 +104,7 @@ pub enum GeometryError {
     MemberTooSmall {
         /// The member.
         member: MemberIdx,
-        /// Its sectors.
+        /// Size of the member in sectors.
         sectors: u64,
         /// The fewest that would do.
         least: u64,
@@ -113,7 +113,7 @@ pub enum GeometryError {
     TooLarge {
         /// The member, or `None` for the array.
         member: Option<MemberIdx>,
-        /// Its sectors.
+        /// Size in sectors.
         sectors: u128,
     },
 }

@@ -41,7 +41,7 @@ pub struct Place {
     pub leaf: usize,
     /// The sector in it.
     pub sector: Sector,
-    /// What it holds.
+    /// Data, P or Q.
     pub role: PlaceRole,
 }
 

@@ -18,7 +18,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Its bytes.
+    /// Bytes of the field.
     pub fn bytes(self, structure: &[u8]) -> &[u8] {
         &structure[self.offset..self.offset + self.size]
     }

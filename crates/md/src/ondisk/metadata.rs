@@ -128,7 +128,7 @@ impl From<&Range<u64>> for Area {
 /// The bad-block log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBlockArea {
-    /// Its area.
+    /// Sectors of the log.
     pub area: Area,
     /// Entries count in units of 2^shift sectors.
     pub shift: u8,
@@ -139,7 +139,7 @@ pub struct BadBlockArea {
 /// The partial parity log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplArea {
-    /// Its area.
+    /// Sectors of the log.
     pub area: Area,
     /// Whether the area is a ring of several logs.
     pub multiple: bool,

@@ -35,14 +35,14 @@ pub struct Wanted {
     pub tls: bool,
 }
 
-/// What was negotiated.
+/// Result of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// The export's size.
     pub bytes: u64,
-    /// What it supports.
+    /// Features that the server advertised.
     pub features: Features,
-    /// Its block sizes.
+    /// Block sizes of the export.
     pub blocks: BlockSizes,
     /// The form of requests and replies.
     pub style: Style,

@@ -87,7 +87,7 @@ pub enum Received {
     Done {
         /// The request.
         cookie: u64,
-        /// How it ended.
+        /// Result of the request.
         result: Result<(), Failure>,
     },
 }

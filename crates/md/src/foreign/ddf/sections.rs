@@ -77,7 +77,7 @@ pub struct Header {
 /// A physical disk of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhysicalDisk {
-    /// Its GUID.
+    /// GUID of the disk, 24 bytes.
     pub guid: Guid,
     /// What configurations call it.
     pub reference: u32,
@@ -104,15 +104,15 @@ impl PhysicalDisk {
 /// A virtual disk of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualDisk {
-    /// Its GUID.
+    /// GUID of the virtual disk, 24 bytes.
     pub guid: Guid,
-    /// Its number.
+    /// Number of the virtual disk in the container.
     pub number: u16,
     /// State, [`VIRTUAL_STATES`].
     pub state: u8,
     /// Low bits: 0 not initialised, 1 quickly, 2 all of it.
     pub init: u8,
-    /// Its name.
+    /// Name of the virtual disk.
     pub name: String,
 }
 
@@ -151,11 +151,11 @@ pub struct Config {
 /// One copy of the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Its header.
+    /// Header of this copy.
     pub header: Header,
     /// The disks of the container.
     pub disks: Vec<PhysicalDisk>,
-    /// Its virtual disks.
+    /// Virtual disks of the container.
     pub virtuals: Vec<VirtualDisk>,
     /// What this disk knows of their configurations.
     pub configs: Vec<Config>,

@@ -28,7 +28,7 @@ pub struct Tables {
     pub first_sector: u64,
     /// The copy that is used.
     pub copy: Copy,
-    /// Its header's sector.
+    /// Sector of the header of that copy.
     pub copy_sector: u64,
     /// Whether all its CRCs are right.
     pub checksum_ok: bool,

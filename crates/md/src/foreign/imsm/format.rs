@@ -104,7 +104,7 @@ fields! {
 pub const DISK_STATES: &[(&str, u64)] =
     &[("spare", 0x1), ("configured", 0x2), ("failed", 0x4), ("journal", 0x200_0000)];
 
-/// Of a map.
+/// States of a map.
 pub const MAP_STATES: &[(&str, u64)] =
     &[("normal", 0), ("uninitialized", 1), ("degraded", 2), ("failed", 3)];
 

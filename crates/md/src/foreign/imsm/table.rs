@@ -53,7 +53,7 @@ pub struct Table {
     pub bad_blocks: Option<u32>,
     /// The disks of the container.
     pub disks: Vec<DiskEntry>,
-    /// Its volumes.
+    /// Volumes of the container.
     pub volumes: Vec<Volume>,
     /// All bytes: copies of one generation are equal.
     #[serde(skip)]
@@ -76,7 +76,7 @@ pub struct DiskEntry {
 }
 
 impl DiskEntry {
-    /// Whether it failed.
+    /// True: the disk failed.
     pub fn failed(&self) -> bool {
         self.status & DISK_FAILED != 0
     }
@@ -90,7 +90,7 @@ impl DiskEntry {
 /// A volume: an array on a part of the disks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Volume {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
     /// The 16 bytes of the name as they are.
     #[serde(skip)]

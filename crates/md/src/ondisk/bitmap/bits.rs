@@ -159,7 +159,7 @@ impl Bitmap {
         }
     }
 
-    /// Its arithmetic.
+    /// Covered sectors, and sectors of each bit.
     pub fn shape(&self) -> BitmapShape {
         self.shape
     }

@@ -44,7 +44,7 @@ pub fn touched_by_write(geometry: &Geometry, at: Sector, sectors: u64) -> Option
 /// State of the superblocks at the start of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartState {
-    /// Their event count.
+    /// Event count of the superblocks.
     pub events: u64,
     /// Sectors below this are in sync; `None`: all (clean).
     pub resync_offset: Option<u64>,

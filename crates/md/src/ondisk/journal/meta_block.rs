@@ -108,7 +108,7 @@ pub struct MetaBlock {
     pub seq: u64,
     /// Its position, in sectors from the journal's data offset.
     pub position: u64,
-    /// What it announces.
+    /// Descriptions of the blocks that follow.
     pub payloads: Vec<Payload>,
 }
 

@@ -83,7 +83,7 @@ pub struct NewestData {
 /// An ignored meta block: its blocks do not match its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
-    /// Its sequence number.
+    /// Sequence number of the meta block.
     pub seq: u64,
     /// Its position, in sectors from the journal's data offset.
     pub position: u64,

@@ -60,7 +60,7 @@ pub enum PplStop {
     Broken(DecodeError),
     /// The header is older than the one before it: left over from the last round.
     Older {
-        /// Its generation.
+        /// Generation in the header.
         generation: u64,
     },
 }

@@ -142,7 +142,7 @@ pub struct PplRecovery {
     pub skipped: Vec<PplSkipped>,
     /// Entries that were understood and intact, also those that were skipped in part.
     pub recovered_entries: usize,
-    /// What was wrong.
+    /// Contradictions that were found.
     pub mismatches: Vec<PplMismatch>,
     /// What md makes of it.
     pub verdict: PplVerdict,

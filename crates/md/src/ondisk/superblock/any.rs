@@ -25,7 +25,7 @@ impl From<SuperblockV1> for Superblock {
 }
 
 impl Superblock {
-    /// Its version.
+    /// Version of the metadata.
     pub fn version(&self) -> Version {
         match self {
             Superblock::V0(_) => Version::V0_90,

@@ -43,14 +43,14 @@ pub enum Outcome {
     Invalid(DecodeError),
     /// A superblock of another place: copied, or of a device that was resized. It is ignored.
     Misplaced {
-        /// Its contents.
+        /// Contents of the superblock.
         superblock: Box<Superblock>,
         /// Whether it is whole.
         checksum: Checksum,
     },
     /// A superblock.
     Found {
-        /// Its contents.
+        /// Contents of the superblock.
         superblock: Box<Superblock>,
         /// Whether it is whole. mdadm examines it all the same; the kernel refuses it.
         checksum: Checksum,

@@ -55,7 +55,7 @@ pub enum Refusal {
     },
     /// `pad0` is not 0.
     Pad0 {
-        /// Its value.
+        /// Value of the field.
         value: u32,
     },
     /// Bytes behind `logical_block_size` are not 0.
@@ -65,12 +65,12 @@ pub enum Refusal {
     },
     /// `logical_block_size` is neither 0 nor a block size.
     LogicalBlockSize {
-        /// Its value.
+        /// Value of the field.
         value: u32,
     },
     /// `logical_block_size` is set; kernels up to 6.18 take it for garbage.
     TooNew {
-        /// Its value.
+        /// Value of the field.
         logical_block_size: u32,
     },
     /// No room for data: less than 10 sectors.
@@ -96,7 +96,7 @@ pub enum Refusal {
     BadBlocksNowhere,
     /// The bad-block log has more than one page of 4 KiB.
     BadBlocksTooLong {
-        /// Its sectors.
+        /// Length of the log in sectors.
         sectors: u16,
     },
     /// Bad blocks are counted in units that cannot be.
@@ -108,7 +108,7 @@ pub enum Refusal {
     BigEndian,
     /// Neither 0.90 nor 0.91.
     MinorVersion {
-        /// Its value.
+        /// Minor version in the superblock.
         minor: u32,
     },
     /// An array of no members.

@@ -89,7 +89,7 @@ pub struct ArrayState {
 pub enum StateError {
     /// The superblock is to be that of a device that the state does not have.
     NoSuchDevice {
-        /// Its number.
+        /// Number of the device.
         dev_number: usize,
     },
     /// More devices than the metadata can describe.
@@ -111,7 +111,7 @@ pub enum StateError {
     },
     /// Something that only 1.x can record.
     NotInV0 {
-        /// What it is.
+        /// Name of the thing.
         what: &'static str,
     },
 }
