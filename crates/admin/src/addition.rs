@@ -43,7 +43,7 @@ pub enum JoinError {
     Active {
         /// Name of the device.
         name: String,
-        /// Its slot.
+        /// Slot of the device.
         slot: u16,
     },
     /// It has the superblock of a member that is in use.
@@ -75,7 +75,7 @@ pub enum JoinError {
     Newer {
         /// Name of the device.
         name: String,
-        /// Its event count.
+        /// Event count of the device.
         events: u64,
         /// That of the freshest member.
         theirs: u64,

@@ -44,15 +44,15 @@ pub enum LogError {
     /// Its superblock cannot be trusted.
     #[error("{name}: the superblock's checksum is wrong")]
     Checksum {
-        /// Its name.
+        /// Name of the member.
         name: String,
     },
     /// Metadata 0.90 and other formats have none.
     #[error("{name}: metadata {version} has no bad-block log")]
     Version {
-        /// Its name.
+        /// Name of the member.
         name: String,
-        /// Its version.
+        /// Version of its metadata.
         version: &'static str,
     },
     /// It lists blocks.
@@ -61,7 +61,7 @@ pub enum LogError {
          read from it; nothing was written"
     )]
     Listed {
-        /// Its name.
+        /// Name of the member.
         name: String,
         /// Number of ranges.
         ranges: usize,
@@ -71,7 +71,7 @@ pub enum LogError {
     /// It cannot be read or decoded.
     #[error("{name}: its bad-block log cannot be used: {source}; nothing was written")]
     Unusable {
-        /// Its name.
+        /// Name of the member.
         name: String,
         /// The reason.
         source: AreaError,
@@ -79,7 +79,7 @@ pub enum LogError {
     /// A write failed; `done` have lost their logs.
     #[error("{name}: cannot write its superblock: {}", host::sys::reason(source))]
     Write {
-        /// Its name.
+        /// Name of the member.
         name: String,
         /// The system's error.
         source: io::Error,
@@ -113,7 +113,7 @@ impl BadBlockLogs {
         Ok(BadBlockLogs(found.collect::<Result<_, LogError>>()?))
     }
 
-    /// What was found.
+    /// Logs that were found.
     pub fn list(&self) -> Vec<RemovedLog> {
         self.0.iter().map(|(_, log)| log.clone()).collect()
     }

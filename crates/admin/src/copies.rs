@@ -25,7 +25,7 @@ pub enum CopyError {
     Mapped {
         /// The member.
         location: Location,
-        /// Its map.
+        /// Map of the copy.
         map: String,
     },
 }

@@ -26,7 +26,7 @@ use crate::opened::Opened;
 pub struct LiveAddition {
     /// The slot whose member it replaces. `None`: it gets the first empty slot, or is a spare.
     pub replaces: Option<MemberIdx>,
-    /// Its flags.
+    /// Flags of the device.
     pub flags: MemberFlags,
     /// Also if it holds data.
     pub overwrite: bool,
@@ -36,9 +36,9 @@ pub struct LiveAddition {
 /// [`Array::devices`] says how far that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveJoined {
-    /// Its number.
+    /// Number of the device.
     pub number: DeviceNumber,
-    /// What it is.
+    /// Role of the device.
     pub joins: JoinAs,
     /// It was the slot's member, and gets only what the bitmap marks.
     pub by_bitmap: bool,

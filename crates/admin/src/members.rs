@@ -57,7 +57,7 @@ pub enum MembersError {
     /// A directory cannot be listed.
     #[error("{}: {}", path.display(), host::sys::reason(source))]
     Directory {
-        /// Its path.
+        /// Path of the directory.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -85,7 +85,7 @@ pub enum ChooseError {
     /// Several are there.
     #[error("{count} arrays among the members: {there}")]
     Several {
-        /// Their number.
+        /// Number of arrays.
         count: usize,
         /// The arrays that match, as a list.
         there: String,
@@ -99,7 +99,7 @@ pub struct Member {
     pub name: String,
     /// It, with the overlay over it if there is one; nothing where it cannot be opened.
     pub disk: Option<Arc<dyn Disk>>,
-    /// Its superblock.
+    /// Superblock of the member.
     pub superblock: Option<(Superblock, Checksum)>,
     /// Without a superblock: its contents, as text.
     pub instead: String,

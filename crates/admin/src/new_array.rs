@@ -112,7 +112,7 @@ pub struct PreparedArray {
 
 /// An array that was created.
 pub struct CreatedArray {
-    /// Its plan.
+    /// Plan of the array.
     pub plan: Plan,
     /// The request that it was made from.
     pub request: Request,

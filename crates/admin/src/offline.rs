@@ -49,7 +49,7 @@ pub enum OpenError {
     /// A member has no superblock, or cannot be read.
     #[error("{name}: {why}")]
     NoSuperblock {
-        /// Its name.
+        /// Name of the member.
         name: String,
         /// What it is instead.
         why: String,

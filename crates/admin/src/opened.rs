@@ -17,7 +17,7 @@ pub struct Opened {
     pub disk: Arc<dyn Disk>,
     /// The device, if nothing is laid over it: its data then are read and written asynchronously.
     pub device: Option<Arc<Device>>,
-    /// Its decoded superblock.
+    /// Superblock of the member.
     pub superblock: Superblock,
     /// Whether the superblock's checksum is right.
     pub checksum: Checksum,

@@ -104,7 +104,7 @@ pub(crate) struct Spot {
     pub is_cut: bool,
     /// It has a superblock, or something that may have been one.
     pub may_be_member: bool,
-    /// Its superblock.
+    /// Superblock of the member.
     pub record: Option<Record>,
     /// A superblock 0.90 at its end.
     pub ending: Option<Record>,

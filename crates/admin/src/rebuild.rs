@@ -77,10 +77,10 @@ pub enum RebuildEvent {
 /// A member that was rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RebuiltMember {
-    /// Its name.
+    /// Name of the member.
     #[serde(rename = "member")]
     pub name: String,
-    /// Its slot.
+    /// Slot that it fills.
     pub slot: u16,
     /// Sectors of its data area that the array uses.
     pub sectors: u64,
@@ -186,7 +186,7 @@ pub enum RebuildError {
     /// What is to be replaced is not among the members.
     #[error("{name}: is to be replaced, and is not among the members that are named")]
     NotNamed {
-        /// Its name.
+        /// Name of the member.
         name: String,
     },
     /// The array cannot get this number of slots.

@@ -86,7 +86,7 @@ pub enum ScrubEvent {
 /// A mismatch, on members by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What is wrong.
+    /// Block that is wrong, where that is known.
     #[serde(serialize_with = "kind")]
     pub kind: MismatchKind,
     /// First array sector; see [`Mismatch::array_sector`].
@@ -135,7 +135,7 @@ pub struct ScrubReport {
     pub checked_sectors: u64,
     /// Sectors of requests of which not everything could be compared.
     pub unchecked_sectors: u64,
-    /// Why not.
+    /// Reason why they were not compared.
     #[serde(skip)]
     pub error: Option<RequestError>,
     /// Sectors in findings.
@@ -203,13 +203,13 @@ pub enum ScrubError {
     /// The level has nothing to compare.
     #[error("this {level} array has no redundancy: there is nothing to compare")]
     NoRedundancy {
-        /// Its level.
+        /// Level of the array.
         level: Level,
     },
     /// What should win is not there.
     #[error("this policy is not for a {level} array")]
     Policy {
-        /// Its level.
+        /// Level of the array.
         level: Level,
     },
     /// A member is missing.

@@ -16,7 +16,7 @@ pub struct SharedStorage {
     pub location: Location,
     /// The one that was named before.
     pub with: Location,
-    /// What they share.
+    /// Storage that they share.
     pub how: Sharing,
 }
 

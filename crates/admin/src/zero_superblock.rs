@@ -51,7 +51,7 @@ pub enum ZeroError {
     /// A member has no superblock.
     #[error("{name}: no md superblock{}", other_metadata(*.other))]
     NoSuperblock {
-        /// Its name.
+        /// Name of the device.
         name: String,
         /// Metadata of another format that it has.
         other: Option<&'static str>,
@@ -59,7 +59,7 @@ pub enum ZeroError {
     /// A member has none of the array that is named.
     #[error("{name}: no md superblock of the array {array}")]
     NotOfArray {
-        /// Its name.
+        /// Name of the device.
         name: String,
         /// The array.
         array: String,
@@ -85,7 +85,7 @@ pub enum ZeroError {
     SeveralOfName {
         /// The name of the arrays.
         array: String,
-        /// Their UUIDs.
+        /// UUIDs of the arrays.
         uuids: Vec<Uuid>,
     },
     /// A disk has another array in its partitions, and no array is named.
@@ -104,7 +104,7 @@ pub enum ZeroError {
     /// A member has only one that is damaged, or of another place.
     #[error("{name}: sector {sector}: {why}")]
     Odd {
-        /// Its name.
+        /// Name of the device.
         name: String,
         /// Where.
         sector: u64,
@@ -114,7 +114,7 @@ pub enum ZeroError {
     /// A place where a superblock can be cannot be read.
     #[error("{name}: cannot read sector {sector}: {why}")]
     Unreadable {
-        /// Its name.
+        /// Name of the device.
         name: String,
         /// Where.
         sector: u64,
@@ -124,7 +124,7 @@ pub enum ZeroError {
     /// A write failed; what stands in `done` is erased.
     #[error("{name}: cannot write sector {sector}: {}", host::sys::reason(source))]
     Write {
-        /// Its name.
+        /// Name of the device.
         name: String,
         /// Where.
         sector: u64,
@@ -196,7 +196,7 @@ impl FoundSuperblocks {
         Ok(FoundSuperblocks(found))
     }
 
-    /// What was found.
+    /// Superblocks that were found.
     pub fn list(&self) -> Vec<Erased> {
         self.0.iter().map(|(_, erased)| erased.clone()).collect()
     }

@@ -98,17 +98,17 @@ pub enum DumpMapError {
     /// It is the map of another dump.
     #[error("it is the map of another dump: {what} {of}, not {wanted}")]
     Other {
-        /// What differs.
+        /// Property that differs.
         what: &'static str,
         /// By the map.
         of: String,
-        /// Of this dump.
+        /// Value of this dump.
         wanted: String,
     },
     /// It ends elsewhere.
     #[error("it covers {covers} bytes of {bytes}: it is cut off, or of another array")]
     Length {
-        /// What it covers.
+        /// Bytes that it covers.
         covers: u64,
         /// The size of the array.
         bytes: u64,

@@ -44,7 +44,7 @@ pub struct CopyGaps {
     /// The member, as it was named.
     #[serde(rename = "member")]
     pub name: String,
-    /// Its map.
+    /// Map of the copy.
     #[serde(rename = "map")]
     pub unread: Unread,
     /// Sectors of the member that would bring lost data back: sorted and disjoint.

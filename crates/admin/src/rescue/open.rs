@@ -66,7 +66,7 @@ pub struct RescueOptions {
     pub assemble: Options,
     /// The named member of each slot, by its place among the names.
     pub order: Option<Vec<Option<usize>>>,
-    /// What is compared.
+    /// Redundancy that is compared.
     pub check: Check,
     /// Whether what is proven right is served in place of blocks that are proven wrong.
     pub correct: bool,
@@ -86,7 +86,7 @@ pub struct Description {
     pub is_found: bool,
     /// Accept that a part of the data is lost.
     pub partial: bool,
-    /// What is compared.
+    /// Redundancy that is compared.
     pub check: Check,
     /// Whether what is proven right is served in place of blocks that are proven wrong.
     pub correct: bool,

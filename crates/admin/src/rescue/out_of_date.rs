@@ -33,7 +33,7 @@ type ReadPart<'a> = &'a dyn Fn(&Part, u64, &mut [u8], Option<&Comparison>) -> Ve
 pub struct OutOfDateSource {
     /// Where its data are.
     pub source: Source,
-    /// Its slot.
+    /// Slot of the member.
     pub slot: usize,
     /// What it is: `d2.img (slot 2, 20 updates behind)`.
     pub what: String,

@@ -196,7 +196,7 @@ pub enum ReshapeError {
     System {
         /// The member or file.
         name: String,
-        /// What was tried.
+        /// Operation that failed.
         doing: &'static str,
         /// The system's error.
         source: io::Error,

@@ -72,7 +72,7 @@ pub enum ServeError {
     /// It is not started, and members were left out.
     #[error("{error} Left out: {}", .left_out.join("; "))]
     Without {
-        /// Why.
+        /// Reason of the failure.
         #[source]
         error: Box<ServeError>,
         /// `name: why` of those that cannot be reached, or have no superblock.
@@ -198,7 +198,7 @@ impl Serving {
         &self.shared.array
     }
 
-    /// What it is.
+    /// Description of the array that is served.
     pub fn served(&self) -> &Served {
         &self.shared.served
     }

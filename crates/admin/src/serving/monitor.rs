@@ -58,7 +58,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Its name.
+    /// Name of the event.
     pub fn name(self) -> String {
         match self {
             EventKind::RebuildNN(percent) => format!("Rebuild{percent}"),
@@ -74,7 +74,7 @@ pub struct Event {
     pub number: u64,
     /// When it happened; of background work, when it was observed.
     pub at: SystemTime,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
     /// The device that it concerned when it happened, as it was named.
     pub device: Option<String>,

@@ -28,7 +28,7 @@ pub enum ManageError {
     /// No device of the array is named so.
     #[error("{device}: no device of {array} is named so; it has {}", .there.join(", "))]
     NoSuch {
-        /// What was named.
+        /// Device as it was named.
         device: String,
         /// The array's name.
         array: String,
@@ -48,7 +48,7 @@ pub enum ManageError {
     LastCopy {
         /// The device.
         device: String,
-        /// Its slot.
+        /// Slot of the device.
         slot: u16,
     },
     /// Another device of the array has the name, or a name is none of a device.

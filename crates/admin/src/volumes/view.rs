@@ -20,9 +20,9 @@ use crate::rescue::{Compared, Failure, Readable, ReadableArray};
 pub(super) enum Layer {
     /// All of an array.
     Array {
-        /// Its index.
+        /// Index of the array.
         index: usize,
-        /// Its size.
+        /// Size in sectors.
         sectors: u64,
     },
     /// A range of a layer; inside of it.
@@ -31,7 +31,7 @@ pub(super) enum Layer {
         of: Arc<Layer>,
         /// First sector there.
         first: u64,
-        /// Its size.
+        /// Size in sectors.
         sectors: u64,
     },
     /// A logical volume.

@@ -131,7 +131,7 @@ pub enum VolumeError {
     InPart {
         /// The volume.
         name: String,
-        /// What is missing.
+        /// Part that is missing.
         why: String,
     },
 }
