@@ -25,7 +25,7 @@ pub struct Measurement {
     /// Latency of the requests or operations that completed in the samples.
     pub latency: LatencyRecorder,
     /// Of a mixed block workload.
-    pub apart: Option<Apart>,
+    pub directions: Option<ByDirection>,
     /// Of an open loop.
     pub open_loop: Option<OpenLoop>,
     /// CPU time of process and machine.
@@ -54,7 +54,7 @@ pub struct Measurement {
 
 /// The reads and the writes of a mixed block workload.
 #[derive(Clone, Debug, Default)]
-pub struct Apart {
+pub struct ByDirection {
     /// The reads.
     pub reads: Direction,
     /// The writes.
@@ -132,7 +132,7 @@ impl Measurement {
         Measurement {
             samples: Vec::new(),
             latency: LatencyRecorder::new(),
-            apart: None,
+            directions: None,
             open_loop: None,
             cpu: None,
             shards: Vec::new(),
@@ -154,12 +154,12 @@ impl Measurement {
         let is_first = self.samples.is_empty();
         self.samples.extend(more.samples);
         self.latency.merge(&more.latency);
-        match (&mut self.apart, more.apart) {
+        match (&mut self.directions, more.directions) {
             (Some(sum), Some(more)) => {
                 sum.reads.add(more.reads);
                 sum.writes.add(more.writes);
             }
-            (sum @ None, apart) if is_first => *sum = apart,
+            (sum @ None, parts) if is_first => *sum = parts,
             // They would be a part of the samples.
             (sum, _) => *sum = None,
         }
@@ -192,8 +192,8 @@ impl Measurement {
                 latency_us: self.latency.latency(),
                 latency_curve: self.latency.curve(),
                 latency_bins: Some(self.latency.bins()).filter(|bins| !bins.is_empty()),
-                reads_apart: self.apart.as_ref().map(|apart| apart.reads.figures()),
-                writes_apart: self.apart.as_ref().map(|apart| apart.writes.figures()),
+                reads_apart: self.directions.as_ref().map(|parts| parts.reads.figures()),
+                writes_apart: self.directions.as_ref().map(|parts| parts.writes.figures()),
                 service_bins: self.open_loop.as_ref().map(|open| open.service.bins()),
                 service_us: self.open_loop.as_ref().and_then(|open| open.service.latency()),
                 arrivals: self.open_loop.as_ref().map(|open| open.arrivals),

@@ -17,7 +17,7 @@
 //! Invariant: requests counted in a sample completed in that sample without an error; data that was
 //! not checked as planned is not reported as checked. Called from `bench` and `engine_table`.
 
-mod apart;
+mod directions;
 mod arrivals;
 mod generator;
 
@@ -145,7 +145,7 @@ pub fn run(
     measured.served_below = target.below.is_some();
     measured.samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
     let directions = parts.iter_mut().filter_map(|part| part.directions.take()).collect();
-    measured.apart = apart::join(directions, &measured.samples);
+    measured.directions = directions::join(directions, &measured.samples);
     measured.background_mb_per_s = parts[0].background_mb_per_s;
     for part in parts {
         measured.errors.add(&part.errors);
@@ -461,8 +461,8 @@ mod tests {
                 let ran = run(&mut target, spec, timing(30, 3), &|| false, &mut |_| {});
                 let ran = ran.expect("it runs");
                 assert!(ran.errors.is_clean() && ran.checked, "{kind:?}: {:?}", ran.errors);
-                let apart = ran.apart.expect("it is mixed");
-                let (reads, writes) = (&apart.reads, &apart.writes);
+                let by_direction = ran.directions.expect("it is mixed");
+                let (reads, writes) = (&by_direction.reads, &by_direction.writes);
                 for ((all, reads), writes) in
                     ran.samples.iter().zip(&reads.samples).zip(&writes.samples)
                 {
@@ -480,7 +480,7 @@ mod tests {
         }
         let mut target = filled("mem");
         let ran = run(&mut target, spec(Kind::SeqRead), timing(5, 1), &|| false, &mut |_| {});
-        assert!(ran.expect("it runs").apart.is_none());
+        assert!(ran.expect("it runs").directions.is_none());
     }
 
     #[test]

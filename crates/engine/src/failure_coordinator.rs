@@ -10,7 +10,7 @@
 //! that drops a member holds its writes back until all shards have dropped it.
 //!
 //! Two shards may concurrently drop different members, of which the array can lose each one but not
-//! both. The first reported member is lost. The shard that dropped the other one is *apart*: it
+//! both. The first reported member is lost. The shard that dropped the other one is *diverged*: it
 //! cannot drop the first member, because its own rows need it. It serves what it still can, but
 //! acknowledges no more writes.
 //!
@@ -53,13 +53,13 @@ struct Known {
     dropped: MemberSet,
     /// The last epoch for which it waits for an answer.
     waits: Option<u64>,
-    apart: bool,
+    diverged: bool,
 }
 
 impl FailureCoordinator {
     /// For an array that starts without the members in `missing`.
     pub fn new(geometry: Geometry, shards: u16, missing: MemberSet) -> FailureCoordinator {
-        let known = || Known { dropped: missing, waits: None, apart: false };
+        let known = || Known { dropped: missing, waits: None, diverged: false };
         FailureCoordinator {
             geometry,
             lost: missing,
@@ -101,7 +101,7 @@ impl FailureCoordinator {
         if let Some(joining) = joining.find(|it| it.member == member && it.bound.contains(&shard)) {
             joining.dropped.push(shard);
         }
-        if !self.lost.contains(member.0) && !from.apart {
+        if !self.lost.contains(member.0) && !from.diverged {
             self.lose(shard, member, out);
         }
         self.answer(out);
@@ -115,12 +115,12 @@ impl FailureCoordinator {
         let lacking = self.rebuilding.iter().map(|(other, _)| other.0);
         let lacking = lost.union(lacking.collect());
         if !self.geometry.enough(|other| !lacking.contains(other.0)) {
-            self.shards[usize::from(shard)].apart = true;
+            self.shards[usize::from(shard)].diverged = true;
             return;
         }
         self.lost = lost;
         for (other, known) in (0..).zip(&self.shards) {
-            if !known.dropped.contains(member.0) && !known.apart {
+            if !known.dropped.contains(member.0) && !known.diverged {
                 out.push((other, Control::FailMember(member)));
             }
         }
@@ -128,10 +128,10 @@ impl FailureCoordinator {
 
     /// A new member for a slot whose member is lost: every shard must bind it, and get
     /// [`Control::BeginRebuild`] when none of its operations on the former one is in flight.
-    /// `false`: the slot has a member, or a shard is apart.
+    /// `false`: the slot has a member, or a shard is diverged.
     pub fn join(&mut self, member: MemberIdx, flags: MemberFlags) -> bool {
         let is_joining = self.joining.iter().any(|other| other.member == member);
-        let is_whole = self.shards.iter().all(|known| !known.apart);
+        let is_whole = self.shards.iter().all(|known| !known.diverged);
         let may = self.lost.contains(member.0) && !is_joining && is_whole;
         if may {
             let (bound, dropped) = (Vec::new(), Vec::new());
@@ -225,10 +225,10 @@ impl FailureCoordinator {
 
     /// Answers the waiting shards.
     fn answer(&mut self, out: &mut Vec<(u16, Control)>) {
-        let is_informed = |known: &Known| known.apart || self.lost.minus(known.dropped).is_empty();
+        let is_informed = |known: &Known| known.diverged || self.lost.minus(known.dropped).is_empty();
         let all_informed = self.shards.iter().all(is_informed);
         for (shard, known) in (0..).zip(&mut self.shards) {
-            if known.apart {
+            if known.diverged {
                 let epoch = known.waits.take();
                 out.extend(epoch.map(|epoch| (shard, Control::NotRecorded { epoch })));
             } else if all_informed {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_dropped_one_member_too_many_is_apart() {
+    fn a_shard_that_dropped_one_member_too_many_is_diverged() {
         let mut failures = failures(Level::Raid5, 3);
         assert_eq!(says(&mut failures, 0, 0, 1), [fail(1, 0), fail(2, 0)]);
         assert_eq!(says(&mut failures, 1, 1, 1), [not_recorded(1, 1)]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_apart_gets_no_recorded_answer() {
+    fn a_diverged_shard_gets_no_recorded_answer() {
         let mut failures = failures(Level::Raid6, 3);
         says(&mut failures, 0, 0, 1);
         says(&mut failures, 1, 1, 1);

@@ -53,7 +53,7 @@ fn job(cell: &Cell, name: &str) -> Value {
         _ => "read",
     };
     for direction in ["read", "write", "trim"] {
-        let value = match (direction, cell.apart()) {
+        let value = match (direction, cell.directions()) {
             ("read", Some((reads, _))) => figures(&Requests::of_part(cell, reads)),
             ("write", Some((_, writes))) => figures(&Requests::of_part(cell, writes)),
             _ if direction == moved => figures(&Requests::of(cell)),
@@ -63,7 +63,7 @@ fn job(cell: &Cell, name: &str) -> Value {
         };
         put(direction, value);
     }
-    if moved == "mixed" && cell.apart().is_none() {
+    if moved == "mixed" && cell.directions().is_none() {
         put("mixed", figures(&Requests::of(cell)));
     }
     put("job_runtime", json!(runtime_ms(&cell.measured.samples)));

@@ -44,7 +44,7 @@ pub fn text(record: &Record) -> String {
             _ if cell.moves_data() => "reads",
             _ => "operations",
         };
-        match cell.apart() {
+        match cell.directions() {
             Some((reads, writes)) => {
                 for (part, requests) in [(reads, "reads"), (writes, "writes")] {
                     let bins = part.latency_bins.as_ref().filter(|bins| !bins.is_empty());

@@ -15,7 +15,7 @@ use crate::sections::{self, titled};
 use crate::shown::distinct;
 use crate::summary::{self, Summary};
 use crate::works::work;
-use crate::{apart, during, table};
+use crate::{directions, during, table};
 
 /// Maximum of maps: more make the page slow in browsers.
 const MAPS_MAX: usize = 40;
@@ -131,7 +131,7 @@ fn speed(grid: &PivotTable<'_>, measured: &str) -> Section {
              that access pattern, computed from geometry and drive models.",
         ),
     ];
-    blocks.extend([apart::table(grid), during::table(grid)].into_iter().filter_map(Table::block));
+    blocks.extend([directions::table(grid), during::table(grid)].into_iter().filter_map(Table::block));
     Section::new("Speed", blocks)
 }
 

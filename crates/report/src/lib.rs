@@ -5,7 +5,7 @@
 //!            |-> compare: two records         |-> charts: drawings of pages
 //!            |-> published, reproduced: figures of others beside ours
 //!            |-> summary: the best level for each work, capacity, what degraded mode costs
-//!            |-> apart, during: mixed workloads, background work
+//!            |-> directions, during: mixed workloads, background work
 //!            \-> tool_tables: as bonnie, fio, IOzone print them
 //!             |-> histogram: latencies as bars    fio_json: for tools that read fio's json+
 //! ```
@@ -14,7 +14,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod apart;
+pub mod directions;
 mod charts;
 pub mod compare;
 pub mod doc;

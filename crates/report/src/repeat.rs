@@ -60,9 +60,9 @@ fn fold(cells: &[&Cell]) -> Cell {
     cell.measured.latency_curve.clear();
     (cell.measured.latency_bins, cell.measured.service_bins) = (None, None);
     cell.measured.service_us = latency(cells, |cell| cell.measured.service_us);
-    cell.measured.reads_apart = apart(cells, |cell| cell.measured.reads_apart.as_ref());
-    cell.measured.writes_apart = apart(cells, |cell| cell.measured.writes_apart.as_ref());
-    cell.put_apart();
+    cell.measured.reads_apart = of_direction(cells, |cell| cell.measured.reads_apart.as_ref());
+    cell.measured.writes_apart = of_direction(cells, |cell| cell.measured.writes_apart.as_ref());
+    cell.put_directions();
     put_background(cells, &mut cell);
     let total = |of: fn(&Cell) -> Option<u64>| cells.iter().map(|cell| of(cell)).sum();
     (cell.measured.arrivals, cell.measured.waiting) =
@@ -113,7 +113,7 @@ fn put_background(cells: &[&Cell], cell: &mut Cell) {
 }
 
 /// The reads or the writes of all runs; their rates follow from those of the cell.
-fn apart(cells: &[&Cell], of: fn(&Cell) -> Option<&DirectionFigures>) -> Option<DirectionFigures> {
+fn of_direction(cells: &[&Cell], of: fn(&Cell) -> Option<&DirectionFigures>) -> Option<DirectionFigures> {
     let all: Vec<&DirectionFigures> = cells.iter().map(|cell| of(cell)).collect::<Option<_>>()?;
     let latencies = all.iter().map(|part| part.latency_us).collect::<Option<Vec<_>>>();
     Some(DirectionFigures {

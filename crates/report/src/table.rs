@@ -11,7 +11,7 @@ use crate::charts::bars::unevenness;
 use crate::doc::{self, Align, Block, Doc, Group, Mark, Section, Table, Value};
 use crate::pivot::{self, Column, PivotTable, Row};
 use crate::sections;
-use crate::{apart, during};
+use crate::{directions, during};
 
 /// The record as text, ending with a newline.
 pub fn render(record: &Record, colour: bool) -> String {
@@ -27,7 +27,7 @@ pub(crate) fn section(record: &Record) -> Section {
         false => vec![of_cells(&grid, "", &LIST)],
     };
     let mut blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
-    blocks.extend([apart::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block));
+    blocks.extend([directions::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block));
     blocks.push(legend(&grid));
     blocks.extend([sections::warnings(&grid), sections::findings(&grid)].into_iter().flatten());
     Section::new("", blocks)

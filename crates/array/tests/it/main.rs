@@ -4,7 +4,7 @@
 
 mod allocation;
 mod allocations;
-mod apart;
+mod disassembled;
 mod api;
 mod background;
 mod callers;

@@ -19,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use spec::workload::{Rate, Spec};
 
 use super::Timing;
-use super::apart::Directions;
+use super::directions::Directions;
 use super::arrivals::Arrivals;
 use crate::addresses::{Step, Workload};
 use crate::background_run::{BackgroundRun, RANGE_BYTES};

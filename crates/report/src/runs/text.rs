@@ -7,7 +7,7 @@ use super::Report;
 use crate::doc::{self, Block, Doc, Section, Table};
 use crate::pivot::PivotTable;
 use crate::sections::{self, titled};
-use crate::{apart, during, summary, table};
+use crate::{directions, during, summary, table};
 
 /// The report as text, ending with a newline: the tables of cells first, the summary last.
 pub fn text(report: &Report, colour: bool) -> String {
@@ -25,7 +25,7 @@ pub fn markdown(report: &Report) -> String {
     let mut sections = vec![Section::new("", sources(report))];
     sections.extend(summary::sections(&report.summary()));
     let medians = Block::Table(table::medians(&grid));
-    let parts = [apart::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block);
+    let parts = [directions::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block);
     let blocks = [medians, table::legend(&grid)].into_iter().chain(parts);
     sections.push(Section::new("Speed", blocks.collect()));
     sections.extend(sections::along(&report.record));

@@ -385,28 +385,28 @@ impl Cell {
         self.derived.cpu_s_per_gib = per_gib(self.measured.cpu_process_s);
         self.derived.machine_cpu_s_per_gib = per_gib(self.measured.cpu_system_s);
         self.put_bound_share();
-        self.put_apart();
+        self.put_directions();
     }
 
     /// The parts of reads and of writes in the rates of a mixed workload.
-    pub fn put_apart(&mut self) {
+    pub fn put_directions(&mut self) {
         let window = self.window();
         let (count, bytes) = (window.len(), window.iter().map(|sample| sample.bytes).sum::<u64>());
         let ops: u64 = window.iter().map(|sample| sample.ops).sum();
         let (mb_per_s, iops) = (self.derived.mb_per_s, self.derived.iops);
         let part = |of: u64, all: u64| if all > 0 { of as f64 / all as f64 } else { 0.0 };
-        for apart in
+        for direction in
             [&mut self.measured.reads_apart, &mut self.measured.writes_apart].into_iter().flatten()
         {
-            let window = &apart.samples[apart.samples.len().saturating_sub(count)..];
+            let window = &direction.samples[direction.samples.len().saturating_sub(count)..];
             let sum = |of: fn(&Sample) -> u64| window.iter().map(of).sum::<u64>();
-            apart.mb_per_s = mb_per_s * part(sum(|sample| sample.bytes), bytes);
-            apart.iops = iops * part(sum(|sample| sample.ops), ops);
+            direction.mb_per_s = mb_per_s * part(sum(|sample| sample.bytes), bytes);
+            direction.iops = iops * part(sum(|sample| sample.ops), ops);
         }
     }
 
     /// The reads and the writes of a mixed block workload; `None` of any other, and of a program.
-    pub fn apart(&self) -> Option<(&DirectionFigures, &DirectionFigures)> {
+    pub fn directions(&self) -> Option<(&DirectionFigures, &DirectionFigures)> {
         self.measured.reads_apart.as_ref().zip(self.measured.writes_apart.as_ref())
     }
 

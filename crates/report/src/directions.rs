@@ -15,7 +15,7 @@ pub fn table(grid: &PivotTable<'_>) -> Table {
     let mut table = Table::new("Reads and writes apart", Column::all(&heads));
     table.note = "they add up to the rates above".into();
     for (row, column, cell) in grid.cells() {
-        let Some((reads, writes)) = cell.apart() else { continue };
+        let Some((reads, writes)) = cell.directions() else { continue };
         for (direction, part) in [("reads", reads), ("writes", writes)] {
             let workload = format!("{} {}", column.title(), column.detail());
             let name = [row.label.clone(), pivot::disks(cell), workload, direction.into()];
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn reads_and_writes_have_a_line_each_in_all_forms_and_add_up() {
         let record = mixed();
-        let (reads, writes) = record.cells[0].apart().expect("it is mixed");
+        let (reads, writes) = record.cells[0].directions().expect("it is mixed");
         assert_eq!((reads.iops, writes.iops, record.cells[0].derived.iops), (150.0, 50.0, 200.0));
         assert_eq!(reads.mb_per_s + writes.mb_per_s, record.cells[0].derived.mb_per_s);
         let grid = PivotTable::new(&record);
@@ -133,7 +133,7 @@ mod tests {
         record.cells.push(again);
         let folded = folded(&record);
         let cell = &folded.cells[0];
-        let (reads, writes) = cell.apart().expect("it is mixed");
+        let (reads, writes) = cell.directions().expect("it is mixed");
         assert_eq!((cell.derived.iops, reads.iops, writes.iops), (300.0, 225.0, 75.0));
         assert_eq!(reads.latency_us.map(|us| us.p50), Some(7000.0));
         assert_eq!(reads.latency_bins, None, "of no run alone");

@@ -1,4 +1,4 @@
-//! Reads and writes of a mixed workload, counted apart.
+//! Reads and writes of a mixed workload, counted by direction.
 //!
 //! Invariant: reads and writes of a sample are together the sample: its requests, its bytes, its
 //! time. Filled by `generator`, joined by `runner`.
@@ -6,7 +6,7 @@
 use results::record::Sample;
 use results::stats::LatencyRecorder;
 
-use crate::measurement::{Apart, Direction};
+use crate::measurement::{ByDirection, Direction};
 
 /// What one generator counts, besides all requests together.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Directions {
 
 /// Reads and writes of all shards, by the samples of all requests together. What a shard has more
 /// is in the last sample, as it is in `samples`.
-pub(super) fn join(parts: Vec<Directions>, samples: &[Sample]) -> Option<Apart> {
+pub(super) fn join(parts: Vec<Directions>, samples: &[Sample]) -> Option<ByDirection> {
     if parts.is_empty() {
         return None;
     }
@@ -62,7 +62,7 @@ pub(super) fn join(parts: Vec<Directions>, samples: &[Sample]) -> Option<Apart> 
         ops: all.ops - reads.ops,
     });
     writes.samples = rest.collect();
-    Some(Apart { reads, writes })
+    Some(ByDirection { reads, writes })
 }
 
 #[cfg(test)]
