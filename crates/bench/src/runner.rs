@@ -17,8 +17,8 @@
 //! Invariant: requests counted in a sample completed in that sample without an error; data that was
 //! not checked as planned is not reported as checked. Called from `bench` and `engine_table`.
 
-mod directions;
 mod arrivals;
+mod directions;
 mod generator;
 
 use std::iter;

@@ -225,7 +225,8 @@ impl FailureCoordinator {
 
     /// Answers the waiting shards.
     fn answer(&mut self, out: &mut Vec<(u16, Control)>) {
-        let is_informed = |known: &Known| known.diverged || self.lost.minus(known.dropped).is_empty();
+        let is_informed =
+            |known: &Known| known.diverged || self.lost.minus(known.dropped).is_empty();
         let all_informed = self.shards.iter().all(is_informed);
         for (shard, known) in (0..).zip(&mut self.shards) {
             if known.diverged {

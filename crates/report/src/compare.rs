@@ -21,7 +21,7 @@ use spec::units;
 
 use crate::pivot;
 use crate::shown::counted;
-use crate::works::works;
+use crate::work_names::work_names;
 
 pub use rank::{ALPHA, Ratio, holm, p_value, ratio, runs_needed};
 pub use text::{markdown, text};
@@ -113,7 +113,7 @@ impl Comparison {
         // Labels distinguish the cells of both records together.
         let all: Vec<Cell> = a.cells.iter().chain(&b.cells).cloned().collect();
         let labels = pivot::labels(&all, true);
-        let works = works(&all.iter().collect::<Vec<_>>());
+        let works = work_names(&all.iter().collect::<Vec<_>>());
         let (of_a, of_b) = labels.split_at(a.cells.len());
         let (works_a, works_b) = works.split_at(a.cells.len());
         let of_a = Side::gather(a, of_a, works_a);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use spec::workload::AccessKind;
 
 use crate::pivot;
-use crate::works::works;
+use crate::work_names::work_names;
 
 /// Upper end of fio's bins, ns: longer latencies count as this. Its tools expect no longer one.
 const LONGEST_NS: u64 = 17_112_760_320;
@@ -25,7 +25,7 @@ const PERCENTILES: [f64; 17] = [
 pub fn render(record: &Record) -> String {
     let cells: Vec<&Cell> = record.cells.iter().collect();
     let labels = pivot::labels(&record.cells, true);
-    let named = cells.iter().zip(labels).zip(works(&cells));
+    let named = cells.iter().zip(labels).zip(work_names(&cells));
     let moved =
         named.filter(|((cell, _), _)| cell.moves_data() && cell.measured.program_bytes.is_none());
     let jobs = moved.map(|((cell, label), work)| {

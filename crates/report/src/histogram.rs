@@ -12,7 +12,7 @@ use spec::units;
 
 use crate::pivot;
 use crate::shown::{Shown, counted};
-use crate::works::works;
+use crate::work_names::work_names;
 
 /// Length of the longest bar.
 const WIDTH: usize = 40;
@@ -25,7 +25,7 @@ pub fn text(record: &Record) -> String {
     let cells: Vec<&Cell> = record.cells.iter().collect();
     let labels = pivot::labels(&record.cells, true);
     let (mut out, mut without) = (String::new(), 0);
-    for ((cell, label), work) in cells.iter().zip(labels).zip(works(&cells)) {
+    for ((cell, label), work) in cells.iter().zip(labels).zip(work_names(&cells)) {
         let Some(bins) = cell.measured.latency_bins.as_ref().filter(|bins| !bins.is_empty()) else {
             without += 1;
             continue;

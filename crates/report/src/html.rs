@@ -14,7 +14,7 @@ use crate::runs::Report;
 use crate::sections::{self, titled};
 use crate::shown::distinct;
 use crate::summary::{self, Summary};
-use crate::works::work;
+use crate::work_names::work_name;
 use crate::{directions, during, table};
 
 /// Maximum of maps: more make the page slow in browsers.
@@ -131,7 +131,9 @@ fn speed(grid: &PivotTable<'_>, measured: &str) -> Section {
              that access pattern, computed from geometry and drive models.",
         ),
     ];
-    blocks.extend([directions::table(grid), during::table(grid)].into_iter().filter_map(Table::block));
+    blocks.extend(
+        [directions::table(grid), during::table(grid)].into_iter().filter_map(Table::block),
+    );
     Section::new("Speed", blocks)
 }
 
@@ -199,7 +201,7 @@ fn maps(record: &Record) -> (Vec<Chart>, usize) {
             left_out += 1;
             continue;
         }
-        let title = format!("{}, {}", pivot::with_disks(&label, cell), work(cell));
+        let title = format!("{}, {}", pivot::with_disks(&label, cell), work_name(cell));
         let svg = heat_map::map(&title, series);
         maps.extend(svg.map(|svg| Chart { title, detail: String::new(), svg, table: None }));
     }

@@ -14,9 +14,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod directions;
 mod charts;
 pub mod compare;
+pub mod directions;
 pub mod doc;
 pub mod during;
 pub mod fio_json;
@@ -33,7 +33,7 @@ pub mod shown;
 pub mod summary;
 pub mod table;
 pub mod tool_tables;
-pub mod works;
+pub mod work_names;
 
 // Made-up records: see there.
 #[cfg(test)]

@@ -113,7 +113,10 @@ fn put_background(cells: &[&Cell], cell: &mut Cell) {
 }
 
 /// The reads or the writes of all runs; their rates follow from those of the cell.
-fn of_direction(cells: &[&Cell], of: fn(&Cell) -> Option<&DirectionFigures>) -> Option<DirectionFigures> {
+fn of_direction(
+    cells: &[&Cell],
+    of: fn(&Cell) -> Option<&DirectionFigures>,
+) -> Option<DirectionFigures> {
     let all: Vec<&DirectionFigures> = cells.iter().map(|cell| of(cell)).collect::<Option<_>>()?;
     let latencies = all.iter().map(|part| part.latency_us).collect::<Option<Vec<_>>>();
     Some(DirectionFigures {

@@ -20,7 +20,7 @@ use crate::doc::{self, Block, Chart, Column, Doc, Section, Table, Value};
 use crate::pivot;
 use crate::published::claims::{ClaimOutcome, Relation, same_phase, same_work};
 use crate::published::{Beside, Figure, Published, THE_DISK};
-use crate::works::work;
+use crate::work_names::work_name;
 
 /// Published figures that are closer than this have no order that another machine must show.
 pub const MARGIN: f64 = 1.1;
@@ -285,7 +285,7 @@ fn distances(beside: &[Beside<'_>]) -> Vec<Distance> {
         let is_above_all_disks = of_the_disk.is_some_and(|all| all.here > 1.02 * disks);
         (one.ours > 0.0).then(|| Distance {
             array: pivot::with_disks(&array, one.cell),
-            work: work(one.cell),
+            work: work_name(one.cell),
             details: one.figure.details(),
             published: one.theirs,
             here: one.ours,

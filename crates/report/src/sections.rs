@@ -13,7 +13,7 @@ use crate::pivot::PivotTable;
 use crate::published::Ratios;
 use crate::runs::{Axis, ByPlace, Curve, Report, Source, by_place, curves};
 use crate::shown::{counted, distinct};
-use crate::works::work;
+use crate::work_names::work_name;
 
 /// Warnings, each once, with their places.
 pub(crate) fn warnings(grid: &PivotTable<'_>) -> Option<Block> {
@@ -136,10 +136,10 @@ pub(crate) fn published(report: &Report) -> Option<Section> {
     let mut pairs = Vec::new();
     for (one, array) in beside.iter().zip(report.beside_labels(&beside)) {
         let ratio = |pick: fn(&Ratios) -> f64| Value::times(one.ratios.as_ref().map(pick));
-        pairs.push((format!("{array}, {}", work(one.cell)), one.ours, one.theirs));
+        pairs.push((format!("{array}, {}", work_name(one.cell)), one.ours, one.theirs));
         table.push([
             Value::Text(array),
-            Value::Text(work(one.cell)),
+            Value::Text(work_name(one.cell)),
             Value::Text(units::digits(one.ours)),
             Value::Text(units::digits(one.theirs)),
             Value::Text(one.unit.to_string()),

@@ -26,7 +26,7 @@ use spec::workload::{AccessKind, Kind};
 use crate::compare::{ALPHA, FAMILY_ALPHA, Ratio, holm, p_value, ratio, runs_needed};
 use crate::pivot;
 use crate::shown::distinct;
-use crate::works::works;
+use crate::work_names::work_names;
 
 pub use redundancy::Redundancy;
 pub use text::{sections, short_sections, terminal};
@@ -235,7 +235,7 @@ fn candidates(cells: &[Cell]) -> Vec<Candidate<'_>> {
             cell.case.block_kib = WHOLE_STRIPE;
         }
     }
-    let mut names = works(&named.iter().collect::<Vec<_>>());
+    let mut names = work_names(&named.iter().collect::<Vec<_>>());
     for (name, cell) in names.iter_mut().zip(&named) {
         if cell.case.block_kib == WHOLE_STRIPE {
             *name = name.replace(&format!(", {}", kib(WHOLE_STRIPE)), ", whole stripes");

@@ -27,7 +27,9 @@ pub(crate) fn section(record: &Record) -> Section {
         false => vec![of_cells(&grid, "", &LIST)],
     };
     let mut blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
-    blocks.extend([directions::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block));
+    blocks.extend(
+        [directions::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block),
+    );
     blocks.push(legend(&grid));
     blocks.extend([sections::warnings(&grid), sections::findings(&grid)].into_iter().flatten());
     Section::new("", blocks)

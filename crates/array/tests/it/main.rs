@@ -4,13 +4,13 @@
 
 mod allocation;
 mod allocations;
-mod disassembled;
 mod api;
 mod background;
 mod callers;
 mod common;
 mod counters;
 mod deadlines;
+mod disassembled;
 mod exports;
 mod faults;
 mod files;

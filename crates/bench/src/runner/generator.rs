@@ -19,8 +19,8 @@ use rustix::time::{ClockId, clock_gettime};
 use spec::workload::{Rate, Spec};
 
 use super::Timing;
-use super::directions::Directions;
 use super::arrivals::Arrivals;
+use super::directions::Directions;
 use crate::addresses::{Step, Workload};
 use crate::background_run::{BackgroundRun, RANGE_BYTES};
 use crate::live::LiveCounter;

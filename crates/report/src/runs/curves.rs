@@ -60,7 +60,7 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
         Axis::Load => pivot::labels_but_for_load(&record.cells),
     };
     let mut found: Vec<(String, Curve)> = Vec::new();
-    let works = crate::works::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
+    let works = crate::work_names::work_names_of_any_size(&record.cells.iter().collect::<Vec<_>>());
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
         let Some(x) = place(cell, axis).filter(|_| cell.measured.program_bytes.is_none()) else {
             continue;

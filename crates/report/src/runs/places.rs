@@ -16,7 +16,8 @@ use crate::shown::distinct;
 /// One phase of a program on several places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByPlace {
-    /// The phase, and the settings that distinguish its cells from other tables ([`crate::works`]).
+    /// The phase, and the settings that distinguish its cells from other tables
+    /// ([`crate::work_names`]).
     pub work: String,
     /// `MB/s` or `per second`.
     pub unit: &'static str,
@@ -44,7 +45,8 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
     let mut works: Vec<(String, &'static str, Samples)> = Vec::new();
     let placed = record.cells.iter().zip(labels);
     let placed: Vec<_> = placed.filter(|(cell, _)| cell.place_name().is_some()).collect();
-    let names = crate::works::works(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
+    let names =
+        crate::work_names::work_names(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
     for ((cell, label), work) in placed.into_iter().zip(names) {
         let (place, unit) = (cell.place_shown().unwrap_or_default(), cell.unit());
         let value = cell.rate();

@@ -25,7 +25,8 @@ pub fn markdown(report: &Report) -> String {
     let mut sections = vec![Section::new("", sources(report))];
     sections.extend(summary::sections(&report.summary()));
     let medians = Block::Table(table::medians(&grid));
-    let parts = [directions::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block);
+    let parts =
+        [directions::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block);
     let blocks = [medians, table::legend(&grid)].into_iter().chain(parts);
     sections.push(Section::new("Speed", blocks.collect()));
     sections.extend(sections::along(&report.record));

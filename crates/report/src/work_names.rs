@@ -1,4 +1,4 @@
-//! Names of the works of cells: workloads, and phases of programs.
+//! Names of the work of each cell: its workload, or the phase of its program.
 //!
 //! Invariant: within one list, equal names mean equal work. Called by `runs`, `compare`, `summary`
 //! and the reports.
@@ -9,24 +9,24 @@ use results::record::Cell;
 use results::settings::{SETTINGS, ShownIn};
 use spec::program::canonical_id;
 
-/// The name of each cell's work: [`work`], with the settings that distinguish it from cells of the
-/// same name. A program that was run with several options has these in its name. So equal names
+/// The name of each cell's work: [`work_name`], with the settings that distinguish it from cells of
+/// the same name. A program that was run with several options has these in its name. So equal names
 /// mean equal work, up to the rounding of sizes.
-pub fn works(cells: &[&Cell]) -> Vec<String> {
-    let mut names = works_of_any_size(cells);
+pub fn work_names(cells: &[&Cell]) -> Vec<String> {
+    let mut names = work_names_of_any_size(cells);
     let of_size = SETTINGS.iter().filter_map(|setting| match setting.shown_in {
         ShownIn::WorkOfSize(short) => Some(short),
         _ => None,
     });
     for short in of_size {
-        name_apart(cells, &mut names, short, |_, name, said| format!("{name}, {said}"));
+        distinguish(cells, &mut names, short, |_, name, said| format!("{name}, {said}"));
     }
     names
 }
 
-/// As [`works`], independent of block, depth and size of files.
-pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
-    let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
+/// As [`work_names`], independent of block, depth and size of files.
+pub fn work_names_of_any_size(cells: &[&Cell]) -> Vec<String> {
+    let mut names: Vec<String> = cells.iter().map(|cell| work_name(cell)).collect();
     // A renamed job file is the same job, named by its first name.
     let mut first: BTreeMap<_, &str> = BTreeMap::new();
     for item in cells.iter().filter_map(|cell| cell.case.item.as_deref()) {
@@ -36,7 +36,7 @@ pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
         let own = canonical_id(cell.case.item.as_deref()?);
         first.get(&own).map(ToString::to_string)
     };
-    name_apart(cells, &mut names, item, |cell, name, item| {
+    distinguish(cells, &mut names, item, |cell, name, item| {
         let phase = cell.case.program.as_deref().and_then(|program| name.strip_prefix(program));
         format!("{item} {}", phase.unwrap_or(name).trim_start())
     });
@@ -45,13 +45,13 @@ pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
         _ => None,
     });
     for short in of_work {
-        name_apart(cells, &mut names, short, |_, name, said| format!("{name}, {said}"));
+        distinguish(cells, &mut names, short, |_, name, said| format!("{name}, {said}"));
     }
     names
 }
 
 /// Adds a setting to the names of those cells of one name that differ in it.
-fn name_apart(
+fn distinguish(
     cells: &[&Cell],
     names: &mut [String],
     setting: impl Fn(&Cell) -> Option<String>,
@@ -69,7 +69,7 @@ fn name_apart(
 }
 
 /// Short name of the work: the phase of a program, or the workload.
-pub fn work(cell: &Cell) -> String {
+pub fn work_name(cell: &Cell) -> String {
     match (&cell.case.program, &cell.case.phase) {
         (Some(program), Some(phase)) => format!("{program} {phase}"),
         _ => cell.case.workload.to_string(),
@@ -93,7 +93,7 @@ mod tests {
                 it.case.file_bytes = Some(gib << 30);
             })
         };
-        let names = |cells: &[Cell]| works(&cells.iter().collect::<Vec<_>>());
+        let names = |cells: &[Cell]| work_names(&cells.iter().collect::<Vec<_>>());
         let alike = [dd("", 64.0, 1, 1), dd("", 64.0, 1, 1)];
         assert_eq!(names(&alike), ["dd write"; 2]);
         let options = [dd("", 64.0, 1, 1), dd(":bs=1M:fdatasync", 1024.0, 1, 1)];
