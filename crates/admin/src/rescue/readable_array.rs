@@ -117,9 +117,10 @@ impl ReadableArray {
         self.comparison.as_ref().map(Comparison::take_differing).unwrap_or_default()
     }
 
-    /// Sets whether what fails is skipped, as in the first pass of ddrescue: a read of a member that
-    /// fails is not narrowed down to the blocks that fail, and a member that fails much is not read.
-    /// What cannot be recovered from the others is lost, and is to be read again without skipping.
+    /// Sets whether what fails is skipped, as in the first pass of ddrescue: a read of a member
+    /// that fails is not narrowed down to the blocks that fail, and a member that fails much is not
+    /// read. What cannot be recovered from the others is lost, and is to be read again without
+    /// skipping.
     pub fn set_skipping(&self, is_skipping: bool) {
         self.failures.set_skipping(is_skipping);
     }
