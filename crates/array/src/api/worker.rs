@@ -1,15 +1,17 @@
-//! A shard and those who run it: its thread, and callers of short requests while the thread sleeps.
+//! A shard, its thread, and callers, which run it for short requests while the thread sleeps.
 //!
 //! ```text
 //!  caller --- long, or the shard is at work --> inbox --(eventfd)--> thread: submit, poll, answer
 //!        \--- short, and the thread sleeps ---> submit, poll, answer: no thread is woken
 //! ```
-//! Invariants: who holds the lock of the [`Worker`] runs the shard. The thread releases it only
-//! while it sleeps, and only when nothing but the clock and callers can give the shard work; a
-//! caller never waits for it. A caller leaves the thread awake if it leaves work, or work that is
-//! due before the thread's sleep ends.
-//! No wakeup is lost: the thread sets `asleep` under the inbox lock before it sleeps, and a caller
-//! that finds it set writes to the eventfd.
+//! Invariants:
+//! - The holder of the lock of the [`Worker`] runs the shard. A caller never waits for the lock.
+//! - The thread releases the lock only while it sleeps, and only when nothing but the clock and
+//!   callers can give the shard work.
+//! - A caller leaves the thread awake if it leaves work, or work that is due before the thread's
+//!   sleep ends.
+//! - No wakeup is lost: the thread sets `asleep` under the inbox lock before it sleeps, and a
+//!   caller that finds it set writes to the eventfd.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,24 +1,26 @@
-//! Where the operations of the levels go: to the place of their slot's member, and writes also to
-//! what replaces it.
+//! Directs operations of the levels to devices: to the slot's member, and writes also to what
+//! replaces it. The place of a device is `slot` or `members + slot`.
 //!
 //! ```text
 //! level:   write slot 2 --+--> place 2             the member          \\  one completion:
 //!                         +--> place members + 2   its replacement     /   the member's
 //! level:   write members + 2 (a part of the copy) -> the replacement alone
 //! ```
-//! The levels know slots. This layer works on their effects as soon as an input has been
-//! processed, so that no read that was decided for one device goes to another, and on completions
-//! before the levels get them: whatever is written to a member is written to its replacement, and
-//! no level can forget it.
+//! The levels know slots. This layer changes their effects as soon as an input has been processed,
+//! so that a read that was decided for one device does not go to another. It changes completions
+//! before the levels get them. So whatever is written to a member is written to its replacement,
+//! and no level can forget it.
 //!
-//! Invariant: a write completes when both have it, or one of them is out of service. What has
-//! failed of a device that has no place of the slot any more concerns nothing that is in service. A
-//! member whose write has failed, and which stays because the array needs it, has no replacement
-//! any more: the two may differ. A half that is late ends as a half that has failed. An entry of a
-//! bad-block log concerns the device that lacks the data alone. Called only from `shard`.
+//! Invariants, called only from `shard`:
+//! - A write completes when both devices have it, or one of them is out of service.
+//! - An error of a device that has left the slot is ignored.
+//! - A member stays after a failed write only if the array needs it. Its replacement is dropped,
+//!   because the two may differ.
+//! - A late half of a write counts as a failed one.
+//! - An entry of a bad-block log is made on the device that lacks the data, not on the other.
 //!
-//! Operations on a slot are of places from the first replacement in this run on. What was in flight
-//! by then went to the first place.
+//! Places are in use from the first replacement in this run on. Operations in flight by then went
+//! to the member.
 
 use md::{Geometry, MemberIdx};
 
