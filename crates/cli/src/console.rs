@@ -13,8 +13,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use host::{Device, Identity, LockedFile};
-use report::shown::{Shown, lines};
 use serde::Serialize;
+use spec::shown::{Shown, lines};
 
 use crate::error::{Context, of_option};
 use crate::members::{Used, existing_member, overlaps};

@@ -7,6 +7,8 @@
 //! a named member without a superblock, in `examine`, `detail` and `status`), 130 stopped by a
 //! signal.
 #![forbid(unsafe_code)]
+// A part of the program leaves functions of shared modules without a caller; the whole has none.
+#![cfg_attr(not(all(feature = "run", feature = "lab")), allow(dead_code))]
 
 mod commands;
 mod console;
@@ -16,20 +18,24 @@ mod log;
 mod mdadm;
 mod members;
 mod meter;
+#[cfg(feature = "lab")]
 mod output;
+#[cfg(feature = "lab")]
 mod progress;
 mod purposes;
 mod signal;
 mod size_args;
+#[cfg(feature = "lab")]
 pub mod sweeping;
 mod verb_tips;
+#[cfg(feature = "lab")]
 pub mod verbs;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::text_of;
 
 /// Columns of help, also on wider terminals.
@@ -46,57 +52,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure arrays: level x layout x chunk x members x workload, every byte checked.
-    Bench(Box<commands::bench::BenchArguments>),
-    /// Measure the cases of a file, store the results; resumes where it was interrupted.
-    Sweep(Box<commands::sweep::SweepArguments>),
-    /// List the programs that bench and sweeps run, such as bonnie++, with their options.
-    Programs(commands::programs::ProgramsArguments),
-    /// Show results: tables, charts, one offline HTML page, Markdown, CSV, Parquet.
-    Report(Box<commands::report::ReportArguments>),
-    /// Compare two records or runs, cell by cell: slower, faster, or no difference.
-    Compare(commands::compare::CompareArguments),
-    /// Predict what Linux md delivers on given disks, with an interval and the bottleneck.
-    Predict(Box<commands::predict::PredictArguments>),
-    /// Rank levels, layouts and chunks for given disks and a mix of workloads.
-    Advise(Box<commands::advise::AdviseArguments>),
-    /// Create an array from devices and image files.
-    Create(Box<commands::create::CreateArguments>),
-    /// Show the superblocks of members, as mdadm --examine does.
-    Examine(commands::examine::ExamineArguments),
-    /// Show the arrays that members form, and the result of a start.
-    Detail(commands::detail::DetailArguments),
-    /// Show all arrays among members, as /proc/mdstat does.
-    Status(commands::status::StatusArguments),
-    /// List what lies on arrays: partitions, logical volumes of LVM, file systems.
-    Volumes(commands::volumes::VolumesArguments),
-    /// Write an array's contents, or a volume's, to a file or to stdout; members are opened
-    /// read-only.
-    Dump(Box<commands::dump::DumpArguments>),
-    /// Find the geometry of an array from the contents of its members.
-    Guess(Box<commands::guess::GuessArguments>),
-    /// Compare an array's redundancy with its data, repair what is proven wrong.
-    Scrub(commands::scrub::ScrubArguments),
-    Serve(Box<commands::serve::ServeArguments>),
-    /// Take a member of a served array out of service, as mdadm --fail does.
-    Fail(commands::served::DeviceArguments),
-    /// Remove a failed device, or a spare, from a served array, as mdadm --remove does.
-    Remove(commands::served::DeviceArguments),
-    Add(commands::served::AddArguments),
-    Replace(commands::served::ReplaceArguments),
-    Set(commands::served::SetArguments),
-    Stop(commands::served::StopArguments),
-    Rebuild(commands::rebuild::RebuildArguments),
-    Reshape(commands::reshape::ReshapeArguments),
-    /// Remove bad-block logs, as mdadm --update=no-bbl does.
-    Update(commands::update::UpdateArguments),
-    /// Erase the superblocks of members.
-    ZeroSuperblock(commands::zero_superblock::ZeroSuperblockArguments),
-    Calibrate(commands::calibrate::CalibrateArguments),
-    /// Find out why an array is slow: a figure, or what runs now, against every ceiling.
-    Diagnose(Box<commands::diagnose::DiagnoseArguments>),
-    /// Show live statistics of disks, members and CPUs, as iostat does.
-    Watch(commands::watch::WatchArguments),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Lab(commands::lab::Verb),
+    #[command(flatten)]
+    Rescue(commands::rescue::Verb),
+    #[cfg(feature = "run")]
+    #[command(flatten)]
+    Run(commands::run::Verb),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Machine(commands::lab::MachineVerb),
     /// Print a shell's completions to stdout, or write the man pages to a directory.
     Generate(commands::generate::GenerateArguments),
 }
@@ -147,43 +113,21 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
     let behind_json = pairs.find(|pair| pair[0] == "--json" && !is_option(&pair[1]));
     let behind_json = behind_json.map(|pair| pair[1].clone());
     let parsed = with_help(Arguments::command(), &words).try_get_matches_from(words);
-    let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
+    let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return misused(&error, creates, behind_json),
     };
-    // The matches of the verb, for verbs that need the source of their options.
+    // The matches of the verb, for verbs that need the source or the order of their options.
     let said = matches.subcommand().map_or(&matches, |(_, said)| said);
     let ended = match arguments.command {
-        Command::Bench(arguments) => commands::bench::run(*arguments, said),
-        Command::Sweep(arguments) => commands::sweep::run(&arguments, said),
-        Command::Programs(arguments) => commands::programs::run(&arguments),
-        Command::Report(arguments) => commands::report::run(&arguments),
-        Command::Compare(arguments) => commands::compare::run(&arguments),
-        Command::Predict(arguments) => commands::predict::run(&arguments),
-        Command::Advise(arguments) => commands::advise::run(&arguments),
-        Command::Create(arguments) => commands::create::run(&arguments),
-        Command::Examine(arguments) => commands::examine::run(&arguments),
-        Command::Detail(arguments) => commands::detail::run(&arguments),
-        Command::Status(arguments) => commands::status::run(&arguments),
-        Command::Volumes(arguments) => commands::volumes::run(&arguments),
-        Command::Dump(arguments) => commands::dump::run(&arguments),
-        Command::Guess(arguments) => commands::guess::run(&arguments),
-        Command::Scrub(arguments) => commands::scrub::run(&arguments),
-        Command::Serve(arguments) => commands::serve::run(&arguments),
-        Command::Fail(arguments) => commands::served::fail(&arguments),
-        Command::Remove(arguments) => commands::served::remove(&arguments),
-        Command::Add(arguments) => commands::served::add(&arguments),
-        Command::Replace(arguments) => commands::served::replace(&arguments),
-        Command::Set(arguments) => commands::served::set(&arguments),
-        Command::Stop(arguments) => commands::served::stop(&arguments),
-        Command::Rebuild(arguments) => commands::rebuild::run(&arguments),
-        Command::Reshape(arguments) => commands::reshape::run(&arguments),
-        Command::Update(arguments) => commands::update::run(&arguments),
-        Command::ZeroSuperblock(arguments) => commands::zero_superblock::run(&arguments),
-        Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
-        Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
-        Command::Watch(arguments) => commands::watch::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Lab(verb) => verb.run(said),
+        Command::Rescue(verb) => verb.run(said),
+        #[cfg(feature = "run")]
+        Command::Run(verb) => verb.run(),
+        #[cfg(feature = "lab")]
+        Command::Machine(verb) => verb.run(),
         Command::Generate(arguments) => {
             commands::generate::run(&arguments, purposes::with_lines(Arguments::command()))
         }
@@ -205,7 +149,9 @@ fn with_help(program: clap::Command, words: &[OsString]) -> clap::Command {
         return purposes::with_lists(program);
     }
     let mut options = words.iter().skip(2).take_while(|word| *word != "--");
-    if !["bench", "sweep", "serve"].contains(&verb) || !options.any(|word| word == "-h") {
+    let has_many = ["bench", "sweep", "serve"].contains(&verb);
+    let is_here = program.find_subcommand(verb).is_some();
+    if !(has_many && is_here && options.any(|word| word == "-h")) {
         return program;
     }
     let more = format!("'raidlab {verb} --help' lists all options, and has examples.");
@@ -231,16 +177,6 @@ fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
 fn failed(problem: &str) -> u8 {
     console::say(format_args!("raidlab: {problem}"));
     2
-}
-
-fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
-    let mut arguments = Arguments::from_arg_matches(matches)?;
-    if let (Command::Create(create), Some(matches)) =
-        (&mut arguments.command, matches.subcommand_matches("create"))
-    {
-        create.take_positions(matches);
-    }
-    Ok(arguments)
 }
 
 /// Prints help and version unchanged, and argument errors on one line.

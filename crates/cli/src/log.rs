@@ -4,7 +4,9 @@
 
 use std::env::VarError;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 /// The environment variable: a level, or levels by crate, as in `raidlab_array=debug,warn`.
 const VARIABLE: &str = "RAIDLAB_LOG";
@@ -18,10 +20,10 @@ pub(crate) fn start() -> anyhow::Result<()> {
             return Err(anyhow::anyhow!("{VARIABLE}={}: not UTF-8", text.display()));
         }
     };
-    let filter = EnvFilter::builder().parse(&directives).map_err(|error| {
+    let filter = directives.parse::<Targets>().map_err(|error| {
         anyhow::anyhow!("{VARIABLE}={directives}: {error}; use error, warn, info or debug")
     })?;
-    let writer = std::io::stderr;
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(writer).init();
+    let lines = fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Numbers, times and names as mdadm prints them, for people and scripts used to its output.
 //!
 //! Invariant: nothing here changes a value; what mdadm has no word for is shown as `-unknown-`.
-//! Called from `examine` and `detail`. The tests compare with mdadm's own output.
+//! Called from `examine`, `detail`, `status` and the state of servers. The tests compare with
+//! mdadm's own output.
 
 use std::fmt::Write;
 
@@ -98,6 +99,15 @@ fn raid10_layout(number: u32) -> String {
         text.push_str("NO REDUNDANCY");
     }
     text
+}
+
+/// As in /proc/mdstat: a bar, the share, the blocks.
+pub fn bar(word: &str, done_sectors: u64, of_sectors: u64) -> String {
+    let share = done_sectors as f64 / of_sectors.max(1) as f64;
+    let done = ((share * 20.0) as usize).min(20);
+    let bar = if done == 20 { "=".repeat(20) } else { "=".repeat(done) + ">" };
+    let (share, done, all) = (share * 100.0, done_sectors / 2, of_sectors / 2);
+    format!("[{bar:.<20}]  {word} = {share:.1}% ({done}/{all})")
 }
 
 /// Bytes that a bit of a bitmap stands for: `64 MB`, in powers of 1024.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use bench::Progress;
 use indicatif::ProgressBar;
 use live::LiveView;
-use report::shown::counted;
 use results::record::Cell;
+use spec::shown::counted;
 use spec::units::show_seconds;
 
 use crate::console::say;

@@ -60,7 +60,12 @@ pub fn with_lists(program: Command) -> Command {
 
 /// The program with a line for each purpose below its help: its man page has one list of all verbs.
 pub fn with_lines(program: Command) -> Command {
-    let lines = PURPOSES.map(|(purpose, names)| format!("{purpose}: {}", names.join(", ")));
+    let is_here = |name: &&str| *name == "help" || program.find_subcommand(name).is_some();
+    let lines = PURPOSES.iter().filter_map(|(purpose, names)| {
+        let names: Vec<&str> = names.iter().copied().filter(is_here).collect();
+        (!names.is_empty()).then(|| format!("{purpose}: {}", names.join(", ")))
+    });
+    let lines: Vec<String> = lines.collect();
     program.after_help(lines.join("\n"))
 }
 

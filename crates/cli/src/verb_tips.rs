@@ -38,9 +38,11 @@ const WRITERS: [&str; 13] = [
 
 /// The refusal of a verb that does not exist, of a program with these verbs.
 pub fn refusal<'v>(word: &str, verbs: impl Iterator<Item = &'v str>) -> String {
-    let meant = match WORDS.iter().find(|(words, _)| words.contains(&word)) {
-        Some((_, verbs)) => verbs.to_vec(),
-        None => similar(word, verbs),
+    let here: Vec<&str> = verbs.collect();
+    let is_here = |verb: &&str| here.iter().any(|here| verb.split(' ').next() == Some(here));
+    let meant: Vec<&str> = match WORDS.iter().find(|(words, _)| words.contains(&word)) {
+        Some((_, verbs)) => verbs.iter().copied().filter(is_here).collect(),
+        None => similar(word, here.iter().copied()),
     };
     let shown: String = word.chars().take(32).flat_map(char::escape_default).collect();
     let tip = match meant.as_slice() {
@@ -89,8 +91,10 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    const VERBS: [&str; 10] =
-        ["bench", "dump", "fail", "remove", "replace", "rebuild", "scrub", "set", "status", "stop"];
+    const VERBS: [&str; 13] = [
+        "bench", "dump", "fail", "guess", "remove", "replace", "rebuild", "scrub", "serve", "set",
+        "status", "stop", "watch",
+    ];
 
     fn tip(word: &str) -> String {
         refusal(word, VERBS.into_iter())
@@ -109,6 +113,14 @@ mod tests {
                       'serve --read-only'";
         assert_eq!(tip("rescue"), rescue);
         assert!(tip("top").ends_with("tip: 'watch', 'status --watch'"));
+    }
+
+    #[test]
+    fn a_part_of_the_program_names_only_its_own_verbs() {
+        let part = refusal("rescue", ["status", "dump"].into_iter());
+        assert!(part.ends_with("tip: 'status', 'dump'"), "{part}");
+        let none = refusal("top", ["dump"].into_iter());
+        assert!(none.ends_with("'raidlab --help' lists all"), "{none}");
     }
 
     #[test]

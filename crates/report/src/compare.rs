@@ -20,8 +20,8 @@ use serde::Serialize;
 use spec::units;
 
 use crate::pivot;
-use crate::shown::counted;
 use crate::work_names::work_names;
+use spec::shown::counted;
 
 pub use rank::{ALPHA, Ratio, holm, p_value, ratio, runs_needed};
 pub use text::{markdown, text};

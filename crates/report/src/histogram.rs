@@ -11,8 +11,8 @@ use results::record::{Cell, LatencyBins, Record};
 use spec::units;
 
 use crate::pivot;
-use crate::shown::{Shown, counted};
 use crate::work_names::work_names;
+use spec::shown::{Shown, counted};
 
 /// Length of the longest bar.
 const WIDTH: usize = 40;

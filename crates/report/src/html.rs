@@ -12,10 +12,10 @@ use crate::pivot::{self, PivotTable};
 use crate::repeat::folded;
 use crate::runs::Report;
 use crate::sections::{self, titled};
-use crate::shown::distinct;
 use crate::summary::{self, Summary};
 use crate::work_names::work_name;
 use crate::{directions, during, table};
+use spec::shown::distinct;
 
 /// Maximum of maps: more make the page slow in browsers.
 const MAPS_MAX: usize = 40;

@@ -29,7 +29,6 @@ pub mod repeat;
 pub mod reproduced;
 pub mod runs;
 mod sections;
-pub mod shown;
 pub mod summary;
 pub mod table;
 pub mod tool_tables;

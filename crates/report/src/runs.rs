@@ -19,8 +19,8 @@ use spec::target::TargetKind;
 
 use crate::pivot;
 use crate::published::{Beside, Published};
-use crate::shown::distinct;
 use crate::summary::Summary;
+use spec::shown::distinct;
 
 pub use curves::{Axis, Curve, curves};
 #[cfg(test)]

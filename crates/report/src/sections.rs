@@ -12,8 +12,8 @@ use crate::doc::{Block, Chart, Column, Item, Items, Section, Table, Value};
 use crate::pivot::PivotTable;
 use crate::published::Ratios;
 use crate::runs::{Axis, ByPlace, Curve, Report, Source, by_place, curves};
-use crate::shown::{counted, distinct};
 use crate::work_names::work_name;
+use spec::shown::{counted, distinct};
 
 /// Warnings, each once, with their places.
 pub(crate) fn warnings(grid: &PivotTable<'_>) -> Option<Block> {

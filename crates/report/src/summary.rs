@@ -25,8 +25,8 @@ use spec::workload::{AccessKind, Kind};
 
 use crate::compare::{ALPHA, FAMILY_ALPHA, Ratio, holm, p_value, ratio, runs_needed};
 use crate::pivot;
-use crate::shown::distinct;
 use crate::work_names::work_names;
+use spec::shown::distinct;
 
 pub use redundancy::Redundancy;
 pub use text::{sections, short_sections, terminal};

@@ -9,6 +9,8 @@
 //!                           target:  where a program runs
 //! ```
 //!
+//! `units` and `shown` have how figures, and text from outside, are shown: every verb uses them.
+//!
 //! Invariant: pure data and parsers; nothing is opened, measured or changed here.
 
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ pub mod members;
 mod plan_error;
 pub mod program;
 pub mod rng;
+pub mod shown;
 pub mod sweep;
 pub mod target;
 pub mod topology;

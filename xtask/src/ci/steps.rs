@@ -41,7 +41,7 @@ const fn slow(name: &'static str, what: &'static str) -> Step {
 /// In order: what is cheap and often wrong first, tests last. They are compiled as dev, not
 /// release: overflow checks and debug assertions are half of what the tests are for, and the
 /// profile is optimised where it must be.
-pub const STEPS: [Step; 16] = [
+pub const STEPS: [Step; 17] = [
     step("tools", "scripts/setup --missing: the programs that the tests start")
         .required(Required::InCi)
         .by(tools),
@@ -56,6 +56,12 @@ pub const STEPS: [Step; 16] = [
         let bin = ci.workspace.target.join("debug").join("raidlab");
         Outcome::of(tidy::run(&ci.workspace, Some(&bin)), "see the findings above")
     }),
+    // Each part of the program alone: docs/install.md.
+    slow(
+        "parts",
+        "for part in rescue run lab; do cargo clippy -p raidlab-cli --no-default-features \
+         --features $part -- -D warnings || exit 1; done",
+    ),
     slow("typos", "typos").needs("typos --version", "typos is not installed: pip install typos"),
     // Advisories come over the network; without it the rest is checked.
     slow(

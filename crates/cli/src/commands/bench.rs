@@ -16,11 +16,11 @@ use bench::bench_run::{self, BenchEvent, BenchRun};
 use bench::provision::check_devices;
 use clap::{ArgMatches, Args, Subcommand};
 use host::Access;
-use report::shown::counted;
 use serde_json::json;
 use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::RunConfig;
 use spec::matrix::{LeftOut, Plan};
+use spec::shown::counted;
 use spec::units::show_seconds;
 use spec::workload::DEFAULT_FOREGROUND_PERCENT;
 

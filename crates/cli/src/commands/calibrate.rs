@@ -20,8 +20,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use predict::calibrate::{
     Calibration, DiskFigures, Figures, Machine, MachineError, Progress, Settings, document_path,
 };
-use report::shown::Shown;
 use serde_json::{Value, json};
+use spec::shown::Shown;
 use spec::units::show_size;
 
 use crate::console::{JsonOut, check_replaceable, print_raw, replace_record, say};

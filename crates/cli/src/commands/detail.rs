@@ -14,10 +14,11 @@ use md::assemble::{Array, Found, MemberState, Options, Override, Plan, Replay, S
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
-use report::shown::{Shown, counted};
 use serde_json::{Value, json};
+use spec::shown::{Shown, counted};
 
 use crate::commands::examine::LOCKLESS;
+#[cfg(feature = "served")]
 use crate::commands::served;
 use crate::console::JsonOut;
 use crate::members::{Used, choose};
@@ -52,6 +53,7 @@ pub struct DetailArguments {
 
 /// Runs the command.
 pub fn run(arguments: &DetailArguments) -> Result<Ending> {
+    #[cfg(feature = "served")]
     if let Some(server) = served::server_of(&arguments.members) {
         return served::status(server, true, &arguments.json);
     }

@@ -19,8 +19,8 @@ use array::MemberFlags;
 use clap::Args;
 use host::MemberName;
 use md::show_size;
-use report::shown::Shown;
 use serde::Serialize;
+use spec::shown::Shown;
 
 use crate::console::{JsonOut, say};
 use crate::error::reworded;

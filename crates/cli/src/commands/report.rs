@@ -11,9 +11,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use report::reproduced::Reproduction;
 use report::runs::Report;
-use report::shown::Shown;
 use results::host::Host;
 use results::record::Record;
+use spec::shown::Shown;
 
 use crate::Ending;
 use crate::commands::results::{DbArgument, Which, chosen, read_record, report_of_run};

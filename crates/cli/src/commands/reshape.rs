@@ -14,8 +14,8 @@ use anyhow::{Error, Result, bail};
 use clap::Args;
 use md::reshape::{Goal, ReshapeRefusal};
 use md::show_size;
-use report::shown::Shown;
 use serde::Serialize;
+use spec::shown::Shown;
 
 use crate::console::{JsonOut, say};
 use crate::error::reworded;

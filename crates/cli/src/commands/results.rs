@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::Args;
 use report::runs::Report;
-use report::shown::counted;
 use results::record::{Cell, Record};
 use results::{NewRun, RunInfo, Store, StoreError, record_of_parquet, tell_of_waits};
+use spec::shown::counted;
 use spec::sweep::{Item, ItemKey};
 
 use crate::console::say;

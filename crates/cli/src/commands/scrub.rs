@@ -15,8 +15,8 @@ use array::{MismatchKind, ScrubMode};
 use clap::{Args, ValueEnum};
 use export::control::api::ScrubAction;
 use md::show_size;
-use report::shown::Shown;
 use serde::Serialize;
+use spec::shown::Shown;
 
 use crate::commands::dump::{self, DumpArguments};
 use crate::commands::served;

@@ -16,13 +16,14 @@ use export::control::api::{
 };
 use export::control::{Client, ClientError, control_path, runtime_directory};
 use host::{Endpoint, Location, NbdUri};
-use report::shown::Shown;
 use serde::Serialize;
+use spec::shown::Shown;
 use spec::units::show_size;
 
 use crate::Ending;
 use crate::console::{JsonOut, say};
 use crate::error::Context;
+use crate::mdadm::bar;
 use crate::size_args::parse_speed_limit;
 
 /// Names a server.
@@ -231,15 +232,6 @@ fn letter(status: &Status, slot: u16) -> char {
     let there = status.members.iter().filter(|member| member.slot == Some(slot));
     let serves = there.filter(|member| !member.replaces && member.state == "in_sync").count();
     if serves > 0 { 'U' } else { '_' }
-}
-
-/// As in /proc/mdstat: a bar, the share, the blocks.
-pub fn bar(word: &str, done_sectors: u64, of_sectors: u64) -> String {
-    let share = done_sectors as f64 / of_sectors.max(1) as f64;
-    let done = ((share * 20.0) as usize).min(20);
-    let bar = if done == 20 { "=".repeat(20) } else { "=".repeat(done) + ">" };
-    let (share, done, all) = (share * 100.0, done_sectors / 2, of_sectors / 2);
-    format!("[{bar:.<20}]  {word} = {share:.1}% ({done}/{all})")
 }
 
 /// Its bar, the time that is left, the rate.

@@ -12,10 +12,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use md::assemble::{Array, Found, MemberState, Options, Shape};
 use md::ondisk::Version;
-use report::shown::Shown;
 use serde_json::{Value, json};
+use spec::shown::Shown;
 
 use crate::commands::detail::{bad_blocks, mdstat_level};
+#[cfg(feature = "served")]
 use crate::commands::served;
 use crate::console::JsonOut;
 use crate::members::Used;
@@ -38,14 +39,15 @@ of the directory cannot be looked at.";
 pub struct StatusArguments {
     /// Image files, partitions or disks; or a directory, whose files are examined; or the name of a
     /// server [default: all servers of this user]
-    #[arg(value_name = "MEMBER|DIR|NAME")]
+    #[arg(value_name = "MEMBER|DIR|NAME", required = !cfg!(feature = "served"))]
     members: Vec<OsString>,
     /// Of a server: show the state again, at this interval
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
-          default_missing_value = "1", value_parser = parse_interval, conflicts_with = "json")]
+          default_missing_value = "1", value_parser = parse_interval, conflicts_with = "json",
+          hide = !cfg!(feature = "served"))]
     watch: Option<Duration>,
     /// Of a server: print its events as they happen, with --json one document a line
-    #[arg(long, conflicts_with = "watch")]
+    #[arg(long, conflicts_with = "watch", hide = !cfg!(feature = "served"))]
     events: bool,
     #[command(flatten)]
     json: JsonOut,
@@ -61,6 +63,7 @@ fn parse_interval(text: &str) -> Result<Duration> {
 
 /// Runs the command.
 pub fn run(arguments: &StatusArguments) -> Result<Ending> {
+    #[cfg(feature = "served")]
     if let Some(server) = served::server_of(&arguments.members) {
         return match arguments.watch {
             Some(every) => served::watch(server, every),
@@ -71,6 +74,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
     if arguments.watch.is_some() || arguments.events {
         bail!("--watch, --events: only for an array that a server runs, given by its name");
     }
+    #[cfg(feature = "served")]
     if arguments.members.is_empty() {
         return served::status_of_all(&arguments.json);
     }
@@ -149,7 +153,7 @@ fn show(array: &Array, members: &Members) -> String {
     out.push('\n');
     if let Ok(Shape::Reshaping(reshaping)) = &array.shape {
         let (done, all) = reshaping.progress();
-        let (bar, change) = (served::bar("reshape", done, all), reshaping.change());
+        let (bar, change) = (mdadm::bar("reshape", done, all), reshaping.change());
         let _ = writeln!(out, "      {bar}, {change}, stopped: 'raidlab reshape --continue'");
     }
     for line in &description.maps {

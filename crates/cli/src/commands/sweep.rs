@@ -24,11 +24,11 @@ use bench::sweep::{HostError, SweepCase, SweepHost, Task, check_devices, run_tas
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory};
 use host::Access;
-use report::shown::counted;
 use results::record::Record;
 use results::{NewRun, Store};
 use serde::Serialize;
 use spec::program::ProgramError;
+use spec::shown::counted;
 use spec::sweep::{Item, ItemKey, TargetLabels};
 use spec::target::TargetExpr;
 
@@ -200,7 +200,7 @@ impl Sweeping<'_> {
         }
         let finished = begun.map(|(_, finished)| finished).unwrap_or_default();
         let shown = self.shown(&finished);
-        let mut out = format!("{}\n", report::shown::Shown(&shown.title));
+        let mut out = format!("{}\n", spec::shown::Shown(&shown.title));
         for item in &shown.items {
             let mark = if item.done { "done" } else { "" };
             out.push_str(&format!("{mark:4}  {}  {}\n", item.key, item.what));

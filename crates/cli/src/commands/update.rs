@@ -9,8 +9,8 @@ use admin::{BadBlockLogs, LogError, RemovedLog};
 use anyhow::{Error, Result};
 use clap::Args;
 use host::Access;
-use report::shown::{Shown, counted};
 use serde::Serialize;
+use spec::shown::{Shown, counted};
 
 use crate::Ending;
 use crate::console::{JsonOut, say};

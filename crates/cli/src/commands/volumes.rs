@@ -16,8 +16,8 @@ use content::Identified;
 use md::assemble::Options;
 use md::{SECTOR_BYTES, show_size};
 use parity::Kernels;
-use report::shown::Shown;
 use serde_json::{Value, json};
+use spec::shown::Shown;
 
 use crate::commands::source::refusal_text;
 use crate::console::{JsonOut, columns};

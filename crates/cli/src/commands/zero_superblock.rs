@@ -9,8 +9,8 @@ use admin::{Erased, FoundSuperblocks, ZeroError};
 use anyhow::{Error, Result};
 use clap::Args;
 use host::Access;
-use report::shown::Shown;
 use serde::Serialize;
+use spec::shown::Shown;
 
 use crate::Ending;
 use crate::console::{JsonOut, say};

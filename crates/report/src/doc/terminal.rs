@@ -4,7 +4,7 @@
 //! carries meaning alone; no text moves the cursor ([`Shown`]).
 
 use super::{Align, Block, Chart, Doc, Field, Form, Item, Items, Mark, Row, Table};
-use crate::shown::Shown;
+use spec::shown::Shown;
 
 /// Columns of the terminal that documents are made for.
 pub const WIDTH: usize = 120;

@@ -11,7 +11,7 @@ use results::stats;
 use spec::units;
 
 use crate::pivot;
-use crate::shown::distinct;
+use spec::shown::distinct;
 
 /// One phase of a program on several places.
 #[derive(Clone, Debug, PartialEq)]

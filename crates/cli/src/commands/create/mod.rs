@@ -21,7 +21,7 @@ use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES, show_size};
-use report::shown::Shown;
+use spec::shown::Shown;
 
 use crate::console::{JsonOut, say, say_lines};
 use crate::error::{Context, reworded};

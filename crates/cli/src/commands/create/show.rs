@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use md::create::{DeviceLayout, Plan, Request};
 use md::ondisk::Role;
-use report::shown::Shown;
 use serde_json::{Value, json};
+use spec::shown::Shown;
 
 use crate::commands::detail::policy_name;
 use crate::mdadm;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use predict::diagnose::{Case, Cause, Diagnosis, Verdict};
-use report::shown::Shown as Escaped;
 use serde_json::{Value, json};
+use spec::shown::Shown as Escaped;
 use spec::units::digits;
 
 use super::source::Target;

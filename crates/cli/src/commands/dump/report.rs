@@ -12,8 +12,8 @@ use anyhow::{Result, bail};
 use host::{MapBlock, MapStatus, Mapfile, RescueMap};
 use md::ondisk::Area;
 use md::{SECTOR_BYTES, show_size};
-use report::shown::Shown;
 use serde::Serialize;
+use spec::shown::Shown;
 
 use super::output::Stop;
 use super::{DumpArguments, Outcome};

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use md::ondisk::bitmap::{LocklessStates, MAGIC_NUMBER, STATE_STALE};
-use report::shown::Shown;
+use spec::shown::Shown;
 
 use super::found::{Found, FoundBitmap};
 use crate::error::text_of;

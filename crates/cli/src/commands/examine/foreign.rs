@@ -8,8 +8,8 @@ use std::fmt::{Display, Write};
 use md::SECTOR_BYTES;
 use md::foreign::{Detected, Metadata, ddf, dm_raid, imsm};
 use md::ondisk::Timestamp;
-use report::shown::Shown;
 use serde_json::{Value, json};
+use spec::shown::Shown;
 
 use crate::mdadm;
 

@@ -22,8 +22,15 @@ use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
 use serde::Serialize;
 
-use crate::commands::served;
+#[cfg(feature = "served")]
+use crate::commands::served::server_of_process;
 use crate::error::text_of;
+
+/// This build knows no servers.
+#[cfg(not(feature = "served"))]
+fn server_of_process(_process: u32) -> Option<String> {
+    None
+}
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
@@ -180,7 +187,7 @@ impl Found {
             detection = superblocks(device);
         }
         let in_use = device.in_use().map(|it| User {
-            server: it.holder.as_ref().and_then(|it| served::server_of_process(it.process)),
+            server: it.holder.as_ref().and_then(|it| server_of_process(it.process)),
             holder: it.holder.clone(),
         });
         let mut found = Found {

@@ -21,8 +21,8 @@ use found::Row;
 use host::{Identity, Location, MapChoice, MemberName};
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
-use report::shown::Shown;
 use serde_json::Value;
+use spec::shown::Shown;
 
 use crate::console::{JsonOut, say};
 use crate::error::text_of;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use md::ondisk::Timestamp;
 use md::ondisk::superblock::{Checksum, DISKS_MAX, DiskV0, SuperblockV0};
-use report::shown::Shown;
+use spec::shown::Shown;
 
 use crate::mdadm;
 

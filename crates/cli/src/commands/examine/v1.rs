@@ -8,7 +8,7 @@ use std::fmt::Write;
 use md::ondisk::Version;
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::{Checksum, SuperblockV1, feature};
-use report::shown::Shown;
+use spec::shown::Shown;
 
 use crate::mdadm;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use admin::GuessReport;
 use guess::{Claim, Guessed, Judgement, MemberRole};
 use md::{Layout, Level, SECTOR_BYTES, show_size};
-use report::shown::Shown;
+use spec::shown::Shown;
 
 use super::Searched;
 

@@ -162,7 +162,7 @@ pub fn text(tables: &[Table], all: &[Evaluated]) -> String {
 
 /// A text of the document, without what could steer a terminal or break a column.
 fn shown(text: &str) -> String {
-    report::shown::Shown(text).to_string()
+    spec::shown::Shown(text).to_string()
 }
 
 /// What the page draws.

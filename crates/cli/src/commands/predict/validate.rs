@@ -65,7 +65,7 @@ fn groups(tables: &[Table], all: &[Evaluated]) -> Vec<(String, Score)> {
     for (index, table) in tables.iter().enumerate() {
         let score = Score::of(tables, all, |one| one.counts && one.table == index);
         if score.rows > 0 {
-            lines.push((format!("  {}", report::shown::Shown(&table.id)), score));
+            lines.push((format!("  {}", spec::shown::Shown(&table.id)), score));
         }
     }
     let every = |one: &Evaluated| {

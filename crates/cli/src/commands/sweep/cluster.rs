@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use report::shown::counted;
 use serde::{Deserialize, Serialize};
+use spec::shown::counted;
 
 use super::{Given, Planned, SweepArguments};
 use crate::console::say;
@@ -146,7 +146,7 @@ pub fn run(
 
 /// Text of another process, for a terminal.
 fn shown(text: &str) -> String {
-    report::shown::Shown(text).to_string()
+    spec::shown::Shown(text).to_string()
 }
 
 /// Checks that the interpreter is there and has the package: before anything else is done.

@@ -2,8 +2,11 @@
 //!
 //! Invariant: a page that other hosts reach has a token and TLS; one with orders has a token.
 
+#[cfg(feature = "run")]
 mod served;
+#[cfg(feature = "lab")]
 mod swept;
+#[cfg(feature = "lab")]
 mod watched;
 
 use std::collections::VecDeque;
@@ -19,8 +22,11 @@ use host::tls::ServerTls;
 
 use crate::error::of_option;
 
+#[cfg(feature = "run")]
 pub use served::ServedFeed;
+#[cfg(feature = "lab")]
 pub use swept::SweptFeed;
+#[cfg(feature = "lab")]
 pub use watched::WatchedFeed;
 
 /// The port, where none is given and it is free.

@@ -17,8 +17,8 @@ use std::time::Instant;
 use bench::Progress;
 use bench::live::{LiveCounts, LiveState};
 use export::page::{Bound, Cell, Curve, Feed, Measured, Running, Severity, Sweep, View};
-use report::shown::counted;
 use results::record;
+use spec::shown::counted;
 
 use super::{Events, now};
 

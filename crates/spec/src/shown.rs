@@ -43,7 +43,7 @@ pub fn counted(count: usize, noun: &str) -> String {
 }
 
 /// Each value once, in the order of the first.
-pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for value in values {
         if !found.contains(&value) {
