@@ -13,6 +13,9 @@ ARGS ?= --html $(TARGET)/bench/report.html --json=$(TARGET)/bench/record.json
 # Other members may not be, and their figures are those of the program as it is built for use.
 BENCH_PROFILE ?= $(if $(filter command line environment,$(origin ARGS)),release,quick)
 
+# A part of the program is enough for that, and builds sooner.
+BENCH_PARTS = $(if $(filter quick,$(BENCH_PROFILE)),--no-default-features --features lab)
+
 # What runs scripts of ours; with raidlab[dask] in it, `make bench-scale` measures seeds, too.
 PYTHON ?= python3
 
@@ -29,7 +32,7 @@ ENGINE_ARGS ?=
 TOOLS_DIR ?= $(TARGET)/bench
 TOOLS_ROUNDS ?= 5
 
-.PHONY: help setup setup-tests build wheel dist deb check-deb test test-all bench bench-engine bench-peers bench-arrays bench-tools bench-published bench-scale clean
+.PHONY: help setup setup-tests build wheel dist deb check-deb check-static release test test-all bench bench-engine bench-peers bench-arrays bench-tools bench-published bench-scale clean
 .DEFAULT_GOAL := help
 
 help:
@@ -38,6 +41,8 @@ help:
 	@echo 'make dist       the program without debug information, man pages, completions: $(TARGET)/dist, $(TARGET)/generated'
 	@echo 'make deb        a Debian package of them, with cargo-deb: $(TARGET)/debian'
 	@echo 'make check-deb  installs that package in a minimal Debian of its own (debootstrap, root)'
+	@echo 'make check-static  the same with the static program for this architecture, in a root of a busybox'
+	@echo 'make release    all that is installed, with SHA256SUMS: $(TARGET)/release-files; each is tried'
 	@echo 'make test       set up, then everything a change must pass: cargo xtask ci'
 	@echo 'make test-all   the same with the slow sweeps (RAIDLAB_TEST=all)'
 	@echo 'make bench      set up, measure; report and record in $(TARGET)/bench'
@@ -63,6 +68,7 @@ build: setup
 
 wheel: setup
 	@mkdir -p $(TARGET)/wheels
+	@rm -f $(TARGET)/wheels/raidlab-*.whl
 	@command -v maturin >/dev/null || test -x $(PYTHON_TOOLS)/maturin || { \
 		$(PYTHON) -m venv $(TARGET)/python-tools && $(PYTHON_TOOLS)/pip install --quiet 'maturin>=1.9.4,<2'; }
 	PATH="$$PATH:$(PYTHON_TOOLS)" maturin build --release --locked --manifest-path python/Cargo.toml --out $(TARGET)/wheels
@@ -77,10 +83,24 @@ dist: setup
 
 deb: dist
 	@command -v cargo-deb >/dev/null || { echo 'installing cargo-deb'; $(CARGO) install --locked cargo-deb; }
+	@rm -f $(TARGET)/debian/raidlab_*.deb
 	$(CARGO) deb -p raidlab-cli --profile dist --no-build
 
 check-deb: deb
 	sh scripts/check-deb $(TARGET)/debian/raidlab_*.deb
+
+check-static: setup
+	scripts/static $(shell uname -m)
+	scripts/check-static $(TARGET)/release-files/raidlab-*-$(shell uname -m)-linux-musl.tar.gz
+
+# An architecture that cannot be built here is left out, with the reason; all else must succeed.
+release: deb wheel
+	@rm -rf $(TARGET)/release-files
+	@for arch in x86_64 aarch64; do scripts/static $$arch || [ $$? -eq 77 ] || exit 1; done
+	@mkdir -p $(TARGET)/release-files
+	cp $(TARGET)/debian/raidlab_*.deb $(TARGET)/wheels/raidlab-*.whl $(TARGET)/release-files/
+	cd $(TARGET)/release-files && sha256sum -- * >SHA256SUMS
+	scripts/check-release $(TARGET)/release-files
 
 test: setup-tests
 	$(CARGO) xtask ci
@@ -90,7 +110,7 @@ test-all: setup-tests
 
 bench: setup
 	@mkdir -p $(TARGET)/bench
-	$(CARGO) run --profile $(BENCH_PROFILE) -p raidlab-cli -- bench $(ARGS)
+	$(CARGO) run --profile $(BENCH_PROFILE) -p raidlab-cli $(BENCH_PARTS) -- bench $(ARGS)
 
 bench-engine: setup
 	@mkdir -p $(TARGET)/bench

@@ -41,7 +41,7 @@ const fn slow(name: &'static str, what: &'static str) -> Step {
 /// In order: what is cheap and often wrong first, tests last. They are compiled as dev, not
 /// release: overflow checks and debug assertions are half of what the tests are for, and the
 /// profile is optimised where it must be.
-pub const STEPS: [Step; 17] = [
+pub const STEPS: [Step; 18] = [
     step("tools", "scripts/setup --missing: the programs that the tests start")
         .required(Required::InCi)
         .by(tools),
@@ -94,6 +94,12 @@ pub const STEPS: [Step; 17] = [
         .needs("[ \"$(id -u)\" -eq 0 ] && debootstrap --version", "it needs root and debootstrap"),
     // Crates as from crates.io, and a program outside of the workspace that uses them.
     slow("packages", "scripts/check-packages"),
+    // The same of the static program, built quickly: what is tried is the C library below it.
+    slow("static", "RELEASE_PROFILE=quick make check-static").needs(
+        "[ \"$(id -u)\" -eq 0 ] && busybox true && python3 -c 'import ensurepip, venv' \
+         && [ -d \"$(rustc --print target-libdir --target \"$(uname -m)-unknown-linux-musl\")\" ]",
+        "it needs root, busybox-static, python3-venv, and the target of musl: rustup target add",
+    ),
     step("sim", "cargo xtask sim: fixed seeds, small scopes, more seeds").by(simulate),
     step("python", "scripts/test-python").by(tests_run::pytest).needs(
         "python3 -c 'import ensurepip, venv'",
