@@ -33,7 +33,7 @@ fn the_log_names_a_member_that_fails_and_why() {
         format!("bench {QUICK} {SMALL} --level raid5 --members mem*3+fault:gone@3:mem --json");
     let ran = raidlab_with(&words, &[("RAIDLAB_LOG", "info")]).code(0);
     let failed = ran.stderr.lines().find(|line| line.contains("member failed")).expect("logged");
-    assert!(failed.contains("ERROR array::executor"), "{failed}");
+    assert!(failed.contains("ERROR raidlab_array::executor"), "{failed}");
     assert!(failed.contains(": member failed: read of "), "{failed}");
     assert!(failed.contains("ENODEV (No such device)"), "{failed}");
     assert!(failed.contains("member=3") && failed.contains("errno=19"), "{failed}");
