@@ -6,8 +6,9 @@
 mod steps;
 mod tests_run;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -43,6 +44,8 @@ pub struct Ci {
     workspace: Workspace,
     /// Of the steps that run tests.
     totals: Option<Totals>,
+    /// By the step that waits for it, what runs beside the steps before that one.
+    ahead: HashMap<&'static str, std::io::Result<Child>>,
 }
 
 impl Ci {
@@ -96,7 +99,8 @@ struct Line {
 /// Runs all steps, or `only` one. True when everything that must pass has passed.
 pub fn run(only: Option<&str>) -> Result<bool> {
     let steps = chosen(only)?;
-    let mut ci = Ci { workspace: Workspace::load()?, totals: None };
+    let mut ci = Ci { workspace: Workspace::load()?, totals: None, ahead: HashMap::new() };
+    steps.iter().for_each(|step| step.start_ahead(&mut ci));
     let directory = ci.workspace.target.join("ci");
     // An old total must not be taken for this run's.
     let _ = std::fs::remove_file(directory.join("totals"));

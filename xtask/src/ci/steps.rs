@@ -27,11 +27,14 @@ pub struct Step {
     /// A command that succeeds where the step can run, and why it cannot otherwise.
     needs: Option<(&'static str, &'static str)>,
     run: Option<fn(&mut Ci) -> Outcome>,
+    /// A command that begins with the first step and has ended when this one runs: it waits for the
+    /// network.
+    ahead: Option<&'static str>,
 }
 
 const fn step(name: &'static str, what: &'static str) -> Step {
     let required = Required::Everywhere;
-    Step { name, what, required, is_slow: false, needs: None, run: None }
+    Step { name, what, required, is_slow: false, needs: None, run: None, ahead: None }
 }
 
 const fn slow(name: &'static str, what: &'static str) -> Step {
@@ -51,7 +54,8 @@ pub const STEPS: [Step; 18] = [
         .needs("cargo clippy --version", "cargo clippy is not installed; see scripts/setup"),
     // All that later steps run, by one compilation: a part alone would have its dependencies
     // compiled with features of its own.
-    step("build", "cargo test --workspace --no-run"),
+    // Also the libraries that no test is linked with: the Python package's.
+    step("build", "cargo build --workspace --all-targets"),
     step("tidy", "cargo xtask tidy --bin target/debug/raidlab").by(|ci| {
         let bin = ci.workspace.target.join("debug").join("raidlab");
         Outcome::of(tidy::run(&ci.workspace, Some(&bin)), "see the findings above")
@@ -101,10 +105,13 @@ pub const STEPS: [Step; 18] = [
         "it needs root, busybox-static, python3-venv, and the target of musl: rustup target add",
     ),
     step("sim", "cargo xtask sim: fixed seeds, small scopes, more seeds").by(simulate),
-    step("python", "scripts/test-python").by(tests_run::pytest).needs(
-        "python3 -c 'import ensurepip, venv'",
-        "python3 with venv is not installed (python3-venv); scripts/setup --with-tests",
-    ),
+    step("python", "scripts/test-python")
+        .ahead("sh scripts/test-python --environment")
+        .by(tests_run::pytest)
+        .needs(
+            "python3 -c 'import ensurepip, venv'",
+            "python3 with venv is not installed (python3-venv); scripts/setup --with-tests",
+        ),
     step("test", "cargo nextest run --workspace --profile ci; cargo test --workspace --doc")
         .by(tests_run::nextest)
         .needs("cargo nextest --version", "cargo-nextest is not installed; see scripts/setup"),
@@ -123,17 +130,42 @@ impl Step {
         Step { run: Some(run), ..self }
     }
 
+    const fn ahead(self, command: &'static str) -> Step {
+        Step { ahead: Some(command), ..self }
+    }
+
+    /// Why it cannot run, if it cannot.
+    fn obstacle(&self, ci: &Ci) -> Option<String> {
+        if self.is_slow && !is_all() {
+            return Some("RAIDLAB_TEST=all runs it".into());
+        }
+        let (test, why) = self.needs?;
+        let output = ci.shell(test).stdin(Stdio::null()).output();
+        (!output.is_ok_and(|output| output.status.success())).then(|| why.into())
+    }
+
+    /// Starts what may run beside the steps before it.
+    pub fn start_ahead(&self, ci: &mut Ci) {
+        if let Some(command) = self.ahead.filter(|_| self.obstacle(ci).is_none()) {
+            let started = ci.shell(command).stdin(Stdio::null()).spawn();
+            ci.ahead.insert(self.name, started);
+        }
+    }
+
     /// Does it.
     pub fn run(&self, ci: &mut Ci) -> Outcome {
-        let can = |test| {
-            let output = ci.shell(test).stdin(Stdio::null()).output();
-            output.is_ok_and(|output| output.status.success())
-        };
-        match (self.needs, self.run) {
-            _ if self.is_slow && !is_all() => Outcome::Skipped("RAIDLAB_TEST=all runs it".into()),
-            (Some((test, why)), _) if !can(test) => Outcome::Skipped(why.into()),
-            (_, Some(run)) => run(ci),
-            (_, None) => finish(&mut ci.shell(self.what)),
+        if let Some(why) = self.obstacle(ci) {
+            return Outcome::Skipped(why);
+        }
+        if let Some(started) = ci.ahead.remove(self.name) {
+            match started.and_then(|mut child| child.wait()) {
+                Ok(status) if status.success() => {}
+                other => return Outcome::Failed(format!("{:?}: {other:?}", self.ahead)),
+            }
+        }
+        match self.run {
+            Some(run) => run(ci),
+            None => finish(&mut ci.shell(self.what)),
         }
     }
 
