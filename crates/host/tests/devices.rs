@@ -12,8 +12,7 @@ use raidlab_host::{
 
 fn file(dir: &Path, name: &str, sectors: u64) -> Location {
     let path = dir.join(name);
-    let words = (0..sectors * 64).flat_map(|word| (word * 0x9e37_79b9).to_le_bytes());
-    std::fs::write(&path, words.collect::<Vec<u8>>()).unwrap();
+    std::fs::write(&path, testkit::Rng::new(1).bytes(sectors as usize * 512)).unwrap();
     Location::whole(path)
 }
 

@@ -39,8 +39,7 @@ fn filled(level: Level, layout: Layout, members: usize) -> Filled {
     };
     let mut driver = Driver::new(spec, &DriverOptions::default()).unwrap();
     let sectors = driver.geometry().array_sectors();
-    let contents: Vec<u8> =
-        (0..sectors * 64).flat_map(|word| (word * 0x9e37_79b9).to_le_bytes()).collect();
+    let contents = testkit::Rng::new(1).bytes(sectors as usize * 512);
     let mut at = 0;
     for part in contents.chunks(1 << 20) {
         let mut lease = driver.leases().take(part.len()).unwrap();

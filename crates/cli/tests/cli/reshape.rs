@@ -5,6 +5,7 @@ use std::fs;
 use md::ondisk::Version;
 use md::ondisk::superblock::{SuperblockV1, feature};
 use serde_json::Value;
+use testkit::Rng;
 
 use crate::support::{Dir, raidlab};
 
@@ -25,9 +26,7 @@ impl Images {
         let dir = Dir::new();
         let members: Vec<String> = (0..4).map(|at| dir.file(&format!("m{at}"))).collect();
         for (number, member) in (1_u64..).zip(&members) {
-            let word = |at: u64| (at + 1).wrapping_mul(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let bytes: Vec<u8> = (0..(5 << 20) / 8).flat_map(|at| word(at).to_le_bytes()).collect();
-            fs::write(member, bytes).expect("an image");
+            fs::write(member, Rng::new(number).bytes(5 << 20)).expect("an image");
         }
         let all = members.join(" ");
         let options = "-e 1.2 --data-offset 1M -l 5 -n 4 -c 64 --bitmap none";

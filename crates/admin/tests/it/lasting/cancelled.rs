@@ -13,7 +13,7 @@ use md::ondisk::MemberMetadata;
 use md::{Level, MemberIdx};
 use raidlab_admin::{Opened, StartOptions, start_rebuilding};
 
-use super::support::{Members, SECTORS, contents, decide, pattern};
+use super::support::{Members, SECTORS, contents, decide, pattern, small};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A range or two at a time, far below a sixteenth of a member.
@@ -22,7 +22,7 @@ const SLOW: Pace = Pace { foreground_share: 0, least_kib_per_s: 0, most_kib_per_
 fn started(members: &Members, pace: Pace) -> Driver {
     let opened = members.opened(Access::ReadWrite);
     let array = decide(&opened, &Options::default());
-    let driver = DriverOptions { pace, ..DriverOptions::default() };
+    let driver = DriverOptions { pace, ..small() };
     let options = StartOptions { driver, ..StartOptions::default() };
     let (mut shards, _) = start_rebuilding(&array, &opened, &[], false, &options).expect("started");
     shards.pop().expect("one shard")

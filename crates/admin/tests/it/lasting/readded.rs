@@ -12,7 +12,7 @@ use md::{Layout, Level, MemberIdx, Raid10Layout};
 use raidlab_admin::{NewDevices, RebuildingMember, StartError, StartOptions, start_replacing};
 use testkit::shards;
 
-use super::support::{Members, contents, decide, pattern, wait_for};
+use super::support::{Members, contents, decide, pattern, small, wait_for};
 
 /// The array without the devices of `out`; those of `add` are put into empty slots, write-mostly.
 fn started(members: &Members, out: &[usize], add: &[usize]) -> (Vec<Driver>, RebuildingMembers) {
@@ -32,8 +32,7 @@ fn try_started(
     });
     let array = decide(&opened, &Options::default());
     let add: Vec<_> = add.iter().map(|at| members.device(*at, Access::ReadWrite)).collect();
-    let driver =
-        DriverOptions { shards: shards(), shard_unit_sectors: 64, ..DriverOptions::default() };
+    let driver = DriverOptions { shards: shards(), shard_unit_sectors: 64, ..small() };
     let options = StartOptions { driver, ..StartOptions::default() };
     let flags = MemberFlags { write_mostly: true, failfast: false };
     let new = NewDevices { add: &add, flags, ..NewDevices::default() };

@@ -20,7 +20,7 @@ use md::{Layout, Level, MemberIdx, Raid10Layout};
 use raidlab_admin::{Opened, StartOptions, start_rebuilding};
 use testkit::{Rng, shards};
 
-use super::support::{Members, contents, decide, pattern, wait_for};
+use super::support::{Members, contents, decide, pattern, small, wait_for};
 
 /// What the load writes at once, in bytes.
 const BLOCK: u64 = 16 << 10;
@@ -80,13 +80,8 @@ impl Replaceable {
         let (shards, shard_unit_sectors) = (shards(), 64);
         let (foreground_share, most_kib_per_s) = (250, Some(40_000));
         let pace = Pace { foreground_share, most_kib_per_s, ..Pace::default() };
-        let driver = DriverOptions {
-            shards,
-            shard_unit_sectors,
-            pace,
-            member_timeout: timeout,
-            ..DriverOptions::default()
-        };
+        let driver =
+            DriverOptions { shards, shard_unit_sectors, pace, member_timeout: timeout, ..small() };
         let options = StartOptions { driver, ..StartOptions::default() };
         start_rebuilding(&array, &opened, &[], false, &options).expect("it starts").0
     }

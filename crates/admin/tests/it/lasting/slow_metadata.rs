@@ -14,7 +14,7 @@ use md::create::BitmapOption;
 use md::{Level, MemberIdx};
 use raidlab_admin::{Opened, StartOptions};
 
-use super::support::{Members, decide, failures, run};
+use super::support::{Members, decide, failures, run, small};
 
 /// Longest wait for a step of a test; on failure the gates are opened, so that the test ends.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -215,7 +215,7 @@ fn a_device_whose_metadata_write_does_not_complete_in_time_fails_and_is_left_beh
     let opened = opened(&gates);
     let array = decide(&opened, &Options::default());
     let limit = Duration::from_secs(1);
-    let driver = DriverOptions { member_timeout: Some(limit), ..DriverOptions::default() };
+    let driver = DriverOptions { member_timeout: Some(limit), ..small() };
     let options = StartOptions { driver, ..StartOptions::default() };
     let mut driver = raidlab_admin::start(&array, &opened, &options).unwrap();
     gates[1].set(true);

@@ -12,7 +12,7 @@ use md::{Layout, Level, MemberIdx, Raid10Layout};
 use raidlab_admin::{StartOptions, start_rebuilding};
 use testkit::shards;
 
-use super::support::{Members, contents, decide, pattern, wait_for};
+use super::support::{Members, contents, decide, pattern, small, wait_for};
 
 /// The array of these devices, with rebuilds.
 fn started(members: &Members, without: &[usize]) -> Vec<Driver> {
@@ -23,8 +23,7 @@ fn started(members: &Members, without: &[usize]) -> Vec<Driver> {
         !without.contains(&(number - 1))
     });
     let array = decide(&opened, &Options::default());
-    let driver =
-        DriverOptions { shards: shards(), shard_unit_sectors: 64, ..DriverOptions::default() };
+    let driver = DriverOptions { shards: shards(), shard_unit_sectors: 64, ..small() };
     let options = StartOptions { driver, ..StartOptions::default() };
     start_rebuilding(&array, &opened, &[], false, &options).expect("it starts").0
 }

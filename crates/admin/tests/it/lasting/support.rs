@@ -12,7 +12,7 @@ use md::create::Request;
 use md::{Level, MemberIdx};
 use raidlab_admin::rescue::{Piece, StreamOptions, prepare, stream};
 use raidlab_admin::{CreateOptions, Opened, StartError, StartOptions, start_shards};
-use testkit::shards;
+use testkit::{Rng, shards};
 
 use crate::creation;
 
@@ -82,7 +82,12 @@ pub fn decide(opened: &[Opened], options: &Options) -> md::assemble::Array {
 }
 
 pub fn started(opened: &[Opened], options: &Options) -> Result<Vec<Driver>, StartError> {
-    started_as(opened, options, DriverOptions::default())
+    started_as(opened, options, small())
+}
+
+/// Few host buffers: a ring that is used much pins all of them, which are 256 MiB otherwise.
+pub fn small() -> DriverOptions {
+    DriverOptions { leases: 16, ..DriverOptions::default() }
 }
 
 pub fn started_as(
@@ -101,7 +106,7 @@ pub fn run(opened: &[Opened]) -> Array {
 }
 
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    (0..len as u64 / 8).flat_map(|at| (at.wrapping_mul(seed) ^ seed).to_le_bytes()).collect()
+    Rng::new(seed).bytes(len)
 }
 
 /// The contents by the rescue reader, which shares nothing with the engine but the mapping.

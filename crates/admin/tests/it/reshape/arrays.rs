@@ -129,9 +129,7 @@ impl Kind2 {
         let [old, new] = self.geometries(sectors);
         let visible = old.array_sectors().min(new.array_sectors()) as usize * SECTOR;
         let all = old.array_sectors() as usize * SECTOR;
-        let contents: Vec<u8> = (0..all as u64 / 8)
-            .flat_map(|word| (word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
-            .collect();
+        let contents = testkit::Rng::new(1).bytes(all);
         let area = 2 * BASE + self.shift + sectors;
         let device = if self.is_v0 { (area / 128 + 2) * 128 } else { area + 64 };
         let mut images = vec![vec![0xa5; device as usize * SECTOR]; self.slots()];
