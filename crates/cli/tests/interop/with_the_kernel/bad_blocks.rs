@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::support::{expected, guest, run};
+use super::support::{expected, guest_of_the_whole, run};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::reader::sha256;
 use crate::scratch::Scratch;
@@ -40,7 +40,7 @@ fn entries(said: &str) -> Vec<String> {
 
 #[test]
 fn lists_of_bad_blocks_mean_the_same_sectors_to_the_kernel_and_here() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("bad-blocks");
     let disks = (0..3).map(|disk| scratch.image(&format!("bad.{disk}.img"), 6 << 20)).collect();
     let mut steps = vec![
@@ -174,7 +174,7 @@ impl Rebuilt {
 
 #[test]
 fn what_a_rebuild_could_not_read_is_bad_to_the_kernel_too() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("bad-blocks-rebuilt");
     let (mut jobs, mut contents) = (Vec::new(), Vec::new());
     let listed = [((DATA_OFFSET + GRANULE.0) as u64, GRANULE.1 as u64)];

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::support::{Contents, expected, guest, run, sampled};
+use super::support::{Contents, expected, guest_of_the_whole, run};
 use crate::guest::{ArrayJob, FIRST_TARGET, Job, Step};
 use crate::program;
 use crate::scratch::Scratch;
@@ -100,11 +100,10 @@ fn steps(container: &Container, index: usize) -> Vec<Step> {
 
 #[test]
 fn bios_raid_of_the_kernel_is_read_with_each_tolerable_loss() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("foreign");
-    let containers = sampled("containers", 3, &CONTAINERS);
     let mut target = FIRST_TARGET;
-    let arrays = containers.iter().enumerate().map(|(index, container)| {
+    let arrays = CONTAINERS.iter().enumerate().map(|(index, container)| {
         let bytes = if container.metadata == "imsm" { 16 << 20 } else { 40 << 20 };
         let image = |_| {
             // As boot.rs names the drives: Intel's metadata know disks by it.
@@ -118,7 +117,7 @@ fn bios_raid_of_the_kernel_is_read_with_each_tolerable_loss() {
     let job = Job { memory_mib: 1024, ..Job::new("foreign", arrays.collect()) };
     let report = run(&guest, &job, &scratch);
     let (mut right, mut refused) = (0, 0);
-    for (index, (container, array)) in containers.iter().zip(&job.arrays).enumerate() {
+    for (index, (container, array)) in CONTAINERS.iter().zip(&job.arrays).enumerate() {
         let hashes = report.array(container.name).hashes();
         assert_eq!(hashes.len(), container.volumes.len(), "{}", container.name);
         for (volume, wanted) in hashes.iter().enumerate() {
@@ -132,9 +131,7 @@ fn bios_raid_of_the_kernel_is_read_with_each_tolerable_loss() {
         }
     }
     println!("{right} dumps as the kernel read, {refused} refused");
-    let of = CONTAINERS.len();
-    let share = |all: usize| all * containers.len() / of / 2;
-    assert!(right > share(160) && refused > share(80), "{right} {refused}");
+    assert!(right > 80 && refused > 40, "{right} {refused}");
 }
 
 /// Dumps from every set of members: right from all that must do, never wrong.

@@ -1,6 +1,6 @@
 //! RAID 1 that gets more members: here, in the kernel, and partly here and partly there.
 
-use super::support::{Contents, assembled_whole, expected, guest, is_right, run};
+use super::support::{Contents, assembled_whole, expected, guest_of_the_whole, is_right, run};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::scratch::Scratch;
 use crate::{ours, program};
@@ -36,7 +36,7 @@ fn made_here(disks: &[std::path::PathBuf]) -> Contents {
 
 #[test]
 fn a_mirror_that_grows_here_has_its_members_in_the_kernel_and_the_other_way_round() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("grown");
     let (mut jobs, mut wanted) = (Vec::new(), Vec::new());
     for (name, how) in HERE {

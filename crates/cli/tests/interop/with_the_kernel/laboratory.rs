@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::said::{
     fields_are, finding, findings, laboratory, members, said, user_bytes, with_laboratory,
 };
-use super::support::{guest, run};
+use super::support::{guest_of_the_whole, run};
 use crate::guest::{ArrayJob, ArrayReport, Job, Step};
 use crate::scratch::Scratch;
 
@@ -115,7 +115,7 @@ fn inhabit(disk: &PathBuf) -> Vec<u8> {
 
 #[test]
 fn raidlab_measures_arrays_of_the_kernels_and_leaves_nothing_behind() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("laboratory");
     let guest = with_laboratory(&guest, &scratch);
     let arrays = vec![made_by_raidlab(&scratch), found_by_raidlab(&scratch)];

@@ -4,7 +4,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-use super::support::{assembled_whole, guest, is_right, run};
+use super::support::{assembled_whole, guest_of_the_whole, is_right, run};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::ours;
 use crate::reader::sha256;
@@ -14,7 +14,7 @@ const DATA_OFFSET: u64 = 2048;
 
 #[test]
 fn a_rebuild_that_had_begun_is_done_again_by_the_kernel_after_our_writes() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("rebuild-begun");
     let disks = (0..3).map(|disk| scratch.image(&format!("begun.{disk}.img"), 6 << 20)).collect();
     let steps = vec![

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use md::ondisk::MemberMetadata;
 
 use super::support::{
-    Contents, are_in_their_slots, expected, guest, is_right, is_stopped_cleanly, run, sampled,
+    Contents, are_in_their_slots, expected, guest_of_the_whole, is_right, is_stopped_cleanly, run,
     whole,
 };
 use crate::guest::{ArrayJob, Job, Step, pattern};
@@ -130,9 +130,9 @@ fn replaced_here(case: &Case, disks: &[PathBuf]) {
 
 #[test]
 fn a_replacement_is_ended_by_whoever_comes_next() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("replaced-here");
-    let cases = sampled("replacements", 2, cases());
+    let cases = cases();
     let begins = |case: &&Case| case.by == By::Kernel;
     let by_kernel = cases.iter().filter(begins).zip(0..);
     let begun = by_kernel.map(|(case, skip)| case.job(&scratch, case.begun_there(skip)));

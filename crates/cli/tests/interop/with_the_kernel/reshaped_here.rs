@@ -9,7 +9,7 @@ use md::ondisk::Version;
 use md::ondisk::superblock::{SuperblockV1, feature};
 use md::reshape::{Goal, ReshapeRefusal};
 
-use super::support::{all, assembled_whole, guest, is_right, run};
+use super::support::{assembled_whole, guest_of_the_whole, is_right, run};
 use crate::guest::{ArrayJob, Job, Step, pattern};
 use crate::ours;
 use crate::program;
@@ -291,19 +291,15 @@ fn in_lanes<T>(all: impl Iterator<Item = Ready<T>>) -> Vec<Ready<T>> {
 
 #[test]
 fn reshapes_of_the_kernel_are_finished_and_reverted_and_taken_back() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("reshape");
-    // With a backup and without, begun there and here.
-    let is_taken = |kind: &&Kind| all() || ["devices", "fewer", "layout"].contains(&kind.name);
-    let kinds: Vec<&'static Kind> = KINDS.iter().filter(is_taken).collect();
-    testkit::print_sample("reshapes", kinds.len() as u64, KINDS.len() as u64);
-    let begun = Job::new("begun", kinds.iter().map(|kind| kind.begun(&scratch)).collect());
+    let begun = Job::new("begun", KINDS.iter().map(|kind| kind.begun(&scratch)).collect());
     run(&guest, &begun, &scratch);
 
     let mut jobs = Vec::new();
     let mut wanted = Vec::new();
     let mut in_the_middle = 0;
-    for (&kind, job) in kinds.iter().zip(&begun.arrays) {
+    for (kind, job) in KINDS.iter().zip(&begun.arrays) {
         let (members, backup) = job.disks.split_at(kind.disks());
         kind.begin_here(members);
         let superblock = ours::superblocks(members).swap_remove(0);
@@ -352,7 +348,7 @@ fn reshapes_of_the_kernel_are_finished_and_reverted_and_taken_back() {
             wanted.push((kind, is_settled));
         }
     }
-    assert!(3 * in_the_middle >= 2 * kinds.len(), "{in_the_middle} are in mid-reshape");
+    assert!(3 * in_the_middle >= 2 * KINDS.len(), "{in_the_middle} are in mid-reshape");
     let (jobs, wanted): (Vec<_>, Vec<_>) =
         in_lanes(jobs.into_iter().zip(wanted)).into_iter().unzip();
     let job = Job::new("reshaped", jobs);

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::support::{expected, guest, run};
+use super::support::{expected, guest_of_the_whole, run};
 use crate::guest::{ArrayJob, Job, Step};
 use crate::program;
 use crate::scratch::Scratch;
@@ -25,7 +25,7 @@ fn invert(image: &Path, at: u64, length: usize) {
 
 #[test]
 fn what_a_scrub_repairs_in_the_kernels_arrays_is_what_the_kernel_wrote() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = guest_of_the_whole() else { return };
     let scratch = Scratch::new("scrubbed");
     let kinds = [
         ("raid6", "--level=6 --chunk=64", 5),
