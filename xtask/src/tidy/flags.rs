@@ -137,7 +137,7 @@ fn command(text: &str) -> Option<Use> {
     match program.rsplit('/').next()? {
         "raidlab" => {}
         "cargo" => {
-            let ours = arguments.windows(2).any(|pair| pair == ["-p", "raidlab"]);
+            let ours = arguments.windows(2).any(|pair| pair == ["-p", "raidlab-cli"]);
             let start = arguments.iter().position(|word| *word == "--")?;
             arguments = arguments.split_off(start + 1);
             if !ours {
