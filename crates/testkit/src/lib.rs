@@ -195,12 +195,12 @@ mod tests {
 
     #[test]
     fn a_replay_names_package_binary_and_test() {
-        let command = replay("md", "it::logs::ppl", "a_test", 7);
+        let command = replay("raidlab-md", "it::logs::ppl", "a_test", 7);
         assert_eq!(
             command,
             "replay: RAIDLAB_SEED=7 cargo test -p raidlab-md --test it -- --exact logs::ppl::a_test"
         );
-        let command = replay("array", "paced", "a_test", 7);
+        let command = replay("raidlab-array", "paced", "a_test", 7);
         assert!(command.ends_with("-p raidlab-array --test paced -- --exact a_test"), "{command}");
     }
 }
