@@ -187,23 +187,27 @@ impl Workload {
         }
     }
 
-    /// A place in the own share.
+    /// A block of the own share: the order of each kind of workload.
     fn choose(&mut self, at: usize, write: bool) -> Option<u64> {
-        if self.spec.kind.is_sequential() {
-            let position = usize::from(write);
-            let place = self.jobs[at].next[position];
-            if self.is_busy(place) {
-                return None;
+        match self.spec.kind {
+            Kind::SeqRead | Kind::SeqWrite | Kind::SeqMixed => {
+                let position = usize::from(write);
+                let place = self.jobs[at].next[position];
+                if self.is_busy(place) {
+                    return None;
+                }
+                let job = &mut self.jobs[at];
+                job.next[position] = if place + 1 == job.end { job.first } else { place + 1 };
+                Some(place)
             }
-            let job = &mut self.jobs[at];
-            job.next[position] = if place + 1 == job.end { job.first } else { place + 1 };
-            return Some(place);
+            // In a small area most blocks may be in flight: give up after a few tries.
+            Kind::RandRead | Kind::RandWrite | Kind::RandMixed | Kind::None => {
+                (0..16).find_map(|_| {
+                    let place = self.random.below(self.share.count());
+                    (!self.is_busy(place)).then_some(place)
+                })
+            }
         }
-        // In a small area most blocks may be in flight: give up after a few tries.
-        (0..16).find_map(|_| {
-            let place = self.random.below(self.share.count());
-            (!self.is_busy(place)).then_some(place)
-        })
     }
 
     fn is_busy(&self, place: u64) -> bool {

@@ -330,7 +330,7 @@ mod tests {
             "load_window_s",
         ];
         let names: Vec<&str> = columns().iter().map(|column| column.name).collect();
-        assert_eq!(names[..NAMES.len()], NAMES);
+        assert_eq!(names, NAMES);
         let mut places: Vec<usize> = SETTINGS.iter().filter_map(|setting| setting.column).collect();
         places.sort_unstable();
         assert!(

@@ -41,7 +41,8 @@ Examples:
 The first disk gets all probes; of the others the rate at the beginning is measured, and of all at a
 time which of them share a bus. Members may hold data, and be in use: then the figures are those of
 a busy disk. Without --scratch, numbers about writes are those of the disk's class, and the profile
-says so for each. Exit status: 0, 2 if a disk cannot be read.";
+says so for each. Exit status: 1 if -o FILE was not written, for figures that no drive has; 2 if a
+disk cannot be read.";
 
 /// Measure what disks do: a drive profile for bench and predict, and which disks share a bus.
 #[derive(Args)]
@@ -154,7 +155,8 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
     }
     let found = Found { names: &names, calibration: &calibration, documents, notes, seconds };
     arguments.json.put(&text(&found), || as_json(&found))?;
-    Ok(Ending::Fine)
+    let unwritten = arguments.output.is_some() && found.documents.is_empty();
+    Ok(if unwritten { Ending::Finding } else { Ending::Fine })
 }
 
 fn check_output(path: &Path, used: &[Used], arguments: &CalibrateArguments) -> Result<()> {

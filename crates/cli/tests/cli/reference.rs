@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drive::Profile;
 use serde_json::Value;
+use spec::workload::Kind;
 
 use crate::documents::page;
 use crate::support::raidlab;
@@ -116,6 +118,24 @@ fn a_missing_or_a_stale_option_is_found() {
     let entry =
         "      --json[=<FILE>]  Print; see --html\n  -h, --help  Print help\n  -q, --quiet\n";
     assert_eq!(options_of_help(entry), set(&["--json", "--quiet"]));
+}
+
+#[test]
+fn the_reference_has_all_workloads_and_drive_profiles() {
+    let page = reference();
+    let rows = |title: &str| first_cells(section(&page, title).expect("a section"));
+    let workloads = rows("Workloads");
+    for kind in Kind::ALL {
+        assert!(workloads.contains(&format!("`{}`", kind.name())), "{}", kind.name());
+    }
+    let (members, names) = (rows("Member sets"), Profile::names().collect::<BTreeSet<_>>());
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../drive/profiles");
+    for file in std::fs::read_dir(directory).expect("it is there") {
+        let path = file.expect("an entry").path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+        assert!(names.contains(name), "{}: not built in", path.display());
+        assert!(members.contains(&format!("`{name}`")), "{name}");
+    }
 }
 
 #[test]
