@@ -205,6 +205,7 @@ impl Contents {
                 let what = "not certain: they contradict their redundancy (check=False reads them)";
                 Err(differs(py, self.text(what, &ranges), ranges))
             }
+            Err(Problem::NotRead(other)) => Err(usage(py, format!("{}: {other}", self.0.name()))),
         }
     }
 
@@ -263,5 +264,6 @@ fn within(problem: NotRead, offset: u64, end: u64) -> NotRead {
     match problem {
         NotRead::Lost(ranges) => NotRead::Lost(cut(ranges)),
         NotRead::Differs(ranges) => NotRead::Differs(cut(ranges)),
+        other => other,
     }
 }

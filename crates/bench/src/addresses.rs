@@ -17,7 +17,7 @@
 use array::Sharding;
 use md::Sector;
 use spec::rng::SplitMix64;
-use spec::workload::Spec;
+use spec::workload::{Kind, Spec};
 
 struct Job {
     first: u64,
@@ -226,7 +226,6 @@ impl Workload {
 mod tests {
     use md::{Geometry, GeometrySpec, Layout, Level};
     use proptest::prelude::*;
-    use spec::workload::Kind;
 
     use super::*;
 

@@ -46,7 +46,8 @@ impl FoundArray<'_> {
     /// could be.
     pub fn read(&self, options: &ReadOptions) -> crate::Result<Contents> {
         let wanted = RescueOptions {
-            array: Some(self.uuid()),
+            // Named, its members are not doubted for what else they carry.
+            array: (self.members.arrays().count() > 1).then(|| self.uuid()),
             assemble: Options {
                 ignore_events: options.ignore_events,
                 force: options.force,
@@ -64,7 +65,13 @@ impl FoundArray<'_> {
 
 /// Why a range is not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NotRead {
+    /// It is outside of the array, which has so many bytes.
+    Outside {
+        /// Size of the array.
+        bytes: u64,
+    },
     /// Bytes that no member has, and no redundancy brings back.
     Lost(Vec<Range<u64>>),
     /// Bytes that contradict their redundancy: one of the members is wrong.
@@ -74,6 +81,9 @@ pub enum NotRead {
 impl fmt::Display for NotRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ranges, what) = match self {
+            NotRead::Outside { bytes } => {
+                return write!(f, "outside of the array, which has {bytes} bytes");
+            }
             NotRead::Lost(ranges) => (ranges, "lost"),
             NotRead::Differs(ranges) => (ranges, "different from their redundancy"),
         };
@@ -93,7 +103,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// What a rescue gives, which may be the library's or that of a description.
+    /// What a rescue gives.
+    #[doc(hidden)]
     pub fn of(rescue: Rescue) -> Contents {
         let doubts = rescue.all_doubts();
         let rescue = Rescue { view: rescue.view.tracking(), doubts, ..rescue };
@@ -123,12 +134,13 @@ impl Contents {
     /// Fills `buffer` from byte `offset` on.
     ///
     /// # Errors
-    /// Not all of it is certain; ranges are bytes of the array.
-    ///
-    /// # Panics
-    /// When the range is outside of the array.
+    /// Not all of it is certain, or in the array; ranges are bytes of the array.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), NotRead> {
-        let end = offset + buffer.len() as u64;
+        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.bytes());
+        let Some(end) = end else { return Err(NotRead::Outside { bytes: self.bytes() }) };
+        if buffer.is_empty() {
+            return Ok(());
+        }
         let sectors = offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
         if sectors.start * SECTOR_BYTES == offset && sectors.end * SECTOR_BYTES == end {
             return self.read(sectors.start, buffer);

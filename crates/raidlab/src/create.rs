@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use admin::{NewArray, NewArrayError, NewMember, random_uuid};
+use admin::{NewArray, NewArrayError, NewArrayFailed, NewMember, random_uuid};
 use host::Location;
 use md::create::Request;
 use md::ondisk::Timestamp;
@@ -50,41 +50,76 @@ impl CreateOptions {
     }
 }
 
-/// Creates an array of these members, with metadata 1.2, and writes its redundancy: of members that
-/// were not made here that takes as long as a resync. Returns its UUID.
+/// An array that was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Created {
+    /// Its UUID, as mdadm prints it.
+    pub uuid: String,
+    /// What its members held before: a sentence for each finding.
+    pub overwritten: Vec<String>,
+}
+
+/// Creates an array of these members, with metadata 1.2, reserves the space of image files, and
+/// writes the redundancy: of members that were not made here that takes as long as a resync.
 ///
 /// # Errors
-/// A member holds data, is in use or too small; the request is invalid.
+/// A member holds data, is in use or too small; the request is invalid. The text also says what was
+/// lost and which files stay, where it failed after the first write.
 pub fn create<N: Into<OsString>>(
     members: impl IntoIterator<Item = N>,
     options: &CreateOptions,
-) -> Result<String> {
+) -> Result<Created> {
     let location = |name: N| -> Result<Option<NewMember>> {
         let location = Location::parse(&name.into());
         let location = location.map_err(Error::from_error(Kind::Usage))?;
         Ok(Some(NewMember { location, write_mostly: false, failfast: false }))
     };
     let members: Vec<_> = members.into_iter().map(location).collect::<Result<_>>()?;
+    let sectors = |what: &str, bytes: Option<u64>| match bytes {
+        Some(bytes) if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) => {
+            let text = format!("{what} {bytes}: a multiple of {SECTOR_BYTES} is required");
+            Err(Error::new(Kind::Usage, text))
+        }
+        bytes => Ok(bytes.map(|bytes| bytes / SECTOR_BYTES)),
+    };
     let uuid = random_uuid().map_err(NewArrayError::Random);
     let uuid = uuid.map_err(Error::from_error(Kind::Unreadable))?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp { seconds: now.as_secs(), micros: 0 };
     let request = Request {
         layout: options.layout,
-        chunk_sectors: options.chunk_bytes.map(|bytes| bytes / SECTOR_BYTES),
+        chunk_sectors: sectors("chunk_bytes", options.chunk_bytes)?,
         raid_devices: members.len(),
         assume_clean: options.assume_clean,
         name: options.name.clone(),
         ..Request::new(options.level, Vec::new(), uuid, now)
     };
-    let file_sectors = options.file_bytes.map(|bytes| bytes / SECTOR_BYTES);
+    let file_sectors = sectors("file_bytes", options.file_bytes)?;
     let new =
         NewArray { request, members, file_sectors, overwrite: options.overwrite, read_only: false };
-    let failed = Error::from_error(Kind::Refused);
-    let created = new.prepare().and_then(|prepared| prepared.create()).map_err(failed)?;
+    let prepared = new.prepare().map_err(failed)?;
+    prepared.reserve(|| true).map_err(Error::from_error(Kind::Refused))?;
+    let created = prepared.create().map_err(failed)?;
+    let uuid = created.request.set_uuid.to_string();
     if created.needs_resync() {
         let resynced = created.resync(&AtomicBool::new(false), &mut |_| {});
-        resynced.map_err(Error::from_error(Kind::Unreadable))?;
+        let report = resynced.map_err(Error::from_error(Kind::Unreadable))?;
+        if !report.in_sync || !report.clean {
+            let why = report.stalled.map_or_else(String::new, |why| format!(": {why}"));
+            let text = format!("{uuid}: created, and its redundancy is not written{why}");
+            return Err(Error::new(Kind::Unreadable, text));
+        }
     }
-    Ok(created.request.set_uuid.to_string())
+    Ok(Created { uuid, overwritten: created.overwritten })
+}
+
+/// The error, with what was lost and what stays.
+fn failed(failed: NewArrayFailed) -> Error {
+    let lost = failed.lost.iter().map(|what| format!("; lost: {what}"));
+    let left = failed.left.iter().map(|file| format!("; {file}"));
+    let more: String = lost.chain(left).collect();
+    let mut error = Error::from_error(Kind::Refused)(failed);
+    error.text += &more;
+    error
 }

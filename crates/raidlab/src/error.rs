@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use admin::rescue::RescueError;
 use admin::serving::ServeError;
-use admin::{ChooseError, GuessError, MembersError, NewArrayError, OpenError};
+use admin::{ChooseError, GuessError, MembersError, NewArrayError, NewArrayFailed, OpenError};
 use host::{DeviceError, DeviceProblem};
 
 /// What callers match on.
@@ -145,8 +145,8 @@ fn known(error: &(dyn StdError + 'static)) -> Option<Known> {
     if let Some(error) = error.downcast_ref::<ServeError>() {
         return of_start(error);
     }
-    if let Some(NewArrayError::Device(error)) = error.downcast_ref::<NewArrayError>() {
-        return Some(of_device(error));
+    if let Some(error) = error.downcast_ref::<NewArrayFailed>() {
+        return of_creation(&error.error);
     }
     let error = error.downcast_ref::<GuessError>()?;
     Some(match error {
@@ -179,6 +179,18 @@ fn of_device(error: &DeviceError) -> Known {
         DeviceProblem::Kind { .. } | DeviceProblem::Empty => Kind::Invalid,
     };
     (Some(kind), Some(error.location.path.display().to_string()))
+}
+
+fn of_creation(error: &NewArrayError) -> Option<Known> {
+    match error {
+        NewArrayError::NoFile(path) | NewArrayError::NoDevice(path) => {
+            Some((Some(Kind::NotFound), Some(path.display().to_string())))
+        }
+        NewArrayError::Device(error) => Some(of_device(error)),
+        NewArrayError::Plan(_) => Some((Some(Kind::Usage), None)),
+        NewArrayError::Shared(_) => Some((Some(Kind::Refused), None)),
+        NewArrayError::Random(_) | NewArrayError::Create(_) => None,
+    }
 }
 
 /// What is transparent is no cause of its own.

@@ -47,12 +47,12 @@ mod prediction;
 mod running;
 
 pub use contents::{Contents, NotRead, ReadOptions};
-pub use create::{CreateOptions, create};
+pub use create::{CreateOptions, Created, create};
 pub use error::{Error, Kind, Result};
 pub use md::{Layout, Level};
 pub use members::{FoundArray, FoundMember, Members, open, open_overlaid};
 pub use prediction::{Configuration, Copies, Prediction, predict};
-pub use running::{RunningArray, StartOptions, Status};
+pub use running::{Export, Member, Pace, RunningArray, StartOptions, Status, Sync};
 
 /// Requests without waiting: buffers that are leased, futures, and completion queues, in which a
 /// request ends by the number that its submitter gave it.

@@ -3,7 +3,7 @@
 //! Invariant: nothing here opens a member for writing.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use admin::{choose, describe};
 use md::assemble::{MemberState, Options};
@@ -14,6 +14,8 @@ use crate::error::{Error, Kind, Result};
 /// Members of one or more arrays, open for reading.
 pub struct Members {
     pub(crate) names: Vec<OsString>,
+    /// What lies over them.
+    pub(crate) overlay: Option<PathBuf>,
     pub(crate) opened: admin::Members,
     found: md::assemble::Found,
 }
@@ -27,7 +29,8 @@ pub fn open<N: Into<OsString>>(members: impl IntoIterator<Item = N>) -> Result<M
     opened(members.into_iter().map(Into::into).collect(), None)
 }
 
-/// The same through an overlay, which holds what an earlier run wrote in place of the members.
+/// The same through an overlay, which holds what an earlier run wrote in place of the members: a
+/// start writes to it, too.
 ///
 /// # Errors
 /// As [`open`]; the overlay is missing, or belongs to other members.
@@ -42,7 +45,8 @@ fn opened(names: Vec<OsString>, overlay: Option<&Path>) -> Result<Members> {
     let opened = admin::Members::open(&names, overlay);
     let opened = opened.map_err(Error::from_error(Kind::Usage))?;
     let found = opened.assemble(&Options::default());
-    Ok(Members { names, opened, found })
+    let overlay = overlay.map(Path::to_path_buf);
+    Ok(Members { names, overlay, opened, found })
 }
 
 impl Members {
@@ -126,6 +130,11 @@ impl FoundArray<'_> {
     /// What may be wrong with it: sentences.
     pub fn doubts(&self) -> Vec<String> {
         describe(self.array, &self.members.opened).doubts
+    }
+
+    /// Number of slots.
+    pub fn raid_devices(&self) -> u32 {
+        self.metadata().raid_disks
     }
 
     /// Slots without a member in sync.

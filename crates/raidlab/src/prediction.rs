@@ -55,8 +55,8 @@ pub struct Prediction {
 /// it.
 ///
 /// # Errors
-/// There is no such workload or profile ([`Kind::NotFound`]), or no equation for them
-/// ([`Kind::Refused`]).
+/// There is no such workload or profile ([`Kind::NotFound`]), the array is impossible
+/// ([`Kind::Usage`]), or there is no equation ([`Kind::Refused`]).
 pub fn predict(array: &Configuration, profile: &str, workload: &str) -> Result<Prediction> {
     let none = |what, known: Vec<String>| {
         Error::new(Kind::NotFound, format!("{what}: there are {}", known.join(", ")))
@@ -69,6 +69,14 @@ pub fn predict(array: &Configuration, profile: &str, workload: &str) -> Result<P
         none(format!("workload '{workload}'"), Work::ALL.map(Work::option_name).into())
     })?;
     let &Configuration { level, members, chunk_kib, copies, missing } = array;
+    let (Copies::Near(count) | Copies::Far(count) | Copies::Offset(count)) = copies;
+    if !(1..=1920).contains(&members) || !(2..=16).contains(&count) {
+        let text = format!("{members} members, {count} copies: 1 to 1920 members, 2 to 16 copies");
+        return Err(Error::new(Kind::Usage, text));
+    }
+    if !(1.0..=4_194_304.0).contains(&chunk_kib) {
+        return Err(Error::new(Kind::Usage, format!("chunk_kib {chunk_kib}: 1 to 4194304")));
+    }
     let array = Array { level, copies, members, chunk_kib, missing };
     let answer = Question::of_profile(profile).answer(&array, work, &Fitted::published());
     match (answer.found, answer.interval) {

@@ -13,7 +13,7 @@ use array::{Array, ArrayError, DriverOptions};
 use crate::error::{Error, Kind, Result};
 use crate::members::Members;
 
-pub use admin::serving::api::Status;
+pub use admin::serving::api::{Export, Member, Pace, Status, Sync};
 
 /// How an array is started.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct StartOptions {
     /// The array's UUID or name, if the members form several.
     pub array: Option<String>,
     /// A copy-on-write overlay: writes go to this file, and the members are only read. It is
-    /// created if it does not exist.
+    /// created if it does not exist [the one through which the members were opened].
     pub overlay: Option<PathBuf>,
     /// Start an array that is dirty and degraded: data may be wrong where a write was in flight.
     pub force: bool,
@@ -44,9 +44,18 @@ impl Members {
     /// is an overlay. Nothing is written before the first write or repair.
     ///
     /// # Errors
-    /// There is none or there are several, the array would lose or mix data, or a member is in use.
+    /// There is none or there are several, the array would lose or mix data, or a member is in use;
+    /// the members were opened through another overlay ([`Kind::Usage`]).
     pub fn start(self, options: &StartOptions) -> Result<RunningArray> {
-        let Members { names, opened, .. } = self;
+        let Members { names, overlay: below, opened, .. } = self;
+        let overlay = match (&options.overlay, below) {
+            (Some(overlay), Some(below)) if *overlay != below => {
+                let (below, overlay) = (below.display(), overlay.display());
+                let text = format!("{overlay}: the members were opened through {below}");
+                return Err(Error::new(Kind::Usage, text));
+            }
+            (overlay, below) => below.or_else(|| overlay.clone()),
+        };
         // Their locks would be in the way.
         drop(opened);
         let driver = DriverOptions { shards: options.shards.max(1), ..DriverOptions::default() };
@@ -54,7 +63,7 @@ impl Members {
         let wanted = ServeOptions {
             array: options.array.clone(),
             force: options.force,
-            overlay: options.overlay.clone(),
+            overlay,
             add: options.add.clone(),
             overwrite: options.overwrite,
             start,
@@ -120,6 +129,7 @@ impl RunningArray {
     }
 
     /// Orders and events: fail, add, remove, replace, scrub.
+    #[doc(hidden)]
     pub fn serving(&self) -> &Serving {
         &self.serving
     }
@@ -127,7 +137,8 @@ impl RunningArray {
     /// Completes requests in flight, flushes, and marks the metadata clean.
     ///
     /// # Errors
-    /// The array could not be marked clean: the next start finds it as after a crash.
+    /// The array could not be marked clean, as while a clone of [`Self::io`] is held, which may
+    /// write: the next start finds it as after a crash.
     pub fn stop(self) -> Result<()> {
         self.serving.stop().map_err(failed)
     }

@@ -15,7 +15,7 @@ fn made() -> (tempfile::TempDir, Vec<PathBuf>) {
     let mut options = CreateOptions::new(Level::Raid5);
     options.file_bytes = Some(16 << 20);
     options.name = "shop".into();
-    let uuid = raidlab::create(&disks, &options).unwrap();
+    let uuid = raidlab::create(&disks, &options).unwrap().uuid;
     let members = raidlab::open(&disks).unwrap();
     let array = members.array_named("shop").unwrap();
     assert_eq!((array.uuid(), array.level()), (uuid, Some(Level::Raid5)));
@@ -46,6 +46,11 @@ fn what_was_written_is_read_without_a_member_and_its_loss_is_a_range() {
     let mut back = vec![0; bytes.len() - 14];
     contents.read_at(&mut back, 7).unwrap();
     assert!(back == bytes[7..bytes.len() - 7]);
+    contents.read_at(&mut [], contents.bytes()).unwrap();
+    for offset in [contents.bytes(), u64::MAX] {
+        let outside = contents.read_at(&mut [0; 512], offset).unwrap_err();
+        assert_eq!(outside, NotRead::Outside { bytes: contents.bytes() });
+    }
 
     // Of two lost members: refused, unless a part is enough.
     let members = raidlab::open(&disks[2..]).unwrap();
@@ -69,6 +74,18 @@ fn with_an_overlay_the_members_stay_as_they_are() {
     options.overlay = Some(overlay.clone());
     let running = raidlab::open(&disks).unwrap().start(&options).unwrap();
     running.write_at(&[9; 4096], CHUNK).unwrap();
+    running.stop().unwrap();
+    let after: Vec<_> = disks.iter().map(|disk| std::fs::read(disk).unwrap()).collect();
+    assert!(before == after);
+
+    // Opened through it, a start goes on there.
+    let members = raidlab::open_overlaid(&disks, &overlay).unwrap();
+    let mut other = StartOptions::default();
+    other.overlay = Some(dir.path().join("other.ovl"));
+    assert_eq!(members.start(&other).err().unwrap().kind, Kind::Usage);
+    let members = raidlab::open_overlaid(&disks, &overlay).unwrap();
+    let running = members.start(&StartOptions::default()).unwrap();
+    running.write_at(&[8; 4096], 2 * CHUNK).unwrap();
     running.stop().unwrap();
     let after: Vec<_> = disks.iter().map(|disk| std::fs::read(disk).unwrap()).collect();
     assert!(before == after);
@@ -117,10 +134,39 @@ fn requests_end_by_number_in_the_queue_of_their_submitter() {
 fn what_is_not_there_is_an_error_with_a_path() {
     let missing = raidlab::open(["no-such.img"]).err().unwrap();
     assert_eq!((missing.kind, missing.path.as_deref()), (Kind::NotFound, Some("no-such.img")));
+    let mut array = Configuration::new(Level::Raid5, 4);
+    array.chunk_kib = f64::NAN;
+    assert_eq!(raidlab::predict(&array, "hdd-2016", "seq-read").unwrap_err().kind, Kind::Usage);
     let array = Configuration::new(Level::Raid5, 4);
     assert_eq!(raidlab::predict(&array, "no-such", "seq-read").unwrap_err().kind, Kind::NotFound);
     assert_eq!(raidlab::predict(&array, "hdd-2016", "swim").unwrap_err().kind, Kind::NotFound);
     let found = raidlab::predict(&array, "hdd-2016", "seq-read").unwrap();
     assert!(found.interval.0 <= found.rate && found.rate <= found.interval.1, "{found:?}");
     assert_eq!(found.unit, "MB/s");
+}
+
+#[test]
+fn what_cannot_be_created_is_refused_with_its_kind_and_leaves_nothing() {
+    let (dir, disks) = made();
+    let options = CreateOptions::new(Level::Raid1);
+    let there = raidlab::create(&disks[..2], &options).unwrap_err();
+    assert_eq!(there.kind, Kind::Refused, "{there:?}");
+    let none = raidlab::create([dir.path().join("none.img")], &options).unwrap_err();
+    assert_eq!(none.kind, Kind::NotFound, "{none:?}");
+    let mut new = options.clone();
+    new.file_bytes = Some(100);
+    let paths = [dir.path().join("a.img"), dir.path().join("b.img")];
+    assert_eq!(raidlab::create(&paths, &new).unwrap_err().kind, Kind::Usage);
+    new.file_bytes = Some(16 << 20);
+    let twice = raidlab::create([&paths[0], &paths[0]], &new).unwrap_err();
+    assert_eq!(twice.kind, Kind::Refused, "{twice:?}");
+    assert!(!paths[0].exists());
+
+    // A member in use, which is named.
+    let running = raidlab::open(&disks).unwrap().start(&StartOptions::default()).unwrap();
+    let mut over = options;
+    over.overwrite = true;
+    let busy = raidlab::create(&disks[..2], &over).unwrap_err();
+    assert_eq!((busy.kind, busy.path.as_deref()), (Kind::Unreadable, disks[0].to_str()));
+    running.stop().unwrap();
 }

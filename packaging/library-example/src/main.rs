@@ -18,8 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         contents.read_at(&mut first, 0)?;
         println!("  begins with {first:02x?}");
         if let Some(level) = array.level() {
-            let slots = array.members().len() + array.missing().len();
-            let configuration = raidlab::Configuration::new(level, slots as u32);
+            let configuration = raidlab::Configuration::new(level, array.raid_devices());
             match raidlab::predict(&configuration, "hdd-2016", "seq-read") {
                 Ok(found) => println!("  {:.0} {} on disks of 2016", found.rate, found.unit),
                 Err(why) => println!("  no prediction: {why}"),

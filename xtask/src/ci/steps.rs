@@ -98,7 +98,7 @@ pub const STEPS: [Step; 18] = [
     // Crates as from crates.io, and a program outside of the workspace that uses them.
     slow("packages", "scripts/check-packages"),
     // The same of the static program, built quickly: what is tried is the C library below it.
-    slow("static", "RELEASE_PROFILE=quick make check-static").needs(
+    slow("static", "make check-static").needs(
         "[ \"$(id -u)\" -eq 0 ] && busybox true && python3 -c 'import ensurepip, venv' \
          && [ -d \"$(rustc --print target-libdir --target \"$(uname -m)-unknown-linux-musl\")\" ]",
         "it needs root, busybox-static, python3-venv, and the target of musl: rustup target add",

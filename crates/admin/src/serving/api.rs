@@ -49,7 +49,7 @@ pub struct Sync {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Export {
-    /// `nbd`, `fuse`.
+    /// `nbd`, `fuse`, `ublk`, `vhost-user`.
     #[schemars(extend("enum" = ["nbd", "fuse", "ublk", "vhost-user"]))]
     pub kind: String,
     /// Where: a socket or a file.
@@ -205,14 +205,14 @@ pub struct Scrub {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Set {
-    /// Percent, 0 to 99.
+    /// The foreground's share of the time while hosts use the array, in percent, 0 to 99.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 99.0))]
     pub foreground_share: Option<f64>,
-    /// KiB per second.
+    /// md's `speed_limit_min`, in KiB per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_limit_min_kib_s: Option<u64>,
-    /// KiB per second; 0: no limit.
+    /// md's `speed_limit_max`, in KiB per second; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_limit_max_kib_s: Option<u64>,
 }
