@@ -20,9 +20,12 @@ pub(crate) fn start() -> anyhow::Result<()> {
             return Err(anyhow::anyhow!("{VARIABLE}={}: not UTF-8", text.display()));
         }
     };
-    let filter = directives.parse::<Targets>().map_err(|error| {
+    let given = directives.parse::<Targets>().map_err(|error| {
         anyhow::anyhow!("{VARIABLE}={directives}: {error}; use error, warn, info or debug")
     })?;
+    // `array` is the crate `raidlab_array`, too.
+    let ours = given.iter().map(|(target, level)| (format!("raidlab_{target}"), level));
+    let filter = given.clone().with_targets(ours);
     let lines = fmt::layer().with_ansi(false).with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     Ok(())

@@ -20,14 +20,14 @@ use crate::members::FoundArray;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReadOptions {
-    /// Compare what is read with its redundancy, where that is known to be in sync [true].
+    /// Compare what is read with its redundancy, where that is known to be in sync; default: true.
     pub check: bool,
-    /// Also an array of which a part is lost: reads of that part fail [false].
+    /// Also an array of which a part is lost: reads of that part fail; default: false.
     pub partial: bool,
-    /// Use members with older event counts where no other is left: their data may be stale
-    /// [false].
+    /// Use members with older event counts where no other is left: their data may be stale;
+    /// default: false.
     pub ignore_events: bool,
-    /// Read what is refused as too risky; implies `ignore_events` [false].
+    /// Read what is refused as too risky; implies `ignore_events`; default: false.
     pub force: bool,
 }
 
@@ -67,7 +67,7 @@ impl FoundArray<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotRead {
-    /// It is outside of the array, which has so many bytes.
+    /// It is outside of the array.
     Outside {
         /// Size of the array.
         bytes: u64,

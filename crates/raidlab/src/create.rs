@@ -21,17 +21,18 @@ use crate::error::{Error, Kind, Result};
 pub struct CreateOptions {
     /// The level.
     pub level: Level,
-    /// The layout [the level's default].
+    /// The layout; default: the level's.
     pub layout: Option<Layout>,
-    /// Chunk in bytes [512 KiB].
+    /// Chunk in bytes; default: 512 KiB.
     pub chunk_bytes: Option<u64>,
-    /// The array's name [none].
+    /// The array's name; default: none.
     pub name: String,
-    /// Size of image files, in bytes, that are made where a member does not exist [none is made].
+    /// Size of image files, in bytes, that are made where a member does not exist; default: none
+    /// is made.
     pub file_bytes: Option<u64>,
-    /// Overwrite data that members hold [false].
+    /// Overwrite data that members hold; default: false.
     pub overwrite: bool,
-    /// The members are in sync already, or shall be called so [false].
+    /// The members are in sync already, or shall be called so; default: false.
     pub assume_clean: bool,
 }
 

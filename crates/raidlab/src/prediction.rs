@@ -21,11 +21,11 @@ pub struct Configuration {
     pub level: Level,
     /// Number of members.
     pub members: u32,
-    /// Chunk in KiB [512].
+    /// Chunk in KiB; default: 512.
     pub chunk_kib: f64,
-    /// Copies of RAID 10 [near, 2].
+    /// Copies of RAID 10; default: near, 2.
     pub copies: Copies,
-    /// Members that are missing [0].
+    /// Members that are missing; default: 0.
     pub missing: u32,
 }
 

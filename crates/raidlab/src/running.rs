@@ -22,7 +22,7 @@ pub struct StartOptions {
     /// The array's UUID or name, if the members form several.
     pub array: Option<String>,
     /// A copy-on-write overlay: writes go to this file, and the members are only read. It is
-    /// created if it does not exist [the one through which the members were opened].
+    /// created if it does not exist; default: the one through which the members were opened.
     pub overlay: Option<PathBuf>,
     /// Start an array that is dirty and degraded: data may be wrong where a write was in flight.
     pub force: bool,

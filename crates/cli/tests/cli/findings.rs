@@ -42,6 +42,10 @@ fn the_log_names_a_member_that_fails_and_why() {
 
     let silent = raidlab(&words).code(0);
     assert!(!silent.stderr.contains("ERROR"), "{}", silent.stderr);
+    for of_crate in ["array=error", "raidlab_array=error"] {
+        let ran = raidlab_with(&words, &[("RAIDLAB_LOG", of_crate)]).code(0);
+        assert!(ran.stderr.contains("member failed"), "{of_crate}: {}", ran.stderr);
+    }
     let refused = raidlab_with("status x", &[("RAIDLAB_LOG", "array=loud")]).code(2);
     assert!(refused.stderr.contains("RAIDLAB_LOG=array=loud: "), "{}", refused.stderr);
 }
