@@ -77,3 +77,24 @@ impl Meter {
         }
     }
 }
+
+/// Progress of work in stages, a meter for each.
+#[derive(Default)]
+pub struct Stages(Option<Meter>);
+
+impl Stages {
+    /// Sets the number of sectors done of a stage, which is named by its participle.
+    pub fn set(&mut self, stage: &'static str, done: u64, sectors: u64) {
+        if let Some(meter) = self.0.take_if(|meter| meter.done != stage) {
+            meter.finish();
+        }
+        self.0.get_or_insert_with(|| Meter::new(stage, sectors)).set(done);
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        if let Some(meter) = &self.0 {
+            meter.finish();
+        }
+    }
+}

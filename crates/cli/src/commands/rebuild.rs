@@ -25,7 +25,7 @@ use spec::shown::Shown;
 use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
-use crate::meter::Meter;
+use crate::meter::Stages;
 use crate::size_args::{parse_member_timeout, parse_speed_limit};
 use crate::{Ending, signal};
 
@@ -142,26 +142,14 @@ pub fn run(arguments: &RebuildArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&all))?;
     let stop = signal::watch()?;
     let options = options(arguments, replace);
-    let mut meter: Option<Meter> = None;
-    let mut is_rebuilding = false;
+    let mut stages = Stages::default();
     let mut observe = |event| match event {
-        RebuildEvent::Resync { done, sectors } => {
-            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
-        }
-        RebuildEvent::Progress { done, sectors } => {
-            if !std::mem::replace(&mut is_rebuilding, true)
-                && let Some(meter) = meter.take()
-            {
-                meter.finish();
-            }
-            meter.get_or_insert_with(|| Meter::new("rebuilt", sectors)).set(done);
-        }
+        RebuildEvent::Resync { done, sectors } => stages.set("resynced", done, sectors),
+        RebuildEvent::Progress { done, sectors } => stages.set("rebuilt", done, sectors),
         RebuildEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
     let rebuilt = admin::rebuild(&arguments.members, &options, &stop, &mut observe);
-    if let Some(meter) = meter {
-        meter.finish();
-    }
+    stages.finish();
     let report = rebuilt.map_err(|error| failed(error, arguments))?;
     let outcome = || Outcome { report: &report, complete: report.is_complete() };
     arguments.json.put(&text(&report), outcome)?;

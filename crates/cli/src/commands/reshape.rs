@@ -20,7 +20,7 @@ use spec::shown::Shown;
 use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text, overlaps};
-use crate::meter::Meter;
+use crate::meter::Stages;
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -93,21 +93,17 @@ pub fn run(arguments: &ReshapeArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&used)?;
     let options = options(arguments)?;
     let stop = signal::watch()?;
-    let mut meter: Option<Meter> = None;
+    let mut stages = Stages::default();
     let mut observe = |event| match event {
         ReshapeEvent::Begins { change, sectors } => {
             let size = show_size(sectors);
             say(format_args!("raidlab: {change}: {size} of the array are to be moved"));
         }
-        ReshapeEvent::Progress { done, sectors } => {
-            meter.get_or_insert_with(|| Meter::new("moved", sectors)).set(done);
-        }
+        ReshapeEvent::Progress { done, sectors } => stages.set("moved", done, sectors),
         ReshapeEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
     let reshaped = admin::reshape::reshape(&arguments.members, &options, &stop, &mut observe);
-    if let Some(meter) = meter {
-        meter.finish();
-    }
+    stages.finish();
     let report = reshaped.map_err(|error| failed(error, arguments))?;
     let finished = report.state == ReshapeState::Finished;
     let continued_with = (!finished).then(|| continued_with(&report, arguments));

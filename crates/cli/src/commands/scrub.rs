@@ -23,7 +23,7 @@ use crate::commands::served;
 use crate::console::{JsonOut, say};
 use crate::error::reworded;
 use crate::members::{Used, choice_text};
-use crate::meter::Meter;
+use crate::meter::Stages;
 use crate::size_args::{parse_member_timeout, parse_speed_limit};
 use crate::{Ending, signal};
 
@@ -140,26 +140,14 @@ pub fn run(arguments: &ScrubArguments) -> Result<Ending> {
     let stop = signal::watch()?;
     let options = options(arguments);
     let mode = options.mode;
-    let mut meter: Option<Meter> = None;
-    let mut is_resyncing = false;
+    let mut stages = Stages::default();
     let mut observe = |event| match event {
-        ScrubEvent::Progress { done, sectors } => {
-            meter.get_or_insert_with(|| Meter::new("scrubbed", sectors)).set(done);
-        }
-        ScrubEvent::Resync { done, sectors } => {
-            if !std::mem::replace(&mut is_resyncing, true)
-                && let Some(meter) = meter.take()
-            {
-                meter.finish();
-            }
-            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
-        }
+        ScrubEvent::Progress { done, sectors } => stages.set("scrubbed", done, sectors),
+        ScrubEvent::Resync { done, sectors } => stages.set("resynced", done, sectors),
         ScrubEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
     let scrubbed = admin::scrub(&arguments.members, &options, &stop, &mut observe);
-    if let Some(meter) = meter {
-        meter.finish();
-    }
+    stages.finish();
     let report = scrubbed.map_err(|error| failed(error, arguments))?;
     arguments.json.put(&text(&report, mode), || Outcome::of(&report, mode))?;
     if !report.is_clean {

@@ -26,7 +26,7 @@ use spec::shown::Shown;
 use crate::console::{JsonOut, say, say_lines};
 use crate::error::{Context, reworded};
 use crate::members::{Used, is_missing};
-use crate::meter::Meter;
+use crate::meter::Stages;
 use crate::size_args::{parse_layout, parse_level, parse_sectors};
 use crate::{Ending, mdadm, signal};
 
@@ -259,17 +259,13 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending> {
 /// Runs the first resync, with its progress. Returns whether the array is in sync and was stopped
 /// clean.
 fn resync(created: &CreatedArray, stop: &AtomicBool) -> Result<bool> {
-    let mut meter: Option<Meter> = None;
+    let mut stages = Stages::default();
     let mut observe = |event| match event {
-        ResyncEvent::Progress { done, sectors } => {
-            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
-        }
+        ResyncEvent::Progress { done, sectors } => stages.set("resynced", done, sectors),
         ResyncEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
     let report = created.resync(stop, &mut observe)?;
-    if let Some(meter) = meter {
-        meter.finish();
-    }
+    stages.finish();
     let ResyncReport { in_sync, clean, done, sectors, stalled } = report;
     if !in_sync && !stop.load(Ordering::Relaxed) {
         let why = stalled.map(|why| format!(": {why}")).unwrap_or_default();
