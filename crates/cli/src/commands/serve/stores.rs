@@ -71,28 +71,16 @@ impl RescuedStatus {
         let missing = self.members.iter().filter(|member| member.state == "missing").count();
         Status {
             name: name.into(),
-            uuid: None,
-            metadata: None,
             level: self.level.clone(),
-            layout: None,
-            chunk_kib: None,
             array_sectors: self.sectors,
             raid_devices: self.slots,
             state: "read-only".into(),
             degraded: missing as u16,
             read_only: Some("it is served read-only".into()),
             members: self.members.clone(),
-            sync: None,
-            waiting: Vec::new(),
-            mismatch_cnt: None,
-            mismatch_sectors: None,
-            events: None,
-            bitmap_bits_set: None,
-            memory_bytes: None,
-            memory_max_bytes: None,
-            pace: None,
             exports,
             notes: self.notes.clone(),
+            ..Status::default()
         }
     }
 }

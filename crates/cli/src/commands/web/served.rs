@@ -341,19 +341,8 @@ mod tests {
             raid_devices: 2,
             state: "clean, degraded".into(),
             degraded: 1,
-            read_only: None,
             members,
-            sync: None,
-            waiting: Vec::new(),
-            mismatch_cnt: None,
-            mismatch_sectors: None,
-            events: None,
-            bitmap_bits_set: None,
-            memory_bytes: None,
-            memory_max_bytes: None,
-            pace: None,
-            exports: Vec::new(),
-            notes: Vec::new(),
+            ..Status::default()
         }
     }
 
