@@ -27,7 +27,7 @@
 //! contents.read_at(&mut back, 1 << 20)?;
 //! assert_eq!(back, [7; 4096]);
 //!
-//! let array = raidlab::Configuration::new(raidlab::Level::Raid5, 4);
+//! let array = raidlab::Configuration::new(raidlab::Level::Raid5, 4, 512.0);
 //! let expected = raidlab::predict(&array, "hdd-2016", "seq-read")?;
 //! println!("{:.0} {}, limited by {}", expected.rate, expected.unit, expected.limit);
 //! # Ok(())

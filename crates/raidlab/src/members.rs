@@ -24,7 +24,7 @@ pub struct Members {
 /// directories of image files. Nothing is written to them.
 ///
 /// # Errors
-/// A member cannot be opened, or two are the same storage.
+/// A member cannot be opened. One that is given twice counts once.
 pub fn open<N: Into<OsString>>(members: impl IntoIterator<Item = N>) -> Result<Members> {
     opened(members.into_iter().map(Into::into).collect(), None)
 }

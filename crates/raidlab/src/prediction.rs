@@ -4,37 +4,13 @@
 //! is no rate.
 
 use drive::Profile;
-use md::Level;
 use predict::fit::Fitted;
-use predict::law::{Array, Work};
+use predict::law::Work;
 use predict::question::Question;
 
 use crate::error::{Error, Kind, Result};
 
-pub use predict::law::Copies;
-
-/// The array of a prediction.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Configuration {
-    /// Level.
-    pub level: Level,
-    /// Number of members.
-    pub members: u32,
-    /// Chunk in KiB; default: 512.
-    pub chunk_kib: f64,
-    /// Copies of RAID 10; default: near, 2.
-    pub copies: Copies,
-    /// Members that are missing; default: 0.
-    pub missing: u32,
-}
-
-impl Configuration {
-    /// mdadm's defaults for a level and a number of members.
-    pub fn new(level: Level, members: u32) -> Configuration {
-        Configuration { level, members, chunk_kib: 512.0, copies: Copies::Near(2), missing: 0 }
-    }
-}
+pub use predict::law::{Array as Configuration, Copies};
 
 /// A predicted rate.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,17 +44,11 @@ pub fn predict(array: &Configuration, profile: &str, workload: &str) -> Result<P
     let work = work.ok_or_else(|| {
         none(format!("workload '{workload}'"), Work::ALL.map(Work::option_name).into())
     })?;
-    let &Configuration { level, members, chunk_kib, copies, missing } = array;
-    let (Copies::Near(count) | Copies::Far(count) | Copies::Offset(count)) = copies;
-    if !(1..=1920).contains(&members) || !(2..=16).contains(&count) {
-        let text = format!("{members} members, {count} copies: 1 to 1920 members, 2 to 16 copies");
+    if !array.is_possible() {
+        let text = "1 to 1920 members, 2 to 16 copies, a chunk of 1 to 4194304 KiB are required";
         return Err(Error::new(Kind::Usage, text));
     }
-    if !(1.0..=4_194_304.0).contains(&chunk_kib) {
-        return Err(Error::new(Kind::Usage, format!("chunk_kib {chunk_kib}: 1 to 4194304")));
-    }
-    let array = Array { level, copies, members, chunk_kib, missing };
-    let answer = Question::of_profile(profile).answer(&array, work, &Fitted::published());
+    let answer = Question::of_profile(profile).answer(array, work, &Fitted::published());
     match (answer.found, answer.interval) {
         (Ok(found), Some(interval)) => Ok(Prediction {
             unit: work.unit(),

@@ -52,6 +52,13 @@ fn what_was_written_is_read_without_a_member_and_its_loss_is_a_range() {
         assert_eq!(outside, NotRead::Outside { bytes: contents.bytes() });
     }
 
+    // A member that is given twice counts once.
+    let members = raidlab::open([&disks[0], &disks[0], &disks[1]]).unwrap();
+    let contents = members.array().unwrap().read(&ReadOptions::default()).unwrap();
+    back.fill(0);
+    contents.read_at(&mut back, 7).unwrap();
+    assert!(back == bytes[7..bytes.len() - 7]);
+
     // Of two lost members: refused, unless a part is enough.
     let members = raidlab::open(&disks[2..]).unwrap();
     let array = members.array().unwrap();
@@ -134,10 +141,10 @@ fn requests_end_by_number_in_the_queue_of_their_submitter() {
 fn what_is_not_there_is_an_error_with_a_path() {
     let missing = raidlab::open(["no-such.img"]).err().unwrap();
     assert_eq!((missing.kind, missing.path.as_deref()), (Kind::NotFound, Some("no-such.img")));
-    let mut array = Configuration::new(Level::Raid5, 4);
+    let mut array = Configuration::new(Level::Raid5, 4, 512.0);
     array.chunk_kib = f64::NAN;
     assert_eq!(raidlab::predict(&array, "hdd-2016", "seq-read").unwrap_err().kind, Kind::Usage);
-    let array = Configuration::new(Level::Raid5, 4);
+    let array = Configuration::new(Level::Raid5, 4, 512.0);
     assert_eq!(raidlab::predict(&array, "no-such", "seq-read").unwrap_err().kind, Kind::NotFound);
     assert_eq!(raidlab::predict(&array, "hdd-2016", "swim").unwrap_err().kind, Kind::NotFound);
     let found = raidlab::predict(&array, "hdd-2016", "seq-read").unwrap();

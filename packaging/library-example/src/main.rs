@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         contents.read_at(&mut first, 0)?;
         println!("  begins with {first:02x?}");
         if let Some(level) = array.level() {
-            let configuration = raidlab::Configuration::new(level, array.raid_devices());
+            let configuration = raidlab::Configuration::new(level, array.raid_devices(), 512.0);
             match raidlab::predict(&configuration, "hdd-2016", "seq-read") {
                 Ok(found) => println!("  {:.0} {} on disks of 2016", found.rate, found.unit),
                 Err(why) => println!("  no prediction: {why}"),

@@ -157,7 +157,7 @@ impl Case {
 }
 
 /// The Python package in a fresh environment, which was made ahead. What the compiler has made for
-/// the other steps is all that it needs, unless RAIDLAB_TEST=all wants a wheel.
+/// the other steps is all that it needs, but of the wheel, with RAIDLAB_TEST=all.
 pub fn pytest(ci: &mut Ci) -> Outcome {
     let report = ci.workspace.target.join("python").join("junit.xml");
     judged(ci, "sh scripts/test-python --tests", &report, |_, skipped| {

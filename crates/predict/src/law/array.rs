@@ -38,6 +38,17 @@ pub struct Array {
 }
 
 impl Array {
+    /// Members at most.
+    pub const MEMBERS_MAX: u32 = 1920;
+
+    /// Whether its numbers are those of a possible array: 1 to [`Array::MEMBERS_MAX`] members,
+    /// 2 to 16 copies, a chunk of 1 KiB to 4 GiB.
+    pub fn is_possible(&self) -> bool {
+        (1..=Self::MEMBERS_MAX).contains(&self.members)
+            && (2..=16).contains(&self.copies.count())
+            && (1.0..=4_194_304.0).contains(&self.chunk_kib)
+    }
+
     /// A healthy array; RAID 10 with two near copies.
     pub fn new(level: Level, members: u32, chunk_kib: f64) -> Array {
         Array { level, copies: Copies::Near(2), members, chunk_kib, missing: 0 }

@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::commands::served::server_of_process;
 use crate::error::text_of;
 
-/// This build knows no servers.
+/// This build has no servers.
 #[cfg(not(feature = "served"))]
 fn server_of_process(_process: u32) -> Option<String> {
     None

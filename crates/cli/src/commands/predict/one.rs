@@ -40,7 +40,7 @@ pub struct ArrayArguments {
 }
 
 /// Members of an array, at most.
-const DISKS_MAX: u32 = 1920;
+const DISKS_MAX: u32 = Array::MEMBERS_MAX;
 
 impl ArrayArguments {
     /// Those of a row of a table: what the options would be.
