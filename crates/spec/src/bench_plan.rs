@@ -231,7 +231,6 @@ pub fn refused_by_md(config: &ArrayConfig) -> Option<&'static str> {
     let refused = [
         (config.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
         (config.nested, "nested arrays are not supported there"),
-        (config.degraded > 0, "--degraded: its members are not removed"),
         (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
         (queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
         (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),

@@ -397,6 +397,7 @@ pub(crate) fn set_up(
             disks: array.disks as u32,
             members: "device".into(),
             chunk_kib: array.level.has_chunks().then_some(array.chunk_bytes / 1024),
+            degraded: array.degraded,
             ..CellCase::default()
         };
     }
@@ -454,6 +455,7 @@ pub(crate) fn kernel_array(config: &ArrayConfig, limited: bool) -> Result<Kernel
         chunk_bytes: own_chunk.unwrap_or(config.chunk_bytes),
         disks: config.expr.leaves(),
         member_bytes: limited.then_some(config.member_bytes),
+        degraded: config.degraded,
     })
 }
 
@@ -710,7 +712,6 @@ mod tests {
         for (options, named) in [
             (mem().with(|it| it.arrays.level = vec![BenchLevel::Single]), "device:/dev/X"),
             (array("raid1(raid0(2),raid0(2))"), "nested arrays"),
-            (raid5().with(|it| it.arrays.degraded = vec![1]), "--degraded"),
             (raid5().with(|it| it.engine.stripe_cache = vec![8 << 20]), "stripe-cache=PAGES"),
             (raid5().with(|it| it.engine.queue_depth = vec![2]), "queue-depth=N"),
             (

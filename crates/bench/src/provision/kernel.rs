@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use md::{Geometry, GeometrySpec, Layout, Level};
+use spec::matrix::tolerated_losses;
 use spec::target::{BlockDeviceSettings, KernelExpr};
 
 use super::error::{ProvisionError, SyncError};
@@ -32,6 +33,8 @@ pub struct KernelArray {
     /// Bytes of each member that are enough; `None`: all. Levels without redundancy use all of
     /// their members.
     pub member_bytes: Option<u64>,
+    /// Members that fail before it is used.
+    pub degraded: u32,
 }
 
 impl KernelArray {
@@ -42,13 +45,28 @@ impl KernelArray {
 
     /// Stripe geometry for a file system on it.
     pub(super) fn stripes(&self) -> Result<Option<Stripes>, md::GeometryError> {
-        let geometry = Geometry::new(&GeometrySpec {
+        self.geometry().map(|geometry| Stripes::of(&geometry))
+    }
+
+    fn geometry(&self) -> Result<Geometry, md::GeometryError> {
+        Geometry::new(&GeometrySpec {
             level: self.level,
             layout: self.layout.unwrap_or(Layout::default_for(self.level)),
             chunk_sectors: self.chunk_bytes / md::SECTOR_BYTES,
             member_sectors: vec![1 << 30; self.disks],
-        });
-        geometry.map(|geometry| Stripes::of(&geometry))
+        })
+    }
+
+    /// The step that fails the first members that it can lose, if any are to fail.
+    fn failing(&self, kernel: &KernelExpr, device: &Path) -> Result<Option<Step>, ProvisionError> {
+        if self.degraded == 0 {
+            return Ok(None);
+        }
+        let gone = tolerated_losses(&self.geometry()?, self.degraded, &|_| false)?;
+        let mut args = vec!["--fail".to_string(), device.display().to_string()];
+        let paths = gone.iter().filter_map(|slot| kernel.devices.get(usize::from(slot.0)));
+        args.extend(paths.map(|path| path.display().to_string()));
+        Ok(Some(Step::run("mdadm", args)))
     }
 }
 
@@ -142,6 +160,9 @@ pub(super) fn set_up_kernel(
         let look = |name: &str| setting(&device, name);
         let waited = wait_in_sync(&look, stop, IDLE_PATIENCE);
         waited.map_err(|problem| ProvisionError::Sync { device: device.clone(), problem })?;
+    }
+    if let Some(fail) = array.failing(kernel, &device)? {
+        fail.perform()?;
     }
     let own = BlockDeviceSettings { scheduler: None, ..kernel.knobs.clone() };
     for (name, value) in queue_settings(&own) {
@@ -327,6 +348,7 @@ mod tests {
         chunk_bytes: 65_536,
         disks: 3,
         member_bytes: None,
+        degraded: 0,
     };
 
     #[test]
@@ -349,6 +371,7 @@ mod tests {
             disks: 2,
             layout: None,
             member_bytes: Some(1 << 30),
+            degraded: 0,
         };
         let plan = steps("md:/dev/sdb+/dev/sdc", &mirror).expect("a plan");
         assert!(!plan[0].contains("--chunk") && mirror.is_redundant(), "{plan:?}");
