@@ -416,6 +416,7 @@ pub fn check_memory(plan: &Plan, shards: u32, available: u64) -> Result<(), Memo
         let parts = [
             (members, "members in memory", "--size"),
             (buffers, "buffers of requests in flight", "--depth, --jobs, --block or --read-ahead"),
+        target.flush(self.stop)?;
             (cache, "the stripe cache", "--stripe-cache"),
             (versions, "the map of expected block versions", "--size"),
         ];

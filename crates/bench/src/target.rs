@@ -210,6 +210,30 @@ impl Target {
         Err(TargetError::DriveBusy)
     }
 
+    /// Flushes what earlier requests have written: a disk that still writes it back would delay the
+    /// workload that comes. Modelled drives of this process are reset instead.
+    ///
+    /// # Errors
+    /// The flush.
+    pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<(), TargetError> {
+        if self.read_only || !self.recipe.disks.is_empty() {
+            return Ok(());
+        }
+        // There is room: nothing is in flight.
+        if self.shards[0].submit(HostOp::Flush, Sector(0), 0, None, 0).is_err() {
+            return Ok(());
+        }
+        let mut done = Vec::new();
+        while done.is_empty() && !stop() {
+            // The first shard has the others flush.
+            self.shards.iter_mut().for_each(|shard| shard.poll(&mut done));
+            if done.is_empty() {
+                self.shards[0].wait(Duration::from_millis(1), None);
+            }
+        }
+        done.drain(..).try_for_each(|end| end.result.map(drop)).map_err(TargetError::Flush)
+    }
+
     /// Switches the pace of all paced members on or off.
     pub fn set_paced(&self, on: bool) {
         self.pace.set_on(on);

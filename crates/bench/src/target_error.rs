@@ -59,6 +59,9 @@ pub enum TargetError {
     /// A request of the fill failed: an array that cannot be filled cannot be measured.
     #[error("filling the array failed: {0}")]
     Fill(#[source] array::RequestError),
+    /// What was written before a workload cannot be flushed.
+    #[error("flushing before the workload failed: {0}")]
+    Flush(#[source] array::RequestError),
     /// The array cannot serve with the missing members that were requested.
     #[error(transparent)]
     Degraded(#[from] CannotServe),
