@@ -26,6 +26,7 @@ use demand::Policy;
 use drive::{Placement, Profile};
 use spec::topology::StorageTopology;
 
+pub use closed_loop::wired;
 pub use demand::Shape;
 
 /// One member's drive.

@@ -40,6 +40,12 @@ impl Driver {
         }
         let now = clock_nanos();
         let Some(due) = self.due(now, limit) else { return };
+        // What the kernel has been given takes no model time.
+        if host::sys::ModelClock::is_running()
+            && self.io.ring.as_ref().is_some_and(|ring| ring.in_flight() > 0)
+        {
+            return self.sleep(limit, wake);
+        }
         if host::sys::skip_to(due.model, due.until) {
             return;
         }

@@ -7,28 +7,28 @@ use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 /// The guest's memory.
-pub(super) type Memory = GuestMemoryMmap<()>;
+pub type Memory = GuestMemoryMmap<()>;
 
 /// Ranges of the guest's memory, one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ranges {
+pub struct Ranges {
     ranges: Vec<(GuestAddress, usize)>,
     bytes: u64,
 }
 
 /// An address that is not in the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outside;
+pub struct Outside;
 
 /// What the device reads and writes of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Chain {
+pub struct Chain {
     /// The header, and the data of a write.
-    pub(super) readable: Ranges,
+    pub readable: Ranges,
     /// The data of a read.
-    pub(super) writable: Ranges,
+    pub writable: Ranges,
     /// Where the status is written: the last byte that may be.
-    pub(super) status: GuestAddress,
+    pub status: GuestAddress,
 }
 
 /// Most descriptors of a request that is carried out: what the configuration space permits, a
@@ -37,7 +37,7 @@ pub(super) const MOST_RANGES: usize = super::device::SEG_MAX as usize + 2;
 
 impl Chain {
     /// Takes the descriptors of a chain; `None`: it is malformed, and has no status to set.
-    pub(super) fn of(descriptors: impl Iterator<Item = Descriptor>) -> Option<Chain> {
+    pub fn of(descriptors: impl Iterator<Item = Descriptor>) -> Option<Chain> {
         let (mut readable, mut writable) = (Ranges::default(), Ranges::default());
         let mut last: Option<(GuestAddress, usize)> = None;
         let mut ended = false;
@@ -81,7 +81,7 @@ impl Ranges {
     }
 
     /// Length of all together.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
@@ -97,7 +97,7 @@ impl Ranges {
     }
 
     /// Copies from the guest, from byte `at` on.
-    pub(super) fn read(&self, memory: &Memory, at: u64, into: &mut [u8]) -> Result<(), Outside> {
+    pub fn read(&self, memory: &Memory, at: u64, into: &mut [u8]) -> Result<(), Outside> {
         let (wanted, mut rest) = (into.len() as u64, into);
         self.each(at, wanted, |(address, bytes)| {
             let (part, behind) = std::mem::take(&mut rest).split_at_mut(bytes);
@@ -107,7 +107,7 @@ impl Ranges {
     }
 
     /// Copies to the guest, from byte `at` on.
-    pub(super) fn write(&self, memory: &Memory, at: u64, from: &[u8]) -> Result<(), Outside> {
+    pub fn write(&self, memory: &Memory, at: u64, from: &[u8]) -> Result<(), Outside> {
         let mut rest = from;
         self.each(at, from.len() as u64, |(address, bytes)| {
             let (part, behind) = rest.split_at(bytes);

@@ -11,7 +11,7 @@ pub(super) const QUEUES: u16 = 16;
 /// Entries of a ring.
 pub(super) const QUEUE_SIZE: u16 = 256;
 /// Most descriptors of data: QEMU's rings have 128 entries, of which two are header and status.
-pub(super) const SEG_MAX: u32 = 126;
+pub const SEG_MAX: u32 = 126;
 /// Longest descriptor of data.
 pub(super) const SIZE_MAX: u32 = 1 << 20;
 /// Most ranges of a discard, or of a write of zeroes.

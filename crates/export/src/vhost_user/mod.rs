@@ -16,4 +16,6 @@ mod requests;
 mod ring;
 mod server;
 
+pub use chain::{Chain, Memory, Outside, Ranges};
+pub use device::SEG_MAX;
 pub use server::{VhostUser, VhostUserError};

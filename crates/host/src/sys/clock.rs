@@ -54,9 +54,22 @@ impl ModelClock {
     /// # Panics
     /// When the thread is on a model clock already.
     pub fn start() -> ModelClock {
-        assert!(MODEL.get().is_none(), "a thread has one clock");
-        MODEL.set(Some(real_nanos()));
+        ModelClock::start_at(real_nanos())
+    }
+
+    /// Starts it at a time: what runs twice from the same time on sees the same times.
+    ///
+    /// # Panics
+    /// When the thread is on a model clock already.
+    pub fn start_at(nanos: u64) -> ModelClock {
+        assert!(!ModelClock::is_running(), "a thread has one clock");
+        MODEL.set(Some(nanos));
         ModelClock { _not_send: PhantomData }
+    }
+
+    /// Whether the calling thread has one.
+    pub fn is_running() -> bool {
+        MODEL.get().is_some()
     }
 }
 

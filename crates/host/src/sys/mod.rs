@@ -10,6 +10,7 @@ mod clock;
 mod event_fd;
 #[allow(unsafe_code)]
 mod file_map;
+mod fixed_addresses;
 mod looks;
 #[allow(unsafe_code)]
 mod loop_device;
@@ -28,6 +29,7 @@ mod unshared_fds;
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use event_fd::EventFd;
 pub use file_map::FileMap;
+pub use fixed_addresses::spawn_at_fixed_addresses;
 pub use looks::Looks;
 pub use loop_device::LoopDevice;
 pub use mapping::{Mapping, populate, share_one_heap};

@@ -156,8 +156,8 @@ pub(super) fn run(
     run.go()
 }
 
-/// The rig, and the disk of each leaf with the leaf's offset on it.
-fn wired(topology: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
+/// The rig of modelled drives, and the disk of each leaf with the leaf's offset on it.
+pub fn wired(topology: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
     let mut rig = Rig::new();
     let rates = topology.buses.iter().flat_map(|buses| buses.rates());
     let buses: Vec<_> = rates.map(|rate| rig.add_bus(rate)).collect();
