@@ -7,7 +7,7 @@ CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 
 # What `make bench` passes on; `make bench ARGS=...` replaces it.
-ARGS ?= --html $(TARGET)/bench/report.html --json=$(TARGET)/bench/record.json
+ARGS ?= --repeat 6 --html $(TARGET)/bench/report.html --json=$(TARGET)/bench/record.json
 
 # How `make bench` is built: its disks are modelled, so that a fresh machine need not wait for `release`.
 # Other members may not be, and their figures are those of the program as it is built for use.

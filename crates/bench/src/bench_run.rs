@@ -156,7 +156,8 @@ impl Repetition<'_> {
         events: &mut Events<'_>,
     ) -> Result<(), RunError> {
         let plans = &self.bench.plan.blocks[..];
-        let estimate = |target: &BlockPlan| blocks::estimate_seconds(&target.plan, self.run);
+        let estimate =
+            |target: &BlockPlan| blocks::estimate_seconds(&target.place, &target.plan, self.run);
         let estimate_seconds = plans.iter().map(estimate).sum();
         events(BenchEvent::Blocks { plans, estimate_seconds });
         let mut progress = |progress: Progress<'_>| {

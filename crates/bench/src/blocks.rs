@@ -7,24 +7,25 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::metrics::meter::CpuUsed;
 use crate::metrics::{CounterSource, Recorder, Watched};
 use array::{Event, io_error_text};
+use host::sys::ModelClock;
 use md::Level;
-use md::nested::{ArrayExpr, Members};
-use predict::bound::{self, CellShape, MemberDrive, Pattern, Shape};
 use results::host::Host;
 use results::record::{Cell, Record};
-use spec::case::{ArrayConfig, BenchLevel, RunConfig};
+use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::{ArrayPlan, Plan};
-use spec::members::{MemberExpr, placement_for};
+use spec::members::MemberExpr;
 use spec::target::TargetExpr;
-use spec::topology::StorageTopology;
 use spec::workload::{BackgroundWork, Kind, Spec};
 
 use crate::addresses::Share;
-use crate::arrays::{describe, nested_geometry, placement_name, requests};
+use crate::arrays::{describe, extent_of, placement_name, requests};
 use crate::background::Before;
+use crate::bounds::{lost_slots, missing_leaves, set_bound};
 use crate::error::RunError;
+use crate::linux;
 use crate::measurement::{Load, Measurement};
 use crate::placed::{Placed, notes_of_found};
 use crate::program::in_memory;
@@ -41,6 +42,24 @@ const MEMORY_CHECK_EVERY: u32 = 16;
 /// Above this share of late operations the backing store was the bottleneck.
 const LATE_SHARE: f64 = 0.01;
 
+/// Begin of model time, nanoseconds: the same in each run.
+const MODEL_TIME_BEGINS: u64 = 1_000_000_000;
+
+/// The clock of a measurement in model time, of the calling thread.
+///
+/// # Panics
+/// When the thread is on a model clock already.
+pub fn model_clock() -> ModelClock {
+    ModelClock::start_at(MODEL_TIME_BEGINS)
+}
+
+/// Why the CPU time of the machine is unknown.
+const MACHINE_IN_MODEL_TIME: &str = "model time: the samples have no time of this machine";
+/// Duration of a cell in model time, of memory that is copied: only for the ETA.
+const MODEL_CELL_SECONDS: f64 = 0.05;
+/// The same in a kernel, which is started for it; flash, with its many requests, takes longer.
+const KERNEL_CELL_SECONDS: f64 = 1.5;
+
 /// Rate of filling and reading back, bytes per second of members: only for the ETA.
 const BULK_RATE: f64 = 1e9;
 /// The same for block devices, a few of which work at a time.
@@ -49,15 +68,21 @@ const DEVICE_RATE: f64 = 4e8;
 const PER_ARRAY_SECONDS: f64 = 0.3;
 
 /// Estimated duration of a plan, seconds: warm-ups and samples, fills and checks.
-pub fn estimate_seconds(plan: &Plan, run: &RunConfig) -> f64 {
-    let specs = plan.arrays.iter().flat_map(|planned| &planned.cells);
+pub fn estimate_seconds(place: &TargetExpr, plan: &Plan, run: &RunConfig) -> f64 {
     // With background work: the workload alone, the work alone, both.
     let parts = |spec: &Spec| match (spec.background, spec.kind) {
         (None, _) | (_, Kind::None) => 1.0,
         _ => 3.0,
     };
-    let total = |spec| parts(spec) * with_arrivals(timing(run, 1), spec, run).total().as_secs_f64();
-    let cells: f64 = specs.map(total).sum();
+    let total = |array: &ArrayConfig, spec: &Spec| match run.is_model_time(place, array) {
+        true if place.model_time().is_some() => KERNEL_CELL_SECONDS,
+        true => parts(spec) * MODEL_CELL_SECONDS,
+        false => parts(spec) * with_arrivals(timing(run, 1), spec, run).total().as_secs_f64(),
+    };
+    let of = |planned: &ArrayPlan| -> f64 {
+        planned.cells.iter().map(|spec| total(&planned.array, spec)).sum()
+    };
+    let cells: f64 = plan.arrays.iter().map(of).sum();
     let arrays = plan.arrays.iter().map(|ArrayPlan { array, cells }| {
         let read_back = |cell: &&Spec| cell.kind.writes() || check_every(array) > 1;
         // Filled once, and with redundancy read several times without some members.
@@ -117,7 +142,7 @@ fn within_a_pass(
     spec: &Spec,
     run: &RunConfig,
     bound: &Cell,
-    target: &Target,
+    area_bytes: u64,
 ) -> Timing {
     let rotates = |member: &MemberExpr| {
         member.drive().is_some_and(|(profile, _)| profile.kind() == drive::Kind::Rotating)
@@ -129,7 +154,7 @@ fn within_a_pass(
     };
     let stated = spec.rate.map(|rate| f64::from(rate.iops) * spec.block_bytes as f64 / 1e6);
     let rate = stated.map_or(rate, |stated| stated.min(rate));
-    let pass = target.area_bytes() as f64 / (rate * 1e6) * PASS_SHARE;
+    let pass = area_bytes as f64 / (rate * 1e6) * PASS_SHARE;
     let share = pass / timing.total().as_secs_f64();
     let sample = timing.sample.mul_f64(share.min(1.0));
     if share >= 1.0 || sample < LEAST_SAMPLE {
@@ -226,12 +251,18 @@ impl Bench<'_, '_> {
         let (name, cells) = (shown(self.place, &planned.array), &planned.cells[..]);
         if *self.place == TargetExpr::Engine {
             let array = &fitted(&planned.array)?;
+            let modelled = self.run.is_model_time(self.place, array) && !ModelClock::is_running();
+            let _clock = modelled.then(model_clock);
             let mut target = Target::new(array, self.run, requests(cells))?;
-            let base = describe(array, self.run, target.geometry());
+            let mut base = describe(array, self.run, target.geometry());
+            base.case.model_time = ModelClock::is_running();
             let (watched, random_placement) = (Watched::default(), None);
             let shared = Shared { name, array, cells, base, random_placement, watched };
             self.cells(&mut target, &shared)?;
             return Ok(target.release()?);
+        }
+        if self.place.model_time().is_some() {
+            return self.in_model_time(planned, &name);
         }
         let mut placed = Placed::set_up(self.place, planned, self.run, self.stop)?;
         let (mut base, watched) = (placed.base.clone(), placed.watched.clone());
@@ -248,6 +279,53 @@ impl Bench<'_, '_> {
             }
             (ran, taken_down) => ran.and(taken_down),
         }
+    }
+
+    /// Runs the cells of an array in a user-mode kernel: those that differ only in their kind in
+    /// one, on new disks.
+    fn in_model_time(&mut self, planned: &ArrayPlan, name: &str) -> Result<(), RunError> {
+        let ArrayPlan { array, cells } = planned;
+        let area_bytes =
+            array.area_bytes.map_or_else(|| Ok(extent_of(array)?.0), Ok::<_, RunError>)?;
+        let timing = timing(self.run, 1);
+        let missing = lost_slots(array)?;
+        for group in linux::groups(cells) {
+            if (self.stop)() {
+                return Ok(());
+            }
+            let specs = &cells[group.clone()];
+            let mut bounds = vec![Cell::default(); specs.len()];
+            let mut shortest = timing;
+            for (bound, spec) in bounds.iter_mut().zip(specs) {
+                set_bound(bound, array, spec, area_bytes, &missing);
+                let own = within_a_pass(timing, array, spec, self.run, bound, area_bytes);
+                let own = with_arrivals(own, spec, self.run);
+                if own.sample < shortest.sample {
+                    shortest = own;
+                }
+            }
+            let run =
+                linux::Run { place: self.place, label: self.label, run: self.run, stop: self.stop };
+            let progress = &mut *self.progress;
+            let what = format!("{name}: {}", specs[0].kind.name());
+            let mut look = |now: Duration| {
+                progress(Progress::InModelTime { what: &what, seconds: now.as_secs_f64() });
+            };
+            let measured = run.blocks(array, area_bytes, specs, &shortest, &mut look)?;
+            for ((entry, bound), cell) in group.zip(bounds).zip(measured) {
+                let cell = cell.with(|it| {
+                    it.derived.bound_mb_per_s = bound.derived.bound_mb_per_s;
+                    it.derived.bound_note = bound.derived.bound_note;
+                    it.derived.unshared_bound_mb_per_s = bound.derived.unshared_bound_mb_per_s;
+                    it.derived.bound_share =
+                        it.derived.bound_mb_per_s.map(|bound| it.derived.mb_per_s / bound);
+                });
+                (self.progress)(Progress::Measured(&cell));
+                (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
+                self.record.cells.push(cell);
+            }
+        }
+        Ok(())
     }
 
     /// Fills a target, runs its cells, and verifies the redundancy.
@@ -310,7 +388,7 @@ impl Bench<'_, '_> {
         if let Some(background) = &spec.background {
             target.prepare_background(background)?;
         }
-        set_bound(&mut base, array, spec, target);
+        set_bound(&mut base, array, spec, target.area_bytes(), &missing_leaves(array, target));
         // Beside background work there is none; see `Before::put_into`.
         let alone = spec.background.is_none();
         let (bound_mb_per_s, note) = (
@@ -329,7 +407,7 @@ impl Bench<'_, '_> {
             });
         };
         let timing = timing(self.run, every);
-        let timing = within_a_pass(timing, array, spec, self.run, &base, target);
+        let timing = within_a_pass(timing, array, spec, self.run, &base, target.area_bytes());
         let timing = with_arrivals(timing, spec, self.run);
         let before = match spec.background {
             Some(_) => target.before_background(spec, timing, self.stop, &mut tell)??,
@@ -338,6 +416,7 @@ impl Bench<'_, '_> {
         let tap = Arc::new(CounterSource::default());
         target.tap = Some(tap.clone());
         let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
+        target.flush(self.stop)?;
         target.renew_drives(random)?;
         target.resume_background();
         if let Some(placement) = random_placement.as_ref().filter(|_| random) {
@@ -353,11 +432,22 @@ impl Bench<'_, '_> {
         if let Some(cpu) = &mut measured.cpu {
             cpu.kernel = recorded.kernel.take();
         }
+        if ModelClock::is_running() {
+            // Neither the other processes of the machine nor what its clock saw is of the samples.
+            measured.cpu = measured.cpu.map(|cpu| CpuUsed { busy_s: None, kernel: None, ..cpu });
+            recorded.series.busy_cpus.clear();
+            recorded.series.stolen_cpus.clear();
+            recorded.series.interrupts_per_s.clear();
+        }
         measured.recorded = Some(recorded);
         if spec.background.is_some() {
             target.end_background(&mut measured, self.stop);
         }
         let mut cell = make_cell(array, spec, self.run, target, &measured, every, base);
+        if ModelClock::is_running() {
+            cell.measured.cpu_system_note = Some(MACHINE_IN_MODEL_TIME.into());
+            cell.derived.cpu_process_share = None;
+        }
         if let Some(background) = &spec.background {
             before.put_into(&mut cell, background, &measured);
         }
@@ -416,7 +506,6 @@ pub fn check_memory(plan: &Plan, shards: u32, available: u64) -> Result<(), Memo
         let parts = [
             (members, "members in memory", "--size"),
             (buffers, "buffers of requests in flight", "--depth, --jobs, --block or --read-ahead"),
-        target.flush(self.stop)?;
             (cache, "the stripe cache", "--stripe-cache"),
             (versions, "the map of expected block versions", "--size"),
         ];
@@ -527,81 +616,6 @@ fn verify_redundancy(
         ));
     }
     Ok(())
-}
-
-/// The leaves of the outermost level's members that are out of service.
-fn missing_leaves(array: &ArrayConfig, target: &Target) -> Vec<usize> {
-    let counts: Vec<usize> = match &array.expr.members {
-        Members::Leaves(count) => vec![1; *count],
-        Members::Arrays(arrays) => arrays.iter().map(ArrayExpr::leaves).collect(),
-    };
-    let failed = target.failed();
-    let mut first = 0;
-    let mut missing = Vec::new();
-    for (member, leaves) in counts.into_iter().enumerate() {
-        if failed.contains(&(member as u16)) {
-            missing.extend(first..first + leaves);
-        }
-        first += leaves;
-    }
-    missing
-}
-
-/// Sets the bound of the members, where all of them have a drive model.
-fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target) {
-    let Ok(nested) = nested_geometry(array) else { return };
-    let pattern = match spec.kind {
-        Kind::SeqRead => Pattern::SequentialRead,
-        Kind::SeqWrite => Pattern::SequentialWrite,
-        Kind::RandRead => Pattern::RandomRead,
-        Kind::RandWrite => Pattern::RandomWrite,
-        Kind::None => return,
-        Kind::SeqMixed | Kind::RandMixed => {
-            let modelled = array.members.iter().all(|member| member.drive().is_some());
-            let note =
-                "no bound: it is derived for reads or writes alone, and neither bounds a mix";
-            cell.derived.bound_note = modelled.then(|| note.into());
-            return;
-        }
-    };
-    let shape = match array.level {
-        BenchLevel::Single => Shape::single(array.member_bytes),
-        BenchLevel::Md(_) => Shape::from(&nested),
-    };
-    let drives = array.members.iter().map(|member| {
-        let (profile, given) = member.drive()?;
-        let placement = placement_for(profile, given, !spec.kind.is_sequential());
-        Some(MemberDrive { profile, placement, member_bytes: array.member_bytes })
-    });
-    let members: Vec<Option<MemberDrive<'_>>> = drives.collect();
-    let missing = missing_leaves(array, target);
-    let asked = CellShape {
-        shape: &shape,
-        members: &members,
-        topology: array.topology,
-        missing: &missing,
-        pattern,
-        block_bytes: spec.block_bytes,
-        depth: spec.depth,
-        jobs: spec.jobs,
-        span_bytes: Some(target.area_bytes()),
-    };
-    if let Some(bound) = bound::bound(&asked) {
-        cell.derived.bound_mb_per_s = Some(bound.mb_per_s);
-        let stated = spec.rate.filter(|rate| f64::from(rate.iops) < bound.iops);
-        cell.derived.bound_note = Some(match stated {
-            None => bound.note,
-            Some(rate) => format!(
-                "no share: {} requests arrive per second, the members could serve {:.0} ({})",
-                rate.iops, bound.iops, bound.note
-            ),
-        });
-    }
-    let apart = StorageTopology { buses: array.topology.buses, ..StorageTopology::default() };
-    if array.topology != apart {
-        let bound = bound::bound(&CellShape { topology: apart, ..asked });
-        cell.derived.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
-    }
 }
 
 /// Sets the warnings of a cell, each with a remedy.
@@ -763,10 +777,10 @@ mod tests {
         let sizes = |sizes: &[u64]| Options { sizes: sizes.to_vec(), ..Options::default() };
         let small = plan("file", "raid0", sizes(&[64 << 20]));
         let large = plan("file", "raid0", sizes(&[64 << 30]));
-        let one = estimate_seconds(&small, &run(1));
+        let one = estimate_seconds(&TargetExpr::Engine, &small, &run(1));
         assert!((12.0..14.0).contains(&one), "4 cells of 3 s, and a little: {one}");
-        assert!((estimate_seconds(&small, &run(2)) - one - 8.0).abs() < 1e-6);
-        assert!(estimate_seconds(&large, &run(1)) > one + 100.0);
+        assert!((estimate_seconds(&TargetExpr::Engine, &small, &run(2)) - one - 8.0).abs() < 1e-6);
+        assert!(estimate_seconds(&TargetExpr::Engine, &large, &run(1)) > one + 100.0);
     }
 
     #[test]
@@ -779,7 +793,10 @@ mod tests {
             let sample = Duration::from_millis(200);
             let run = RunConfig { sample, runs: 5, cores, ..RunConfig::quick() };
             let timing = with_arrivals(timing(&run, 1), &plan.arrays[0].cells[0], &run);
-            assert!(estimate_seconds(&plan, &run) >= timing.total().as_secs_f64() * 4.0);
+            assert!(
+                estimate_seconds(&TargetExpr::Engine, &plan, &run)
+                    >= timing.total().as_secs_f64() * 4.0
+            );
             timing.sample.as_secs_f64()
         };
         assert_eq!((seconds(1, None), seconds(100, None)), (10.0, 0.2));

@@ -14,6 +14,7 @@ use spec::program::ProgramError;
 use spec::units::show_size;
 use thiserror::Error;
 
+use crate::linux::LinuxError;
 use crate::program::IoError;
 use crate::provision::{ProvisionError, UndoError};
 use crate::target_error::{RunnerError, TargetError};
@@ -97,6 +98,9 @@ pub enum RunError {
     /// An option of the array has no meaning for an array of md: a clause.
     #[error("md: {0}")]
     NotForMd(&'static str),
+    /// Nothing is measured in a kernel in model time.
+    #[error("linux: {0}")]
+    Linux(#[from] LinuxError),
     /// An error on a device.
     #[error("{}: {problem}", path.display())]
     OnDevice {

@@ -11,7 +11,6 @@
 //! Invariant: nothing is written to a file or a device. Called by `raidlab predict --engine`, and
 //! by tests that calibrate.
 
-use host::sys::ModelClock;
 use results::record::Record;
 use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::Plan;
@@ -83,7 +82,7 @@ pub fn run(
         return Err(NotModelled::Cores);
     }
     let plan = modelled(plan)?;
-    let _clock = ModelClock::start();
+    let _clock = blocks::model_clock();
     Ok(blocks::run(&plan, run, stop, progress))
 }
 

@@ -33,6 +33,13 @@ pub enum Progress<'p> {
         /// What limits there, or why there is none.
         bound_note: Option<&'p str>,
     },
+    /// A kernel in model time is running.
+    InModelTime {
+        /// What it measures.
+        what: &'p str,
+        /// Its time, seconds.
+        seconds: f64,
+    },
     /// A phase of a program is running.
     Phase {
         /// The program's name.

@@ -119,7 +119,8 @@ impl Task {
 
     /// Estimated duration, seconds; `None` for a program, whose duration is unknown.
     pub fn estimate_seconds(&self) -> Option<f64> {
-        (!self.is_program()).then(|| bench::estimate_seconds(&self.plan(), &self.case().run))
+        (!self.is_program())
+            .then(|| bench::estimate_seconds(&self.case().target, &self.plan(), &self.case().run))
     }
 }
 

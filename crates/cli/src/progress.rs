@@ -50,6 +50,9 @@ fn line(progress: &Progress<'_>) -> Option<String> {
             Some(format!("{array}: filling {:.0} %", done * 100.0))
         }
         Progress::Running { array, workload, .. } => Some(format!("{array}: {workload}")),
+        Progress::InModelTime { what, seconds } => {
+            Some(format!("{what}, {seconds:.0} s of model time"))
+        }
         Progress::Phase { program, phase, .. } => Some(format!("{program}: {phase}")),
         Progress::Checking { program, file } => Some(format!("{program}: comparing file {file}")),
         Progress::Ready | Progress::Measured(_) | Progress::Final { .. } => None,
@@ -65,7 +68,7 @@ fn show_in(view: &mut LiveView, progress: &Progress<'_>, left: &str, eta: Option
         }
         Progress::Ready => {}
         Progress::Measured(_) | Progress::Final { .. } => view.ends(),
-        Progress::Filling { .. } | Progress::Checking { .. } => {
+        Progress::Filling { .. } | Progress::Checking { .. } | Progress::InModelTime { .. } => {
             text().iter().for_each(|text| view.rests(text, eta));
         }
     }

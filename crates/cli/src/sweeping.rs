@@ -175,7 +175,9 @@ impl SweepSource {
     fn host_options(&self) -> Result<HostOptions> {
         let parity_impl = self.parity_impl.as_deref().map(parse_kernels).transpose()?;
         let SweepSource { directory: dir, destroy_contents, cores, .. } = self.clone();
-        Ok(HostOptions { dir, destroy_contents, cores, parity_impl })
+        // A host of a cluster measures what its disks do, or the models of a file.
+        let real_time = false;
+        Ok(HostOptions { dir, destroy_contents, cores, real_time, parity_impl })
     }
 
     fn planned(&self) -> Result<Planned> {

@@ -123,6 +123,9 @@ pub struct Place {
     pub metadata: Option<String>,
     /// Location of that array's write-intent bitmap: `+8` sectors behind the superblock, or `none`.
     pub bitmap: Option<String>,
+    /// Version of the kernel that ran it, in model time on modelled disks: `6.12.117`; `None`: the
+    /// host's kernel, or none.
+    pub kernel: Option<String>,
 }
 
 /// A disk, as reported by its driver.

@@ -160,6 +160,10 @@ pub static SETTINGS: &[Setting] = {
             maybe(cell.case.place.as_ref().and_then(|place| place.journal.as_deref()))
         }),
         setting("knobs", "settings of the block device", knobs),
+        setting("kernel", "kernel in model time", |cell| {
+            maybe(cell.case.place.as_ref().and_then(|place| place.kernel.as_deref()))
+        })
+        .identity(Reported),
         setting("lvm", "LVM", |cell| {
             Value::Flag(cell.case.place.as_ref().and_then(|place| place.lvm))
         }),
@@ -358,6 +362,10 @@ pub static SETTINGS: &[Setting] = {
         setting("warm_up_s", "warm-up", |cell| Value::Number(cell.case.warm_up_s))
             .unit(Seconds)
             .identity(Reported),
+        setting("model_time", "times are those of models", |cell| {
+            Value::Flag(Some(cell.case.model_time))
+        })
+        .identity(Reported),
         setting("rounds_max", "samples until steady, at most", |cell| some(cell.case.rounds_max))
             .identity(Ignored),
         setting("samples_are_runs", "samples are runs", |cell| {

@@ -14,7 +14,7 @@ use crate::matrix::{
 use crate::members::{MemberExpr, MemberSet};
 use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::program::ProgramSpec;
-use crate::target::{Journal, KernelExpr, TargetExpr, is_export};
+use crate::target::{Journal, KernelExpr, ModelTimeKernel, TargetExpr, is_export};
 use crate::topology::StorageTopology;
 use crate::workload::Kind;
 
@@ -88,8 +88,13 @@ impl BenchOptions {
         let devices = matrix.engine.members.iter().find_map(MemberSet::devices).unwrap_or_default();
         let mut places: Vec<TargetExpr> = Vec::new();
         for place in targets.into_iter().map(|place| place.on_devices(&devices)) {
-            if place.kernel().is_some_and(|md| md.devices.is_empty()) {
+            let on_devices = place.kernel().filter(|md| md.model_time.is_none());
+            if on_devices.is_some_and(|md| md.devices.is_empty()) {
                 return Err(PlanError::MdWithoutDevices);
+            }
+            let free = place.model_time().is_some_and(|kernel| kernel.cpu_permille == Some(0));
+            if free && !programs.is_empty() {
+                return Err(PlanError::ProgramWithoutCpu(place.shown()));
             }
             if !matrix.background.background.is_empty() && place != TargetExpr::Engine {
                 let why = match place.kernel() {
@@ -176,11 +181,16 @@ impl BlockPlan {
             (TargetExpr::Device(path), _) => {
                 own_storage(MemberExpr::Device(path.clone()), "device", options)?
             }
+            (_, Some(md)) if md.model_time.is_some() => {
+                let mut plan = array_plan(&place, options)?;
+                leave_out(&mut plan, refused_in_model_time, CaseProblem::NotForLinux)?;
+                plan
+            }
             (_, Some(md)) => {
                 let members = vec![MemberSet::of_devices(&md.devices)];
                 let mut plan =
                     array_plan(&place, &options.clone().with(|it| it.engine.members = members))?;
-                leave_out_refused(&mut plan)?;
+                leave_out(&mut plan, refused_by_md, CaseProblem::NotForMd)?;
                 plan
             }
             _ if place.uses_array() => array_plan(&place, options)?,
@@ -238,15 +248,35 @@ pub fn refused_by_md(config: &ArrayConfig) -> Option<&'static str> {
     refused.iter().find(|(found, _)| *found).map(|(_, why)| *why)
 }
 
-/// Leaves out of a plan for md what md does not have.
-fn leave_out_refused(plan: &mut Plan) -> Result<(), PlanError> {
+/// Why a user-mode kernel cannot have such an array on modelled disks.
+pub fn refused_in_model_time(config: &ArrayConfig) -> Option<&'static str> {
+    let Knobs { stripe_cache_bytes, queue_depth } = config.knobs;
+    let cache = stripe_cache_bytes.is_some_and(|bytes| bytes != DEFAULT_STRIPE_CACHE_BYTES);
+    let is_modelled = |member: &MemberExpr| matches!(member, MemberExpr::Paced { .. });
+    let refused = [
+        (config.nested, "nested arrays are not supported there"),
+        (cache, "--stripe-cache: give stripe-cache=PAGES after linux"),
+        (queue_depth.is_some(), "--queue-depth: give queue-depth=N after linux"),
+        (
+            !config.members.iter().all(is_modelled),
+            "its disks are modelled ones, as in --members paced:hdd-2007",
+        ),
+    ];
+    refused.iter().find(|(found, _)| *found).map(|(_, why)| *why)
+}
+
+/// Leaves out of a plan for md what is refused there.
+fn leave_out(
+    plan: &mut Plan,
+    refused: fn(&ArrayConfig) -> Option<&'static str>,
+    problem: fn(&'static str) -> CaseProblem,
+) -> Result<(), PlanError> {
     for planned in std::mem::take(&mut plan.arrays) {
-        match refused_by_md(&planned.array) {
+        match refused(&planned.array) {
             None => plan.arrays.push(planned),
-            Some(why) => plan.left_out.push(LeftOut {
-                array: Some(planned.array.name()),
-                problem: CaseProblem::NotForMd(why),
-            }),
+            Some(why) => plan
+                .left_out
+                .push(LeftOut { array: Some(planned.array.name()), problem: problem(why) }),
         }
     }
     match (plan.arrays.is_empty(), plan.left_out.last()) {
@@ -259,10 +289,18 @@ impl TargetPlan {
     fn new(place: TargetExpr, options: &Options) -> Result<TargetPlan, PlanError> {
         // The keys of items have the default members of md, whose devices the target names.
         let mut options = options.clone();
-        if place.kernel().is_some() {
+        if place.kernel().is_some_and(|md| md.model_time.is_none()) {
             options.engine.members.clear();
         }
+        if let (Some(kernel), true) = (place.model_time(), options.sizes.is_empty()) {
+            // Files of twice the memory, as elsewhere.
+            let memory = kernel.memory_bytes.unwrap_or(ModelTimeKernel::MEMORY_BYTES);
+            options.sizes = vec![memory * 2];
+        }
         let mut arrays = place.uses_array().then(|| array_plan(&place, &options)).transpose()?;
+        if let (Some(plan), Some(_)) = (&mut arrays, place.model_time()) {
+            leave_out(plan, refused_in_model_time, CaseProblem::NotForLinux)?;
+        }
         arrays.iter_mut().for_each(written_to);
         Ok(TargetPlan { place, arrays })
     }
@@ -270,7 +308,8 @@ impl TargetPlan {
 
 /// The arrays below a target.
 fn array_plan(place: &TargetExpr, options: &Options) -> Result<Plan, PlanError> {
-    let of_md = place.kernel().map(|md| of_md(md, options)).transpose()?;
+    let on_devices = place.kernel().filter(|md| md.model_time.is_none());
+    let of_md = on_devices.map(|md| of_md(md, options)).transpose()?;
     let mut plan = matrix::plan(of_md.as_ref().unwrap_or(options))?;
     if matches!(place, TargetExpr::FileSystem(_)) {
         make_room_for_files(&mut plan);

@@ -246,6 +246,9 @@ pub struct RunConfig {
     /// Number of CPUs that the process is pinned to, and of shards of each array. `None`: one
     /// shard, not pinned.
     pub cores: Option<u32>,
+    /// Whether modelled disks keep pace with the clock of the machine; otherwise their time is that
+    /// of the models.
+    pub real_time: bool,
     /// Seed of addresses and data.
     pub seed: u64,
     /// Permission to overwrite what devices hold.
@@ -273,10 +276,23 @@ impl RunConfig {
             phases: Timing::default(),
             directory: PathBuf::from("/nonexistent"),
             cores: None,
+            real_time: false,
             seed: 1,
             destroy_contents: false,
             kernels: parity::Kernels::best(),
             kernels_chosen: false,
+        }
+    }
+
+    /// Whether block workloads on an array run in model time: of a kernel whose clock is a model,
+    /// or of the engine, if all that takes time below it is models, which one thread drives.
+    pub fn is_model_time(&self, place: &TargetExpr, array: &ArrayConfig) -> bool {
+        let modelled = |member: &MemberExpr| member.drive().is_some();
+        match place {
+            TargetExpr::Engine => {
+                !self.real_time && self.cores.is_none() && array.members.iter().all(modelled)
+            }
+            place => place.model_time().is_some(),
         }
     }
 

@@ -37,6 +37,9 @@ pub enum PlanError {
     /// A program on an NBD export, which is no file and no device of the kernel.
     #[error("{0}: programs need a device of the kernel, as nbd-client makes one; blocks do not")]
     ProgramOnExport(String),
+    /// What a program does in the page cache would take no time.
+    #[error("{0}: cpu=free is for block workloads: a program in the page cache would take no time")]
+    ProgramWithoutCpu(String),
     /// Background work of what is not an array of the engine.
     #[error("--background: {0}: {1}; run it on --target engine")]
     BackgroundElsewhere(String, &'static str),
@@ -117,6 +120,9 @@ pub enum CaseProblem {
     /// Linux md has no such array: a clause.
     #[error("md: {0}")]
     NotForMd(&'static str),
+    /// A kernel in model time has no such array: a clause.
+    #[error("linux: {0}")]
+    NotForLinux(&'static str),
     /// The members cannot share disks.
     #[error(transparent)]
     Topology(#[from] TopologyError),

@@ -1,10 +1,11 @@
 //! Place expressions: `engine`, `path:DIR`, `device:/dev/X`, `fs:ext4,data=journal,block=1K`,
-//! `md:/dev/X+/dev/Y`.
+//! `md:/dev/X+/dev/Y`, `linux`.
 //!
 //! ```text
 //! PLACE  = engine | path:DIR | device:PATH | fs:KIND[,OPTION]... | md[:PATH[+PATH]...][,KNOB]...
 //!                                                    without PATH: the devices of --members
 //!        | device:URI                                an NBD export
+//!        | linux[,memory=SIZE][,cpu=SPEED][,KNOB]... md of another kernel, in model time
 //! KIND   = ext2 | ext3 | ext4 | xfs | btrfs
 //! OPTION = block=SIZE | journal=ARRAY | unaligned | lvm | KNOB | on=PLACE (the last one)
 //!        | anything else, which mount gets as it is: noatime, data=journal, barrier=0
@@ -58,16 +59,19 @@ pub enum TargetKind {
     FileSystem,
     /// An array of the kernel, created for the measurement.
     Kernel,
+    /// The same in a user-mode kernel on modelled disks, in model time.
+    Linux,
 }
 
 impl TargetKind {
     /// All kinds.
-    pub const ALL: [TargetKind; 5] = [
+    pub const ALL: [TargetKind; 6] = [
         TargetKind::Engine,
         TargetKind::Path,
         TargetKind::Device,
         TargetKind::FileSystem,
         TargetKind::Kernel,
+        TargetKind::Linux,
     ];
 
     /// Its name in messages and labels: that of the option.
@@ -86,6 +90,7 @@ impl TargetKind {
             TargetKind::Device => "device",
             TargetKind::FileSystem => "fs",
             TargetKind::Kernel => "kernel",
+            TargetKind::Linux => "linux",
         }
     }
 
@@ -163,6 +168,36 @@ pub struct KernelExpr {
     pub knobs: BlockDeviceSettings,
     /// Whether the members are assumed to be in sync, which only zeroed ones are.
     pub assume_clean: bool,
+    /// The kernel, if it is not that of this machine: its members are modelled disks then, and
+    /// `devices` is empty until it runs.
+    pub model_time: Option<ModelTimeKernel>,
+}
+
+/// A user-mode kernel whose clock and disks are models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelTimeKernel {
+    /// Its memory, bytes; `None`: [`ModelTimeKernel::MEMORY_BYTES`].
+    pub memory_bytes: Option<u64>,
+    /// Speed of its CPU, thousandths of a core of the 2020s; 0: computing takes no time; `None`:
+    /// such a core.
+    pub cpu_permille: Option<u32>,
+}
+
+impl ModelTimeKernel {
+    /// Memory of a kernel that is given none.
+    pub const MEMORY_BYTES: u64 = 512 << 20;
+    /// With less it does not start.
+    pub const LEAST_BYTES: u64 = 64 << 20;
+
+    /// The settings that are not at their default, as after `linux`.
+    fn words(self) -> impl Iterator<Item = String> {
+        let memory = self.memory_bytes.map(|bytes| format!("memory={}", exact_size(bytes)));
+        let cpu = self.cpu_permille.map(|permille| match permille {
+            0 => "cpu=free".to_string(),
+            _ => format!("cpu={}", f64::from(permille) / 1000.0),
+        });
+        memory.into_iter().chain(cpu)
+    }
 }
 
 /// The reason why a text is not a target.
@@ -180,7 +215,9 @@ pub struct TargetExprError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetProblem {
     /// There is no such kind of target.
-    #[error("unknown; there are engine, path:DIR, device:/dev/X, fs:KIND and md:/dev/X+/dev/Y")]
+    #[error(
+        "unknown; there are engine, path:DIR, device:/dev/X, fs:KIND, md:/dev/X+/dev/Y and linux"
+    )]
     UnknownKind,
     /// `path` without a directory.
     #[error("a directory is required, as in path:/mnt/array")]
@@ -200,6 +237,12 @@ pub enum TargetProblem {
          scheduler=NAME and assume-clean"
     )]
     UnknownOption,
+    /// The kernel cannot have so little memory.
+    #[error("a kernel needs memory of {} at least", exact_size(ModelTimeKernel::LEAST_BYTES))]
+    SmallMemory,
+    /// The CPU has no such speed.
+    #[error("a CPU's speed is 0.001 to 100, as a share of a core of the 2020s, or free")]
+    CpuSpeed,
     /// The value of an option is no number above 0.
     #[error("a number from 1 on is required")]
     Number,
@@ -271,6 +314,7 @@ impl TargetExpr {
             TargetExpr::Path(_) => TargetKind::Path,
             TargetExpr::Device(_) => TargetKind::Device,
             TargetExpr::FileSystem(_) => TargetKind::FileSystem,
+            TargetExpr::Kernel(kernel) if kernel.model_time.is_some() => TargetKind::Linux,
             TargetExpr::Kernel(_) => TargetKind::Kernel,
         }
     }
@@ -282,6 +326,16 @@ impl TargetExpr {
             TargetExpr::FileSystem(fs) => fs.on.uses_engine(),
             TargetExpr::Path(_) | TargetExpr::Device(_) | TargetExpr::Kernel(_) => false,
         }
+    }
+
+    /// Whether the members of its arrays are made here, as `--members` says.
+    pub fn makes_members(&self) -> bool {
+        self.uses_engine() || self.model_time().is_some()
+    }
+
+    /// The kernel that it runs in, if it is not that of this machine.
+    pub fn model_time(&self) -> Option<ModelTimeKernel> {
+        self.kernel().and_then(|kernel| kernel.model_time)
     }
 
     /// Whether an array is created for it, by the engine or by the kernel.
@@ -315,7 +369,9 @@ impl TargetExpr {
     #[must_use]
     pub fn on_devices(mut self, devices: &[PathBuf]) -> TargetExpr {
         match &mut self {
-            TargetExpr::Kernel(kernel) if kernel.devices.is_empty() => {
+            TargetExpr::Kernel(kernel)
+                if kernel.devices.is_empty() && kernel.model_time.is_none() =>
+            {
                 kernel.devices = devices.to_vec();
             }
             TargetExpr::FileSystem(fs) => {
@@ -333,6 +389,7 @@ impl TargetExpr {
             TargetExpr::Path(path) => format!("path:{}", path.display()),
             TargetExpr::Device(path) => format!("device:{}", path.display()),
             TargetExpr::FileSystem(fs) => format!("fs:{},on={}", fs.words(), fs.on.identity()),
+            TargetExpr::Kernel(kernel) if kernel.model_time.is_some() => self.name(),
             TargetExpr::Kernel(kernel) => {
                 let devices = kernel.devices.iter().map(|path| path.display().to_string());
                 format!("{}:{}", self.name(), devices.collect::<Vec<_>>().join("+"))
@@ -358,7 +415,8 @@ impl TargetExpr {
             TargetExpr::Kernel(kernel) => {
                 let mut words = kernel.knobs.words();
                 words.extend(kernel.assume_clean.then(|| "assume-clean".to_string()));
-                words.insert(0, "kernel".into());
+                words.extend(kernel.model_time.into_iter().flat_map(ModelTimeKernel::words));
+                words.insert(0, self.kind().name().into());
                 words.join(",")
             }
         }
@@ -465,6 +523,7 @@ impl FromStr for TargetExpr {
             ("md" | "kernel", Some(rest)) => kernel(rest).map(TargetExpr::Kernel),
             _ => match text.split(',').next() {
                 Some("md" | "kernel") => kernel_on_members(text).map(TargetExpr::Kernel),
+                Some("linux") => kernel_of_models(text).map(TargetExpr::Kernel),
                 _ => Err(error(text, TargetProblem::UnknownKind)),
             },
         }
@@ -582,9 +641,56 @@ fn kernel_on_members(text: &str) -> Result<KernelExpr, TargetExprError> {
     Ok(kernel)
 }
 
+/// The settings behind `linux`: those of md on devices, and the kernel's own.
+fn kernel_of_models(text: &str) -> Result<KernelExpr, TargetExprError> {
+    let mut own = ModelTimeKernel::default();
+    let mut words = Vec::new();
+    for word in text.split(',') {
+        match word.split_once('=') {
+            Some(("memory", size)) => {
+                let bytes = parse_size(size, BareNumber::Refused).map_err(|e| error(word, e))?;
+                if bytes < ModelTimeKernel::LEAST_BYTES {
+                    return Err(error(word, TargetProblem::SmallMemory));
+                }
+                own.memory_bytes = Some(bytes);
+            }
+            Some(("cpu", "free")) => own.cpu_permille = Some(0),
+            Some(("cpu", speed)) => {
+                let speed = speed.parse().ok().filter(|speed| (0.001..=100.0).contains(speed));
+                let speed: f64 = speed.ok_or_else(|| error(word, TargetProblem::CpuSpeed))?;
+                own.cpu_permille = Some((speed * 1000.0).round() as u32);
+            }
+            _ => words.push(word),
+        }
+    }
+    Ok(KernelExpr { model_time: Some(own), ..kernel_on_members(&words.join(","))? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_in_model_time() {
+        let text = "linux,read-ahead=4M,stripe-cache=4096,assume-clean,memory=256M,cpu=0.35";
+        let target: TargetExpr = text.parse().expect("a target");
+        assert_eq!((target.name().as_str(), target.kind()), (text, TargetKind::Linux));
+        assert!(target.makes_members() && target.uses_array() && !target.uses_engine());
+        let target = target.on_devices(&["/dev/sdb".into()]);
+        assert_eq!(target.identity(), text, "its disks are models");
+        let above: TargetExpr = "fs:ext3,noatime,on=linux,queue-depth=1".parse().expect("a target");
+        assert_eq!(above.model_time(), Some(ModelTimeKernel::default()));
+        assert_eq!(above.name(), "fs:ext3,noatime,on=linux,queue-depth=1");
+        for (text, named) in [
+            ("linux,memory=1M", "64M at least"),
+            ("linux,cpu=0", "0.001 to 100"),
+            ("linux,stripe=1", "unknown; there are read-ahead"),
+            ("linux:/dev/sda", "unknown; there are engine"),
+        ] {
+            let error = text.parse::<TargetExpr>().expect_err(text).to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
 
     fn fs(text: &str) -> FsExpr {
         match text.parse() {

@@ -104,7 +104,11 @@ pub const STEPS: [Step; 19] = [
         "it needs root, busybox-static, python3-venv, and the target of musl: rustup target add",
     ),
     // A Linux kernel whose md is measured in model time: tests of later steps find it.
-    slow("linux", "scripts/linux-lab").needs("apt-get --version", "it needs apt-get"),
+    slow(
+        "linux",
+        "target/debug/raidlab bench --target linux --level raid1 --dry-run || scripts/linux-lab",
+    )
+    .needs("apt-get --version", "it needs apt-get"),
     step("sim", "cargo xtask sim: fixed seeds, small scopes").by(simulate),
     step("python", "scripts/test-python")
         .ahead("sh scripts/test-python --environment")

@@ -16,6 +16,7 @@ use super::files::left_behind;
 use super::session::{RunResult, Session};
 use crate::arrays::extent_of;
 use crate::error::RunError;
+use crate::linux;
 use crate::progress::Progress;
 use crate::provision::{MountOrDevice, facts_of, fitted, open_to_write_over};
 
@@ -63,6 +64,17 @@ fn on_target(
     };
     let array = array.as_ref().map(|array| (array, &case.run));
     match (&case.target, array) {
+        (place, Some((array, run))) if place.model_time().is_some() => {
+            let kernel = linux::Run { place, label: "", run, stop: host.stop };
+            let what = format!("{}: {program}", array.name());
+            let mut look = |now: std::time::Duration| {
+                (host.progress)(Progress::InModelTime { what: &what, seconds: now.as_secs_f64() });
+            };
+            match kernel.program(array, program, &mut look) {
+                Ok(cells) => (cells, Ok(())),
+                Err(problem) => (Vec::new(), Err(problem.into())),
+            }
+        }
         (TargetExpr::Engine, Some((array, run))) => match extent_of(array) {
             Err(problem) => (Vec::new(), Err(problem.into())),
             Ok((capacity, stripe)) => {

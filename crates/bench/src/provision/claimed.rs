@@ -23,6 +23,7 @@ use super::wipe::{
     WipeTarget, for_md, location, look_at, must_be_block_device, open_for_md, open_to_read,
     open_to_write_over,
 };
+use crate::linux::Lab;
 
 /// An open device.
 #[derive(Debug)]
@@ -226,6 +227,7 @@ pub fn check_devices_of(
                 None => claim(path, destroy, access).map(drop),
             }
         }
+        TargetExpr::Kernel(kernel) if kernel.model_time.is_some() => Ok(Lab::find().map(drop)?),
         TargetExpr::Kernel(kernel) => {
             kernel.devices.iter().try_for_each(|path| match access {
                 Access::ReadOnly => for_md(look_at(path, false)).map(drop),

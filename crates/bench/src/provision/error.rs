@@ -27,6 +27,9 @@ pub enum ProvisionError {
     /// The kernel has no such file system.
     #[error("fs:{0}: unknown filesystem type: the kernel does not have it")]
     NoFileSystem(&'static str),
+    /// There is no kernel for a target in model time.
+    #[error(transparent)]
+    Lab(#[from] crate::linux::LabError),
     /// The device holds data that would be overwritten.
     #[error(
         "{}: {}, and would be overwritten; if that is no longer needed, wipe it first, or with \

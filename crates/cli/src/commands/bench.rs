@@ -50,6 +50,7 @@ Examples:
   raidlab bench --members /dev/sdb+/dev/sdc --level raid0,raid1     on disks of one's own
   raidlab bench --target engine --target md --members /dev/sdb+/dev/sdc --level raid1
                                                            our engine beside Linux md on them
+  raidlab bench --target engine --target linux --level raid5       md of a kernel, on modelled disks
   raidlab bench --target device:/dev/sdb --workload seq-read,rand-read    a disk, only read
   raidlab bench --target path:/mnt/array --workload bonnie++        a program in a directory
   raidlab bench kernels                                    the parity kernels alone
@@ -57,9 +58,8 @@ Examples:
 
 Sizes have a unit: 64K or 64KiB, 1M, 1.5G (powers of 1024).";
 
-/// Without options: the table of the Linux RAID wiki on modelled disks of 2007, in about four
-/// minutes. List options may be repeated or take a comma-separated list; every combination is
-/// run.
+/// Without options: the table of the Linux RAID wiki on modelled disks of 2007, in seconds. List
+/// options may be repeated or take a comma-separated list; every combination is run.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true,
           after_help = EXAMPLES)]
@@ -229,9 +229,9 @@ fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result
         let programs = work.programs.iter().map(ToString::to_string);
         add(target.place.shown(), programs.collect());
     }
-    let plans = work.blocks.iter().map(|target| &target.plan);
-    let estimate = (!work.blocks.is_empty())
-        .then(|| plans.map(|plan| bench::blocks::estimate_seconds(plan, run)).sum::<f64>());
+    let estimate =
+        |BlockPlan { place, plan }: &BlockPlan| bench::blocks::estimate_seconds(place, plan, run);
+    let estimate = (!work.blocks.is_empty()).then(|| work.blocks.iter().map(estimate).sum::<f64>());
     let outputs = results.outputs_of_a_list()?;
     if let Some(seconds) = estimate {
         announce(&work.blocks, seconds);

@@ -422,7 +422,7 @@ pub fn check_room(task: &Task, host: &HostOptions) -> Result<(), HostError> {
     // What others' devices hold takes no space here; block workloads take memory anywhere.
     let target = &task.case().target;
     let on_path = matches!(target, TargetExpr::Path(_)) && !task.is_program();
-    let checked = match target.uses_engine() || on_path {
+    let checked = match target.makes_members() || on_path {
         true => check_plan(&task.plan(), host, false),
         false if task.is_program() => Ok(()),
         false => check_memory(&task.plan(), host),

@@ -28,6 +28,7 @@ mod latencies;
 mod lvm;
 mod matrix;
 mod misuse;
+mod model_time;
 mod moments;
 mod outputs;
 mod own_disks;

@@ -13,7 +13,7 @@ use crate::support::{Dir, warnings};
 /// wait.
 fn start(dir: &Dir, workloads: &str, more: &str) -> Child {
     let words = format!(
-        "bench --members paced:hdd-2007 --level raid0 --disks 2 --size 16M --dir {} \
+        "bench --real-time --members paced:hdd-2007 --level raid0 --disks 2 --size 16M --dir {} \
          --workload {workloads} {more}",
         dir.path()
     );

@@ -344,7 +344,8 @@ fn a_cells_curve_grows_beside_its_bound_and_the_report_follows() {
                  [[run]]\ntarget = \"path:/nonexistent-dir\"\nworkload = \"bonnie++\"\n\
                  size = \"64M\"\n";
     std::fs::write(&file, sweep).expect("written");
-    let program = Program::start(&dir, &format!("sweep {file} --db {} --web=0", dir.file("db")));
+    let program =
+        Program::start(&dir, &format!("sweep {file} --real-time --db {} --web=0", dir.file("db")));
     browser.look(1600, 1000, "light", "reduce");
     browser.open(&program.url);
     assert_eq!(browser.eval("document.querySelector('h1 b')"), Value::Null, "a text, no markup");

@@ -160,6 +160,9 @@ pub struct CellCase {
     /// Share of the time that the work was to leave to the workload, percent.
     #[serde(default)]
     pub foreground_percent: Option<u8>,
+    /// Whether times are those of modelled disks, and of nothing else of this machine.
+    #[serde(default)]
+    pub model_time: bool,
     /// The host that measured it, one of the record's `hosts`, or several with `+` between them;
     /// `None`: the record's `host`.
     #[serde(default)]

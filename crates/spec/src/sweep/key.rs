@@ -60,11 +60,11 @@ fn blocks(
     spec: &Spec,
     run: &RunConfig,
 ) -> Item {
-    let (own, what) = (identity(array, spec, run), in_words(array, spec));
+    let (own, what) = (identity(place, array, spec, run), in_words(array, spec));
     if *place == TargetExpr::Engine {
         return Item { key: hashed(&own), what };
     }
-    let named = match (place.uses_engine(), place.uses_array()) {
+    let named = match (place.makes_members(), place.uses_array()) {
         (true, _) => array_in_words(array) + ", ",
         (false, true) => bare_array_in_words(array) + ", ",
         (false, false) => String::new(),
@@ -85,14 +85,14 @@ fn program_on_array(
     if *place != TargetExpr::Engine {
         knobs.push_str(&format!(" target={}", place.identity()));
         // Other targets have members of their own.
-        let array = if place.uses_engine() { named } else { bare_array_in_words(array) };
+        let array = if place.makes_members() { named } else { bare_array_in_words(array) };
         named = format!("{array}, {}{label}", place.shown());
     }
     let cores = run.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
     let identity = program.identity();
     let (what, program) = (format!("{named}: {identity}"), canonical_id(&identity));
     let (kernel, timed) = (kernel_identity(array, run), timing_identity(&run.phases));
-    let drives = match place.uses_engine() && is_paced(array) {
+    let drives = match place.makes_members() && is_paced(array) {
         true => format!(" drives={DRIVE_MODELS}"),
         false => String::new(),
     };
@@ -175,7 +175,7 @@ fn hashed(identity: &str) -> ItemKey {
 }
 
 /// The measurement in one line. Settings at their default are left out.
-fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
+fn identity(place: &TargetExpr, config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     let (array, knobs) = array_identity(config);
     let Spec {
         kind,
@@ -196,6 +196,7 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
         phases: _,    // of programs only
         directory: _, // not measured
         cores,
+        real_time: _,        // see RunConfig::is_model_time
         seed: _,             // not measured
         destroy_contents: _, // not measured
         kernels: _,          // see kernel_identity
@@ -220,6 +221,7 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     more("cores", cores.map(u64::from));
     if is_paced(config) {
         more("drives", Some(DRIVE_MODELS));
+        more("model-time", run.is_model_time(place, config).then_some(MODEL_TIME));
         more("as-long", sample_given.then_some(1));
     }
     if let Some(Rate { iops, process }) = rate {
@@ -243,6 +245,9 @@ fn is_paced(array: &ArrayConfig) -> bool {
 /// count as results of an item. 2: random blocks over the whole stroke, cached writes ordered by
 /// rotation, garbage collection of flash. 3: merged requests.
 const DRIVE_MODELS: u64 = 3;
+
+/// Version of what takes model time besides the drives: what a kernel's CPU takes.
+const MODEL_TIME: u64 = 1;
 
 /// A setting of an array that has a default.
 struct ArraySetting {
@@ -394,6 +399,7 @@ mod tests {
             phases: Timing::default(),
             directory: directory.into(),
             cores: None,
+            real_time: false,
             seed,
             destroy_contents: false,
             kernels: parity::Kernels::reference(),
@@ -442,7 +448,7 @@ mod tests {
         let plan = matrix::plan(&options()).expect("a plan");
         let array = &plan.arrays[0];
         assert_eq!(
-            identity(&array.array, &array.cells[0], &settings(1, "/a")),
+            identity(&TargetExpr::Engine, &array.array, &array.cells[0], &settings(1, "/a")),
             "level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728 \
              workload=seq-read block=1048576 depth=4 jobs=1 warm-up=0.3 sample=0.7 runs=5"
         );

@@ -14,6 +14,7 @@ use spec::buses::Buses;
 use spec::case::{BenchLevel, RunConfig};
 use spec::matrix::{self, Options, Plan};
 use spec::members::MemberSet;
+use spec::target::TargetExpr;
 use spec::units::digits;
 use spec::workload::Kind;
 
@@ -175,7 +176,10 @@ pub fn run(
             plans.push((one, *share, plan(question, one, drives, share.work)?));
         }
     }
-    let seconds: f64 = plans.iter().map(|(.., plan)| blocks::estimate_seconds(plan, &config)).sum();
+    let seconds: f64 = plans
+        .iter()
+        .map(|(.., plan)| blocks::estimate_seconds(&TargetExpr::Engine, plan, &config))
+        .sum();
     say(format_args!("verifying {} arrays on paced members, about {seconds:.0} s", top.len()));
     let mut reporter = Reporter::new(plans.len(), 0, seconds);
     let mut rows = Vec::new();

@@ -16,6 +16,7 @@ use spec::bench_plan::BenchOptions;
 use spec::case::RunConfig;
 use spec::matrix::Options;
 use spec::matrix::parse::parse_sample;
+use spec::members::MemberSet;
 use spec::program::ProgramSpec;
 use spec::program::Sizing;
 use spec::program::timing::Timing;
@@ -43,7 +44,8 @@ pub struct MatrixOptions {
     /// device:/dev/NAME (overwritten; refused while it is in use or holds data; only read, whatever
     /// it holds, if all workloads read); fs:KIND,OPTION,... (a new file system on an array of the
     /// engine, as in fs:ext4,data=journal; root); md:/dev/X+/dev/Y (a new Linux md array; root), or
-    /// md alone, on the devices of --members
+    /// md alone, on the devices of --members; linux (md of a kernel in model time, on the modelled
+    /// disks of --members)
     #[arg(long, default_value = "engine")]
     pub target: Vec<TargetExpr>,
     /// Used size of the array, members are sized to fit; for programs, total size of all files
@@ -97,6 +99,10 @@ pub struct HostOptions {
     /// thread]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
     pub cores: Option<u32>,
+    /// Keep modelled disks in step with the clock of this machine: without it their block workloads
+    /// take model time, which a busy machine does not change
+    #[arg(long, help_heading = "Measuring")]
+    pub real_time: bool,
     /// Implementation of the parity computation: reference, portable, avx2, gfni-avx2, avx512,
     /// gfni-avx512 [default: the fastest on this CPU, by a calibration of a few milliseconds]
     #[arg(long, value_name = "NAME", value_parser = parse_one_kernels, help_heading = "Measuring")]
@@ -178,6 +184,13 @@ impl MatrixOptions {
         self.matrix.engine.has_devices()
     }
 
+    /// Whether a set of members has modelled disks; that of no option has.
+    pub fn has_modelled(&self) -> bool {
+        let sets = &self.matrix.engine.members;
+        let mut kinds = sets.iter().flat_map(MemberSet::kinds);
+        sets.is_empty() || kinds.any(|member| member.drive().is_some())
+    }
+
     /// Whether block workloads read and write.
     pub fn mixes(&self) -> bool {
         self.kinds().into_iter().any(Kind::is_mixed)
@@ -215,6 +228,7 @@ impl MatrixOptions {
             },
             directory: host.directory(),
             cores: host.cores,
+            real_time: host.real_time,
             seed: self.samples.seed,
             destroy_contents: host.destroy_contents,
             kernels,

@@ -61,9 +61,13 @@ pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOpti
     let no_files = format!("{unasked}, so there are no member files");
     let no_device = "no --target uses a device:, and no array of the engine has devices as \
                      --members; md: takes only devices that hold nothing";
+    let no_clock = "no block workload runs on an array of the engine with modelled disks";
+    let one_cpu = "a kernel in model time has one CPU, and no --target is another";
     let of_host = [
         ("parity-impl", host.parity_impl.is_some() && !any(asks_engine), no_parity),
-        ("dir", host.dir.is_some() && !any(asks_engine), no_files),
+        ("real-time", host.real_time && !any(uses_model_time), no_clock.into()),
+        ("cores", host.cores.is_some() && only_linux(matrices), one_cpu.into()),
+        ("dir", host.dir.is_some() && !any(makes_members), no_files),
         ("destroy-contents", host.destroy_contents && !any(takes_device), no_device.into()),
     ];
     let of_host = of_host.into_iter().filter(|(_, unused, _)| *unused);
@@ -90,6 +94,21 @@ fn is_unused(matrices: &[Matrix], option: &str, uses: Uses) -> bool {
 
 fn asks_engine(options: &MatrixOptions) -> bool {
     options.target.iter().any(TargetExpr::uses_engine)
+}
+
+/// Whether all targets are kernels in model time.
+fn only_linux(matrices: &[Matrix]) -> bool {
+    let mut targets = matrices.iter().flat_map(|matrix| &matrix.options.target);
+    targets.all(|target| target.model_time().is_some())
+}
+
+/// Whether block workloads run on modelled disks of the engine.
+fn uses_model_time(options: &MatrixOptions) -> bool {
+    asks_engine(options) && options.moves_blocks() && options.has_modelled()
+}
+
+fn makes_members(options: &MatrixOptions) -> bool {
+    options.target.iter().any(TargetExpr::makes_members)
 }
 
 fn asks_for_array(options: &MatrixOptions) -> bool {

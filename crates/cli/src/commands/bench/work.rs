@@ -21,9 +21,10 @@ pub fn checked_plan(matrix: &Matrix, host: &HostOptions, dry: bool) -> Result<Be
     let work = plan(&matrix.options)?;
     refuse_unused(matrix, host)?;
     // Targets on external devices need no disk space for members; programs on them no memory.
-    let here = work.targets.iter().filter(|target| target.place.uses_engine());
+    let here = work.targets.iter().filter(|target| target.place.makes_members());
     let arrays = here.filter_map(|target| target.arrays.as_ref());
-    let is_here = |place: &TargetExpr| place.uses_engine() || matches!(place, TargetExpr::Path(_));
+    let is_here =
+        |place: &TargetExpr| place.makes_members() || matches!(place, TargetExpr::Path(_));
     for BlockPlan { place, plan } in &work.blocks {
         match is_here(place) {
             true => check_plan(plan, host, dry)?,

@@ -110,6 +110,9 @@ impl SweptFeed {
             Progress::Filling { array, done } => {
                 state.rests(format!("{array}: filling {:.0} %", done * 100.0));
             }
+            Progress::InModelTime { what, seconds } => {
+                state.rests(format!("{what}, {seconds:.0} s of model time"));
+            }
             Progress::Checking { program, file } => {
                 state.rests(format!("{program}: comparing file {file}"));
             }

@@ -1,0 +1,344 @@
+//! A user-mode kernel with its disks: one thread that plays the calendar and the drives.
+//!
+//! ```text
+//!   the kernel runs ---- kick ----> requests are taken, the drives begin them; `free_until` is the
+//!        |                          time at which the first of them does something
+//!        +---- WAIT ----> the earlier of its wish and the drives' next event is the time:
+//!                           an event: requests end, interrupts are delivered and replied to
+//!                           the wish: RUN
+//! ```
+//!
+//! Invariant: nothing depends on how long anything takes on this machine: the same program on the
+//! same disks sees the same times. The kernel is killed when this is dropped. Called by `guest`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use drive::{Completion, DriveId, Rig};
+use host::sys::spawn_at_fixed_addresses;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+
+use super::calendar::Calendar;
+use super::disk::{Asked, Disk};
+use crate::runner::{allowed_cpus, hold_to};
+
+/// How often the caller decides whether to stop, and receives the time.
+const LOOK: Duration = Duration::from_millis(100);
+/// Without a word for so long, the kernel hangs: nothing that it computes takes that long.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// An interrupt is answered at once, unless this machine is very busy.
+const INTERRUPT_SECONDS: i64 = 20;
+const NEVER: u64 = u64::MAX;
+
+/// What a kernel is started with.
+pub(super) struct Start<'s> {
+    /// The kernel's program.
+    pub kernel: &'s Path,
+    /// Its root directory, read-only.
+    pub root: &'s Path,
+    /// The directory of the run: sockets, console, and what the program inside reads and writes.
+    pub directory: &'s Path,
+    /// Memory of the kernel, bytes.
+    pub memory_bytes: u64,
+    /// Requests that a disk is given at a time.
+    pub queue_depth: u32,
+    /// What computing takes, as the kernel's parameter says it.
+    pub cpu: String,
+}
+
+/// Holds the calling thread, and what it starts, to one CPU, until it is dropped: the kernel and
+/// its disks run in turn, and a CPU that sleeps in between wakes up late.
+pub(super) struct OneCpu(Vec<usize>);
+
+impl OneCpu {
+    /// Holds it to the CPU that it is on; where that fails, it is not held.
+    pub(super) fn hold() -> OneCpu {
+        let before = allowed_cpus().unwrap_or_default();
+        let held = hold_to(&[rustix::thread::sched_getcpu()]);
+        OneCpu(if held.is_ok() { before } else { Vec::new() })
+    }
+}
+
+impl Drop for OneCpu {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            // They were allowed before.
+            let _ = hold_to(&self.0);
+        }
+    }
+}
+
+/// See the module documentation.
+pub(super) struct World {
+    child: Child,
+    clock: UnixListener,
+    calendar: Option<Calendar>,
+    disks: Vec<Disk>,
+    rig: Rig,
+    /// The drive of each disk, and where the disk begins on it.
+    places: Vec<(DriveId, u64)>,
+    done: Vec<Completion>,
+}
+
+impl World {
+    /// Starts the kernel; its disks are at `places` of a rig, with the contents of `stores`.
+    pub(super) fn start(
+        start: &Start<'_>,
+        (rig, places): (Rig, Vec<(DriveId, u64)>),
+        stores: Vec<File>,
+    ) -> io::Result<World> {
+        let path = |name: &str| start.directory.join(name);
+        let clock = UnixListener::bind(path("clock"))?;
+        let (mut disks, mut arguments) = (Vec::new(), Vec::new());
+        for (at, store) in stores.into_iter().enumerate() {
+            let socket = path(&format!("disk{at}"));
+            let bytes = store.metadata()?.len();
+            disks.push(Disk::new(UnixListener::bind(&socket)?, store, bytes)?);
+            // 2: a block device.
+            arguments.push(format!("virtio_uml.device={}:2", socket.display()));
+        }
+        let console = File::create(path("console"))?;
+        // runs: linux
+        let mut command = Command::new(start.kernel);
+        command
+            .arg(format!("mem={}K", start.memory_bytes / 1024))
+            .args([
+                "rootfstype=hostfs",
+                "ro",
+                "init=/init",
+                "con0=null,fd:1",
+                "con=null",
+                "quiet",
+                "norandmaps",
+            ])
+            .arg(format!("rootflags={}", start.root.display()))
+            .arg(format!("LAB_RUN={}", start.directory.display()))
+            .arg(format!("uml_dir={}/", start.directory.display()))
+            .arg(format!("time-travel=ext:{}", path("clock").display()))
+            .arg(format!("virtio_blk.queue_depth={}", start.queue_depth))
+            .arg(format!("lab_cpu={}", start.cpu))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(console.try_clone()?)
+            .stderr(console)
+            // Its processes end with it, and Ctrl-C does not reach them.
+            .process_group(0);
+        let child = spawn_at_fixed_addresses(&mut command)?;
+        Ok(World { child, clock, calendar: None, disks, rig, places, done: Vec::new() })
+    }
+
+    /// Runs until the kernel ends, or until `stop` returns `true`: then `None` is returned. `look`
+    /// is called ten times a second with the model time.
+    pub(super) fn run(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        look: &mut dyn FnMut(Duration),
+    ) -> io::Result<Option<ExitStatus>> {
+        match self.run_on(stop, look) {
+            // Its end closes what it has open: the status says more.
+            Err(error) if is_closed(&error) => {
+                let begin = Instant::now();
+                while begin.elapsed() < LOOK * 10 {
+                    if let Some(status) = self.child.try_wait()? {
+                        return Ok(Some(status));
+                    }
+                    std::thread::sleep(LOOK / 10);
+                }
+                Err(error)
+            }
+            ended => ended,
+        }
+    }
+
+    fn run_on(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        look: &mut dyn FnMut(Duration),
+    ) -> io::Result<Option<ExitStatus>> {
+        let (mut looked, mut heard) = (Instant::now(), Instant::now());
+        loop {
+            while self.calendar.as_ref().is_some_and(Calendar::is_waiting) {
+                self.pass_time()?;
+                heard = Instant::now();
+                if heard - looked >= LOOK {
+                    break;
+                }
+            }
+            if looked.elapsed() >= LOOK {
+                if stop() {
+                    return Ok(None);
+                }
+                look(self.now()?);
+                looked = Instant::now();
+                if let Some(status) = self.child.try_wait()? {
+                    return Ok(Some(status));
+                }
+                if heard.elapsed() >= PATIENCE {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel hangs"));
+                }
+            }
+            if self.calendar.as_ref().is_none_or(|calendar| !calendar.is_waiting())
+                && self.listen()?
+            {
+                heard = Instant::now();
+            }
+        }
+    }
+
+    fn now(&self) -> io::Result<Duration> {
+        let now = self.calendar.as_ref().map_or(Ok(0), Calendar::now)?;
+        Ok(Duration::from_nanos(now))
+    }
+
+    /// The kernel waits: what comes first happens.
+    fn pass_time(&mut self) -> io::Result<()> {
+        let Some(calendar) = &mut self.calendar else { return Ok(()) };
+        let (wish, event) = (calendar.wish()?, self.rig.next_event());
+        match (wish, event) {
+            (wish, Some(at)) if wish.is_none_or(|wish| at <= wish) => {
+                let now = calendar.now()?.max(at);
+                calendar.set_now(now)?;
+                self.rig.advance(now, &mut self.done);
+                self.end_requests()
+            }
+            (Some(wish), next) => {
+                let now = calendar.now()?.max(wish);
+                calendar.run(now, next.unwrap_or(NEVER))
+            }
+            _ => Err(io::Error::other("the kernel waits for nothing")),
+        }
+    }
+
+    /// Ends what the drives have done, interrupts the kernel, and awaits its replies: it reads the
+    /// time in its handler, and RUN must not arrive there.
+    fn end_requests(&mut self) -> io::Result<()> {
+        for done in self.done.drain(..) {
+            self.disks[(done.tag >> 32) as usize].end(done.tag as u32)?;
+        }
+        let Some(calendar) = &mut self.calendar else { return Ok(()) };
+        for disk in &mut self.disks {
+            let Some(back) = disk.interrupt()? else { continue };
+            loop {
+                let mut fds = [
+                    PollFd::new(&*back, PollFlags::IN),
+                    PollFd::new(calendar.socket(), PollFlags::IN),
+                ];
+                let limit = Timespec { tv_sec: INTERRUPT_SECONDS, tv_nsec: 0 };
+                if retry_on_intr(|| poll(&mut fds, Some(&limit)))? == 0 {
+                    let why = "the kernel does not take an interrupt";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+                let (replied, asked) = (is_ready(&fds[0]), is_ready(&fds[1]));
+                if asked && !calendar.serve()? {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                if replied {
+                    let mut reply = [0; 20];
+                    back.read_exact(&mut reply)?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves what the running kernel requests; waits for a tenth of a second at most. Returns
+    /// whether there was anything.
+    fn listen(&mut self) -> io::Result<bool> {
+        let mut fds = Vec::with_capacity(1 + self.disks.len());
+        let clock = match &self.calendar {
+            Some(calendar) => calendar.socket().as_fd(),
+            None => self.clock.as_fd(),
+        };
+        fds.push(PollFd::from_borrowed_fd(clock, PollFlags::IN));
+        for disk in &self.disks {
+            let fd = match (disk.listener(), disk.socket()) {
+                (Some(listener), _) => listener.as_fd(),
+                (None, Some(socket)) => socket.as_fd(),
+                (None, None) => continue,
+            };
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        let limit = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+        if retry_on_intr(|| poll(&mut fds, Some(&limit)))? == 0 {
+            return Ok(false);
+        }
+        let ready: Vec<bool> = fds.iter().map(is_ready).collect();
+        for (at, ready) in ready.into_iter().enumerate().skip(1) {
+            if ready {
+                self.serve_disk(at - 1)?;
+            }
+        }
+        // Last: WAIT, after what came before it.
+        if is_clock_ready(&self.calendar, &self.clock)? {
+            match &mut self.calendar {
+                None => self.calendar = Some(Calendar::accept(&self.clock)?),
+                Some(calendar) => {
+                    if !calendar.serve()? {
+                        // It ends: its status is what counts.
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn serve_disk(&mut self, at: usize) -> io::Result<()> {
+        let disk = &mut self.disks[at];
+        if disk.listener().is_some() {
+            return disk.accept();
+        }
+        let Asked::Kick(reply) = disk.receive()? else { return Ok(()) };
+        let calendar = self.calendar.as_mut().ok_or_else(|| io::Error::other("no clock yet"))?;
+        let now = calendar.now()?;
+        let (rig, (drive, at_bytes)) = (&mut self.rig, self.places[at]);
+        disk.take(|number, op| {
+            let tag = (at as u64) << 32 | u64::from(number);
+            rig.plug(now, drive, tag, drive::Op { at_bytes: at_bytes + op.at_bytes, ..op });
+        })?;
+        rig.unplug(now, drive);
+        // Before the reply: the kernel runs on with it.
+        calendar.set_free_until(rig.next_event().unwrap_or(NEVER))?;
+        disk.reply(&reply)
+    }
+}
+
+/// Whether the other side has gone.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+fn is_ready(fd: &PollFd<'_>) -> bool {
+    !fd.revents().is_empty()
+}
+
+fn is_clock_ready(calendar: &Option<Calendar>, clock: &UnixListener) -> io::Result<bool> {
+    let fd = match calendar {
+        Some(calendar) => calendar.socket().as_fd(),
+        None => clock.as_fd(),
+    };
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    Ok(retry_on_intr(|| poll(&mut fds, Some(&now)))? > 0)
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let (Ok(None), Some(group)) =
+            (self.child.try_wait(), rustix::process::Pid::from_raw(self.child.id() as i32))
+        {
+            // It fails only where they have ended.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
