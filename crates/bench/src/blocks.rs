@@ -295,15 +295,12 @@ impl Bench<'_, '_> {
             }
             let specs = &cells[group.clone()];
             let mut bounds = vec![Cell::default(); specs.len()];
-            let mut shortest = timing;
-            for (bound, spec) in bounds.iter_mut().zip(specs) {
+            let own = bounds.iter_mut().zip(specs).map(|(bound, spec)| {
                 set_bound(bound, array, spec, area_bytes, &missing);
                 let own = within_a_pass(timing, array, spec, self.run, bound, area_bytes);
-                let own = with_arrivals(own, spec, self.run);
-                if own.sample < shortest.sample {
-                    shortest = own;
-                }
-            }
+                with_arrivals(own, spec, self.run)
+            });
+            let shortest = own.min_by_key(|own| own.sample).expect("a group has a workload");
             let run =
                 linux::Run { place: self.place, label: self.label, run: self.run, stop: self.stop };
             let progress = &mut *self.progress;
@@ -313,13 +310,12 @@ impl Bench<'_, '_> {
             };
             let measured = run.blocks(array, area_bytes, specs, &shortest, &mut look)?;
             for ((entry, bound), cell) in group.zip(bounds).zip(measured) {
-                let cell = cell.with(|it| {
+                let mut cell = cell.with(|it| {
                     it.derived.bound_mb_per_s = bound.derived.bound_mb_per_s;
                     it.derived.bound_note = bound.derived.bound_note;
                     it.derived.unshared_bound_mb_per_s = bound.derived.unshared_bound_mb_per_s;
-                    it.derived.bound_share =
-                        it.derived.bound_mb_per_s.map(|bound| it.derived.mb_per_s / bound);
                 });
+                cell.summarise();
                 (self.progress)(Progress::Measured(&cell));
                 (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
                 self.record.cells.push(cell);
