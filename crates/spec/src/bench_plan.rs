@@ -14,7 +14,7 @@ use crate::matrix::{
 use crate::members::{MemberExpr, MemberSet};
 use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::program::ProgramSpec;
-use crate::target::{Journal, KernelExpr, ModelTimeKernel, TargetExpr, is_export};
+use crate::target::{Journal, KernelExpr, TargetExpr, is_export};
 use crate::topology::StorageTopology;
 use crate::workload::Kind;
 
@@ -92,7 +92,7 @@ impl BenchOptions {
             if on_devices.is_some_and(|md| md.devices.is_empty()) {
                 return Err(PlanError::MdWithoutDevices);
             }
-            let free = place.model_time().is_some_and(|kernel| kernel.cpu_permille == Some(0));
+            let free = place.model_time().is_some_and(|kernel| kernel.cpu() == 0);
             if free && !programs.is_empty() {
                 return Err(PlanError::ProgramWithoutCpu(place.shown()));
             }
@@ -294,8 +294,7 @@ impl TargetPlan {
         }
         if let (Some(kernel), true) = (place.model_time(), options.sizes.is_empty()) {
             // Files of twice the memory, as elsewhere.
-            let memory = kernel.memory_bytes.unwrap_or(ModelTimeKernel::MEMORY_BYTES);
-            options.sizes = vec![memory * 2];
+            options.sizes = vec![kernel.memory() * 2];
         }
         let mut arrays = place.uses_array().then(|| array_plan(&place, &options)).transpose()?;
         if let (Some(plan), Some(_)) = (&mut arrays, place.model_time()) {

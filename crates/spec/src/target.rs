@@ -189,6 +189,16 @@ impl ModelTimeKernel {
     /// With less it does not start.
     pub const LEAST_BYTES: u64 = 64 << 20;
 
+    /// Its memory, bytes.
+    pub fn memory(self) -> u64 {
+        self.memory_bytes.unwrap_or(ModelTimeKernel::MEMORY_BYTES)
+    }
+
+    /// Speed of its CPU, thousandths of a core of the 2020s; 0: computing takes no time.
+    pub fn cpu(self) -> u32 {
+        self.cpu_permille.unwrap_or(1000)
+    }
+
     /// The settings that are not at their default, as after `linux`.
     fn words(self) -> impl Iterator<Item = String> {
         let memory = self.memory_bytes.map(|bytes| format!("memory={}", exact_size(bytes)));

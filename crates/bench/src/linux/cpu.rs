@@ -3,21 +3,21 @@
 //! Invariant: the figures are those of one core of the 2020s at speed 1; another speed divides
 //! them. The work of programs themselves is not among them: it takes no model time.
 
-/// A kind of work, in the order of the kernel's parameter: its name, and what one unit takes,
-/// picoseconds.
-const WORK: [(&str, u64); 7] = [
-    // `perf bench syscall basic` on Zen 4: 168 ns.
-    ("a system call", 170_000),
-    // dd between page cache and memory, 1 MiB at a time: 6.5 to 8.6 GB/s on the same.
-    ("a byte copied to or from a program, or in the stripe cache", 150),
-    // A bio through the block layer, and its end; md makes one for each member.
-    ("a bio", 1_000_000),
-    // A pass over a stripe of pages by the raid thread.
-    ("a stripe handled", 1_000_000),
-    ("a byte of a block that is XORed", 60),
-    ("a byte of a block of which P and Q are made", 100),
-    // A page that comes into the page cache, is made dirty, or is written back: each.
-    ("a page of the page cache", 500_000),
+/// What one unit of each kind of work takes, picoseconds, in the order of the kernel's parameter.
+const WORK: [u64; 7] = [
+    // A system call. `perf bench syscall basic` on an EPYC with AVX-512: 168 ns.
+    170_000,
+    // A byte copied to or from a program, or in the stripe cache. dd between page cache and memory,
+    // 1 MiB at a time: 6.5 to 8.6 GB/s on the same.
+    150,
+    // A bio through the block layer, and its end; md makes one for each member. An estimate.
+    1_000_000,
+    // A pass over a stripe of pages by the raid thread. An estimate, as are those that follow.
+    1_000_000, // A byte of a block that is XORed.
+    60,        // A byte of a block of which P and Q are made.
+    100,
+    // A page that comes into the page cache, becomes dirty, or is written back: each.
+    500_000,
 ];
 
 /// The kernel's parameter for a CPU of this speed, in thousandths.
@@ -26,7 +26,7 @@ pub(super) fn parameter(permille: u32) -> String {
         0 => 0,
         permille => picoseconds * 1000 / u64::from(permille),
     };
-    let all: Vec<String> = WORK.iter().map(|(_, work)| of(*work).to_string()).collect();
+    let all: Vec<String> = WORK.iter().map(|work| of(*work).to_string()).collect();
     all.join(",")
 }
 

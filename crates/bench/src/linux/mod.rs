@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The clock jumps over waiting, and computing takes what a modelled CPU takes: what a cell says is
-//! what md makes of its disks, and the same on every machine.
+//! what md makes of its disks, however busy this machine is.
 //!
 //! Invariant: nothing outside of the run's own directory and the members' stores is written.
 //! `scripts/linux-lab` builds the kernel. Called by `blocks` and by the programs' cases.
@@ -29,7 +29,7 @@ use std::time::Duration;
 use drive::Kind as DriveKind;
 use predict::bound::{MemberDrive, wired};
 use results::record::{Cell, Record};
-use rustix::fs::{MemfdFlags, OFlags};
+use rustix::fs::MemfdFlags;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::members::{MemberExpr, placement_for};
 use spec::program::ProgramSpec;
@@ -53,8 +53,6 @@ const MD_OWN_BYTES: u64 = 2 << 20;
 const MD_OWN_SHARE: u64 = 512;
 /// Requests that a disk without a queue of its own is given at a time.
 const QUEUE_MAX: u32 = 128;
-/// Speed of a CPU that is given none.
-const CPU_PERMILLE: u32 = 1000;
 /// Last lines of what a kernel or a command has said, in an error.
 const LAST_LINES: usize = 6;
 
@@ -176,9 +174,9 @@ impl Run<'_> {
             kernel: &lab.kernel,
             root: &lab.root,
             directory: directory.path(),
-            memory_bytes: self.memory_bytes(),
+            memory_bytes: self.kernel().memory(),
             queue_depth: self.queue_depth(&drives),
-            cpu: cpu::parameter(self.kernel().cpu_permille.unwrap_or(CPU_PERMILLE)),
+            cpu: cpu::parameter(self.kernel().cpu()),
         };
         let _held = OneCpu::hold();
         let world = World::start(&start, wired(array.topology, &drives), stores);
@@ -209,15 +207,11 @@ impl Run<'_> {
             let why = format!("queue-depth={depth}: at most {QUEUE_MAX} in a kernel in model time");
             return Err(LinuxError::Setting(why));
         }
-        let wanted = self.memory_bytes();
+        let wanted = self.kernel().memory();
         match host::sys::available_memory_bytes() {
             Some(available) if available < wanted => Err(LinuxError::Memory { wanted, available }),
             _ => Ok(()),
         }
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.kernel().memory_bytes.unwrap_or(ModelTimeKernel::MEMORY_BYTES)
     }
 
     /// Requests that each disk is given at a time: as many as it takes, or what was given.
@@ -299,7 +293,7 @@ impl Run<'_> {
             it.case.place = Some(place);
             // It computes, which takes no model time.
             it.measured.generator_ns_per_op = None;
-            if self.kernel().cpu_permille == Some(0) {
+            if self.kernel().cpu() == 0 {
                 let why = "computing takes no model time: linux,cpu=free";
                 it.measured.cpu_process_s = None;
                 it.measured.cpu_system_s = None;
@@ -362,11 +356,7 @@ fn drives(
 /// What a disk holds, as its member says: memory, or a file without a name.
 fn store(member: &MemberExpr, run: &RunConfig, bytes: u64) -> io::Result<File> {
     let file = match member.directory() {
-        Some(directory) => {
-            let directory = directory.unwrap_or(&run.directory);
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            File::from(rustix::fs::open(directory, flags, 0o600.into())?)
-        }
+        Some(directory) => tempfile::tempfile_in(directory.unwrap_or(&run.directory))?,
         None => File::from(rustix::fs::memfd_create("raidlab-disk", MemfdFlags::CLOEXEC)?),
     };
     file.set_len(bytes)?;
