@@ -6,8 +6,8 @@
 //!     START            ------------------->
 //!            <- ACK, with the shared memory
 //!     runs until `free_until`, which is in it, and writes `current_time`
-//!     WAIT, its wish in it ---------------->
-//!            <- RUN, at the time of its wish, or of an interrupt
+//!     WAIT, its request in it ---------------->
+//!            <- RUN, at the requested time, or of an interrupt
 //! ```
 //!
 //! Invariant: time never runs backwards, and the kernel never runs past `free_until`: what a disk
@@ -46,11 +46,11 @@ const RUNNING: u64 = 24;
 /// Offsets in an entry.
 const CAPABILITIES: u64 = 0;
 const FLAGS: u64 = 4;
-const WISH: u64 = 8;
-/// The client keeps its time and its wish in the memory.
+const REQUESTED: u64 = 8;
+/// The client keeps its time and its request in the memory.
 const SHARES_TIME: u32 = 1;
-/// The client has a wish.
-const HAS_WISH: u32 = 1;
+/// The client requests to run.
+const HAS_REQUEST: u32 = 1;
 
 /// Time of day at the start, seconds: any would do, as long as it is always the same.
 const TIME_OF_DAY_SECONDS: u64 = 1_200_000_000;
@@ -126,8 +126,8 @@ impl Calendar {
             GET => self.now()?,
             GET_TOD => TIME_OF_DAY_SECONDS * 1_000_000_000,
             REQUEST => {
-                self.shared.write(HEADER_BYTES + CLIENT_BYTES + WISH, &time.to_le_bytes())?;
-                let flags = HAS_WISH.to_le_bytes();
+                self.shared.write(HEADER_BYTES + CLIENT_BYTES + REQUESTED, &time.to_le_bytes())?;
+                let flags = HAS_REQUEST.to_le_bytes();
                 self.shared.write(HEADER_BYTES + CLIENT_BYTES + FLAGS, &flags)?;
                 0
             }
@@ -157,12 +157,12 @@ impl Calendar {
     }
 
     /// When the kernel is to run.
-    pub(super) fn wish(&self) -> io::Result<Option<u64>> {
+    pub(super) fn requested(&self) -> io::Result<Option<u64>> {
         let mut flags = [0; 4];
         self.shared.read(HEADER_BYTES + CLIENT_BYTES + FLAGS, &mut flags)?;
-        match u32::from_le_bytes(flags) & HAS_WISH {
+        match u32::from_le_bytes(flags) & HAS_REQUEST {
             0 => Ok(None),
-            _ => Ok(Some(self.number(HEADER_BYTES + CLIENT_BYTES + WISH)?)),
+            _ => Ok(Some(self.number(HEADER_BYTES + CLIENT_BYTES + REQUESTED)?)),
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_waits_for_its_wish_and_runs() {
+    fn a_kernel_waits_for_its_requested_time_and_runs() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("clock");
         let listener = UnixListener::bind(&path).expect("bound");
@@ -260,13 +260,13 @@ mod tests {
 
         let own = HEADER_BYTES + CLIENT_BYTES;
         memory.write(CURRENT_TIME, &100u64.to_le_bytes()).expect("inside");
-        memory.write(own + WISH, &500u64.to_le_bytes()).expect("inside");
-        memory.write(own + FLAGS, &HAS_WISH.to_le_bytes()).expect("inside");
+        memory.write(own + REQUESTED, &500u64.to_le_bytes()).expect("inside");
+        memory.write(own + FLAGS, &HAS_REQUEST.to_le_bytes()).expect("inside");
         assert!(!calendar.is_waiting());
         socket.write_all(&Message { op: WAIT, number: 8, time: 0 }.bytes()).expect("sent");
         assert!(calendar.serve().expect("served") && calendar.is_waiting());
         assert_eq!(
-            (calendar.now().expect("100"), calendar.wish().expect("read")),
+            (calendar.now().expect("100"), calendar.requested().expect("read")),
             (100, Some(500))
         );
 

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub(super) struct Disk {
 }
 
 /// What a message requires of the caller.
-pub(super) enum Asked {
+pub(super) enum Received {
     /// Nothing more; it is answered.
     Nothing,
     /// There are requests in the ring: to be taken, and answered afterwards.
@@ -126,14 +126,14 @@ impl Disk {
         })
     }
 
-    /// The listening socket, as long as the kernel has not connected.
-    pub(super) fn listener(&self) -> Option<&UnixListener> {
-        self.socket.is_none().then_some(&self.listener)
+    /// What is polled: the connection, or before there is one the listening socket.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_ref().map_or(self.listener.as_fd(), AsFd::as_fd)
     }
 
-    /// The connection.
-    pub(super) fn socket(&self) -> Option<&UnixStream> {
-        self.socket.as_ref()
+    /// Whether the kernel has connected.
+    pub(super) fn is_connected(&self) -> bool {
+        self.socket.is_some()
     }
 
     /// Accepts the kernel's connection.
@@ -143,11 +143,11 @@ impl Disk {
     }
 
     /// Receives a message.
-    pub(super) fn receive(&mut self) -> io::Result<Asked> {
-        let Some(socket) = &mut self.socket else { return Ok(Asked::Gone) };
+    pub(super) fn receive(&mut self) -> io::Result<Received> {
+        let Some(socket) = &mut self.socket else { return Ok(Received::Gone) };
         let Some((header, fds)) = header_of(socket)? else {
             self.socket = None;
-            return Ok(Asked::Gone);
+            return Ok(Received::Gone);
         };
         let [request, flags, length] = header;
         if length as usize > BODY_MAX {
@@ -182,14 +182,14 @@ impl Disk {
                 None
             }
             request::GET_CONFIG => Some(self.configuration(&body)?),
-            request::VRING_KICK => return Ok(Asked::Kick(reply)),
+            request::VRING_KICK => return Ok(Received::Kick(reply)),
             _ => None,
         };
         match answer {
             Some(answer) => self.send(request, &answer)?,
             None => self.reply(&reply)?,
         }
-        Ok(Asked::Nothing)
+        Ok(Received::Nothing)
     }
 
     /// Answers what has been done, where an answer is required.
@@ -384,7 +384,6 @@ fn invalid(what: &str) -> io::Error {
 mod tests {
     use std::io::IoSlice;
     use std::mem::MaybeUninit;
-    use std::os::fd::AsFd;
 
     use host::sys::FileMap;
     use rustix::fs::MemfdFlags;
@@ -479,7 +478,7 @@ mod tests {
 
         put(&mut memory, 0, blk::VIRTIO_BLK_T_IN, 1, true);
         front.write_all(&kick).expect("sent");
-        let Asked::Kick(reply) = disk.receive().expect("a kick") else { panic!("a kick") };
+        let Received::Kick(reply) = disk.receive().expect("a kick") else { panic!("a kick") };
         disk.take(|number, op| taken.push((number, op))).expect("taken");
         disk.reply(&reply).expect("replied");
         let (number, op) = taken.pop().expect("a request");
@@ -523,6 +522,6 @@ mod tests {
         front.write_all(&[0xff; 12]).expect("sent");
         assert!(disk.receive().is_err_and(|why| why.to_string().contains("too long")));
         drop(front);
-        assert!(matches!(disk.receive(), Ok(Asked::Gone)));
+        assert!(matches!(disk.receive(), Ok(Received::Gone)));
     }
 }

@@ -3,9 +3,9 @@
 //! ```text
 //!   the kernel runs ---- kick ----> requests are taken, the drives begin them; `free_until` is the
 //!        |                          time at which the first of them does something
-//!        +---- WAIT ----> the earlier of its wish and the drives' next event is the time:
+//!        +---- WAIT ----> the earlier of its requested time and the drives' next event:
 //!                           an event: requests end, interrupts are delivered and replied to
-//!                           the wish: RUN
+//!                           the requested time: RUN
 //! ```
 //!
 //! Invariant: nothing depends on how long anything takes on this machine: the same program on the
@@ -26,12 +26,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use super::calendar::Calendar;
-use super::disk::{Asked, Disk};
+use super::disk::{Disk, Received};
 use crate::runner::{allowed_cpus, hold_to};
 
 /// How often the caller decides whether to stop, and receives the time.
 const LOOK: Duration = Duration::from_millis(100);
-/// Without a word for so long, the kernel hangs: nothing that it computes takes that long.
+/// Without a message for so long, the kernel hangs: nothing that it computes takes that long.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// An interrupt is answered at once, unless this machine is very busy.
 const INTERRUPT_SECONDS: i64 = 20;
@@ -162,12 +162,12 @@ impl World {
         stop: &dyn Fn() -> bool,
         look: &mut dyn FnMut(Duration),
     ) -> io::Result<Option<ExitStatus>> {
-        let (mut looked, mut heard) = (Instant::now(), Instant::now());
+        let (mut looked, mut active) = (Instant::now(), Instant::now());
         loop {
             while self.calendar.as_ref().is_some_and(Calendar::is_waiting) {
                 self.pass_time()?;
-                heard = Instant::now();
-                if heard - looked >= LOOK {
+                active = Instant::now();
+                if active - looked >= LOOK {
                     break;
                 }
             }
@@ -180,14 +180,14 @@ impl World {
                 if let Some(status) = self.child.try_wait()? {
                     return Ok(Some(status));
                 }
-                if heard.elapsed() >= PATIENCE {
+                if active.elapsed() >= PATIENCE {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel hangs"));
                 }
             }
             if self.calendar.as_ref().is_none_or(|calendar| !calendar.is_waiting())
                 && self.listen()?
             {
-                heard = Instant::now();
+                active = Instant::now();
             }
         }
     }
@@ -200,16 +200,16 @@ impl World {
     /// The kernel waits: what comes first happens.
     fn pass_time(&mut self) -> io::Result<()> {
         let Some(calendar) = &mut self.calendar else { return Ok(()) };
-        let (wish, event) = (calendar.wish()?, self.rig.next_event());
-        match (wish, event) {
-            (wish, Some(at)) if wish.is_none_or(|wish| at <= wish) => {
+        let (requested, event) = (calendar.requested()?, self.rig.next_event());
+        match (requested, event) {
+            (requested, Some(at)) if requested.is_none_or(|time| at <= time) => {
                 let now = calendar.now()?.max(at);
                 calendar.set_now(now)?;
                 self.rig.advance(now, &mut self.done);
                 self.end_requests()
             }
-            (Some(wish), next) => {
-                let now = calendar.now()?.max(wish);
+            (Some(requested), next) => {
+                let now = calendar.now()?.max(requested);
                 calendar.run(now, next.unwrap_or(NEVER))
             }
             _ => Err(io::Error::other("the kernel waits for nothing")),
@@ -235,8 +235,8 @@ impl World {
                     let why = "the kernel does not take an interrupt";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, why));
                 }
-                let (replied, asked) = (is_ready(&fds[0]), is_ready(&fds[1]));
-                if asked && !calendar.serve()? {
+                let (replied, clock) = (is_ready(&fds[0]), is_ready(&fds[1]));
+                if clock && !calendar.serve()? {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 if replied {
@@ -258,26 +258,18 @@ impl World {
             None => self.clock.as_fd(),
         };
         fds.push(PollFd::from_borrowed_fd(clock, PollFlags::IN));
-        for disk in &self.disks {
-            let fd = match (disk.listener(), disk.socket()) {
-                (Some(listener), _) => listener.as_fd(),
-                (None, Some(socket)) => socket.as_fd(),
-                (None, None) => continue,
-            };
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        }
+        let disks = self.disks.iter();
+        fds.extend(disks.map(|disk| PollFd::from_borrowed_fd(disk.fd(), PollFlags::IN)));
         let limit = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
         if retry_on_intr(|| poll(&mut fds, Some(&limit)))? == 0 {
             return Ok(false);
         }
         let ready: Vec<bool> = fds.iter().map(is_ready).collect();
-        for (at, ready) in ready.into_iter().enumerate().skip(1) {
-            if ready {
-                self.serve_disk(at - 1)?;
-            }
+        for (at, _) in ready.iter().skip(1).enumerate().filter(|(_, ready)| **ready) {
+            self.serve_disk(at)?;
         }
         // Last: WAIT, after what came before it.
-        if is_clock_ready(&self.calendar, &self.clock)? {
+        if ready[0] {
             match &mut self.calendar {
                 None => self.calendar = Some(Calendar::accept(&self.clock)?),
                 Some(calendar) => {
@@ -293,10 +285,10 @@ impl World {
 
     fn serve_disk(&mut self, at: usize) -> io::Result<()> {
         let disk = &mut self.disks[at];
-        if disk.listener().is_some() {
+        if !disk.is_connected() {
             return disk.accept();
         }
-        let Asked::Kick(reply) = disk.receive()? else { return Ok(()) };
+        let Received::Kick(reply) = disk.receive()? else { return Ok(()) };
         let calendar = self.calendar.as_mut().ok_or_else(|| io::Error::other("no clock yet"))?;
         let now = calendar.now()?;
         let (rig, (drive, at_bytes)) = (&mut self.rig, self.places[at]);
@@ -319,16 +311,6 @@ fn is_closed(error: &io::Error) -> bool {
 
 fn is_ready(fd: &PollFd<'_>) -> bool {
     !fd.revents().is_empty()
-}
-
-fn is_clock_ready(calendar: &Option<Calendar>, clock: &UnixListener) -> io::Result<bool> {
-    let fd = match calendar {
-        Some(calendar) => calendar.socket().as_fd(),
-        None => clock.as_fd(),
-    };
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    Ok(retry_on_intr(|| poll(&mut fds, Some(&now)))? > 0)
 }
 
 impl Drop for World {
