@@ -299,8 +299,9 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
     let (slow, busy, per_byte) = costs.pop()?;
     let (_, _, next) = *costs.last()?;
     let others = costs.iter().map(|(_, busy, _)| busy).sum::<f64>() / costs.len() as f64;
-    // The others must have had idle time: otherwise they are as much of a bottleneck.
-    if busy < BUSY || per_byte < next * SLOWER || others * SLOWER > busy {
+    // A busy time below the resolution of its source has no ratio. And the others must have had
+    // idle time: otherwise they are as much of a bottleneck.
+    if next <= 0.0 || busy < BUSY || per_byte < next * SLOWER || others * SLOWER > busy {
         return None;
     }
     let perhaps = match cell.case.workload == AccessKind::RandRead {

@@ -61,7 +61,9 @@ pub fn find(cell: &Cell) -> Vec<Finding> {
 
 /// A finding; `evidence` by name.
 fn finding(name: &str, text: String, evidence: &[(&str, f64)], command: Option<String>) -> Finding {
-    let evidence = evidence.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+    // JSON has no number for the others: a record with one could not be read again.
+    let finite = evidence.iter().filter(|(_, value)| value.is_finite());
+    let evidence = finite.map(|(name, value)| (name.to_string(), *value)).collect();
     Finding { name: name.into(), text, evidence, command }
 }
 

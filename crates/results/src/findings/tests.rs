@@ -206,6 +206,10 @@ fn one_slow_member() {
     cell.measured.member_load = none.measured.member_load.clone();
     (cell.measured.member_load[0].busy, cell.measured.member_load[1].busy) = (Some(0.4), Some(0.4));
     assert_eq!(names(&cell), [""; 0]);
+    // A counter that advances by ticks: a copy that moved little has a busy time of 0.
+    cell.measured.member_load = none.measured.member_load.clone();
+    (0..4).filter(|at| *at != 2).for_each(|at| cell.measured.member_load[at].busy = Some(0.0));
+    assert_eq!(names(&cell), [""; 0]);
     // Without busy times no member is slow.
     cell.measured.member_load = vec![MemberLoad::default(); 4];
     assert_eq!(names(&cell), [""; 0]);
@@ -543,4 +547,14 @@ fn members_that_a_stream_of_raid_10_reads_follow_from_its_layout() {
         assert_eq!(data_members(&cell), members, "{layout}");
     }
     assert_eq!(data_members(&quiet("raidz2", "seq-read")), None);
+}
+
+#[test]
+fn a_record_with_a_finding_can_be_read_again() {
+    let evidence = [("ratio", f64::INFINITY), ("share", f64::NAN), ("busy", 0.5)];
+    let found = finding("one-slow-member", "member 2 was busy".into(), &evidence, None);
+    let text = serde_json::to_string(&found).expect("written");
+    let read: Finding = serde_json::from_str(&text).expect("read");
+    assert_eq!(read, found);
+    assert_eq!(read.evidence.keys().collect::<Vec<_>>(), ["busy"]);
 }
