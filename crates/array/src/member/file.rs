@@ -219,6 +219,14 @@ impl FileMember {
         (!self.direct).then(|| (self.file.clone(), self.start))
     }
 
+    /// The same member through the page cache.
+    ///
+    /// # Errors
+    /// As [`FileMember::reopened`].
+    pub fn through_page_cache(self) -> std::io::Result<FileMember> {
+        FileMember { direct: false, ..self }.reopened()
+    }
+
     /// The same member through a separate open file description: readahead state and
     /// `posix_fadvise` hints belong to the open file description. Without effect with O_DIRECT.
     ///

@@ -214,19 +214,26 @@ impl Session<'_> {
         let device = opened.device();
         let capacity = device.sectors() * md::SECTOR_BYTES;
         let memory_bytes = host::sys::memory_bytes().unwrap_or(0);
-        let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
-        let prepared = choice.program(&scale).map_err(RunError::from).and_then(|program| {
+        let scale = |cached| device_scale(self.size, capacity, memory_bytes, cached);
+        let prepared = choice.program(&scale(false)).map_err(RunError::from).and_then(|program| {
+            // As any program of this name on a block device.
+            let cached = !(program.direct && device.is_direct());
+            let program = if cached { choice.program(&scale(true))? } else { program };
             fits_memory(&program)?;
             let member = FileMember::of_device(device, 0..device.sectors());
-            let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), IoError>);
+            let member = match cached {
+                true => member.through_page_cache().map_err(IoError::file(path, "open it"))?,
+                false => member,
+            };
+            let drop = cached.then_some(drop_page_cache as fn() -> Result<(), IoError>);
             let backend =
                 alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
-            Ok((program, backend))
+            Ok((program, backend, cached))
         });
         match prepared {
             Err(problem) => (None, Err(problem)),
-            Ok((program, backend)) => {
-                let cache = scale.page_cache.then(host::sys::memory_bytes).flatten();
+            Ok((program, backend, cached)) => {
+                let cache = cached.then(host::sys::memory_bytes).flatten();
                 let backend = MeteredBackend::new(Box::new(backend), path, &[]);
                 match self.begin(&program, &backend, || opened.wipe_signatures()) {
                     Err(problem) => {
