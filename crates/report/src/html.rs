@@ -10,13 +10,12 @@ use crate::charts::{bars, distribution, heat_map};
 use crate::doc::{self, Block, Chart, Doc, Fact, Section, Table};
 use crate::pivot::{self, PivotTable};
 use crate::repeat::folded;
-use crate::runs::Report;
+use crate::runs::{Report, measured};
 use crate::sections::{self, titled};
 use crate::summary::{self, Summary};
 use crate::work_names::work_name;
 use crate::{directions, during, table};
 use spec::shown::distinct;
-use spec::target::TargetKind;
 
 /// Maximum of maps: more make the page slow in browsers.
 const MAPS_MAX: usize = 40;
@@ -43,7 +42,7 @@ fn page(report: &Report, summary: &Summary) -> String {
         sections.extend(summary::sections(summary));
         sections.extend(titled("Findings", sections::findings(&grid)));
         sections.push(speed(&grid, &crate::runs::measured_on(&record.cells)));
-        sections.extend(sections::along(record));
+        sections.extend(sections::along(report));
         sections.extend(sections::published(report));
         sections.push(latency(&grid));
         sections.push(cpu(&grid));
@@ -73,38 +72,8 @@ fn subtitle(record: &Record) -> String {
     let parts = [host.hostname.clone(), host.cpu.clone(), host.kernel.clone()];
     let host = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
     let host = if host.is_empty() { host } else { format!("run on {host}") };
-    let parts = [measured(record), host].into_iter().filter(|part| !part.is_empty());
+    let parts = [measured(&record.cells), host].into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("; ")
-}
-
-/// What was measured: `raidlab's engine and Linux md 6.12.117, on modelled disks (hdd-2007), in
-/// model time`.
-fn measured(record: &Record) -> String {
-    let who = distinct(record.cells.iter().filter_map(|cell| {
-        Some(match cell.case.target.known()? {
-            TargetKind::Engine => "raidlab's engine".to_string(),
-            TargetKind::Linux => {
-                let kernel = cell.case.place.as_ref().and_then(|place| place.kernel.as_deref());
-                format!("Linux md {}", kernel.unwrap_or_default())
-            }
-            TargetKind::Kernel => "Linux md".into(),
-            TargetKind::FileSystem => "a file system".into(),
-            TargetKind::Path => "a directory".into(),
-            TargetKind::Device => "a device".into(),
-        })
-    }));
-    let modelled = record.cells.iter().filter_map(|cell| cell.case.members.strip_prefix("paced:"));
-    let drives = distinct(modelled);
-    let mut text = who.iter().map(|who| who.trim_end()).collect::<Vec<_>>().join(" and ");
-    if !drives.is_empty() {
-        text += &format!(", on modelled disks ({})", drives.join(", "));
-    }
-    let timed = record.cells.iter().filter(|cell| cell.case.model_time).count();
-    match timed {
-        0 => text,
-        all if all == record.cells.len() => text + ", in model time",
-        _ => text + ", partly in model time",
-    }
 }
 
 fn facts(record: &Record) -> Vec<Fact> {
@@ -267,41 +236,11 @@ fn settings(record: &Record) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use results::host::Host;
-    use results::record::Place;
     use spec::units;
 
     use crate::fixture;
 
     use super::*;
-
-    #[test]
-    fn the_page_says_what_was_measured() {
-        let cell = |target: TargetKind, members: &str, model_time, kernel: Option<&str>| {
-            Cell::default().with(|it| {
-                it.case.target = target.into();
-                it.case.members = members.into();
-                it.case.model_time = model_time;
-                let kernel = kernel.map(str::to_string);
-                it.case.place = Some(Place { kernel, ..Place::default() });
-            })
-        };
-        let of = |cells: Vec<Cell>| {
-            let mut record = Record::new(Host::default(), std::time::SystemTime::UNIX_EPOCH);
-            record.cells = cells;
-            measured(&record)
-        };
-        let engine = cell(TargetKind::Engine, "paced:hdd-2007", true, None);
-        let linux = cell(TargetKind::Linux, "paced:hdd-2007", true, Some("6.12.1"));
-        assert_eq!(
-            of(vec![engine.clone(), linux]),
-            "raidlab's engine and Linux md 6.12.1, on modelled disks (hdd-2007), in model time"
-        );
-        let real = cell(TargetKind::Kernel, "device", false, None);
-        assert_eq!(of(vec![real.clone()]), "Linux md");
-        assert!(of(vec![engine, real]).ends_with("(hdd-2007), partly in model time"));
-        assert_eq!(of(Vec::new()), "");
-    }
 
     #[test]
     fn the_page_needs_nothing_from_outside() {

@@ -534,7 +534,7 @@ pub fn stretch_of_disk(cell: &Cell) -> String {
 
 /// Labels of the arrays, unique among these cells; `with_chunk`: including the chunk size.
 pub fn labels(cells: &[Cell], with_chunk: bool) -> Vec<String> {
-    labels_without(cells, (!with_chunk).then_some(settings::CHUNK))
+    labels_without(cells, if with_chunk { &[] } else { &[settings::CHUNK] })
 }
 
 /// The settings that differ among these cells, of each, without the name of its array.
@@ -547,19 +547,19 @@ pub fn conditions(cells: &[Cell]) -> Vec<String> {
     cells.iter().map(of).collect()
 }
 
-/// As [`labels`], without the place.
+/// As [`labels`], without target and place.
 pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
-    labels_without(cells, Some(settings::PLACE))
+    labels_without(cells, &[settings::TARGET, settings::PLACE])
 }
 
 /// As [`labels`], without the stated load.
 pub fn labels_but_for_load(cells: &[Cell]) -> Vec<String> {
-    labels_without(cells, Some(settings::RATE))
+    labels_without(cells, &[settings::RATE])
 }
 
-fn labels_without(cells: &[Cell], left_out: Option<&str>) -> Vec<String> {
+fn labels_without(cells: &[Cell], left_out: &[&str]) -> Vec<String> {
     let mut settings = varying(cells);
-    settings.retain(|setting| Some(setting.name) != left_out);
+    settings.retain(|setting| !left_out.contains(&setting.name));
     labels_of(cells, &settings)
 }
 

@@ -13,13 +13,15 @@ use std::cmp::Ordering;
 
 use results::record::{Cell, Record};
 use serde::Serialize;
-use spec::units::digits;
+use spec::shown::distinct;
+use spec::units::{self, digits};
 
 use crate::charts::bars;
 use crate::doc::{self, Block, Chart, Column, Doc, Section, Table, Value};
 use crate::pivot;
 use crate::published::claims::{ClaimOutcome, Relation, same_phase, same_work};
 use crate::published::{Beside, Figure, Published, THE_DISK};
+use crate::runs::measured;
 use crate::work_names::work_name;
 
 /// Published figures that are closer than this have no order that another machine must show.
@@ -51,8 +53,10 @@ pub struct SetReproduction {
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// Why our figures differ.
-    pub why: String,
+    /// The machine that it was published of.
+    pub system: String,
+    /// What was measured here: targets, disks, sizes of files.
+    pub measured: String,
     /// The figures are limits that the sweep sets: nothing is counted.
     pub limits: bool,
     /// Pairs of published figures that count.
@@ -65,8 +69,26 @@ pub struct SetReproduction {
     pub figures_not_run: usize,
     /// Figures that were run: those with a ratio on both sides first, the most distant first.
     pub figures: Vec<Distance>,
+    /// Pairs of published figures that count and are in another order here, the most distant
+    /// first.
+    pub other_order: Vec<OtherOrder>,
     /// What came out of the claims of the text.
     pub claims: Vec<ClaimOutcome>,
+}
+
+/// Two published figures that are in another order here.
+#[derive(Clone, Debug, Serialize)]
+pub struct OtherOrder {
+    /// `put-block`, `seq-read`.
+    pub work: String,
+    /// The array of the larger published figure, with its file system.
+    pub more: String,
+    /// The array of the smaller one.
+    pub less: String,
+    /// Ratio of the larger to the smaller, published.
+    pub published: f64,
+    /// The same ratio here.
+    pub here: f64,
 }
 
 /// A figure beside ours, as ratios where both sides have a base.
@@ -194,6 +216,7 @@ pub fn share(pairs: usize, same_order: usize, not_run: usize) -> String {
 fn of_set(set: &Published, record: &Record) -> SetReproduction {
     let beside = set.beside(record);
     let (mut pairs, mut same_order, mut not_run) = (0, 0, 0);
+    let mut other_order = Vec::new();
     let counted = if set.limits { &[] } else { &set.figures[..] };
     for (at, one) in counted.iter().enumerate() {
         for two in set.figures[..at].iter().filter(|two| comparable(one, two)) {
@@ -204,7 +227,7 @@ fn of_set(set: &Published, record: &Record) -> SetReproduction {
             pairs += 1;
             match ours(&beside, one, two) {
                 Some(ours) if (ours > 1.0) == (published > 1.0) && ours != 1.0 => same_order += 1,
-                Some(_) => {}
+                Some(ours) => other_order.push(OtherOrder::of(one, two, published, ours)),
                 None => not_run += 1,
             }
         }
@@ -220,14 +243,48 @@ fn of_set(set: &Published, record: &Record) -> SetReproduction {
         name: set.name.clone(),
         title: set.title.clone(),
         source: set.source.clone(),
-        why: set.why.clone().unwrap_or_default(),
+        system: set.system.clone(),
+        measured: measured_here(record),
         limits: set.limits,
         pairs,
         same_order,
         not_run,
         figures_not_run: set.figures.len() - set.figures.iter().filter(found).count(),
         figures: distances(&beside),
+        other_order,
         claims,
+    }
+}
+
+/// What the cells of a set are of: targets and disks, the CPU and memory of a kernel, files.
+fn measured_here(record: &Record) -> String {
+    let names = |names: Vec<String>, what: &str| match names.is_empty() {
+        true => None,
+        false => Some(format!("{what}{}", names.join(", "))),
+    };
+    let of = |field: fn(&Cell) -> Option<String>| distinct(record.cells.iter().filter_map(field));
+    let places = of(|cell| cell.place_shown());
+    let bytes = of(|cell| cell.case.file_bytes.map(units::show_size));
+    let parts = [
+        Some(measured(&record.cells)).filter(|text| !text.is_empty()),
+        names(places, "targets "),
+        names(bytes, "files of "),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+impl OtherOrder {
+    fn of(one: &Figure, two: &Figure, published: f64, ours: f64) -> OtherOrder {
+        let (more, less) = if published > 1.0 { (one, two) } else { (two, one) };
+        let turned = |ratio: f64| if published > 1.0 { ratio } else { 1.0 / ratio };
+        let work = one.phase.clone().unwrap_or_else(|| one.workload.to_string());
+        OtherOrder {
+            work,
+            more: more.array_shown(),
+            less: less.array_shown(),
+            published: turned(published),
+            here: turned(ours),
+        }
     }
 }
 
@@ -363,9 +420,13 @@ fn section(set: &SetReproduction, figures_max: usize) -> Section {
         paragraph(format!("{}.", set.source)),
         paragraph(format!("{}. Figures not run: {}.", share_of(set), set.figures_not_run)),
     ];
-    if !set.why.is_empty() {
-        blocks.push(paragraph(format!("Why they differ: {}", set.why)));
+    if !set.system.is_empty() {
+        blocks.push(paragraph(format!("Published of: {}.", set.system)));
     }
+    if !set.measured.is_empty() {
+        blocks.push(paragraph(format!("Measured here: {}.", set.measured)));
+    }
+    blocks.extend(in_other_order(set, figures_max));
     let mut claims = Table::new("", Column::all(&["<claim of the text", "<compared", "<here"]));
     for claim in &set.claims {
         claims.push([&claim.says, &claim.of, &verdict(claim)]);
@@ -386,6 +447,25 @@ fn section(set: &SetReproduction, figures_max: usize) -> Section {
         blocks.push(paragraph(format!("and {more} nearer ones: --markdown or --html has all")));
     }
     Section::new(format!("{} ({})", set.title, set.name), blocks)
+}
+
+/// The pairs that did not come out, the most distant first: those that were published farthest
+/// apart.
+fn in_other_order(set: &SetReproduction, rows_max: usize) -> Option<Block> {
+    let heads = ["<work", "<published: this", "<above this", "published", "here"];
+    let mut table = Table::new("In another order here", Column::all(&heads));
+    let mut pairs: Vec<&OtherOrder> = set.other_order.iter().collect();
+    pairs.sort_by(|one, two| two.published.total_cmp(&one.published));
+    for pair in pairs.into_iter().take(rows_max) {
+        table.push([
+            Value::Text(pair.work.clone()),
+            Value::Text(pair.more.clone()),
+            Value::Text(pair.less.clone()),
+            Value::times(Some(pair.published)),
+            Value::times(Some(pair.here)),
+        ]);
+    }
+    table.block()
 }
 
 fn bar(one: &Distance) -> Option<(String, f64, f64)> {
@@ -467,6 +547,18 @@ mod tests {
         // RAID 0 is no longer above RAID 1; equal figures are in no order.
         let some = wiki(vec![disk.clone(), zero.clone(), cell("raid1", "seq-read", 90.0)]);
         assert_eq!((some.same_order, some.not_run), (1, 23));
+        let [other] = some.sets[0].other_order.as_slice() else { panic!("{some:?}") };
+        let names = (other.work.as_str(), other.more.as_str(), other.less.as_str());
+        let blocks = "ext3, 4096-byte blocks";
+        let arrays = (format!("RAID 0 x2 256KiB, {blocks}"), format!("RAID 1 x2, {blocks}"));
+        assert_eq!(names, ("seq-read", arrays.0.as_str(), arrays.1.as_str()));
+        assert_eq!((other.published, other.here), (155.0 / 80.0, 1.0));
+        let text = markdown(&some);
+        assert!(text.contains("Published of: 2 x Hitachi Ultrastar A7K1000 1 TB"), "{text}");
+        assert!(
+            text.contains(&format!("| {} | {} | 1.94x | 1.00x |", arrays.0, arrays.1)),
+            "{text}"
+        );
         // A program's options may differ from array to array.
         let streams = |level: &str, block: &str, rate| {
             cell(level, "seq-read", rate).with(|it| {

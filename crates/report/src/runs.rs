@@ -74,7 +74,10 @@ impl Report {
             cells: record.cells.iter().filter(|cell| of_host(host, cell)).count(),
         };
         let sources = record.machines().iter().map(source).collect();
-        let title = title(&record.cells);
+        let title = match measured(&record.cells) {
+            nothing if nothing.is_empty() => "Software RAID".to_string(),
+            measured => measured,
+        };
         let not_run = Vec::new();
         Report { title, record, sources, not_run, published: None }
     }
@@ -133,21 +136,31 @@ impl Report {
     }
 }
 
-/// What the cells were measured on: `raidlab's engine on modelled disks: hdd-2007`.
-fn title(cells: &[Cell]) -> String {
-    let targets = distinct(cells.iter().map(|cell| match cell.case.target.known() {
+/// What was measured: `raidlab's engine and Linux md 6.12.117 on modelled disks: hdd-2007, in model
+/// time`. Empty without cells.
+pub fn measured<'c>(cells: impl IntoIterator<Item = &'c Cell> + Clone) -> String {
+    let cells = || cells.clone().into_iter();
+    let what = distinct(cells().map(|cell| match cell.case.target.known() {
         Some(TargetKind::Engine) => "raidlab's engine".to_string(),
         Some(TargetKind::Kernel) => "Linux md".to_string(),
-        _ => cell.target_shown(),
+        _ => match cell.case.place.as_ref().and_then(|place| place.kernel.as_deref()) {
+            Some(kernel) => format!("Linux md {kernel}"),
+            None => cell.target_shown(),
+        },
     }));
-    match targets.is_empty() {
-        true => "Software RAID".to_string(),
-        false => format!("{} on {}", targets.join(", "), measured_on(cells)),
+    if what.is_empty() {
+        return String::new();
     }
+    let timed = match cells().filter(|cell| cell.case.model_time).count() {
+        0 => "",
+        all if all == cells().count() => ", in model time",
+        _ => ", partly in model time",
+    };
+    format!("{} on {}{timed}", what.join(" and "), measured_on(cells()))
 }
 
 /// `modelled disks: hdd-2007, hdd-2009`; `memory`, `files`, `disks`; several joined by `and`.
-pub fn measured_on(cells: &[Cell]) -> String {
+pub fn measured_on<'c>(cells: impl IntoIterator<Item = &'c Cell>) -> String {
     const NAMES_MAX: usize = 4;
     let (mut models, mut others) = (Vec::new(), Vec::new());
     for cell in cells {
@@ -176,25 +189,38 @@ pub fn measured_on(cells: &[Cell]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use results::record::Place;
+
     use crate::fixture;
 
     use super::*;
 
     #[test]
     fn the_title_says_what_was_measured() {
-        let cell = |target: &str, members: &str| {
+        let cell = |target: TargetKind, members: &str| {
             Cell::default().with(|cell| {
                 cell.case.target = target.into();
                 cell.case.members = members.into();
             })
         };
-        let cells = [cell("engine", "paced:hdd-2007"), cell("engine", "paced:hdd-2007:mem*2")];
-        assert_eq!(title(&cells), "raidlab's engine on modelled disks: hdd-2007");
-        let mixed = [cell("engine", "paced:hdd-2007*2+hdd-2009@0.5*2"), cell("engine", "mem")];
-        let title_of_both = title(&mixed);
-        assert!(title_of_both.contains("modelled disks: hdd-2007"), "{title_of_both}");
-        assert!(title_of_both.contains("members: mem"), "{title_of_both}");
-        assert!(!title(&[cell("engine", "/dev/sda+/dev/sdb")]).contains("modelled"));
+        let engine = |members: &str| cell(TargetKind::Engine, members);
+        let cells = [engine("paced:hdd-2007"), engine("paced:hdd-2007:mem*2")];
+        assert_eq!(measured(&cells), "raidlab's engine on modelled disks: hdd-2007");
+        let mixed = [engine("paced:hdd-2007*2+hdd-2009@0.5*2"), engine("mem")];
+        let of_both = measured(&mixed);
+        assert!(of_both.contains("modelled disks: hdd-2007"), "{of_both}");
+        assert!(of_both.contains("members: mem"), "{of_both}");
+        assert!(!measured(&[engine("/dev/sda+/dev/sdb")]).contains("modelled"));
+        let linux = cell(TargetKind::Linux, "paced:hdd-2007").with(|it| {
+            it.case.model_time = true;
+            it.case.place = Some(Place { kernel: Some("6.12.1".into()), ..Place::default() });
+        });
+        let mut all = vec![linux, engine("paced:hdd-2007")];
+        let both = "Linux md 6.12.1 and raidlab's engine on modelled disks: hdd-2007";
+        assert_eq!(measured(&all), format!("{both}, partly in model time"));
+        all[1].case.model_time = true;
+        assert_eq!(measured(&all), format!("{both}, in model time"));
+        assert_eq!(measured(&[]), "");
     }
 
     #[test]

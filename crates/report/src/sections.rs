@@ -4,7 +4,7 @@
 //! Invariant: plain data ([`crate::doc`]); a section without content is left out.
 
 use results::host::Host;
-use results::record::{Finding, Record};
+use results::record::Finding;
 use spec::units;
 
 use crate::charts::{bars, lines};
@@ -52,15 +52,17 @@ pub(crate) fn titled(title: &str, block: Option<Block>) -> Option<Section> {
     block.map(|block| Section::new(title, vec![block]))
 }
 
-/// Figures by number of disks, chunk, stated load and file system, where there are several.
-pub(crate) fn along(record: &Record) -> Vec<Section> {
+/// Figures by number of disks, chunk, stated load and place, where there are several.
+pub(crate) fn along(report: &Report) -> Vec<Section> {
+    let record = &report.record;
     let axes = Axis::ALL.map(|(axis, title, name)| {
         let curves = curves(record, axis);
         let works = distinct(curves.iter().map(|curve| curve.work.as_str()));
         let of = |work: &str| curves.iter().filter(|curve| curve.work == work).collect();
         (title, works.into_iter().map(|work| along_axis(name, of(work))).collect::<Vec<_>>())
     });
-    let places = ("By file system", by_place(record).iter().map(along_places).collect());
+    let places = by_place(record, report.published.as_ref());
+    let places = ("By place", places.iter().map(along_places).collect());
     let all = axes.into_iter().chain([places]);
     all.filter(|(_, figures)| !figures.is_empty())
         .map(|(title, figures)| Section::new(title, vec![Block::Charts(figures)]))
@@ -101,7 +103,7 @@ fn point(curve: &Curve, place: u64) -> Value {
     Value::known(text)
 }
 
-/// File systems have no order for an axis: a row for each array, a column for each of them.
+/// Places have no order for an axis: a row for each array, a column for each of them.
 fn along_places(table: &ByPlace) -> Chart {
     let heads = std::iter::once("array").chain(table.places.iter().map(String::as_str));
     let rows = table.rows.iter().map(|(label, figures)| {

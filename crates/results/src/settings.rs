@@ -81,6 +81,8 @@ pub enum ShownIn {
 pub const CHUNK: &str = "chunk_kib";
 /// Name of the stated load's setting.
 pub const RATE: &str = "rate_iops";
+/// Name of the target's setting.
+pub const TARGET: &str = "target";
 /// Name of the place's setting.
 pub const PLACE: &str = "place";
 
@@ -144,7 +146,7 @@ pub static SETTINGS: &[Setting] = {
     use ShownIn::{Row, RowOrAbsent, Work, WorkOfSize};
     use Unit::{Bytes, Kib, MbPerS, Seconds};
     &[
-        setting("target", "target", |cell| word(&cell.case.target))
+        setting(TARGET, "target", |cell| word(&cell.case.target))
             .column(5)
             .identity(CellAndDisk)
             .shown_in(Row(|cell| Some(cell.target_shown())))

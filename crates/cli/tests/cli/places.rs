@@ -115,7 +115,7 @@ fn file_systems_are_an_axis_of_a_sweep() {
     let again = raidlab(&format!("sweep {sweep} --db={db} --json")).code(0);
     assert!(again.stderr.contains("all items were measured before"), "{}", again.stderr);
     let report = raidlab(&format!("report --db={db}")).code(0).stdout;
-    assert!(report.contains("By file system\ndd write"), "{report}");
+    assert!(report.contains("By place\ndd write"), "{report}");
     let heads = report.lines().filter(|line| line.starts_with("array  "));
     let journals = heads.filter(|line| line.contains("fs:ext4,data=journal,journal=raid1(2)"));
     assert!(journals.count() > 0, "{report}");

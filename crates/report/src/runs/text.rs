@@ -12,7 +12,7 @@ use crate::{directions, during, summary, table};
 /// The report as text, ending with a newline: the tables of cells first, the summary last.
 pub fn text(report: &Report, colour: bool) -> String {
     let mut sections = vec![Section::new("", sources(report)), table::section(&report.record)];
-    sections.extend(sections::along(&report.record));
+    sections.extend(sections::along(report));
     sections.extend(sections::published(report));
     sections.extend(summary::short_sections(&report.summary()));
     sections.extend(titled("", sections::not_run(report)));
@@ -29,7 +29,7 @@ pub fn markdown(report: &Report) -> String {
         [directions::table(&grid), during::table(&grid)].into_iter().filter_map(Table::block);
     let blocks = [medians, table::legend(&grid)].into_iter().chain(parts);
     sections.push(Section::new("Speed", blocks.collect()));
-    sections.extend(sections::along(&report.record));
+    sections.extend(sections::along(report));
     sections.extend(sections::published(report));
     sections.extend(titled("Findings", sections::findings(&grid)));
     sections.extend(titled("Warnings", sections::warnings(&grid)));
@@ -79,7 +79,7 @@ mod tests {
         }
         let places = super::text(&Report::of(crate::runs::places_for_tests()), false);
         for row in [
-            "By file system",
+            "By place",
             "dd write, MB/s, and times the first:",
             "array fs:ext4 fs:ext4,data=journal",
             "RAID 5 x4 100 52.0 (0.52x)",
