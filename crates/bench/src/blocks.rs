@@ -12,6 +12,7 @@ use crate::metrics::{CounterSource, Recorder, Watched};
 use array::{Event, io_error_text};
 use host::sys::ModelClock;
 use md::Level;
+use results::findings;
 use results::host::Host;
 use results::record::{Cell, Record};
 use spec::case::{ArrayConfig, RunConfig};
@@ -305,8 +306,10 @@ impl Bench<'_, '_> {
                 linux::Run { place: self.place, label: self.label, run: self.run, stop: self.stop };
             let progress = &mut *self.progress;
             let what = format!("{name}: {}", specs[0].kind.name());
+            let model_time = !self.run.real_time;
             let mut look = |now: Duration| {
-                progress(Progress::InModelTime { what: &what, seconds: now.as_secs_f64() });
+                let (what, seconds) = (&*what, now.as_secs_f64());
+                progress(Progress::InKernel { what, seconds, model_time });
             };
             let measured = run.blocks(array, area_bytes, specs, &shortest, &mut look)?;
             for ((entry, bound), cell) in group.zip(bounds).zip(measured) {
@@ -316,6 +319,8 @@ impl Bench<'_, '_> {
                     it.derived.unshared_bound_mb_per_s = bound.derived.unshared_bound_mb_per_s;
                 });
                 cell.summarise();
+                // With the bound, and of modelled disks: inside they are any devices.
+                cell.derived.findings = findings::find(&cell);
                 (self.progress)(Progress::Measured(&cell));
                 (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
                 self.record.cells.push(cell);

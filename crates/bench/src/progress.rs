@@ -33,12 +33,14 @@ pub enum Progress<'p> {
         /// What limits there, or why there is none.
         bound_note: Option<&'p str>,
     },
-    /// A kernel in model time is running.
-    InModelTime {
+    /// A user-mode kernel is running.
+    InKernel {
         /// What it measures.
         what: &'p str,
         /// Its time, seconds.
         seconds: f64,
+        /// Whether that is model time.
+        model_time: bool,
     },
     /// A phase of a program is running.
     Phase {

@@ -50,8 +50,9 @@ fn line(progress: &Progress<'_>) -> Option<String> {
             Some(format!("{array}: filling {:.0} %", done * 100.0))
         }
         Progress::Running { array, workload, .. } => Some(format!("{array}: {workload}")),
-        Progress::InModelTime { what, seconds } => {
-            Some(format!("{what}, {seconds:.0} s of model time"))
+        Progress::InKernel { what, seconds, model_time } => {
+            let kind = if *model_time { "of model time" } else { "in the kernel" };
+            Some(format!("{what}, {seconds:.0} s {kind}"))
         }
         Progress::Phase { program, phase, .. } => Some(format!("{program}: {phase}")),
         Progress::Checking { program, file } => Some(format!("{program}: comparing file {file}")),
@@ -68,7 +69,7 @@ fn show_in(view: &mut LiveView, progress: &Progress<'_>, left: &str, eta: Option
         }
         Progress::Ready => {}
         Progress::Measured(_) | Progress::Final { .. } => view.ends(),
-        Progress::Filling { .. } | Progress::Checking { .. } | Progress::InModelTime { .. } => {
+        Progress::Filling { .. } | Progress::Checking { .. } | Progress::InKernel { .. } => {
             text().iter().for_each(|text| view.rests(text, eta));
         }
     }

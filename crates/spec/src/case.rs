@@ -292,7 +292,7 @@ impl RunConfig {
             TargetExpr::Engine => {
                 !self.real_time && self.cores.is_none() && array.members.iter().all(modelled)
             }
-            place => place.model_time().is_some(),
+            place => !self.real_time && place.model_time().is_some(),
         }
     }
 

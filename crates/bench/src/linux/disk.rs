@@ -329,15 +329,16 @@ impl Disk {
         Ok(())
     }
 
-    /// Interrupts the kernel if there are ends; returns the connection on which the kernel answers,
-    /// which is to be read before it runs again.
-    pub(super) fn interrupt(&mut self) -> io::Result<Option<&mut UnixStream>> {
+    /// Interrupts the kernel if there are ends; returns the connection on which the kernel answers
+    /// if `answered`: which is to be read before it runs again.
+    pub(super) fn interrupt(&mut self, answered: bool) -> io::Result<Option<&mut UnixStream>> {
         if !std::mem::take(&mut self.ended) {
             return Ok(None);
         }
         let back = self.back.as_mut().ok_or_else(|| invalid("no connection for interrupts"))?;
         let mut bytes = Vec::with_capacity(20);
-        for word in [VRING_CALL, VERSION | NEED_REPLY, 8, 0, 0] {
+        let flags = if answered { VERSION | NEED_REPLY } else { VERSION };
+        for word in [VRING_CALL, flags, 8, 0, 0] {
             bytes.extend(word.to_le_bytes());
         }
         back.write_all(&bytes)?;
@@ -493,7 +494,7 @@ mod tests {
         assert_eq!(used(&memory), 0, "its model has not ended it");
         disk.end(number).expect("ended");
         assert_eq!(used(&memory), 1);
-        assert!(disk.interrupt().is_err(), "this front end takes none");
+        assert!(disk.interrupt(true).is_err(), "this front end takes none");
 
         memory.write(DATA, &[9; 512]).expect("inside");
         put(&mut memory, 1, blk::VIRTIO_BLK_T_OUT, 3, false);

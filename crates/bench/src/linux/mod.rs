@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use drive::Kind as DriveKind;
 use predict::bound::{MemberDrive, wired};
+use results::findings;
 use results::record::{Cell, Record};
 use rustix::fs::MemfdFlags;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
@@ -142,7 +143,10 @@ impl Run<'_> {
         look: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Cell>, LinuxError> {
         let command = guest::of_program(self.place, array, program, self.run);
-        self.command(array, false, &command, look)
+        let mut cells = self.command(array, false, &command, look)?;
+        // Of modelled disks: inside they are any devices.
+        cells.iter_mut().for_each(|cell| cell.derived.findings = findings::find(cell));
+        Ok(cells)
     }
 
     fn command(
@@ -176,9 +180,9 @@ impl Run<'_> {
             directory: directory.path(),
             memory_bytes: self.kernel().memory(),
             queue_depth: self.queue_depth(&drives),
-            cpu: cpu::parameter(self.kernel().cpu()),
+            cpu: self.is_model_time().then(|| cpu::parameter(self.kernel().cpu())),
         };
-        let _held = OneCpu::hold();
+        let _held = self.is_model_time().then(OneCpu::hold);
         let world = World::start(&start, wired(array.topology, &drives), stores);
         let mut world = world.map_err(failed("starting the kernel"))?;
         let ended = world.run(self.stop, look).map_err(|source| LinuxError::Io {
@@ -192,6 +196,10 @@ impl Run<'_> {
         }
     }
 
+    fn is_model_time(&self) -> bool {
+        !self.run.real_time
+    }
+
     fn kernel(&self) -> ModelTimeKernel {
         self.place.model_time().unwrap_or_default()
     }
@@ -199,6 +207,10 @@ impl Run<'_> {
     /// Refuses settings that would have no effect, and memory that is not there.
     fn takes_settings(&self, array: &ArrayConfig) -> Result<(), LinuxError> {
         let knobs = self.place.kernel().map(|kernel| kernel.knobs.clone()).unwrap_or_default();
+        if !self.is_model_time() && self.kernel().cpu_permille.is_some() {
+            let why = "cpu: in real time the kernel computes as fast as this machine";
+            return Err(LinuxError::Setting(why.into()));
+        }
         if knobs.stripe_cache_pages.is_some() && !array.has_parity() {
             let why = format!("{}: stripe-cache: it has no parity", array.name());
             return Err(LinuxError::Setting(why));
@@ -266,7 +278,7 @@ impl Run<'_> {
         let random = cell.case.workload.known().is_some_and(|kind| kind.is_random());
         cell.with(|it| {
             it.case.target = self.place.kind().into();
-            it.case.model_time = true;
+            it.case.model_time = self.is_model_time();
             if it.case.program.is_none() {
                 // The area that is used follows from the members, as on the engine.
                 it.case.file_bytes = None;
@@ -293,8 +305,12 @@ impl Run<'_> {
             it.case.place = Some(place);
             // It computes, which takes no model time.
             it.measured.generator_ns_per_op = None;
-            if self.kernel().cpu() == 0 {
-                let why = "computing takes no model time: linux,cpu=free";
+            let no_cpu = match (self.is_model_time(), self.kernel().cpu()) {
+                (false, _) => Some("of a user-mode kernel, whose calls take a way of their own"),
+                (true, 0) => Some("computing takes no model time: linux,cpu=free"),
+                _ => None,
+            };
+            if let Some(why) = no_cpu {
                 it.measured.cpu_process_s = None;
                 it.measured.cpu_system_s = None;
                 it.measured.cpu_system_note = Some(why.into());

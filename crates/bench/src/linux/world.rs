@@ -1,4 +1,5 @@
-//! A user-mode kernel with its disks: one thread that plays the calendar and the drives.
+//! A user-mode kernel with its disks: one thread that plays the calendar and the drives. In model
+//! time:
 //!
 //! ```text
 //!   the kernel runs ---- kick ----> requests are taken, the drives begin them; `free_until` is the
@@ -8,12 +9,16 @@
 //!                           the requested time: RUN
 //! ```
 //!
-//! Invariant: nothing depends on how long anything takes on this machine: the same program on the
-//! same disks sees the same times. The kernel is killed when this is dropped. Called by `guest`.
+//! In real time the kernel has this machine's clock, and a request ends when the drive's model says
+//! so by that clock.
+//!
+//! Invariant: in model time nothing depends on how long anything takes on this machine: the same
+//! program on the same disks sees the same times. The kernel is killed when this is dropped. Called
+//! by `linux`.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -49,8 +54,55 @@ pub(super) struct Start<'s> {
     pub memory_bytes: u64,
     /// Requests that a disk is given at a time.
     pub queue_depth: u32,
-    /// What computing takes, as the kernel's parameter says it.
-    pub cpu: String,
+    /// What computing takes, as the kernel's parameter says it; `None`: the clock is real.
+    pub cpu: Option<String>,
+}
+
+/// What the kernel's time is.
+enum Clock {
+    /// That of the calendar, once the kernel has connected to it.
+    Model { listener: UnixListener, calendar: Option<Calendar> },
+    /// That of this machine, from the start on.
+    Real(Instant),
+}
+
+impl Clock {
+    /// The time since the start, nanoseconds.
+    fn now(&self) -> io::Result<u64> {
+        match self {
+            Clock::Model { calendar, .. } => calendar.as_ref().map_or(Ok(0), Calendar::now),
+            Clock::Real(begin) => Ok(begin.elapsed().as_nanos() as u64),
+        }
+    }
+
+    /// The calendar of a kernel that waits for RUN.
+    fn waiting(&mut self) -> Option<&mut Calendar> {
+        match self {
+            Clock::Model { calendar, .. } => calendar.as_mut().filter(|it| it.is_waiting()),
+            Clock::Real(_) => None,
+        }
+    }
+
+    /// What is polled for messages of the kernel's.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Clock::Model { calendar: Some(calendar), .. } => Some(calendar.socket().as_fd()),
+            Clock::Model { listener, calendar: None } => Some(listener.as_fd()),
+            Clock::Real(_) => None,
+        }
+    }
+
+    /// Serves a message. Returns `false` when the kernel is gone.
+    fn serve(&mut self) -> io::Result<bool> {
+        match self {
+            Clock::Model { listener, calendar: calendar @ None } => {
+                *calendar = Some(Calendar::accept(listener)?);
+                Ok(true)
+            }
+            Clock::Model { calendar: Some(calendar), .. } => calendar.serve(),
+            Clock::Real(_) => Ok(true),
+        }
+    }
 }
 
 /// Holds the calling thread, and what it starts, to one CPU, until it is dropped: the kernel and
@@ -78,8 +130,7 @@ impl Drop for OneCpu {
 /// See the module documentation.
 pub(super) struct World {
     child: Child,
-    clock: UnixListener,
-    calendar: Option<Calendar>,
+    clock: Clock,
     disks: Vec<Disk>,
     rig: Rig,
     /// The drive of each disk, and where the disk begins on it.
@@ -95,7 +146,6 @@ impl World {
         stores: Vec<File>,
     ) -> io::Result<World> {
         let path = |name: &str| start.directory.join(name);
-        let clock = UnixListener::bind(path("clock"))?;
         let (mut disks, mut arguments) = (Vec::new(), Vec::new());
         for (at, store) in stores.into_iter().enumerate() {
             let socket = path(&format!("disk{at}"));
@@ -121,17 +171,23 @@ impl World {
             .arg(format!("rootflags={}", start.root.display()))
             .arg(format!("LAB_RUN={}", start.directory.display()))
             .arg(format!("uml_dir={}/", start.directory.display()))
-            .arg(format!("time-travel=ext:{}", path("clock").display()))
             .arg(format!("virtio_blk.queue_depth={}", start.queue_depth))
-            .arg(format!("lab_cpu={}", start.cpu))
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(console.try_clone()?)
             .stderr(console)
             // Its processes end with it, and Ctrl-C does not reach them.
             .process_group(0);
+        let clock = match &start.cpu {
+            Some(cpu) => {
+                command.arg(format!("time-travel=ext:{}", path("clock").display()));
+                command.arg(format!("lab_cpu={cpu}"));
+                Clock::Model { listener: UnixListener::bind(path("clock"))?, calendar: None }
+            }
+            None => Clock::Real(Instant::now()),
+        };
         let child = spawn_at_fixed_addresses(&mut command)?;
-        Ok(World { child, clock, calendar: None, disks, rig, places, done: Vec::new() })
+        Ok(World { child, clock, disks, rig, places, done: Vec::new() })
     }
 
     /// Runs until the kernel ends, or until `stop` returns `true`: then `None` is returned. `look`
@@ -164,7 +220,7 @@ impl World {
     ) -> io::Result<Option<ExitStatus>> {
         let (mut looked, mut active) = (Instant::now(), Instant::now());
         loop {
-            while self.calendar.as_ref().is_some_and(Calendar::is_waiting) {
+            while self.clock.waiting().is_some() {
                 self.pass_time()?;
                 active = Instant::now();
                 if active - looked >= LOOK {
@@ -175,7 +231,7 @@ impl World {
                 if stop() {
                     return Ok(None);
                 }
-                look(self.now()?);
+                look(Duration::from_nanos(self.clock.now()?));
                 looked = Instant::now();
                 if let Some(status) = self.child.try_wait()? {
                     return Ok(Some(status));
@@ -184,22 +240,19 @@ impl World {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel hangs"));
                 }
             }
-            if self.calendar.as_ref().is_none_or(|calendar| !calendar.is_waiting())
-                && self.listen()?
-            {
+            if self.clock.waiting().is_none() && self.listen()? {
                 active = Instant::now();
+            }
+            if let Clock::Real(_) = self.clock {
+                self.rig.advance(self.clock.now()?, &mut self.done);
+                self.end_requests()?;
             }
         }
     }
 
-    fn now(&self) -> io::Result<Duration> {
-        let now = self.calendar.as_ref().map_or(Ok(0), Calendar::now)?;
-        Ok(Duration::from_nanos(now))
-    }
-
     /// The kernel waits: what comes first happens.
     fn pass_time(&mut self) -> io::Result<()> {
-        let Some(calendar) = &mut self.calendar else { return Ok(()) };
+        let Some(calendar) = self.clock.waiting() else { return Ok(()) };
         let (requested, event) = (calendar.requested()?, self.rig.next_event());
         match (requested, event) {
             (requested, Some(at)) if requested.is_none_or(|time| at <= time) => {
@@ -216,15 +269,16 @@ impl World {
         }
     }
 
-    /// Ends what the drives have done, interrupts the kernel, and awaits its replies: it reads the
-    /// time in its handler, and RUN must not arrive there.
+    /// Ends what the drives have done, and interrupts the kernel. In model time it awaits the
+    /// replies: the kernel reads the time in its handler, and RUN must not arrive there.
     fn end_requests(&mut self) -> io::Result<()> {
         for done in self.done.drain(..) {
             self.disks[(done.tag >> 32) as usize].end(done.tag as u32)?;
         }
-        let Some(calendar) = &mut self.calendar else { return Ok(()) };
+        let mut calendar = self.clock.waiting();
         for disk in &mut self.disks {
-            let Some(back) = disk.interrupt()? else { continue };
+            let Some(back) = disk.interrupt(calendar.is_some())? else { continue };
+            let Some(calendar) = &mut calendar else { continue };
             loop {
                 let mut fds = [
                     PollFd::new(&*back, PollFlags::IN),
@@ -249,35 +303,31 @@ impl World {
         Ok(())
     }
 
-    /// Serves what the running kernel requests; waits for a tenth of a second at most. Returns
-    /// whether there was anything.
+    /// Serves what the running kernel requests; waits for a tenth of a second at most, and in real
+    /// time for the drives' next event. Returns whether there was anything.
     fn listen(&mut self) -> io::Result<bool> {
-        let mut fds = Vec::with_capacity(1 + self.disks.len());
-        let clock = match &self.calendar {
-            Some(calendar) => calendar.socket().as_fd(),
-            None => self.clock.as_fd(),
+        let wait = match (&self.clock, self.rig.next_event()) {
+            (Clock::Real(_), Some(at)) => {
+                LOOK.min(Duration::from_nanos(at.saturating_sub(self.clock.now()?)))
+            }
+            _ => LOOK,
         };
-        fds.push(PollFd::from_borrowed_fd(clock, PollFlags::IN));
-        let disks = self.disks.iter();
-        fds.extend(disks.map(|disk| PollFd::from_borrowed_fd(disk.fd(), PollFlags::IN)));
-        let limit = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+        let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let disks = self.disks.iter().map(Disk::fd);
+        // Last: WAIT, after what came before it.
+        let fds = disks.chain(self.clock.fd());
+        let mut fds: Vec<PollFd<'_>> =
+            fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         if retry_on_intr(|| poll(&mut fds, Some(&limit)))? == 0 {
             return Ok(false);
         }
         let ready: Vec<bool> = fds.iter().map(is_ready).collect();
-        for (at, _) in ready.iter().skip(1).enumerate().filter(|(_, ready)| **ready) {
-            self.serve_disk(at)?;
-        }
-        // Last: WAIT, after what came before it.
-        if ready[0] {
-            match &mut self.calendar {
-                None => self.calendar = Some(Calendar::accept(&self.clock)?),
-                Some(calendar) => {
-                    if !calendar.serve()? {
-                        // It ends: its status is what counts.
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
+        for (at, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
+            if at < self.disks.len() {
+                self.serve_disk(at)?;
+            } else if !self.clock.serve()? {
+                // It ends: its status is what counts.
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
         Ok(true)
@@ -289,16 +339,18 @@ impl World {
             return disk.accept();
         }
         let Received::Kick(reply) = disk.receive()? else { return Ok(()) };
-        let calendar = self.calendar.as_mut().ok_or_else(|| io::Error::other("no clock yet"))?;
-        let now = calendar.now()?;
+        let now = self.clock.now()?;
         let (rig, (drive, at_bytes)) = (&mut self.rig, self.places[at]);
         disk.take(|number, op| {
             let tag = (at as u64) << 32 | u64::from(number);
             rig.plug(now, drive, tag, drive::Op { at_bytes: at_bytes + op.at_bytes, ..op });
         })?;
         rig.unplug(now, drive);
-        // Before the reply: the kernel runs on with it.
-        calendar.set_free_until(rig.next_event().unwrap_or(NEVER))?;
+        if let Clock::Model { calendar, .. } = &mut self.clock {
+            let calendar = calendar.as_mut().ok_or_else(|| io::Error::other("no clock yet"))?;
+            // Before the reply: the kernel runs on with it.
+            calendar.set_free_until(rig.next_event().unwrap_or(NEVER))?;
+        }
         disk.reply(&reply)
     }
 }

@@ -68,7 +68,8 @@ fn on_target(
             let kernel = linux::Run { place, label: "", run, stop: host.stop };
             let what = format!("{}: {program}", array.name());
             let mut look = |now: std::time::Duration| {
-                (host.progress)(Progress::InModelTime { what: &what, seconds: now.as_secs_f64() });
+                let (what, seconds) = (&*what, now.as_secs_f64());
+                (host.progress)(Progress::InKernel { what, seconds, model_time: !run.real_time });
             };
             match kernel.program(array, program, &mut look) {
                 Ok(cells) => (cells, Ok(())),

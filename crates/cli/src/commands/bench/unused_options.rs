@@ -61,7 +61,8 @@ pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOpti
     let no_files = format!("{unasked}, so there are no member files");
     let no_device = "no --target uses a device:, and no array of the engine has devices as \
                      --members; md: takes only devices that hold nothing";
-    let no_clock = "no block workload runs on an array of the engine with modelled disks";
+    let no_clock = "nothing here runs in model time: block workloads of the engine on modelled \
+                    disks do, and kernels of linux";
     let one_cpu = "a kernel in model time has one CPU, and no --target is another";
     let of_host = [
         ("parity-impl", host.parity_impl.is_some() && !any(asks_engine), no_parity),
@@ -102,9 +103,11 @@ fn only_linux(matrices: &[Matrix]) -> bool {
     targets.all(|target| target.model_time().is_some())
 }
 
-/// Whether block workloads run on modelled disks of the engine.
+/// Whether anything runs in model time: block workloads on modelled disks of the engine, or a
+/// kernel.
 fn uses_model_time(options: &MatrixOptions) -> bool {
-    asks_engine(options) && options.moves_blocks() && options.has_modelled()
+    let engine = asks_engine(options) && options.moves_blocks() && options.has_modelled();
+    engine || options.target.iter().any(|target| target.model_time().is_some())
 }
 
 fn makes_members(options: &MatrixOptions) -> bool {

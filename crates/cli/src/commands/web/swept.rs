@@ -110,8 +110,9 @@ impl SweptFeed {
             Progress::Filling { array, done } => {
                 state.rests(format!("{array}: filling {:.0} %", done * 100.0));
             }
-            Progress::InModelTime { what, seconds } => {
-                state.rests(format!("{what}, {seconds:.0} s of model time"));
+            Progress::InKernel { what, seconds, model_time } => {
+                let kind = if *model_time { "of model time" } else { "in the kernel" };
+                state.rests(format!("{what}, {seconds:.0} s {kind}"));
             }
             Progress::Checking { program, file } => {
                 state.rests(format!("{program}: comparing file {file}"));
