@@ -20,8 +20,10 @@ use spec::matrix::tolerated_losses;
 use spec::rng::SplitMix64;
 use spec::workload::{self, Background, Kind, Spec};
 
-use crate::background_run::{BackgroundRun, RANGE_BYTES};
+use crate::background_run::{BackgroundRun, EngineRun, RANGE_BYTES};
+use crate::error::RunError;
 use crate::measurement::Measurement;
+use crate::provision::MdSync;
 use crate::runner::{self, Running, Timing};
 use crate::target::Target;
 use crate::target_error::{RunnerError, TargetError};
@@ -80,11 +82,20 @@ impl Target {
     ///
     /// # Errors
     /// A member cannot be made, or spared.
-    pub fn prepare_background(&mut self, background: &Background) -> Result<(), TargetError> {
+    pub fn prepare_background(&mut self, background: &Background) -> Result<(), RunError> {
+        if let Some(md) = self.md.clone() {
+            self.background_at_rest =
+                Some(BackgroundRun::Md(MdSync::prepare(md, background.work)?));
+            return Ok(());
+        }
+        Ok(self.prepare_engine(background)?)
+    }
+
+    fn prepare_engine(&mut self, background: &Background) -> Result<(), TargetError> {
         let share = u16::from(background.foreground_percent) * 10;
         self.shards[0].set_pace(Pace { foreground_share: share, ..Pace::default() });
         let degraded = self.failed().len();
-        let mut run = BackgroundRun {
+        let mut run = EngineRun {
             work: match background.work {
                 workload::BackgroundWork::Rebuild => BackgroundWork::Rebuild,
                 workload::BackgroundWork::Scrub => BackgroundWork::Check,
@@ -120,7 +131,7 @@ impl Target {
             let all = (used * members / copies).max(1);
             run.of_member = used as f64 / all as f64;
         }
-        self.background_at_rest = Some(run);
+        self.background_at_rest = Some(BackgroundRun::Engine(run));
         Ok(())
     }
 
@@ -135,7 +146,7 @@ impl Target {
         timing: Timing,
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(Running<'_>),
-    ) -> Result<Result<Before, RunnerError>, TargetError> {
+    ) -> Result<Result<Before, RunnerError>, RunError> {
         let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
         let mut before = Before::default();
         let own = Timing { check_later: true, ..timing };
@@ -146,7 +157,7 @@ impl Target {
                 Err(error) => return Ok(Err(error)),
             }
             self.renew_drives(random)?;
-            self.resume_background();
+            self.resume_background()?;
             let nothing = Spec { kind: Kind::None, block_bytes: RANGE_BYTES, depth: 0, ..*spec };
             let nothing = Spec { jobs: 1, read_ahead_bytes: 0, rate: None, ..nothing };
             let warm_up = own.warm_up.max(REST);
@@ -154,32 +165,65 @@ impl Target {
                 Ok(idle) => before.idle = Some(idle),
                 Err(error) => return Ok(Err(error)),
             }
-            self.pause_background();
+            self.pause_background()?;
         }
         Ok(Ok(before))
     }
 
     /// Lets the work run from now on.
-    pub(crate) fn resume_background(&mut self) {
-        if let Some(run) = self.background_at_rest.take() {
-            self.shards[0].pause_background(run.work, false);
+    ///
+    /// # Errors
+    /// Of md.
+    pub(crate) fn resume_background(&mut self) -> Result<(), RunError> {
+        if let Some(mut run) = self.background_at_rest.take() {
+            match &mut run {
+                BackgroundRun::Engine(run) => self.shards[0].pause_background(run.work, false),
+                BackgroundRun::Md(sync) => sync.resume()?,
+            }
             self.background = Some(run);
         }
+        Ok(())
     }
 
-    fn pause_background(&mut self) {
-        if let Some(run) = self.background.take() {
-            self.shards[0].pause_background(run.work, true);
+    fn pause_background(&mut self) -> Result<(), RunError> {
+        if let Some(mut run) = self.background.take() {
+            match &mut run {
+                BackgroundRun::Engine(run) => self.shards[0].pause_background(run.work, true),
+                BackgroundRun::Md(sync) => sync.hold()?,
+            }
             self.background_at_rest = Some(run);
         }
+        Ok(())
     }
 
     /// Brings the work to its end at full speed, and compares: what a scrub has found, redundancy,
     /// all data. Adds what is wrong to the measurement.
-    pub(crate) fn end_background(&mut self, measured: &mut Measurement, stop: &dyn Fn() -> bool) {
-        let Some(mut run) = self.background.take().or(self.background_at_rest.take()) else {
-            return;
-        };
+    ///
+    /// # Errors
+    /// Of md.
+    pub(crate) fn end_background(
+        &mut self,
+        measured: &mut Measurement,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), RunError> {
+        match self.background.take().or(self.background_at_rest.take()) {
+            Some(BackgroundRun::Engine(run)) => self.end_of_engine(run, measured, stop),
+            Some(BackgroundRun::Md(sync)) => {
+                measured.mismatch_sectors = sync.finish(stop)?;
+                measured.errors.add(&self.check_all(stop));
+                measured.checked = !stop();
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn end_of_engine(
+        &mut self,
+        mut run: EngineRun,
+        measured: &mut Measurement,
+        stop: &dyn Fn() -> bool,
+    ) {
         self.shards[0].pause_background(run.work, false);
         self.set_paced(false);
         let slot = run.joining.as_ref().map(|(slot, _)| *slot);

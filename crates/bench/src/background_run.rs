@@ -6,11 +6,39 @@
 use array::{BackgroundWork, Driver, Member, ScrubMode};
 use md::MemberIdx;
 
+use crate::provision::MdSync;
+
 /// Block of a measurement of background work alone, bytes: that of its ranges.
 pub const RANGE_BYTES: u64 = 512 << 10;
 
 /// Background work of an array, pass after pass.
-pub struct BackgroundRun {
+pub enum BackgroundRun {
+    /// Of the engine's array.
+    Engine(EngineRun),
+    /// Of an array of md below the target.
+    Md(MdSync),
+}
+
+impl BackgroundRun {
+    /// Bytes of each member that the work has passed so far.
+    pub fn member_bytes(&self, driver: &Driver) -> u64 {
+        match self {
+            BackgroundRun::Engine(run) => run.member_bytes(driver),
+            BackgroundRun::Md(sync) => sync.member_bytes(),
+        }
+    }
+
+    /// Begins another pass if the last one has ended. Of shard 0.
+    pub fn tend(&mut self, driver: &mut Driver) {
+        match self {
+            BackgroundRun::Engine(run) => run.tend(driver),
+            BackgroundRun::Md(sync) => sync.tend(),
+        }
+    }
+}
+
+/// Background work of the engine.
+pub struct EngineRun {
     pub(crate) work: BackgroundWork,
     /// Of a rebuild: the slot, and the member that gets it in each pass.
     pub(crate) joining: Option<(MemberIdx, Box<dyn Member>)>,
@@ -21,15 +49,13 @@ pub struct BackgroundRun {
     pub(crate) degraded: usize,
 }
 
-impl BackgroundRun {
-    /// Bytes of each member that the work has passed so far.
-    pub fn member_bytes(&self, driver: &Driver) -> u64 {
+impl EngineRun {
+    fn member_bytes(&self, driver: &Driver) -> u64 {
         let sectors = driver.background_done(self.work) as f64 * self.of_member;
         (sectors * md::SECTOR_BYTES as f64) as u64
     }
 
-    /// Begins another pass if the last one has ended. Of shard 0.
-    pub fn tend(&mut self, driver: &mut Driver) {
+    pub(crate) fn tend(&mut self, driver: &mut Driver) {
         let is_running = match self.work {
             BackgroundWork::Resync => driver.is_resyncing(),
             BackgroundWork::Rebuild | BackgroundWork::Replace => driver.is_rebuilding(),

@@ -297,7 +297,9 @@ impl Bench<'_, '_> {
             let specs = &cells[group.clone()];
             let mut bounds = vec![Cell::default(); specs.len()];
             let own = bounds.iter_mut().zip(specs).map(|(bound, spec)| {
-                set_bound(bound, array, spec, area_bytes, &missing);
+                if spec.background.is_none() {
+                    set_bound(bound, array, spec, area_bytes, &missing);
+                }
                 let own = within_a_pass(timing, array, spec, self.run, bound, area_bytes);
                 with_arrivals(own, spec, self.run)
             });
@@ -313,11 +315,13 @@ impl Bench<'_, '_> {
             };
             let measured = run.blocks(array, area_bytes, specs, &shortest, &mut look)?;
             for ((entry, bound), cell) in group.zip(bounds).zip(measured) {
-                let mut cell = cell.with(|it| {
-                    it.derived.bound_mb_per_s = bound.derived.bound_mb_per_s;
-                    it.derived.bound_note = bound.derived.bound_note;
-                    it.derived.unshared_bound_mb_per_s = bound.derived.unshared_bound_mb_per_s;
-                });
+                let mut cell = cell;
+                // Beside background work there is none; see `Before::put_into`.
+                if cell.case.background.is_none() {
+                    cell.derived.bound_mb_per_s = bound.derived.bound_mb_per_s;
+                    cell.derived.bound_note = bound.derived.bound_note;
+                    cell.derived.unshared_bound_mb_per_s = bound.derived.unshared_bound_mb_per_s;
+                }
                 cell.summarise();
                 // With the bound, and of modelled disks: inside they are any devices.
                 cell.derived.findings = findings::find(&cell);
@@ -419,7 +423,7 @@ impl Bench<'_, '_> {
         let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
         target.flush(self.stop)?;
         target.renew_drives(random)?;
-        target.resume_background();
+        target.resume_background()?;
         if let Some(placement) = random_placement.as_ref().filter(|_| random) {
             base.case.placement = Some(placement.clone());
         }
@@ -442,7 +446,7 @@ impl Bench<'_, '_> {
         }
         measured.recorded = Some(recorded);
         if spec.background.is_some() {
-            target.end_background(&mut measured, self.stop);
+            target.end_background(&mut measured, self.stop)?;
         }
         let mut cell = make_cell(array, spec, self.run, target, &measured, every, base);
         if ModelClock::is_running() {
@@ -451,6 +455,9 @@ impl Bench<'_, '_> {
         }
         if let Some(background) = &spec.background {
             before.put_into(&mut cell, background, &measured);
+            // md leaves the workload what is above its own limits.
+            cell.case.foreground_percent =
+                cell.case.foreground_percent.filter(|_| target.md.is_none());
         }
         Ok((measured, cell))
     }

@@ -83,6 +83,7 @@ impl Placed {
         let base = of_run(base, run, target.area_bytes());
         let meter = Arc::new(meter);
         target.below = Some(Arc::new(move || meter.members()));
+        target.md = place.as_ref().and_then(ProvisionedTarget::md_array).cloned();
         let served = served.to_vec();
         let renewed = served.clone();
         // An external journal is written in order, whatever the workload.

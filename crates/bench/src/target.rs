@@ -23,7 +23,7 @@ use spec::members::MemberExpr;
 
 use crate::background_run::BackgroundRun;
 use crate::member_factory::{Disk, MemberFactory};
-use crate::provision::{ClaimedDevices, ProvisionError};
+use crate::provision::{ClaimedDevices, MdArray, ProvisionError};
 use crate::target_error::TargetError;
 use crate::verify::{ShadowMap, VerifyErrors};
 
@@ -96,6 +96,8 @@ pub struct Target {
     pub pace_below: Option<PaceBelow>,
     /// Resets their modelled drives, with those of the target.
     pub renew_below: Option<RenewBelow>,
+    /// The array of md below the target, whose background work is measured.
+    pub(crate) md: Option<MdArray>,
     /// Background work that runs while a workload does, and the same while it rests.
     pub(crate) background: Option<BackgroundRun>,
     pub(crate) background_at_rest: Option<BackgroundRun>,
@@ -148,6 +150,7 @@ impl Target {
             below: None,
             pace_below: None,
             renew_below: None,
+            md: None,
             background: None,
             background_at_rest: None,
             buffered,

@@ -103,6 +103,10 @@ pub struct Figure {
     /// `place.read_ahead_kib`. `null`: the cell has none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cell: BTreeMap<String, Value>,
+    /// It is the best of several settings that the source does not tell apart: the best of ours
+    /// stands for it in a pair.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub best: bool,
     /// The figure, in `unit`.
     pub value: f64,
     /// `MB/s`, `KiB/s`, `/s`, or `x` for a ratio to one disk.

@@ -307,9 +307,14 @@ fn same_setting(one: &Figure, two: &Figure) -> bool {
 /// Ratio of our figures, which must be of one work, and in one place where the published ones are.
 fn ours(beside: &[Beside<'_>], one: &Figure, two: &Figure) -> Option<f64> {
     let of = |figure: &Figure| {
-        beside.iter().filter(|found| found.ours > 0.0 && *found.figure == *figure).collect()
+        let found = |found: &&Beside<'_>| found.ours > 0.0 && *found.figure == *figure;
+        let mut all: Vec<&Beside<'_>> = beside.iter().filter(found).collect();
+        if figure.best {
+            all.sort_by(|one, two| two.ours.total_cmp(&one.ours));
+        }
+        all
     };
-    let (ones, twos): (Vec<&Beside<'_>>, Vec<&Beside<'_>>) = (of(one), of(two));
+    let (ones, twos) = (of(one), of(two));
     let one_place = same_setting(one, two);
     let places = |one: &Cell, two: &Cell| match one_place {
         true => one.place_name() == two.place_name(),

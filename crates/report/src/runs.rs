@@ -15,6 +15,7 @@ mod text;
 use results::NotRun;
 use results::host::Host;
 use results::record::{Cell, Record};
+use spec::members::{MemberExpr, MemberSet};
 use spec::target::TargetKind;
 
 use crate::pivot;
@@ -164,14 +165,17 @@ pub fn measured_on<'c>(cells: impl IntoIterator<Item = &'c Cell>) -> String {
     const NAMES_MAX: usize = 4;
     let (mut models, mut others) = (Vec::new(), Vec::new());
     for cell in cells {
-        for member in cell.case.members.split('+').filter(|member| !member.is_empty()) {
-            let member = member.split('*').next().unwrap_or(member);
-            match member.split_once("paced:") {
-                Some((_, model)) => {
-                    let name = model.split([':', '@']).next().unwrap_or(model);
-                    models.push(name.to_string());
+        let text = &cell.case.members;
+        let set = text.parse::<MemberSet>().ok();
+        let drives: Vec<_> = set.iter().flat_map(MemberSet::kinds).map(MemberExpr::drive).collect();
+        let parts = text.split('+').filter(|part| !part.is_empty());
+        for (at, part) in parts.enumerate() {
+            match drives.get(at).copied().flatten() {
+                Some((profile, _)) => models.push(profile.name().to_string()),
+                None => {
+                    let member = part.split('*').next().unwrap_or(part);
+                    others.push(format!("members: {member}"));
                 }
-                None => others.push(format!("members: {member}")),
             }
         }
     }
@@ -207,9 +211,8 @@ mod tests {
         let cells = [engine("paced:hdd-2007"), engine("paced:hdd-2007:mem*2")];
         assert_eq!(measured(&cells), "raidlab's engine on modelled disks: hdd-2007");
         let mixed = [engine("paced:hdd-2007*2+hdd-2009@0.5*2"), engine("mem")];
-        let of_both = measured(&mixed);
-        assert!(of_both.contains("modelled disks: hdd-2007"), "{of_both}");
-        assert!(of_both.contains("members: mem"), "{of_both}");
+        let of_both = "raidlab's engine on modelled disks: hdd-2007, hdd-2009 and members: mem";
+        assert_eq!(measured(&mixed), of_both);
         assert!(!measured(&[engine("/dev/sda+/dev/sdb")]).contains("modelled"));
         let linux = cell(TargetKind::Linux, "paced:hdd-2007").with(|it| {
             it.case.model_time = true;

@@ -96,14 +96,12 @@ impl BenchOptions {
             if free && !programs.is_empty() {
                 return Err(PlanError::ProgramWithoutCpu(place.shown()));
             }
-            if !matrix.background.background.is_empty() && place != TargetExpr::Engine {
-                let why = match place.kernel() {
-                    Some(_) => {
-                        "md rebuilds and checks at a pace of its own, which is not controlled"
-                    }
-                    None => "only the engine's own arrays are rebuilt, scrubbed or resynced",
-                };
-                return Err(PlanError::BackgroundElsewhere(place.shown(), why));
+            let is_md = matches!(place, TargetExpr::Kernel(_));
+            if !matrix.background.background.is_empty() && !is_md && place != TargetExpr::Engine {
+                return Err(PlanError::BackgroundElsewhere(place.shown()));
+            }
+            if is_md && !matrix.background.foreground_share.is_empty() {
+                return Err(PlanError::ShareOfMd(place.shown()));
             }
             if let TargetExpr::FileSystem(fs) = &place
                 && let Journal::On(expr) = &fs.journal
@@ -240,7 +238,6 @@ pub fn refused_by_md(config: &ArrayConfig) -> Option<&'static str> {
     let wired = config.topology != StorageTopology::default();
     let refused = [
         (config.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
-        (config.nested, "nested arrays are not supported there"),
         (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
         (queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
         (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
@@ -254,7 +251,6 @@ pub fn refused_in_model_time(config: &ArrayConfig) -> Option<&'static str> {
     let cache = stripe_cache_bytes.is_some_and(|bytes| bytes != DEFAULT_STRIPE_CACHE_BYTES);
     let is_modelled = |member: &MemberExpr| matches!(member, MemberExpr::Paced { .. });
     let refused = [
-        (config.nested, "nested arrays are not supported there"),
         (cache, "--stripe-cache: give stripe-cache=PAGES after linux"),
         (queue_depth.is_some(), "--queue-depth: give queue-depth=N after linux"),
         (
@@ -437,8 +433,7 @@ mod tests {
     #[test]
     fn what_contradicts_itself_is_refused() {
         for (targets, programs, text) in [
-            (&["md:/dev/sdb"][..], &[][..], "--background: md: md rebuilds"),
-            (&["engine", "path:/a"], &[], "--background: path: only the engine's"),
+            (&["engine", "path:/a"][..], &[][..], "--background: path: arrays of the engine"),
             (&["engine"], &["dd"], "--background: beside block workloads only"),
         ] {
             let mut options = options(targets, programs);
@@ -447,6 +442,11 @@ mod tests {
             let error = options.plan().expect_err(text).to_string();
             assert!(error.starts_with(text), "{error}");
         }
+        let mut share = options(&["linux"], &[]);
+        share.matrix.background.background = vec![crate::workload::BackgroundWork::Scrub];
+        share.matrix.background.foreground_share = vec![50];
+        let error = share.plan().expect_err("md has none").to_string();
+        assert!(error.starts_with("--foreground-share: linux: "), "{error}");
         let mut no_level = options(&["md:/dev/sdb"], &["dd"]);
         no_level.matrix.arrays.level.clear();
         for (options, text) in [

@@ -40,9 +40,15 @@ pub enum PlanError {
     /// What a program does in the page cache would take no time.
     #[error("{0}: cpu=free is for block workloads: a program in the page cache would take no time")]
     ProgramWithoutCpu(String),
-    /// Background work of what is not an array of the engine.
-    #[error("--background: {0}: {1}; run it on --target engine")]
-    BackgroundElsewhere(String, &'static str),
+    /// Background work of what is no array that is made for the measurement.
+    #[error("--background: {0}: arrays of the engine and of md, without a file system, have it")]
+    BackgroundElsewhere(String),
+    /// A share of the time, which md does not know.
+    #[error(
+        "--foreground-share: {0}: md has limits of its own instead: sync-speed-min=KIB and \
+         sync-speed-max=KIB after the target"
+    )]
+    ShareOfMd(String),
     /// Background work beside programs.
     #[error("--background: beside block workloads only, and programs are among the workloads")]
     BackgroundOfPrograms,

@@ -10,10 +10,12 @@
 //! OPTION = block=SIZE | journal=ARRAY | unaligned | lvm | KNOB | on=PLACE (the last one)
 //!        | anything else, which mount gets as it is: noatime, data=journal, barrier=0
 //! ARRAY  = an array expression, as in raid1(2): the journal lies on it; or none
-//! KNOB   = read-ahead=SIZE | scheduler=NAME | queue-depth=N | stripe-cache=PAGES | assume-clean
+//! KNOB   = read-ahead=SIZE | scheduler=NAME | queue-depth=N | stripe-cache=PAGES | group-threads=N |
+//!          sync-speed-min=KIB | sync-speed-max=KIB | bitmap=internal | assume-clean
 //! ```
 //! Invariant: parsing reports the first error; nothing is accessed or created here.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -153,8 +155,53 @@ pub struct BlockDeviceSettings {
     pub scheduler: Option<String>,
     /// Queue depth of the members.
     pub queue_depth: Option<u32>,
-    /// md's stripe cache, in pages of each member.
-    pub stripe_cache_pages: Option<u32>,
+    /// Attributes of an array of md.
+    pub md: BTreeMap<MdKnob, u32>,
+}
+
+/// An attribute of an array of md, which is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MdKnob {
+    /// Stripe cache, in pages of each member.
+    StripeCache,
+    /// Threads for stripes besides the raid thread.
+    GroupThreads,
+    /// Rate of a resync, a rebuild or a check that it keeps beside other requests, KiB/s of each
+    /// member.
+    SyncSpeedMin,
+    /// Rate that it does not exceed, KiB/s of each member.
+    SyncSpeedMax,
+}
+
+impl MdKnob {
+    /// All of them.
+    pub const ALL: [MdKnob; 4] =
+        [MdKnob::StripeCache, MdKnob::GroupThreads, MdKnob::SyncSpeedMin, MdKnob::SyncSpeedMax];
+
+    /// Its name in a target: `stripe-cache`.
+    pub fn word(self) -> &'static str {
+        match self {
+            MdKnob::StripeCache => "stripe-cache",
+            MdKnob::GroupThreads => "group-threads",
+            MdKnob::SyncSpeedMin => "sync-speed-min",
+            MdKnob::SyncSpeedMax => "sync-speed-max",
+        }
+    }
+
+    /// Its attribute in sysfs, below the device.
+    pub fn attribute(self) -> &'static str {
+        match self {
+            MdKnob::StripeCache => "md/stripe_cache_size",
+            MdKnob::GroupThreads => "md/group_thread_cnt",
+            MdKnob::SyncSpeedMin => "md/sync_speed_min",
+            MdKnob::SyncSpeedMax => "md/sync_speed_max",
+        }
+    }
+
+    /// What an array must have, if md is to have the attribute.
+    pub fn needs_parity(self) -> bool {
+        matches!(self, MdKnob::StripeCache | MdKnob::GroupThreads)
+    }
 }
 
 /// An array of the kernel to be created; level, layout and chunk come from the same options as the
@@ -168,6 +215,8 @@ pub struct KernelExpr {
     pub knobs: BlockDeviceSettings,
     /// Whether the members are assumed to be in sync, which only zeroed ones are.
     pub assume_clean: bool,
+    /// Whether it has an internal write-intent bitmap, where its level has any.
+    pub bitmap: bool,
     /// The kernel, if it is not that of this machine: its members are modelled disks then, and
     /// `devices` is empty until it runs.
     pub model_time: Option<ModelTimeKernel>,
@@ -243,8 +292,8 @@ pub enum TargetProblem {
     NotAPath,
     /// `md` has no such option.
     #[error(
-        "unknown; there are read-ahead=SIZE, stripe-cache=PAGES, queue-depth=N, \
-         scheduler=NAME and assume-clean"
+        "unknown; there are read-ahead=SIZE, stripe-cache=PAGES, queue-depth=N, scheduler=NAME, \
+         group-threads=N, sync-speed-min=KIB, sync-speed-max=KIB, bitmap=internal and assume-clean"
     )]
     UnknownOption,
     /// The kernel cannot have so little memory.
@@ -291,7 +340,7 @@ pub enum TargetProblem {
     NotOnABlockDevice,
     /// Options of an array, given to a file system.
     #[error(
-        "queue-depth and stripe-cache belong to the array: give them after \
+        "queue-depth, stripe-cache and md's other attributes belong to the array: give them after \
          on=md:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache"
     )]
     ArrayOption,
@@ -424,6 +473,7 @@ impl TargetExpr {
             }
             TargetExpr::Kernel(kernel) => {
                 let mut words = kernel.knobs.words();
+                words.extend(kernel.bitmap.then(|| "bitmap=internal".to_string()));
                 words.extend(kernel.assume_clean.then(|| "assume-clean".to_string()));
                 words.extend(kernel.model_time.into_iter().flat_map(ModelTimeKernel::words));
                 words.insert(0, self.kind().name().into());
@@ -482,7 +532,7 @@ impl BlockDeviceSettings {
         words.extend(self.read_ahead_bytes.map(|b| format!("read-ahead={}", exact_size(b))));
         words.extend(self.scheduler.as_ref().map(|name| format!("scheduler={name}")));
         words.extend(self.queue_depth.map(|depth| format!("queue-depth={depth}")));
-        words.extend(self.stripe_cache_pages.map(|pages| format!("stripe-cache={pages}")));
+        words.extend(self.md.iter().map(|(knob, value)| format!("{}={value}", knob.word())));
         words
     }
 
@@ -506,8 +556,10 @@ impl BlockDeviceSettings {
             }
             "scheduler" => return Err(error(word, TargetProblem::NoScheduler)),
             "queue-depth" => self.queue_depth = Some(number()?),
-            "stripe-cache" => self.stripe_cache_pages = Some(number()?),
-            _ => return Ok(false),
+            _ => match MdKnob::ALL.into_iter().find(|knob| knob.word() == name) {
+                Some(knob) => drop(self.md.insert(knob, number()?)),
+                None => return Ok(false),
+            },
         }
         Ok(true)
     }
@@ -616,7 +668,7 @@ impl FsExpr {
         if matches!(self.journal, Journal::On(_)) && !self.on.uses_engine() {
             return Err(error(text, TargetProblem::JournalWithoutEngine));
         }
-        if self.knobs.queue_depth.is_some() || self.knobs.stripe_cache_pages.is_some() {
+        if self.knobs.queue_depth.is_some() || !self.knobs.md.is_empty() {
             return Err(error(text, TargetProblem::ArrayOption));
         }
         let extended = matches!(self.kind, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4);
@@ -644,6 +696,8 @@ fn kernel_on_members(text: &str) -> Result<KernelExpr, TargetExprError> {
     for word in text.split(',').skip(1) {
         match word {
             "assume-clean" => kernel.assume_clean = true,
+            "bitmap=internal" => kernel.bitmap = true,
+            "bitmap=none" => kernel.bitmap = false,
             _ if kernel.knobs.take(word)? => {}
             _ => return Err(error(word, TargetProblem::UnknownOption)),
         }
@@ -682,7 +736,8 @@ mod tests {
 
     #[test]
     fn a_kernel_in_model_time() {
-        let text = "linux,read-ahead=4M,stripe-cache=4096,assume-clean,memory=256M,cpu=0.35";
+        let text = "linux,read-ahead=4M,stripe-cache=4096,group-threads=2,sync-speed-min=20000,\
+                    sync-speed-max=90000,bitmap=internal,assume-clean,memory=256M,cpu=0.35";
         let target: TargetExpr = text.parse().expect("a target");
         assert_eq!((target.name().as_str(), target.kind()), (text, TargetKind::Linux));
         assert!(target.makes_members() && target.uses_array() && !target.uses_engine());
@@ -737,7 +792,7 @@ mod tests {
         let fs = fs("fs:xfs,on=md:/dev/sdb+/dev/sdc,stripe-cache=4096,assume-clean");
         let TargetExpr::Kernel(kernel) = &*fs.on else { panic!("{fs:?}") };
         assert_eq!(kernel.devices.len(), 2);
-        assert_eq!(kernel.knobs.stripe_cache_pages, Some(4096));
+        assert_eq!(kernel.knobs.md, BTreeMap::from([(MdKnob::StripeCache, 4096)]));
         assert!(kernel.assume_clean && fs.mount_options.is_empty());
         let name = TargetExpr::FileSystem(fs).name();
         assert_eq!(name, "fs:xfs,on=kernel,stripe-cache=4096,assume-clean", "no paths in it");

@@ -8,7 +8,7 @@ use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::program::ProgramSpec;
 use spec::program::timing::Timing as Phases;
 use spec::target::{BlockDeviceSettings, KernelExpr, TargetExpr};
-use spec::workload::Spec;
+use spec::workload::{Background, Kind, Spec};
 
 use crate::runner::Timing;
 
@@ -50,13 +50,19 @@ pub(super) fn of_blocks(
         read_ahead_bytes,
         read_percent: _, // see Spec::mix
         rate,
-        background: _, // refused by the plan
+        background, // at md's pace, which no share of the workload's sets
     } = first;
     let kinds: Vec<&str> = cells.iter().map(|cell| cell.kind.name()).collect();
     words.option("workload", kinds.join(","));
-    words.option("block", bytes(*block_bytes));
-    words.option("depth", depth);
-    words.option("jobs", jobs);
+    // The work alone has no requests.
+    if first.kind != Kind::None {
+        words.option("block", bytes(*block_bytes));
+        words.option("depth", depth);
+        words.option("jobs", jobs);
+    }
+    if let Some(Background { work, foreground_percent: _ }) = background {
+        words.option("background", work.name());
+    }
     if *read_ahead_bytes > 0 {
         words.option("read-ahead", bytes(*read_ahead_bytes));
     }
@@ -122,12 +128,16 @@ impl Words {
             return words;
         }
         words.option("members", devices.join("+"));
-        words.option("level", array.expr.level);
-        words.option("disks", array.expr.leaves());
+        if array.nested {
+            words.option("array", &array.expr);
+        } else {
+            words.option("level", array.expr.level);
+            words.option("disks", array.expr.leaves());
+            words.0.extend(array.expr.layout.map(|layout| format!("--layout={layout}")));
+        }
         if array.degraded > 0 {
             words.option("degraded", array.degraded);
         }
-        words.0.extend(array.expr.layout.map(|layout| format!("--layout={layout}")));
         if array.takes_chunk() || array.expr.chunk.is_some() {
             let own = array.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
             words.option("chunk", bytes(own.unwrap_or(array.chunk_bytes)));
@@ -154,13 +164,14 @@ fn inside(place: &TargetExpr, single: bool, devices: &[String]) -> TargetExpr {
         }
         TargetExpr::Kernel(_) if single => TargetExpr::Device(devices[0].clone().into()),
         TargetExpr::Kernel(kernel) => {
-            let KernelExpr { devices: _, knobs, assume_clean: _, model_time: _ } = kernel;
+            let KernelExpr { devices: _, knobs, assume_clean: _, bitmap, model_time: _ } = kernel;
             TargetExpr::Kernel(KernelExpr {
                 devices: Vec::new(),
                 // The kernel's disks are given their queue depth when it starts.
                 knobs: BlockDeviceSettings { queue_depth: None, ..knobs.clone() },
                 // They are empty: all of them are zeroes.
                 assume_clean: true,
+                bitmap: *bitmap,
                 model_time: None,
             })
         }

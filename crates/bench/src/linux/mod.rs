@@ -36,7 +36,7 @@ use spec::members::{MemberExpr, placement_for};
 use spec::program::ProgramSpec;
 use spec::target::{ModelTimeKernel, TargetExpr};
 use spec::units::show_size;
-use spec::workload::Spec;
+use spec::workload::{Kind, Spec};
 use thiserror::Error;
 
 use crate::arrays::placement_name;
@@ -211,8 +211,9 @@ impl Run<'_> {
             let why = "cpu: in real time the kernel computes as fast as this machine";
             return Err(LinuxError::Setting(why.into()));
         }
-        if knobs.stripe_cache_pages.is_some() && !array.has_parity() {
-            let why = format!("{}: stripe-cache: it has no parity", array.name());
+        let without_parity = knobs.md.keys().find(|it| it.needs_parity() && !array.has_parity());
+        if let Some(knob) = without_parity {
+            let why = format!("{}: {}: it has no parity", array.name(), knob.word());
             return Err(LinuxError::Setting(why));
         }
         if let Some(depth) = knobs.queue_depth.filter(|depth| *depth > QUEUE_MAX) {
@@ -326,7 +327,7 @@ impl Run<'_> {
 
 /// Whether the blocks of a workload are all over the array.
 pub(crate) fn is_random(spec: &Spec) -> bool {
-    !spec.kind.is_sequential()
+    !spec.kind.is_sequential() && spec.kind != Kind::None
 }
 
 /// Workloads that one run of a kernel can measure: alike, and on disks that are placed alike.
@@ -352,7 +353,8 @@ fn device_bytes(array: &ArrayConfig) -> u64 {
         BenchLevel::Single => 0,
         BenchLevel::Md(_) => MD_OWN_BYTES + array.member_bytes / MD_OWN_SHARE,
     };
-    (array.member_bytes + own).next_multiple_of(1 << 20)
+    // md rounds a member down to whole chunks, behind its own.
+    (array.member_bytes + own + array.chunk_bytes).next_multiple_of(1 << 20)
 }
 
 fn drives(

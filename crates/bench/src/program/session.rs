@@ -13,6 +13,7 @@ use array::{
     Member, MemberSpec,
 };
 use host::Disk;
+use md::nested::{ArrayExpr, Members};
 use md::{Layout, Level};
 use results::record::{self, Cell, CellCase};
 use results::words;
@@ -401,7 +402,8 @@ pub(crate) fn set_up(
         base.case = CellCase {
             level: BenchLevel::Md(array.level).into(),
             layout: base.case.layout,
-            disks: array.disks as u32,
+            array: base.case.array,
+            disks: array.leaves() as u32,
             members: "device".into(),
             chunk_kib: array.level.has_chunks().then_some(array.chunk_bytes / 1024),
             degraded: array.degraded,
@@ -455,15 +457,30 @@ pub(crate) fn kernel_array(config: &ArrayConfig, limited: bool) -> Result<Kernel
     if let Some(why) = refused_by_md(config) {
         return Err(RunError::NotForMd(why));
     }
-    let own_chunk = config.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
-    Ok(KernelArray {
-        level: config.expr.level,
-        layout: config.expr.layout,
-        chunk_bytes: own_chunk.unwrap_or(config.chunk_bytes),
-        disks: config.expr.leaves(),
-        member_bytes: limited.then_some(config.member_bytes),
-        degraded: config.degraded,
-    })
+    let member_bytes = limited.then_some(config.member_bytes);
+    let array = of_expr(&config.expr, config.chunk_bytes, member_bytes);
+    Ok(KernelArray { degraded: config.degraded, ..array })
+}
+
+fn of_expr(expr: &ArrayExpr, chunk_bytes: u64, member_bytes: Option<u64>) -> KernelArray {
+    let own_chunk = expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
+    let (inner, disks) = match &expr.members {
+        Members::Leaves(disks) => (Vec::new(), *disks),
+        Members::Arrays(arrays) => {
+            let inner = arrays.iter().map(|inner| of_expr(inner, chunk_bytes, member_bytes));
+            (inner.collect(), arrays.len())
+        }
+    };
+    KernelArray {
+        level: expr.level,
+        layout: expr.layout,
+        chunk_bytes: own_chunk.unwrap_or(chunk_bytes),
+        disks,
+        // Of disks: an array of arrays has what they have.
+        member_bytes: member_bytes.filter(|_| inner.is_empty()),
+        inner,
+        degraded: 0,
+    }
 }
 
 /// Sizing on a device.
@@ -718,7 +735,6 @@ mod tests {
         let paced = || vec!["paced:hdd-2007".parse().expect("a set")];
         for (options, named) in [
             (mem().with(|it| it.arrays.level = vec![BenchLevel::Single]), "device:/dev/X"),
-            (array("raid1(raid0(2),raid0(2))"), "nested arrays"),
             (raid5().with(|it| it.engine.stripe_cache = vec![8 << 20]), "stripe-cache=PAGES"),
             (raid5().with(|it| it.engine.queue_depth = vec![2]), "queue-depth=N"),
             (

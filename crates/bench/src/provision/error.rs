@@ -178,6 +178,9 @@ pub enum ProvisionError {
         /// The file below it.
         file: String,
     },
+    /// The level has nothing to resync.
+    #[error("md: {0} has no bitmap: leave bitmap=internal out")]
+    NoBitmap(Level),
     /// A step failed: a command, or an access to sysfs or a mount.
     #[error(transparent)]
     Step(#[from] StepError),

@@ -14,6 +14,7 @@ use spec::matrix::tolerated_losses;
 use spec::target::{BlockDeviceSettings, KernelExpr};
 
 use super::error::{ProvisionError, SyncError};
+use super::md_sync::MdArray;
 use super::plan::Stripes;
 use super::steps::Step;
 use super::sysfs::{apply_setting, in_sysfs, setting};
@@ -30,6 +31,8 @@ pub struct KernelArray {
     pub chunk_bytes: u64,
     /// Number of members.
     pub disks: usize,
+    /// The members, if they are arrays themselves.
+    pub inner: Vec<KernelArray>,
     /// Bytes of each member that are enough; `None`: all. Levels without redundancy use all of
     /// their members.
     pub member_bytes: Option<u64>,
@@ -38,6 +41,20 @@ pub struct KernelArray {
 }
 
 impl KernelArray {
+    /// Number of devices of the array and the arrays in it.
+    pub fn leaves(&self) -> usize {
+        match self.inner.is_empty() {
+            true => self.disks,
+            false => self.inner.iter().map(KernelArray::leaves).sum(),
+        }
+    }
+
+    /// Members are no smaller than the devices where that much does not fit.
+    pub(super) fn limit(&mut self, fits: &dyn Fn(&u64) -> bool) {
+        self.member_bytes = self.member_bytes.filter(fits);
+        self.inner.iter_mut().for_each(|inner| inner.limit(fits));
+    }
+
     /// Whether it has parity or copies to resync.
     fn is_redundant(&self) -> bool {
         self.level.has_parity() || matches!(self.level, Level::Raid1 | Level::Raid10)
@@ -62,11 +79,26 @@ impl KernelArray {
         if self.degraded == 0 {
             return Ok(None);
         }
-        let gone = tolerated_losses(&self.geometry()?, self.degraded, &|_| false)?;
         let mut args = vec!["--fail".to_string(), device.display().to_string()];
-        let paths = gone.iter().filter_map(|slot| kernel.devices.get(usize::from(slot.0)));
-        args.extend(paths.map(|path| path.display().to_string()));
+        let gone = self.lost(kernel, self.degraded)?;
+        args.extend(gone.map(|path| path.display().to_string()));
         Ok(Some(Step::run("mdadm", args)))
+    }
+
+    /// The first `count` members that it can lose together.
+    fn lost<'k>(
+        &self,
+        kernel: &'k KernelExpr,
+        count: u32,
+    ) -> Result<impl Iterator<Item = &'k PathBuf>, ProvisionError> {
+        let gone = tolerated_losses(&self.geometry()?, count, &|_| false)?;
+        Ok(gone.into_iter().filter_map(|slot| kernel.devices.get(usize::from(slot.0))))
+    }
+
+    /// The array as background work sees it.
+    pub(super) fn for_sync(&self, kernel: &KernelExpr, device: &Path) -> MdArray {
+        let spare = self.lost(kernel, self.degraded + 1).ok().and_then(Iterator::last).cloned();
+        MdArray { device: device.to_path_buf(), spare }
     }
 }
 
@@ -83,6 +115,9 @@ pub fn kernel_steps(
     if given != array.disks {
         return Err(ProvisionError::DeviceCount { given, wanted: array.disks });
     }
+    if kernel.bitmap && !array.is_redundant() {
+        return Err(ProvisionError::NoBitmap(array.level));
+    }
     let mut args: Vec<String> = ["--create", "--run", "--metadata=1.2"].map(String::from).into();
     args.push(format!("--level={}", array.level.to_string().trim_start_matches("raid")));
     args.push(format!("--raid-devices={}", array.disks));
@@ -92,7 +127,7 @@ pub fn kernel_steps(
     }
     // No bitmap by default; mdadm would add one to large arrays only.
     if array.is_redundant() {
-        args.push("--bitmap=none".into());
+        args.push(format!("--bitmap={}", if kernel.bitmap { "internal" } else { "none" }));
     }
     if let Some(bytes) = array.member_bytes.filter(|_| array.is_redundant()) {
         args.push(format!("--size={}K", bytes / 1024));
@@ -154,24 +189,50 @@ pub(super) fn set_up_kernel(
             apply_setting(path, "device/queue_depth", &depth.to_string(), undo)?;
         }
     }
-    let device = make(kernel, array, undo)?;
-    if array.is_redundant() && !kernel.assume_clean {
-        // During a resync a measurement would measure the resync.
-        let look = |name: &str| setting(&device, name);
-        let waited = wait_in_sync(&look, stop, IDLE_PATIENCE);
-        waited.map_err(|problem| ProvisionError::Sync { device: device.clone(), problem })?;
-    }
-    if let Some(fail) = array.failing(kernel, &device)? {
+    let (of_members, device) = assemble(kernel, array, stop, undo)?;
+    if let Some(fail) = array.failing(&of_members, &device)? {
         fail.perform()?;
     }
     let own = BlockDeviceSettings { scheduler: None, ..kernel.knobs.clone() };
     for (name, value) in queue_settings(&own) {
         apply_setting(&device, name, &value, undo)?;
     }
-    if let Some(pages) = kernel.knobs.stripe_cache_pages {
-        apply_setting(&device, "md/stripe_cache_size", &pages.to_string(), undo)?;
-    }
     Ok(device)
+}
+
+/// Creates the arrays inside, then the array, and waits for their resync. Returns its members, too.
+fn assemble(
+    kernel: &KernelExpr,
+    array: &KernelArray,
+    stop: &dyn Fn() -> bool,
+    undo: &mut Undo,
+) -> Result<(KernelExpr, PathBuf), ProvisionError> {
+    let mut of_members = kernel.clone();
+    if !array.inner.is_empty() {
+        of_members.devices.clear();
+        let mut left = &kernel.devices[..];
+        for inner in &array.inner {
+            let (devices, rest) = left.split_at(inner.leaves().min(left.len()));
+            left = rest;
+            let bitmap = kernel.bitmap && inner.is_redundant();
+            let part = KernelExpr { devices: devices.to_vec(), bitmap, ..kernel.clone() };
+            of_members.devices.push(assemble(&part, inner, stop, undo)?.1);
+        }
+    }
+    let device = make(&of_members, array, undo)?;
+    if array.is_redundant() && !kernel.assume_clean {
+        // During a resync a measurement would measure the resync.
+        let look = |name: &str| setting(&device, name);
+        let waited = wait_in_sync(&look, stop, IDLE_PATIENCE);
+        waited.map_err(|problem| ProvisionError::Sync { device: device.clone(), problem })?;
+    }
+    for (knob, value) in &kernel.knobs.md {
+        // Of arrays in one another, those have it that can.
+        if in_sysfs(&device, knob.attribute()).is_ok_and(|path| path.exists()) {
+            apply_setting(&device, knob.attribute(), &value.to_string(), undo)?;
+        }
+    }
+    Ok((of_members, device))
 }
 
 /// Creates the array under the first free number.
@@ -347,6 +408,7 @@ mod tests {
         layout: None,
         chunk_bytes: 65_536,
         disks: 3,
+        inner: Vec::new(),
         member_bytes: None,
         degraded: 0,
     };
@@ -370,6 +432,7 @@ mod tests {
             chunk_bytes: 0,
             disks: 2,
             layout: None,
+            inner: Vec::new(),
             member_bytes: Some(1 << 30),
             degraded: 0,
         };

@@ -19,6 +19,7 @@ use spec::target::{BlockDeviceSettings, FsExpr, FsKind, Journal, TargetExpr};
 use super::engine::{EngineArray, ServedArray};
 use super::error::{ProvisionError, UndoError};
 use super::kernel::{KernelArray, set_up_kernel};
+use super::md_sync::MdArray;
 use super::plan::{Stripes, mkfs, mount, rehearsal};
 use super::steps::Step;
 use super::sysfs::apply_setting;
@@ -60,6 +61,7 @@ pub struct ProvisionedTarget {
     arrays: Vec<ServedArray>,
     warnings: Vec<String>,
     undo: Undo,
+    md: Option<MdArray>,
 }
 
 impl ProvisionedTarget {
@@ -72,7 +74,7 @@ impl ProvisionedTarget {
         (making.engine, making.kernel) = (request.engine, request.kernel);
         making.destroy = request.destroy;
         let storage = making.storage(request.place)?;
-        let Provisioner { mut facts, arrays, warnings, undo, .. } = making;
+        let Provisioner { mut facts, arrays, warnings, undo, md, .. } = making;
         facts.name = request.place.name();
         facts.memory_bytes = host::sys::memory_bytes();
         match &storage {
@@ -80,7 +82,7 @@ impl ProvisionedTarget {
             MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
         }
         arrays.iter().for_each(|array| array.set_paced(true));
-        Ok(ProvisionedTarget { storage, facts, arrays, warnings, undo })
+        Ok(ProvisionedTarget { storage, facts, arrays, warnings, undo, md })
     }
 
     /// The directory or device to use.
@@ -96,6 +98,11 @@ impl ProvisionedTarget {
     /// The engine's arrays below it: the file system's, then its journal's if it has one.
     pub fn arrays(&self) -> &[ServedArray] {
         &self.arrays
+    }
+
+    /// The array of md below it, if one was made.
+    pub fn md_array(&self) -> Option<&MdArray> {
+        self.md.as_ref()
     }
 
     /// Warnings that apply to all figures measured here.
@@ -130,6 +137,8 @@ struct Provisioner<'a> {
     undo: Undo,
     destroy: bool,
     stop: &'a dyn Fn() -> bool,
+    /// The array of md that was made.
+    md: Option<MdArray>,
 }
 
 impl<'a> Provisioner<'a> {
@@ -143,6 +152,7 @@ impl<'a> Provisioner<'a> {
             arrays: Vec::new(),
             warnings: Vec::new(),
             undo: Undo::default(),
+            md: None,
         }
     }
 
@@ -176,15 +186,19 @@ impl<'a> Provisioner<'a> {
                 let mut array = self.kernel.take().ok_or(ProvisionError::NoArray)?;
                 let mut kernel = kernel.clone();
                 // An array of fewer members has the first devices.
-                kernel.devices.truncate(array.disks);
+                kernel.devices.truncate(array.leaves());
                 let mut smallest = u64::MAX;
                 for path in &kernel.devices {
                     let opened = open_for_md(path)?;
                     smallest = smallest.min(opened.device().bytes());
                 }
                 let fits = |bytes: &u64| bytes.saturating_add(MD_OWN_BYTES) <= smallest;
-                array.member_bytes = array.member_bytes.filter(fits);
+                array.limit(&fits);
                 let device = set_up_kernel(&kernel, &array, self.stop, &mut self.undo)?;
+                self.md = Some(array.for_sync(&kernel, &device));
+                let set = kernel.knobs.md.iter();
+                let set = set.map(|(knob, value)| (knob.attribute().into(), value.to_string()));
+                self.facts.knobs.extend(set);
                 Ok((device, array.stripes()?))
             }
             TargetExpr::Path(_) | TargetExpr::FileSystem(_) => Err(ProvisionError::DeviceWanted),

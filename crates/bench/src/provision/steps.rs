@@ -108,8 +108,12 @@ pub enum StepProblem {
 fn run(program: &str, args: &[String]) -> Result<String, StepProblem> {
     // Administration tools are not in the PATH of all users.
     let path = std::env::var("PATH").unwrap_or_default();
+    // By its whole path it is started without a fork. One that copies the maps of a ring ends in
+    // "Bad page map" on a user-mode Linux 6.12.
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let found = places.map(|place| place.join(program)).find(|path| path.is_file());
     // runs: callers of Step::run
-    let output = Command::new(program)
+    let output = Command::new(found.unwrap_or_else(|| program.into()))
         .args(args)
         .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .env("LC_ALL", "C")

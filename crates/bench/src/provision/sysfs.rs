@@ -23,6 +23,16 @@ pub(super) fn setting(device: impl AsRef<Path>, name: &str) -> Option<String> {
     host::line(in_sysfs(device.as_ref(), name).ok()?)
 }
 
+/// What restores a value that was read: md says whose limit it is, `200000 (system)` or
+/// `1000 (local)`.
+fn restored(before: &str) -> String {
+    match before.split_once(" (") {
+        Some((_, "system)")) => "system".into(),
+        Some((number, "local)")) => number.into(),
+        _ => before.into(),
+    }
+}
+
 /// Writes one attribute of a block device, and registers the restoration of its old value.
 pub(super) fn apply_setting(
     device: &Path,
@@ -35,10 +45,22 @@ pub(super) fn apply_setting(
         name: name.to_string(),
     })?;
     // The selected choice is in brackets: `none [mq-deadline]`.
-    let before = host::chosen(&before);
+    let before = restored(&host::chosen(&before));
     let path = in_sysfs(device, name)
         .map_err(|source| ProvisionError::Io { path: device.to_path_buf(), source })?;
     Step::Set { path: path.clone(), value: value.into() }.perform()?;
     undo.push(Step::Set { path, value: before });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_md_is_restored_as_it_was() {
+        assert_eq!(restored("200000 (system)"), "system");
+        assert_eq!(restored("1000 (local)"), "1000");
+        assert_eq!(restored("mq-deadline"), "mq-deadline");
+    }
 }

@@ -19,13 +19,21 @@ pub const ALIKE: f64 = 1.1;
 /// One figure is above another from here on: less is what two runs of the same differ by.
 pub const ABOVE: f64 = 1.02;
 
+/// The CPUs of the machine that were busy, on average.
+pub const MACHINE_CPUS: &str = "machine_cpus";
+
+fn machine_cpus(cell: &Cell) -> Option<f64> {
+    let seconds: f64 = cell.measured.samples.iter().map(|sample| sample.seconds).sum();
+    cell.measured.cpu_system_s.filter(|_| seconds > 0.0).map(|busy| busy / seconds)
+}
+
 /// A sentence of a published text that compares two measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The sentence, or what it says.
     pub says: String,
-    /// What is compared: the name of a number in the record's cells.
+    /// What is compared: the name of a number in the record's cells, or [`MACHINE_CPUS`].
     #[serde(default = "rate")]
     pub of: String,
     /// How the sides compare.
@@ -101,7 +109,11 @@ impl Claim {
             let fields = LazyCell::new(|| Fields::of(cell));
             // What was measured beside others' load judges nothing.
             let fits = !cell.had_a_busy_machine() && side.fits(cell, &fields);
-            let value = fits.then(|| fields.get(&self.of).as_f64()).flatten();
+            let value = || match self.of.as_str() {
+                MACHINE_CPUS => machine_cpus(cell),
+                of => fields.get(of).as_f64(),
+            };
+            let value = fits.then(value).flatten();
             Some((cell, value.filter(|value| *value > 0.0)?))
         };
         record.cells.iter().filter_map(value).collect()
@@ -183,6 +195,21 @@ mod tests {
         // Another depth is another work.
         let other = record(vec![chunk(64, 100.0), chunk(1024, 200.0).with(|it| it.case.depth = 9)]);
         assert_eq!(above.outcome(&other).holds, None);
+    }
+
+    #[test]
+    fn the_machines_cpus_may_be_compared() {
+        let busy = |kib, seconds| {
+            chunk(kib, 9.0).with(|it| {
+                it.measured.cpu_system_s = Some(seconds);
+                it.measured.samples =
+                    vec![results::record::Sample { seconds: 2.0, bytes: 1, ops: 1 }];
+            })
+        };
+        let claim = Claim { of: MACHINE_CPUS.into(), ..claim("above") };
+        let outcome = claim.outcome(&record(vec![busy(64, 0.5), busy(1024, 1.5)]));
+        assert_eq!((outcome.holds, outcome.here), (Some(true), Some([0.75, 0.25])));
+        assert_eq!(claim.outcome(&record(vec![chunk(64, 9.0), chunk(1024, 9.0)])).holds, None);
     }
 
     #[test]

@@ -108,6 +108,10 @@ pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
         .sync
         .as_ref()
         .filter(|s| !matches!(s.action.as_str(), "" | "idle" | "frozen"))?;
+    if cell.case.background.is_some() {
+        // It is what is measured.
+        return None;
+    }
     let mut evidence = Vec::new();
     evidence.extend(sync.begin.map(|share| ("begin_share", share)));
     evidence.extend(sync.end.map(|share| ("end_share", share)));

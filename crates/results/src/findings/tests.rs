@@ -130,6 +130,8 @@ fn resync_running() {
     let sync = SyncRun { action: "recover".into(), begin: Some(0.1), end: Some(0.2) };
     cell.measured.sync = Some(sync);
     let found = check("resync-running", &cell, &none);
+    let beside = cell.clone().with(|it| it.case.background = Some("rebuild".into()));
+    assert!(!names(&beside).contains(&"resync-running".to_string()), "{:?}", names(&beside));
     assert!(found.text.contains("from 10.0 to 20.0 %"), "{}", found.text);
     assert!(found.text.starts_with("a rebuild of the array"), "{}", found.text);
     assert_eq!((found.evidence["begin_share"], found.evidence["end_share"]), (0.1, 0.2));
