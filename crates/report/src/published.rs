@@ -531,6 +531,7 @@ mod tests {
 
     #[test]
     fn bonnies_characters_stand_beside_those_of_2002() {
+        const AS_TUNED: &str = "fs:ext3,read-ahead=512K,on=linux,memory=128M,cpu=0.12";
         let table = named("raid5-2002").expect("the table");
         let shown = |program: &str, name: &str, workload: &str| -> Vec<f64> {
             let cell = phase(program, name, workload).with(|it| {
@@ -539,7 +540,7 @@ mod tests {
                 it.case.disks = 10;
                 it.case.chunk_kib = Some(32);
                 it.case.place =
-                    Some(Place { name: "fs:ext3,read-ahead=512K".into(), ..Place::default() });
+                    Some(Place { name: AS_TUNED.into(), ..Place::default() });
             });
             let mut record = Record::new(Host::default(), UNIX_EPOCH);
             record.cells = vec![cell];

@@ -233,7 +233,7 @@ fn every_shipped_sweep_can_be_read_and_planned() {
         }
         count += 1;
     }
-    assert_eq!(count, 26, "sweeps");
+    assert_eq!(count, 25, "sweeps");
     for set in report::published::names() {
         assert!(named.iter().any(|name| name == set), "no sweep measures {set}");
     }
