@@ -263,7 +263,7 @@ impl Bench<'_, '_> {
             return Ok(target.release()?);
         }
         if self.place.model_time().is_some() {
-            return self.in_model_time(planned, &name);
+            return self.in_a_kernel(planned, &name);
         }
         let mut placed = Placed::set_up(self.place, planned, self.run, self.stop)?;
         let (mut base, watched) = (placed.base.clone(), placed.watched.clone());
@@ -284,7 +284,7 @@ impl Bench<'_, '_> {
 
     /// Runs the cells of an array in a user-mode kernel: those that differ only in their kind in
     /// one, on new disks.
-    fn in_model_time(&mut self, planned: &ArrayPlan, name: &str) -> Result<(), RunError> {
+    fn in_a_kernel(&mut self, planned: &ArrayPlan, name: &str) -> Result<(), RunError> {
         let ArrayPlan { array, cells } = planned;
         let area_bytes =
             array.area_bytes.map_or_else(|| Ok(extent_of(array)?.0), Ok::<_, RunError>)?;

@@ -539,8 +539,7 @@ mod tests {
                 it.case.layout = Some("left-symmetric".into());
                 it.case.disks = 10;
                 it.case.chunk_kib = Some(32);
-                it.case.place =
-                    Some(Place { name: AS_TUNED.into(), ..Place::default() });
+                it.case.place = Some(Place { name: AS_TUNED.into(), ..Place::default() });
             });
             let mut record = Record::new(Host::default(), UNIX_EPOCH);
             record.cells = vec![cell];

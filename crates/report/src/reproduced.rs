@@ -69,8 +69,8 @@ pub struct SetReproduction {
     pub figures_not_run: usize,
     /// Figures that were run: those with a ratio on both sides first, the most distant first.
     pub figures: Vec<Distance>,
-    /// Pairs of published figures that count and are in another order here, the most distant
-    /// first.
+    /// Pairs of published figures that count and are in another order here, those that were
+    /// published farthest apart first.
     pub other_order: Vec<OtherOrder>,
     /// What came out of the claims of the text.
     pub claims: Vec<ClaimOutcome>,
@@ -251,7 +251,10 @@ fn of_set(set: &Published, record: &Record) -> SetReproduction {
         not_run,
         figures_not_run: set.figures.len() - set.figures.iter().filter(found).count(),
         figures: distances(&beside),
-        other_order,
+        other_order: {
+            other_order.sort_by(|one: &OtherOrder, two| two.published.total_cmp(&one.published));
+            other_order
+        },
         claims,
     }
 }
@@ -454,14 +457,11 @@ fn section(set: &SetReproduction, figures_max: usize) -> Section {
     Section::new(format!("{} ({})", set.title, set.name), blocks)
 }
 
-/// The pairs that did not come out, the most distant first: those that were published farthest
-/// apart.
+/// The pairs that did not come out, those that were published farthest apart first.
 fn in_other_order(set: &SetReproduction, rows_max: usize) -> Option<Block> {
     let heads = ["<work", "<published: this", "<above this", "published", "here"];
     let mut table = Table::new("In another order here", Column::all(&heads));
-    let mut pairs: Vec<&OtherOrder> = set.other_order.iter().collect();
-    pairs.sort_by(|one, two| two.published.total_cmp(&one.published));
-    for pair in pairs.into_iter().take(rows_max) {
+    for pair in set.other_order.iter().take(rows_max) {
         table.push([
             Value::Text(pair.work.clone()),
             Value::Text(pair.more.clone()),

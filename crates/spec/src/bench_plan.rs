@@ -16,7 +16,7 @@ use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::program::ProgramSpec;
 use crate::target::{Journal, KernelExpr, TargetExpr, is_export};
 use crate::topology::StorageTopology;
-use crate::workload::Kind;
+use crate::workload::{BackgroundWork, Kind};
 
 /// Upper bound of a file system's fixed overhead per member; a share of the files is added.
 const FILE_SYSTEM_BYTES: u64 = 128 << 20;
@@ -99,6 +99,10 @@ impl BenchOptions {
             let is_md = matches!(place, TargetExpr::Kernel(_));
             if !matrix.background.background.is_empty() && !is_md && place != TargetExpr::Engine {
                 return Err(PlanError::BackgroundElsewhere(place.shown()));
+            }
+            let resync = matrix.background.background.contains(&BackgroundWork::Resync);
+            if resync && place.kernel().is_some_and(|kernel| kernel.bitmap) {
+                return Err(PlanError::ResyncWithBitmap(place.shown()));
             }
             if is_md && !matrix.background.foreground_share.is_empty() {
                 return Err(PlanError::ShareOfMd(place.shown()));

@@ -43,7 +43,10 @@ pub enum PlanError {
     /// Background work of what is no array that is made for the measurement.
     #[error("--background: {0}: arrays of the engine and of md, without a file system, have it")]
     BackgroundElsewhere(String),
-    /// A share of the time, which md does not know.
+    /// Nothing is dirty, so that md passes over everything.
+    #[error("--background resync: {0}: with a bitmap md resyncs only what is dirty")]
+    ResyncWithBitmap(String),
+    /// A share of the time, which md does not have.
     #[error(
         "--foreground-share: {0}: md has limits of its own instead: sync-speed-min=KIB and \
          sync-speed-max=KIB after the target"

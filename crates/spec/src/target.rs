@@ -166,10 +166,10 @@ pub enum MdKnob {
     StripeCache,
     /// Threads for stripes besides the raid thread.
     GroupThreads,
-    /// Rate of a resync, a rebuild or a check that it keeps beside other requests, KiB/s of each
-    /// member.
+    /// Rate of a resync, a rebuild or a check that it keeps beside other requests, KiB/s: of each
+    /// member; of a resync or check of RAID 10, in positions of the array.
     SyncSpeedMin,
-    /// Rate that it does not exceed, KiB/s of each member.
+    /// Rate that it does not exceed, in the same.
     SyncSpeedMax,
 }
 

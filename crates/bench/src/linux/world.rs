@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Runs until the kernel ends, or until `stop` returns `true`: then `None` is returned. `look`
-    /// is called ten times a second with the model time.
+    /// is called ten times a second with its time.
     pub(super) fn run(
         &mut self,
         stop: &dyn Fn() -> bool,

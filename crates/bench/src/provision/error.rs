@@ -178,9 +178,17 @@ pub enum ProvisionError {
         /// The file below it.
         file: String,
     },
-    /// The level has nothing to resync.
+    /// Arrays of the level have no bitmap.
     #[error("md: {0} has no bitmap: leave bitmap=internal out")]
     NoBitmap(Level),
+    /// Arrays of the level have no such attribute.
+    #[error("md: {level} has no {knob}: leave it out")]
+    NoSuchKnob {
+        /// `stripe-cache`.
+        knob: &'static str,
+        /// The level.
+        level: Level,
+    },
     /// A step failed: a command, or an access to sysfs or a mount.
     #[error(transparent)]
     Step(#[from] StepError),

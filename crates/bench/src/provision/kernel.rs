@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use md::{Geometry, GeometrySpec, Layout, Level};
 use spec::matrix::tolerated_losses;
-use spec::target::{BlockDeviceSettings, KernelExpr};
+use spec::target::{BlockDeviceSettings, KernelExpr, MdKnob};
 
 use super::error::{ProvisionError, SyncError};
 use super::md_sync::MdArray;
@@ -47,6 +47,12 @@ impl KernelArray {
             true => self.disks,
             false => self.inner.iter().map(KernelArray::leaves).sum(),
         }
+    }
+
+    /// Whether md has an attribute for it, or for an array in it.
+    fn has(&self, knob: MdKnob) -> bool {
+        let own = if knob.needs_parity() { self.level.has_parity() } else { self.is_redundant() };
+        own || self.inner.iter().any(|inner| inner.has(knob))
     }
 
     /// Members are no smaller than the devices where that much does not fit.
@@ -189,6 +195,9 @@ pub(super) fn set_up_kernel(
             apply_setting(path, "device/queue_depth", &depth.to_string(), undo)?;
         }
     }
+    for knob in kernel.knobs.md.keys().filter(|knob| !array.has(**knob)) {
+        return Err(ProvisionError::NoSuchKnob { knob: knob.word(), level: array.level });
+    }
     let (of_members, device) = assemble(kernel, array, stop, undo)?;
     if let Some(fail) = array.failing(&of_members, &device)? {
         fail.perform()?;
@@ -219,6 +228,8 @@ fn assemble(
             of_members.devices.push(assemble(&part, inner, stop, undo)?.1);
         }
     }
+    // Where its level has any: the arrays inside may have one.
+    of_members.bitmap &= array.inner.is_empty() || array.is_redundant();
     let device = make(&of_members, array, undo)?;
     if array.is_redundant() && !kernel.assume_clean {
         // During a resync a measurement would measure the resync.

@@ -8,9 +8,11 @@
 //!
 //! Invariant: only members of that array are failed, removed or added. Called by `background`.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use spec::rng::SplitMix64;
@@ -18,7 +20,7 @@ use spec::workload::BackgroundWork;
 
 use super::error::{ProvisionError, SyncError};
 use super::steps::Step;
-use super::sysfs::{in_sysfs, setting};
+use super::sysfs::{in_sysfs, restored, setting};
 
 /// How often md is looked at while it works.
 const LOOK: Duration = Duration::from_millis(50);
@@ -48,6 +50,10 @@ pub struct MdSync {
     /// A pass is under way, or held.
     begun: bool,
     looked: Instant,
+    /// Bytes of each member that were passed when it was last looked at.
+    passed: Cell<u64>,
+    /// Begins the next pass, beside what is measured.
+    beginning: Option<JoinHandle<Result<(), ProvisionError>>>,
     /// Why it could not go on.
     problem: Option<ProvisionError>,
 }
@@ -58,33 +64,27 @@ impl MdSync {
     /// # Errors
     /// The step that failed.
     pub fn prepare(array: MdArray, work: BackgroundWork) -> Result<MdSync, ProvisionError> {
-        let sync =
-            MdSync { array, work, passes: 0, begun: false, looked: Instant::now(), problem: None };
-        match work {
-            BackgroundWork::Rebuild => {
-                sync.take_out()?;
-                // A block that is not rebuilt is wrong.
-                sync.array.spare.as_deref().map_or(Ok(()), write_noise)?;
-            }
-            BackgroundWork::Resync => {
-                sync.act("frozen")?;
-                sync.set("md/resync_start", "0")?;
-                return Ok(MdSync { begun: true, ..sync });
-            }
-            BackgroundWork::Scrub => {}
-        }
-        Ok(sync)
+        array.make_due(work)?;
+        Ok(MdSync {
+            array,
+            work,
+            passes: 0,
+            begun: work == BackgroundWork::Resync,
+            looked: Instant::now(),
+            passed: Cell::new(0),
+            beginning: None,
+            problem: None,
+        })
     }
 
-    /// Lets the work begin, or go on where it was held.
+    /// Lets the work begin, or go on where it was held; a check begins anew.
     ///
     /// # Errors
     /// The step that failed.
     pub fn resume(&mut self) -> Result<(), ProvisionError> {
-        match (self.work, self.begun) {
-            // md begins a check anew.
-            (BackgroundWork::Scrub, _) | (_, false) => self.begin(),
-            (_, true) => self.act("idle"),
+        match (self.work, std::mem::replace(&mut self.begun, true)) {
+            (BackgroundWork::Scrub, _) | (_, false) => self.array.begin(self.work),
+            (_, true) => self.array.act("idle"),
         }
     }
 
@@ -93,7 +93,8 @@ impl MdSync {
     /// # Errors
     /// The step that failed.
     pub fn hold(&mut self) -> Result<(), ProvisionError> {
-        self.act("frozen")
+        self.changed()?;
+        self.array.act("frozen")
     }
 
     /// Begins another pass if the last one has ended; looks at md now and then. What fails,
@@ -103,38 +104,42 @@ impl MdSync {
             return;
         }
         self.looked = Instant::now();
-        if self.begun && self.action() == "idle" && !self.is_due() {
-            self.problem = self.next_pass().err();
+        if self.beginning.as_ref().is_some_and(|beginning| !beginning.is_finished()) {
+            return;
+        }
+        if let Err(problem) = self.changed() {
+            self.problem = Some(problem);
+        } else if self.begun && self.array.action() == "idle" && !self.array.is_due(self.work) {
+            self.passes += 1;
+            let (array, work) = (self.array.clone(), self.work);
+            // mdadm takes its time, which is none of the workload's.
+            let begin = move || array.make_due(work).and_then(|()| array.begin(work));
+            self.beginning = Some(std::thread::spawn(begin));
         }
     }
 
-    fn next_pass(&mut self) -> Result<(), ProvisionError> {
-        self.passes += 1;
-        match self.work {
-            BackgroundWork::Rebuild => self.take_out()?,
-            BackgroundWork::Resync => {
-                self.act("frozen")?;
-                self.set("md/resync_start", "0")?;
-            }
-            BackgroundWork::Scrub => {}
+    /// Waits until a pass that begins has begun.
+    fn changed(&mut self) -> Result<(), ProvisionError> {
+        match self.beginning.take() {
+            Some(beginning) => beginning.join().expect("it does not panic"),
+            None => Ok(()),
         }
-        self.begin()
     }
 
     /// Bytes of each member that the work has passed so far.
     pub fn member_bytes(&self) -> u64 {
-        let member = self.kib_of_member();
-        let kib = match std::fs::read_to_string("/proc/mdstat") {
-            // Positions are those of the array where each has copies on some of the members.
-            Ok(text) => position(&text, &self.name())
-                .map_or(0, |(done, all)| (done as u128 * member as u128 / all as u128) as u64),
-            Err(_) => 0,
-        };
-        (self.passes * member + kib) * 1024
+        let member = self.array.kib_of_member();
+        let text = std::fs::read_to_string("/proc/mdstat").unwrap_or_default();
+        // Positions are those of the array where each has copies on some of the members.
+        let kib = position(&text, &self.array.name())
+            .map_or(0, |(done, all)| (done as u128 * member as u128 / all as u128) as u64);
+        // Between two passes there is no position.
+        self.passed.set(self.passed.get().max((self.passes * member + kib) * 1024));
+        self.passed.get()
     }
 
-    /// Brings the work to its end at full speed, then compares copies or parity. Returns the
-    /// sectors that differ.
+    /// Brings the work to its end at full speed, a rebuild onto noise, then compares copies or
+    /// parity. Returns the sectors that differ; 0 when it was stopped.
     ///
     /// # Errors
     /// The step that failed, also while it was measured; or md does nothing.
@@ -142,38 +147,77 @@ impl MdSync {
         if let Some(problem) = self.problem.take() {
             return Err(problem);
         }
-        for limit in ["md/sync_speed_max", "md/sync_speed_min"] {
-            self.set(limit, &UNLIMITED_KIB.to_string())?;
+        self.changed()?;
+        let array = &self.array;
+        let limits = ["md/sync_speed_max", "md/sync_speed_min"];
+        let before = limits.map(|name| (name, restored(&array.text(name))));
+        limits.iter().try_for_each(|name| array.set(name, &UNLIMITED_KIB.to_string()))?;
+        let ended = array.to_its_end(self.work, stop);
+        // Of the next cell on this array.
+        let back = before.iter().rev().try_for_each(|(name, value)| array.set(name, value));
+        ended.and_then(|found| back.map(|()| found))
+    }
+}
+
+impl MdArray {
+    /// Makes the work due: a member is out, or redundancy is not trusted.
+    fn make_due(&self, work: BackgroundWork) -> Result<(), ProvisionError> {
+        match work {
+            BackgroundWork::Rebuild => self.take_out(),
+            BackgroundWork::Resync => {
+                self.act("frozen")?;
+                self.set("md/resync_start", "0")
+            }
+            BackgroundWork::Scrub => Ok(()),
         }
-        if self.action() == "frozen" || !self.begun {
-            self.resume()?;
-        }
-        self.await_idle(stop)?;
-        if self.work != BackgroundWork::Scrub {
-            self.act("check")?;
-            self.await_idle(stop)?;
-        }
-        let found = setting(&self.array.device, "md/mismatch_cnt");
-        Ok(found.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 
-    fn begin(&mut self) -> Result<(), ProvisionError> {
-        self.begun = true;
-        match self.work {
-            BackgroundWork::Scrub => self.act("check"),
+    fn begin(&self, work: BackgroundWork) -> Result<(), ProvisionError> {
+        match work {
+            BackgroundWork::Scrub => {
+                // A check that was interrupted goes on where it was, otherwise.
+                self.set("md/sync_min", "0")?;
+                self.act("check")
+            }
             BackgroundWork::Resync => self.act("idle"),
             BackgroundWork::Rebuild => {
                 self.act("idle")?;
-                let Some(spare) = self.array.spare.clone() else { return Ok(()) };
+                let Some(spare) = &self.spare else { return Ok(()) };
                 // Otherwise mdadm takes it for a member that comes back.
-                self.mdadm(["--zero-superblock".into(), spare.display().to_string()])?;
-                self.manage("--add", &spare)
+                mdadm(["--zero-superblock".into(), spare.display().to_string()])?;
+                self.manage("--add", spare)
             }
         }
     }
 
+    fn to_its_end(
+        &self,
+        work: BackgroundWork,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<u64, ProvisionError> {
+        self.act("idle")?;
+        self.await_idle(work, stop)?;
+        if work == BackgroundWork::Rebuild && !stop() {
+            // A block that is not rebuilt is wrong.
+            let bytes = self.bytes_of_spare();
+            if self.is_member() {
+                self.take_out()?;
+            }
+            self.spare.as_deref().map_or(Ok(()), |spare| write_noise(spare, bytes, stop))?;
+            self.begin(work)?;
+            self.await_idle(work, stop)?;
+        }
+        if stop() {
+            return Ok(0);
+        }
+        self.begin(BackgroundWork::Scrub)?;
+        self.await_idle(BackgroundWork::Scrub, stop)?;
+        let found = self.text("md/mismatch_cnt").parse();
+        found.or_else(|_| if stop() { Ok(0) } else { Err(self.lacks("md/mismatch_cnt")) })
+    }
+
     fn take_out(&self) -> Result<(), ProvisionError> {
-        let Some(spare) = &self.array.spare else { return Ok(()) };
+        let Some(spare) = &self.spare else { return Ok(()) };
         self.manage("--fail", spare)?;
         // md lets go of it once its requests have ended.
         let begin = Instant::now();
@@ -187,12 +231,7 @@ impl MdSync {
 
     fn manage(&self, what: &str, member: &Path) -> Result<(), ProvisionError> {
         let path = |path: &Path| path.display().to_string();
-        self.mdadm([path(&self.array.device), what.into(), path(member)])
-    }
-
-    // runs: mdadm
-    fn mdadm(&self, args: impl IntoIterator<Item = String>) -> Result<(), ProvisionError> {
-        Ok(Step::run("mdadm", args).perform().map(drop)?)
+        mdadm([path(&self.device), what.into(), path(member)])
     }
 
     fn act(&self, action: &str) -> Result<(), ProvisionError> {
@@ -200,28 +239,32 @@ impl MdSync {
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), ProvisionError> {
-        let path = in_sysfs(&self.array.device, name)
-            .map_err(|source| ProvisionError::Io { path: self.array.device.clone(), source })?;
+        let path = in_sysfs(&self.device, name)
+            .map_err(|source| ProvisionError::Io { path: self.device.clone(), source })?;
         Ok(Step::Set { path, value: value.into() }.perform().map(drop)?)
     }
 
     fn action(&self) -> String {
-        setting(&self.array.device, "md/sync_action").unwrap_or_default()
+        self.text("md/sync_action")
     }
 
     /// Waits until md is idle, which it is for a moment before it begins.
-    fn await_idle(&self, stop: &dyn Fn() -> bool) -> Result<(), ProvisionError> {
+    fn await_idle(
+        &self,
+        work: BackgroundWork,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), ProvisionError> {
         let mut idle_since = Instant::now();
         loop {
             let action = self.action();
-            if action == "idle" && !self.is_due() || stop() {
+            if action == "idle" && !self.is_due(work) || stop() {
                 return Ok(());
             }
             if action != "idle" {
                 idle_since = Instant::now();
             }
             if idle_since.elapsed() > PATIENCE {
-                let (device, degraded) = (self.array.device.clone(), self.text("md/degraded"));
+                let (device, degraded) = (self.device.clone(), self.text("md/degraded"));
                 let resync_start = self.text("md/resync_start");
                 let problem = SyncError::Idle { action, degraded, resync_start };
                 return Err(ProvisionError::Sync { device, problem });
@@ -231,23 +274,36 @@ impl MdSync {
     }
 
     /// Whether md, while it is idle, has something left to do.
-    fn is_due(&self) -> bool {
-        match self.work {
-            BackgroundWork::Rebuild => self.text("md/degraded") != "0" && self.is_joining(),
+    fn is_due(&self, work: BackgroundWork) -> bool {
+        match work {
+            BackgroundWork::Rebuild => {
+                self.of_spare("state").is_none_or(|state| !state.contains("in_sync"))
+            }
             BackgroundWork::Resync => self.text("md/resync_start") != "none",
             BackgroundWork::Scrub => false,
         }
     }
 
-    /// Whether the member of the rebuild is in the array and not in sync.
-    fn is_joining(&self) -> bool {
-        let name = self.array.spare.as_ref().and_then(|path| path.file_name());
-        let state = name.map(|name| format!("md/dev-{}/state", name.to_string_lossy()));
-        state.is_some_and(|state| !self.text(&state).contains("in_sync"))
+    fn is_member(&self) -> bool {
+        self.of_spare("state").is_some()
+    }
+
+    /// Bytes of the member of a rebuild, up to the end of what md uses of it.
+    fn bytes_of_spare(&self) -> u64 {
+        let offset: u64 = self.of_spare("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
+        offset * md::SECTOR_BYTES + self.kib_of_member() * 1024
+    }
+
+    /// What md says of the member of the rebuild; `None`: it is not in the array.
+    fn of_spare(&self, what: &str) -> Option<String> {
+        // By the kernel's name: the path may be another one.
+        let name = in_sysfs(self.spare.as_deref()?, "").ok()?;
+        let name = name.file_name()?.to_string_lossy().into_owned();
+        setting(&self.device, &format!("md/dev-{name}/{what}"))
     }
 
     fn text(&self, name: &str) -> String {
-        setting(&self.array.device, name).unwrap_or_default()
+        setting(&self.device, name).unwrap_or_default()
     }
 
     fn kib_of_member(&self) -> u64 {
@@ -255,22 +311,28 @@ impl MdSync {
     }
 
     fn name(&self) -> String {
-        let name = self.array.device.file_name().unwrap_or_default();
+        let name = self.device.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
+    }
+
+    fn lacks(&self, name: &str) -> ProvisionError {
+        ProvisionError::NoSetting { device: self.device.clone(), name: name.into() }
     }
 }
 
-/// Writes noise to all of a device.
-fn write_noise(path: &Path) -> Result<(), ProvisionError> {
-    let failed = |source| ProvisionError::Io { path: path.to_path_buf(), source };
+// runs: mdadm
+fn mdadm(args: impl IntoIterator<Item = String>) -> Result<(), ProvisionError> {
+    Ok(Step::run("mdadm", args).perform().map(drop)?)
+}
+
+/// Writes noise to the first bytes of a device.
+fn write_noise(path: &Path, bytes: u64, stop: &dyn Fn() -> bool) -> Result<(), ProvisionError> {
     let write = || {
         let mut device = File::options().write(true).open(path)?;
-        let end = device.seek(SeekFrom::End(0))?;
-        device.rewind()?;
         let mut noise = SplitMix64(0x5ca8_b1e5);
         let mut block = vec![0; NOISE_BYTES];
-        let mut left = end;
-        while left > 0 {
+        let mut left = bytes;
+        while left > 0 && !stop() {
             block.chunks_exact_mut(8).for_each(|word| {
                 word.copy_from_slice(&noise.draw().to_le_bytes());
             });
@@ -280,7 +342,7 @@ fn write_noise(path: &Path) -> Result<(), ProvisionError> {
         }
         device.sync_all()
     };
-    write().map_err(failed)
+    write().map_err(|source| ProvisionError::Io { path: path.to_path_buf(), source })
 }
 
 /// How far md is with the array of this name, and of how much, as /proc/mdstat shows it:

@@ -25,7 +25,7 @@ pub(super) fn setting(device: impl AsRef<Path>, name: &str) -> Option<String> {
 
 /// What restores a value that was read: md says whose limit it is, `200000 (system)` or
 /// `1000 (local)`.
-fn restored(before: &str) -> String {
+pub(super) fn restored(before: &str) -> String {
     match before.split_once(" (") {
         Some((_, "system)")) => "system".into(),
         Some((number, "local)")) => number.into(),

@@ -231,7 +231,8 @@ impl<'a> Generator<'a> {
         let arrived_before = self.arrivals(clock_nanos()).0;
         let (sampled_at, passed) = (clock_nanos(), self.background_bytes());
         let samples = self.samples(shard, together, &mut watch);
-        let (took, passed) = (clock_nanos() - sampled_at, self.background_bytes() - passed);
+        let (took, passed) =
+            (clock_nanos() - sampled_at, self.background_bytes().saturating_sub(passed));
         let cpu_after = thread_seconds();
         let cpu = meter.map(|meter| meter.stop());
         let (arrived, waiting) = self.arrivals(clock_nanos());
@@ -301,7 +302,7 @@ impl<'a> Generator<'a> {
             let now = self.until(end, true, shard, watch);
             if self.flights.is_empty() {
                 // The figure of a workload without requests is that of the background work.
-                self.bytes = self.background_bytes() - passed;
+                self.bytes = self.background_bytes().saturating_sub(passed);
                 self.ops = self.bytes / RANGE_BYTES;
             }
             let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };

@@ -160,7 +160,10 @@ fn background_work_is_measured_alone_and_beside_workloads() {
     for (wrong, why) in [
         ("--foreground-share 50", "--background"),
         ("--background reshape", "there are rebuild, scrub and resync"),
-        ("--background scrub --target path:/tmp", "arrays of the engine and of md, without a file system"),
+        (
+            "--background scrub --target path:/tmp",
+            "arrays of the engine and of md, without a file system",
+        ),
         ("--background scrub --workload dd", "beside block workloads only"),
         ("--workload none", "no --background work that could be measured alone"),
     ] {

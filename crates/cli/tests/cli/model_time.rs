@@ -185,7 +185,7 @@ fn a_kernel_in_real_time_measures_what_it_measures_in_model_time() {
     assert_eq!((&model["model_time"], &real["model_time"]), (&true.into(), &false.into()));
     assert_eq!(real["verified"], true);
     assert!(real["cpu_system_s"].is_null(), "the detour of its calls is no cost of md");
-    // A busy machine delays the kernel: within 3 % on one that is not (docs/bench/linux.md).
+    // A busy machine delays the kernel, and none lets it read faster than its disks.
     let ratio = rate(&real) / rate(&model);
-    assert!((0.5..1.1).contains(&ratio), "{ratio}");
+    assert!((0.3..1.05).contains(&ratio), "{ratio}");
 }

@@ -85,7 +85,10 @@ pub fn by_place(record: &Record, published: Option<&Published>) -> Vec<ByPlace> 
         let figure = |label: &str, place: &str| {
             let mine =
                 samples.iter().filter(|(l, p, _)| (l.as_str(), p.as_str()) == (label, place));
-            stats::median(&mine.map(|(_, _, value)| *value).collect::<Vec<_>>())
+            let mine: Vec<f64> = mine.map(|(_, _, value)| *value).collect();
+            // Places of several published figures have none in common.
+            let several = place == PUBLISHED && mine.iter().any(|value| *value != mine[0]);
+            (!several).then(|| stats::median(&mine)).flatten()
         };
         let row = |label: String| {
             let figures = places.iter().map(|place| figure(&label, place)).collect();
@@ -178,6 +181,20 @@ pub(crate) mod tests {
         assert_eq!(tables[0].places, ["engine", "linux", "published"]);
         let figures = vec![Some(83.0), Some(81.0), Some(80.0)];
         assert_eq!(tables[0].rows, [("RAID 1 x2".to_string(), figures)]);
+        // Two figures of one row are no figure of it.
+        let mut two = wiki.clone();
+        two.figures.iter_mut().for_each(|figure| {
+            figure.cell.insert("target".into(), "engine".into());
+        });
+        let of_linux = two.figures.iter().map(|figure| {
+            let cell = std::collections::BTreeMap::from([("target".into(), "linux".into())]);
+            crate::published::Figure { cell, value: figure.value + 1.0, ..figure.clone() }
+        });
+        let of_linux: Vec<_> = of_linux.collect();
+        two.figures.extend(of_linux);
+        let cells = vec![engine.clone(), cell(TargetKind::Linux, Some("linux"), 81.0)];
+        let tables = by_place(&Record { cells, ..fixture::record() }, Some(&two));
+        assert_eq!(tables[0].rows[0].1, [Some(83.0), Some(81.0), None]);
         let alone = Record { cells: vec![engine], ..fixture::record() };
         assert!(by_place(&alone, Some(&wiki)).is_empty(), "one place stands beside none");
     }
