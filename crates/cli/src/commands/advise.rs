@@ -61,10 +61,11 @@ pub struct AdviseArguments {
     /// The mix is that of a job file of fio's: each section has the weight 1
     #[arg(long, value_name = "FILE", conflicts_with = "mix")]
     job: Option<PathBuf>,
-    /// The mix is that of a running system: what `iostat -x` printed, as a file, - or
-    /// FILE:DEVICE; blocks up to 64 KiB count as random, and each workload weighs the time that
-    /// one disk would need for it; the mean queue is the depth. A single report is the mean since
-    /// the system was started: of several, the first does not count
+    /// The mix is that of a running system: what `iostat -x` printed (tables or JSON), as a file,
+    /// as - or as FILE:DEVICE; requests of up to 64 KiB that were not merged count as random, an
+    /// array's by those of its disks, and each workload weighs the time that one disk would need
+    /// for it; the mean queue is the depth. A single report is the mean since the system was
+    /// started: of several, the first does not count
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "job"])]
     iostat: Option<String>,
     /// Run the first three on paced members with our own engine, half a minute: its figures in
@@ -200,7 +201,10 @@ impl Asked {
         let is_usual = arguments.mix.is_empty() && of_jobs.is_none() && load.is_none();
         let mix = match (of_jobs, load) {
             (Some(found), _) => found.mix,
-            (None, Some(load)) => mix::of_flows(&load.flows, &described.question.single)?,
+            (None, Some(load)) => {
+                described.assumed.extend(load.notes);
+                mix::of_flows(&load.flows, &described.question.single)?
+            }
             (None, None) => mix(arguments, &described)?,
         };
         let survive = arguments.survive;

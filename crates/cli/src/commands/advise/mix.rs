@@ -8,10 +8,7 @@ use predict::advise::Share;
 use predict::law::{Single, Work};
 use spec::program::tools::{JobAccess, fio_accesses};
 
-use super::iostat::Flow;
-
-/// Blocks up to this size are small: the law's random workloads.
-const SMALL_BYTES: u64 = 64 << 10;
+use super::iostat::{Flow, SMALL_BYTES};
 
 /// The mix of a job file, and the requests in flight of each job.
 pub struct OfJobs {
@@ -127,8 +124,7 @@ fn direct(job: &JobAccess, reads: bool) -> Result<Work> {
 pub fn of_flows(flows: &[Flow], single: &Single) -> Result<Vec<Share>> {
     let mut mix = Vec::new();
     for flow in flows.iter().filter(|flow| flow.per_second > 0.0) {
-        let random = flow.bytes_each <= SMALL_BYTES as f64;
-        let work = match (random, flow.reads) {
+        let work = match (flow.random, flow.reads) {
             (true, true) => Work::RandomRead,
             (true, false) => Work::RandomWrite,
             (false, true) => Work::Read,
@@ -137,7 +133,7 @@ pub fn of_flows(flows: &[Flow], single: &Single) -> Result<Vec<Share>> {
         let one = single.get(work).map(|one| one.rate);
         let one =
             one.ok_or_else(|| anyhow!("--iostat: no figure of one disk for {}", work.name()))?;
-        let rate = if random { flow.per_second } else { flow.per_second * flow.bytes_each / 1e6 };
+        let rate = if flow.random { flow.per_second } else { flow.per_second * flow.bytes_each / 1e6 };
         add(&mut mix, work, rate / one);
     }
     match mix.is_empty() {
@@ -213,7 +209,10 @@ mod tests {
         let mut single = Single::default();
         single.offer(Work::RandomRead, 100.0, Source::Measured);
         single.offer(Work::Write, 200.0, Source::Measured);
-        let flow = |reads, per_second, bytes_each| Flow { reads, per_second, bytes_each };
+        let flow = |reads, per_second, bytes_each| {
+            let random = bytes_each < 1e5;
+            Flow { reads, per_second, bytes_each, random }
+        };
         let flows = [flow(true, 50.0, 8192.0), flow(false, 100.0, 1e6), flow(true, 0.0, 1e6)];
         let mix = of_flows(&flows, &single).expect("a mix");
         let weights: Vec<_> = mix.iter().map(|share| (share.work, share.weight)).collect();
