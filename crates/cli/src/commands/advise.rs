@@ -17,6 +17,7 @@ use predict::advise::{Advice, Assumptions, Candidate, Question, Share, advise};
 use predict::law::{Constants, Work};
 use report::doc::wrap;
 use serde_json::{Value, json};
+use spec::program::tools::{is_fio_command_line, resolved_fio_job};
 use spec::units::{digits, kib};
 
 use self::verify::{Drives, Verification};
@@ -58,7 +59,8 @@ pub struct AdviseArguments {
     /// random-write]
     #[arg(long, value_name = "WORKLOAD=WEIGHT", value_parser = parse_share, value_delimiter = ',')]
     mix: Vec<(Work, f64)>,
-    /// The mix is that of a job file of fio's: each section has the weight 1
+    /// The mix is that of a job file of fio's, or of a command line, as a file or in quotes: each
+    /// section has the weight 1
     #[arg(long, value_name = "FILE", conflicts_with = "mix")]
     job: Option<PathBuf>,
     /// The mix is that of a running system: what `iostat -x` printed (tables or JSON), as a file,
@@ -200,7 +202,10 @@ impl Asked {
         };
         let is_usual = arguments.mix.is_empty() && of_jobs.is_none() && load.is_none();
         let mix = match (of_jobs, load) {
-            (Some(found), _) => found.mix,
+            (Some(found), _) => {
+                described.assumed.extend(found.notes);
+                found.mix
+            }
             (None, Some(load)) => {
                 described.assumed.extend(load.notes);
                 mix::of_flows(&load.flows, &described.question.single)?
@@ -300,7 +305,13 @@ fn check_html(arguments: &AdviseArguments) -> Result<()> {
 }
 
 fn jobs(path: &Path) -> Result<mix::OfJobs> {
-    mix::of_jobs(&path.display().to_string(), &read_text(path)?)
+    let given = path.display().to_string();
+    let (name, text) = match is_fio_command_line(&given) && !path.exists() {
+        true => ("fio", given),
+        false => (given.as_str(), read_text(path)?),
+    };
+    let text = resolved_fio_job(name, &text, &|name| std::env::var(name).ok())?;
+    mix::of_jobs(name, &text)
 }
 
 /// The drives that `--verify` runs on.
