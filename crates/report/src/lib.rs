@@ -8,6 +8,7 @@
 //!            |-> directions, during: mixed workloads, background work
 //!            \-> tool_tables: as bonnie, fio, IOzone print them
 //!             |-> histogram: latencies as bars    fio_json: for tools that read fio's json+
+//!   bonnie++'s CSV, fio's JSON -> imported -> Record
 //! ```
 //!
 //! Invariant: plain data, read only; a figure is never shown without its unit and its provenance.
@@ -22,6 +23,7 @@ pub mod during;
 pub mod fio_json;
 pub mod histogram;
 pub mod html;
+pub mod imported;
 pub mod pivot;
 pub mod predicted;
 pub mod published;

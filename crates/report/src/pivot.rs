@@ -411,7 +411,9 @@ impl Section<'_> {
 /// a directory or device whose array is unknown is named by its place: `path:DIR`.
 pub fn array_label(cell: &Cell) -> String {
     if cell.case.level.is_empty() && cell.case.array.is_none() {
-        return cell.place_shown().unwrap_or_else(|| cell.target_shown());
+        let target = Some(cell.target_shown()).filter(|target| !target.is_empty());
+        let place = cell.place_shown().or(target);
+        return place.unwrap_or_else(|| "unknown place".to_string());
     }
     let usual = |layout: &Word<LayoutName>| layout.known().is_some_and(LayoutName::is_usual);
     let layout = cell.case.layout.as_ref().filter(|layout| !usual(layout));

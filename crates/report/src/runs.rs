@@ -149,8 +149,10 @@ pub fn measured<'c>(cells: impl IntoIterator<Item = &'c Cell> + Clone) -> String
             None => cell.target_shown(),
         },
     }));
-    if what.is_empty() {
-        return String::new();
+    match &what[..] {
+        [] => return String::new(),
+        [unknown] if unknown.is_empty() => return "results of other tools".to_string(),
+        _ => {}
     }
     let timed = match cells().filter(|cell| cell.case.model_time).count() {
         0 => "",

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use results::record::Cell;
-use spec::program::types::{Act, Calls, Phase, Program, Worker};
+use spec::program::types::{Act, Calls, Phase, Program, Transfer, Worker};
 
 use super::outcome::PhaseOutcome;
 use crate::measurement::Load;
@@ -36,7 +36,7 @@ pub fn cells(program: &Program, outcomes: &[PhaseOutcome], around: &RunContext) 
 }
 
 fn cell(program: &Program, phase: &Phase, outcome: &PhaseOutcome, around: &RunContext) -> Cell {
-    let block = phase.transfers().map(|transfer| transfer.block).max();
+    let block = phase.transfers().map(Transfer::longest).max();
     let depth = phase.workers.iter().map(|worker| worker.depth).max();
     let cpu = outcome.measured.cpu.as_ref().filter(|_| outcome.seconds > 0.0);
     let base = around.base.clone().with(|it| {

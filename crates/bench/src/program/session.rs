@@ -505,7 +505,7 @@ impl BufferRequirements {
     /// The requirements of a program.
     pub fn of(program: &Program) -> BufferRequirements {
         let blocks = program.phases().flat_map(|phase| phase.acts()).filter_map(|act| match act {
-            spec::program::types::Act::Transfer(transfer) => Some(transfer.block),
+            spec::program::types::Act::Transfer(transfer) => Some(transfer.longest()),
             _ => None,
         });
         let in_flight = program.phases().map(|phase| {

@@ -123,19 +123,21 @@ struct Blocks<'p> {
     files: &'p [u64],
     random: SplitMix64,
     blocks: u64,
-    /// Blocks given out.
+    /// Blocks given out, and their units of [`Transfer::block`].
     given: u64,
+    units: u64,
     /// Writes since the last sync, and the file to be synced next.
     unsynced: u64,
     sync: Option<u32>,
-    /// Of `Order::Stride`: the block to come, and how often it began again.
+    /// Of `Order::Stride`, and of blocks of several sizes: the one to come; how often it began
+    /// again.
     next: u64,
     wraps: u64,
     /// Of `Order::Shuffled`: the blocks; those of this pass that are given out come first.
     shuffled: Vec<u32>,
     /// Of reads and writes in order: the next of each.
     streams: [u64; 2],
-    /// When the next pass begins, in blocks given out, and files to be forgotten before it.
+    /// When the next pass begins, in units given out, and files to be forgotten before it.
     pass_end: u64,
     forget: Range<u32>,
     /// Where the last block was found: its file, and where that begins in the long one.
@@ -157,6 +159,7 @@ impl<'p> Blocks<'p> {
             random,
             blocks,
             given: 0,
+            units: 0,
             unsynced: 0,
             sync: None,
             next: 0,
@@ -172,17 +175,17 @@ impl<'p> Blocks<'p> {
 
     fn next(&mut self, gate: &mut dyn Gate) -> Option<Step> {
         if let Some(file) = self.sync.take() {
-            return Some(Step::Sync { file, data_only: false });
+            return Some(Step::Sync { file, data_only: self.transfer.sync_data_only });
         }
         let more = match self.transfer.count {
-            Count::Pass => self.given < self.blocks,
+            Count::Pass => self.units < self.blocks,
             Count::Blocks(blocks) => self.given < blocks,
             Count::Tickets | Count::Endless => true,
         };
         if !more || self.blocks == 0 || !gate.going() {
             return None;
         }
-        if self.transfer.forgets && self.given == self.pass_end {
+        if self.transfer.forgets && self.units >= self.pass_end {
             self.pass_end += self.blocks;
             self.forget = self.transfer.files.clone();
         }
@@ -192,11 +195,17 @@ impl<'p> Blocks<'p> {
         if self.transfer.count == Count::Tickets && !gate.ticket() {
             return None;
         }
-        let block = self.choose();
-        let op = self.operation();
-        let block = self.in_stream(op, block);
+        let (op, block, units) = match self.transfer.sizes[0].is_empty() {
+            true => {
+                let block = self.choose();
+                let op = self.operation();
+                (op, self.in_stream(op, block, 1), 1)
+            }
+            false => self.of_several_sizes(),
+        };
         self.given += 1;
-        let (file, at, len) = self.place(block);
+        self.units += units;
+        let (file, at, len) = self.place(block, units);
         if op != Op::Read && self.transfer.sync_every > 0 {
             self.unsynced += 1;
             if self.unsynced == self.transfer.sync_every {
@@ -212,6 +221,7 @@ impl<'p> Blocks<'p> {
         match self.transfer.order {
             Order::Forward => turn,
             Order::Backward => self.blocks - 1 - turn,
+            Order::InTurn(parts) => turn % parts * (self.blocks / parts) + turn / parts,
             Order::Same => 0,
             Order::Uniform => self.random.below(self.blocks),
             Order::Shuffled => {
@@ -247,19 +257,39 @@ impl<'p> Blocks<'p> {
         }
     }
 
+    /// An operation, the place of its block, and the size of that, in units of [`Transfer::block`].
+    fn of_several_sizes(&mut self) -> (Op, u64, u64) {
+        let op = self.operation();
+        let sizes = &self.transfer.sizes[usize::from(op == Op::Write)];
+        let shares = sizes.iter().map(|(_, share)| u64::from(*share)).sum();
+        let mut drawn = self.random.below(shares);
+        let drawn = sizes.iter().find(|(_, share)| {
+            let found = drawn < u64::from(*share);
+            drawn = drawn.saturating_sub(u64::from(*share));
+            found
+        });
+        let units = drawn.map_or(1, |(size, _)| size / self.transfer.block);
+        let place = match self.transfer.order {
+            Order::Forward => self.in_stream(op, self.next, units),
+            _ => self.random.below(self.blocks),
+        };
+        self.next = (self.next + units) % self.blocks;
+        (op, place, units)
+    }
+
     /// The block, or the next one of its kind where reads and writes are two streams.
-    fn in_stream(&mut self, op: Op, block: u64) -> u64 {
+    fn in_stream(&mut self, op: Op, block: u64, units: u64) -> u64 {
         let (Op::ReadPercent(_), Order::Forward) = (self.transfer.op, self.transfer.order) else {
             return block;
         };
         let next = &mut self.streams[usize::from(op == Op::Write)];
         let block = *next;
-        *next = (block + 1) % self.blocks;
+        *next = (block + units) % self.blocks;
         block
     }
 
-    /// The file that a block is in, where, and how long it is there.
-    fn place(&mut self, block: u64) -> (u32, u64, u64) {
+    /// The file that a block of several units is in, where, and how long it is there.
+    fn place(&mut self, block: u64, units: u64) -> (u32, u64, u64) {
         let at = self.transfer.span.start + block * self.transfer.block;
         if at < self.file_start {
             (self.file, self.file_start) = (self.transfer.files.start, 0);
@@ -269,7 +299,7 @@ impl<'p> Blocks<'p> {
             self.file += 1;
         }
         let end = (self.file_start + self.files[self.file as usize]).min(self.transfer.span.end);
-        (self.file, at - self.file_start, self.transfer.block.min(end - at))
+        (self.file, at - self.file_start, (units * self.transfer.block).min(end - at))
     }
 }
 
@@ -325,6 +355,7 @@ mod tests {
         assert_eq!(of(Order::Forward, 5), [0, 1, 2, 3, 4]);
         assert_eq!(of(Order::Backward, 5), [4, 3, 2, 1, 0]);
         assert_eq!(of(Order::Same, 3), [0, 0, 0]);
+        assert_eq!(of(Order::InTurn(3), 6), [0, 2, 4, 1, 3, 5]);
         let mut shuffled = of(Order::Shuffled, 100);
         assert_ne!(shuffled, of(Order::Forward, 100));
         assert_eq!(shuffled, of(Order::Shuffled, 100));
@@ -382,6 +413,34 @@ mod tests {
             let in_order: Vec<u64> = (0..7).cycle().take(places.len()).collect();
             assert_eq!(places, in_order, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn blocks_of_several_sizes_have_their_shares() {
+        let of = |order, count| {
+            let mut mixed = transfer(Op::ReadPercent(50), order, 1 << 12);
+            mixed.sizes = [vec![(512, 1), (1024, 3)], vec![(4096, 1)]];
+            mixed.count = count;
+            let all = steps(&[Act::Transfer(mixed)], &[512 << 12], 0);
+            let blocks = all.into_iter().map(|step| match step {
+                Step::Block { op, at, len, .. } => (op, at, len),
+                other => panic!("{other:?}"),
+            });
+            blocks.collect::<Vec<(Op, u64, u64)>>()
+        };
+        let random = of(Order::Uniform, Count::Blocks(4000));
+        let count = |op, len| random.iter().filter(|one| (one.0, one.2) == (op, len)).count();
+        assert!((400..600).contains(&count(Op::Read, 512)), "{}", count(Op::Read, 512));
+        assert!((1300..1700).contains(&count(Op::Read, 1024)), "{}", count(Op::Read, 1024));
+        assert!((1800..2200).contains(&count(Op::Write, 4096)), "{}", count(Op::Write, 4096));
+        // In order, each block begins where the last of its kind ended; a pass is the whole span.
+        let in_order = of(Order::Forward, Count::Pass);
+        for kind in [Op::Read, Op::Write] {
+            let blocks: Vec<_> = in_order.iter().filter(|(op, ..)| *op == kind).collect();
+            assert!(blocks.windows(2).all(|pair| pair[0].1 + pair[0].2 == pair[1].1));
+        }
+        let moved: u64 = in_order.iter().map(|(_, _, len)| len).sum();
+        assert!((512 << 12..(512 << 12) + 4096).contains(&moved), "{moved}");
     }
 
     #[test]
@@ -453,6 +512,10 @@ mod tests {
         let all = steps(&[Act::Transfer(writes)], &[5 * 512], 0);
         let syncs: Vec<bool> = all.iter().map(|step| matches!(step, Step::Sync { .. })).collect();
         assert_eq!(syncs, [false, false, true, false, false, true, false]);
+        let mut data = transfer(Op::Write, Order::Forward, 1);
+        (data.sync_every, data.sync_data_only) = (1, true);
+        let all = steps(&[Act::Transfer(data)], &[512], 0);
+        assert_eq!(all[1], Step::Sync { file: 0, data_only: true });
     }
 
     #[test]

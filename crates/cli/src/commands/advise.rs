@@ -17,6 +17,7 @@ use predict::advise::{Advice, Assumptions, Candidate, Question, Share, advise};
 use predict::law::{Constants, Work};
 use report::doc::wrap;
 use serde_json::{Value, json};
+use spec::program::tools::{is_fio_command_line, resolved_fio_job};
 use spec::units::{digits, kib};
 
 use self::verify::{Drives, Verification};
@@ -58,13 +59,15 @@ pub struct AdviseArguments {
     /// random-write]
     #[arg(long, value_name = "WORKLOAD=WEIGHT", value_parser = parse_share, value_delimiter = ',')]
     mix: Vec<(Work, f64)>,
-    /// The mix is that of a job file of fio's: each section has the weight 1
+    /// The mix is that of a job file of fio's, or of a command line, as a file or in quotes: each
+    /// section has the weight 1
     #[arg(long, value_name = "FILE", conflicts_with = "mix")]
     job: Option<PathBuf>,
-    /// The mix is that of a running system: what `iostat -x` printed, as a file, - or
-    /// FILE:DEVICE; blocks up to 64 KiB count as random, and each workload weighs the time that
-    /// one disk would need for it; the mean queue is the depth. A single report is the mean since
-    /// the system was started: of several, the first does not count
+    /// The mix is that of a running system: what `iostat -x` printed (tables or JSON), as a file,
+    /// as - or as FILE:DEVICE; requests of up to 64 KiB that were not merged count as random, an
+    /// array's by those of its disks, and each workload weighs the time that one disk would need
+    /// for it; the mean queue is the depth. A single report is the mean since the system was
+    /// started: of several, the first does not count
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "job"])]
     iostat: Option<String>,
     /// Run the first three on paced members with our own engine, half a minute: its figures in
@@ -199,8 +202,14 @@ impl Asked {
         };
         let is_usual = arguments.mix.is_empty() && of_jobs.is_none() && load.is_none();
         let mix = match (of_jobs, load) {
-            (Some(found), _) => found.mix,
-            (None, Some(load)) => mix::of_flows(&load.flows, &described.question.single)?,
+            (Some(found), _) => {
+                described.assumed.extend(found.notes);
+                found.mix
+            }
+            (None, Some(load)) => {
+                described.assumed.extend(load.notes);
+                mix::of_flows(&load.flows, &described.question.single)?
+            }
             (None, None) => mix(arguments, &described)?,
         };
         let survive = arguments.survive;
@@ -296,7 +305,13 @@ fn check_html(arguments: &AdviseArguments) -> Result<()> {
 }
 
 fn jobs(path: &Path) -> Result<mix::OfJobs> {
-    mix::of_jobs(&path.display().to_string(), &read_text(path)?)
+    let given = path.display().to_string();
+    let (name, text) = match is_fio_command_line(&given) && !path.exists() {
+        true => ("fio", given),
+        false => (given.as_str(), read_text(path)?),
+    };
+    let text = resolved_fio_job(name, &text, &|name| std::env::var(name).ok())?;
+    mix::of_jobs(name, &text)
 }
 
 /// The drives that `--verify` runs on.

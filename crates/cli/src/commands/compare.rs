@@ -29,8 +29,8 @@ Exit status: 1 when a cell is slower than --max-slowdown allows and the runs sho
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
-    /// The record to compare with: a file, or a run in the results: its number, last, last~1;
-    /// several with commas between them are one record
+    /// The record to compare with: a file (also bonnie++'s CSV or fio's JSON), or a run in the
+    /// results: its number, last, last~1; several with commas between them are one record
     #[arg(value_name = "A")]
     a: String,
     /// The record that is compared

@@ -36,7 +36,7 @@ Exit status: 1 when data was wrong or requests failed.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArguments {
-    /// Records that `bench --json=FILE` wrote
+    /// Records that `bench --json=FILE` wrote; also bonnie++'s CSV and fio's JSON
     #[arg(value_name = "RECORD", conflicts_with_all = ["run", "list"])]
     records: Vec<PathBuf>,
     #[command(flatten)]

@@ -193,10 +193,15 @@ pub fn read_record(path: &Path) -> Result<Record> {
     let is_not = |why: &str| anyhow!("{}: not a record: {why}", path.display());
     let mut file = BufReader::new(File::open(path).with_context(failed)?);
     // A disk or an image named by mistake is rejected without reading all of it.
-    let begins =
-        file.fill_buf().with_context(failed)?.iter().find(|byte| !byte.is_ascii_whitespace());
-    if begins != Some(&b'{') {
-        return Err(is_not("it does not begin with `{`; `bench --json=FILE` writes records"));
+    let begins = file.fill_buf().with_context(failed)?;
+    let is_record = begins.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    // A letter may be cut at its end.
+    let is_utf8 = std::str::from_utf8(begins).map_or_else(|e| e.error_len().is_none(), |_| true);
+    let is_text = is_utf8 && !begins.is_empty() && !begins.contains(&0);
+    let other = "it does not begin with `{`; `bench --json=FILE` writes records (bonnie++'s CSV \
+                 and fio's JSON are read, too)";
+    if !is_record && !is_text {
+        return Err(is_not(other));
     }
     let mut text = Vec::new();
     file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).with_context(failed)?;
@@ -204,6 +209,12 @@ pub fn read_record(path: &Path) -> Result<Record> {
         return Err(is_not(&format!("it is longer than {} MiB", RECORD_BYTES_MAX >> 20)));
     }
     let text = String::from_utf8(text).map_err(|_| is_not("it is no text in UTF-8"))?;
+    if let Some(imported) = report::imported::record(&text) {
+        return imported.with_context(|| format!("{}", path.display()));
+    }
+    if !is_record {
+        return Err(is_not(other));
+    }
     Record::from_json(&text).with_context(|| format!("{}: not a record", path.display()))
 }
 

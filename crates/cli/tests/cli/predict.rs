@@ -560,6 +560,15 @@ fn the_mix_may_be_a_job_file_or_a_running_system() {
         let line = format!("Random requests: {depth} in flight ({from}).");
         assert!(text.contains(&line), "{options}: {text}");
     }
+    // Sections without an equation are left out, and named.
+    let text = "[a]\nrw=randread\ndirect=1\nthread\n[b]\nrw=randread\nbs=1m\n";
+    std::fs::write(&job, text).expect("a file");
+    let record =
+        raidlab(&format!("advise --members hdd-2016*4 --job {job} --json")).code(0).record();
+    let assumed = record["assumptions"].to_string();
+    for part in ["[b] is left out: random blocks of 1024 KiB", "without influence here: thread"] {
+        assert!(assumed.contains(part), "{assumed}");
+    }
     std::fs::write(&job, "[a]\nrw=trim\n").expect("a file");
     for (words, part) in [
         (format!("--job {job}"), "mail.fio:2"),

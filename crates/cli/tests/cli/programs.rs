@@ -421,12 +421,38 @@ fn a_fio_job_file_runs_and_what_it_cannot_say_is_refused() {
     assert_eq!(cell["verified"], Value::Bool(true));
     let item = cell["item"].as_str().expect("an item");
     assert!(item.starts_with("fio:x.fio@") && !item.contains('/'), "{item}");
-    std::fs::write(&job, "[j]\nsize=1M\nverify=md5\n").expect("written");
-    let ran = run_programs(&format!("{target} --workload fio:{}", job)).code(2);
-    assert!(ran.stderr.contains("x.fio:3: option 'verify' is not carried out"), "{}", ran.stderr);
-    std::fs::write(&job, "[j]\nsize=1M\ntime_based\n").expect("written");
-    let ran = run_programs(&format!("{target} --workload fio:{}", job)).code(2);
-    assert!(ran.stderr.contains("x.fio:3: time_based: [j] has no runtime"), "{}", ran.stderr);
+    for (text, said) in [
+        ("[j]\nsize=1M\nrate_iops=9\n", "x.fio:3: rate_iops=9: not carried out here"),
+        ("[j]\nsize=1M\nfoo\n", "x.fio:3: 'foo' is no option of fio's"),
+    ] {
+        std::fs::write(&job, text).expect("written");
+        let ran = run_programs(&format!("{target} --workload fio:{}", job)).code(2);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn jobs_of_fio_are_carried_out_as_they_were_posted() {
+    let scratch = Dir::new();
+    let target = format!("--target path:{}", scratch.path());
+    let of = |text: &str| {
+        let job = scratch.file("x.fio");
+        std::fs::write(&job, text).expect("written");
+        run_programs(&format!("{target} --workload fio:{job} --size 4M")).code(0).cell()
+    };
+    let warns = |cell: &Value, part: &str| cell["warnings"].to_string().contains(part);
+    // Of two devices, in turn; blocks of several sizes; synced as a log is.
+    let disks = of("[global]\nfilename=/dev/sda:/dev/sdb\nthread\n[s]\nbs=64k\n");
+    assert!(warns(&disks, "filename: --target says where"), "{disks}");
+    assert!(warns(&disks, "without influence here: thread"), "{disks}");
+    let sizes = of("[s]\nrw=randrw\nbssplit=4k/60:16k/40\nioengine=libaio\niodepth=4\nsize=2m\n");
+    assert_eq!(
+        (sizes["block_kib"].as_f64(), sizes["verified"].as_bool()),
+        (Some(16.0), Some(true))
+    );
+    let log = of("fio --name=wal --rw=write --bs=2300 --size=200k --fdatasync=1 --ioengine=sync");
+    assert_eq!((log["phase"].as_str(), log["block_kib"].as_f64()), (Some("wal"), Some(2.5)));
+    assert!(warns(&log, "blocks of 2300 bytes are 2560"), "{log}");
 }
 
 #[test]

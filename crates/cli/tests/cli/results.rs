@@ -313,6 +313,42 @@ fn json_without_a_file_is_stdout_wherever_it_stands() {
     }
 }
 
+#[test]
+fn results_of_bonnie_and_fio_are_records() {
+    let dir = Dir::new();
+    let (bonnie, fio) = (dir.file("bonnie.csv"), dir.file("fio.json"));
+    let line = "1.97,1.97,host,1,1500000000,16G,,812,98,231456,24,101222,15,1622,97,412345,28,\
+                412.1,12,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
+    std::fs::write(&bonnie, format!("{line}\n")).expect("written");
+    let job = |name: &str, bytes: u64| {
+        format!(
+            r#"{{"jobname": "{name}", "job options": {{"rw": "randread"}}, "read": {{"io_bytes":
+            {bytes}, "runtime": 1000, "total_ios": {}}}, "write": {{"io_bytes": 0}}}}"#,
+            bytes / 4096
+        )
+    };
+    let document =
+        format!("note: x\n{{\"fio version\": \"fio-3.33\", \"jobs\": [{}]}}\n", job("a", 40960000));
+    std::fs::write(&fio, document).expect("written");
+    let table = raidlab(&format!("report {bonnie}")).code(0).stdout;
+    assert!(
+        table.contains("get-block") && table.contains("taken over from bonnie++-1.97"),
+        "{table}"
+    );
+    let cells = raidlab(&format!("report {fio} {bonnie} --json")).code(0).cells();
+    let phases: Vec<&str> = cells.iter().filter_map(|cell| cell["phase"].as_str()).collect();
+    assert_eq!(phases, ["a", "putc", "put-block", "rewrite", "getc", "get-block", "seeks"]);
+    assert_eq!(cells[0]["iops"].as_f64(), Some(10000.0));
+    for file in [&bonnie, &fio] {
+        let compared = raidlab(&format!("compare {file} {file} --json")).code(0).stdout;
+        let compared: Value = serde_json::from_str(&compared).expect("JSON");
+        assert!(!compared["pairs"].as_array().expect("a list").is_empty(), "{compared}");
+    }
+    std::fs::write(&bonnie, "a,b\n1,2\n").expect("written");
+    let stderr = raidlab(&format!("report {bonnie}")).code(2).stderr;
+    assert!(stderr.contains("bonnie++'s CSV and fio's JSON are read, too"), "{stderr}");
+}
+
 /// A disk that was named by mistake must not be read into memory.
 #[test]
 fn what_is_no_record_is_not_read_to_its_end() {

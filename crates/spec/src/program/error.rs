@@ -214,41 +214,54 @@ pub enum JobProblem {
     /// There is no section besides `[global]`.
     #[error("it has no job: a section besides [global]")]
     NoJob,
-    /// The option is not supported.
-    #[error("option '{name}' is not carried out here; there are {known}")]
-    UnknownOption {
-        /// The option.
+    /// fio has no such option.
+    #[error("'{0}' is no option of fio's")]
+    UnknownOption(String),
+    /// A word of a command line is no option.
+    #[error("'{0}' is no option; a job file is named itself")]
+    NotAnOption(String),
+    /// The load would be another one without the option.
+    #[error("{option}: not carried out here: {why}")]
+    NotCarriedOut {
+        /// The option, with its value.
+        option: String,
+        /// What would be different.
+        why: &'static str,
+    },
+    /// The value names a variable that the environment does not have.
+    #[error("{option}: {variable} is not set in the environment")]
+    Unset {
+        /// The option, with its value.
+        option: String,
+        /// The variable.
+        variable: String,
+    },
+    /// A file that the job includes cannot be read.
+    #[error("include {name}: {why}")]
+    Include {
+        /// The file.
         name: String,
-        /// The supported options.
-        known: &'static str,
+        /// The system's error.
+        why: String,
     },
     /// The value of an option is invalid.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// A job that runs for a time has none.
-    #[error("time_based: [{job}] has no runtime above 0, so it would never end")]
-    Endless {
-        /// The job.
-        job: String,
-    },
     /// Some jobs bypass the page cache, and some do not.
     #[error("direct is the same for all jobs here; write two job files")]
     MixedDirect,
-    /// A job has no size.
-    #[error("[{job}] has no size; give it one, or give --size")]
-    NoSize {
+    /// Some jobs use a memory map, and some do not, or they bypass the page cache.
+    #[error("ioengine=mmap is that of all jobs here, and without direct")]
+    MixedMmap,
+    /// Of several files of a job, others use a part.
+    #[error("[{job}]: other sections use a part of its files; give each file a section")]
+    SharedFiles {
         /// The job.
         job: String,
     },
     /// The size of a job is less than its block.
     #[error("[{job}]: its size is less than a block")]
     BelowBlock {
-        /// The job.
-        job: String,
-    },
-    /// A job names a file by its path.
-    #[error("[{job}]: filename is a name; --target says where")]
-    Path {
         /// The job.
         job: String,
     },

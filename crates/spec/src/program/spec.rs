@@ -24,7 +24,7 @@ pub struct ProgramSpec {
     pub tool: &'static tools::Tool,
     /// The options as given.
     pub options: Vec<(String, Option<String>)>,
-    /// Contents of its job file, read when it was named.
+    /// Contents of its job file, with the values of variables, read when it was named.
     pub job: Option<String>,
 }
 
@@ -108,6 +108,7 @@ impl FromStr for ProgramSpec {
                 let path = path.to_string();
                 ProgramError::JobFile { tool: tool_name, path, source }
             })?;
+            let job = tools::resolved_fio_job(path, &job, &|name| std::env::var(name).ok())?;
             options.push((path.to_string(), None));
             return Ok(ProgramSpec { tool, options, job: Some(job) });
         }

@@ -281,8 +281,11 @@ pub struct Transfer {
     pub files: Range<u32>,
     /// The part of them, in bytes.
     pub span: Range<u64>,
-    /// Bytes of a block.
+    /// Bytes of a block; where there are several sizes, what all are multiples of.
     pub block: u64,
+    /// Sizes of the blocks that are read and of those that are written, each with its share; empty:
+    /// all have `block`. Only forward and uniformly random.
+    pub sizes: [Vec<(u64, u32)>; 2],
     /// Operation on each block.
     pub op: Op,
     /// Order of the blocks.
@@ -293,6 +296,8 @@ pub struct Transfer {
     pub seed: u64,
     /// Number of writes between two calls of `fsync`; 0: never.
     pub sync_every: u64,
+    /// They are calls of `fdatasync`.
+    pub sync_data_only: bool,
     /// Drops its files from the page cache between two passes over the span ([`Act::Forget`]).
     pub forgets: bool,
 }
@@ -300,17 +305,34 @@ pub struct Transfer {
 impl Transfer {
     /// Every block of the span once, in order.
     pub fn forward(files: Range<u32>, span: Range<u64>, block: u64, op: Op) -> Transfer {
-        let (order, count) = (Order::Forward, Count::Pass);
-        Transfer { files, span, block, op, order, count, seed: 0, sync_every: 0, forgets: false }
+        Transfer {
+            files,
+            span,
+            block,
+            sizes: Default::default(),
+            op,
+            order: Order::Forward,
+            count: Count::Pass,
+            seed: 0,
+            sync_every: 0,
+            sync_data_only: false,
+            forgets: false,
+        }
     }
 
-    /// Whole blocks in the span; of a stream, the last one may be shorter.
+    /// Whole units of `block` in the span; of a stream, the last one may be shorter.
     pub fn blocks(&self) -> u64 {
         let bytes = self.span.end - self.span.start;
         match self.order {
             Order::Forward => bytes.div_ceil(self.block),
             _ => bytes / self.block,
         }
+    }
+
+    /// Bytes of its longest block.
+    pub fn longest(&self) -> u64 {
+        let sizes = self.sizes.iter().flatten().map(|(size, _)| *size);
+        sizes.fold(self.block, u64::max)
     }
 }
 
@@ -349,6 +371,8 @@ pub enum Order {
     /// IOzone's stride in blocks; if the next step would reach the last block, it starts over, one
     /// block further.
     Stride(u64),
+    /// One after the other, in turn of each of N equal parts of the span.
+    InTurn(u64),
     /// Every block once, shuffled; in another order on each pass.
     Shuffled,
     /// Uniformly random, with repetition.

@@ -8,12 +8,10 @@ use predict::advise::Share;
 use predict::law::{Single, Work};
 use spec::program::tools::{JobAccess, fio_accesses};
 
-use super::iostat::Flow;
-
-/// Blocks up to this size are small: the law's random workloads.
-const SMALL_BYTES: u64 = 64 << 10;
+use super::iostat::{Flow, SMALL_BYTES};
 
 /// The mix of a job file, and the requests in flight of each job.
+#[derive(Debug)]
 pub struct OfJobs {
     /// What its sections do, each section with the weight 1.
     pub mix: Vec<Share>,
@@ -21,43 +19,74 @@ pub struct OfJobs {
     pub depth: Option<u32>,
     /// Jobs of its random sections; without one, of the section that has most.
     pub jobs: u32,
+    /// What is not as in fio, and sections without an equation.
+    pub notes: Vec<String>,
 }
 
-/// The mix of the text of a job file; its name is for messages.
+/// The mix of the text of a job file or a command line; its name is for messages. Sections without
+/// an equation are left out, and named.
 ///
 /// # Errors
-/// Options that are not understood, or accesses without an equation.
+/// Options that are not understood; no section has an equation.
 pub fn of_jobs(name: &str, text: &str) -> Result<OfJobs> {
-    let jobs = fio_accesses(name, text)?;
+    let (jobs, mut notes) = fio_accesses(name, text)?;
     let mut mix: Vec<Share> = Vec::new();
     let mut random: Option<&JobAccess> = None;
+    let (mut counted, mut left_out) = (Vec::new(), Vec::new());
     for job in &jobs {
-        for (reads, percent) in [(true, job.read_percent), (false, 100 - job.read_percent)] {
-            if percent == 0 {
-                continue;
+        match works(job).and_then(|works| alike(job, random).map(|()| works)) {
+            Ok(works) => {
+                works.iter().for_each(|share| add(&mut mix, share.work, share.weight));
+                let is_random =
+                    |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
+                random = random.or(works.iter().any(is_random).then_some(job));
+                counted.push(job);
             }
-            let of_section = |why: anyhow::Error| anyhow!("--job {name}: [{}]: {why}", job.name);
-            let work = work(job, reads).map_err(of_section)?;
-            add(&mut mix, work, f64::from(percent) / 100.0);
-            if matches!(work, Work::RandomRead | Work::RandomWrite) {
-                let first = *random.get_or_insert(job);
-                for (option, own, other) in
-                    [("iodepth", job.depth, first.depth), ("numjobs", job.jobs, first.jobs)]
-                {
-                    if own != other {
-                        return Err(of_section(anyhow!(
-                            "{option} {own}, of [{}] {other}: one {option} is predicted at a \
-                             time; give the random sections one, or advise on each",
-                            first.name
-                        )));
-                    }
-                }
-            }
+            Err(why) => left_out.push((job, why)),
         }
     }
-    let most = jobs.iter().map(|job| job.jobs).max().unwrap_or(1);
+    match (&mix[..], left_out) {
+        ([], left_out) => {
+            let (job, why) = left_out.into_iter().next().expect("a section has works, or none");
+            bail!("--job {name}: [{}]: {why}", job.name)
+        }
+        (_, left_out) => {
+            let note = |(job, why): (&JobAccess, _)| format!("[{}] is left out: {why}", job.name);
+            notes.extend(left_out.into_iter().map(note));
+        }
+    }
+    let most = counted.iter().map(|job| job.jobs).max().unwrap_or(1);
     let jobs = random.map_or(most, |job| job.jobs);
-    Ok(OfJobs { mix, depth: random.map(|job| job.depth), jobs })
+    Ok(OfJobs { mix, depth: random.map(|job| job.depth), jobs, notes })
+}
+
+/// The workloads of a section, which together weigh 1.
+fn works(job: &JobAccess) -> Result<Vec<Share>> {
+    let mut works = Vec::new();
+    for (reads, percent) in [(true, job.read_percent), (false, 100 - job.read_percent)] {
+        if percent > 0 {
+            let weight = f64::from(percent) / 100.0;
+            works.push(Share { work: work(job, reads)?, weight });
+        }
+    }
+    Ok(works)
+}
+
+/// Whether a random section has as many requests in flight as the first one.
+fn alike(job: &JobAccess, first: Option<&JobAccess>) -> Result<()> {
+    let Some(first) = first.filter(|_| job.random) else { return Ok(()) };
+    for (option, own, other) in
+        [("iodepth", job.depth, first.depth), ("numjobs", job.jobs, first.jobs)]
+    {
+        if own != other {
+            bail!(
+                "{option} {own}, of [{}] {other}: one {option} is predicted at a time; give the \
+                 random sections one, or advise on each",
+                first.name
+            );
+        }
+    }
+    Ok(())
 }
 
 fn add(mix: &mut Vec<Share>, work: Work, weight: f64) {
@@ -127,8 +156,7 @@ fn direct(job: &JobAccess, reads: bool) -> Result<Work> {
 pub fn of_flows(flows: &[Flow], single: &Single) -> Result<Vec<Share>> {
     let mut mix = Vec::new();
     for flow in flows.iter().filter(|flow| flow.per_second > 0.0) {
-        let random = flow.bytes_each <= SMALL_BYTES as f64;
-        let work = match (random, flow.reads) {
+        let work = match (flow.random, flow.reads) {
             (true, true) => Work::RandomRead,
             (true, false) => Work::RandomWrite,
             (false, true) => Work::Read,
@@ -137,7 +165,8 @@ pub fn of_flows(flows: &[Flow], single: &Single) -> Result<Vec<Share>> {
         let one = single.get(work).map(|one| one.rate);
         let one =
             one.ok_or_else(|| anyhow!("--iostat: no figure of one disk for {}", work.name()))?;
-        let rate = if random { flow.per_second } else { flow.per_second * flow.bytes_each / 1e6 };
+        let rate =
+            if flow.random { flow.per_second } else { flow.per_second * flow.bytes_each / 1e6 };
         add(&mut mix, work, rate / one);
     }
     match mix.is_empty() {
@@ -188,15 +217,6 @@ mod tests {
         for (text, part) in [
             ("[a]\nrw=randread\nbs=1m\n", "[a]: random blocks of 1024 KiB"),
             ("[b]\nrw=write\nfsync=8\n", "[b]: fsync=8"),
-            (
-                "[global]\nioengine=libaio\n[a]\nrw=randread\niodepth=4\n[b]\nrw=randwrite\n\
-                 iodepth=8\n",
-                "[b]: iodepth 8, of [a] 4",
-            ),
-            (
-                "[a]\nrw=randread\nnumjobs=4\n[b]\nrw=randwrite\nnumjobs=2\n",
-                "[b]: numjobs 2, of [a] 4",
-            ),
             ("[a]\nrw=read\nbs=4k\ndirect=1\n", "[a]: direct=1 with blocks of 4 KiB"),
             ("[a]\nrw=write\nbs=4k\ndirect=1\nnumjobs=4\n", "[a]: direct=1 with blocks of 4 KiB"),
             ("[a]\nrw=read\nbs=1m\ndirect=1\n", "[a]: direct=1 with one request at a time"),
@@ -209,11 +229,35 @@ mod tests {
     }
 
     #[test]
+    fn sections_without_an_equation_are_left_out_and_named() {
+        for (text, part) in [
+            (
+                "[global]\nioengine=libaio\n[a]\nrw=randread\niodepth=4\n[b]\nrw=randwrite\n\
+                 iodepth=8\n",
+                "[b] is left out: iodepth 8, of [a] 4",
+            ),
+            (
+                "[a]\nrw=randread\nnumjobs=4\n[b]\nrw=randwrite\nnumjobs=2\n",
+                "[b] is left out: numjobs 2, of [a] 4",
+            ),
+            ("[b]\nrw=randrw\nbs=1m\n[a]\nrw=randread\n", "[b] is left out: random blocks of"),
+        ] {
+            let found = jobs(text).expect(text);
+            let works: Vec<Work> = found.mix.iter().map(|share| share.work).collect();
+            assert_eq!(works, [Work::RandomRead], "{text}");
+            assert!(found.notes.iter().any(|note| note.starts_with(part)), "{:?}", found.notes);
+        }
+    }
+
+    #[test]
     fn flows_weigh_the_time_of_one_disk() {
         let mut single = Single::default();
         single.offer(Work::RandomRead, 100.0, Source::Measured);
         single.offer(Work::Write, 200.0, Source::Measured);
-        let flow = |reads, per_second, bytes_each| Flow { reads, per_second, bytes_each };
+        let flow = |reads, per_second, bytes_each| {
+            let random = bytes_each < 1e5;
+            Flow { reads, per_second, bytes_each, random }
+        };
         let flows = [flow(true, 50.0, 8192.0), flow(false, 100.0, 1e6), flow(true, 0.0, 1e6)];
         let mix = of_flows(&flows, &single).expect("a mix");
         let weights: Vec<_> = mix.iter().map(|share| (share.work, share.weight)).collect();

@@ -14,6 +14,8 @@ mod bonnie_plus_plus;
 mod dd;
 mod fio;
 mod fio_job;
+mod fio_options;
+mod fio_text;
 mod iozone;
 mod oltp;
 mod seeks;
@@ -21,6 +23,7 @@ mod streams;
 mod tiobench;
 
 pub use fio_job::{JobAccess, accesses as fio_accesses};
+pub use fio_text::{is_command_line as is_fio_command_line, resolved as resolved_fio_job};
 
 /// A tool.
 pub struct Tool {
