@@ -34,6 +34,9 @@ pub enum ImportError {
         /// The value.
         value: String,
     },
+    /// A number in fio's JSON that no disk can have moved.
+    #[error("fio's JSON: {0} is no count")]
+    Count(&'static str),
     /// It has no figures.
     #[error("{0} has no figures")]
     Empty(&'static str),
@@ -250,10 +253,13 @@ fn of_bonnie(lines: &[(usize, Line<'_>)]) -> Result<Record, ImportError> {
         several => record.hosts = several.iter().map(|name| host(name)).collect(),
     }
     let what = |line: &Line<'_>| {
-        [line.version, line.fields[line.name], line.fields[line.size], line.fields[line.files]]
+        let field = |at: Option<usize>| at.map_or("", |at| line.fields[at]);
+        let (name, size, files) = (line.name, line.size, line.files);
+        let [name, size, files] = [name, size, files].map(|at| line.fields[at]);
+        [line.version, name, size, files, field(line.concurrency), field(line.chunk)]
             .map(String::from)
     };
-    let mut times: BTreeMap<[String; 4], (u32, u32)> = BTreeMap::new();
+    let mut times: BTreeMap<[String; 6], (u32, u32)> = BTreeMap::new();
     lines.iter().for_each(|(_, line)| times.entry(what(line)).or_default().0 += 1);
     for (at, line) in lines {
         let (all, so_far) = times.get_mut(&what(line)).expect("each was counted");
@@ -319,8 +325,13 @@ fn of_fio(document: &str) -> Result<Record, ImportError> {
         }
     }
     for clones in clones {
+        let of = |direction| Figures::of(&clones, direction, is_old);
+        let figures = [of("read")?, of("write")?];
+        // A job that moved nothing, as of trims, has no access, either.
+        if figures.iter().all(Option::is_none) {
+            continue;
+        }
         let access = access(clones[0], &document["global options"])?;
-        let figures = ["read", "write"].map(|direction| Figures::of(&clones, direction, is_old));
         record.cells.extend(figures_as_cell(clones[0], access, figures, clones.len(), version));
     }
     if record.cells.is_empty() { Err(ImportError::Empty("fio's JSON")) } else { Ok(record) }
@@ -345,6 +356,9 @@ fn access(job: &Value, global: &Value) -> Result<Option<JobAccess>, JobError> {
     }
 }
 
+/// Most bytes or requests of a job: with room for a sum.
+const COUNT_MAX: u64 = 1 << 60;
+
 /// The figures of a direction, of all clones together.
 struct Figures {
     sample: Sample,
@@ -354,13 +368,23 @@ struct Figures {
 
 impl Figures {
     /// `None`: it moved nothing.
-    fn of(clones: &[&Value], direction: &str, is_old: bool) -> Option<Figures> {
+    fn of(
+        clones: &[&Value],
+        direction: &str,
+        is_old: bool,
+    ) -> Result<Option<Figures>, ImportError> {
         let all = || clones.iter().map(|job| &job[direction]);
-        let sum = |name: &str| all().filter_map(|of| of[name].as_u64()).sum::<u64>();
-        let (bytes, ops) = (sum("io_bytes") * if is_old { 1024 } else { 1 }, sum("total_ios"));
+        let sum = |name: &'static str, factor: u64| {
+            let all = all().filter_map(|of| of[name].as_u64()).map(|one| u128::from(one));
+            let sum = all.sum::<u128>() * u128::from(factor);
+            let known = u64::try_from(sum).ok().filter(|sum| *sum <= COUNT_MAX);
+            known.ok_or(ImportError::Count(name))
+        };
+        let bytes = sum("io_bytes", if is_old { 1024 } else { 1 })?;
+        let ops = sum("total_ios", 1)?;
         let ms = all().filter_map(|of| of["runtime"].as_u64()).max().unwrap_or(0);
         if ms == 0 || bytes == 0 {
-            return None;
+            return Ok(None);
         }
         let sample = Sample { seconds: ms as f64 / 1e3, bytes, ops };
         // Distributions cannot be added up.
@@ -374,7 +398,7 @@ impl Figures {
             let (p50, p99, p999, max) = (at(50.0)?, at(99.0)?, at(99.9)?, at(100.0)?);
             Some(Latency { p50, p99, p999, max })
         })();
-        Some(Figures { sample, latency_us, curve })
+        Ok(Some(Figures { sample, latency_us, curve }))
     }
 }
 
@@ -488,6 +512,33 @@ mod tests {
         let phase = cell.case.phase.as_deref().unwrap_or_default();
         let percent = cell.derived.cpu_process_share.map_or(0.0, |share| share * 100.0);
         format!("{phase} {:.1} {} {percent:.0} %", cell.rate(), cell.unit())
+    }
+
+    #[test]
+    fn jobs_that_move_nothing_are_passed_over_and_made_up_counts_refused() {
+        let job = |name: &str, rw: &str, bytes: u64| {
+            format!(
+                r#"{{"jobname": "{name}", "job options": {{"rw": "{rw}", "bs": "4k"}},
+                    "read": {{"io_bytes": {bytes}, "total_ios": 10, "runtime": 1000}}}}"#
+            )
+        };
+        let all = |jobs: &[String]| {
+            format!(r#"{{"fio version": "fio-3.33", "jobs": [{}]}}"#, jobs.join(","))
+        };
+        let some = all(&[job("trims", "trim", 0), job("reads", "randread", 40_960)]);
+        assert_eq!(read(&some).cells.len(), 1);
+        let refused = record(&all(&[job("reads", "randread", u64::MAX)])).expect("it is fio's");
+        let refused = refused.expect_err("no disk moves that").to_string();
+        assert_eq!(refused, "fio's JSON: io_bytes is no count");
+    }
+
+    #[test]
+    fn another_concurrency_is_no_repetition() {
+        let two = BONNIE_1_97.replacen("host,1,", "host,4,", 1);
+        let both = read(&format!("{BONNIE_1_97}\n{two}"));
+        assert!(both.cells.iter().all(|cell| cell.case.repetition.is_none()));
+        let again = read(&format!("{BONNIE_1_97}\n{BONNIE_1_97}"));
+        assert_eq!(again.cells[0].case.repetition, Some(1));
     }
 
     #[test]

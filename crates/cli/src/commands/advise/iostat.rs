@@ -74,8 +74,8 @@ pub fn load(text: &str, device: Option<&str>) -> Result<Load> {
             notes.push(match disks.is_empty() {
                 true => format!("requests of {name} are as its disks get them, which have no rows"),
                 false => format!(
-                    "whether requests of {name} are in order is seen at those of {}, which have \
-                     been merged",
+                    "whether requests of {name} are in order is seen at those of all disks here \
+                     ({}), which have been merged",
                     disks.join(", ")
                 ),
             });
@@ -112,9 +112,19 @@ fn chosen<'a>(
 
 /// Whether a name is that of a disk or a part of one, rather than of an array or a volume.
 fn is_disk(name: &str) -> bool {
-    const DISKS: [&str; 12] =
-        ["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "nbd", "dasd", "cciss", "pmem", "da", "ram"];
-    DISKS.iter().any(|prefix| name.starts_with(prefix))
+    const LETTERED: [&str; 5] = ["sd", "hd", "vd", "xvd", "dasd"];
+    const NUMBERED: [&str; 8] =
+        ["nvme", "mmcblk", "nbd", "cciss/c", "cciss!c", "pmem", "da", "ram"];
+    let behind = |prefixes: &'static [&str]| {
+        prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix)).next()
+    };
+    // The volume "data" is none.
+    let lettered = behind(&LETTERED).is_some_and(|rest| {
+        let letters = rest.trim_end_matches(|of: char| of.is_ascii_digit());
+        (1..=3).contains(&letters.len()) && letters.bytes().all(|byte| byte.is_ascii_lowercase())
+    });
+    lettered
+        || behind(&NUMBERED).is_some_and(|rest| rest.starts_with(|of: char| of.is_ascii_digit()))
 }
 
 /// The disks, without their parts where the whole is there.
@@ -392,6 +402,16 @@ fn figure(device: &str, text: &str, column: &str) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn volumes_and_arrays_are_no_disks() {
+        for disk in ["sda", "sdaa1", "nvme0n1p2", "mmcblk0", "da0", "vdb", "xvda1", "cciss/c0d0"] {
+            assert!(is_disk(disk), "{disk}");
+        }
+        for other in ["md0", "data", "sdata-lv", "dm-0", "ramdisk", "vg-home"] {
+            assert!(!is_disk(other), "{other}");
+        }
+    }
 
     /// sysstat 12, shortened to the columns before those of discards.
     const TWO_REPORTS: &str = "\

@@ -282,7 +282,10 @@ impl<'a> Given<'a> {
             let (size, share) = part.split_once('/').unwrap_or((part, ""));
             let share = match share.trim().trim_end_matches('%') {
                 "" => None,
-                share => Some(share.parse::<u32>().map_err(|_| wrong())?),
+                share => {
+                    let share = share.parse::<u32>().ok().filter(|share| *share <= 100);
+                    Some(share.ok_or_else(wrong)?)
+                }
             };
             let size = self.bytes(size).filter(|size| (1..=BLOCK_MAX).contains(size));
             sizes.push((size.ok_or_else(wrong)?, share));
