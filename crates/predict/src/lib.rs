@@ -24,6 +24,7 @@ pub mod diagnose;
 pub mod fit;
 pub mod intervals;
 pub mod law;
+pub mod pasted;
 pub mod question;
 pub mod score;
 pub mod tables;

@@ -234,7 +234,10 @@ impl KernelThreads {
             let Some(id) = id else { continue };
             // A process may end between the listing and the reading.
             let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-            let Some(thread) = kernel_thread(&stat) else { continue };
+            let Some(mut thread) = kernel_thread(&stat) else { continue };
+            if thread.name.starts_with("kworker/") {
+                thread.name = "kworker".into();
+            }
             // Nanoseconds, where the kernel counts them.
             let run = fs::read_to_string(entry.path().join("schedstat")).ok();
             let run = run.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
@@ -266,17 +269,21 @@ impl KernelThreads {
     }
 }
 
-/// A thread of the kernel, by the text of its `stat`: field 9 are its flags (PF_KTHREAD). Workers
-/// change their names with what they work on: `kworker/u4:1+flush-8:0`.
+/// A thread of the kernel, by the text of its `stat`: field 9 are its flags (PF_KTHREAD).
 fn kernel_thread(stat: &str) -> Option<ThreadCpu> {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let behind_name = stat.get(stat.rfind(')')? + 1..)?;
     let flags: u64 = behind_name.split_whitespace().nth(9 - 3)?.parse().ok()?;
-    let mut thread = thread_times(stat, ticks_per_s()).filter(|_| flags & PF_KTHREAD != 0)?;
-    if thread.name.starts_with("kworker/") {
-        thread.name = "kworker".into();
+    thread_times(stat, ticks_per_s()).filter(|_| flags & PF_KTHREAD != 0)
+}
+
+/// The part of a thread's name that stays: workers change theirs with what they work on
+/// (`kworker/u4:1+flush-8:0`), and after it (`kworker/u4:1-events_unbound`).
+fn lasting_name(name: &str) -> &str {
+    match name.starts_with("kworker/") {
+        true => name.split(['+', '-']).next().unwrap_or(name),
+        false => name,
     }
-    Some(thread)
 }
 
 /// CPU time of all threads of all processes that can be seen, as counted so far.
@@ -318,12 +325,15 @@ impl AllThreads {
     }
 
     /// CPU time of each since `before`, whether it is the kernel's, and what its process read from
-    /// and wrote to devices, bytes, where that may be known; the busiest first. Workers of the
-    /// kernel have one name, and are not merged.
+    /// and wrote to devices, bytes, where that may be known; the busiest first. A worker of the
+    /// kernel is named after what it works on, now or before.
     pub fn since(&self, before: &AllThreads) -> Vec<(ThreadCpu, bool, Option<u64>)> {
         let mut used = Vec::new();
         for (id, (thread, kernel, of)) in &self.threads {
-            let known = before.threads.get(id).filter(|(known, ..)| known.name == thread.name);
+            let known = before
+                .threads
+                .get(id)
+                .filter(|(known, ..)| lasting_name(&known.name) == lasting_name(&thread.name));
             let (user, system) =
                 known.map_or((0.0, 0.0), |(known, ..)| (known.user_s, known.system_s));
             let moved = self
@@ -333,7 +343,11 @@ impl AllThreads {
             let user_s = (thread.user_s - user).max(0.0);
             let system_s = (thread.system_s - system).max(0.0);
             if user_s + system_s > 0.0 {
-                let thread = ThreadCpu { name: thread.name.clone(), user_s, system_s };
+                let at_work = known.map(|(known, ..)| &known.name).filter(|name| {
+                    name.starts_with("kworker/") && name.contains('+') && !thread.name.contains('+')
+                });
+                let name = at_work.unwrap_or(&thread.name).clone();
+                let thread = ThreadCpu { name, user_s, system_s };
                 used.push((thread, *kernel, moved));
             }
         }
@@ -549,6 +563,34 @@ mod tests {
         let seen: Vec<(f64, bool, Option<u64>)> =
             used.iter().map(|(one, kernel, moved)| (one.seconds(), *kernel, *moved)).collect();
         assert_eq!(seen, [(2.0, false, Some(4000)), (1.0, false, None)]);
+    }
+
+    #[test]
+    fn a_worker_is_named_after_what_it_works_on() {
+        let proc = tempfile::tempdir().expect("a directory");
+        let id = u32::MAX - 1;
+        let write = |name: &str, seconds: f64| {
+            let task = proc.path().join(format!("{id}/task/{id}"));
+            fs::create_dir_all(&task).expect("made");
+            let ticks = (seconds * ticks_per_s()) as u64;
+            let stat = format!("{id} ({name}) S 2 3 4 5 6 2097152 8 9 10 11 0 {ticks} 0 0");
+            fs::write(task.join("stat"), stat).expect("written");
+        };
+        for (first, then, named, seconds) in [
+            ("kworker/u8:2", "kworker/u8:2+flush-9:0", "kworker/u8:2+flush-9:0", 2.0),
+            ("kworker/u8:2+flush-9:0", "kworker/u8:2-events", "kworker/u8:2+flush-9:0", 2.0),
+            // The number was given to another.
+            ("kworker/u8:2+flush-9:0", "kworker/1:0", "kworker/1:0", 5.0),
+            ("md0_raid5", "md0_raid5", "md0_raid5", 2.0),
+        ] {
+            write(first, 3.0);
+            let before = AllThreads::now(proc.path());
+            write(then, 5.0);
+            let used = AllThreads::now(proc.path()).since(&before);
+            let seen: Vec<(&str, f64)> =
+                used.iter().map(|(one, ..)| (&*one.name, one.seconds())).collect();
+            assert_eq!(seen, [(named, seconds)], "{first} {then}");
+        }
     }
 
     #[test]

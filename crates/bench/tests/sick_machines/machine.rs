@@ -75,6 +75,36 @@ pub const SICK: [Sickness; 19] = [
     Sickness::Degraded,
 ];
 
+/// Those of flash: it has no cables with two disks, no platters that a write waits for, and no
+/// transfers without DMA.
+pub const SICK_FLASH: [Sickness; 16] = [
+    Sickness::Bus,
+    Sickness::BusOfTwo,
+    Sickness::SlowMember,
+    Sickness::SlowSeeks,
+    Sickness::Network,
+    Sickness::ProgramCpu,
+    Sickness::RaidThread,
+    Sickness::ReadAhead,
+    Sickness::StripeCache,
+    Sickness::PartialStripes,
+    Sickness::SmallRequests,
+    Sickness::QueueDepth,
+    Sickness::Unbalanced,
+    Sickness::Background,
+    Sickness::Bitmap,
+    Sickness::Degraded,
+];
+
+/// What the disks of a set of machines are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fleet {
+    /// A quarter is flash, where what makes them sick permits it.
+    Mixed,
+    /// All of them are.
+    Flash,
+}
+
 impl Sickness {
     /// What a diagnosis should name.
     pub fn cause(self) -> Option<Cause> {
@@ -172,16 +202,26 @@ pub struct Machine {
 const ROTATING: [&str; 5] = ["hdd-2007", "hdd-2009", "hdd-2016", "hdd-2018", "hdd-2020"];
 const OLD: [&str; 3] = ["hdd-1999", "hdd-2002", "hdd-2007"];
 const SOLID: [&str; 4] = ["sata-ssd", "sata-ssd-2021", "sata-ssd-plp", "nvme-ssd"];
+const FLASH: [&str; 7] = [
+    "sata-ssd",
+    "sata-ssd-2021",
+    "sata-ssd-plp",
+    "nvme-ssd",
+    "nvme-ssd-2019",
+    "nvme-ssd-2020",
+    "nvme-ssd-plp",
+];
 const STRIPED: [Level; 4] = [Level::Raid0, Level::Raid10, Level::Raid5, Level::Raid6];
 const PARITY: [Level; 2] = [Level::Raid5, Level::Raid6];
 
 impl Machine {
     /// The machine of a seed; and the same one without what makes it sick. Of a healthy one:
     /// without any limits but those of its disks.
-    pub fn new(seed: u64, sickness: Sickness) -> (Machine, Machine) {
+    pub fn new(seed: u64, sickness: Sickness, fleet: Fleet) -> (Machine, Machine) {
         let rng = &mut Rng::new(seed ^ 0x51c4);
         use Sickness as S;
         let class = match sickness {
+            _ if fleet == Fleet::Flash => rng.pick(&FLASH),
             S::DmaOff => rng.pick(&OLD),
             S::StripeCache | S::Channel | S::SlowSeeks | S::Bitmap | S::WriteCacheOff => {
                 rng.pick(&ROTATING)
@@ -323,7 +363,10 @@ impl Machine {
             }
             S::SlowSeeks => {
                 let factor = between(rng, 2.5, 4.0);
-                let fields = ["seek_track_ms", "seek_average_ms", "seek_full_ms"];
+                let fields = match solid {
+                    true => &["read_page_us", "command_overhead_us"][..],
+                    false => &["seek_track_ms", "seek_average_ms", "seek_full_ms"],
+                };
                 let at = rng.index(count);
                 self.disks[at] = with(&self.disks[at], class, |field, value| {
                     if fields.contains(&field) { value * factor } else { value }

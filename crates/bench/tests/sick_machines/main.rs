@@ -13,7 +13,7 @@ mod load;
 mod machine;
 
 use host::sys::ModelClock;
-use machine::{Kind, Machine, SICK, Sickness};
+use machine::{Fleet, Kind, Machine, SICK, SICK_FLASH, Sickness};
 use md::Level;
 use predict::diagnose::{Case, Diagnosis, Probe, ProbeFigures, State, diagnose};
 use predict::fit::Fitted;
@@ -108,9 +108,9 @@ fn level(machine: &Machine) -> String {
 
 /// The machine of a seed that its sickness costs a fifth or more, as others are not sick; a healthy
 /// one that loses no tenth to what is above and between its disks.
-fn made(seed: u64, sickness: Sickness) -> (Machine, load::Ran, f64) {
+fn made(seed: u64, sickness: Sickness, fleet: Fleet) -> (Machine, load::Ran, f64) {
     for attempt in 0..50 {
-        let (machine, other) = Machine::new(seed + 1_000_003 * attempt, sickness);
+        let (machine, other) = Machine::new(seed + 1_000_003 * attempt, sickness, fleet);
         let ran = load::run(&machine);
         let share = ran.figure / load::run(&other).figure;
         let healthy = sickness == Sickness::None;
@@ -122,8 +122,8 @@ fn made(seed: u64, sickness: Sickness) -> (Machine, load::Ran, f64) {
 }
 
 /// A row of the table; whether it is right.
-fn row(seed: u64, sickness: Sickness) -> bool {
-    let (machine, ran, share) = made(seed, sickness);
+fn row(seed: u64, sickness: Sickness, fleet: Fleet) -> bool {
+    let (machine, ran, share) = made(seed, sickness, fleet);
     let (case, found, probes) = diagnosed(&machine, &ran);
     let named = found.cause();
     let right = named == sickness.cause();
@@ -153,8 +153,8 @@ fn row(seed: u64, sickness: Sickness) -> bool {
     right
 }
 
-#[test]
-fn injected_bottlenecks_are_named_and_healthy_machines_are_not_accused() {
+/// The table of a set of machines.
+fn table(fleet: Fleet, kinds: &[Sickness]) {
     let _clock = ModelClock::start();
     let all = testkit::runs_all();
     let sick = if all { MACHINES } else { 5 };
@@ -166,12 +166,22 @@ fn injected_bottlenecks_are_named_and_healthy_machines_are_not_accused() {
     let (mut right, mut alarms) = (0, 0);
     // A sample has different ones of them, at equal distances.
     for seed in (0..sick).map(|at| at * MACHINES / sick) {
-        right += u64::from(row(first + seed, SICK[seed as usize % SICK.len()]));
+        right += u64::from(row(first + seed, kinds[seed as usize % kinds.len()], fleet));
     }
     for seed in (0..healthy).map(|at| 1000 + at * HEALTHY / healthy) {
-        alarms += u64::from(!row(first + seed, Sickness::None));
+        alarms += u64::from(!row(first + seed, Sickness::None, fleet));
     }
     println!("named: {right} of {sick}; false alarms: {alarms} of {healthy}");
     assert!(right * 10 >= sick * 9, "{right} of {sick}");
     assert!(alarms * 20 <= healthy, "{alarms} of {healthy}");
+}
+
+#[test]
+fn injected_bottlenecks_are_named_and_healthy_machines_are_not_accused() {
+    table(Fleet::Mixed, &SICK);
+}
+
+#[test]
+fn the_same_of_machines_of_flash() {
+    table(Fleet::Flash, &SICK_FLASH);
 }

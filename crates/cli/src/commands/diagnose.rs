@@ -24,7 +24,8 @@ use clap::Args;
 use host::{Access, Device, DeviceOptions, Disk, Location};
 use predict::calibrate::MachineError;
 use predict::diagnose::{
-    Case, Document, Measured, Probe, ProbeFigures, access_of, calibration_of, rate_of, write_back,
+    Case, Document, Measured, Probe, ProbeFigures, State, access_of, calibration_of, rate_of,
+    write_back,
 };
 use predict::fit::Fitted;
 use predict::law::{Single, Source, Work};
@@ -45,6 +46,7 @@ Examples:
   raidlab diagnose md0 --measured seq-read=180MB/s --probe  read the members until it is decided
   raidlab diagnose data --measured random-read=300/s        an array that raidlab serves
   raidlab diagnose --facts box.json                         facts in a file, a figure among them
+  raidlab diagnose --array mdstat.txt                       a rebuild, as /proc/mdstat shows it
 
 The figure is compared with every ceiling: members, buses, network, CPU, read-ahead, stripe cache,
 queue. docs/models/diagnose.md lists the causes, what shows each, and the keys of --facts. Exit
@@ -57,6 +59,9 @@ pub struct DiagnoseArguments {
     /// An array of md, by name or path; the name of a server; or the members of an array
     #[arg(value_name = "ARRAY|NAME|MEMBER")]
     targets: Vec<OsString>,
+    /// The array as mdadm --detail, mdadm --examine or /proc/mdstat print it, in a file; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
+    array: Option<PathBuf>,
     /// Facts in a JSON or TOML file (docs/models/diagnose.md); - is JSON on stdin
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
@@ -84,6 +89,9 @@ pub struct DiagnoseArguments {
     /// The network interface that the figure went through
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// The control group of the workload: its limits of I/O (io.max) on the array and its members
+    #[arg(long, value_name = "NAME")]
+    cgroup: Option<String>,
     /// What raidlab calibrate -o wrote of the members
     #[arg(long, value_name = "FILE.toml")]
     calibration: Option<PathBuf>,
@@ -117,6 +125,8 @@ fn parse_duration(text: &str) -> Result<Duration> {
 
 /// How long a sample takes where nothing is said.
 const SAMPLE: Duration = Duration::from_secs(5);
+/// Requests per second that no drive does one at a time: each would take less than 6.7 us.
+const ONE_AT_A_TIME: f64 = 150e3;
 /// Members must have room for the probes.
 const MEMBER_MIN: u64 = 64 << 20;
 
@@ -124,7 +134,11 @@ const MEMBER_MIN: u64 = 64 << 20;
 pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.targets))?;
     let roots = arguments.root.as_deref().map_or_else(Roots::default, Roots::below);
-    let document = arguments.facts.as_deref().map(facts).transpose()?;
+    let mut document = arguments.facts.as_deref().map(facts).transpose()?;
+    if let Some(path) = &arguments.array {
+        let pasted = crate::commands::predict::pasted(path)?;
+        document.get_or_insert_default().describe(Some(pasted));
+    }
     let stop = signal::watch()?;
     let stop = || stop.load(Ordering::Relaxed);
     let mut target = source::of(&arguments.targets, &roots)?;
@@ -198,7 +212,10 @@ fn case(
     target.notes.extend(ignored.map(|list| format!("not understood: {list}")));
     let array = target.array.or(facts.and_then(|facts| facts.array));
     let array = array.ok_or_else(|| {
-        anyhow!("the array is unknown: name one of md, a server or members, or put it into --facts")
+        anyhow!(
+            "the array is unknown: name one of md, a server or members, or put it into --array or \
+             --facts"
+        )
     })?;
     let fs = match &arguments.fs {
         Some(text) => {
@@ -227,12 +244,15 @@ fn case(
         if measured.is_none() {
             let write_back = write_back(fs, machine.kernel);
             let named = arguments.workload.as_deref();
-            measured = Some(sample::measured(&sample, named, write_back)?);
+            let sync = own.sync.as_ref();
+            measured = Some(sample::measured(&sample, named, write_back, sync)?);
         }
         sampled = Some(sample);
     } else if arguments.workload.is_some() {
         bail!("--workload: nothing is sampled; name an array of md, or --seconds");
     }
+    // Of a served array that is rebuilt, the server says how fast.
+    let measured = measured.or_else(|| own.sync.as_ref().and_then(Measured::of_sync));
     let mut measured = measured.ok_or_else(|| {
         anyhow!("nothing was measured: state --measured, as in seq-read=180MB/s, or --seconds")
     })?;
@@ -247,11 +267,17 @@ fn case(
     }
     measured.request_kib =
         arguments.block.map(|bytes| bytes as f64 / 1024.0).or(measured.request_kib);
-    let mut state = facts.map(|facts| facts.state.clone()).unwrap_or_default();
-    state.sync = state.sync.or(own.sync);
-    state.bitmap = state.bitmap.or(own.bitmap);
-    state.write_cache = state.write_cache.or(own.write_cache);
-    state.narrow_links.extend(own.narrow_links);
+    let mut state = seen(facts.map(|facts| facts.state.clone()).unwrap_or_default(), own);
+    if let Some(group) = &arguments.cgroup {
+        if target.md.is_none() {
+            bail!("--cgroup: only limits on an array of md are known; facts have io_max");
+        }
+        state.io_limits.extend(source::io_limits(roots, group, target)?);
+    }
+    target.notes.extend(state.layers.iter().filter(|layer| layer.is_crypt).map(|layer| {
+        let name = &layer.name;
+        format!("{name} encrypts (dm-crypt): requests come in smaller pieces, at the cost of CPU")
+    }));
     if let Some(interface) = &arguments.interface {
         let limit = sample::network_limit(roots, interface);
         if limit.is_none() {
@@ -262,6 +288,17 @@ fn case(
     // A figure of one disk counts as it is where the workload's requests in flight are unknown.
     let depth = (!measured.depth_is_unknown).then_some(measured.access.depth);
     let mut single = facts.map_or_else(Single::default, |facts| facts.single(depth));
+    // Flash has as many in flight on each member as the one disk of the figure.
+    let (work, members) = (measured.access.work, f64::from(array.members));
+    if let (Some(facts), Some(depth), Err(_)) = (facts, depth, single.figure(work)) {
+        let on_each = facts.single(Some((depth / members).max(1.0))).figure(work);
+        // One of no stated depth is of many, where it is more than one at a time can be.
+        let as_it_is = facts.single(None).figure(work).ok();
+        let deep = as_it_is.filter(|one| one.rate > ONE_AT_A_TIME);
+        if let Some(one) = on_each.ok().or(deep) {
+            single.replace(work, Some(one.rate), one.source);
+        }
+    }
     // Seeks of a platter, which the facts had assumed.
     if !machine.media.rotates() && facts.is_some_and(|facts| !facts.says_media) {
         single.access_s = None;
@@ -286,6 +323,20 @@ fn case(
         sample: sampled,
         probes: document.map(|document| document.probes).unwrap_or_default(),
     }))
+}
+
+/// What a document states of the array's state, and what was seen of the rest.
+fn seen(stated: State, own: State) -> State {
+    State {
+        sync: stated.sync.or(own.sync),
+        bitmap: stated.bitmap.or(own.bitmap),
+        write_cache: stated.write_cache.or(own.write_cache),
+        sync_speed_min: stated.sync_speed_min.or(own.sync_speed_min),
+        cpus: stated.cpus.or(own.cpus),
+        network_mb_per_s: stated.network_mb_per_s,
+        io_limits: stated.io_limits,
+        ..own
+    }
 }
 
 /// Figures of a calibration, and those of a document before them.

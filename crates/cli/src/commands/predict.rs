@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use predict::fit::Fitted;
+use predict::pasted::Pasted;
 
 use crate::Ending;
 use crate::console::JsonOut;
@@ -51,7 +52,7 @@ pub struct PredictArguments {
     machine: MachineArguments,
     /// Predict every row of a document of tables (docs/models/tables.md); - is stdin
     #[arg(long, value_name = "FILE", help_heading = "Tables",
-          conflicts_with_all = ["level", "layout", "disks", "chunk", "workload", "members",
+          conflicts_with_all = ["array", "level", "layout", "disks", "chunk", "workload", "members",
                                 "measured", "facts", "calibration"])]
     tables: Option<PathBuf>,
     /// Print figures beside predictions and the naive rule, and the scores: of the published
@@ -116,6 +117,15 @@ pub fn fitted(path: Option<&Path>) -> Result<Fitted> {
     let Some(path) = path else { return Ok(Fitted::published()) };
     let text = read_text(path)?;
     Fitted::parse(&text).with_context(|| format!("{}", path.display()))
+}
+
+/// An array as mdadm and the kernel print it.
+///
+/// # Errors
+/// The file cannot be read, or is of no one array.
+pub fn pasted(path: &Path) -> Result<Pasted> {
+    let found = predict::pasted::parse(&read_text(path)?);
+    found.map_err(|problem| anyhow::anyhow!("--array {}: {problem}", path.display()))
 }
 
 /// A text file, or stdin for `-`; of a size that fits documents of tables.

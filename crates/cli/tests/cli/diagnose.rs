@@ -421,3 +421,169 @@ fn probes_read_members_and_write_nothing() {
     assert_eq!(json["expected"]["source"], "measured");
     assert!(before == std::fs::read(&images[0]).expect("there"), "a member was written");
 }
+
+/// Cases of the field, with the cause that each is to name and a part of what speaks for it.
+#[test]
+fn cases_of_the_field_are_named() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/slow");
+    for (file, cause, because) in [
+        ("d1-rebuild-throttled-by-a-trickle", "sync_speed_min", "12 other requests a second"),
+        ("d2-rebuild-at-speed-limit-max", "sync_speed_max", "51 MB/s"),
+        ("d3-flusher-of-this-array", "flusher", "kworker/u16:2+flush-9:127 uses 1.00 CPUs"),
+        ("p5-raid0-nvme-3.8M", "CPU per request", "21 CPUs or more"),
+        ("p6-luks-raid5-stripe-cache-256", "stripe cache", "stripe_cache_size is 256"),
+        ("p8-resync-4MBs", "sync_speed_min", "any other request of the array holds it back"),
+    ] {
+        let words = format!("diagnose --facts {directory}/{file}.json --json");
+        let json = raidlab(&words).code(1).record();
+        assert_eq!(json["cause"], cause, "{file}: {json}");
+        let words = json["because"][0].as_str().unwrap_or_default();
+        assert!(words.contains(because), "{file}: {words}");
+        assert_eq!(json["notes"], json!([]), "{file}");
+    }
+    // The same where the depth of one drive's figure is not stated.
+    let dir = Dir::new();
+    let text = std::fs::read_to_string(format!("{directory}/p5-raid0-nvme-3.8M.json"));
+    let mut value: Value = serde_json::from_str(&text.expect("a case")).expect("JSON");
+    value["facts"]["single"] = json!({"random read": 880_000});
+    let facts = written(&dir, "p5.json", &value);
+    let json = raidlab(&format!("diagnose --facts {facts} --json")).code(1).record();
+    assert_eq!(json["cause"], "CPU per request", "{json}");
+}
+
+#[test]
+fn members_of_which_nothing_is_said_are_taken_for_platters_and_that_is_said() {
+    let dir = Dir::new();
+    let mut value = behind_a_bus(300.0);
+    value["facts"]["buses"] = json!([]);
+    let of = |name: &str, disks: Value| {
+        let mut value = value.clone();
+        value["facts"]["disks"] = disks;
+        let facts = written(&dir, name, &value);
+        raidlab(&format!("diagnose --facts {facts} --json")).record()
+    };
+    let stated = of("a.json", json!([{"count": 6, "rpm": 7200, "seq_read_mb_per_s": 150}]));
+    let bare = of("b.json", json!([{"count": 6, "seq_read_mb_per_s": 150}]));
+    let fast = of("c.json", json!([{"count": 6, "seq_read_mb_per_s": 520}]));
+    assert_eq!(stated["assumed"], Value::Null);
+    assert!(bare["assumed"].as_str().is_some_and(|words| words.contains("7200 rpm")), "{bare}");
+    assert!(fast["assumed"].as_str().is_some_and(|words| words.contains("flash")), "{fast}");
+    let width = |json: &Value| {
+        let of = |key: &str| json["expected"][key].as_f64().expect("an expectation");
+        of("high") / of("low")
+    };
+    assert!(width(&bare) > 1.1 * width(&stated), "{bare} {stated}");
+    let ran = raidlab(&format!("diagnose --facts {}", dir.file("b.json"))).code(1);
+    assert!(ran.stdout.contains("note: the members are taken for disks of 7200"), "{}", ran.stdout);
+}
+
+/// The array of [`machine`] is rebuilt, and has a few requests.
+#[test]
+fn a_rebuild_is_diagnosed_by_what_md_says_of_its_speed() {
+    let dir = machine();
+    let md = |path: &str, text: &str| dir.write(&format!("sys/block/md0/md/{path}"), text);
+    md("sync_action", "recover\n");
+    md("sync_speed", "20000\n");
+    md("sync_speed_min", "1000 (system)\n");
+    md("sync_speed_max", "20000 (local)\n");
+    let root = dir.path().to_string();
+    let facts = written(&dir, "one.json", &json!({"facts": {"single": {"seq read": 150}}}));
+    let words = format!("diagnose md0 --root {root} --facts {facts} --json");
+    let of = |rate: &str| raidlab(&format!("{words} --measured resync={rate}")).code(1).record();
+    assert_eq!(of("20MB/s")["cause"], "sync_speed_max");
+    assert_eq!(of("1.1MB/s")["cause"], "sync_speed_min");
+    // What runs is the rebuild: its members move far more than the array.
+    let counters = dir.0.join("proc/diskstats");
+    let other = dir.0.join("proc/diskstats.next");
+    let words = format!("{words} --seconds 1s");
+    let running = std::thread::spawn(move || raidlab(&words));
+    let mut moments = 0;
+    while !running.is_finished() {
+        moments += 1;
+        std::fs::write(&other, diskstats(moments / 20, moments)).expect("written");
+        std::fs::rename(&other, &counters).expect("replaced");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let json = running.join().expect("it ran").record();
+    // How fast the counters grow depends on this machine.
+    assert_eq!(json["measured"]["workload"], "resync", "{json}");
+}
+
+#[test]
+fn limits_of_a_control_group_and_layers_of_the_device_mapper_are_seen() {
+    let dir = machine();
+    let root = dir.path().to_string();
+    dir.write("sys/block/md0/dev", "9:0\n");
+    dir.write("sys/block/md0/holders/dm-0/size", "8\n");
+    for (path, text) in [("dm/name", "data"), ("dm/uuid", "CRYPT-LUKS2-77"), ("dev", "253:0")] {
+        dir.write(&format!("sys/class/block/dm-0/{path}"), &format!("{text}\n"));
+    }
+    dir.write("sys/fs/cgroup/io.max", "");
+    dir.write("sys/fs/cgroup/backup.slice/io.max", "253:0 rbps=104857600 wbps=max\n8:7 rbps=1\n");
+    dir.write("sys/fs/cgroup/backup.slice/job.service/io.max", "");
+    dir.write("sys/fs/cgroup/blkio/old/blkio.throttle.write_bps_device", "9:0 52428800\n");
+    let facts = written(&dir, "one.json", &json!({"facts": {"single": {"seq read": 150}}}));
+    let words = format!("diagnose md0 --root {root} --facts {facts} --json");
+    let of = |words: &str| raidlab(words).record();
+    let json =
+        of(&format!("{words} --cgroup backup.slice/job.service --measured seq-read=103MB/s"));
+    assert_eq!(json["cause"], "cgroup io.max", "{json}");
+    assert!(json["because"][0].as_str().is_some_and(|why| why.contains("253:0 rbps=104857600")));
+    assert!(json["notes"][0].as_str().is_some_and(|note| note.contains("dm-0 (data) encrypts")));
+    let json = of(&format!("{words} --cgroup old --measured seq-write=52MB/s"));
+    assert_eq!(json["cause"], "cgroup io.max", "{json}");
+    let json = of(&format!("{words} --measured seq-read=103MB/s"));
+    assert_ne!(json["cause"], "cgroup io.max");
+    for group in ["none", "../..", "backup.slice/../.."] {
+        let ran = raidlab(&format!("{words} --cgroup {group} --measured seq-read=103MB/s")).code(2);
+        assert!(ran.stderr.contains("there is no such control group"), "{}", ran.stderr);
+    }
+}
+
+const MDSTAT: &str = "Personalities : [raid6] [raid5] [raid4]
+md0 : active raid5 sde1[4] sdd1[2] sdc1[1]
+      2929890816 blocks super 1.2 level 5, 512k chunk, algorithm 2 [4/3] [_UUU]
+      [==>.....]  recovery = 12.6% (37043392/292945152) finish=4127.5min speed=1010K/sec
+      bitmap: 1/8 pages [4KB], 65536KB chunk
+
+unused devices: <none>
+";
+
+#[test]
+fn what_mdadm_and_the_kernel_print_describes_an_array() {
+    let dir = Dir::new();
+    let mdstat = dir.file("mdstat.txt");
+    std::fs::write(&mdstat, MDSTAT).expect("written");
+    let facts = json!({"facts": {"disks": [{"rpm": 7200, "seq_read_mb_per_s": 180}]}});
+    let facts = written(&dir, "facts.json", &facts);
+    // The rate of the rebuild is the figure.
+    let words = format!("diagnose --array {mdstat} --facts {facts} --json");
+    let json = raidlab(&words).code(1).record();
+    assert_eq!((&json["cause"], &json["array"]["missing"]), (&json!("sync_speed_min"), &json!(1)));
+    // As facts, whole or as their array.
+    let json = raidlab(&format!("diagnose --facts {mdstat} --json")).record();
+    assert_eq!(json["measured"]["workload"], "resync", "{json}");
+    let inside = written(&dir, "inside.json", &json!({ "array": MDSTAT }));
+    assert_eq!(raidlab(&format!("diagnose --facts {inside} --json")).record(), json);
+    let detail = dir.file("detail.txt");
+    let text = "/dev/md7:\n Raid Level : raid10\n Raid Devices : 4\n State : clean\n \
+                Intent Bitmap : Internal\n Active Devices : 4\n Layout : far=2\n \
+                Chunk Size : 256K\n";
+    std::fs::write(&detail, text).expect("written");
+    let words = format!("--array {detail} --measured seq-read=150");
+    let json = raidlab(&format!("predict {words} --workload seq-read --json")).code(0).record();
+    assert_eq!((&json["level"], &json["layout"]), (&json!("raid10"), &json!("f2")), "{json}");
+    assert_eq!((&json["disks"], &json["chunk_kib"]), (&json!(4), &json!(256.0)));
+    assert!(!json["assumed"].to_string().contains("no internal bitmap"), "{json}");
+    for (words, part) in [
+        (format!("predict --array {facts} --measured seq-read=150"), "facts.json: there is no"),
+        (
+            format!("diagnose --array {facts} --measured seq-read=150MB/s"),
+            "there is no 'Raid Level'",
+        ),
+        (format!("predict --array {mdstat} --members hdd-2016*6"), "counts 6"),
+    ] {
+        let ran = raidlab(&words).code(2);
+        assert!(ran.stderr.contains(part), "{words}: {}", ran.stderr);
+    }
+}

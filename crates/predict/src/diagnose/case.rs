@@ -50,6 +50,65 @@ pub struct State {
     pub network_mb_per_s: Option<f64>,
     /// Links of members that run below what both ends can do.
     pub narrow_links: Vec<NarrowLink>,
+    /// `sync_speed_min`, MB/s of each member; `None`: md's own.
+    pub sync_speed_min: Option<f64>,
+    /// Limits of the control group of the workload.
+    pub io_limits: Vec<IoLimit>,
+    /// Devices of the device mapper above and below the array.
+    pub layers: Vec<Layer>,
+    /// Number of CPUs.
+    pub cpus: Option<f64>,
+    /// Nothing says what the members are made of: the machine's media is assumed.
+    pub media_is_assumed: bool,
+}
+
+/// A limit of a control group: of the array, or of one member.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IoLimit {
+    /// Where it was found: `backup: 9:0 wbps=104857600`.
+    pub words: String,
+    /// It is of a member, not of the array.
+    pub is_of_a_member: bool,
+    /// Read, MB/s.
+    pub read_mb: Option<f64>,
+    /// Written, MB/s.
+    pub write_mb: Option<f64>,
+    /// Reads per second.
+    pub reads: Option<f64>,
+    /// Writes per second.
+    pub writes: Option<f64>,
+}
+
+impl IoLimit {
+    /// A line of `io.max`: `9:0 rbps=104857600 wbps=max riops=max wiops=max`; `None`: it has no
+    /// limit.
+    pub fn parse(line: &str) -> Option<IoLimit> {
+        let of = |key: &str| -> Option<f64> {
+            let value = line.split_whitespace().find_map(|word| word.strip_prefix(key))?;
+            value.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0)
+        };
+        let limit = IoLimit {
+            words: line.trim().to_string(),
+            is_of_a_member: false,
+            read_mb: of("rbps=").map(|bytes| bytes / 1e6),
+            write_mb: of("wbps=").map(|bytes| bytes / 1e6),
+            reads: of("riops="),
+            writes: of("wiops="),
+        };
+        let all = [limit.read_mb, limit.write_mb, limit.reads, limit.writes];
+        all.iter().any(Option::is_some).then_some(limit)
+    }
+}
+
+/// A device of the device mapper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// `dm-0 (luks-data)`.
+    pub name: String,
+    /// `253:0`.
+    pub number: String,
+    /// It encrypts.
+    pub is_crypt: bool,
 }
 
 /// A link that was trained below what both of its ends can do.

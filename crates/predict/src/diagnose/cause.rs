@@ -51,6 +51,14 @@ pub enum Cause {
     PlugLimit,
     /// md's limit of background work.
     SyncSpeed,
+    /// md's least rate of background work, to which other requests hold it back.
+    SyncSpeedMin,
+    /// A limit of a control group.
+    IoLimit,
+    /// The thread that writes dirty pages of the array back.
+    Flusher,
+    /// Threads that encrypt.
+    Encryption,
     /// Write caches of members are off.
     WriteCacheOff,
     /// What passing over a chunk costs a member.
@@ -61,7 +69,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 27] = [
+    pub const ALL: [Cause; 31] = [
         Cause::Members,
         Cause::Bus,
         Cause::Channel,
@@ -86,6 +94,10 @@ impl Cause {
         Cause::Background,
         Cause::PlugLimit,
         Cause::SyncSpeed,
+        Cause::SyncSpeedMin,
+        Cause::IoLimit,
+        Cause::Flusher,
+        Cause::Encryption,
         Cause::WriteCacheOff,
         Cause::Gap,
         Cause::Degraded,
@@ -118,6 +130,10 @@ impl Cause {
             Cause::Background => "background work",
             Cause::PlugLimit => "plug limit",
             Cause::SyncSpeed => "sync_speed_max",
+            Cause::SyncSpeedMin => "sync_speed_min",
+            Cause::IoLimit => "cgroup io.max",
+            Cause::Flusher => "flusher",
+            Cause::Encryption => "dm-crypt",
             Cause::WriteCacheOff => "write cache off",
             Cause::Gap => "gaps",
             Cause::Degraded => "degraded",
@@ -135,7 +151,7 @@ impl Cause {
             Cause::Network => "a faster link, or several; the array can do more",
             Cause::ProgramCpu => "several programs or threads, larger requests, O_DIRECT",
             Cause::Cpu => "O_DIRECT or io_uring, less copying, a faster CPU",
-            Cause::RequestCpu => "more jobs, larger requests",
+            Cause::RequestCpu => "more jobs, larger requests; io_uring and polling, a newer kernel",
             Cause::AllCpus => "less work beside it, or more CPUs",
             Cause::RaidThread => "group_thread_cnt: more threads for parity",
             Cause::Lock => "a newer kernel; fewer threads on one array",
@@ -154,6 +170,19 @@ impl Cause {
             Cause::Background => "wait until it has ended, or lower sync_speed_max",
             Cause::PlugLimit => "a kernel of 5.16 or later, or fewer members",
             Cause::SyncSpeed => "raise md/sync_speed_max, where the load of the array permits it",
+            Cause::SyncSpeedMin => {
+                "raise md/sync_speed_min: md holds background work at it while the array, or \
+                 another partition of its disks, has other requests"
+            }
+            Cause::IoLimit => "raise or remove the limit of the control group (io.max)",
+            Cause::Flusher => {
+                "see what it computes (perf top): an allocator that searches (ext4 with stripe=, \
+                 a full file system); another kernel, or O_DIRECT"
+            }
+            Cause::Encryption => {
+                "AES in the CPU (cryptsetup benchmark), dm-crypt without its work queues \
+                 (no_read_workqueue, no_write_workqueue), more CPUs"
+            }
             Cause::WriteCacheOff => "hdparm -W1 where a power cut does not matter, or a bitmap",
             Cause::Gap => "a chunk of 1 MiB or more, or read-ahead of 16 rows",
             Cause::Degraded => "replace the missing member, and let it be rebuilt",

@@ -4,8 +4,8 @@
 //! what they do together when nothing else limits.
 
 use crate::law::{
-    Access, Array, Bus, Ceiling, Constants, Machine, Media, Prediction, Single, Source, WhyNot,
-    Work, predict,
+    Access, Array, Bus, Ceiling, Constants, Machine, Media, Prediction, SYNC_SPEED_MAX, Single,
+    Source, WhyNot, Work, predict,
 };
 use md::Level;
 
@@ -43,7 +43,13 @@ pub struct Line {
 /// What the law expects of the case as it is.
 pub fn expected(case: &Case, known: &Known, constants: &Constants) -> Result<Prediction, WhyNot> {
     let array = Array { missing: 0, ..case.array };
-    predict(&array, &known.machine, &access_of(case, known), &known.single, constants)
+    let access = access_of(case, known);
+    let law = predict(&array, &known.machine, &access, &known.single, constants)?;
+    match known.disproved.is_empty() {
+        true => Ok(law),
+        // All that there is was disproved: the figure is above it.
+        false => Ok(law.without(&known.disproved).unwrap_or(law)),
+    }
 }
 
 /// Whether the workload's requests in flight are an input.
@@ -60,9 +66,9 @@ pub fn access_of(case: &Case, known: &Known) -> Access {
     Access { depth, depth_is_stated: !unknown && case.access.depth_is_stated, ..case.access }
 }
 
-/// Takes back what the figure disproves: a stall at gaps, a bus or a channel that it is clearly
-/// above. Whether there was any.
-pub fn disprove(case: &Case, known: &mut Known, lines: &[Line]) -> bool {
+/// Takes back what the figure disproves: a stall at gaps, a bus, a channel, or a ceiling of the law
+/// other than the members' that it is clearly above. Whether there was any.
+pub fn disprove(case: &Case, known: &mut Known, lines: &[Line], law: Option<&Prediction>) -> bool {
     let is_beaten = |cause: Cause| {
         let beaten = |line: &Line| line.cause == cause && case.measured > line.rate * (1.0 + NEAR);
         lines.iter().any(beaten)
@@ -81,7 +87,15 @@ pub fn disprove(case: &Case, known: &mut Known, lines: &[Line]) -> bool {
     let left: Vec<Bus> =
         known.machine.buses.iter().filter(|bus| !is_beaten(bus)).copied().collect();
     known.machine.buses = left;
-    gap || channel || known.machine.buses.len() < buses
+    let beaten = |rate: f64| case.measured > rate * (1.0 + NEAR);
+    let of_law = law.map_or(&[][..], Prediction::ceilings).iter();
+    // A bus of them is taken back as such.
+    let beaten = of_law.filter(|(one, rate)| {
+        !matches!(one, Ceiling::Disks | Ceiling::Bus | Ceiling::Flush) && beaten(*rate)
+    });
+    let before = known.disproved.len();
+    known.disproved.extend(beaten.map(|(one, _)| *one));
+    gap || channel || known.machine.buses.len() < buses || known.disproved.len() > before
 }
 
 /// What a bus lets through of the workload; `None`: it is none of its ceilings.
@@ -141,7 +155,8 @@ impl Ceilings<'_> {
             Media::Unknown => Media::Flash,
             media => media,
         };
-        let machine = Machine { media, bitmap: None, ..machine.clone() };
+        let sync_speed_max = machine.sync_speed_max.min(SYNC_SPEED_MAX);
+        let machine = Machine { media, bitmap: None, sync_speed_max, ..machine.clone() };
         let machine = &machine;
         let found = predict(&array, machine, &access, single, self.constants).ok()?;
         let disks = found.ceilings().iter().find(|(ceiling, _)| *ceiling == Ceiling::Disks);
@@ -240,6 +255,7 @@ impl Ceilings<'_> {
         let (case, known) = (self.case, self.known);
         let work = self.work();
         self.of_the_network(lines);
+        self.of_control_groups(lines);
         if let Some((on_it, share)) = &known.channel
             && matches!(work, Work::RandomRead | Work::Seeks)
             && let Some(rate) = self.disks(&known.single, &known.machine)
@@ -284,7 +300,40 @@ impl Ceilings<'_> {
                 why = format!("what {other:.0} MB/s of other traffic leave of its link");
             }
         }
+        // Not all of it went through the link.
+        if figure > rate * (1.0 + NEAR) && (unit == 1.0 || self.known.request_kib.is_some()) {
+            return;
+        }
         lines.push(Line { cause: Cause::Network, rate: rate / unit, why });
+    }
+
+    /// What the limits of a control group permit.
+    fn of_control_groups(&self, lines: &mut Vec<Line>) {
+        let (case, work) = (self.case, self.work());
+        // Threads of md do background work, outside of any group.
+        if matches!(work, Work::Resync | Work::Check) {
+            return;
+        }
+        for limit in &case.state.io_limits {
+            let (mb, requests) = match is_write(work) {
+                true => (limit.write_mb, limit.writes),
+                false => (limit.read_mb, limit.reads),
+            };
+            let scale = if limit.is_of_a_member { 1.0 / share_of_a_member(case) } else { 1.0 };
+            let kib = self.known.request_kib;
+            let by_mb = mb.map(|mb| match work.is_rate_of_operations() {
+                true => mb * 1e6 / (kib.unwrap_or(4.0) * 1024.0),
+                false => mb,
+            });
+            let by_requests = requests.and_then(|count| match work.is_rate_of_operations() {
+                true => Some(count),
+                false => Some(count * kib? * 1024.0 / 1e6),
+            });
+            if let Some(rate) = by_mb.into_iter().chain(by_requests).reduce(f64::min) {
+                let (rate, why) = (rate * scale, limit.words.clone());
+                lines.push(Line { cause: Cause::IoLimit, rate, why });
+            }
+        }
     }
 
     /// A disk holds its channel while it seeks, so that passing over chunks takes the other's time:
@@ -340,6 +389,19 @@ impl Ceilings<'_> {
             _ => {}
         }
     }
+}
+
+/// Whether the workload writes.
+pub fn is_write(work: Work) -> bool {
+    matches!(
+        work,
+        Work::Write
+            | Work::StreamsWrite
+            | Work::DirectWrite
+            | Work::RandomWrite
+            | Work::SyncWrite
+            | Work::Rewrite
+    )
 }
 
 /// What goes to one member of each MB of the array.

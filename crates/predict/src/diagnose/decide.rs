@@ -5,11 +5,11 @@
 
 use crate::fit::Fitted;
 use crate::intervals::Class;
-use crate::law::{Array, Prediction, Source, WhyNot, Work};
+use crate::law::{Array, Ceiling, Constants, Kernel, Prediction, Source, WhyNot, Work};
 
 use crate::diagnose::case::Case;
 use crate::diagnose::cause::Cause;
-use crate::diagnose::ceilings::{self, Line, NEAR, PIO_MB_PER_S};
+use crate::diagnose::ceilings::{self, Line, NEAR, PIO_MB_PER_S, is_write};
 use crate::diagnose::evidence::{self, Sign};
 use crate::diagnose::known::Known;
 use crate::diagnose::probe::Probe;
@@ -18,6 +18,14 @@ use crate::diagnose::probe::Probe;
 const BELOW_MEMBERS: f64 = 0.9;
 /// A figure below this share of the members' is less than they can do.
 const LESS: f64 = 0.87;
+/// Since this kernel the stripe cache grows by itself.
+const GROWING_CACHE: Kernel = Kernel(4, 1, 0);
+/// A stripe cache of no more pages than these holds two rows of chunks of 512 KiB, or fewer.
+const SMALL_CACHE: f64 = 256.0;
+/// Requests that take the time of this number of CPUs may take all that there are ...
+const MANY_CPUS: f64 = 4.0;
+/// ... and, where their number is known, those that take this share of them at the least.
+const SHARE_OF_CPUS: f64 = 0.3;
 /// Writes slower than this share of what they were with a cache.
 const WITHOUT_CACHE: f64 = 0.8;
 
@@ -87,6 +95,8 @@ pub struct Diagnosis {
     pub needs_writes: bool,
     /// The verdict rests on figures of data sheets, or on assumed ones.
     pub is_provisional: bool,
+    /// What the members are taken for, where nothing says what they are made of.
+    pub assumed: Option<String>,
 }
 
 impl Diagnosis {
@@ -104,30 +114,36 @@ pub fn diagnose(case: &Case, fitted: &Fitted) -> Diagnosis {
     let mut known = Known::of(case);
     let mut ceilings = ceilings::lines(case, &known, &fitted.constants);
     // What the figure exceeds does not limit, and is no expectation.
-    if ceilings::disprove(case, &mut known, &ceilings) {
+    let law = ceilings::expected(case, &known, &fitted.constants).ok();
+    if ceilings::disprove(case, &mut known, &ceilings, law.as_ref()) {
         ceilings = ceilings::lines(case, &known, &fitted.constants);
     }
     let signs = evidence::signs(case, &known);
     let law = ceilings::expected(case, &known, &fitted.constants);
     let source = known.source(case.access.work).unwrap_or(Source::Assumed);
+    let source = if known.assumed.is_some() { source.max(Source::Assumed) } else { source };
     let expected = law.map(|law| interval(case, &known, &law, source, fitted));
-    let deciding = Deciding { case, known: &known, ceilings: &ceilings, signs: &signs };
+    let constants = &fitted.constants;
+    let deciding = Deciding { case, known: &known, constants, ceilings: &ceilings, signs: &signs };
     let (verdict, because) = deciding.verdict(expected.as_ref().ok());
     let next_probe = deciding.next_probe(verdict);
     let needs_writes = deciding.needs_writes(verdict);
     let by_signs =
         matches!(verdict, Verdict::Cause(cause) if signs.iter().any(|s| s.cause == cause));
+    let left = deciding.left(expected.as_ref().ok()).filter(|_| verdict == Verdict::Unexplained);
+    let is_left = left.is_some();
+    let (verdict, because) = left.unwrap_or((verdict, because));
     Diagnosis {
         verdict,
         because,
         expected,
         needs_writes,
-        is_provisional: !by_signs
-            && verdict != Verdict::NotLoaded
-            && !known.is_measured(case.access.work),
+        is_provisional: is_left
+            || !by_signs && verdict != Verdict::NotLoaded && !known.is_measured(case.access.work),
         ceilings,
         signs,
         next_probe,
+        assumed: known.assumed,
     }
 }
 
@@ -144,21 +160,10 @@ fn interval(
     Expected { value: law.value, low, high, source }
 }
 
-fn is_write(work: Work) -> bool {
-    matches!(
-        work,
-        Work::Write
-            | Work::StreamsWrite
-            | Work::DirectWrite
-            | Work::RandomWrite
-            | Work::SyncWrite
-            | Work::Rewrite
-    )
-}
-
 struct Deciding<'a> {
     case: &'a Case,
     known: &'a Known,
+    constants: &'a Constants,
     ceilings: &'a [Line],
     signs: &'a [Sign],
 }
@@ -199,7 +204,10 @@ impl Deciding<'_> {
         let strong = [
             Cause::PlugLimit,
             Cause::Background,
+            Cause::SyncSpeedMin,
             Cause::RaidThread,
+            Cause::Flusher,
+            Cause::Encryption,
             Cause::ProgramCpu,
             Cause::AllCpus,
             Cause::Cpu,
@@ -210,20 +218,26 @@ impl Deciding<'_> {
         ];
         let weak = [
             Cause::Channel,
+            Cause::Bus,
             Cause::SlowMember,
             Cause::ReadAhead,
+            Cause::Flush,
             Cause::SmallRequests,
             Cause::StripeCache,
             Cause::QueueDepth,
             Cause::ProgramCpu,
             Cause::Cpu,
+            Cause::Flusher,
+            Cause::SyncSpeedMin,
             Cause::Degraded,
         ];
         if let Some(words) = evidence::not_loaded(self.case).filter(|_| !self.at_members()) {
             return self.outside().unwrap_or((Verdict::NotLoaded, vec![words]));
         }
         let sure = |cause: &Cause| self.first(*cause, |sign| !sign.is_weak);
-        let found = self.is_less().then(|| strong.iter().find_map(sure)).flatten();
+        let without_cache = self.without_cache().filter(|_| self.known.cache_off);
+        let strong = || self.is_less().then(|| strong.iter().find_map(sure)).flatten();
+        let found = without_cache.or_else(strong);
         let found = found.or_else(|| self.without_dma()).or_else(|| self.without_cache());
         let found = found.or_else(|| self.is_less().then(|| self.near(|_| true)).flatten());
         // Small synced writes are one at a time: within the interval there is nothing to explain.
@@ -237,9 +251,11 @@ impl Deciding<'_> {
 
     /// What limits where the array waits for requests: only what is in front of it.
     fn outside(&self) -> Option<(Verdict, Vec<String>)> {
-        let threads = [Cause::ProgramCpu, Cause::AllCpus];
+        let threads =
+            [Cause::ProgramCpu, Cause::AllCpus, Cause::Flusher, Cause::Encryption, Cause::Cpu];
         let sure = |cause: &Cause| self.first(*cause, |sign| !sign.is_weak);
-        let ahead = [Cause::Network, Cause::ProgramCpu, Cause::Cpu, Cause::RequestCpu];
+        let ahead =
+            [Cause::Network, Cause::IoLimit, Cause::ProgramCpu, Cause::Cpu, Cause::RequestCpu];
         let near = || self.near(|line| ahead.contains(&line.cause));
         threads.iter().find_map(sure).or_else(near)
     }
@@ -277,8 +293,11 @@ impl Deciding<'_> {
     /// The lowest ceiling that the figure is at, if it is clearly below what the members can do.
     fn near(&self, which: impl Fn(&Line) -> bool) -> Option<(Verdict, Vec<String>)> {
         let members = self.members().unwrap_or(f64::INFINITY);
+        let has_cpu_to_spare = evidence::no_thread_is_full(self.case);
         let line = self.ceilings.iter().find(|line| {
+            let of_a_thread = matches!(line.cause, Cause::Cpu | Cause::RequestCpu);
             line.cause != Cause::Members
+                && !(of_a_thread && has_cpu_to_spare)
                 && which(line)
                 && self.is_near(line)
                 && line.rate < BELOW_MEMBERS * members
@@ -313,11 +332,56 @@ impl Deciding<'_> {
         }
     }
 
+    /// What is left where nothing explains the figure: what md or the CPUs limit on such a machine,
+    /// and what was not counted.
+    fn left(&self, expected: Option<&Expected>) -> Option<(Verdict, Vec<String>)> {
+        let (case, machine) = (self.case, &self.known.machine);
+        let access = &case.access;
+        if expected.is_none_or(|expected| self.measured() >= expected.low) {
+            return None;
+        }
+        let grows = machine.kernel.is_some_and(|kernel| kernel >= GROWING_CACHE);
+        let in_order = matches!(access.work, Work::Write | Work::StreamsWrite | Work::DirectWrite);
+        let parity = case.array.parities() > 0 && machine.media.rotates();
+        if in_order && parity && !grows && machine.stripe_cache <= SMALL_CACHE && !case.ours {
+            let words = format!(
+                "stripe_cache_size is {:.0}, {:.0} KiB of each member: what comes in pieces \
+                 (dm-crypt, LVM, a file system) is written in parts of rows",
+                machine.stripe_cache,
+                machine.stripe_cache * 4.0
+            );
+            return Some((Verdict::Cause(Cause::StripeCache), vec![words]));
+        }
+        let is_small = matches!(access.work, Work::RandomRead | Work::RandomWrite)
+            && self.known.request_kib.is_none_or(|kib| kib <= ceilings::SMALL_KIB);
+        let counted = case.sample.as_ref().is_some_and(|sample| sample.cpu.is_some());
+        let law = ceilings::expected(case, self.known, self.constants).ok()?;
+        let of_cpu = law.ceilings().iter().find(|(one, _)| *one == Ceiling::RequestCpu);
+        let (_, rate) = of_cpu.filter(|_| is_small && !counted)?;
+        // The least CPU time that the requests take.
+        let each_us = access.jobs * 1e6 / rate;
+        let cpus = self.measured() * each_us / 1e6;
+        let enough = case.state.cpus.map_or(MANY_CPUS, |all| SHARE_OF_CPUS * all);
+        (cpus >= enough).then(|| {
+            let words = format!(
+                "the requests of a second take the time of {cpus:.0} CPUs or more, at \
+                 {each_us:.1} us each; what the CPUs do was not counted"
+            );
+            (Verdict::Cause(Cause::RequestCpu), vec![words])
+        })
+    }
+
     /// Whether only writes can decide: the rate or the cache of writes is unknown, and nothing that
     /// was seen directly explains the figure.
     fn needs_writes(&self, verdict: Verdict) -> bool {
         let weak = [Cause::SmallRequests, Cause::StripeCache, Cause::QueueDepth, Cause::Degraded];
         let open = match verdict {
+            // Without a cache, parts of rows are written where whole rows would be.
+            Verdict::Cause(Cause::PartialStripes) => {
+                self.known.machine.media.rotates() && self.case.state.write_cache != Some(true)
+            }
+            // A thread may be as busy as the members are.
+            Verdict::Cause(Cause::RaidThread | Cause::ProgramCpu) => self.members().is_none(),
             Verdict::Cause(cause) => weak.contains(&cause),
             _ => true,
         };

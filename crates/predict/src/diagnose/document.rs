@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::law::{Access, Array, Kernel, Machine, Single, Work, WriteBack};
+use crate::pasted::{self, Pasted};
 use crate::tables::{
     Facts, LevelWord, Unit, WorkWord, file_system, level_and_copies, of_facts, unit, workload,
 };
@@ -13,7 +14,7 @@ use md::Level;
 use serde_json::{Map, Value};
 
 use crate::diagnose::case::{
-    CpuSample, MemberSample, Network, Sample, State, Sync, Thread, Traffic,
+    CpuSample, IoLimit, MemberSample, Network, Sample, State, Sync, Thread, Traffic,
 };
 use crate::diagnose::probe::{ProbeFigures, RandomRates, Transfer};
 
@@ -69,8 +70,25 @@ impl Measured {
     }
 }
 
+impl Measured {
+    /// The rate of background work, where it is known.
+    pub fn of_sync(sync: &Sync) -> Option<Measured> {
+        let work = match &*sync.action {
+            "resync" | "recover" => Work::Resync,
+            "check" | "repair" => Work::Check,
+            _ => return None,
+        };
+        Some(Measured {
+            access: Access::new(work, WriteBack::Extents),
+            depth_is_unknown: true,
+            request_kib: None,
+            value: sync.mb_per_s?,
+        })
+    }
+}
+
 /// What a file says.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     /// The array.
     pub array: Option<Array>,
@@ -101,7 +119,7 @@ fn error<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T> {
 }
 
 /// Numbers among the facts; the last few are those of a diagnosis alone.
-const NUMBERS: [&str; 20] = [
+const NUMBERS: [&str; 22] = [
     "read_ahead_kib",
     "stripe_cache",
     "stripe_cache_size",
@@ -122,10 +140,12 @@ const NUMBERS: [&str; 20] = [
     "network_mb_per_s",
     "sync_mb_per_s",
     "sync_speed_max",
+    "sync_speed_min",
+    "cpus",
 ];
 
 /// Other facts that are understood.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 19] = [
     "kernel",
     "os",
     "fs",
@@ -139,6 +159,7 @@ const OTHERS: [&str; 18] = [
     "bitmap",
     "sync_action",
     "write_cache",
+    "io_max",
     "stand_in",
     "not_scored",
     "healthy",
@@ -147,11 +168,14 @@ const OTHERS: [&str; 18] = [
 ];
 
 impl Document {
-    /// Reads JSON, or TOML.
+    /// Reads JSON, or TOML; or an array as mdadm and the kernel print it.
     ///
     /// # Errors
     /// The first field that is missing, unknown or of the wrong kind.
     pub fn parse(text: &str, is_toml: bool) -> Result<Document> {
+        if !is_toml && pasted::is_pasted(text) && !text.trim_start().starts_with('{') {
+            return Document::parse(&serde_json::json!({ "array": text }).to_string(), false);
+        }
         let root: Value = match is_toml {
             true => match toml::from_str(text) {
                 Ok(root) => root,
@@ -173,9 +197,19 @@ impl Document {
             known = Some(of_facts(&Value::Object(facts.map.clone()), None));
         }
         let facts = known.as_ref().map(|(facts, _)| facts);
-        let array = root.object("array")?.map(|array| array_of(&array, facts)).transpose()?;
+        let pasted = match root.get("array") {
+            Some(Value::String(text)) => match pasted::parse(text) {
+                Ok(found) => Some(found),
+                Err(problem) => return error("array", problem.to_string()),
+            },
+            _ => None,
+        };
+        let array = match pasted {
+            Some(_) => None,
+            None => root.object("array")?.map(|array| array_of(&array, facts)).transpose()?,
+        };
         let measured = root.object("measured")?.map(|one| measured_of(&one, facts)).transpose()?;
-        Ok(Document {
+        let mut document = Document {
             array,
             measured,
             says_media: facts.is_some_and(|facts| facts.media.is_some()),
@@ -189,11 +223,27 @@ impl Document {
                 None => ProbeFigures::default(),
             },
             ignored,
-        })
+        };
+        document.describe(pasted);
+        Ok(document)
     }
-}
 
-impl Document {
+    /// Adds an array that was pasted. Of one that is rebuilt the rate is a figure, where there is
+    /// no other.
+    pub fn describe(&mut self, pasted: Option<Pasted>) {
+        if let Some(pasted) = pasted {
+            self.array = Some(pasted.array);
+            self.state.bitmap = self.state.bitmap.or(pasted.bitmap);
+            if let Some(media) = pasted.media().filter(|_| !self.says_media) {
+                self.says_media = true;
+                self.machine.get_or_insert_with(|| Machine::new(media)).media = media;
+            }
+            self.state.sync = self.state.sync.take().or(pasted.sync);
+        }
+        let sync = self.state.sync.as_ref();
+        self.measured = self.measured.or_else(|| sync.and_then(Measured::of_sync));
+    }
+
     /// What the facts say of one disk, with N requests in flight; `None`: they are unknown.
     pub fn single(&self, depth: Option<f64>) -> Single {
         self.facts.as_ref().map_or_else(Single::default, |facts| of_facts(facts, depth).1)
@@ -353,7 +403,16 @@ fn state_of(facts: &Object<'_>) -> Result<State> {
             })
             .transpose()?,
         network_mb_per_s: facts.number("network_mb_per_s")?,
-        narrow_links: Vec::new(),
+        sync_speed_min: facts.number("sync_speed_min")?.map(|kib| kib * 1024.0 / 1e6),
+        io_limits: match facts.text("io_max")? {
+            Some(text) => vec![match IoLimit::parse(&text) {
+                Some(limit) => limit,
+                None => return error(facts.path("io_max"), "as in rbps=104857600 wiops=200"),
+            }],
+            None => Vec::new(),
+        },
+        cpus: facts.number("cpus")?,
+        ..State::default()
     })
 }
 

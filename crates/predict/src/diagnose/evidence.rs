@@ -13,6 +13,8 @@ use crate::diagnose::known::{Known, is_striped, typical};
 
 /// A thread with this share of a CPU has no more.
 const THREAD_FULL: f64 = 0.9;
+/// One with less has some to spare.
+const THREAD_ALMOST_FULL: f64 = 0.8;
 /// The same of all CPUs.
 const CPUS_FULL: f64 = 0.93;
 /// Traffic of the members beyond what the workload accounts for, of all of theirs.
@@ -24,6 +26,9 @@ const LEAST_MB: f64 = 0.5;
 const READS_WHILE_WRITING: f64 = 0.15;
 /// Flushes of each member for each write of the workload, which orders fewer.
 const FLUSHES: f64 = 0.3;
+/// The same where there is a bitmap, and the members write more often: one flush is of several
+/// writes that wait for their bits.
+const FLUSHES_OF_A_BITMAP: f64 = 0.1;
 /// Writes of the members, of those that data and parity need: a bitmap adds its own.
 const MORE_WRITES: f64 = 1.2;
 /// The busiest member of the mean.
@@ -38,6 +43,14 @@ const SAME_TIME: f64 = 0.5;
 const IDLE: f64 = 0.7;
 /// Requests of background work that are not merged, KiB.
 const UNMERGED_KIB: f64 = 8.0;
+/// md's own `sync_speed_min`, 1000 KiB/s, in MB/s.
+const SYNC_SPEED_MIN: f64 = 1.024;
+/// Background work of no more than this, of `sync_speed_min`, is held at it.
+const AT_THE_MINIMUM: f64 = 1.3;
+/// The same where it is not held back all the time, or its minimum is not stated.
+const NEAR_THE_MINIMUM: f64 = 8.0;
+/// Threads that encrypt have this share of what the CPUs do.
+const ENCRYPTING: f64 = 0.5;
 
 /// Something that was counted, and the cause it is a sign of.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +80,13 @@ pub fn not_loaded(case: &Case) -> Option<String> {
     let threads = sample.cpu.iter().flat_map(|cpu| &cpu.threads);
     let own = threads.filter(|thread| !thread.kernel && thread.io == Some(true));
     let computes = own.map(|thread| thread.cpus).fold(0.0, f64::max);
-    (in_use + computes < LOADED).then(|| {
+    // md counts no flushes as in flight; on platters each is of a seek and a revolution.
+    let time = case.single.access_s.unwrap_or(1.5 * case.machine.media.revolution());
+    let flushing = match (sample.array.flushes, flushes_of_each(sample)) {
+        (None, Some(each)) if case.machine.media.rotates() => each * time,
+        _ => 0.0,
+    };
+    (in_use + computes + flushing < LOADED).then(|| {
         format!("the array has requests in flight for {:.0} % of the time or less", in_use * 100.0)
     })
 }
@@ -89,11 +108,13 @@ pub fn signs(case: &Case, known: &Known) -> Vec<Sign> {
     let mut all: Vec<Sign> = Vec::new();
     all.extend(background(case));
     all.extend(plug_limit(case));
+    all.extend(held_at_the_minimum(case, known));
     all.extend(cpus(case));
     all.extend(flushes(case));
     all.extend(partial_stripes(case));
     all.extend(unbalanced(case));
-    all.extend(slow_member(case));
+    all.extend(slow_member(case).or_else(|| slow_and_busy(case, known)));
+    all.extend(busy_bus(case, known));
     all.extend(stripe_cache(case, known));
     all.extend(idle_members(case, known));
     if let Some((on_it, share)) = &known.channel {
@@ -205,6 +226,53 @@ fn plug_limit(case: &Case) -> Option<Sign> {
     sign(Cause::PlugLimit, words)
 }
 
+/// Background work is slowed down to its minimum while the array has other requests.
+fn held_at_the_minimum(case: &Case, known: &Known) -> Option<Sign> {
+    let (rate, stated) = (case.measured, case.state.sync_speed_min);
+    // Our engine has another default.
+    if !is_background_work(case.access.work) || case.ours && stated.is_none() {
+        return None;
+    }
+    let least = stated.unwrap_or(SYNC_SPEED_MIN);
+    // Nothing is held below it, and what is at the maximum is not held back.
+    let most = known.machine.sync_speed_max * (1.0 - NEAR);
+    if rate < least / AT_THE_MINIMUM || rate >= most {
+        return None;
+    }
+    let is_at_it = rate <= AT_THE_MINIMUM * least;
+    let minimum = format!(
+        "{rate:.1} MB/s of each member; the minimum is {least:.1}{}",
+        if stated.is_some() { "" } else { " unless it was changed" }
+    );
+    let Some(sample) = &case.sample else {
+        let words = format!("{minimum}, to which any other request of the array holds it back");
+        let is_weak = true;
+        return (rate <= NEAR_THE_MINIMUM * least).then_some(Sign {
+            cause: Cause::SyncSpeedMin,
+            words,
+            is_weak,
+        });
+    };
+    // At work, not held back.
+    if mean_busy(sample).is_some_and(|busy| busy > IDLE) {
+        return None;
+    }
+    let requests = sample.array.operations();
+    if requests > 0.0 {
+        let words = format!("{minimum}, and the array has {requests:.0} other requests a second");
+        return sign(Cause::SyncSpeedMin, words);
+    }
+    let words = format!("{minimum}: other partitions of the disks may have requests");
+    is_at_it.then_some(Sign { cause: Cause::SyncSpeedMin, words, is_weak: true })
+}
+
+/// Share of the time that members are busy, on the average.
+fn mean_busy(sample: &Sample) -> Option<f64> {
+    let busy: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.busy).collect();
+    let busy = busy.filter(|busy| !busy.is_empty())?;
+    Some(busy.iter().sum::<f64>() / busy.len() as f64)
+}
+
 fn cpus(case: &Case) -> Option<Sign> {
     let cpu = sample_of_the_figure(case)?.cpu.as_ref()?;
     let full = cpu.threads.iter().filter(|thread| thread.cpus >= THREAD_FULL);
@@ -217,17 +285,45 @@ fn cpus(case: &Case) -> Option<Sign> {
         let words = format!("thread {} uses {:.2} CPUs", thread.name, thread.cpus);
         return Some(Sign { cause, words, is_weak });
     }
+    let encrypting: f64 =
+        cpu.threads.iter().filter(|one| is_crypt(&one.name)).map(|t| t.cpus).sum();
+    let all = f64::from(cpu.cpus);
+    if cpu.busy >= CPUS_FULL && encrypting >= ENCRYPTING * all {
+        let words = format!("threads of dm-crypt use {encrypting:.1} of {all:.0} CPUs");
+        return sign(Cause::Encryption, words);
+    }
     if cpu.busy >= CPUS_FULL {
         return sign(Cause::AllCpus, format!("all {} CPUs are busy", cpu.cpus));
     }
     None
 }
 
+/// Whether CPUs were counted, and no thread that may be the workload's is near its limit: then no
+/// ceiling of one thread limits.
+pub fn no_thread_is_full(case: &Case) -> bool {
+    let Some(cpu) = sample_of_the_figure(case).and_then(|sample| sample.cpu.as_ref()) else {
+        return false;
+    };
+    let own = cpu.threads.iter().filter(|thread| !thread.kernel && thread.io != Some(false));
+    let most = own.map(|thread| thread.cpus).reduce(f64::max);
+    most.unwrap_or(cpu.busy * f64::from(cpu.cpus)) < THREAD_ALMOST_FULL
+}
+
 /// What a thread at its limit is a sign of, and whether it may be of other work; `None`: it is of
 /// other work, or of many kinds at a time.
 fn cause_of(case: &Case, thread: &Thread) -> Option<(Cause, bool)> {
-    if is_group(&thread.name) {
-        return None;
+    let name = &*thread.name;
+    if let Some(device) = flushed_by(name) {
+        return is_of_the_array(case, device).map(|is_weak| (Cause::Flusher, is_weak));
+    }
+    if is_crypt(name) {
+        return Some((Cause::Encryption, false));
+    }
+    if is_group(name) || name.starts_with("jbd2/") || name.starts_with("xfsaild/") {
+        // `kworker/0:1+xfs-conv/md0`, `kworker/1:2+dio/md0`, `jbd2/md0-8`.
+        let array = name.rsplit_once('/')?.1.split('-').next()?;
+        let is_own = case.md.as_deref().map_or(array.starts_with("md"), |md| md == array);
+        return is_own.then_some((Cause::Cpu, false));
     }
     if let Some(array) = array_of_raid_thread(&thread.name) {
         let own = case.md.as_ref().is_none_or(|md| md == array);
@@ -241,6 +337,37 @@ fn cause_of(case: &Case, thread: &Thread) -> Option<(Cause, bool)> {
     }
 }
 
+/// `9:127` of `kworker/u16:2+flush-9:127` and, of older kernels, of `flush-9:127`.
+fn flushed_by(name: &str) -> Option<&str> {
+    let (before, device) = name.rsplit_once("flush-")?;
+    (before.is_empty() || before.starts_with("kworker/")).then_some(device)
+}
+
+/// Whether a device by its number is the array, or is on it; `Some(true)`: that is not certain.
+fn is_of_the_array(case: &Case, device: &str) -> Option<bool> {
+    let (major, minor) = device.split_once(':').unwrap_or(("", device));
+    let layers = &case.state.layers;
+    match &case.md {
+        _ if layers.iter().any(|layer| layer.number == device) => Some(false),
+        Some(md) => {
+            let own = major == "9" && md.strip_prefix("md") == Some(minor);
+            // btrfs has no number: `flush-btrfs-1`.
+            if own { Some(false) } else { major.is_empty().then_some(true) }
+        }
+        // Of the facts: md's own, one of the device mapper on it, or btrfs.
+        None => match major {
+            "9" | "252" | "253" | "254" => Some(false),
+            "" => Some(true),
+            _ => None,
+        },
+    }
+}
+
+/// `kworker/u8:1+kcryptd/253:0`, `kcryptd/253:0`, `dmcrypt_write/253:0`.
+fn is_crypt(name: &str) -> bool {
+    name.contains("kcryptd") || name.starts_with("dmcrypt_write")
+}
+
 /// `md0` of `md0_raid5`, `md127` of `md127_raid10`.
 fn array_of_raid_thread(name: &str) -> Option<&str> {
     let (of, level) = name.rsplit_once("_raid")?;
@@ -252,14 +379,21 @@ fn is_group(name: &str) -> bool {
     name.starts_with("kworker") || name.starts_with("ksoftirqd")
 }
 
+/// What each member gets, per second.
+fn flushes_of_each(sample: &Sample) -> Option<f64> {
+    let all: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.flushes).collect();
+    typical(&all?)
+}
+
 fn flushes(case: &Case) -> Option<Sign> {
     let sample = case.sample.as_ref()?;
-    if sample.array.writes <= 0.0 || sample.members.is_empty() {
+    if sample.array.writes <= 0.0 {
         return None;
     }
-    let all: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.flushes).collect();
-    let each = typical(&all?)?;
-    let enough = each >= FLUSHES * sample.array.writes && each >= 1.0;
+    let each = flushes_of_each(sample)?;
+    let of_a_bitmap = case.state.bitmap == Some(true) && writes_more(case, sample);
+    let least = if of_a_bitmap { FLUSHES_OF_A_BITMAP } else { FLUSHES };
+    let enough = each >= least * sample.array.writes && each >= 1.0;
     let words = format!(
         "each member gets {each:.0} flushes a second with {:.0} writes of the workload",
         sample.array.writes
@@ -272,8 +406,15 @@ fn flushes(case: &Case) -> Option<Sign> {
         let bitmap = case.state.bitmap != Some(false) && writes_more(case, sample);
         return sign(if bitmap { Cause::Bitmap } else { Cause::Flush }, words);
     };
-    if !enough || ordered >= 0.5 * each {
+    if !enough {
         return None;
+    }
+    if ordered >= 0.5 * each {
+        // Commits of a journal, or of the program: few requests are in flight, as each waits. A
+        // workload of synced writes is expected to.
+        let words = format!("{words}, which orders {ordered:.0} itself");
+        let found = Sign { cause: Cause::Flush, words, is_weak: true };
+        return (case.access.work != Work::SyncWrite).then_some(found);
     }
     let cause = match case.state.bitmap {
         Some(false) => Cause::Flush,
@@ -374,6 +515,54 @@ fn slow_member(case: &Case) -> Option<Sign> {
     sign(Cause::SlowMember, words)
 }
 
+/// A member that is slower alone, and that the others wait for.
+fn slow_and_busy(case: &Case, known: &Known) -> Option<Sign> {
+    let sample = sample_of_the_figure(case)?;
+    let slow = match case.access.work.is_rate_of_operations() {
+        true => known.slow_seeks,
+        false => known.slow.and_then(|(member, share)| Some((member?, share))),
+    };
+    let (slow, share) = slow.filter(|(slow, _)| !Known::is_on_a_bus(case, *slow))?;
+    let own = sample.members.get(slow)?.traffic;
+    // A mirror may read from few of its members.
+    let others = (0..sample.members.len()).filter(|at| *at != slow);
+    let others = others.map(|at| sample.members[at].traffic);
+    let busy = others.clone().filter_map(|one| one.busy).reduce(f64::max)?;
+    let waits = others.filter_map(|one| one.wait_ms()).reduce(f64::max);
+    let is_waited_for = own.wait_ms().zip(waits).is_some_and(|(own, others)| own >= WAITS * others);
+    if own.busy? < LOADED || busy > IDLE && !is_waited_for {
+        return None;
+    }
+    let words = format!(
+        "{} does {:.0} % of the others alone, and they wait for it: they are busy for {:.0} % of \
+         the time or less",
+        sample.members[slow].name,
+        share * 100.0,
+        busy * 100.0
+    );
+    sign(Cause::SlowMember, words)
+}
+
+/// Members on a bus of their own, which the others wait for.
+fn busy_bus(case: &Case, known: &Known) -> Option<Sign> {
+    let members = &sample_of_the_figure(case)?.members;
+    let busy: Vec<f64> = members.iter().filter_map(|one| one.traffic.busy).collect();
+    let all = busy.len() == members.len() && !case.access.work.is_rate_of_operations();
+    let found = case.probes.buses.iter().flatten().filter(|_| all).find(|bus| {
+        let is_on_it = |at: &usize| bus.disks.contains(at);
+        let on_it = (0..busy.len()).filter(is_on_it).map(|at| busy[at]).reduce(f64::min);
+        let others = (0..busy.len()).filter(|at| !is_on_it(at)).map(|at| busy[at]);
+        on_it.zip(others.reduce(f64::max)).is_some_and(|(on, off)| on >= LOADED && off <= IDLE)
+    })?;
+    let cause = if known.channel.is_some() { Cause::Channel } else { Cause::Bus };
+    let words = format!(
+        "{} members share {:.0} MB/s and are busy, the others wait for them",
+        found.disks.len(),
+        found.mb_per_s
+    );
+    sign(cause, words)
+}
+
 fn is_like_others(rates: &[f64], member: usize) -> bool {
     let usual = typical(rates).unwrap_or(0.0);
     rates.get(member).is_none_or(|rate| *rate >= 0.85 * usual)
@@ -400,10 +589,10 @@ fn stripe_cache(case: &Case, known: &Known) -> Option<Sign> {
 }
 
 fn idle_members(case: &Case, known: &Known) -> Option<Sign> {
-    let sample = sample_of_the_figure(case).filter(|_| not_loaded(case).is_none())?;
-    let busy: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.busy).collect();
-    let busy = busy.filter(|busy| !busy.is_empty())?;
-    let mean = busy.iter().sum::<f64>() / busy.len() as f64;
+    // The array's own queue says nothing of background work.
+    let loaded = not_loaded(case).is_none() && !is_background_work(case.access.work);
+    let sample = sample_of_the_figure(case).filter(|_| loaded)?;
+    let mean = mean_busy(sample)?;
     if mean > IDLE {
         return None;
     }
@@ -411,13 +600,18 @@ fn idle_members(case: &Case, known: &Known) -> Option<Sign> {
     let n = f64::from(case.array.members);
     let kib = known.request_kib?;
     let small = kib <= SMALL_KIB && !case.access.work.is_rate_of_operations();
-    // In flight in the array, so that no member has to wait.
-    let reached = queue * (kib / case.array.chunk_kib.max(1.0)).max(1.0);
+    // In flight in the array, so that no member has to wait; of requests in order several may be of
+    // one chunk.
+    let chunks = kib / case.array.chunk_kib.max(1.0);
+    let ahead = case.machine.read_ahead_kib.is_some() && !case.access.direct;
+    let reached = match case.access.work {
+        Work::Read if ahead => (queue * chunks).max(1.0),
+        _ => queue * chunks.max(1.0),
+    };
     if !small && reached > n {
         return None;
     }
     // Through the page cache, read-ahead is what keeps requests in flight.
-    let ahead = case.machine.read_ahead_kib.is_some() && !case.access.direct;
     let cause = match case.access.work {
         Work::Read if ahead => Cause::ReadAhead,
         _ if small => Cause::SmallRequests,

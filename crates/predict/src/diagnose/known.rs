@@ -2,8 +2,10 @@
 //!
 //! Invariant: a probe's figure comes before a fact, a fact before an assumption.
 
-use crate::law::{Bus, Machine, Media, Single, Source, Work};
+use crate::law::{Bus, Ceiling, Machine, Media, SYNC_SPEED_MAX, Single, Source, Work};
 use md::Level;
+
+use crate::calibrate::SharedBus;
 
 use crate::diagnose::case::Case;
 
@@ -13,10 +15,14 @@ const SLOW: f64 = 0.85;
 const SLOW_SEEKS: f64 = 0.7;
 /// A cache takes a write in less, us; a platter takes longer on the average.
 const CACHED_WRITE_US: f64 = 1500.0;
-/// More stripe cache than any array needs.
-const NO_LIMIT_PAGES: f64 = 1e12;
+/// More stripe cache than any array needs, a faster resync than any does.
+const NO_LIMIT: f64 = 1e12;
 /// Random reads per second, one at a time, that no disk with platters does.
 const FLASH_READS: f64 = 500.0;
+/// The same at any depth.
+const FLASH_DEEP_READS: f64 = 1000.0;
+/// Reads in order that none does, MB/s: the fastest of 2024 does 290.
+const FLASH_MB_PER_S: f64 = 400.0;
 /// Requests in flight of a member that has always one to do; taken where they are unknown.
 pub const ENOUGH: f64 = 64.0;
 /// A member that has less than this share of its random reads, when all members work, waits for
@@ -47,6 +53,10 @@ pub struct Known {
     pub link: Option<(usize, f64)>,
     /// Members whose commands do not overlap: their indices, and the least of their shares.
     pub channel: Option<(Vec<usize>, f64)>,
+    /// Ceilings of the law that do not hold: of another engine, or the figure is above them.
+    pub disproved: Vec<Ceiling>,
+    /// What the members are taken for, and why, where nothing says what they are made of.
+    pub assumed: Option<String>,
 }
 
 impl Known {
@@ -55,10 +65,9 @@ impl Known {
         let mut single = case.single;
         let mut machine = case.machine.clone();
         let depth = depth_of(case);
-        // No platter comes round so often.
-        let fastest = probes.seeks.iter().flatten().map(|rates| rates.q1).fold(0.0, f64::max);
-        if machine.media == Media::Unknown && fastest > FLASH_READS {
-            machine.media = Media::Flash;
+        let assumed = assumed_media(case, &mut machine);
+        if machine.media.is_flash() && assumed.is_some() {
+            single.access_s = None;
         }
         if let Some(us) = probes.cached_write_us.filter(|us| *us > 0.0)
             && machine.media.is_flash()
@@ -115,22 +124,26 @@ impl Known {
             single.replace(Work::SyncWrite, Some(1e3 / ms), Source::Measured);
         }
         if let Some(found) = &probes.buses {
-            machine.buses = found
-                .iter()
-                .map(|bus| Bus {
-                    mb_per_s: bus.mb_per_s,
-                    members: u32::try_from(bus.disks.len()).ok(),
-                })
-                .collect();
+            let bus = |bus: &SharedBus| Bus {
+                mb_per_s: bus.mb_per_s,
+                members: u32::try_from(bus.disks.len()).ok(),
+            };
+            machine.buses = found.iter().map(bus).collect();
         }
         machine.cpu_read_us_per_kib = probes.cpu_us_per_kib.or(machine.cpu_read_us_per_kib);
         machine.cpu_write_us_per_kib = machine.cpu_write_us_per_kib.or(probes.cpu_us_per_kib);
         machine.request_us = probes.cpu_us_per_request.or(machine.request_us);
         machine.gap_ms = probes.gap_ms.or(machine.gap_ms).or(case.ours.then_some(0.0));
+        if case.ours && hides_gaps(case) {
+            machine.gap_ms = Some(0.0);
+        }
         machine.bitmap = case.state.bitmap.or(machine.bitmap);
         if case.ours {
-            machine.sync_speed_max = NO_LIMIT_PAGES;
-            machine.stripe_cache = NO_LIMIT_PAGES;
+            machine.stripe_cache = NO_LIMIT;
+            // md's default is not ours; what a server states is its own.
+            if machine.sync_speed_max == SYNC_SPEED_MAX {
+                machine.sync_speed_max = NO_LIMIT;
+            }
         }
         // What many streams do at the most.
         for (streams, one) in [(Work::StreamsRead, Work::Read), (Work::StreamsWrite, Work::Write)] {
@@ -154,6 +167,12 @@ impl Known {
             link: lowest(&links.collect::<Vec<_>>()),
             // Only cables of disks with platters have commands in turn.
             channel: channel_of(case).filter(|_| rotates),
+            // Those of md's own threads and locks.
+            disproved: match case.ours {
+                true => vec![Ceiling::RaidThread, Ceiling::Lock],
+                false => Vec::new(),
+            },
+            assumed,
         }
     }
 
@@ -175,6 +194,55 @@ impl Known {
         };
         self.single.get(work).map(|one| one.source)
     }
+}
+
+/// Where nothing says what the members are made of: what they are taken for, and why.
+fn assumed_media(case: &Case, machine: &mut Machine) -> Option<String> {
+    if machine.media != Media::Unknown && !case.state.media_is_assumed {
+        return None;
+    }
+    match (shows_flash(case), machine.media) {
+        (Some(why), _) => {
+            machine.media = Media::Flash;
+            Some(format!("the members are taken for flash: {why}"))
+        }
+        (None, Media::Rotating { rpm }) => Some(format!(
+            "the members are taken for disks of {rpm:.0} rpm: nothing says what they are, and the \
+             interval is wider"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether requests in order are enough for two rows at a time: a stall at a gap of one member does
+/// not hold up the others.
+fn hides_gaps(case: &Case) -> bool {
+    let row_kib = case.array.chunk_kib * f64::from(case.array.members);
+    let in_flight = depth_of(case).zip(request_kib_of(case)).map(|(depth, kib)| depth * kib);
+    case.access.direct && in_flight.is_some_and(|kib| kib >= 2.0 * row_kib)
+}
+
+/// What no platter does, if there is something of that kind.
+fn shows_flash(case: &Case) -> Option<String> {
+    // A drive that reads in one revolution can do no more.
+    let fastest = case.probes.seeks.iter().flatten().map(|rates| rates.q1).fold(0.0, f64::max);
+    if fastest > FLASH_READS {
+        return Some(format!("one does {fastest:.0} random reads a second, one at a time"));
+    }
+    let members = case.sample.iter().flat_map(|sample| &sample.members);
+    let mut names = members.map(|member| &*member.name).peekable();
+    if names.peek().is_some() && names.all(|name| name.starts_with("nvme")) {
+        return Some("their names begin with nvme".to_string());
+    }
+    let deep = case.single.get(Work::RandomRead).map_or(0.0, |one| one.rate);
+    if deep > FLASH_DEEP_READS {
+        return Some(format!("one does {deep:.0} random reads a second"));
+    }
+    let of_one = [Work::Read, Work::Write, Work::DirectRead, Work::DirectWrite];
+    let of_one = of_one.iter().filter_map(|work| Some(case.single.get(*work)?.rate));
+    let alone = case.probes.alone_mb_per_s.iter().flatten().copied();
+    let most = of_one.chain(alone).fold(0.0, f64::max);
+    (most > FLASH_MB_PER_S).then(|| format!("one does {most:.0} MB/s"))
 }
 
 /// Members that wait for each other while they seek.

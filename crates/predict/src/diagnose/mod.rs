@@ -24,7 +24,8 @@ mod known;
 mod probe;
 
 pub use case::{
-    Case, CpuSample, MemberSample, NarrowLink, Network, Sample, State, Sync, Thread, Traffic,
+    Case, CpuSample, IoLimit, Layer, MemberSample, NarrowLink, Network, Sample, State, Sync,
+    Thread, Traffic,
 };
 pub use cause::Cause;
 pub use ceilings::Line;

@@ -123,6 +123,15 @@ impl Prediction {
         self.ceilings().get(1).copied()
     }
 
+    /// The same without some ceilings; `None`: they are all that there are.
+    pub fn without(&self, ceilings: &[Ceiling]) -> Option<Prediction> {
+        let mut left = Prediction::none();
+        for (ceiling, rate) in self.ceilings().iter().filter(|(one, _)| !ceilings.contains(one)) {
+            left.add(*ceiling, *rate);
+        }
+        (left.count > 0).then(|| left.with_soft_minimum())
+    }
+
     fn of(&self, ceiling: Ceiling) -> Option<f64> {
         self.ceilings().iter().find(|(name, _)| *name == ceiling).map(|(_, rate)| *rate)
     }

@@ -3,8 +3,8 @@
 use md::Level;
 use raidlab_predict::calibrate::SharedBus;
 use raidlab_predict::diagnose::{
-    Case, Cause, CpuSample, MemberSample, NarrowLink, Network, ProbeFigures, RandomRates, Sample,
-    State, Sync, Thread, Traffic, Transfer,
+    Case, Cause, CpuSample, IoLimit, MemberSample, NarrowLink, Network, ProbeFigures, RandomRates,
+    Sample, State, Sync, Thread, Traffic, Transfer,
 };
 use raidlab_predict::law::{Access, Array, Bus, Kernel, Machine, Media, Single, Work, WriteBack};
 
@@ -567,6 +567,65 @@ pub fn sick() -> Vec<(Cause, Change, Change)> {
                 let mut case = reading();
                 case.access = Access::new(Work::Resync, WriteBack::Raw);
                 case.measured = 132.0;
+                case
+            },
+        ),
+        (
+            Cause::SyncSpeedMin,
+            || {
+                let mut case = reading();
+                case.access = Access::new(Work::Resync, WriteBack::Raw);
+                case.measured = 1.0;
+                let sample = case.sample.as_mut().expect("a sample");
+                (sample.array.reads, sample.array.read_mb) = (12.0, 0.1);
+                busy(&mut case, 0.1, 0.1);
+                case
+            },
+            || {
+                // Nothing holds it back: the members are at work.
+                let mut case = reading();
+                case.access = Access::new(Work::Resync, WriteBack::Raw);
+                case.measured = 125.0;
+                case
+            },
+        ),
+        (
+            Cause::IoLimit,
+            || {
+                let mut case = scaled(reading(), 100.0 / 690.0);
+                case.state.io_limits = IoLimit::parse("9:0 rbps=104857600").into_iter().collect();
+                case
+            },
+            || {
+                // It is of writes.
+                let mut case = reading();
+                case.state.io_limits = IoLimit::parse("9:0 wbps=104857600").into_iter().collect();
+                case
+            },
+        ),
+        (
+            Cause::Flusher,
+            || {
+                let mut case = scaled(writing(), 0.1);
+                threads(&mut case, &[("kworker/u16:2+flush-9:0", 0.99, true)]);
+                case
+            },
+            || {
+                let mut case = writing();
+                threads(&mut case, &[("kworker/u16:2+flush-9:0", 0.6, true)]);
+                case
+            },
+        ),
+        (
+            Cause::Encryption,
+            || {
+                let mut case = scaled(writing(), 0.4);
+                threads(&mut case, &[("kworker/u16:2+kcryptd/253:0", 0.99, true)]);
+                case
+            },
+            || {
+                let mut case = writing();
+                threads(&mut case, &[("kworker/u16:2+kcryptd/253:0", 0.7, true)]);
                 case
             },
         ),

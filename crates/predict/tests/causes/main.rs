@@ -6,11 +6,11 @@ mod cases;
 use md::Level;
 use raidlab_predict::calibrate::SharedBus;
 use raidlab_predict::diagnose::{
-    Case, Cause, NarrowLink, Network, Probe, ProbeFigures, RandomRates, Sync, Traffic, Verdict,
-    diagnose,
+    Case, Cause, IoLimit, Layer, NarrowLink, Network, Probe, ProbeFigures, RandomRates, Sync,
+    Traffic, Verdict, diagnose,
 };
 use raidlab_predict::fit::Fitted;
-use raidlab_predict::law::{Access, Array, Media, Work, WriteBack};
+use raidlab_predict::law::{Access, Array, Kernel, Media, Single, Work, WriteBack};
 
 use cases::{busy, reading, scaled, seeking, sick, threads, writing};
 
@@ -392,4 +392,296 @@ fn figures_of_one_disk_are_not_those_of_all() {
     case.array.missing = 1;
     case.probes.alone_mb_per_s.as_mut().expect("rates").truncate(5);
     assert_eq!(diagnose(&case, &fitted).next_probe, None);
+}
+
+/// A rebuild of the same array, at a rate of each member, beside so many requests a second.
+fn rebuilding(mb_per_s: f64, requests: f64) -> Case {
+    let mut case = reading();
+    case.access = Access::new(Work::Resync, WriteBack::Raw);
+    case.measured = mb_per_s;
+    case.state.sync = Some(Sync { action: "recover".into(), mb_per_s: Some(mb_per_s) });
+    let sample = case.sample.as_mut().expect("a sample");
+    sample.array = Traffic {
+        reads: requests,
+        read_mb: requests * 0.008,
+        queue: Some(0.1),
+        busy: Some(0.1),
+        ..Traffic::default()
+    };
+    for member in &mut sample.members {
+        member.traffic.read_mb = mb_per_s;
+    }
+    busy(&mut case, (mb_per_s / 150.0).min(1.0), 0.2);
+    case
+}
+
+#[test]
+fn md_holds_background_work_at_its_minimum_and_its_maximum() {
+    let fitted = Fitted::published();
+    let cause = |case: &Case| diagnose(case, &fitted).cause();
+    assert_eq!(cause(&rebuilding(1.0, 12.0)), Some(Cause::SyncSpeedMin));
+    // Held back for a part of the time; at a minimum that was raised.
+    assert_eq!(cause(&rebuilding(40.0, 3.0)), Some(Cause::SyncSpeedMin));
+    let mut raised = rebuilding(52.0, 300.0);
+    raised.state.sync_speed_min = Some(51.2);
+    assert_eq!(cause(&raised), Some(Cause::SyncSpeedMin));
+    // The members are at work: they are what is slow, or what is full.
+    let mut full = rebuilding(40.0, 3.0);
+    busy(&mut full, 0.98, 3.0);
+    assert_eq!(cause(&full), None);
+    // Below the minimum md holds nothing back.
+    assert_eq!(cause(&rebuilding(0.2, 12.0)), None);
+    // At the maximum, whatever else runs; and above it, it is none.
+    let mut most = rebuilding(50.0, 12.0);
+    most.machine.sync_speed_max = 51.2;
+    assert_eq!(cause(&most), Some(Cause::SyncSpeed));
+    let mut above = rebuilding(130.0, 0.0);
+    above.machine.sync_speed_max = 51.2;
+    let found = diagnose(&above, &fitted);
+    assert_eq!(found.verdict, Verdict::Members, "{found:#?}");
+    assert!(!found.ceilings.iter().any(|line| line.cause == Cause::SyncSpeed), "{found:#?}");
+    // Without a sample it is likely, and provisional; the probe that makes sure is named.
+    let bare = unprobed(Case { sample: None, ..rebuilding(4.0, 0.0) });
+    let mut bare = Case { single: Single::default(), ..bare };
+    bare.single.offer(Work::Read, 150.0, raidlab_predict::law::Source::Sheet);
+    let found = diagnose(&bare, &fitted);
+    assert_eq!(found.cause(), Some(Cause::SyncSpeedMin), "{found:#?}");
+    assert_eq!(found.next_probe, Some(Probe::Alone));
+    bare.probes.alone_mb_per_s = Some(vec![150.0, 151.0, 4.4, 152.0, 150.0, 148.0]);
+    assert_eq!(cause(&bare), Some(Cause::SlowMember));
+    // Our engine has a pace of its own.
+    let mut ours = rebuilding(1.0, 12.0);
+    ours.ours = true;
+    assert_eq!(cause(&ours), None);
+}
+
+#[test]
+fn kernel_threads_are_known_by_the_device_in_their_names() {
+    let fitted = Fitted::published();
+    let of = |name: &str, md: Option<&str>, layers: &[&str]| {
+        let mut case = light(writing(), 0.02, 0.15);
+        case.md = md.map(str::to_string);
+        case.state.layers = layers
+            .iter()
+            .map(|number| Layer { name: "dm-0".into(), number: (*number).into(), is_crypt: false })
+            .collect();
+        threads(&mut case, &[(name, 1.0, true)]);
+        diagnose(&case, &fitted).cause()
+    };
+    for (name, md, layers, cause) in [
+        ("kworker/u16:2+flush-9:127", None, &[][..], Some(Cause::Flusher)),
+        ("kworker/u16:2+flush-9:127", Some("md127"), &[], Some(Cause::Flusher)),
+        ("kworker/u16:2+flush-253:0", None, &[], Some(Cause::Flusher)),
+        ("kworker/u16:2+flush-259:0", None, &[], None),
+        ("flush-9:0", Some("md0"), &[], Some(Cause::Flusher)),
+        ("kworker/u16:2+flush-9:1", Some("md0"), &[], None),
+        ("kworker/u16:2+flush-8:0", Some("md0"), &[], None),
+        ("kworker/u16:2+flush-253:3", Some("md0"), &["253:3"], Some(Cause::Flusher)),
+        ("kworker/u16:2+flush-253:4", Some("md0"), &["253:3"], None),
+        ("kworker/u8:1+kcryptd/253:0", Some("md0"), &[], Some(Cause::Encryption)),
+        ("dmcrypt_write/253:0", Some("md0"), &[], Some(Cause::Encryption)),
+        ("kworker/0:1+xfs-conv/md0", Some("md0"), &[], Some(Cause::Cpu)),
+        ("kworker/0:1+xfs-conv/md1", Some("md0"), &[], None),
+        ("jbd2/md0-8", Some("md0"), &[], Some(Cause::Cpu)),
+        ("kworker/0:1+events", Some("md0"), &[], None),
+        ("kworker/u16:2", Some("md0"), &[], None),
+        ("ksoftirqd/1", Some("md0"), &[], None),
+    ] {
+        assert_eq!(of(name, md, layers), cause, "{name} {md:?}");
+    }
+    // They have all CPUs together.
+    let mut case = scaled(writing(), 0.6);
+    let each: [(&str, f64, bool); 4] = [("kworker/u8:1+kcryptd/253:0", 0.8, true); 4];
+    threads(&mut case, &each);
+    case.sample.as_mut().expect("a sample").cpu.as_mut().expect("CPUs").busy = 0.97;
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Encryption));
+}
+
+#[test]
+fn a_control_group_limits_in_front_of_the_array() {
+    let fitted = Fitted::published();
+    let limit = IoLimit::parse("9:0 rbps=104857600 wbps=max riops=max wiops=200").expect("a limit");
+    assert_eq!((limit.read_mb, limit.writes), (Some(104.8576), Some(200.0)));
+    assert_eq!(IoLimit::parse("9:0 rbps=max wbps=max riops=max wiops=max"), None);
+    let mut case = light(reading(), 104.0 / 690.0, 0.2);
+    case.state.io_limits = vec![limit.clone()];
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::IoLimit));
+    // Far below it, and above it: of another group.
+    let mut less = light(reading(), 0.05, 0.2);
+    less.state.io_limits = vec![limit.clone()];
+    assert_eq!(diagnose(&less, &fitted).verdict, Verdict::NotLoaded);
+    // Six members of 20 MB/s each.
+    let mut case = scaled(reading(), 118.0 / 690.0);
+    let member = IoLimit { read_mb: Some(20.0), is_of_a_member: true, ..limit };
+    case.state.io_limits = vec![member];
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::IoLimit));
+}
+
+#[test]
+fn what_is_left_is_named_where_nothing_was_counted() {
+    let fitted = Fitted::published();
+    // Pieces through dm-crypt, before the stripe cache grew by itself.
+    let mut case = scaled(writing(), 0.3);
+    (case.sample, case.machine.kernel) = (None, Some(Kernel(3, 2, 0)));
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.cause(), Some(Cause::StripeCache), "{found:#?}");
+    assert!(found.is_provisional && found.needs_writes, "{found:#?}");
+    case.machine.stripe_cache = 8192.0;
+    assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Unexplained);
+    // Millions of requests take many CPUs.
+    let mut case = seeking();
+    (case.machine.media, case.sample) = (Media::Flash, None);
+    (case.array, case.access.jobs) = (Array::new(Level::Raid0, 8, 512.0), 64.0);
+    case.access.depth = 2048.0;
+    case.probes.seeks = Some(vec![RandomRates { q1: 12e3, q4: 48e3, q32: 880e3 }; 8]);
+    case.probes.cpu_us_per_request = None;
+    case.measured = 3.8e6;
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.cause(), Some(Cause::RequestCpu), "{found:#?}");
+    case.state.cpus = Some(128.0);
+    assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Unexplained);
+}
+
+#[test]
+fn what_nothing_with_platters_does_is_flash() {
+    let fitted = Fitted::published();
+    let assumed = |change: fn(&mut Case)| {
+        let mut case = reading();
+        (case.state.media_is_assumed, case.machine.gap_ms) = (true, Some(9.0));
+        case.probes = ProbeFigures { gap_ms: Some(9.0), ..ProbeFigures::default() };
+        (case.sample, case.measured) = (None, 900.0);
+        case.single.offer(Work::Read, 200.0, raidlab_predict::law::Source::Measured);
+        change(&mut case);
+        diagnose(&case, &fitted)
+    };
+    let platters = assumed(|_| {});
+    assert!(platters.assumed.as_ref().is_some_and(|words| words.contains("7200 rpm")));
+    let stated = assumed(|case| case.state.media_is_assumed = false);
+    assert_eq!(stated.assumed, None);
+    let (one, other) = (platters.expected.expect("a law"), stated.expected.expect("a law"));
+    assert!(one.high / one.low > 1.2 * (other.high / other.low), "{one:?} {other:?}");
+    let all: [fn(&mut Case); 4] = [
+        |case| {
+            let seeks = RandomRates { q1: 9e3, q4: 3e4, q32: 9e4 };
+            case.probes.seeks = Some(vec![seeks; 6]);
+        },
+        |case| {
+            case.sample = reading().sample;
+            for member in &mut case.sample.as_mut().expect("a sample").members {
+                member.name = format!("nvme{}n1", member.name);
+            }
+        },
+        |case| case.single.offer(Work::RandomRead, 9e4, raidlab_predict::law::Source::Measured),
+        |case| case.probes.alone_mb_per_s = Some(vec![540.0; 6]),
+    ];
+    for change in all {
+        let found = assumed(change);
+        assert!(found.assumed.as_ref().is_some_and(|words| words.contains("flash")), "{found:#?}");
+        assert!(!found.ceilings.iter().any(|line| line.cause == Cause::Gap), "{found:#?}");
+    }
+}
+
+/// Parity of one thread is 1100 MB/s where it was seen; what does more has more.
+#[test]
+fn a_ceiling_of_the_law_that_the_figure_exceeds_is_no_expectation() {
+    let fitted = Fitted::published();
+    let mut case = writing();
+    (case.machine.media, case.sample) = (Media::Flash, None);
+    case.probes.alone_mb_per_s = Some(vec![3000.0; 6]);
+    case.probes.write_mb_per_s = Some(500.0);
+    case.measured = 2000.0;
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::AsExpected, "{found:#?}");
+    assert!(found.expected.is_ok_and(|expected| expected.value > 2000.0));
+    assert!(!found.ceilings.iter().any(|line| line.cause == Cause::RaidThread));
+    case.measured = 1050.0;
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::RaidThread));
+    // Another engine has no thread of md.
+    case.ours = true;
+    assert_ne!(diagnose(&case, &fitted).cause(), Some(Cause::RaidThread));
+}
+
+#[test]
+fn members_that_the_others_wait_for_are_named() {
+    let fitted = Fitted::published();
+    // One is slower alone, and a mirror reads from half of the members: no ceiling is near.
+    let mut case = scaled(reading(), 0.3);
+    case.probes.alone_mb_per_s = Some(vec![150.0, 151.0, 75.0, 152.0, 150.0, 148.0]);
+    busy(&mut case, 0.4, 0.5);
+    let slow = |case: &mut Case, member: usize, share: f64, queue: f64| {
+        let traffic = &mut case.sample.as_mut().expect("a sample").members[member].traffic;
+        (traffic.busy, traffic.queue) = (Some(share), Some(queue));
+    };
+    slow(&mut case, 2, 0.99, 0.9);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::SlowMember));
+    busy(&mut case, 0.8, 0.8);
+    assert_eq!(diagnose(&case, &fitted).cause(), None);
+    // Two on a bus of their own.
+    let mut case = scaled(writing(), 0.6);
+    busy(&mut case, 0.4, 0.5);
+    let disks = vec![1, 2];
+    case.probes.buses = Some(vec![SharedBus { disks, mb_per_s: 230.0 }]);
+    assert_eq!(diagnose(&case, &fitted).cause(), None);
+    slow(&mut case, 1, 0.98, 1.0);
+    slow(&mut case, 2, 0.97, 1.0);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bus));
+}
+
+#[test]
+fn one_flush_of_a_bitmap_may_be_of_several_writes() {
+    let fitted = Fitted::published();
+    let mut case = unprobed(scaled(writing(), 0.3));
+    case.access = Access::new(Work::RandomWrite, WriteBack::Raw);
+    (case.array, case.machine.media) = (Array::new(Level::Raid10, 6, 512.0), Media::Flash);
+    case.request_kib = Some(4.0);
+    let sample = case.sample.as_mut().expect("a sample");
+    (sample.array.writes, sample.array.write_mb) = (30e3, 123.0);
+    for member in &mut sample.members {
+        (member.traffic.writes, member.traffic.write_mb) = (16e3, 66.0);
+    }
+    case.measured = 30e3;
+    flushes(&mut case, None, 6000.0);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bitmap));
+    flushes(&mut case, None, 600.0);
+    assert_ne!(diagnose(&case, &fitted).cause(), Some(Cause::Bitmap));
+}
+
+#[test]
+fn a_thread_that_is_full_is_provisional_where_writes_are_unknown() {
+    let fitted = Fitted::published();
+    let mut case = scaled(writing(), 0.9);
+    case.machine.media = Media::Flash;
+    threads(&mut case, &[("md0_raid5", 0.98, true)]);
+    let found = diagnose(&case, &fitted);
+    assert_eq!((found.cause(), found.needs_writes), (Some(Cause::RaidThread), true));
+    // The members do no more.
+    case.probes.write_mb_per_s = Some(120.0);
+    let found = diagnose(&case, &fitted);
+    assert_eq!((found.cause(), found.needs_writes), (None, false), "{found:#?}");
+    // A ceiling of one thread is none where the sample shows that it has time to spare.
+    let mut case = scaled(reading(), 0.5);
+    case.probes.cpu_us_per_kib = Some(2.9);
+    threads(&mut case, &[("dd", 0.4, false)]);
+    assert_ne!(diagnose(&case, &fitted).cause(), Some(Cause::Cpu));
+}
+
+#[test]
+fn commits_that_the_workload_waits_for_are_no_want_of_requests() {
+    let fitted = Fitted::published();
+    let mut case = scaled(writing(), 0.05);
+    case.request_kib = Some(16.0);
+    let array = &mut case.sample.as_mut().expect("a sample").array;
+    (array.writes, array.queue, array.busy) = (60.0, Some(0.9), Some(0.9));
+    busy(&mut case, 0.4, 0.4);
+    // Of an array of which flushes are counted, and of md, whose are not.
+    flushes(&mut case, Some(60.0), 60.0);
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Flush));
+    case.state.bitmap = Some(false);
+    flushes(&mut case, None, 60.0);
+    let array = &mut case.sample.as_mut().expect("a sample").array;
+    (array.queue, array.busy) = (Some(0.3), Some(0.3));
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Flush));
+    // A commit every five seconds is no load.
+    flushes(&mut case, None, 0.4);
+    assert_eq!(diagnose(&case, &fitted).verdict, Verdict::NotLoaded);
 }

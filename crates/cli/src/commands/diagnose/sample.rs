@@ -8,19 +8,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use bench::metrics::meter::AllThreads;
 use bench::metrics::{Roots, Snapshot, described, host::line, whole_disk};
-use predict::diagnose::{CpuSample, Measured, MemberSample, Network, Sample, Thread, Traffic};
+use predict::diagnose::{
+    CpuSample, Measured, MemberSample, Network, Sample, Sync, Thread, Traffic,
+};
 use predict::law::{Work, WriteBack};
 
 /// How often a stop is looked for.
 const NAP: Duration = Duration::from_millis(50);
 /// Threads that are kept.
-const THREADS_MAX: usize = 8;
+const THREADS_MAX: usize = 16;
 /// Payload of Ethernet with frames of 1500 bytes.
 const PAYLOAD: f64 = 0.94;
 /// Requests of this size and above are of a stream, KiB.
 const STREAM_KIB: f64 = 64.0;
 /// A program whose process moves this share of the array's bytes is at work on it.
 const ITS_SHARE: f64 = 0.1;
+/// Less than this share of what the members move is the trickle beside background work.
+const FEW: f64 = 0.1;
 /// One direction has this share of the traffic, or the workload is mixed.
 const ONE_WAY: f64 = 0.9;
 
@@ -139,11 +143,27 @@ pub fn network_limit(roots: &Roots, interface: &str) -> Option<f64> {
     (megabits > 0.0).then_some(megabits / 8.0 * PAYLOAD)
 }
 
-/// The workload of a sample, and its figure.
-pub fn measured(sample: &Sample, named: Option<&str>, write_back: WriteBack) -> Result<Measured> {
+/// The workload of a sample, and its figure: that of the array, or the background work that its
+/// members do while it has few requests.
+pub fn measured(
+    sample: &Sample,
+    named: Option<&str>,
+    write_back: WriteBack,
+    sync: Option<&Sync>,
+) -> Result<Measured> {
     let array = sample.array;
-    let kib =
-        array.request_kib().ok_or_else(|| anyhow!("nothing ran on the array in the sample"))?;
+    let most = sample.members.iter().map(|one| one.traffic.mb()).fold(0.0, f64::max);
+    let background = match sync.map(|sync| &*sync.action) {
+        Some("check" | "repair") => Some(Work::Check.name()),
+        Some("resync" | "recover") => Some(Work::Resync.name()),
+        _ => None,
+    };
+    let few = array.mb() < FEW * sample.members.len() as f64 * most;
+    let named = named.or(background.filter(|_| few));
+    let kib = match (array.request_kib(), named) {
+        (None, Some(name)) if background == Some(name) => 0.0,
+        (kib, _) => kib.ok_or_else(|| anyhow!("nothing ran on the array in the sample"))?,
+    };
     let read = array.read_mb / array.mb().max(1e-9);
     let work = match named {
         Some(_) => None,
@@ -157,15 +177,12 @@ pub fn measured(sample: &Sample, named: Option<&str>, write_back: WriteBack) -> 
     let mut measured = Measured::of(name, write_back, 0.0)?;
     measured.value = match measured.access.work {
         work if work.is_rate_of_operations() => array.operations(),
-        Work::Resync | Work::Check => {
-            let of_members = sample.members.iter().map(|one| one.traffic.mb());
-            of_members.reduce(f64::max).unwrap_or(0.0)
-        }
+        Work::Resync | Work::Check => most,
         _ => array.mb(),
     };
     if measured.value <= 0.0 {
         bail!("nothing of that workload ran on the array in the sample");
     }
-    measured.request_kib = Some(kib);
+    measured.request_kib = Some(kib).filter(|kib| *kib > 0.0);
     Ok(measured)
 }

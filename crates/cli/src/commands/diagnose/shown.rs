@@ -103,18 +103,18 @@ impl Shown<'_> {
         for sign in others {
             let _ = writeln!(out, "also seen: {}: {}", sign.cause.name(), Escaped(&sign.words));
         }
+        let aim = match found.cause() {
+            Some(_) => "to make sure",
+            None => "to decide",
+        };
         if let Some(probe) = found.next_probe.filter(|_| !probed && !self.target.is_served) {
-            let what = match found.cause() {
-                Some(_) => "to make sure",
-                None => "to decide",
-            };
-            let _ = writeln!(out, "{what}: {} (--probe)", probe.words());
+            let _ = writeln!(out, "{aim}: {} (--probe)", probe.words());
         }
         if found.needs_writes && !self.target.is_served {
             let what = "what a write costs is unknown: raidlab calibrate --scratch, --calibration";
-            let _ = writeln!(out, "to decide: {what}");
+            let _ = writeln!(out, "{aim}: {what}");
         }
-        for note in &self.target.notes {
+        for note in found.assumed.iter().chain(&self.target.notes) {
             let _ = writeln!(out, "note: {}", Escaped(note));
         }
         out
@@ -155,6 +155,7 @@ impl Shown<'_> {
             "because": found.because,
             "remedy": found.cause().map(Cause::remedy),
             "provisional": found.is_provisional,
+            "assumed": found.assumed,
             "expected": expected,
             "why_not": found.expected.as_ref().err().map(|why| why.name()),
             "ceilings": ceilings.collect::<Vec<_>>(),

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use admin::Members;
 use anyhow::{Result, anyhow, bail};
 use bench::metrics::host::{line, queue_of};
-use bench::metrics::{ArrayState, Roots, described, drives, metadata};
+use bench::metrics::{ArrayState, Roots, described, drives, metadata, whole_disk};
 use host::Location;
 use md::assemble::{MemberState, Options};
 use md::{Layout, Level};
-use predict::diagnose::{Document, NarrowLink, State, Sync};
-use predict::law::{Array, Copies, Kernel, Machine, Media};
+use predict::diagnose::{Document, IoLimit, Layer, NarrowLink, State, Sync};
+use predict::law::{Array, Copies, Kernel, Machine, Media, SYNC_SPEED_MAX};
 
 use crate::commands::served;
 
@@ -22,6 +22,9 @@ use crate::commands::served;
 const NEAR_2: i32 = 0x102;
 /// Of what a link of PCIe carries: data, beside the heads of packets.
 const PCIE_PAYLOAD: f64 = 0.87;
+
+/// Devices that are on each other, at most.
+const LAYERS_MAX: usize = 256;
 
 /// An array.
 #[derive(Default)]
@@ -45,6 +48,7 @@ pub struct Target {
     read_ahead_kib: Option<f64>,
     stripe_cache: Option<f64>,
     group_threads: Option<f64>,
+    sync_speed_max: Option<f64>,
     state: State,
 }
 
@@ -61,8 +65,15 @@ impl Target {
         // What the facts leave out is a default there, of arrays of nothing but facts; sysfs has
         // it, or nothing is known.
         let has_members = self.rotational.is_some() || !self.paths.is_empty();
-        if has_members && !facts.is_some_and(|facts| facts.says_media) {
-            machine.media = media;
+        let mut state = self.state.clone();
+        if !facts.is_some_and(|facts| facts.says_media) {
+            state.media_is_assumed = !has_members;
+            if has_members {
+                machine.media = media;
+            }
+        }
+        if machine.sync_speed_max == SYNC_SPEED_MAX {
+            machine.sync_speed_max = self.sync_speed_max.unwrap_or(SYNC_SPEED_MAX);
         }
         if !facts.is_some_and(|facts| facts.says_stripe_cache) {
             machine.stripe_cache = self.stripe_cache.unwrap_or(machine.stripe_cache);
@@ -72,7 +83,7 @@ impl Target {
         if let Some(threads) = self.group_threads.filter(|_| machine.group_threads == 0.0) {
             machine.group_threads = threads;
         }
-        (machine, self.state.clone())
+        (machine, state)
     }
 }
 
@@ -143,7 +154,12 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
     let caches: Vec<&str> = facts.iter().filter_map(|disk| disk.write_cache.as_deref()).collect();
     let (_, bitmap) = metadata(roots, name);
     let action = state.sync.as_ref().map(|sync| sync.action.clone());
-    let speed = number(block.join("md/sync_speed")).map(|kib| kib * 1024.0 / 1e6);
+    // `1000 (system)`.
+    let speed = |file: &str| {
+        let text = line(block.join("md").join(file))?;
+        let kib: f64 = text.split_whitespace().next()?.parse().ok()?;
+        Some(kib * 1024.0 / 1e6)
+    };
     let kernel = line(roots.proc.join("sys/kernel/osrelease"));
     Ok(Target {
         name: name.clone(),
@@ -164,21 +180,134 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         paths: slots.iter().map(|member| format!("/dev/{member}").into()).collect(),
         notes: Vec::new(),
         kernel: kernel.and_then(|text| Kernel::parse(&text)),
-        rotational: facts.iter().filter_map(|disk| disk.rotational).reduce(|a, b| a || b),
+        rotational: facts
+            .iter()
+            .filter_map(|disk| disk.rotational)
+            .reduce(|a, b| a || b)
+            .or(slots.iter().all(|member| member.starts_with("nvme")).then_some(false)),
         read_ahead_kib: number(block.join("queue/read_ahead_kb")),
         stripe_cache: state.stripe_cache.map(|pages| pages as f64),
         group_threads: number(block.join("md/group_thread_cnt")),
+        sync_speed_max: speed("sync_speed_max"),
         state: State {
             sync: action
                 .filter(|action| action != "idle" && action != "frozen")
-                .map(|action| Sync { action, mb_per_s: speed }),
+                .map(|action| Sync { action, mb_per_s: speed("sync_speed") }),
             bitmap: bitmap.map(|location| location != "none"),
             write_cache: (!caches.is_empty())
                 .then(|| caches.iter().all(|cache| *cache != "write through")),
-            network_mb_per_s: None,
             narrow_links: narrow_links(roots, &slots),
+            sync_speed_min: speed("sync_speed_min"),
+            layers: layers(roots, name, &slots),
+            cpus: cpus(roots),
+            ..State::default()
         },
     })
+}
+
+/// CPUs that are online: `0-3,6`.
+fn cpus(roots: &Roots) -> Option<f64> {
+    let text = line(roots.sys.join("devices/system/cpu/online"))?;
+    let ranges = text.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<f64>().ok()? - first.parse::<f64>().ok()? + 1.0)
+    });
+    ranges.sum::<Option<f64>>().filter(|count| *count >= 1.0)
+}
+
+/// Devices of the device mapper above the array, and below it.
+fn layers(roots: &Roots, array: &str, members: &[String]) -> Vec<Layer> {
+    let class = roots.sys.join("class/block");
+    let names = |directory: PathBuf| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    let block = |name: &str| match name == array {
+        true => roots.sys.join("block").join(name),
+        false => class.join(name),
+    };
+    let mut todo: Vec<(String, &str)> = members.iter().map(|one| (one.clone(), "slaves")).collect();
+    todo.push((array.to_string(), "holders"));
+    let mut found: Vec<Layer> = Vec::new();
+    while let Some((name, direction)) = todo.pop() {
+        let of = block(&name);
+        if name.starts_with("dm-") && !found.iter().any(|layer| layer.name.starts_with(&name)) {
+            let named = line(of.join("dm/name")).map_or(String::new(), |to| format!(" ({to})"));
+            found.push(Layer {
+                name: format!("{name}{named}"),
+                number: line(of.join("dev")).unwrap_or_default(),
+                is_crypt: line(of.join("dm/uuid")).is_some_and(|id| id.starts_with("CRYPT-")),
+            });
+        }
+        // No device is on itself, and no table is so deep.
+        if todo.len() < LAYERS_MAX && found.len() < LAYERS_MAX {
+            todo.extend(names(of.join(direction)).into_iter().map(|next| (next, direction)));
+        }
+    }
+    found
+}
+
+/// Limits of a control group, and of those that it is in, on the array, what is on it, and its
+/// members.
+///
+/// # Errors
+/// There is no such group.
+pub fn io_limits(roots: &Roots, group: &str, target: &Target) -> Result<Vec<IoLimit>> {
+    let number = |device: PathBuf| line(device.join("dev"));
+    let of_array = target.md.iter().filter_map(|md| number(roots.sys.join("block").join(md)));
+    let above = target.state.layers.iter().map(|layer| layer.number.clone());
+    let of_array: Vec<String> = of_array.chain(above).collect();
+    let members = target.paths.iter().filter_map(|path| {
+        let name = Path::new(path).file_name()?.to_str()?;
+        let disk = whole_disk(roots, name).unwrap_or_else(|| name.to_string());
+        number(roots.sys.join("class/block").join(disk))
+    });
+    let members: Vec<String> = members.collect();
+    let group = group.trim_matches('/');
+    let all = roots.sys.join("fs/cgroup");
+    let (unified, old) = (all.join(group), all.join("blkio").join(group));
+    if Path::new(group).components().any(|part| part == std::path::Component::ParentDir)
+        || !unified.is_dir() && !old.is_dir()
+    {
+        bail!("--cgroup {group}: there is no such control group");
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for (group, top) in [(&unified, &all), (&old, &all.join("blkio"))] {
+        let groups = group.ancestors().take_while(|at| at.starts_with(top));
+        for at in groups {
+            lines.extend(limit_lines(at));
+        }
+    }
+    let limits = lines.iter().filter_map(|text| {
+        let device = text.split_whitespace().next()?;
+        let is_of_a_member = members.iter().any(|member| member == device);
+        let known = is_of_a_member || of_array.iter().any(|number| number == device);
+        let limit = IoLimit::parse(text).filter(|_| known)?;
+        Some(IoLimit { words: format!("{group}: {text}"), is_of_a_member, ..limit })
+    });
+    Ok(limits.collect())
+}
+
+/// Limits of one group in the form of `io.max`.
+fn limit_lines(group: &Path) -> Vec<String> {
+    let lines = |file: &str| {
+        let text = std::fs::read_to_string(group.join(file)).unwrap_or_default();
+        text.lines().map(str::to_string).collect::<Vec<_>>()
+    };
+    let mut found = lines("io.max");
+    for (file, key) in [
+        ("blkio.throttle.read_bps_device", "rbps"),
+        ("blkio.throttle.write_bps_device", "wbps"),
+        ("blkio.throttle.read_iops_device", "riops"),
+        ("blkio.throttle.write_iops_device", "wiops"),
+    ] {
+        let each = lines(file).into_iter();
+        found.extend(each.filter_map(|text| {
+            let (device, limit) = text.split_once(' ')?;
+            Some(format!("{device} {key}={limit}"))
+        }));
+    }
+    found
 }
 
 /// Copies of RAID 10, by the number of its layout; of no meaning for other levels.
@@ -254,6 +383,8 @@ fn of_server(status: &export::control::api::Status) -> Result<Target> {
     let in_slots = status.members.iter().filter(|member| member.slot.is_some());
     let paths = in_slots.filter_map(|member| member.path.clone()).map(OsString::from);
     let paths: Vec<OsString> = paths.collect();
+    let mb_per_s = |kib: u64| kib as f64 * 1024.0 / 1e6;
+    let pace = status.pace.as_ref();
     let running = status.sync.as_ref().filter(|sync| sync.state == "running");
     Ok(Target {
         name: status.name.clone(),
@@ -268,10 +399,12 @@ fn of_server(status: &export::control::api::Status) -> Result<Target> {
             missing: u32::from(status.degraded),
         }),
         paths,
+        sync_speed_max: pace.and_then(|pace| pace.speed_limit_max_kib_s).map(mb_per_s),
         state: State {
+            sync_speed_min: pace.map(|pace| mb_per_s(pace.speed_limit_min_kib_s)),
             sync: running.map(|sync| Sync {
                 action: sync.action.clone(),
-                mb_per_s: sync.speed_kib_s.map(|kib| kib as f64 * 1024.0 / 1e6),
+                mb_per_s: sync.speed_kib_s.map(mb_per_s),
             }),
             bitmap: Some(status.bitmap_bits_set.is_some()),
             ..State::default()

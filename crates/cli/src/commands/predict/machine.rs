@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use drive::Profile;
-use predict::law::{Bus, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack};
+use predict::law::{
+    Array, Bus, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack,
+};
+use predict::pasted::Pasted;
 use predict::question::{CURRENT_KERNEL, Question};
 use predict::tables::{Facts, file_system, workload, write_back};
 use serde_json::Value;
@@ -125,12 +128,45 @@ pub struct Described {
     pub assumed: Vec<String>,
 }
 
+/// What is assumed of disks of which only figures are known.
+const PLATTERS: &str = "members are disks of 7200 rpm";
+/// What is assumed where no bitmap is stated.
+const NO_BITMAP: &str = "no internal bitmap";
+
 /// What is known of the disks.
 #[derive(Clone, Copy)]
 struct Known<'k> {
     sheets: &'k [(Sheet, Option<u32>, String)],
     facts: Option<&'k (Facts, Single)>,
     calibrated: Option<&'k Calibrated>,
+}
+
+impl Described {
+    /// The whole array of a text that was pasted, and what the text says of the machine.
+    ///
+    /// # Errors
+    /// The members are counted, and are others.
+    pub fn learn(&mut self, pasted: &Pasted) -> Result<Array> {
+        let members = pasted.array.members;
+        if let Some(count) = self.count.filter(|count| *count != members) {
+            bail!("--array has {members} members: --members counts {count}");
+        }
+        let machine = &mut self.question.machine;
+        if let (None, Some(has)) = (machine.bitmap, pasted.bitmap) {
+            machine.bitmap = Some(has);
+            self.assumed.retain(|words| !words.starts_with(NO_BITMAP));
+        }
+        let is_assumed = self.assumed.iter().any(|words| words == PLATTERS);
+        if let Some(media) = pasted.media().filter(|_| is_assumed) {
+            (machine.media, self.question.single.access_s) = (media, None);
+            self.assumed.retain(|words| words != PLATTERS);
+        }
+        if pasted.array.missing > 0 {
+            let missing = pasted.array.missing;
+            self.assumed.push(format!("all members are there: {missing} of {members} are missing"));
+        }
+        Ok(Array { missing: 0, ..pasted.array })
+    }
 }
 
 impl MachineArguments {
@@ -169,8 +205,7 @@ impl MachineArguments {
                     matches!(work, Work::Read | Work::DirectRead) && *rate > 300.0
                 });
                 let media = if flash { Media::Flash } else { Media::Rotating { rpm: 7200.0 } };
-                let said = if flash { "flash" } else { "disks of 7200 rpm" };
-                assumed.push(format!("members are {said}"));
+                assumed.push(if flash { "members are flash" } else { PLATTERS }.to_string());
                 Machine::new(media)
             }
         };
@@ -194,11 +229,10 @@ impl MachineArguments {
             assumed.push(format!("the kernel is {CURRENT_KERNEL} (--kernel)"));
         }
         if machine.bitmap.is_none() {
-            assumed.push(
-                "no internal bitmap, which mdadm makes above 100 GB: with one, small writes are \
-                 slower (--bitmap)"
-                    .to_string(),
-            );
+            assumed.push(format!(
+                "{NO_BITMAP}, which mdadm makes above 100 GB: with one, small writes are slower \
+                 (--bitmap)"
+            ));
         }
         let has_wiring = calibrated.as_ref().is_some_and(Calibrated::has_wiring);
         if machine.buses.is_empty() && !has_wiring {

@@ -25,6 +25,10 @@ pub struct ArrayArguments {
     /// Layout of RAID 10: n2, f2, o2, n3, ... [default: n2]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
+    /// The array as mdadm --detail, mdadm --examine or /proc/mdstat print it, in a file; - is stdin
+    #[arg(long = "array", id = "array", value_name = "FILE",
+          conflicts_with_all = ["level", "layout", "disks", "chunk"])]
+    pasted: Option<std::path::PathBuf>,
     /// Number of members [default: the number in --members]
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(DISKS_MAX)))]
@@ -64,7 +68,7 @@ impl ArrayArguments {
         // The layouts of other levels make no difference to the law.
         let layout = layout.filter(|_| parsed == Level::Raid10).map(str::to_string);
         let (level, chunk) = (Some(parsed), chunk as u64);
-        Ok(ArrayArguments { level, layout, disks, chunk, workload: Vec::new() })
+        Ok(ArrayArguments { level, layout, pasted: None, disks, chunk, workload: Vec::new() })
     }
 
     /// The array of these disks.
@@ -73,7 +77,7 @@ impl ArrayArguments {
     /// Its members are not counted, or the layout is none.
     pub fn array(&self, described: &Described) -> Result<Array> {
         let level = self.level.ok_or_else(|| {
-            anyhow!("--level is required; or --tables, --validate, --ablation or --fit")
+            anyhow!("--level is required; or --array, --tables, --validate, --ablation or --fit")
         })?;
         let members = self.disks.or(described.count).ok_or_else(|| {
             anyhow!("the number of members is unknown: name --disks, or count them in --members")
@@ -120,11 +124,14 @@ pub fn run(
     fitted: &Fitted,
     json: &JsonOut,
 ) -> Result<Ending> {
-    if array.level.is_none() {
-        bail!("--level is required; or --tables, --validate, --ablation or --fit");
+    if array.level.is_none() && array.pasted.is_none() {
+        bail!("--level is required; or --array, --tables, --validate, --ablation or --fit");
     }
-    let described = machine.described()?;
-    let made = array.array(&described)?;
+    let mut described = machine.described()?;
+    let made = match &array.pasted {
+        Some(path) => described.learn(&super::pasted(path)?)?,
+        None => array.array(&described)?,
+    };
     let question = &described.question;
     let answers: Vec<Answer> = match array.workload.is_empty() {
         false => {

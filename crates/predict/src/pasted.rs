@@ -1,0 +1,252 @@
+//! An array as mdadm and the kernel print it: `mdadm --detail`, `mdadm --examine`, /proc/mdstat.
+//!
+//! People paste these beside their question. What is read is what a prediction or a diagnosis needs
+//! of the array. Invariant: any text ends in an array or in the reason why it is none.
+
+use crate::diagnose::Sync;
+use crate::law::{Array, Media};
+use crate::tables::{LevelWord, level_and_copies};
+
+/// An array, as it was printed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pasted {
+    /// Its name: `md0`; `None`: the text is of a member.
+    pub name: Option<String>,
+    /// What it is.
+    pub array: Array,
+    /// It has a bitmap.
+    pub bitmap: Option<bool>,
+    /// Background work that runs, and its rate.
+    pub sync: Option<Sync>,
+    /// Names of its members: `sda1`.
+    pub members: Vec<String>,
+}
+
+/// A text that is of no one array.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PastedError {
+    /// It lacks what describes one.
+    #[error("there is no '{0}'")]
+    Lacks(&'static str),
+    /// md has it, and does not run it.
+    #[error("{0} is inactive")]
+    Inactive(String),
+    /// The law has none of that level.
+    #[error("level '{0}' has no equation")]
+    Level(String),
+    /// No array has that number of members.
+    #[error("{0} members make no such array")]
+    Members(u32),
+    /// There are several.
+    #[error("{} arrays ({}): paste the lines of one", .0.len(), .0.join(", "))]
+    Several(Vec<String>),
+    /// Superblocks of several arrays.
+    #[error("'{key}' differs ({}): paste one array", values.join(", "))]
+    Differs {
+        /// What differs.
+        key: &'static str,
+        /// What it is.
+        values: Vec<String>,
+    },
+}
+
+impl Pasted {
+    /// What the members are, where their names say so.
+    pub fn media(&self) -> Option<Media> {
+        let all = self.members.iter().all(|name| name.starts_with("nvme"));
+        (all && !self.members.is_empty()).then_some(Media::Flash)
+    }
+}
+
+/// Whether a text looks like what mdadm or the kernel prints of arrays.
+pub fn is_pasted(text: &str) -> bool {
+    text.lines().any(|line| key_and_value(line).is_some_and(|(key, _)| key == "Raid Level"))
+        || text.lines().any(|line| head_of_mdstat(line).is_some())
+}
+
+/// Reads such a text.
+///
+/// # Errors
+/// It is of no array, of several, or of one without an equation.
+pub fn parse(text: &str) -> Result<Pasted, PastedError> {
+    let found = match text.lines().any(|line| head_of_mdstat(line).is_some()) {
+        true => of_mdstat(text)?,
+        false => of_mdadm(text)?,
+    };
+    match found.array.is_possible() && found.array.has_enough_members() {
+        true => Ok(found),
+        false => Err(PastedError::Members(found.array.members)),
+    }
+}
+
+/// `Raid Level : raid5`, with blanks before and between.
+fn key_and_value(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(" : ")?;
+    Some((key.trim(), value.trim()))
+}
+
+/// `md0 : active raid5 sdb1[1] sda1[0]`: its name, and the words behind the colon.
+fn head_of_mdstat(line: &str) -> Option<(&str, Vec<&str>)> {
+    let (name, rest) = line.split_once(" : ")?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let state = words.first()?.trim_end_matches(',');
+    let is_head = name.trim().starts_with("md") && ["active", "inactive"].contains(&state);
+    is_head.then_some((name.trim(), words))
+}
+
+fn array_of(level: &str, layout: &str) -> Result<Array, PastedError> {
+    match level_and_copies(level, layout) {
+        Ok((LevelWord::Md(level, copies), _)) => Ok(Array { copies, ..Array::new(level, 0, 0.0) }),
+        _ => Err(PastedError::Level(level.to_string())),
+    }
+}
+
+fn of_mdstat(text: &str) -> Result<Pasted, PastedError> {
+    let lines: Vec<&str> = text.lines().collect();
+    let heads: Vec<usize> =
+        (0..lines.len()).filter(|at| head_of_mdstat(lines[*at]).is_some()).collect();
+    let body = |head: usize| {
+        let end = heads.iter().copied().find(|next| *next > head).unwrap_or(lines.len());
+        &lines[head + 1..end]
+    };
+    // Of several the one that has background work, if there is one such.
+    let syncing = heads.iter().filter(|head| sync_of_mdstat(body(**head)).is_some());
+    let chosen: Vec<usize> = match (&heads[..], &syncing.copied().collect::<Vec<_>>()[..]) {
+        ([only], _) | (_, [only]) => vec![*only],
+        _ => heads.clone(),
+    };
+    let [head] = chosen[..] else {
+        let names = heads.iter().filter_map(|head| head_of_mdstat(lines[*head]));
+        return Err(PastedError::Several(names.map(|(name, _)| name.to_string()).collect()));
+    };
+    let (name, words) = head_of_mdstat(lines[head]).ok_or(PastedError::Lacks("Raid Level"))?;
+    // `active (auto-read-only) raid1 sda1[0](W)`.
+    let is_level = |word: &&&str| word.starts_with("raid") || **word == "linear";
+    let level =
+        words.iter().find(is_level).ok_or_else(|| PastedError::Inactive(name.to_string()))?;
+    let members: Vec<String> = words
+        .iter()
+        .filter_map(|word| Some((word.split_once('[')?, word)))
+        // Spares and what failed are no members.
+        .filter(|(_, word)| !word.ends_with("(S)") && !word.ends_with("(F)"))
+        .map(|((device, _), _)| device.to_string())
+        .collect();
+    let body = body(head);
+    let words: Vec<&str> = body.iter().flat_map(|line| line.split_whitespace()).collect();
+    let before = |what: &str| {
+        let at = words.iter().position(|word| word.trim_end_matches(',') == what)?;
+        words.get(at.checked_sub(1)?).copied()
+    };
+    let layout = ["near", "far", "offset"].iter().find_map(|layout| {
+        let copies = before(&format!("{layout}-copies"))?;
+        Some(format!("{layout}={copies}"))
+    });
+    let mut array = array_of(level, layout.as_deref().unwrap_or(""))?;
+    let chunk = before("chunk").or_else(|| before("chunks"));
+    array.chunk_kib = chunk.and_then(kib).unwrap_or(USUAL_CHUNK_KIB);
+    // `[4/3]`: of N members M are there; of RAID 0 there is none.
+    let counts = words.iter().find_map(|word| {
+        let (all, present) = word.strip_prefix('[')?.strip_suffix(']')?.split_once('/')?;
+        Some((all.parse::<u32>().ok()?, present.parse::<u32>().ok()?))
+    });
+    let (all, present) = counts.unwrap_or((members.len() as u32, members.len() as u32));
+    (array.members, array.missing) = (all, all.saturating_sub(present));
+    Ok(Pasted {
+        name: Some(name.to_string()),
+        array,
+        bitmap: Some(words.contains(&"bitmap:")),
+        sync: sync_of_mdstat(body),
+        members,
+    })
+}
+
+/// `[=>...]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=33440K/sec`.
+fn sync_of_mdstat(body: &[&str]) -> Option<Sync> {
+    let line = body.iter().find(|line| line.contains("speed="))?;
+    let action = line.split_whitespace().find_map(|word| {
+        ["resync", "recovery", "check", "reshape", "repair"].iter().find(|action| word == **action)
+    })?;
+    let (_, speed) = line.split_once("speed=")?;
+    let kib: f64 = speed.split_once(['K', 'k'])?.0.parse().ok()?;
+    let action = if *action == "recovery" { "recover" } else { action };
+    Some(Sync { action: action.to_string(), mb_per_s: positive(kib * 1024.0 / 1e6) })
+}
+
+fn of_mdadm(text: &str) -> Result<Pasted, PastedError> {
+    let pairs: Vec<(&str, &str)> = text.lines().filter_map(key_and_value).collect();
+    let all = |key: &str| {
+        let of_key = pairs.iter().filter(|(one, _)| *one == key);
+        of_key.map(|(_, value)| *value).collect::<Vec<_>>()
+    };
+    let first = |key: &str| all(key).first().copied();
+    // Superblocks of several members are one array; those of several arrays are not.
+    for key in ["Array UUID", "UUID", "Raid Level", "Raid Devices"] {
+        let word = |value: &str| value.split_whitespace().next().unwrap_or("").to_string();
+        let mut values: Vec<String> = all(key).into_iter().map(word).collect();
+        values.dedup();
+        if values.len() > 1 {
+            return Err(PastedError::Differs { key, values });
+        }
+    }
+    let level = first("Raid Level").ok_or(PastedError::Lacks("Raid Level"))?;
+    let mut array = array_of(level, first("Layout").unwrap_or(""))?;
+    let number = |key: &str| first(key)?.split_whitespace().next()?.parse::<u32>().ok();
+    array.members = number("Raid Devices").ok_or(PastedError::Lacks("Raid Devices"))?;
+    array.chunk_kib = first("Chunk Size").and_then(kib).unwrap_or(USUAL_CHUNK_KIB);
+    let name = text.lines().find_map(|line| line.trim().strip_suffix(':')?.strip_prefix("/dev/"));
+    let is_detail = first("State").is_some_and(|_| text.contains("RaidDevice State"));
+    // `Array State : AA.A ('A' == active, '.' == missing, 'R' == replacing)`.
+    let dots = first("Array State").map(|state| {
+        let slots = state.split_whitespace().next().unwrap_or("");
+        slots.bytes().filter(|slot| *slot == b'.').count() as u32
+    });
+    let active = || Some(array.members.saturating_sub(number("Active Devices")?));
+    array.missing = dots.or_else(active).unwrap_or(0).min(array.members);
+    let bitmap = match first("Intent Bitmap").or_else(|| first("Internal Bitmap")) {
+        Some(text) => !text.eq_ignore_ascii_case("none"),
+        None => false,
+    };
+    let state = first("State").unwrap_or("");
+    let running = [
+        ("resyncing", "resync"),
+        ("recovering", "recover"),
+        ("checking", "check"),
+        ("reshaping", "reshape"),
+    ];
+    let action = running.iter().find(|(word, _)| state.contains(word)).map(|(_, action)| action);
+    // Lines of devices: `0  8  1  0  active sync  /dev/sda1`.
+    let member = |line: &str| {
+        let device = line.split_whitespace().last()?.strip_prefix("/dev/")?;
+        (line.contains(" active ") || line.contains("rebuilding")).then(|| device.to_string())
+    };
+    Ok(Pasted {
+        name: name.filter(|_| is_detail).map(|name| name.trim_start_matches("md/").to_string()),
+        array,
+        bitmap: Some(bitmap),
+        sync: action.map(|action| Sync { action: (*action).to_string(), mb_per_s: None }),
+        members: match is_detail {
+            true => text.lines().filter_map(member).collect(),
+            false => name.into_iter().map(str::to_string).collect(),
+        },
+    })
+}
+
+/// mdadm's chunk where none is printed: 512 KiB.
+const USUAL_CHUNK_KIB: f64 = 512.0;
+
+/// `512K`, `512k`, `64 KiB`, `1M`.
+fn kib(text: &str) -> Option<f64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().ok()?;
+    let scale = match unit.trim_start().bytes().next().map(|unit| unit.to_ascii_uppercase()) {
+        Some(b'M') => 1024.0,
+        Some(b'K') => 1.0,
+        _ => return None,
+    };
+    positive(number * scale)
+}
+
+fn positive(number: f64) -> Option<f64> {
+    (number.is_finite() && number > 0.0).then_some(number)
+}

@@ -1,0 +1,125 @@
+//! Texts that mdadm and the kernel print: the array that is read of each, and that none panics.
+
+use md::Level;
+use raidlab_predict::diagnose::Sync;
+use raidlab_predict::law::{Array, Copies};
+use raidlab_predict::pasted::{is_pasted, parse};
+
+const MDSTAT: &str = "\
+Personalities : [raid1] [raid6] [raid5] [raid4] [raid10]
+md1 : active raid1 sda1[0] sdb1[1]
+      1046528 blocks super 1.2 [2/2] [UU]
+
+md0 : active raid5 sde1[4] sdd1[2] sdc1[1] sdb1[0](F) sdf1[5](S)
+      2929890816 blocks super 1.2 level 5, 512k chunk, algorithm 2 [4/3] [_UUU]
+      [==>..................]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=1000K/sec
+      bitmap: 1/8 pages [4KB], 65536KB chunk
+
+unused devices: <none>
+";
+
+#[test]
+fn mdstat_has_the_array_that_is_rebuilt() {
+    let found = parse(MDSTAT).expect("an array");
+    assert_eq!(found.name.as_deref(), Some("md0"));
+    let array = Array { missing: 1, ..Array::new(Level::Raid5, 4, 512.0) };
+    assert_eq!((found.array, found.bitmap), (array, Some(true)));
+    let sync = Sync { action: "recover".into(), mb_per_s: Some(1.024) };
+    assert_eq!(found.sync, Some(sync));
+    assert_eq!(found.members, ["sde1", "sdd1", "sdc1"]);
+    let quiet = MDSTAT.replace("speed", "sped");
+    assert_eq!(
+        parse(&quiet).unwrap_err().to_string(),
+        "2 arrays (md1, md0): paste the lines of one"
+    );
+    let ten = "md5 : active (auto-read-only) raid10 nvme0n1[0] nvme1n1[1] nvme2n1[2]\n  \
+               99 blocks super 1.2 64K chunks 2 far-copies [3/3] [UUU]\n";
+    let found = parse(ten).expect("an array");
+    assert_eq!((found.array.copies, found.array.chunk_kib), (Copies::Far(2), 64.0));
+    let stripes = "md2 : active raid0 sdb[1] sda[0]\n 99 blocks super 1.2 256k chunks\n";
+    assert_eq!(parse(stripes).expect("one").array, Array::new(Level::Raid0, 2, 256.0));
+}
+
+const DETAIL: &str = "\
+/dev/md0:
+           Version : 1.2
+     Creation Time : Mon Jan  1 10:00:00 2024
+        Raid Level : raid10
+        Array Size : 1953260544 (1862.77 GiB 2000.14 GB)
+      Raid Devices : 4
+     Total Devices : 4
+     Intent Bitmap : Internal
+
+             State : clean, degraded, recovering
+    Active Devices : 3
+   Working Devices : 4
+            Layout : far=2
+        Chunk Size : 512K
+
+              UUID : 1b2c3d4e:00000000:00000000:00000001
+    Rebuild Status : 12% complete
+
+    Number   Major   Minor   RaidDevice State
+       0     259        0        0      active sync   /dev/nvme0n1
+       4     259        4        1      spare rebuilding   /dev/nvme4n1
+       2     259        2        2      active sync   /dev/nvme2n1
+       3     259        3        3      active sync   /dev/nvme3n1
+       5     259        5        -      spare   /dev/nvme5n1
+";
+
+#[test]
+fn detail_has_layout_state_and_members() {
+    let found = parse(DETAIL).expect("an array");
+    assert_eq!(found.name.as_deref(), Some("md0"));
+    assert_eq!((found.array.level, found.array.copies), (Level::Raid10, Copies::Far(2)));
+    assert_eq!((found.array.members, found.array.missing), (4, 1));
+    assert_eq!(found.sync.map(|sync| sync.action).as_deref(), Some("recover"));
+    assert_eq!(found.members, ["nvme0n1", "nvme4n1", "nvme2n1", "nvme3n1"]);
+}
+
+const EXAMINE: &str = "\
+/dev/sda1:
+          Magic : a92b4efc
+        Version : 1.2
+    Feature Map : 0x1
+     Array UUID : 1b2c3d4e:00000000:00000000:00000001
+     Raid Level : raid6
+   Raid Devices : 6
+ Avail Dev Size : 1953260976 sectors (931.39 GiB 1000.07 GB)
+          State : clean
+Internal Bitmap : 8 sectors from superblock
+         Layout : left-symmetric
+     Chunk Size : 64K
+    Device Role : Active device 0
+    Array State : AA.AAA ('A' == active, '.' == missing, 'R' == replacing)
+";
+
+#[test]
+fn examine_of_one_member_or_of_several() {
+    let found = parse(EXAMINE).expect("an array");
+    let array = Array { missing: 1, ..Array::new(Level::Raid6, 6, 64.0) };
+    assert_eq!((found.array, found.bitmap, found.name), (array, Some(true), None));
+    let two = format!("{EXAMINE}{}", EXAMINE.replace("sda1", "sdb1"));
+    assert_eq!(parse(&two).expect("one array").array, array);
+    let other = EXAMINE.replace("1b2c3d4e", "5f6a7b8c");
+    assert!(
+        parse(&format!("{EXAMINE}{other}")).is_err_and(|why| why.to_string().contains("differs"))
+    );
+}
+
+#[test]
+fn other_texts_are_none_and_none_panics() {
+    for text in ["", "md0", " : ", "{}", "md0 : ", "Raid Level : container", "/dev/md0:\n"] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+    assert!(!is_pasted("{\"array\": {}}") && !is_pasted("Raid Level"));
+    for text in [MDSTAT, DETAIL, EXAMINE] {
+        assert!(is_pasted(text));
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let _ = parse(&text[..end]);
+            let _ = parse(&text[end..]);
+        }
+    }
+    let huge = EXAMINE.replace("Raid Devices : 6", "Raid Devices : 4000000000");
+    assert!(parse(&huge).is_err());
+}
