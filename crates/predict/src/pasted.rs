@@ -133,6 +133,9 @@ fn of_mdstat(text: &str) -> Result<Pasted, PastedError> {
         .collect();
     let body = body(head);
     let words: Vec<&str> = body.iter().flat_map(|line| line.split_whitespace()).collect();
+    let has_bitmap = words.contains(&"bitmap:");
+    // A bitmap has chunks of its own: `bitmap: 0/8 pages [0KB], 65536KB chunk`.
+    let words: Vec<&str> = words.into_iter().take_while(|word| *word != "bitmap:").collect();
     let before = |what: &str| {
         let at = words.iter().position(|word| word.trim_end_matches(',') == what)?;
         words.get(at.checked_sub(1)?).copied()
@@ -154,7 +157,7 @@ fn of_mdstat(text: &str) -> Result<Pasted, PastedError> {
     Ok(Pasted {
         name: Some(name.to_string()),
         array,
-        bitmap: Some(words.contains(&"bitmap:")),
+        bitmap: Some(has_bitmap),
         sync: sync_of_mdstat(body),
         members,
     })

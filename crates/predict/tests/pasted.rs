@@ -36,6 +36,9 @@ fn mdstat_has_the_array_that_is_rebuilt() {
                99 blocks super 1.2 64K chunks 2 far-copies [3/3] [UUU]\n";
     let found = parse(ten).expect("an array");
     assert_eq!((found.array.copies, found.array.chunk_kib), (Copies::Far(2), 64.0));
+    let bitmap = ten.replace("[UUU]\n", "[UUU]\n  bitmap: 0/8 pages [0KB], 65536KB chunk\n");
+    let found = parse(&bitmap).expect("an array");
+    assert_eq!((found.array.chunk_kib, found.bitmap), (64.0, Some(true)), "not the bitmap's");
     let stripes = "md2 : active raid0 sdb[1] sda[0]\n 99 blocks super 1.2 256k chunks\n";
     assert_eq!(parse(stripes).expect("one").array, Array::new(Level::Raid0, 2, 256.0));
 }

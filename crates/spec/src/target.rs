@@ -10,8 +10,9 @@
 //! OPTION = block=SIZE | journal=ARRAY | unaligned | lvm | KNOB | on=PLACE (the last one)
 //!        | anything else, which mount gets as it is: noatime, data=journal, barrier=0
 //! ARRAY  = an array expression, as in raid1(2): the journal lies on it; or none
-//! KNOB   = read-ahead=SIZE | scheduler=NAME | queue-depth=N | stripe-cache=PAGES | group-threads=N |
-//!          sync-speed-min=KIB | sync-speed-max=KIB | bitmap=internal | assume-clean
+//! KNOB   = read-ahead=SIZE | scheduler=NAME | queue-depth=N | stripe-cache=PAGES |
+//!          group-threads=N | sync-speed-min=KIB | sync-speed-max=KIB | bitmap=internal |
+//!          assume-clean
 //! ```
 //! Invariant: parsing reports the first error; nothing is accessed or created here.
 

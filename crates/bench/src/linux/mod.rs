@@ -306,6 +306,16 @@ impl Run<'_> {
             it.case.place = Some(place);
             // It computes, which takes no model time.
             it.measured.generator_ns_per_op = None;
+            // /proc/stat is sampled by ticks; the threads, which are all that runs there, are not.
+            let threads: f64 = it.measured.cpu_threads.iter().map(|thread| thread.seconds).sum();
+            if it.measured.cpu_system_s.is_none() && threads > 0.0 {
+                it.measured.cpu_system_s = Some(threads);
+                it.measured.cpu_system_note = None;
+                let per_gib = it.derived.cpu_s_per_gib.zip(it.measured.cpu_process_s);
+                it.derived.machine_cpu_s_per_gib = per_gib
+                    .filter(|(_, process)| *process > 0.0)
+                    .map(|(per_gib, process)| per_gib * threads / process);
+            }
             let no_cpu = match (self.is_model_time(), self.kernel().cpu()) {
                 (false, _) => Some("of a user-mode kernel, whose calls take a way of their own"),
                 (true, 0) => Some("computing takes no model time: linux,cpu=free"),

@@ -54,7 +54,7 @@ pub struct MdSync {
     passed: Cell<u64>,
     /// Begins the next pass, beside what is measured.
     beginning: Option<JoinHandle<Result<(), ProvisionError>>>,
-    /// Why it could not go on.
+    /// Why it stopped.
     problem: Option<ProvisionError>,
 }
 
@@ -77,7 +77,7 @@ impl MdSync {
         })
     }
 
-    /// Lets the work begin, or go on where it was held; a check begins anew.
+    /// Lets the work begin, or continue where it was held; a check begins anew.
     ///
     /// # Errors
     /// The step that failed.
@@ -175,7 +175,7 @@ impl MdArray {
     fn begin(&self, work: BackgroundWork) -> Result<(), ProvisionError> {
         match work {
             BackgroundWork::Scrub => {
-                // A check that was interrupted goes on where it was, otherwise.
+                // Otherwise a check that was interrupted continues where it was.
                 self.set("md/sync_min", "0")?;
                 self.act("check")
             }
