@@ -52,7 +52,7 @@ help:
 	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
 	@echo 'make bench-arrays  our generator beside fio, arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
 	@echo 'make bench-tools  bonnie++, fio, dd (and fio for IOzone) beside ours, in TOOLS_DIR=...'
-	@echo 'make bench-published  every published experiment: docs/perf/published-figures.md; 50 minutes, root'
+	@echo 'make bench-published  every published experiment: docs/perf/published-figures.md; one to two hours'
 	@echo 'make bench-scale  how it grows: members, cells, files, disks, seeds: docs/perf/scale.md; 10 minutes'
 	@echo 'make setup      only the set-up: installs by apt what is missing, if anything is'
 	@echo 'make clean      remove what was built'

@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(
             words.join(" "),
             "bench --target=kernel,stripe-cache=512,assume-clean --members=/dev/vda+/dev/vdb \
-             --level=raid10 --disks=2 --degraded=1 --layout=f2 --chunk=64K --size=65536K \
+             --level=raid10 --disks=2 --layout=f2 --degraded=1 --chunk=64K --size=65536K \
              --workload=rand-read,rand-write --block=4K --depth=16 --jobs=1 --warm-up=0.3s \
              --seconds=0.7s --runs=5 --seed=9 --json=/mnt/record.json"
         );

@@ -363,8 +363,8 @@ fn device_bytes(array: &ArrayConfig) -> u64 {
         BenchLevel::Single => 0,
         BenchLevel::Md(_) => MD_OWN_BYTES + array.member_bytes / MD_OWN_SHARE,
     };
-    // md rounds a member down to whole chunks, behind its own.
-    (array.member_bytes + own + array.chunk_bytes).next_multiple_of(1 << 20)
+    // md rounds a member down to whole chunks, behind its own, which it rounds up.
+    (array.member_bytes + own + 2 * array.chunk_bytes).next_multiple_of(1 << 20)
 }
 
 fn drives(

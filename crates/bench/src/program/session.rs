@@ -710,7 +710,7 @@ mod tests {
         let job = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(job.path(), "[j]\nrw=write\n").expect("written");
         let job: ProgramSpec = format!("fio:{}", job.path().display()).parse().expect("a program");
-        assert!(job.program(&scale).expect_err("no size").to_string().contains("or give --size"));
+        assert_eq!(job.program(&scale).expect("a program").files, [8 << 30], "the target's");
     }
 
     #[test]

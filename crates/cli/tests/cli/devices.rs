@@ -176,9 +176,9 @@ fn what_cannot_be_read_may_be_a_member() {
 #[test]
 fn a_bench_that_is_refused_erases_nothing() {
     let dir = Dir::new();
-    let (disk, job) = (image(&dir, "disk", 32), dir.file("verify.fio"));
+    let (disk, job) = (image(&dir, "disk", 32), dir.file("paced.fio"));
     std::fs::write(&disk, vec![0x5a; 32 << 20]).expect("written");
-    std::fs::write(&job, "[j]\nrw=write\nsize=1M\nverify=md5\n").expect("written");
+    std::fs::write(&job, "[j]\nrw=write\nsize=1M\nrate_iops=10\n").expect("written");
     if !run("mke2fs", &["-F", "-q", "-L", "theirs", &disk]) {
         return eprintln!("skipped: mke2fs is not installed");
     }
@@ -187,7 +187,7 @@ fn a_bench_that_is_refused_erases_nothing() {
     let bench = |words: &str| raidlab(&format!("bench --json --destroy-contents {words}"));
     let (bare, below) = (format!("device:{}", device.0), format!("on=device:{}", device.0));
     for (words, named) in [
-        (format!("--target {bare} --workload fio:{job}"), "verify"),
+        (format!("--target {bare} --workload fio:{job}"), "rate_iops"),
         (format!("--target {bare} --workload dd --size 1G"), "the target holds"),
         (format!("--target fs:ext4,scheduler=no-such,{below} --workload dd"), "no-such"),
         // Too small for it; or it is not installed.

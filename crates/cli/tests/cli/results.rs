@@ -318,7 +318,7 @@ fn results_of_bonnie_and_fio_are_records() {
     let dir = Dir::new();
     let (bonnie, fio) = (dir.file("bonnie.csv"), dir.file("fio.json"));
     let line = "1.97,1.97,host,1,1500000000,16G,,812,98,231456,24,101222,15,1622,97,412345,28,\
-                412.1,12,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
+                412.1,12,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
     std::fs::write(&bonnie, format!("{line}\n")).expect("written");
     let job = |name: &str, bytes: u64| {
         format!(
