@@ -375,7 +375,7 @@ impl Figures {
     ) -> Result<Option<Figures>, ImportError> {
         let all = || clones.iter().map(|job| &job[direction]);
         let sum = |name: &'static str, factor: u64| {
-            let all = all().filter_map(|of| of[name].as_u64()).map(|one| u128::from(one));
+            let all = all().filter_map(|of| of[name].as_u64()).map(u128::from);
             let sum = all.sum::<u128>() * u128::from(factor);
             let known = u64::try_from(sum).ok().filter(|sum| *sum <= COUNT_MAX);
             known.ok_or(ImportError::Count(name))

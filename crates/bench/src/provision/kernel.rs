@@ -195,7 +195,7 @@ pub(super) fn set_up_kernel(
             apply_setting(path, "device/queue_depth", &depth.to_string(), undo)?;
         }
     }
-    for knob in kernel.knobs.md.keys().filter(|knob| !array.has(**knob)) {
+    if let Some(knob) = kernel.knobs.md.keys().find(|knob| !array.has(**knob)) {
         return Err(ProvisionError::NoSuchKnob { knob: knob.word(), level: array.level });
     }
     let (of_members, device) = assemble(kernel, array, stop, undo)?;
