@@ -221,14 +221,15 @@ impl Session<'_> {
             let cached = !(program.direct && device.is_direct());
             let program = if cached { choice.program(&scale(true))? } else { program };
             fits_memory(&program)?;
-            let member = FileMember::of_device(device, 0..device.sectors());
-            let member = match cached {
-                true => member.through_page_cache().map_err(IoError::file(path, "open it"))?,
-                false => member,
+            let member = || FileMember::of_device(device, 0..device.sectors());
+            let used = match cached {
+                true => member().through_page_cache().map_err(IoError::file(path, "open it"))?,
+                false => member(),
             };
             let drop = cached.then_some(drop_page_cache as fn() -> Result<(), IoError>);
-            let backend =
-                alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
+            let needs = BufferRequirements::of(&program);
+            // What the device holds is compared, not what the page cache does.
+            let backend = alone(used, Some(member()), &needs, &program, self.seed, drop)?;
             Ok((program, backend, cached))
         });
         match prepared {
@@ -304,7 +305,7 @@ impl Session<'_> {
         let bytes = program.files.iter().map(|bytes| extent_bytes(1, *bytes)).sum();
         let member = own_file(directory, bytes, program.direct)?;
         let drop = Some(drop_page_cache as fn() -> Result<(), IoError>);
-        let backend = alone(member, &needs, &program, self.seed, drop)?;
+        let backend = alone(member, None, &needs, &program, self.seed, drop)?;
         Ok((program, Box::new(backend)))
     }
 
@@ -564,9 +565,11 @@ fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, Io
     Ok(member)
 }
 
-/// A single device or file: each worker accesses it through its own driver.
+/// A single device or file: each worker accesses it through its own driver. `compared`: what is
+/// read for the comparison, of the same bytes, if not through the member.
 pub(super) fn alone(
     member: FileMember,
+    compared: Option<FileMember>,
     needs: &BufferRequirements,
     program: &Program,
     seed: u64,
@@ -575,7 +578,11 @@ pub(super) fn alone(
     let share = |member: &FileMember| member.share().expect("files can be shared");
     let few = |in_flight| BufferRequirements { in_flight, ..*needs };
     // For the comparison; the workers have their own drivers.
-    let array = single(MemberSpec::Ready(share(&member)), &few(2))?;
+    let compared = match compared {
+        Some(compared) => Box::new(compared) as Box<dyn Member>,
+        None => share(&member),
+    };
+    let array = single(MemberSpec::Ready(compared), &few(2))?;
     let (member, needs) = (Mutex::new(member), *needs);
     let make = move |in_flight| {
         let member = member.lock().unwrap_or_else(PoisonError::into_inner);

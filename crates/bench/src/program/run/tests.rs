@@ -47,7 +47,7 @@ fn memory(bytes: u64, program: &Program) -> Extents {
 fn on_file(directory: &Path, bytes: u64, program: &Program) -> Extents {
     let options = FileOptions { sectors: bytes / 512, direct: false };
     let member = FileMember::open(&directory.join("file"), options).expect("a file");
-    alone(member, &BufferRequirements::of(program), program, 1, None).expect("it fits")
+    alone(member, None, &BufferRequirements::of(program), program, 1, None).expect("it fits")
 }
 
 fn on_member(member: MemberSpec, program: &Program) -> Extents {
