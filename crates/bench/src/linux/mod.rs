@@ -211,9 +211,12 @@ impl Run<'_> {
             let why = "cpu: in real time the kernel computes as fast as this machine";
             return Err(LinuxError::Setting(why.into()));
         }
-        let without_parity = knobs.md.keys().find(|it| it.needs_parity() && !array.has_parity());
-        if let Some(knob) = without_parity {
-            let why = format!("{}: {}: it has no parity", array.name(), knob.word());
+        // The others are refused inside, where the array is made. A single disk is not made.
+        let single = array.level == BenchLevel::Single;
+        let bitmap = self.place.kernel().is_some_and(|kernel| kernel.bitmap);
+        let of_md = knobs.md.keys().map(|knob| knob.word()).chain(bitmap.then_some("bitmap"));
+        if let Some(word) = of_md.into_iter().next().filter(|_| single) {
+            let why = format!("{}: {word}: it is no array of md", array.name());
             return Err(LinuxError::Setting(why));
         }
         if let Some(depth) = knobs.queue_depth.filter(|depth| *depth > QUEUE_MAX) {

@@ -171,6 +171,13 @@ fn a_kernel_has_arrays_in_arrays_and_a_bitmap() {
     assert_eq!(cell["verified"], true);
     // Two disks' rate, written twice.
     assert!((140.0..180.0).contains(&rate(&cell)), "{cell}");
+    for (words, said) in [
+        ("linux,sync-speed-max=1000 --level single", "sync-speed-max: it is no array of md"),
+        ("linux,stripe-cache=512 --level raid1", "md: raid1 has no stripe-cache"),
+    ] {
+        let ran = raidlab(&format!("bench --target {words} --workload seq-read")).code(2);
+        assert!(ran.stderr.contains(said), "{words}: {}", ran.stderr);
+    }
 }
 
 /// Real time takes as long as it says: a second or two.
