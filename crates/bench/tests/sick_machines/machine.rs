@@ -77,24 +77,10 @@ pub const SICK: [Sickness; 19] = [
 
 /// Those of flash: it has no cables with two disks, no platters that a write waits for, and no
 /// transfers without DMA.
-pub const SICK_FLASH: [Sickness; 16] = [
-    Sickness::Bus,
-    Sickness::BusOfTwo,
-    Sickness::SlowMember,
-    Sickness::SlowSeeks,
-    Sickness::Network,
-    Sickness::ProgramCpu,
-    Sickness::RaidThread,
-    Sickness::ReadAhead,
-    Sickness::StripeCache,
-    Sickness::PartialStripes,
-    Sickness::SmallRequests,
-    Sickness::QueueDepth,
-    Sickness::Unbalanced,
-    Sickness::Background,
-    Sickness::Bitmap,
-    Sickness::Degraded,
-];
+pub fn sick_flash() -> Vec<Sickness> {
+    let not_of_flash = [Sickness::Channel, Sickness::DmaOff, Sickness::WriteCacheOff];
+    SICK.into_iter().filter(|sickness| !not_of_flash.contains(sickness)).collect()
+}
 
 /// What the disks of a set of machines are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

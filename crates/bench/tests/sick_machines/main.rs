@@ -13,7 +13,7 @@ mod load;
 mod machine;
 
 use host::sys::ModelClock;
-use machine::{Fleet, Kind, Machine, SICK, SICK_FLASH, Sickness};
+use machine::{Fleet, Kind, Machine, SICK, Sickness, sick_flash};
 use md::Level;
 use predict::diagnose::{Case, Diagnosis, Probe, ProbeFigures, State, diagnose};
 use predict::fit::Fitted;
@@ -183,5 +183,5 @@ fn injected_bottlenecks_are_named_and_healthy_machines_are_not_accused() {
 
 #[test]
 fn the_same_of_machines_of_flash() {
-    table(Fleet::Flash, &SICK_FLASH);
+    table(Fleet::Flash, &sick_flash());
 }
