@@ -823,7 +823,7 @@ mod tests {
         let plan = matrix::plan(&options).expect("a plan");
         let (record, ended) = run(&plan, &RunConfig::quick(), &|| false, &mut |_| {});
         let error = ended.expect_err("there is no such directory").to_string();
-        assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
+        assert!(error.starts_with("raid5(4): /dev/null/none: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);
         assert_eq!(record.cells[0].measured.verified, Some(true));
         assert!(record.cells[0].derived.warnings[0].contains("member 3 failed"));

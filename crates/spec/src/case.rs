@@ -265,7 +265,8 @@ impl RunConfig {
         self.until_steady.map(|most| most.max(self.runs))
     }
 
-    /// One short sample of each block workload, on members that have no files.
+    /// One short sample of each block workload, on members that have no files: their directory
+    /// can be on no machine.
     pub fn quick() -> RunConfig {
         RunConfig {
             warm_up: Duration::ZERO,
@@ -274,7 +275,7 @@ impl RunConfig {
             runs: 1,
             until_steady: None,
             phases: Timing::default(),
-            directory: PathBuf::from("/nonexistent"),
+            directory: PathBuf::from("/dev/null/none"),
             cores: None,
             real_time: false,
             seed: 1,
