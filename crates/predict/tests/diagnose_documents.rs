@@ -93,6 +93,20 @@ fn what_is_wrong_is_refused_by_its_field() {
 }
 
 #[test]
+fn a_network_has_bits_or_bytes_and_says_which() {
+    let of = |rate: &str| {
+        let text = json!({"facts": {"network_mb_per_s": rate}}).to_string();
+        Document::parse(&text, false)
+    };
+    for rate in ["1Gb/s", "1 Gbit/s", "125MB/s"] {
+        assert_eq!(of(rate).expect(rate).state.network_mb_per_s, Some(125.0), "{rate}");
+    }
+    let refused = of("1gb/s").expect_err("either");
+    assert_eq!(refused.field, "facts.network_mb_per_s");
+    assert!(refused.problem.contains("1GB/s") && refused.problem.contains("1Gb/s"), "{refused}");
+}
+
+#[test]
 fn any_value_in_any_place_is_an_error_or_a_document() {
     let whole = json!({
         "array": {"level": "raid5", "disks": 4, "chunk_kib": 64, "missing": 0},

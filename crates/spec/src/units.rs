@@ -15,6 +15,9 @@ pub enum QuantityError {
          Mb/s, Mbit/s, Gb/s"
     )]
     Rate(String),
+    /// It does not say whether it counts bits or bytes.
+    #[error("'{0}': bits or bytes? {1} is of bytes, {2} of bits, eight times fewer")]
+    BitsOrBytes(String, String, String),
     /// It is no duration.
     #[error("'{0}': a time is a number of seconds above 0, as in 0.7 or 2s or 500ms")]
     Seconds(String),
@@ -26,7 +29,8 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 /// Bytes per second: `133MB/s`, `2GB/s`, `250MiB/s`; without a unit, MB/s. Of bits: `100Mb/s`,
-/// `1Gbit/s`, `100Mbps`. In lower case, `mb/s` may be either, and is refused.
+/// `1Gbit/s`, `100Mbps`. In lower case, `mb/s` may be either, and is refused with both spellings.
+/// No encoding of a line is taken off: what a name such as SATA says is known by its name.
 ///
 /// # Errors
 /// A message with the syntax of rates.
@@ -43,9 +47,14 @@ pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
         "MiB" | "mib" | "MIB" => f64::from(1 << 20),
         "G" | "g" | "GB" => 1e9,
         "GiB" | "gib" | "GIB" => f64::from(1 << 30),
-        "kb" | "Kb" | "kbit" | "Kbit" => 1e3 / 8.0,
-        "Mb" | "Mbit" | "mbit" => 1e6 / 8.0,
-        "Gb" | "Gbit" | "gbit" => 1e9 / 8.0,
+        "kb" | "Kb" | "kbit" | "Kbit" | "kbits" | "Kbits" => 1e3 / 8.0,
+        "Mb" | "Mbit" | "mbit" | "Mbits" | "mbits" => 1e6 / 8.0,
+        "Gb" | "Gbit" | "gbit" | "Gbits" | "gbits" => 1e9 / 8.0,
+        "mb" | "gb" if !number.is_empty() => {
+            let prefix = unit[..1].to_ascii_uppercase();
+            let (bytes, bits) = (format!("{number}{prefix}B/s"), format!("{number}{prefix}b/s"));
+            return Err(QuantityError::BitsOrBytes(text.into(), bytes, bits));
+        }
         _ => return Err(fail()),
     };
     let rate = number.parse::<f64>().map_err(|_| fail())? * factor;
@@ -162,7 +171,16 @@ mod tests {
             assert_eq!(parse_rate(bits), Ok(125_000_000), "{bits}");
         }
         // Bits or bytes: the text does not say.
-        assert!(parse_rate("400mb/s").is_err() && parse_rate("1gb/s").is_err());
+        for text in ["400mb/s", "1gb/s", "100 mb/s", "1gb", "6gbps"] {
+            let refused = parse_rate(text).expect_err(text).to_string();
+            let (bytes, bits) =
+                (refused.contains("B/s is of bytes"), refused.contains("b/s of bits"));
+            assert!(bytes && bits, "{refused}");
+        }
+        let refused = parse_rate("100 mb/s").expect_err("either").to_string();
+        assert!(refused.contains("100MB/s") && refused.contains("100Mb/s"), "{refused}");
+        assert_eq!(parse_rate("10 Gbit/s"), Ok(1_250_000_000));
+        assert_eq!(parse_rate("6Gbps"), Ok(750_000_000));
         assert_eq!(parse_seconds("500ms"), Ok(0.5));
         assert_eq!(parse_seconds("2"), Ok(2.0));
         assert!(parse_seconds("0").is_err() && parse_seconds("soon").is_err());

@@ -402,7 +402,7 @@ fn state_of(facts: &Object<'_>) -> Result<State> {
                 ),
             })
             .transpose()?,
-        network_mb_per_s: facts.number("network_mb_per_s")?,
+        network_mb_per_s: facts.rate("network_mb_per_s")?,
         sync_speed_min: facts.number("sync_speed_min")?.map(|kib| kib * 1024.0 / 1e6),
         io_limits: match facts.text("io_max")? {
             Some(text) => vec![match IoLimit::parse(&text) {
@@ -696,6 +696,15 @@ impl<'a> Object<'a> {
     /// A positive number.
     fn number(&self, key: &str) -> Result<Option<f64>> {
         self.within(key, 1e-9)
+    }
+
+    /// A positive number of MB/s, or a text with a unit, which may be of bits.
+    fn rate(&self, key: &str) -> Result<Option<f64>> {
+        let Some(Value::String(text)) = self.get(key) else { return self.number(key) };
+        match spec::units::parse_rate(text) {
+            Ok(bytes) => Ok(Some(bytes as f64 / 1e6)),
+            Err(problem) => error(self.path(key), problem.to_string()),
+        }
     }
 
     fn at_least_0(&self, key: &str) -> Result<Option<f64>> {

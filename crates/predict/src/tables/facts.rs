@@ -1,10 +1,11 @@
 //! The facts of a system: what is known of its kernel, members, buses and settings.
 
 use serde_json::Value;
+use spec::units::parse_rate;
 
 use crate::law::{Bus, Kernel, Machine, Media};
 
-use super::lenient::{Fields, kib, number, plain_key};
+use super::lenient::{Fields, kib, number, plain_key, rate};
 use super::words::{file_system, seekers};
 
 /// What the facts of a system say, before a row says more.
@@ -91,7 +92,7 @@ impl Facts {
             .or_else(|| seekers(&tool.unwrap_or_default()))
             .unwrap_or(3.0);
         let reads: Vec<f64> = disks.iter().filter_map(|disk| disk.read).collect();
-        let sheet_read = lowest(&reads).or_else(|| facts.number(&SEQUENTIAL_READ));
+        let sheet_read = lowest(&reads).or_else(|| facts.rate(&SEQUENTIAL_READ));
         let highest = reads.iter().copied().fold(0.0, f64::max);
         if reads.len() == disks.len()
             && let Some(slowest) = sheet_read
@@ -117,7 +118,7 @@ impl Facts {
             file_system: fs.or_else(|| system.text(&["fs"])).and_then(|text| file_system(&text)),
             chunk_kib: facts.get(&["chunk_kib", "chunk", "chunk_kb"]).and_then(kib),
             sheet_read,
-            sheet_write: lowest(&writes).or_else(|| facts.number(&SEQUENTIAL_WRITE)),
+            sheet_write: lowest(&writes).or_else(|| facts.rate(&SEQUENTIAL_WRITE)),
             access_s: access.map(|ms| ms * 1e-3),
             direct: facts.flag(&["direct", "o_direct"]).unwrap_or(false),
         }
@@ -188,13 +189,13 @@ impl Disk {
         };
         let not = ["rand", "iops", "seek", "access", "cache", "latency", "4k"];
         let not_write = ["rand", "iops", "seek", "access", "cache", "latency", "4k", "write"];
-        let read = fields.number(&SEQUENTIAL_READ).or_else(|| any(&["read"], &not));
+        let read = fields.rate(&SEQUENTIAL_READ).or_else(|| any(&["read"], &not));
         Disk {
             rpm: fields.number(&["rpm"]),
             is_flash: is_flash(fields),
             is_shingled: is_shingled(fields),
             read: read.or_else(|| any(&["seq", "sustain"], &not_write)),
-            write: fields.number(&SEQUENTIAL_WRITE).or_else(|| any(&["write"], &not)),
+            write: fields.rate(&SEQUENTIAL_WRITE).or_else(|| any(&["write"], &not)),
             seek_ms: seek_ms(fields),
             access_ms: access_ms(fields),
         }
@@ -301,8 +302,10 @@ fn bus(value: &Value) -> Option<Bus> {
         "rate_mb_per_s",
     ];
     let stated = match value {
-        Value::Object(_) => fields.number(&caps),
+        Value::Object(_) => fields.rate(&caps),
         Value::Number(_) => number(value),
+        // A text that is nothing but a rate; others are names of paths.
+        Value::String(text) if parse_rate(text).is_ok() => rate(value),
         _ => None,
     };
     let name = match value {
@@ -351,6 +354,16 @@ mod tests {
         assert_eq!(one.machine.stripe_cache, 16384.0);
         assert_eq!(one.machine.slowest_mb_per_s, Some(110.0));
         assert!((one.access_s.unwrap() - 0.01446).abs() < 1e-5);
+    }
+
+    #[test]
+    fn rates_of_buses_may_be_of_bits() {
+        let of = |value: Value| facts(json!({"buses": value})).machine.buses;
+        for value in [json!("1Gb/s"), json!([{"cap": "1 Gbit/s"}]), json!({"mb_per_s": "125 MB/s"})]
+        {
+            assert_eq!(of(value.clone()), [Bus { mb_per_s: 125.0, members: None }], "{value}");
+        }
+        assert_eq!(of(json!("PCIe 1.0 x1"))[0].mb_per_s, 193.0);
     }
 
     #[test]

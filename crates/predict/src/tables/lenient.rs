@@ -1,6 +1,7 @@
 //! Reading values that people wrote: keys in any spelling, numbers with units, ranges.
 
 use serde_json::{Map, Value};
+use spec::units::{QuantityError, parse_rate};
 
 /// An object whose keys are found in any spelling: `Stripe-Cache_Size` is `stripecachesize`.
 #[derive(Clone, Copy)]
@@ -26,6 +27,11 @@ impl<'a> Fields<'a> {
     /// A positive number below any of the keys.
     pub fn number(self, keys: &[&str]) -> Option<f64> {
         keys.iter().find_map(|key| number(self.get(&[key])?))
+    }
+
+    /// A rate in MB/s below any of the keys: see [`rate`].
+    pub fn rate(self, keys: &[&str]) -> Option<f64> {
+        keys.iter().find_map(|key| rate(self.get(&[key])?))
     }
 
     /// A text below any of the keys; numbers as they are written.
@@ -66,6 +72,21 @@ pub fn number(value: &Value) -> Option<f64> {
         _ => return None,
     };
     (found.is_finite() && found > 0.0).then_some(found)
+}
+
+/// A rate in MB/s: a number is MB/s, a text may count bits (`1Gb/s`) or have any unit of the options
+/// (`2GB/s`). A text whose unit may be of bits or of bytes (`1gb/s`) is none.
+pub fn rate(value: &Value) -> Option<f64> {
+    let Value::String(text) = value else { return number(value) };
+    match parse_rate(text.trim().trim_start_matches(['~', '<', '>', '=', ' '])) {
+        Ok(bytes) => Some(bytes as f64 / 1e6),
+        // "mb/s" is MB/s in what people publish; a larger unit is not guessed at.
+        Err(QuantityError::BitsOrBytes(..)) => {
+            let of_millions = text.to_ascii_lowercase().contains("mb");
+            number(value).filter(|_| of_millions)
+        }
+        Err(_) => number(value),
+    }
 }
 
 fn number_in(text: &str) -> Option<f64> {
@@ -123,6 +144,24 @@ mod tests {
         assert_eq!(kib(&json!("1M")), Some(1024.0));
         assert_eq!(kib(&json!("512 KiB")), Some(512.0));
         assert_eq!(kib(&json!(64)), Some(64.0));
+    }
+
+    #[test]
+    fn rates_of_bits_are_an_eighth() {
+        for (value, expected) in [
+            (json!(110), Some(110.0)),
+            (json!("140 MB/s"), Some(140.0)),
+            (json!("~110"), Some(110.0)),
+            (json!("1Gb/s"), Some(125.0)),
+            (json!("10 Gbit/s"), Some(1250.0)),
+            (json!("2GB/s"), Some(2000.0)),
+            (json!("100 mb/s"), Some(100.0)),
+            (json!("1gb/s"), None),
+            (json!("90-110 MB/s"), Some((90.0f64 * 110.0).sqrt())),
+            (json!(null), None),
+        ] {
+            assert_eq!(rate(&value), expected, "{value}");
+        }
     }
 
     #[test]

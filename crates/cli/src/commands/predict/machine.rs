@@ -35,7 +35,7 @@ pub struct MachineArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["members", "facts"])]
     pub calibration: Option<String>,
     /// A figure of one disk: MB/s, or operations per second, as in seq-read=182, seeks=95,
-    /// rand-read=110
+    /// rand-read=110; a rate may have a unit, also of bits
     #[arg(long, value_name = "WORKLOAD=RATE", value_parser = parse_measured)]
     pub measured: Vec<(Work, f64)>,
     /// Facts of the machine and figures of one disk from a JSON file: the object `facts` of
@@ -79,7 +79,14 @@ fn parse_measured(text: &str) -> Result<(Work, f64)> {
     let syntax = || anyhow!("a workload and its rate are required, as in seq-read=182");
     let (name, rate) = text.split_once('=').ok_or_else(syntax)?;
     let work = parse_work(name)?;
-    let rate: f64 = rate.trim().parse().map_err(|_| syntax())?;
+    let rate = match rate.trim().parse::<f64>() {
+        Ok(rate) => rate,
+        // A unit, which may be of bits.
+        Err(_) if !work.is_rate_of_operations() && rate.contains(|c: char| c.is_ascii_digit()) => {
+            spec::units::parse_rate(rate)? as f64 / 1e6
+        }
+        Err(_) => return Err(syntax()),
+    };
     match rate.is_finite() && (1e-3..=1e9).contains(&rate) {
         true => Ok((work, rate)),
         false => bail!("{rate}: a rate is 0.001 to 1e9"),
