@@ -21,6 +21,7 @@ pub mod advise;
 pub mod bound;
 pub mod calibrate;
 pub mod diagnose;
+pub mod disks;
 pub mod fit;
 pub mod intervals;
 pub mod law;

@@ -24,6 +24,7 @@ mod settings;
 mod wiring;
 
 pub use check::FigureError;
+pub(crate) use document::profile_text;
 pub use document::{Calibration, DiskCalibration, Document, DocumentError, document_path};
 pub use figures::{DiskFigures, Figures, ScratchFigures, SharedBus, WiringFigures};
 pub use fit::fit;
