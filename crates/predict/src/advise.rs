@@ -9,11 +9,17 @@
 
 mod capacity;
 mod degraded;
+mod needs;
+mod outlook;
+mod recommend;
 mod risk;
 
 use md::Level;
 
 pub use capacity::{Capacity, capacity};
+pub use needs::{Count, NAMED_MIXES, NamedMix, Needs, YEARS, named_mix};
+pub use outlook::{Assumption, Decides, Outlook, Ranges, in_years, outlook, years};
+pub use recommend::{Alternative, AtDepth, Change, Condition, alternatives, changes, recommended};
 pub use risk::{Assumptions, Rebuild, Risk, risk};
 
 use std::fmt;
@@ -21,6 +27,7 @@ use std::fmt;
 use crate::law::{Access, Array, Copies, Machine, Single, Work, WriteBack, one_disk, predict};
 use crate::law::{Ceiling, Constants, Prediction, WhyNot};
 use crate::score::{CLEAR, PROBABLE};
+use spec::units::short;
 
 /// A workload and its weight in the mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +45,8 @@ pub struct Question<'a> {
     pub machine: &'a Machine,
     /// One disk, the slowest.
     pub single: &'a Single,
-    /// Capacity of each disk, bytes.
+    /// Capacity of each disk, bytes; where their number is for the advice to find, of as many equal
+    /// ones as there may be.
     pub bytes: &'a [u64],
     /// The mix.
     pub mix: &'a [Share],
@@ -48,8 +56,8 @@ pub struct Question<'a> {
     pub depth: f64,
     /// Jobs.
     pub jobs: f64,
-    /// Failures of any disk that an array must survive to be ranked; 0 ranks RAID 0, too.
-    pub survive: u32,
+    /// What an array must have to be ranked.
+    pub needs: Needs,
     /// Failure rates and their like.
     pub assumptions: Assumptions,
 }
@@ -109,6 +117,8 @@ pub struct Candidate {
     pub score: f64,
     /// How sure it is that the best candidate is better.
     pub confidence: Confidence,
+    /// Rate of a rebuild at the outer edge, MB/s, or why it is not known.
+    pub rebuild_mb_per_s: Result<f64, WhyNot>,
     /// What failures cost.
     pub risk: Risk,
 }
@@ -132,7 +142,7 @@ pub struct LeftOut {
 }
 
 /// Why a level or layout is not ranked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WhyLeftOut {
     /// The law gives no number.
     Law(WhyNot),
@@ -142,7 +152,47 @@ pub enum WhyLeftOut {
     ParityMember,
     /// It survives the failure of no more than N disks, whichever they are.
     Survives(u32),
+    /// It holds less than is needed: bytes, and the disks that it has.
+    Holds(u64, u32),
+    /// Its disks cost more than the budget.
+    Costs(f64),
 }
+
+/// Why nothing is ranked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoAdvice {
+    /// The law gives no number of any array.
+    Law(WhyNot),
+    /// No array has what is needed; each with its reason.
+    Needs(Vec<LeftOut>),
+}
+
+impl fmt::Display for NoAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left_out = match self {
+            NoAdvice::Law(why) => return why.fmt(f),
+            NoAdvice::Needs(left_out) => left_out,
+        };
+        f.write_str("no array has what is needed")?;
+        let mut said: Vec<Level> = Vec::new();
+        for one in left_out {
+            let level = one.array.level;
+            let of_need = match one.why {
+                WhyLeftOut::Holds(..) | WhyLeftOut::Costs(_) => true,
+                WhyLeftOut::Survives(failures) => failures > 0,
+                _ => false,
+            };
+            // Of a level's layouts the first, which holds most.
+            if of_need && !said.contains(&level) {
+                write!(f, "{}{} {}", if said.is_empty() { ": " } else { "; " }, level, one.why)?;
+                said.push(level);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NoAdvice {}
 
 impl fmt::Display for WhyLeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -158,8 +208,14 @@ impl fmt::Display for WhyLeftOut {
                 f.write_str("survives the failure of no disk (--survive 0 ranks it)")
             }
             WhyLeftOut::Survives(failures) => {
-                write!(f, "survives any {failures} failures, fewer than --survive")
+                let plural = if failures == &1 { "" } else { "s" };
+                write!(f, "survives any {failures} failure{plural}, fewer than --survive")
             }
+            WhyLeftOut::Holds(bytes, disks) => {
+                let held = short(*bytes as f64 / 1e12);
+                write!(f, "holds {held} TB of {disks} disks, less than --usable")
+            }
+            WhyLeftOut::Costs(cost) => write!(f, "costs {}, more than --budget", short(*cost)),
         }
     }
 }
@@ -170,17 +226,17 @@ const MIRROR_MAX: u32 = 8;
 const CHUNKS_KIB: [f64; 6] = [512.0, 64.0, 128.0, 256.0, 1024.0, 32.0];
 
 /// All candidates, the fastest for the mix first; for each level and layout its best chunk, where
-/// md's default counts unless another is better by 2 %. Every other level and layout has its
-/// reason.
+/// md's default counts unless another is better by 2 %, and the number of disks that is needed
+/// where it is not given. Every other level and layout has its reason.
 ///
 /// # Errors
 /// Why there is no candidate: a workload of the mix has no figure of one disk, or is outside the
-/// law.
-pub fn advise(question: &Question<'_>, constants: &Constants) -> Result<Advice, WhyNot> {
-    let members = question.bytes.len() as u32;
+/// law; or no array has what is needed.
+pub fn advise(question: &Question<'_>, constants: &Constants) -> Result<Advice, NoAdvice> {
+    let most = question.bytes.len() as u32;
     let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
     for (level, copies) in SHAPES {
-        let array = Array { copies: *copies, ..Array::new(*level, members, CHUNKS_KIB[0]) };
+        let array = Array { copies: *copies, ..Array::new(*level, most, CHUNKS_KIB[0]) };
         match best_chunk(question, array, constants) {
             Ok(best) => candidates.push(best),
             Err(why) => left_out.push(LeftOut { array, why }),
@@ -189,10 +245,10 @@ pub fn advise(question: &Question<'_>, constants: &Constants) -> Result<Advice, 
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
     let Some(top) = candidates.first().map(|first| first.score) else {
         let of_the_law = left_out.iter().find_map(|one| match one.why {
-            WhyLeftOut::Law(why) if why != WhyNot::TooFew => Some(why),
+            WhyLeftOut::Law(why) if !matches!(why, WhyNot::TooFew | WhyNot::Level) => Some(why),
             _ => None,
         });
-        return Err(of_the_law.unwrap_or(WhyNot::TooFew));
+        return Err(of_the_law.map_or(NoAdvice::Needs(left_out), NoAdvice::Law));
     };
     for candidate in &mut candidates {
         candidate.confidence = Confidence::of(top / candidate.score);
@@ -207,13 +263,13 @@ fn best_chunk(
     constants: &Constants,
 ) -> Result<Candidate, WhyLeftOut> {
     match array.level {
-        Level::Raid1 if array.members > MIRROR_MAX => return Err(WhyLeftOut::LargeMirror),
         Level::Raid4 => return Err(WhyLeftOut::ParityMember),
+        Level::Linear => return Err(WhyLeftOut::Law(WhyNot::Level)),
         _ => {}
     }
-    let survives = risk::tolerates(&array);
-    if survives < question.survive && array.level != Level::Linear {
-        return Err(WhyLeftOut::Survives(survives));
+    let array = question.needs.array(array, question.bytes)?;
+    if array.level == Level::Raid1 && array.members > MIRROR_MAX {
+        return Err(WhyLeftOut::LargeMirror);
     }
     let with = |chunk_kib| {
         let found = candidate(question, Array { chunk_kib, ..array }, constants);
@@ -276,14 +332,35 @@ fn candidate(
         let others = found.ceilings().iter().filter(|(name, _)| *name != Ceiling::SyncSpeed);
         others.map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min)
     };
-    let rebuild = rebuild.map(others);
-    let smallest = question.bytes.iter().copied().min().unwrap_or(0);
-    Ok(Candidate {
+    let mut found = Candidate {
         array,
-        capacity: capacity(&array, question.bytes),
+        capacity: capacity(&array, question.disks_of(&array)),
         speeds,
         score: (logs / weights).exp(),
         confidence: Confidence::TooClose,
-        risk: risk(&array, question.machine, smallest, rebuild, &question.assumptions),
-    })
+        rebuild_mb_per_s: rebuild.map(others),
+        risk: Risk::default(),
+    };
+    found.risk = found.risk_with(question, &question.assumptions);
+    Ok(found)
+}
+
+impl Question<'_> {
+    /// The disks of an array.
+    pub fn disks_of(&self, array: &Array) -> &[u64] {
+        &self.bytes[..self.bytes.len().min(array.members as usize)]
+    }
+}
+
+impl Candidate {
+    /// What failures cost under other assumptions.
+    pub fn risk_with(&self, question: &Question<'_>, assumptions: &Assumptions) -> Risk {
+        let smallest = question.disks_of(&self.array).iter().copied().min().unwrap_or(0);
+        risk(&self.array, question.machine, smallest, self.rebuild_mb_per_s, assumptions)
+    }
+
+    /// Whether it is of the same level and layout as another array.
+    pub fn is_like(&self, other: &Array) -> bool {
+        (self.array.level, self.array.copies) == (other.level, other.copies)
+    }
 }

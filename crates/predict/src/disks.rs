@@ -1,13 +1,13 @@
-//! Disks as shops sell them: a catalogue by name and model, how often disks fail, and what `smartctl`
-//! prints of one.
+//! Disks as shops sell them: a catalogue by name and model, how often disks fail, and what
+//! `smartctl` prints of one.
 //!
 //! ```text
 //!   a name, a model, smartctl's text --> Disk --> profile of its class with its numbers --> law
 //!                                         '-----> failures of its model, drawn to its class
 //! ```
 //!
-//! Invariant: a field that is empty in the data is unknown, and stays so until a class stands in for
-//! it, which is said.
+//! Invariant: a field that is empty in the data is unknown, and stays so until a class stands in
+//! for it, which is said.
 
 mod failures;
 mod profile;
@@ -177,7 +177,8 @@ impl fmt::Display for NoDisk {
 impl std::error::Error for NoDisk {}
 
 /// The disk that a text names: by name, other name or model number, in any case, with or without
-/// blanks. A whole name counts before a part of one, that before words in any order.
+/// blanks. A whole name counts before one without its maker, before a part of one, before words in
+/// any order.
 ///
 /// # Errors
 /// It names none, or several.
@@ -189,6 +190,10 @@ pub fn find(text: &str) -> Result<&'static Disk, NoDisk> {
         return Ok(found);
     }
     let whole = |disk: &&'static Disk| names(disk).any(|name| self::words(name) == words);
+    // All but the maker.
+    let end = |disk: &&'static Disk| {
+        names(disk).any(|name| self::words(name).get(1..) == Some(&words[..]))
+    };
     let part = |disk: &&'static Disk| names(disk).any(|name| contains(&self::words(name), &words));
     let any_order = |disk: &&'static Disk| {
         names(disk).any(|name| {
@@ -196,7 +201,7 @@ pub fn find(text: &str) -> Result<&'static Disk, NoDisk> {
             words.iter().all(|word| of_name.contains(word))
         })
     };
-    let fits: [&dyn Fn(&&'static Disk) -> bool; 3] = [&whole, &part, &any_order];
+    let fits: [&dyn Fn(&&'static Disk) -> bool; 4] = [&whole, &end, &part, &any_order];
     for fits in fits {
         let found: Vec<&'static Disk> = all.iter().filter(fits).collect();
         match found[..] {

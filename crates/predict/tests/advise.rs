@@ -2,8 +2,11 @@
 
 use md::Level;
 use raidlab_predict::advise::{
-    Advice, Assumptions, Confidence, Question, Share, WhyLeftOut, advise,
+    Advice, Alternative, Assumption, Assumptions, Change, Condition, Confidence, Count, Needs,
+    NoAdvice, Question, Ranges, Share, WhyLeftOut, advise, alternatives, changes, outlook,
+    recommended,
 };
+use raidlab_predict::disks::{FailureRate, failure_rate, find};
 use raidlab_predict::law::{
     Constants, Machine, SYNC_SPEED_MAX, Sheet, Single, WhyNot, Work, WriteBack,
 };
@@ -18,7 +21,7 @@ fn ask_of(
     mix: &[(Work, f64)],
     depth: f64,
     survive: u32,
-) -> Result<Advice, WhyNot> {
+) -> Result<Advice, NoAdvice> {
     let profile = drive::Profile::named(drive).expect("built in");
     let sheet = Sheet::of(profile, depth);
     let is_shingled = sheet.is_shingled;
@@ -33,7 +36,7 @@ fn ask_of(
         write_back: WriteBack::Extents,
         depth,
         jobs: 1.0,
-        survive,
+        needs: Needs::surviving(survive),
         assumptions: Assumptions::usual(&machine),
     };
     advise(&question, &Constants::published())
@@ -77,7 +80,7 @@ fn raid_0_is_ranked_where_it_is_asked_for() {
 #[test]
 fn shingled_disks_have_no_advice_for_writes_and_no_rebuild() {
     let refused = ask_of("hdd-smr", 4, &[(Work::RandomWrite, 1.0)], 32.0, 1).map(|_| ());
-    assert_eq!(refused, Err(WhyNot::Shingled(Work::RandomWrite)));
+    assert_eq!(refused, Err(NoAdvice::Law(WhyNot::Shingled(Work::RandomWrite))));
     for one in ask_of("hdd-smr", 4, &[(Work::Read, 1.0)], 32.0, 1).expect("reads").candidates {
         assert_eq!((one.risk.rebuild, one.risk.loss_in_year), (None, None));
         assert!(one.risk.why_no_rebuild().expect("a reason").contains("shingled"));
@@ -139,11 +142,11 @@ fn without_a_figure_of_one_disk_there_is_no_advice() {
         write_back: WriteBack::Raw,
         depth: 1.0,
         jobs: 1.0,
-        survive: 1,
+        needs: Needs::surviving(1),
         assumptions: Assumptions::usual(&machine),
     };
     let found = advise(&question, &Constants::published()).map(|_| ());
-    assert_eq!(found, Err(WhyNot::NoSingle(Work::Read)));
+    assert_eq!(found, Err(NoAdvice::Law(WhyNot::NoSingle(Work::Read))));
 }
 
 #[test]
@@ -189,4 +192,159 @@ fn what_is_left_out_has_its_reason() {
         let all = ask(disks, &[(Work::Read, 1.0)]);
         assert_eq!(all.candidates.len() + all.left_out.len(), 10);
     }
+}
+
+/// Six disks of 8 TB as the catalogue has them, and what is asked of them.
+struct Bought {
+    machine: Machine,
+    sheet: Sheet,
+    bytes: Vec<u64>,
+    mix: Vec<Share>,
+    rate: FailureRate,
+}
+
+impl Bought {
+    fn new(mix: &[(Work, f64)]) -> Bought {
+        let disk = find("ST8000VN004").expect("in the catalogue");
+        let sheet = disk.sheet(32.0).expect("a drive");
+        Bought {
+            machine: Machine::new(sheet.media),
+            bytes: vec![sheet.bytes; 6],
+            mix: mix.iter().map(|&(work, weight)| Share { work, weight }).collect(),
+            rate: failure_rate(Some(disk), false),
+            sheet,
+        }
+    }
+
+    fn question(&self, needs: Needs, errors_per_bit: f64) -> Question<'_> {
+        let usual = Assumptions::usual(&self.machine);
+        Question {
+            machine: &self.machine,
+            single: &self.sheet.single,
+            bytes: &self.bytes,
+            mix: &self.mix,
+            write_back: WriteBack::Extents,
+            depth: 32.0,
+            jobs: 1.0,
+            needs,
+            assumptions: Assumptions {
+                annual_failure_rate: self.rate.annual,
+                errors_per_bit,
+                ..usual
+            },
+        }
+    }
+}
+
+const FILES: &[(Work, f64)] =
+    &[(Work::Read, 40.0), (Work::Write, 20.0), (Work::RandomRead, 25.0), (Work::RandomWrite, 15.0)];
+
+#[test]
+fn the_fastest_array_that_is_safe_enough_is_recommended() {
+    let bought = Bought::new(FILES);
+    let constants = Constants::published();
+    let of = |needs: Needs, errors: f64| {
+        let advice = advise(&bought.question(needs, errors), &constants).expect("candidates");
+        let place = recommended(&advice, &needs);
+        (advice.candidates[place].array.level, advice)
+    };
+    // An unreadable sector in every second rebuild: only arrays that survive two are safe.
+    let (level, advice) = of(Needs::default(), 1e-14);
+    assert_eq!(level, Level::Raid6);
+    assert!(advice.candidates[0].risk.tolerates == 1, "a mirror is faster");
+    let (level, advice) = of(Needs { years: 10.0, ..Needs::default() }, 1e-14);
+    assert_eq!(level, advice.candidates[0].array.level);
+    assert_eq!(of(Needs::default(), 1e-15).0, Level::Raid10);
+    // None is as safe as that: the safest.
+    let (_, advice) = of(Needs::default(), 1e-14);
+    let place = recommended(&advice, &Needs { years: 1e12, ..Needs::default() });
+    let chance = |place: usize| advice.candidates[place].risk.anything_in_year.expect("a rate");
+    assert!((0..advice.candidates.len()).all(|one| chance(place) <= chance(one)));
+}
+
+#[test]
+fn what_is_said_to_change_the_recommendation_changes_it() {
+    let bought = Bought::new(FILES);
+    let constants = Constants::published();
+    let question = bought.question(Needs::default(), 1e-14);
+    let advice = advise(&question, &constants).expect("candidates");
+    let chosen = advice.candidates[recommended(&advice, &question.needs)].array;
+    let ranges = Ranges::usual(&question.assumptions, &bought.rate);
+    let found = changes(&question, &chosen, &|_| None, &ranges, &constants);
+    assert!(!found.is_empty());
+    for Change { condition, to } in &found {
+        assert_ne!((to.level, to.copies), (chosen.level, chosen.copies), "{condition:?}");
+        let mut varied = question.clone();
+        match *condition {
+            Condition::Assumed(assumption, value) => {
+                varied.assumptions = assumption.set(&question.assumptions, value);
+            }
+            Condition::Survive(survive) => varied.needs.survive = survive,
+            _ => continue,
+        }
+        let again = advise(&varied, &constants).expect("candidates");
+        let one = &again.candidates[recommended(&again, &varied.needs)];
+        assert!(one.is_like(to), "{condition:?}: {:?}", one.array);
+    }
+    // Where all is stated, only the mix and the failures to survive are left.
+    let stated = FailureRate::stated(bought.rate.annual);
+    let point = |value: f64| (value, value);
+    let fixed = Ranges {
+        errors_per_bit: point(1e-14),
+        correlation: point(4.0),
+        replacement_h: point(24.0),
+        ..Ranges::usual(&question.assumptions, &stated)
+    };
+    let found = changes(&question, &chosen, &|_| None, &fixed, &constants);
+    assert!(found.iter().all(|one| !matches!(one.condition, Condition::Assumed(..))), "{found:?}");
+    let outlook = outlook(&advice.candidates[0], &question, &fixed).expect("a chance");
+    assert_eq!(
+        (outlook.low, outlook.high, outlook.decides),
+        (outlook.chance, outlook.chance, None)
+    );
+}
+
+#[test]
+fn the_chance_lies_in_its_interval_and_one_assumption_moves_it_most() {
+    let bought = Bought::new(FILES);
+    let constants = Constants::published();
+    let question = bought.question(Needs::default(), 1e-14);
+    let advice = advise(&question, &constants).expect("candidates");
+    let ranges = Ranges::usual(&question.assumptions, &bought.rate);
+    for one in &advice.candidates {
+        let found = outlook(one, &question, &ranges).expect("a rate");
+        assert!(found.low < found.chance && found.chance < found.high, "{found:?}");
+        let decides = found.decides.expect("a range");
+        assert!(decides.best.1 < decides.worst.1, "{decides:?}");
+        let (from, to) = ranges.of(decides.assumption);
+        assert!([from, to].contains(&decides.best.0) && [from, to].contains(&decides.worst.0));
+    }
+    // A wide range of errors decides on a mirror.
+    let wide = Ranges { errors_per_bit: (1e-17, 1e-14), ..ranges };
+    let mirror = advice.candidates.iter().find(|one| one.array.level == Level::Raid10);
+    let found = outlook(mirror.expect("ranked"), &question, &wide).expect("a rate");
+    assert_eq!(found.decides.expect("a range").assumption, Assumption::ErrorsPerBit);
+}
+
+#[test]
+fn of_disks_that_are_to_be_bought_the_speed_of_each_counts() {
+    let mut bought = Bought::new(FILES);
+    bought.bytes = vec![8_000_000_000_000; 24];
+    let needs = Needs {
+        survive: 2,
+        usable: Some(20_000_000_000_000),
+        count: Count::Fewest,
+        ..Needs::default()
+    };
+    let advice = advise(&bought.question(needs, 1e-14), &Constants::published()).expect("some");
+    let place = recommended(&advice, &needs);
+    let one = &advice.candidates[place];
+    assert_eq!((one.array.level, one.array.members), (Level::Raid6, 5));
+    // Three copies of everything are faster, of eight disks.
+    assert_eq!(alternatives(&advice, place), [(Alternative::Faster, 0)]);
+    assert_eq!(advice.candidates[0].array.members, 8);
+    let none = Needs { usable: Some(500_000_000_000_000), ..needs };
+    let refused = advise(&bought.question(none, 1e-14), &Constants::published());
+    let refused = refused.map(|_| ()).expect_err("too much").to_string();
+    assert!(refused.contains("raid6 holds 176 TB of 24 disks"), "{refused}");
 }

@@ -36,6 +36,8 @@ pub mod table;
 pub mod tool_tables;
 pub mod work_names;
 
+pub use charts::choices;
+
 // Made-up records: see there.
 #[cfg(test)]
 #[path = "../../results/src/fixture.rs"]

@@ -16,11 +16,22 @@ pub enum QuantityError {
     )]
     Rate(String),
     /// It does not say whether it counts bits or bytes.
-    #[error("'{0}': bits or bytes? {1} is of bytes, {2} of bits, eight times fewer")]
-    BitsOrBytes(String, String, String),
+    #[error(
+        "'{text}': bits or bytes? {bytes} is of bytes, {bits} of bits, eight times fewer",
+        text = .0,
+        bytes = spelled(.0, "B/s"),
+        bits = spelled(.0, "b/s")
+    )]
+    BitsOrBytes(String),
     /// It is no duration.
     #[error("'{0}': a time is a number of seconds above 0, as in 0.7 or 2s or 500ms")]
     Seconds(String),
+}
+
+/// A rate whose unit was in lower case, with its prefix and this unit.
+fn spelled(text: &str, unit: &str) -> String {
+    let (number, rest) = split(text.trim());
+    format!("{number}{}{unit}", rest[..rest.len().min(1)].to_ascii_uppercase())
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -51,9 +62,7 @@ pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
         "Mb" | "Mbit" | "mbit" | "Mbits" | "mbits" => 1e6 / 8.0,
         "Gb" | "Gbit" | "gbit" | "Gbits" | "gbits" => 1e9 / 8.0,
         "mb" | "gb" if !number.is_empty() => {
-            let prefix = unit[..1].to_ascii_uppercase();
-            let (bytes, bits) = (format!("{number}{prefix}B/s"), format!("{number}{prefix}b/s"));
-            return Err(QuantityError::BitsOrBytes(text.into(), bytes, bits));
+            return Err(QuantityError::BitsOrBytes(text.into()));
         }
         _ => return Err(fail()),
     };
@@ -142,6 +151,15 @@ pub fn digits(value: f64) -> String {
         _ if value >= 0.0995 => format!("{value:.2}"),
         _ if value >= 0.00995 => format!("{value:.3}"),
         _ => format!("{value:.4}"),
+    }
+}
+
+/// The same without zeroes at its end: `24`, `7.68`.
+pub fn short(value: f64) -> String {
+    let text = digits(value);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
     }
 }
 
@@ -250,6 +268,9 @@ mod tests {
         ];
         for (value, text) in table {
             assert_eq!(digits(value), text);
+        }
+        for (value, text) in [(24.0, "24"), (7.68, "7.68"), (0.5, "0.5"), (120.0, "120")] {
+            assert_eq!(short(value), text);
         }
         assert_eq!(latency(85.0), "85.0 us");
         assert_eq!(latency(999.6), "1.00 ms");

@@ -3,6 +3,8 @@
 //! Invariant: members are opened read-only; what is written is a scratch file without a name, and
 //! the profiles.
 
+mod listed;
+
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -14,7 +16,6 @@ use anyhow::{Result, anyhow, bail};
 use array::{FileMember, MAX_MEMBERS, Member};
 use bench::probed::{ProbedDisks, scratch_file};
 use clap::Args;
-use drive::Profile;
 use host::{Access, Device, DeviceOptions, Disk, Location};
 use indicatif::{ProgressBar, ProgressStyle};
 use predict::calibrate::{
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 use spec::shown::Shown;
 use spec::units::show_size;
 
-use crate::console::{JsonOut, check_replaceable, print_raw, replace_record, say};
+use crate::console::{JsonOut, check_replaceable, replace_record, say};
 use crate::error::{Context, of_option};
 use crate::members::{Used, overlaps};
 use crate::size_args::parse_bytes;
@@ -37,6 +38,7 @@ Examples:
   raidlab calibrate /dev/sdb --scratch /mnt/sdb     and writes, in a file on a file system there
   raidlab bench --members paced:mine.toml           arrays of disks that behave like it
   raidlab calibrate --list                          the profiles that are built in
+  raidlab calibrate --list 'ironwolf 8'             disks by shop name, for advise --disk
 
 The first disk gets all probes; of the others the rate at the beginning is measured, and of all at a
 time which of them share a bus. Members may hold data, and be in use: then the figures are those of
@@ -51,9 +53,11 @@ pub struct CalibrateArguments {
     /// Disks, partitions, image files; read only
     #[arg(required_unless_present = "list", value_name = "MEMBER")]
     members: Vec<OsString>,
-    /// List the drive profiles that bench, predict and advise have, measure nothing
-    #[arg(long, exclusive = true)]
-    list: bool,
+    /// List the drive profiles that bench, predict and advise have, and with a WORD the disks by
+    /// name that predict and advise have (--disk); with --json all of them. Measure nothing
+    #[arg(long, value_name = "WORD", num_args = 0..=1, default_missing_value = "",
+          conflicts_with_all = ["members", "scratch", "quick", "output"])]
+    list: Option<String>,
     /// Also measure writes, in a file in this directory, which is on the first disk
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -76,12 +80,8 @@ const SCRATCH_MIN: u64 = 64 << 20;
 
 /// Runs the command.
 pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
-    if arguments.list {
-        let profiles = Profile::names().filter_map(Profile::named);
-        let line =
-            |profile: &Profile| format!("{:<12}  {}\n", profile.name(), profile.description());
-        print_raw(&profiles.map(line).collect::<String>())?;
-        return Ok(Ending::Fine);
+    if let Some(word) = &arguments.list {
+        return listed::run(word, &arguments.json);
     }
     let used = Used::members(&arguments.members);
     arguments.json.refuse_overlap(&used)?;

@@ -58,6 +58,9 @@ fn completable(argument: Arg) -> Arg {
     let words: Vec<&'static str> = match argument.get_long() {
         Some("level") => ["single"].into_iter().chain(Level::ALL.map(Level::name)).collect(),
         Some("members") => ["mem", "null", "file"].into_iter().chain(Profile::names()).collect(),
+        Some("workload") if argument.get_id() == "named_mix" => {
+            predict::advise::NAMED_MIXES.map(|mix| mix.name).to_vec()
+        }
         Some("workload") => Kind::ALL.map(Kind::name).to_vec(),
         _ if argument.get_id() == "server" => return argument.value_hint(ValueHint::Other),
         _ => return argument,

@@ -8,6 +8,7 @@ mod calibrated;
 mod engine;
 mod machine;
 mod one;
+mod shop;
 mod tables;
 mod validate;
 
@@ -28,6 +29,7 @@ pub use one::{ArrayArguments, inputs, level_name};
 const EXAMPLES: &str = "\
 Examples:
   raidlab predict --level raid5 --disks 6 --members hdd-2016 --fs ext4
+  raidlab predict --level raid6 --disk 'IronWolf 8 TB*6'
   raidlab predict --level raid10 --layout f2 --disks 4 --members hdd-2009 --workload seq-read
   raidlab predict --level raid6 --disks 8 --measured seq-read=182 --measured seq-write=175
   raidlab predict --tables tables.json --json      every row of tables that others measured
@@ -53,7 +55,7 @@ pub struct PredictArguments {
     /// Predict every row of a document of tables (docs/models/tables.md); - is stdin
     #[arg(long, value_name = "FILE", help_heading = "Tables",
           conflicts_with_all = ["array", "level", "layout", "disks", "chunk", "workload", "members",
-                                "measured", "facts", "calibration"])]
+                                "measured", "facts", "calibration", "disk", "smartctl"])]
     tables: Option<PathBuf>,
     /// Print figures beside predictions and the naive rule, and the scores: of the published
     /// tables, each with constants from the others; or of --tables, with those that are built in

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use ::predict::advise::{Candidate, advise};
+use ::predict::advise::{Candidate, Question, advise, recommended};
 use ::predict::fit::Fitted;
 use ::predict::law::Work;
 
@@ -124,7 +124,7 @@ impl Predictor {
 }
 
 /// A level, layout and chunk of an advice.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advised {
     /// `raid10 f2`; `None`: the whole question has no answer.
     pub array: Option<String>,
@@ -134,11 +134,15 @@ pub struct Advised {
     pub why_not: Option<String>,
     /// Place, from 1, and figures.
     pub ranked: Option<(u64, Figures)>,
+    /// Whether it is the one that is recommended.
+    pub is_recommended: bool,
 }
 
 /// Figures of a ranked array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
+    /// Disks that it takes.
+    pub members: u32,
     /// Chunk, KiB; `None`: the level has none.
     pub chunk_kib: Option<f64>,
     /// What md makes of whole disks.
@@ -159,6 +163,8 @@ pub struct Figures {
     pub no_rebuild: Option<String>,
     /// Chance that the array is lost within a year; `None`: the rate of a rebuild is not known.
     pub loss_in_year: Option<f64>,
+    /// Chance that anything is lost within a year: the array, or a sector in a rebuild.
+    pub anything_in_year: Option<f64>,
     /// Price of a terabyte.
     pub cost_per_tb: Option<f64>,
 }
@@ -186,36 +192,38 @@ impl Adviser {
         let arguments: AdviseArguments = question.parsed("advise", &[])?;
         let asked = Asked::of(&arguments).map_err(failure::or(Kind::Usage))?;
         let question = asked.question();
-        let cost = arguments.cost(question.bytes.len());
         let advice = match advise(&question, &self.fitted.constants) {
             Ok(advice) => advice,
             Err(why) => {
                 let why_not = Some(why.to_string());
-                return Ok(vec![Advised { array: None, level: None, why_not, ranked: None }]);
+                return Ok(vec![Advised { why_not, ..Advised::default() }]);
             }
         };
+        let chosen = recommended(&advice, &question.needs) as u64 + 1;
         let ranked = advice.candidates.iter().zip(1..).map(|(one, place)| Advised {
             array: Some(level_name(&one.array)),
             level: Some(one.array.level.name()),
             why_not: None,
-            ranked: Some((place, figures(one, cost))),
+            ranked: Some((place, figures(one, &question))),
+            is_recommended: place == chosen,
         });
         let left_out = advice.left_out.iter().map(|one| Advised {
             array: Some(level_name(&one.array)),
             level: Some(one.array.level.name()),
             why_not: Some(one.why.to_string()),
-            ranked: None,
+            ..Advised::default()
         });
         Ok(ranked.chain(left_out).collect())
     }
 }
 
-fn figures(one: &Candidate, cost: Option<f64>) -> Figures {
+fn figures(one: &Candidate, question: &Question<'_>) -> Figures {
     let speed = |speed: &::predict::advise::Speed| {
         (speed.work.option_name(), speed.work.unit(), speed.healthy, speed.degraded)
     };
     let rebuild = one.risk.rebuild;
     Figures {
+        members: one.array.members,
         chunk_kib: one.array.level.has_chunks().then_some(one.array.chunk_kib),
         capacity_bytes: one.capacity.bytes,
         stacked_bytes: one.capacity.stacked,
@@ -226,6 +234,7 @@ fn figures(one: &Candidate, cost: Option<f64>) -> Figures {
         rebuild: rebuild.map(|it| [it.hours, it.loss, it.unreadable, it.second_failure]),
         no_rebuild: one.risk.why_no_rebuild(),
         loss_in_year: one.risk.loss_in_year,
-        cost_per_tb: cost_per_tb(one, cost),
+        anything_in_year: one.risk.anything_in_year,
+        cost_per_tb: cost_per_tb(one, question),
     }
 }

@@ -124,5 +124,11 @@ fn the_built_in_profiles_are_listed() {
         assert!(line.trim_start_matches(profile).trim().len() > 10, "{line}");
     }
     raidlab("calibrate --list /dev/sdx").code(2);
+    // Disks by name, with a word of it.
+    let found = raidlab("calibrate --list ST8000VN004").code(0).stdout;
+    assert!(found.contains("Seagate IronWolf 8 TB (ST8000VN004)"), "{found}");
+    let all = raidlab("calibrate --list --json").code(0).record();
+    let count = |name: &str| all[name].as_array().map_or(0, Vec::len);
+    assert!(count("profiles") >= 16 && count("disks") > 100, "{}", count("disks"));
     raidlab("calibrate").code(2);
 }

@@ -4,6 +4,7 @@
 
 mod across_hosts;
 mod activated;
+mod buying;
 mod calibrate;
 mod compatibility;
 mod copies;

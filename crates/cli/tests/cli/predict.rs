@@ -85,6 +85,21 @@ fn what_makes_no_array_is_refused_with_the_option() {
         ("advise --members hdd-2009*3 --mix seq-read=0", "seq-read=40"),
         ("advise --members hdd-2009*3 --mix streams-read=1", "no single-disk value"),
         ("advise --members hdd-2009*3 --annual-failures 100", "less than 100"),
+        ("advise --members hdd-2009*3 --usable 90TB", "raid5 holds 1 TB of 3 disks"),
+        ("advise --members hdd-2009*3 --budget 100", "--price"),
+        ("advise --members hdd-2009*3 --budget 100 --price 40", "raid5 costs 120"),
+        ("advise --members hdd-2009 --budget 100 --price 90", "raid5 costs 270"),
+        ("advise --members hdd-2009*3 --workload dance", "file-server"),
+        ("advise --members hdd-2009*3 --workload nas --mix seq-read=1", "--mix"),
+        ("advise --members hdd-2009*3 --disk ST8000VN004*3", "--members"),
+        ("advise --disk ST8000VN004", "not counted"),
+        ("advise --disk nosuch*4", "the catalogue has no such disk"),
+        ("advise --disk ironwolf*4", "it fits several: Seagate IronWolf 1 TB"),
+        ("advise --disk ST8000VN004*none", "1 to 1920"),
+        ("advise --disk WSH722020ALN604*4", "managed by the host"),
+        ("advise --disk ST8000VN004*4 --verify", "--verify"),
+        ("advise --smartctl /nonexistent", "--smartctl /nonexistent"),
+        ("predict --level raid5 --disk nosuch*4", "the catalogue has no such disk"),
     ] {
         let ran = raidlab(words).code(2);
         assert!(ran.stderr.contains(part), "{words}: {}", ran.stderr);
@@ -191,7 +206,7 @@ fn advice_ranks_arrays_and_says_how_sure_the_order_is() {
     let loss = |level: &str| of(level)["loss_in_year"].as_f64().expect("a number");
     assert!(loss("raid0") > loss("raid5") && loss("raid5") > loss("raid6"));
     let text = raidlab(words).code(0).stdout;
-    for part in ["rebuild", "clear", "Assumed: 1.50 % of the disks fail in a year", "a TB"] {
+    for part in ["rebuild", "clear", "% of the disks fail in a year (80 %:", "a TB"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().count() <= 50, "{text}");
@@ -211,7 +226,7 @@ fn advice_says_why_a_level_is_left_out() {
     assert_eq!(why("linear"), "level without an equation");
     assert!(why("raid4").contains("parity"));
     let text = raidlab(words).code(0).stdout;
-    assert!(text.contains("Left out: raid1: mixed mirrors under load"), "{text}");
+    assert!(text.replace('\n', " ").contains("raid1: mixed mirrors under load"), "{text}");
 }
 
 #[test]
@@ -541,10 +556,10 @@ fn the_mix_may_be_a_job_file_or_a_running_system() {
         assert_eq!(record["mix"][0]["workload"], "random read", "{record}");
         assert_eq!(record["mix"].as_array().map(Vec::len), Some(1));
         assert_eq!((&record["depth"], &record["depth_from"]), (&json!(32.0), &json!("assumed")));
-        let since = "Assumed: the mix is the mean since the system was started";
-        let text = raidlab(&words.replace(" --json", "")).code(0).stdout;
+        let since = "the mix is the mean since the system was started";
+        let text = raidlab(&words.replace(" --json", "")).code(0).stdout.replace('\n', " ");
         assert!(text.contains(since), "{text}");
-        assert!(text.contains("Assumed: random requests: 32 in flight (--depth)."), "{text}");
+        assert!(text.contains("random requests: 32 in flight (--depth)."), "{text}");
     }
     let queued = "Device r/s w/s rkB/s wkB/s aqu-sz\nmd0 90.0 0.0 360.0 0.0 12.2\n";
     let queue = dir.file("queue");
@@ -602,7 +617,16 @@ fn advice_is_a_page_and_may_be_verified() {
     assert_eq!(verified["order"].as_array().map(Vec::len), Some(3));
     let html = std::fs::read_to_string(&page).expect("the page");
     let note = "until the replacement; rebuilds without other load.";
-    for part in ["Ranked", "Verified on paced members", "too few members", "one missing", note] {
+    for part in [
+        "Ranked",
+        "Verified on paced members",
+        "too few members",
+        "one missing",
+        note,
+        "<svg",
+        "What would change it:",
+        "Make a RAID ",
+    ] {
         assert!(html.contains(part), "{part}: {html}");
     }
     assert!(!html.contains("http://") && !html.contains("https://") && !html.contains("<script"));

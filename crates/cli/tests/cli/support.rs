@@ -56,6 +56,11 @@ pub fn raidlab_with(words: &str, variables: &[(&str, &str)]) -> Ran {
     ran(command(words, variables).output().expect("the program starts"))
 }
 
+/// The same, of words that may have blanks.
+pub fn raidlab_words(words: &[&str]) -> Ran {
+    ran(command("", &[]).args(words).output().expect("the program starts"))
+}
+
 /// The same; it must end within the limit.
 pub fn raidlab_within(limit: Duration, words: &str, variables: &[(&str, &str)]) -> Ran {
     let mut command = command(words, variables);

@@ -10,12 +10,14 @@
 //! ```
 //!
 //! Mirrors are chains of their own copies, as many as there are groups. An unreadable sector
-//! without redundancy left loses that sector, not the array: it is a probability of its own.
+//! without redundancy left loses that sector, not the array: it is a probability of its own, and in
+//! the chance of losing anything a rebuild from the last redundancy that meets one is a loss, too.
 //!
 //! Invariant: probabilities are within 0 and 1, and more redundancy never raises them.
 
 use md::Level;
 
+use crate::disks::failure_rate;
 use crate::law::{Array, Copies, Machine, WhyNot};
 
 /// What is assumed of the disks and of their replacement.
@@ -32,12 +34,12 @@ pub struct Assumptions {
 }
 
 impl Assumptions {
-    /// Usual values: disks 1.5 % a year and 1e-15 a bit, flash 1 % and 1e-16; four times as many
-    /// failures while one is missing; a day until the replacement.
+    /// Usual values: the published failures of the class; 1e-15 errors a bit, of flash 1e-16; four
+    /// times as many failures while one is missing; a day until the replacement.
     pub fn usual(machine: &Machine) -> Assumptions {
         let flash = machine.media.is_flash();
         Assumptions {
-            annual_failure_rate: if flash { 0.01 } else { 0.015 },
+            annual_failure_rate: failure_rate(None, flash).annual,
             errors_per_bit: if flash { 1e-16 } else { 1e-15 },
             correlation: 4.0,
             replacement_h: 24.0,
@@ -46,7 +48,7 @@ impl Assumptions {
 }
 
 /// What failures cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Risk {
     /// Members that may fail, whichever they are.
     pub tolerates: u32,
@@ -58,6 +60,9 @@ pub struct Risk {
     /// Chance that the array is lost within a year; `None`: it depends on a rebuild whose rate is
     /// not known.
     pub loss_in_year: Option<f64>,
+    /// Chance that anything is lost within a year: the array, or a sector that cannot be read in a
+    /// rebuild from the last redundancy. `None` as `loss_in_year`.
+    pub anything_in_year: Option<f64>,
 }
 
 impl Risk {
@@ -115,7 +120,8 @@ pub fn risk(
         Ok(rate) => rate,
         Err(why) if tolerates > 0 => {
             let rate_unknown = Some(why);
-            return Risk { tolerates, rebuild: None, rate_unknown, loss_in_year: None };
+            let (loss_in_year, anything_in_year) = (None, None);
+            return Risk { tolerates, rebuild: None, rate_unknown, loss_in_year, anything_in_year };
         }
         // Nothing is rebuilt.
         Err(_) => f64::INFINITY,
@@ -131,28 +137,32 @@ pub fn risk(
     let bits = |members: f64| 8.0 * member_bytes as f64 * members;
     let unreadable = |members: f64| 1.0 - (-bits(members) * assumptions.errors_per_bit).exp();
     let repair = (1.0 / window).min(RATE_MAX);
-    let redundant = |rates: &[f64], unreadable: f64, second_failure: f64| Risk {
+    // `last`: members that are read where no other redundancy is left.
+    let redundant = |rates: &[f64], last: f64, second_failure: f64| Risk {
         tolerates,
         rate_unknown: None,
         rebuild: Some(Rebuild {
             hours: rebuild_h,
-            loss: chain(&rates[1..], 0.0, window),
-            unreadable,
+            loss: chain(&rates[1..], 0.0, 0.0, window),
+            unreadable: if tolerates == 1 { unreadable(last) } else { 0.0 },
             second_failure,
         }),
-        loss_in_year: Some(chain(rates, repair, HOURS)),
+        loss_in_year: Some(chain(rates, repair, 0.0, HOURS)),
+        anything_in_year: Some(chain(rates, repair, unreadable(last), HOURS)),
     };
     match array.level {
-        Level::Linear | Level::Raid0 => Risk {
-            tolerates,
-            rebuild: None,
-            rate_unknown: None,
-            loss_in_year: Some(chain(&[n * fail], 0.0, HOURS)),
-        },
-        Level::Raid4 | Level::Raid5 => {
-            redundant(&[n * fail, (n - 1.0) * after], unreadable(n - 1.0), 1.0)
+        Level::Linear | Level::Raid0 => {
+            let loss = Some(chain(&[n * fail], 0.0, 0.0, HOURS));
+            Risk {
+                tolerates,
+                rebuild: None,
+                rate_unknown: None,
+                loss_in_year: loss,
+                anything_in_year: loss,
+            }
         }
-        Level::Raid6 => redundant(&[n * fail, (n - 1.0) * after, (n - 2.0) * after], 0.0, 0.0),
+        Level::Raid4 | Level::Raid5 => redundant(&[n * fail, (n - 1.0) * after], n - 1.0, 1.0),
+        Level::Raid6 => redundant(&[n * fail, (n - 1.0) * after, (n - 2.0) * after], n - 2.0, 0.0),
         Level::Raid1 | Level::Raid10 => {
             let partners = partners(array);
             let mut rates = vec![n * fail];
@@ -162,7 +172,7 @@ pub fn risk(
             }
             let two = array.copy_count() == 2;
             let second = if two { (partners / (n - 1.0)).min(1.0) } else { 0.0 };
-            redundant(&rates, if two { unreadable(1.0) } else { 0.0 }, second)
+            redundant(&rates, 1.0, second)
         }
     }
 }
@@ -181,10 +191,11 @@ fn partners(array: &Array) -> f64 {
 const RATE_MAX: f64 = 1e9 * 3600.0;
 
 /// The chance that a chain of failures reaches its end within some hours: `rates[i]` per hour from
-/// i missing members to i + 1, one repair at a time. The matrix of a time so short that no state is
+/// i missing members to i + 1, one repair at a time; of the repairs with most members missing, that
+/// share ends in a loss. The matrix of a time so short that no state is
 /// left with a chance above one half is squared until it is that of the whole time. What leaves a
 /// state is a sum of positive numbers, and what stays is the rest of 1: so no error grows.
-fn chain(rates: &[f64], repair: f64, hours: f64) -> f64 {
+fn chain(rates: &[f64], repair: f64, lost_in_repair: f64, hours: f64) -> f64 {
     const SQUARINGS: i32 = 30;
     let states = rates.len() + 1;
     let fastest = rates.iter().copied().fold(0.0, f64::max) + repair;
@@ -195,7 +206,9 @@ fn chain(rates: &[f64], repair: f64, hours: f64) -> f64 {
     for (from, rate) in rates.iter().enumerate() {
         step[from][from + 1] = rate * short;
         if from > 0 {
-            step[from][from - 1] = repair * short;
+            let lost = if from + 1 == rates.len() { lost_in_repair } else { 0.0 };
+            step[from][from - 1] = repair * (1.0 - lost) * short;
+            step[from][states - 1] += repair * lost * short;
         }
     }
     stay(&mut step);
@@ -233,13 +246,18 @@ mod tests {
         risk(&array, &machine, 12_000_000_000_000, Ok(200.0), &Assumptions::usual(&machine))
     }
 
+    /// Failures of a disk with platters in a year.
+    fn usual() -> f64 {
+        Assumptions::usual(&Machine::new(Media::Rotating { rpm: 7200.0 })).annual_failure_rate
+    }
+
     fn rebuild(risk: Risk) -> Rebuild {
         risk.rebuild.expect("redundancy")
     }
 
     #[test]
     fn a_chain_of_one_step_is_an_exponential() {
-        let found = chain(&[1e-5], 0.1, HOURS);
+        let found = chain(&[1e-5], 0.1, 0.0, HOURS);
         assert!((found - (1.0 - (-1e-5f64 * HOURS).exp())).abs() < 1e-6);
     }
 
@@ -247,7 +265,7 @@ mod tests {
     fn the_chain_agrees_with_the_rare_failure_formula() {
         // n (n-1) a^2 f T for small rates.
         let (a, f, t) = (1e-6, 4.0, 40.0);
-        let exact = chain(&[5.0 * a, 4.0 * a * f], 1.0 / t, HOURS);
+        let exact = chain(&[5.0 * a, 4.0 * a * f], 1.0 / t, 0.0, HOURS);
         let formula = 5.0 * 4.0 * a * a * f * t * HOURS;
         assert!((exact / formula - 1.0).abs() < 0.02, "{exact} {formula}");
     }
@@ -269,12 +287,34 @@ mod tests {
     }
 
     #[test]
+    fn anything_is_lost_with_the_array_or_with_a_sector_of_the_last_redundancy() {
+        let anything = |risk: Risk| risk.anything_in_year.expect("a rate");
+        for level in [Level::Raid0, Level::Raid5, Level::Raid10, Level::Raid6] {
+            let risk = of(level, 6);
+            let loss = risk.loss_in_year.expect("a rate");
+            assert!(anything(risk) >= loss, "{level}: {risk:?}");
+        }
+        // RAID 5: about a first failure and an unreadable sector in its rebuild.
+        let five = of(Level::Raid5, 6);
+        let first = 1.0 - (1.0 - usual()).powi(6);
+        let expected = first * rebuild(five).unreadable + five.loss_in_year.expect("a rate");
+        assert!((anything(five) / expected - 1.0).abs() < 0.1, "{} {expected}", anything(five));
+        assert!(anything(five) > 20.0 * anything(of(Level::Raid6, 6)));
+        // No rebuild reads a sector that cannot be read: only the array is lost.
+        let machine = Machine::new(Media::Rotating { rpm: 7200.0 });
+        let none = Assumptions { errors_per_bit: 0.0, ..Assumptions::usual(&machine) };
+        let array = Array::new(Level::Raid5, 6, 512.0);
+        let risk = risk(&array, &machine, 12_000_000_000_000, Ok(200.0), &none);
+        assert_eq!(risk.anything_in_year, risk.loss_in_year);
+    }
+
+    #[test]
     fn without_redundancy_there_is_no_rebuild() {
         let risk = of(Level::Raid0, 6);
         assert_eq!((risk.tolerates, risk.rebuild), (0, None));
-        // 6 disks at 1.5 % a year.
+        // 6 disks.
         let loss = risk.loss_in_year.expect("nothing is rebuilt");
-        assert!((loss - (1.0 - 0.985f64.powi(6))).abs() < 1e-6, "{risk:?}");
+        assert!((loss - (1.0 - (1.0 - usual()).powi(6))).abs() < 1e-6, "{risk:?}");
     }
 
     #[test]
@@ -295,12 +335,12 @@ mod tests {
     fn failures_at_once_lose_what_one_failure_loses() {
         // Whatever follows the first failure at once: the chance of that failure.
         for rate in [1e2, 1e5, 1e6, 1e9, 1e12, 1e15] {
-            let found = chain(&[1e-5, rate, rate], 0.02, HOURS);
+            let found = chain(&[1e-5, rate, rate], 0.02, 0.0, HOURS);
             let expected = 1.0 - (-1e-5f64 * HOURS).exp();
             assert!((found / expected - 1.0).abs() < 1e-3, "{rate}: {found} {expected}");
         }
         // With a repair that is as fast, every second failure.
-        let found = chain(&[1e-5, 1e7], 1e7, HOURS);
+        let found = chain(&[1e-5, 1e7], 1e7, 0.0, HOURS);
         let expected = 1.0 - (-0.5e-5f64 * HOURS).exp();
         assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
         let machine = Machine::new(Media::Rotating { rpm: 7200.0 });
@@ -309,7 +349,7 @@ mod tests {
             for (level, members) in [(Level::Raid5, 6), (Level::Raid6, 1920), (Level::Raid1, 8)] {
                 let array = Array::new(level, members, 512.0);
                 let risk = risk(&array, &machine, 12_000_000_000_000, Ok(200.0), &usual);
-                let first = 1.0 - 0.985f64.powi(members as i32);
+                let first = 1.0 - (1.0 - self::usual()).powi(members as i32);
                 let loss = risk.loss_in_year.expect("a rate");
                 assert!((loss / first - 1.0).abs() < 1e-3, "{level} {risk:?}");
             }
@@ -320,7 +360,7 @@ mod tests {
     fn both_failures_of_a_rebuild_fall_into_its_time() {
         // Two of five in a window, in this order: 1 - e^-5x - 5/1 (e^-4x - e^-5x) by the chain.
         let (rate, hours) = (1e-3, 40.0);
-        let found = chain(&[5.0 * rate, 4.0 * rate], 0.0, hours);
+        let found = chain(&[5.0 * rate, 4.0 * rate], 0.0, 0.0, hours);
         let left = |rate: f64| (-rate * hours).exp();
         let expected = 1.0 - left(5.0 * rate) - 5.0 * (left(4.0 * rate) - left(5.0 * rate));
         assert!((found / expected - 1.0).abs() < 1e-4, "{found} {expected}");

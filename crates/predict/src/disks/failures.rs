@@ -1,11 +1,11 @@
 //! How often disks fail: published counts by model and by class, and an interval.
 //!
-//! A model's rate is drawn to its class as far as its failures are few: rates of models are taken as
-//! gamma-distributed around the class's, with the spread that the models of the table have beyond
-//! chance, so that a model with `f` failures in `t` years has a gamma distribution of shape `a + f`
-//! and rate `b + t` (`a / b` is the class's rate, `a` its mean squared over the variance between
-//! models). A model without figures has the distribution of the class's models itself. Intervals
-//! hold 80 %. docs/models/advise.md has the source.
+//! A model's rate is drawn to its class as far as its failures are few: rates of models are taken
+//! as gamma-distributed around the class's, with the spread that the logarithms of the table's
+//! rates have beyond chance, so that a model with `f` failures in `t` years has a gamma
+//! distribution of shape `a + f` and rate `b + t` (`a / b` is the class's rate). A model without
+//! figures has the distribution of the class's models itself. Intervals hold 80 %.
+//! docs/models/advise.md has the source.
 //!
 //! Invariant: low < annual < high, all of them positive.
 
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Disk, plain, rows};
+use super::{Disk, of_model, plain, rows};
 
 /// Published counts: docs/models/advise.md describes the columns.
 const FAILURES: &str = include_str!("../../data/failures.csv");
@@ -77,9 +77,6 @@ const DAYS: f64 = 365.25;
 /// Standard deviations of a normal distribution that hold 80 %.
 const Z: f64 = 1.2816;
 
-/// Years of disks from which on a model's rate says something of the spread between models.
-const YEARS_MIN: f64 = 100.0;
-
 impl Counts {
     fn years(&self) -> f64 {
         self.drive_days / DAYS
@@ -89,18 +86,43 @@ impl Counts {
         self.model_prefix.starts_with('*')
     }
 
-    /// Reports of boot drives are of flash.
+    /// By the catalogue, or as its model says; those of a maker that does not are listed.
     fn is_flash(&self) -> bool {
-        self.model_prefix == "*ssd" || self.report.contains("SSD")
+        const OTHERS: [&str; 2] = ["DELLBOSS", "MTFD"];
+        match of_model(&self.model_prefix) {
+            Some(disk) => disk.kind.is_flash(),
+            None => {
+                self.model_prefix == "*ssd"
+                    || self.model.contains("SSD")
+                    || OTHERS.iter().any(|other| self.model_prefix.starts_with(other))
+            }
+        }
     }
 
-    fn fits(&self, prefixes: &[String]) -> bool {
+    /// Of a model of that disk: its number begins like the disk's.
+    fn is_of(&self, prefixes: &[String]) -> bool {
         let own = plain(&self.model_prefix);
-        !self.is_class()
-            && prefixes.iter().map(|prefix| plain(prefix)).any(|prefix| {
-                !prefix.is_empty() && (prefix.starts_with(&own) || own.starts_with(&prefix))
-            })
+        let mut prefixes = prefixes.iter().map(|prefix| plain(prefix));
+        !self.is_class() && prefixes.any(|prefix| !prefix.is_empty() && own.starts_with(&prefix))
     }
+
+    /// How much of a longer model number of that disk this one is.
+    fn length_in(&self, prefixes: &[String]) -> Option<usize> {
+        let own = plain(&self.model_prefix);
+        let mut prefixes = prefixes.iter().map(|prefix| plain(prefix));
+        let is_in = !self.is_class() && prefixes.any(|prefix| prefix.starts_with(&own));
+        is_in.then_some(own.len())
+    }
+}
+
+/// The counts of a disk: of all of its models; else of the longest beginning of its number.
+fn of_disk(prefixes: &[String]) -> Vec<&'static Counts> {
+    let all: Vec<&Counts> = counts().iter().filter(|one| one.is_of(prefixes)).collect();
+    if !all.is_empty() {
+        return all;
+    }
+    let longest = counts().iter().filter_map(|one| Some((one.length_in(prefixes)?, one)));
+    longest.max_by_key(|(length, _)| *length).map(|(_, one)| one).into_iter().collect()
 }
 
 pub(super) fn counts() -> &'static [Counts] {
@@ -123,7 +145,6 @@ impl Class {
         let models: Vec<&Counts> = self::counts()
             .iter()
             .filter(|one| !one.is_class() && one.is_flash() == is_flash)
-            .filter(|one| one.years() >= YEARS_MIN)
             .collect();
         Class { counts, shape: shape(mean, &models) }
     }
@@ -133,19 +154,29 @@ impl Class {
     }
 }
 
-/// Shape of the gamma distribution of models' rates around their mean: what their rates vary beyond
-/// what chance alone would make them.
+/// Shape of the gamma distribution of models' rates around their mean, by the variance of their
+/// logarithms beyond chance: that of a gamma distribution is about 1/a + 1/(2 a^2). A few very bad
+/// models do not decide it.
 fn shape(mean: f64, models: &[&Counts]) -> f64 {
     const USUAL: f64 = 2.0;
-    if models.len() < 5 {
+    // With fewer failures to be expected a rate is chance.
+    const EXPECTED_MIN: f64 = 10.0;
+    let counted = models.iter().filter(|one| mean * one.years() >= EXPECTED_MIN);
+    let logs: Vec<(f64, f64)> = counted
+        .map(|one| {
+            let failures = one.failures.max(0.5);
+            ((failures / one.years()).ln(), 1.0 / failures)
+        })
+        .collect();
+    if logs.len() < 5 {
         return USUAL;
     }
-    let each = models.iter().map(|one| {
-        let rate = one.failures / one.years();
-        (rate - mean).powi(2) - mean / one.years()
-    });
-    let between = each.sum::<f64>() / models.len() as f64;
-    (mean * mean / between.max(1e-12)).clamp(0.5, 20.0)
+    let count = logs.len() as f64;
+    let middle = logs.iter().map(|(log, _)| log).sum::<f64>() / count;
+    let seen = logs.iter().map(|(log, _)| (log - middle).powi(2)).sum::<f64>() / (count - 1.0);
+    let chance = logs.iter().map(|(_, chance)| chance).sum::<f64>() / count;
+    let between = (seen - chance).max(0.01);
+    ((1.0 + (1.0 + 2.0 * between).sqrt()) / (2.0 * between)).clamp(1.0, 50.0)
 }
 
 /// A quantile of a gamma distribution by Wilson and Hilferty: within 8 % from a shape of 1 on.
@@ -158,9 +189,7 @@ fn quantile(shape: f64, rate: f64, deviations: f64) -> f64 {
 pub fn failure_rate(disk: Option<&Disk>, is_flash: bool) -> FailureRate {
     let class = Class::of(is_flash);
     let prior_rate = class.shape / class.mean();
-    let of_model: Vec<&Counts> = disk.map_or(Vec::new(), |disk| {
-        counts().iter().filter(|one| one.fits(&disk.model_prefixes)).collect()
-    });
+    let of_model = disk.map_or(Vec::new(), |disk| of_disk(&disk.model_prefixes));
     let failures: f64 = of_model.iter().map(|one| one.failures).sum();
     let years: f64 = of_model.iter().map(|one| one.years()).sum();
     let (shape, rate) = (class.shape + failures, prior_rate + years);
@@ -246,15 +275,14 @@ mod tests {
         }
         let mut prefixes: Vec<String> = all.iter().map(|one| plain(&one.model_prefix)).collect();
         prefixes.sort_unstable();
-        // Sorted, a beginning of another stands before it.
-        assert!(prefixes.windows(2).all(|two| !two[1].starts_with(&two[0])), "{prefixes:?}");
+        assert!(prefixes.windows(2).all(|two| two[1] != two[0]), "{prefixes:?}");
     }
 
     #[test]
     fn quantiles_are_those_of_the_gamma_distribution() {
         // Chi-squared of 2 f degrees of freedom, halved.
         for (shape, low, high) in
-            [(1.0, 0.1054, 2.3026), (4.0, 1.7448, 6.6808), (25.0, 18.84, 31.58)]
+            [(1.0, 0.1054, 2.303), (4.0, 1.7448, 6.6808), (25.0, 18.84, 31.58)]
         {
             for (deviations, expected) in [(-Z, low), (Z, high)] {
                 let found = quantile(shape, 1.0, deviations);
@@ -279,7 +307,10 @@ mod tests {
             let found = failure_rate(Some(&disk(&one.model_prefix)), false);
             assert!(found.low < found.annual && found.annual < found.high, "{found:?}");
             assert_eq!(found.basis, Basis::Model);
-            let raw = share(one.failures / one.years());
+            // With those whose number begins alike.
+            let all = of_disk(std::slice::from_ref(&one.model_prefix));
+            let sum = |of: fn(&Counts) -> f64| all.iter().map(|one| of(one)).sum::<f64>();
+            let raw = share(sum(|one| one.failures) / sum(Counts::years));
             let (low, high) = (raw.min(share(mean)), raw.max(share(mean)));
             assert!((low..=high).contains(&found.annual), "{one:?}: {found:?}");
             if one.failures > 100.0 {

@@ -1,7 +1,7 @@
 //! A disk of the catalogue as a drive profile: that of its class, with the numbers of its sheet.
 //!
-//! Invariant: what the sheet does not say is the class's, and called so; the profile is one that the
-//! models can run on.
+//! Invariant: what the sheet does not say is the class's, and called so; the profile is one that
+//! the models can run on.
 
 use std::fmt;
 
@@ -129,8 +129,8 @@ impl Disk {
         Profile::parse(&text).map_err(|error| Unmodelled::Numbers(error.to_string()))
     }
 
-    /// The disk as the law sees it, for random requests at that depth: random reads are those of the
-    /// sheet, scaled as the class scales, and no more than the sheet's on flash.
+    /// The disk as the law sees it, for random requests at that depth: random reads are those of
+    /// the sheet, scaled as the class scales, and no more than the sheet's on flash.
     ///
     /// # Errors
     /// As [`Disk::profile`].

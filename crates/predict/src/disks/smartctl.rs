@@ -3,7 +3,8 @@
 //! A model of the catalogue is that disk, with the capacity that the text states. Another one is
 //! described by the text alone: capacity, rotation, form factor, protocol.
 //!
-//! Invariant: any text ends in disks or in an error; no number of a text is trusted beyond its range.
+//! Invariant: any text ends in disks or in an error; no number of a text is trusted beyond its
+//! range.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -195,6 +196,11 @@ impl Said {
             (_, true, false) => DiskKind::SataSsd,
             _ => DiskKind::Hdd,
         };
+        let interface = match (self.is_nvme, self.is_sas) {
+            (true, _) => "NVMe",
+            (_, true) => "SAS",
+            _ => "SATA",
+        };
         // Disks with platters trim, or have zones, where their tracks overlap.
         let shingled = kind == DiskKind::Hdd && (self.has_trim || self.is_zoned);
         Disk {
@@ -203,14 +209,7 @@ impl Said {
             model_prefixes: vec![model.to_string()],
             kind,
             recording: shingled.then_some(Recording::Shingled),
-            interface: Some(if self.is_nvme {
-                "NVMe"
-            } else if self.is_sas {
-                "SAS"
-            } else {
-                "SATA"
-            })
-            .map(str::to_string),
+            interface: Some(interface.to_string()),
             form_factor: self.form_factor.clone(),
             rpm,
             actuators: None,

@@ -74,14 +74,14 @@ pub fn number(value: &Value) -> Option<f64> {
     (found.is_finite() && found > 0.0).then_some(found)
 }
 
-/// A rate in MB/s: a number is MB/s, a text may count bits (`1Gb/s`) or have any unit of the options
-/// (`2GB/s`). A text whose unit may be of bits or of bytes (`1gb/s`) is none.
+/// A rate in MB/s: a number is MB/s, a text may count bits (`1Gb/s`) or have any unit of the
+/// options (`2GB/s`). A text whose unit may be of bits or of bytes (`1gb/s`) is none.
 pub fn rate(value: &Value) -> Option<f64> {
     let Value::String(text) = value else { return number(value) };
     match parse_rate(text.trim().trim_start_matches(['~', '<', '>', '=', ' '])) {
         Ok(bytes) => Some(bytes as f64 / 1e6),
         // "mb/s" is MB/s in what people publish; a larger unit is not guessed at.
-        Err(QuantityError::BitsOrBytes(..)) => {
+        Err(QuantityError::BitsOrBytes(_)) => {
             let of_millions = text.to_ascii_lowercase().contains("mb");
             number(value).filter(|_| of_millions)
         }

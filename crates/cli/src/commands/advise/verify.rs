@@ -9,7 +9,7 @@ use md::Level;
 use predict::advise::{Advice, Candidate, Question, Share};
 use predict::law::Work;
 use predict::score::PROBABLE;
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::buses::Buses;
 use spec::case::{BenchLevel, RunConfig};
 use spec::matrix::{self, Options, Plan};
@@ -18,7 +18,7 @@ use spec::target::TargetExpr;
 use spec::units::digits;
 use spec::workload::Kind;
 
-use super::array_name;
+use super::words::array_name;
 use crate::commands::bench::fastest_kernels;
 use crate::commands::predict::level_name;
 use crate::console::{columns, say};
@@ -304,20 +304,51 @@ impl Verification {
     }
 
     /// For programs.
-    pub fn document(&self) -> Value {
-        let row = |row: &Verified| {
-            json!({"array": row.array, "workload": row.work.name(), "unit": row.work.unit(),
-                   "law": row.law, "engine_model_time": row.model, "engine_paced": row.measured})
+    pub fn document(&self) -> Document {
+        let row = |row: &Verified| Row {
+            array: row.array.clone(),
+            workload: row.work.name(),
+            unit: row.work.unit(),
+            law: row.law,
+            engine_model_time: row.model,
+            engine_paced: row.measured,
         };
-        json!({
-            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "order": self.order.iter()
-                .map(|(array, of_first)| json!({"array": array, "mix_of_first": of_first}))
-                .collect::<Vec<_>>(),
-            "as_predicted": self.held.as_predicted(),
-            "not_run": self.not_run.iter().map(|work| work.name()).collect::<Vec<_>>(),
-        })
+        let place = |(array, of_first): &(String, f64)| Place {
+            array: array.clone(),
+            mix_of_first: *of_first,
+        };
+        Document {
+            rows: self.rows.iter().map(row).collect(),
+            order: self.order.iter().map(place).collect(),
+            as_predicted: self.held.as_predicted(),
+            not_run: self.not_run.iter().map(|work| work.name()).collect(),
+        }
     }
+}
+
+/// A verification for programs.
+#[derive(Serialize)]
+pub struct Document {
+    rows: Vec<Row>,
+    order: Vec<Place>,
+    as_predicted: Option<bool>,
+    not_run: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    array: String,
+    workload: &'static str,
+    unit: &'static str,
+    law: f64,
+    engine_model_time: f64,
+    engine_paced: f64,
+}
+
+#[derive(Serialize)]
+struct Place {
+    array: String,
+    mix_of_first: f64,
 }
 
 #[cfg(test)]
@@ -349,6 +380,6 @@ mod tests {
         let rows = vec![row("raid1", 100.0, 101.0), row("raid0", 200.0, 199.0)];
         let found = Verification::of(rows, &run, &[share(Work::Seeks, 9.0)]);
         assert_eq!((found.held, &*found.order[0].0), (Held::AsPredicted, "raid0"));
-        assert_eq!(found.document()["not_run"], json!(["seeks"]));
+        assert_eq!(found.document().not_run, ["seeks"]);
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use drive::Profile;
+use predict::disks::Disk;
 use predict::law::{
     Array, Bus, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack,
 };
@@ -21,6 +22,7 @@ use spec::members::MemberSet;
 
 use super::calibrated::Calibrated;
 use super::read_text;
+use super::shop::{Bought, counted};
 use crate::error::Context;
 
 /// Options that describe the machine.
@@ -30,6 +32,16 @@ pub struct MachineArguments {
     /// FILE.toml of a profile
     #[arg(long, value_name = "SET")]
     pub members: Option<String>,
+    /// The disks by shop name or model number, counted as in 'IronWolf 8 TB*6'; they are listed by
+    /// `raidlab calibrate --list WORD`
+    #[arg(long, value_name = "DISK", conflicts_with_all = ["members", "facts", "calibration"])]
+    pub disk: Option<String>,
+    /// The disks as `smartctl -i` prints them (also -x, and --json), of one or several, in a file
+    /// or on stdin (-); FILE*6 is six like the one in it. Where the catalogue has no such disk,
+    /// what the text says counts
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["members", "facts", "calibration", "disk"])]
+    pub smartctl: Vec<String>,
     /// Disks that `raidlab calibrate -o` has measured: its FILE.toml; or FILE.toml*6, six disks
     /// like its first
     #[arg(long, value_name = "FILE", conflicts_with_all = ["members", "facts"])]
@@ -133,6 +145,8 @@ pub struct Described {
     pub fs: String,
     /// What was assumed, in words.
     pub assumed: Vec<String>,
+    /// Disks by name, and how many of each.
+    pub bought: Vec<(Disk, u32)>,
 }
 
 /// What is assumed of disks of which only figures are known.
@@ -188,11 +202,13 @@ impl MachineArguments {
         let facts_of = |path| facts_of(path, depth * jobs);
         let facts = self.facts.as_deref().map(facts_of).transpose()?;
         let calibrated = self.calibration.as_deref().map(Calibrated::read).transpose()?;
-        let is_described = self.members.is_some() || facts.is_some() || calibrated.is_some();
+        let bought = self.bought()?;
+        let is_described =
+            self.members.is_some() || bought.is_some() || facts.is_some() || calibrated.is_some();
         if !is_described && self.measured.is_empty() {
             bail!(
-                "the disks are unknown: name --members (a drive profile), --calibration, \
-                 --measured figures of one disk, or --facts"
+                "the disks are unknown: name --disk (as in a shop), --smartctl, --members (a drive \
+                 profile), --calibration, --measured figures of one disk, or --facts"
             );
         }
         let mut assumed = Vec::new();
@@ -200,9 +216,10 @@ impl MachineArguments {
         let of_profile = |(profile, count): (Cow<'_, Profile>, Option<u32>)| {
             (Sheet::of(&profile, depth * jobs), count, profile.name().to_string())
         };
-        let sheets: Vec<(Sheet, Option<u32>, String)> = match &calibrated {
-            Some(calibrated) => calibrated.sheets(depth * jobs),
-            None => set.into_iter().map(of_profile).collect(),
+        let sheets: Vec<(Sheet, Option<u32>, String)> = match (&calibrated, &bought) {
+            (Some(calibrated), _) => calibrated.sheets(depth * jobs),
+            (None, Some(bought)) => bought.sheets(depth * jobs)?,
+            (None, None) => set.into_iter().map(of_profile).collect(),
         };
         let mut machine = match (&facts, sheets.first()) {
             (Some((facts, _)), _) => facts.machine.clone(),
@@ -219,6 +236,7 @@ impl MachineArguments {
         if let Some(calibrated) = &calibrated {
             calibrated.apply(&mut machine);
         }
+        assumed.extend(bought.iter().flat_map(Bought::notes));
         machine.is_shingled |= sheets.iter().any(|(sheet, ..)| sheet.is_shingled);
         if machine.is_shingled {
             assumed.push(
@@ -266,12 +284,32 @@ impl MachineArguments {
             false if calibrated.is_some() => {
                 calibrated.as_ref().map_or(String::new(), Calibrated::words)
             }
+            false if bought.is_some() => bought.as_ref().map_or(String::new(), Bought::words),
             true if facts.is_some() => "disks of the facts".to_string(),
             true => "measured disks".to_string(),
             false => self.members.clone().unwrap_or_default(),
         };
         let question = Question { machine, single, write_back, depth, jobs };
-        Ok(Described { question, bytes: bytes.collect(), disks, count, fs, assumed })
+        let bytes = bytes.collect();
+        let bought = bought.map_or(Vec::new(), |bought| bought.disks).into_iter();
+        let bought = bought.map(|(disk, count)| (disk, count.unwrap_or(1))).collect();
+        Ok(Described { question, bytes, disks, count, fs, assumed, bought })
+    }
+
+    fn bought(&self) -> Result<Option<Bought>> {
+        match (&self.disk, &self.smartctl[..]) {
+            (Some(names), _) => Bought::of_names(names).map(Some),
+            (None, []) => Ok(None),
+            (None, files) => Bought::of_smartctl(files).map(Some),
+        }
+    }
+
+    /// Whether something is read from stdin, which is there once.
+    pub fn reads_stdin(&self) -> bool {
+        let is_stdin = |text: &str| text == "-" || text.starts_with("-*");
+        self.smartctl.iter().any(|file| is_stdin(file))
+            || self.facts.as_deref().is_some_and(crate::console::is_stdout)
+            || self.calibration.as_deref().is_some_and(is_stdin)
     }
 
     fn settings(&self, machine: &mut Machine) {
@@ -346,7 +384,7 @@ impl MachineArguments {
         // What a calibration did not measure is that of the drive's class.
         let source = if calibrated.is_some() { Source::Assumed } else { Source::Sheet };
         if sheets.iter().any(|(sheet, ..)| sheet.media.is_flash() != machine.media.is_flash()) {
-            bail!("--members: disks and flash in one array have no equation");
+            bail!("the members: disks and flash in one array have no equation");
         }
         for work in Work::ALL {
             let of_sheet = |(sheet, ..): &(Sheet, Option<u32>, String)| sheet.single.get(work);
@@ -399,25 +437,9 @@ impl MachineArguments {
 
 /// The profiles of a set, with the number of disks where it is counted.
 fn parse_set(text: &str) -> Result<Vec<(Cow<'static, Profile>, Option<u32>)>> {
-    let parts: Vec<&str> = text.split('+').collect();
-    let parsed = parts.iter().map(|part| {
-        let (name, count) = match part.rsplit_once('*') {
-            Some((name, count)) => {
-                let count = count.parse().ok().filter(|count| (1..=1920).contains(count));
-                let count: u32 = count
-                    .ok_or_else(|| anyhow!("--members {part}: a number of disks is 1 to 1920"))?;
-                (name, Some(count))
-            }
-            None => (*part, None),
-        };
-        let name = name.trim().strip_prefix("paced:").unwrap_or(name.trim());
-        if count.is_none() && parts.len() > 1 {
-            bail!(
-                "--members {part}: in a set of several kinds each needs its number, as in {part}*2"
-            );
-        }
-        Ok((profile(name)?, count))
-    });
+    let parsed = counted("--members", text)?
+        .into_iter()
+        .map(|(name, count)| Ok((profile(name.strip_prefix("paced:").unwrap_or(name))?, count)));
     parsed.collect()
 }
 
