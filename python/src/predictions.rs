@@ -21,17 +21,21 @@ use crate::table::{Columns, Table};
 use crate::waiting::wait_for;
 
 /// Columns that describe the machine: options of both verbs.
-const MACHINE_TEXTS: [&str; 6] = ["members", "calibration", "facts", "fs", "kernel", "bus"];
+const MACHINE_TEXTS: [&str; 7] = ["members", "disk", "calibration", "facts", "fs", "kernel", "bus"];
 const MACHINE_NUMBERS: [&str; 5] =
     ["read_ahead_kib", "stripe_cache_pages", "group_threads", "depth", "jobs"];
 /// Columns of what is predicted.
 const ARRAY_TEXTS: [&str; 3] = ["level", "layout", "workload"];
 const ARRAY_NUMBERS: [&str; 3] = ["disks", "chunk_kib", "degraded"];
 /// Columns of what is advised on.
-const ADVICE_TEXTS: [&str; 2] = ["mix", "sizes"];
-const ADVICE_NUMBERS: [&str; 7] = [
+const ADVICE_TEXTS: [&str; 3] = ["mix", "workload", "sizes"];
+const ADVICE_NUMBERS: [&str; 11] = [
     "disks",
     "size_bytes",
+    "survive",
+    "usable_bytes",
+    "years",
+    "budget",
     "price",
     "annual_failures_percent",
     "read_errors_per_bit",
@@ -64,6 +68,7 @@ fn machine(input: &Input, row: usize, measured: &[(String, String)]) -> Options 
     let number = |name| input.number(name, row).map(|number| number.to_string());
     let mut options = Options::default()
         .with("members", input.text("members", row))
+        .with("disk", input.text("disk", row))
         .with("calibration", input.text("calibration", row))
         .with("facts", input.text("facts", row))
         .with("fs", input.text("fs", row))
@@ -194,18 +199,21 @@ fn prediction_table(all: &[Predicted]) -> Table {
 /// Ranks levels, layouts and chunks, for each row of a table of disks and mixes of workloads.
 ///
 /// `table` is as for `predict`. Columns: `members` ("hdd-2016*6", or "hdd-2016" and `disks`),
-/// `calibration`, `facts` or figures of one disk (`one_seq_read_mb_per_s` ...) with `disks` and
-/// `size_bytes` (of each), or `sizes` ("8T,8T,18T"); `mix` ("seq-read=30,random-write=70"; equal
-/// weights), `price` of a disk, `annual_failures_percent`, `read_errors_per_bit`, `correlation`,
-/// `replacement_hours`, and the machine's as for `predict`.
+/// `disk` ("IronWolf 8 TB*6"), `calibration`, `facts` or figures of one disk
+/// (`one_seq_read_mb_per_s` ...) with `disks` and `size_bytes` (of each), or `sizes` ("8T,8T,18T");
+/// `mix` ("seq-read=30,random-write=70"; equal weights) or `workload` ("file-server"); what is
+/// needed: `survive`, `usable_bytes`, `years`, `budget`; `price` of a disk,
+/// `annual_failures_percent`, `read_errors_per_bit`, `correlation`, `replacement_hours`, and the
+/// machine's as for `predict`.
 ///
 /// Returns rows for each row of the table, whose number from 0 is in `row`: first the ranked
 /// arrays, `place` 1 is the best, then those that are not ranked, with `why_not`. Figures:
 /// `capacity_bytes`, `stacked_bytes`, `score` (of one disk's speed, geometric mean over the mix),
 /// `confidence` that the best is better, `speeds` (a list: workload, unit, healthy, degraded),
 /// `tolerates`, `rebuild_hours`, `loss_in_rebuild`, `unreadable_in_rebuild`,
-/// `second_failure_loses`, `loss_in_year` (chances, 0 to 1), `cost_per_tb`; `no_rebuild` says why
-/// there is none.
+/// `second_failure_loses`, `loss_in_year`, `anything_in_year` (chances, 0 to 1), `cost_per_tb`;
+/// `no_rebuild` says why there is none. `recommended` is true of one array, `members` are its
+/// disks.
 #[pyfunction]
 #[pyo3(signature = (table, *, constants=None, others="refuse"))]
 pub fn advise(
@@ -266,6 +274,11 @@ fn question(input: &Input, row: usize, measured: &[(String, String)]) -> raidlab
         .with("members", members)
         .with("size", sizes)
         .with("mix", input.text("mix", row))
+        .with("workload", input.text("workload", row))
+        .with("survive", number("survive"))
+        .with("usable", input.number("usable_bytes", row).map(|bytes| format!("{bytes}B")))
+        .with("years", number("years"))
+        .with("budget", number("budget"))
         .with("price", number("price"))
         .with("annual-failures", number("annual_failures_percent"))
         .with("read-errors", number("read_errors_per_bit"))
@@ -282,6 +295,8 @@ fn advice_table(all: &[(i64, Advised)]) -> Table {
     made.wholes("place", "1", all.iter().map(place));
     made.texts("array", all.iter().map(|(_, one)| one.array.as_deref()));
     made.texts("level", all.iter().map(|(_, one)| one.level));
+    made.flags("recommended", all.iter().map(|(_, one)| Some(one.is_recommended)));
+    made.wholes("members", "1", figures().map(|it| Some(i64::from(it?.members))));
     made.numbers("chunk_kib", "KiB", figures().map(|it| it?.chunk_kib));
     made.sizes("capacity_bytes", "B", figures().map(|it| Some(it?.capacity_bytes)));
     made.sizes("stacked_bytes", "B", figures().map(|it| Some(it?.stacked_bytes)));
@@ -295,6 +310,7 @@ fn advice_table(all: &[(i64, Advised)]) -> Table {
     made.numbers("second_failure_loses", "1", rebuild(3));
     made.texts("no_rebuild", figures().map(|it| it?.no_rebuild.as_deref()));
     made.numbers("loss_in_year", "1", figures().map(|it| it?.loss_in_year));
+    made.numbers("anything_in_year", "1", figures().map(|it| it?.anything_in_year));
     made.numbers("cost_per_tb", "price/TB", figures().map(|it| it?.cost_per_tb));
     made.texts("why_not", all.iter().map(|(_, one)| one.why_not.as_deref()));
     made.table()

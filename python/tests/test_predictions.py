@@ -145,12 +145,14 @@ def test_advice_is_the_programs() -> None:
         {"members": "hdd-2016*6", "mix": "seq-read=30,random-write=70", "price": 210},
         {"members": "hdd-2009", "disks": 4},
         {"one_seq_read_mb_per_s": 540, "disks": 4, "size_bytes": 10**12, "mix": "seq-read=1"},
+        {"disk": "ST8000VN004", "usable_bytes": 20 * 10**12, "survive": 2, "workload": "nas"},
     ]
     words = [
         ["--members", "hdd-2016*6", "--mix", "seq-read=30,random-write=70", "--price", "210"],
         ["--members", "hdd-2009*4"],
         ["--measured", "seq-read=540", "--size", ",".join(["1000000000000B"] * 4), "--mix",
          "seq-read=1"],
+        ["--disk", "ST8000VN004", "--usable", "20TB", "--survive", "2", "--workload", "nas"],
     ]
     table = raidlab.advise(questions)
     rows = table.to_pylist()
@@ -164,11 +166,13 @@ def test_advice_is_the_programs() -> None:
             for name in ["array", "level", "chunk_kib", "capacity_bytes", "stacked_bytes", "score",
                          "confidence", "tolerates", "rebuild_hours", "loss_in_rebuild",
                          "unreadable_in_rebuild", "second_failure_loses", "no_rebuild",
-                         "loss_in_year", "cost_per_tb"]:
+                         "loss_in_year", "anything_in_year", "members", "cost_per_tb"]:
                 assert row[name] == candidate[name], (name, row, candidate)
             for ours_speed, speed in zip(row["speeds"], candidate["speeds"], strict=True):
                 speed["workload"] = speed["workload"].replace(" ", "-")
                 assert ours_speed == speed
+        chosen = [row["array"] for row in ours if row["recommended"]]
+        assert chosen == [said["recommendation"]["array"]]
         left_out = [(row["array"], row["why_not"]) for row in ours if row["place"] is None]
         assert left_out == [(it["array"], it["why"]) for it in said["left_out"]]
     assert table.unit("rebuild_hours") == "h"
