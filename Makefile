@@ -32,7 +32,7 @@ ENGINE_ARGS ?=
 TOOLS_DIR ?= $(TARGET)/bench
 TOOLS_ROUNDS ?= 5
 
-.PHONY: help setup setup-tests build wheel dist deb check-deb check-static release test test-all bench bench-engine bench-peers bench-arrays bench-tools bench-published bench-scale clean
+.PHONY: help setup setup-tests build wheel dist deb check-deb check-static release test test-all bench bench-engine law bench-peers bench-arrays bench-tools bench-published bench-scale clean
 .DEFAULT_GOAL := help
 
 help:
@@ -47,6 +47,7 @@ help:
 	@echo 'make test-all   the same with the slow sweeps (RAIDLAB_TEST=all)'
 	@echo 'make bench      set up, measure; report and record in $(TARGET)/bench'
 	@echo '                ARGS=... replaces the arguments: $(ARGS)'
+	@echo 'make law           the constants of predict from cells of Linux md in model time; an hour and a half'
 	@echo 'make bench-engine  the engine alone beside targets and copy ceilings; 17 GiB of memory'
 	@echo '                AGAINST=REV: that revision and this tree in turn, ratios; ENGINE_ARGS=... chooses rows'
 	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
@@ -120,6 +121,19 @@ ifdef AGAINST
 else
 	$(CARGO) run --release -p engine-table -- --json $(TARGET)/bench/engine.json $(ENGINE_ARGS)
 endif
+
+# The cells of Linux md that the law of `predict` is fitted to (an hour and a half on two CPUs), and its constants.
+law: build
+	@mkdir -p $(TARGET)/law
+	for name in random bitmap flash raw streams background; do \
+		RAIDLAB_PROGRAM=$(TARGET)/release/raidlab $(TARGET)/release/raidlab sweep benches/law/sweeps/$$name.toml \
+			--db $(TARGET)/law/$$name.db && \
+		$(TARGET)/release/raidlab report --db $(TARGET)/law/$$name.db --run all --json=$(TARGET)/law/$$name.json \
+			>/dev/null || exit 1; done
+	$(CARGO) run --release -p law-fit -- cells $(TARGET)/law/*.json >$(TARGET)/law/cells.json
+	cp $(TARGET)/law/cells.json benches/law/cells.json
+	$(CARGO) run --release -p law-fit -- fit >$(TARGET)/law/constants.json
+	cp $(TARGET)/law/constants.json crates/predict/constants.json
 
 bench-scale: build
 	$(PYTHON) scripts/scale --json $(TARGET)/bench/scale.json

@@ -1,14 +1,13 @@
 //! Which arrays suit disks and a mix of workloads: capacity, speed, and what failures cost.
 //!
 //! ```text
-//!   candidates (level x layout x chunk) -> law (healthy), arithmetic (degraded)
+//!   candidates (level x layout x chunk) -> law (healthy, degraded)
 //!        \-> capacity -> risk (Markov chains) -> ranked, each compared with the best
 //! ```
 //!
 //! Invariant: an order is called clear only from a predicted ratio of 1.2 on, as `score` judges it.
 
 mod capacity;
-mod degraded;
 mod needs;
 mod outlook;
 mod recommend;
@@ -322,7 +321,9 @@ fn candidate(
             one_disk(&access, machine, single, constants).ok_or(WhyNot::NoSingle(share.work))?;
         logs += share.weight * (found.value / one).ln();
         weights += share.weight;
-        let degraded = degraded::speed(&array, share.work, found.value, single);
+        let lost = Array { missing: 1, ..array };
+        let degraded = predict(&lost, machine, &access, single, constants).ok();
+        let degraded = degraded.map(|found| found.value);
         speeds.push(Speed { work: share.work, healthy: found.value, degraded });
     }
     let resync = Access::new(Work::Resync, WriteBack::Raw);

@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::law::{Access, Array, ConstantsError, Machine, Source, Work};
+use crate::law::{Access, Array, Ceiling, ConstantsError, Machine, Source, Work};
 
 /// Kinds of figures that err alike.
 const KINDS: [(&str, f64); 4] =
@@ -109,14 +109,16 @@ impl Intervals {
         Intervals { halves }
     }
 
-    /// The 80 % interval around a value; inputs that were not measured make it wider.
-    pub fn around(&self, class: Class, value: f64, source: Source) -> (f64, f64) {
-        let input = match source {
+    /// The 80 % interval around a value; inputs that were not measured make it wider, and so does a
+    /// ceiling that differs between machines.
+    pub fn around(&self, class: Class, value: f64, source: Source, limit: Ceiling) -> (f64, f64) {
+        let input: f64 = match source {
             Source::Measured | Source::StandIn => 0.0,
             Source::Sheet => 0.15,
             Source::Assumed => 0.25,
         };
-        let half = self.halves[class.index()].hypot(DEVIATIONS * input);
+        let more = input.hypot(limit.deviation());
+        let half = self.halves[class.index()].hypot(DEVIATIONS * more);
         (value * (-half).exp(), value * half.exp())
     }
 

@@ -4,10 +4,9 @@
 //! [`diagnose`] what holds an array back.
 //!
 //! ```text
-//!   published tables --tables--> cases (array, machine, workload, single disk) --law--> prediction
-//!          |                                                        ^
-//!          '------------------ fit (priors) --> constants ----------'
-//!          '--- leave one table out --> residuals --> intervals
+//!   tables of figures --tables--> cases (array, machine, workload, one disk) --law--> prediction
+//!                                                                               ^
+//!   benches/law: cells of Linux md, priors --> constants, intervals (fitted) ---'
 //! ```
 //!
 //! Equations, units and sources: docs/models. A bound is of our own engine on modelled drives; the
@@ -22,7 +21,7 @@ pub mod bound;
 pub mod calibrate;
 pub mod diagnose;
 pub mod disks;
-pub mod fit;
+pub mod fitted;
 pub mod intervals;
 pub mod law;
 pub mod pasted;

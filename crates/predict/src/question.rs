@@ -4,7 +4,7 @@
 
 use drive::Profile;
 
-use crate::fit::Fitted;
+use crate::fitted::Fitted;
 use crate::intervals::Class;
 use crate::law::{
     Access, Array, Kernel, Machine, Prediction, Sensitivity, Sheet, Single, Source, WhyNot, Work,
@@ -62,7 +62,7 @@ impl Question {
         let found = predict(array, &self.machine, &access, &self.single, &fitted.constants);
         let class = Class::of(array, &self.machine, &access);
         let around = |found: Prediction| {
-            fitted.intervals.around(class, found.value, self.worst_source(work))
+            fitted.intervals.around(class, found.value, self.worst_source(work), found.limit())
         };
         Answer {
             work,

@@ -2,9 +2,9 @@
 //!
 //! Invariant: what counts is decided by roles and health, never by the size of an error.
 
-use crate::fit::{Fitted, folds, residuals};
-use crate::intervals::{Class, Intervals, Residual};
-use crate::law::{Constants, Symbol, WhyNot};
+use crate::fitted::Fitted;
+use crate::intervals::{Class, Intervals};
+use crate::law::{Constants, WhyNot};
 use crate::tables::{Health, Predicted, Role, Row, Table, same_configuration};
 
 /// From this predicted ratio on, one array is called better without reserve.
@@ -35,19 +35,6 @@ pub fn evaluate(tables: &[Table], fitted: &Fitted) -> Vec<Evaluated> {
         .collect()
 }
 
-/// Predicts every row with constants and intervals from the other tables.
-pub fn leave_one_out(tables: &[Table], frozen: &[(Symbol, f64)]) -> Vec<Evaluated> {
-    let folds = folds(tables, frozen);
-    let residuals = residuals(tables, &folds);
-    let each = tables.iter().zip(&folds).enumerate();
-    each.flat_map(|(index, (table, constants))| {
-        let others = residuals.iter().filter(|residual| residual.table != index).copied();
-        let intervals = Intervals::of(&others.collect::<Vec<Residual>>());
-        of_table(index, table, constants, &intervals)
-    })
-    .collect()
-}
-
 fn of_table(
     index: usize,
     table: &Table,
@@ -59,7 +46,7 @@ fn of_table(
         let predicted = table.predict(row, &singles, constants);
         let interval = predicted.ok().zip(row.case.as_ref().ok()).map(|(predicted, case)| {
             let class = Class::of(&case.array, &case.machine, &case.access);
-            intervals.around(class, predicted.value, predicted.source)
+            intervals.around(class, predicted.value, predicted.source, predicted.law.limit())
         });
         let counts = table.health == Health::Counts && is_figure(row);
         Evaluated { table: index, row: at, predicted, interval, counts }
@@ -202,39 +189,3 @@ fn median(values: &mut [f64]) -> f64 {
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
-
-/// An effect of the law that can be left out.
-#[derive(Clone, Copy, Debug)]
-pub struct Effect {
-    /// What it is.
-    pub name: &'static str,
-    /// The constants that leave it out.
-    pub off: &'static [(Symbol, f64)],
-}
-
-/// As near to nothing as a positive constant can be.
-const NOTHING: f64 = 1e-9;
-
-/// The effects that published tables can judge.
-pub const EFFECTS: &[Effect] = &[
-    Effect { name: "nothing: the whole law", off: &[] },
-    Effect {
-        name: "the cost of partial stripes",
-        off: &[(Symbol::Kp, NOTHING), (Symbol::Kb, NOTHING), (Symbol::Kr, NOTHING)],
-    },
-    Effect {
-        name: "its difference by file system",
-        off: &[(Symbol::Kp, 1.8), (Symbol::Kb, 1.8), (Symbol::Kr, 1.8)],
-    },
-    Effect { name: "disk operations of small writes in seeks", off: &[(Symbol::Ps, NOTHING)] },
-    Effect { name: "the rewrite factor (1 instead)", off: &[(Symbol::H, 1.0)] },
-    Effect { name: "jumping over a skipped chunk", off: &[(Symbol::Tj, 1e5)] },
-    Effect { name: "the gap stall", off: &[(Symbol::Sn, NOTHING), (Symbol::So, NOTHING)] },
-    Effect { name: "the loss of striping, read", off: &[(Symbol::A0, NOTHING)] },
-    Effect { name: "the loss of striping, write", off: &[(Symbol::Aw, NOTHING)] },
-    Effect { name: "the loss of the far layout", off: &[(Symbol::Af, NOTHING)] },
-    Effect { name: "the far layout's writes, raw", off: &[(Symbol::Ff, 1.0)] },
-    Effect { name: "the chunk in the cost of partial stripes", off: &[(Symbol::Dl, NOTHING)] },
-    Effect { name: "the stripe cache in it", off: &[(Symbol::Ga, NOTHING)] },
-    Effect { name: "streams: mirrors as stripes", off: &[(Symbol::M2, 1.0), (Symbol::Mr, 1.0)] },
-];

@@ -8,7 +8,7 @@ use raidlab_predict::advise::{
 };
 use raidlab_predict::disks::{FailureRate, failure_rate, find};
 use raidlab_predict::law::{
-    Constants, Machine, SYNC_SPEED_MAX, Sheet, Single, WhyNot, Work, WriteBack,
+    Constants, Copies, Machine, SYNC_SPEED_MAX, Sheet, Single, WhyNot, Work, WriteBack,
 };
 
 fn ask(disks: u32, mix: &[(Work, f64)]) -> Advice {
@@ -39,7 +39,7 @@ fn ask_of(
         needs: Needs::surviving(survive),
         assumptions: Assumptions::usual(&machine),
     };
-    advise(&question, &Constants::published())
+    advise(&question, &Constants::built_in())
 }
 
 #[test]
@@ -48,7 +48,15 @@ fn with_one_request_in_flight_no_array_is_faster_than_a_disk() {
         for work in [Work::RandomRead, Work::RandomWrite] {
             let found = ask_of(drive, 4, &[(work, 1.0)], 1.0, 0).expect(drive);
             for one in found.candidates {
-                assert!(one.score <= 1.0 + 1e-9, "{drive} {work:?} {:?}: {}", one.array, one.score);
+                let far = matches!(one.array.copies, Copies::Far(_));
+                let most = match (work, drive.starts_with("hdd")) {
+                    // The write cache of each disk takes writes before they are on the platter.
+                    (Work::RandomWrite, true) => 4.0,
+                    // Only the outer half is read.
+                    (Work::RandomRead, true) if far => 1.35,
+                    _ => 1.0 + 1e-9,
+                };
+                assert!(one.score <= most, "{drive} {work:?} {:?}: {}", one.array, one.score);
             }
         }
     }
@@ -145,7 +153,7 @@ fn without_a_figure_of_one_disk_there_is_no_advice() {
         needs: Needs::surviving(1),
         assumptions: Assumptions::usual(&machine),
     };
-    let found = advise(&question, &Constants::published()).map(|_| ());
+    let found = advise(&question, &Constants::built_in()).map(|_| ());
     assert_eq!(found, Err(NoAdvice::Law(WhyNot::NoSingle(Work::Read))));
 }
 
@@ -242,7 +250,7 @@ const FILES: &[(Work, f64)] =
 #[test]
 fn the_fastest_array_that_is_safe_enough_is_recommended() {
     let bought = Bought::new(FILES);
-    let constants = Constants::published();
+    let constants = Constants::built_in();
     let of = |needs: Needs, errors: f64| {
         let advice = advise(&bought.question(needs, errors), &constants).expect("candidates");
         let place = recommended(&advice, &needs);
@@ -265,7 +273,7 @@ fn the_fastest_array_that_is_safe_enough_is_recommended() {
 #[test]
 fn what_is_said_to_change_the_recommendation_changes_it() {
     let bought = Bought::new(FILES);
-    let constants = Constants::published();
+    let constants = Constants::built_in();
     let question = bought.question(Needs::default(), 1e-14);
     let advice = advise(&question, &constants).expect("candidates");
     let chosen = advice.candidates[recommended(&advice, &question.needs)].array;
@@ -307,7 +315,7 @@ fn what_is_said_to_change_the_recommendation_changes_it() {
 #[test]
 fn the_chance_lies_in_its_interval_and_one_assumption_moves_it_most() {
     let bought = Bought::new(FILES);
-    let constants = Constants::published();
+    let constants = Constants::built_in();
     let question = bought.question(Needs::default(), 1e-14);
     let advice = advise(&question, &constants).expect("candidates");
     let ranges = Ranges::usual(&question.assumptions, &bought.rate);
@@ -336,7 +344,7 @@ fn of_disks_that_are_to_be_bought_the_speed_of_each_counts() {
         count: Count::Fewest,
         ..Needs::default()
     };
-    let advice = advise(&bought.question(needs, 1e-14), &Constants::published()).expect("some");
+    let advice = advise(&bought.question(needs, 1e-14), &Constants::built_in()).expect("some");
     let place = recommended(&advice, &needs);
     let one = &advice.candidates[place];
     assert_eq!((one.array.level, one.array.members), (Level::Raid6, 5));
@@ -344,7 +352,7 @@ fn of_disks_that_are_to_be_bought_the_speed_of_each_counts() {
     assert_eq!(alternatives(&advice, place), [(Alternative::Faster, 0)]);
     assert_eq!(advice.candidates[0].array.members, 8);
     let none = Needs { usable: Some(500_000_000_000_000), ..needs };
-    let refused = advise(&bought.question(none, 1e-14), &Constants::published());
+    let refused = advise(&bought.question(none, 1e-14), &Constants::built_in());
     let refused = refused.map(|_| ()).expect_err("too much").to_string();
     assert!(refused.contains("raid6 holds 176 TB of 24 disks"), "{refused}");
 }

@@ -118,33 +118,94 @@ fn flash_is_limited_by_threads_and_locks() {
     let one = single(Work::RandomRead, 800e3);
     let found = predict(&array, &machine, &access, &one, &Constants::priors()).unwrap();
     assert_eq!(found.limit(), Ceiling::Lock);
-    assert_eq!(found.ceilings()[0].1, 1800e3);
+    assert_eq!(found.ceilings()[0].1, 1500e3);
     near(ask(&array, &machine, Work::Write, 3000.0).ceilings()[0].1, 1100.0);
+    // Threads of a group gain less than their number.
     machine.group_threads = 3.0;
-    let (constants, write) = (Constants::priors(), Access::new(Work::Write, WriteBack::Raw));
-    let of = |rate| predict(&array, &machine, &write, &single(Work::Write, rate), &constants);
-    assert_eq!(of(3000.0).map(|_| ()), Err(WhyNot::GroupThreads));
-    // Members that one thread keeps up with.
-    near(of(100.0).expect("no thread limits").value, 644.0);
+    let with_group = ask(&array, &machine, Work::Write, 3000.0).ceilings()[0].1;
+    near(with_group, 1100.0 * 3f64.powf(0.7));
 }
 
 #[test]
-fn one_reader_of_fast_flash_is_outside_unless_its_cpu_time_is_known() {
+fn one_reader_of_fast_flash_is_limited_by_its_cpu_time() {
     let array = Array::new(Level::Raid0, 8, 64.0);
     let mut machine = Machine::new(Media::Flash);
     let constants = Constants::priors();
     let mut access = Access::new(Work::Read, WriteBack::Raw);
     let of = |machine: &Machine, access: &Access, rate| {
-        predict(&array, machine, access, &single(Work::Read, rate), &constants)
-            .map(|found| found.limit())
+        let found = predict(&array, machine, access, &single(Work::Read, rate), &constants);
+        found.map(|found| (found.limit(), found.value)).expect("it has an equation")
     };
-    assert_eq!(of(&machine, &access, 7000.0), Err(WhyNot::OneReader));
-    assert_eq!(of(&machine, &access, 300.0), Ok(Ceiling::Disks));
+    // 0.28 us per KiB of a usual CPU: 3.66 GB/s.
+    let (limit, rate) = of(&machine, &access, 7000.0);
+    assert_eq!(limit, Ceiling::Cpu);
+    near(rate, 1024.0 / 0.28);
+    assert_eq!(of(&machine, &access, 300.0).0, Ceiling::Disks);
     machine.cpu_read_us_per_kib = Some(0.1);
-    assert_eq!(of(&machine, &access, 7000.0), Ok(Ceiling::Cpu));
+    near(of(&machine, &access, 7000.0).1, 10_240.0);
     machine.cpu_read_us_per_kib = None;
     access.jobs = 16.0;
-    assert_eq!(of(&machine, &access, 7000.0), Ok(Ceiling::Disks));
+    assert_eq!(of(&machine, &access, 7000.0).0, Ceiling::Disks);
+}
+
+#[test]
+fn a_queue_is_shared_by_the_members_which_sort_the_less() {
+    let array = Array::new(Level::Raid0, 4, 64.0);
+    let of = |depth: f64, gain: Option<f64>| {
+        let access = Access { depth, ..Access::new(Work::RandomRead, WriteBack::Raw) };
+        let mut one = single(Work::RandomRead, 180.0);
+        one.queue_gain = gain;
+        predict(&array, &Machine::new(DISK), &access, &one, &Constants::priors()).unwrap().value
+    };
+    near(of(1.0, None), 180.0);
+    // Four members are busy, each with a quarter of the queue: 4^0.8, by the disk's own gain 4^0.7.
+    near(of(64.0, None), 180.0 * 4f64.powf(0.8));
+    near(of(64.0, Some(0.3)), 180.0 * 4f64.powf(0.7));
+}
+
+#[test]
+fn write_caches_keep_members_busy_and_reads_before_parity_wait() {
+    let of = |level, members, depth: f64| {
+        let array = Array::new(level, members, 64.0);
+        let mut access = Access { depth, ..Access::new(Work::RandomWrite, WriteBack::Raw) };
+        access.depth_is_stated = true;
+        let mut one = single(Work::RandomWrite, 175.0);
+        // 80/s with one in flight.
+        one.offer(Work::RandomRead, 80.0 * depth.powf(0.25), Source::Measured);
+        one.queue_gain = Some(0.25);
+        let found = predict(&array, &Machine::new(DISK), &access, &one, &Constants::priors());
+        let found = found.expect("it has an equation");
+        (found.value, found.limit())
+    };
+    // As Linux md 6.12 on modelled disks of 2009: 624/s with one request in flight on four disks.
+    assert!((of(Level::Raid0, 4, 1.0).0 / 624.0 - 1.0).abs() < 0.1);
+    let (alone, limit) = of(Level::Raid5, 8, 1.0);
+    assert_eq!(limit, Ceiling::ReadBefore);
+    assert!((alone / 62.6 - 1.0).abs() < 0.1, "{alone}");
+    let (many, limit) = of(Level::Raid5, 8, 32.0);
+    assert_eq!(limit, Ceiling::Disks);
+    assert!((many / 268.0 - 1.0).abs() < 0.15, "{many}");
+}
+
+#[test]
+fn a_lost_member_costs_what_its_reads_cost_the_others() {
+    let of = |level, members, missing, depth: f64| {
+        let array = Array { missing, ..Array::new(level, members, 64.0) };
+        let access = Access { depth, ..Access::new(Work::RandomRead, WriteBack::Raw) };
+        let mut one = single(Work::RandomRead, 80.0 * depth.powf(0.25));
+        one.queue_gain = Some(0.25);
+        predict(&array, &Machine::new(DISK), &access, &one, &Constants::priors())
+            .map(|found| found.value)
+    };
+    // As Linux md 6.12 on modelled disks of 2009.
+    let measured = [(4, 1.0, 75.7), (4, 4.0, 156.0), (4, 32.0, 307.4), (8, 32.0, 488.6)];
+    for (members, depth, measured) in measured {
+        let found = of(Level::Raid5, members, 1, depth).expect("one may be lost");
+        assert!((found / measured - 1.0).abs() < 0.2, "x{members} {depth}: {found} {measured}");
+    }
+    assert_eq!(of(Level::Raid5, 4, 2, 1.0), Err(WhyNot::Degraded));
+    assert_eq!(of(Level::Raid0, 4, 1, 1.0), Err(WhyNot::Degraded));
+    assert!(of(Level::Raid6, 6, 2, 32.0).is_ok());
 }
 
 #[test]
@@ -191,7 +252,7 @@ fn a_resync_is_no_faster_than_md_permits() {
     near(rate, 204.8);
     assert_eq!(limit, Ceiling::SyncSpeed);
     machine.sync_speed_max = 2000.0;
-    assert_eq!(of(&machine), Err(WhyNot::FlashResync));
+    assert!(of(&machine).expect("a raised limit").0 > 300.0);
 }
 
 #[test]
@@ -200,9 +261,16 @@ fn writes_of_shingled_disks_are_outside() {
     let array = Array::new(Level::Raid5, 4, 64.0);
     for work in [Work::RandomWrite, Work::SyncWrite, Work::Rewrite, Work::Resync] {
         let access = Access::new(work, WriteBack::Extents);
-        let found = predict(&array, &machine, &access, &single(work, 90.0), &Constants::priors());
+        let mut sheet = Single::default();
+        sheet.offer(work, 90.0, Source::Sheet);
+        let found = predict(&array, &machine, &access, &sheet, &Constants::priors());
         assert_eq!(found.map(|_| ()), Err(WhyNot::Shingled(work)));
     }
+    // What one such disk was measured to write says it.
+    let access = Access::new(Work::RandomWrite, WriteBack::Raw);
+    let one = single(Work::RandomWrite, 3.9);
+    let found = predict(&array, &machine, &access, &one, &Constants::priors());
+    near(found.expect("a figure").value, 0.95 * 3.9);
     assert!(WhyNot::Shingled(Work::RandomWrite).to_string().contains("shingled"));
     ask(&array, &machine, Work::Read, 100.0);
 }
@@ -268,7 +336,7 @@ fn what_is_outside_the_law_gets_no_number() {
     let mirror = Array::new(Level::Raid1, 2, 64.0);
     for (array, machine, access, why) in [
         (five, &old, access, WhyNot::OldKernel),
-        (Array { missing: 1, ..five }, &disks, access, WhyNot::Degraded),
+        (Array { missing: 2, ..five }, &disks, access, WhyNot::Degraded),
         (Array { members: 1, ..five }, &disks, access, WhyNot::TooFew),
         (Array { level: Level::Linear, ..five }, &disks, access, WhyNot::Level),
         (five, &disks, seeks, WhyNot::NoSingle(Work::Seeks)),
@@ -370,7 +438,7 @@ proptest! {
         array in any_array(), machine in any_machine(), access in any_access(),
         single in any_single(),
     ) {
-        let found = predict(&array, &machine, &access, &single, &Constants::published());
+        let found = predict(&array, &machine, &access, &single, &Constants::built_in());
         if let Ok(found) = found {
             prop_assert!(found.value.is_finite() && found.value > 0.0);
             prop_assert!(found.value <= found.ceilings()[0].1 * (1.0 + 1e-9));
@@ -390,7 +458,7 @@ proptest! {
         let alone = matches!(access.work, Work::Resync | Work::Check | Work::SyncWrite);
         let access = Access { work: if alone { Work::Read } else { access.work }, ..access };
         let more = Array { members: array.members + 1, ..array };
-        let constants = Constants::published();
+        let constants = Constants::built_in();
         let of = |array: &Array| predict(array, &machine, &access, &single, &constants);
         if let (Ok(fewer), Ok(more)) = (of(&array), of(&more)) {
             // The soft minimum may lose a little where another ceiling comes near.
@@ -412,7 +480,7 @@ proptest! {
                 faster.offer(work, value.rate * 1.5, Source::Measured);
             }
         }
-        let constants = Constants::published();
+        let constants = Constants::built_in();
         let of = |single: &Single| predict(&array, &machine, &access, single, &constants);
         let rotates = matches!(machine.media, Media::Rotating { .. });
         let in_order = matches!(access.work, Work::Read | Work::Rewrite);

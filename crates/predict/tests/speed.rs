@@ -9,7 +9,7 @@ use raidlab_predict::law::{
 
 #[test]
 fn a_sweep_of_100_000_configurations_takes_seconds_at_most() {
-    let constants = Constants::published();
+    let constants = Constants::built_in();
     let machine = Machine::new(Media::Rotating { rpm: 7200.0 });
     let mut single = Single::default();
     for work in Work::ALL {

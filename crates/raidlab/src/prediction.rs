@@ -4,7 +4,7 @@
 //! is no rate.
 
 use drive::Profile;
-use predict::fit::Fitted;
+use predict::fitted::Fitted;
 use predict::law::Work;
 use predict::question::Question;
 
@@ -48,7 +48,7 @@ pub fn predict(array: &Configuration, profile: &str, workload: &str) -> Result<P
         let text = "1 to 1920 members, 2 to 16 copies, a chunk of 1 to 4194304 KiB are required";
         return Err(Error::new(Kind::Usage, text));
     }
-    let answer = Question::of_profile(profile).answer(array, work, &Fitted::published());
+    let answer = Question::of_profile(profile).answer(array, work, &Fitted::built_in());
     match (answer.found, answer.interval) {
         (Ok(found), Some(interval)) => Ok(Prediction {
             unit: work.unit(),

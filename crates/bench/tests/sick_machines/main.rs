@@ -16,7 +16,7 @@ use host::sys::ModelClock;
 use machine::{Fleet, Kind, Machine, SICK, Sickness, sick_flash};
 use md::Level;
 use predict::diagnose::{Case, Diagnosis, Probe, ProbeFigures, State, diagnose};
-use predict::fit::Fitted;
+use predict::fitted::Fitted;
 use predict::law::{Access, Array, Machine as LawMachine, Media, Single, Work, WriteBack};
 
 /// Sick machines of the table in docs/perf/diagnose.md, and healthy ones.
@@ -65,7 +65,7 @@ fn case(machine: &Machine, ran: &load::Ran) -> Case {
 
 /// Diagnoses as `raidlab diagnose --probe` does: probe by probe.
 fn diagnosed(machine: &Machine, ran: &load::Ran) -> (Case, Diagnosis, Vec<Probe>) {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut case = case(machine, ran);
     let mut probes = load::Probes::new(machine, &|| false);
     let mut order = Vec::new();

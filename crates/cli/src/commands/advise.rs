@@ -120,7 +120,7 @@ pub struct AdviseArguments {
     /// Hours until a failed disk has been replaced [default: 24]
     #[arg(long, value_name = "HOURS", help_heading = "Assumptions", value_parser = parse_positive)]
     replacement: Option<f64>,
-    /// Constants of the law to use [default: those of the published tables]
+    /// Constants of the law to use [default: the built-in ones]
     #[arg(long, value_name = "FILE")]
     constants: Option<PathBuf>,
     /// Write the advice to FILE: one offline HTML page

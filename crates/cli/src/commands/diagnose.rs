@@ -27,7 +27,7 @@ use predict::diagnose::{
     Case, Document, Measured, Probe, ProbeFigures, State, access_of, calibration_of, rate_of,
     write_back,
 };
-use predict::fit::Fitted;
+use predict::fitted::Fitted;
 use predict::law::{Single, Source, Work};
 use predict::tables::file_system;
 use spec::units::{parse_seconds, show_size};
@@ -158,7 +158,7 @@ pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
         }
         case.probes = merged(found, std::mem::take(&mut case.probes));
     }
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut found = predict::diagnose::diagnose(&case, &fitted);
     if arguments.probe {
         if target.paths.is_empty() {

@@ -1,7 +1,7 @@
 //! `raidlab predict`: what Linux md is expected to deliver.
 //!
-//! Four ways: one configuration; rows of a document of tables; the published tables, to judge and
-//! to fit the law; and, instead of Linux md, the engine in model time. Invariant: nothing is
+//! Four ways: one configuration; rows of a document of tables; the published tables, to judge the
+//! law; and, instead of Linux md, the engine in model time. Invariant: nothing is
 //! measured, and no file but the outputs is written.
 
 mod calibrated;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use predict::fit::Fitted;
+use predict::fitted::Fitted;
 use predict::pasted::Pasted;
 
 use crate::Ending;
@@ -34,7 +34,6 @@ Examples:
   raidlab predict --level raid6 --disks 8 --measured seq-read=182 --measured seq-write=175
   raidlab predict --tables tables.json --json      every row of tables that others measured
   raidlab predict --validate                       the published figures beside the law
-  raidlab predict --fit > constants.json           the constants again, from the same figures
   raidlab predict --engine --level raid5,raid6     our own engine instead of Linux md
 
 Figures are MB/s (1e6 bytes) or operations per second. docs/models describes the law, its limits
@@ -58,23 +57,14 @@ pub struct PredictArguments {
                                 "measured", "facts", "calibration", "disk", "smartctl"])]
     tables: Option<PathBuf>,
     /// Print figures beside predictions and the naive rule, and the scores: of the published
-    /// tables, each with constants from the others; or of --tables, with those that are built in
+    /// tables, which no constant was fitted to, or of --tables
     #[arg(long, help_heading = "Tables", conflicts_with_all = ["level", "members", "measured"])]
     validate: bool,
-    /// Print what each effect of the law is worth on the published tables, or on --tables
-    #[arg(long, help_heading = "Tables",
-          conflicts_with_all = ["level", "members", "measured", "validate"])]
-    ablation: bool,
-    /// Fit the constants on the published tables, or on --tables, and print their file
-    #[arg(long, help_heading = "Tables",
-          conflicts_with_all = ["level", "members", "measured", "validate", "ablation", "constants",
-                                "json"])]
-    fit: bool,
-    /// Constants and intervals to use [default: those of the published tables]
+    /// Constants and intervals to use [default: the built-in ones]
     #[arg(long, value_name = "FILE")]
     constants: Option<PathBuf>,
     /// With --tables or --validate, draw predicted against measured: one offline HTML page
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "ablation", "level", "members"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["level", "members"])]
     html: Option<PathBuf>,
     #[command(flatten)]
     json: JsonOut,
@@ -95,18 +85,12 @@ pub fn run(arguments: &PredictArguments) -> Result<Ending> {
     if let Some(What::Engine(arguments)) = &arguments.what {
         return engine::run(arguments);
     }
-    if arguments.fit {
-        return validate::fit(arguments.tables.as_deref());
-    }
     let fitted = fitted(arguments.constants.as_deref())?;
     let tables = arguments.tables.as_deref();
-    if arguments.ablation {
-        return validate::ablation(tables, &arguments.json);
-    }
     let outputs = tables::Outputs { json: &arguments.json, html: arguments.html.as_deref() };
     outputs.check()?;
     if arguments.validate {
-        return validate::validate(tables, arguments.constants.is_some(), &fitted, &outputs);
+        return validate::validate(tables, &fitted, &outputs);
     }
     match tables {
         Some(path) => tables::run(path, &fitted, &outputs),
@@ -116,7 +100,7 @@ pub fn run(arguments: &PredictArguments) -> Result<Ending> {
 
 /// The constants of a file, or the built-in ones.
 pub fn fitted(path: Option<&Path>) -> Result<Fitted> {
-    let Some(path) = path else { return Ok(Fitted::published()) };
+    let Some(path) = path else { return Ok(Fitted::built_in()) };
     let text = read_text(path)?;
     Fitted::parse(&text).with_context(|| format!("{}", path.display()))
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use ::predict::advise::{Candidate, Question, advise, recommended};
-use ::predict::fit::Fitted;
+use ::predict::fitted::Fitted;
 use ::predict::law::Work;
 
 use super::words::Options;

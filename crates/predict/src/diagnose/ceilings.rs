@@ -185,6 +185,7 @@ impl Ceilings<'_> {
                 Ceiling::RaidThread => (Cause::RaidThread, "parity of one thread"),
                 Ceiling::RequestCpu => (Cause::RequestCpu, "CPU time per request of one thread"),
                 Ceiling::Lock => (Cause::Lock, "seen on fast devices"),
+                Ceiling::ReadBefore => (Cause::QueueDepth, "each write waits for reads before it"),
                 Ceiling::Flush => (Cause::Members, "each write waits for its flush"),
                 Ceiling::PlugLimit => (Cause::PlugLimit, "more than 16 members on such a kernel"),
                 Ceiling::SyncSpeed => (Cause::SyncSpeed, "md's limit of background work"),

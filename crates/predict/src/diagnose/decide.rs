@@ -3,7 +3,7 @@
 //! Invariant: pure, and one cause at most; with no cause there is a reason: as expected, above what
 //! was expected, or what has to be probed.
 
-use crate::fit::Fitted;
+use crate::fitted::Fitted;
 use crate::intervals::Class;
 use crate::law::{Array, Ceiling, Constants, Kernel, Prediction, Source, WhyNot, Work};
 
@@ -156,7 +156,7 @@ fn interval(
 ) -> Expected {
     let array = Array { missing: 0, ..case.array };
     let class = Class::of(&array, &known.machine, &ceilings::access_of(case, known));
-    let (low, high) = fitted.intervals.around(class, law.value, source);
+    let (low, high) = fitted.intervals.around(class, law.value, source, law.limit());
     Expected { value: law.value, low, high, source }
 }
 

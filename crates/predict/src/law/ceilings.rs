@@ -7,6 +7,7 @@ use md::Level;
 
 use super::array::{Array, Copies};
 use super::constants::{Constants, Symbol};
+use super::degraded;
 use super::machine::{Machine, Media};
 use super::single::{Single, Source, Value};
 use super::why_not::WhyNot;
@@ -31,6 +32,8 @@ pub enum Ceiling {
     RequestCpu,
     /// A lock of md.
     Lock,
+    /// Reads before a small write of parity.
+    ReadBefore,
     /// Waiting for flushes.
     Flush,
     /// The plug limit of resync with many members.
@@ -51,20 +54,26 @@ impl Ceiling {
             Ceiling::RaidThread => "raid thread",
             Ceiling::RequestCpu => "cpu per request",
             Ceiling::Lock => "md lock",
+            Ceiling::ReadBefore => "read before write",
             Ceiling::Flush => "flush",
             Ceiling::PlugLimit => "plug limit",
             Ceiling::SyncSpeed => "sync_speed_max",
+        }
+    }
+
+    /// How far what is known of it may be off, as the logarithm of a factor: one standard deviation
+    /// between machines. What depends on the CPU and its locks differs more than what disks do.
+    pub const fn deviation(self) -> f64 {
+        match self {
+            Ceiling::RaidThread | Ceiling::Lock | Ceiling::PlugLimit => 0.3,
+            Ceiling::RequestCpu => 0.1,
+            _ => 0.0,
         }
     }
 }
 
 /// The most ceilings that one workload has.
 const MOST: usize = 6;
-/// Beyond this rate, MB/s, one reader or writer of flash is limited by its CPU time; how far, no
-/// published figure says.
-const ONE_READER: f64 = 3000.0;
-/// A `sync_speed_max` beyond this, MB/s, is one that was raised.
-const RAISED: f64 = 250.0;
 
 /// A prediction: the value and the ceilings it comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,6 +114,12 @@ impl Prediction {
         let lowest = all[0].1;
         let sum: f64 = all.iter().map(|(_, rate)| (lowest / rate).powi(8)).sum();
         self.value = lowest * sum.powf(-0.125);
+        self
+    }
+
+    fn times(mut self, factor: f64) -> Prediction {
+        self.value *= factor;
+        self.ceilings[..self.count].iter_mut().for_each(|(_, rate)| *rate *= factor);
         self
     }
 
@@ -150,7 +165,7 @@ pub fn predict(
 ) -> Result<Prediction, WhyNot> {
     let law = Law { array, machine, access, single, constants, n: f64::from(array.members) };
     law.check()?;
-    law.predict()
+    if array.missing == 0 { law.predict() } else { law.degraded() }
 }
 
 /// What one disk does alone: its own figure, or as the law has it for a workload without one. Of
@@ -232,9 +247,6 @@ impl Law<'_> {
         if !self.array.has_enough_members() {
             return Err(WhyNot::TooFew);
         }
-        if self.array.missing > 0 {
-            return Err(WhyNot::Degraded);
-        }
         let many = matches!(
             self.access.work,
             Work::Seeks | Work::RandomRead | Work::StreamsRead | Work::DirectRead
@@ -254,7 +266,9 @@ impl Law<'_> {
                 | Work::DirectWrite
                 | Work::Resync
         );
-        if self.machine.is_shingled && of_shingles {
+        // A figure measured on one such disk says what its writes cost.
+        let is_measured = self.single.get(work).is_some_and(|one| one.source <= Source::StandIn);
+        if self.machine.is_shingled && of_shingles && !is_measured {
             return Err(WhyNot::Shingled(work));
         }
         let small_writes = matches!(work, Work::RandomWrite | Work::SyncWrite);
@@ -265,22 +279,15 @@ impl Law<'_> {
         Ok(())
     }
 
+    fn degraded(&self) -> Result<Prediction, WhyNot> {
+        let array = Array { missing: 0, ..*self.array };
+        let healthy = Law { array: &array, ..*self }.predict()?;
+        let gain = self.machine.media.rotates().then(|| self.queue_gain());
+        let left = degraded::left(self.array, self.access, healthy.value, self.single, gain);
+        Ok(healthy.times(left.ok_or(WhyNot::Degraded)?))
+    }
+
     fn predict(&self) -> Result<Prediction, WhyNot> {
-        let found = self.of_the_workload()?;
-        if self.is_beyond_one_reader(&found) { Err(WhyNot::OneReader) } else { Ok(found) }
-    }
-
-    /// One reader or writer of fast flash, where nothing says what it costs.
-    fn is_beyond_one_reader(&self, found: &Prediction) -> bool {
-        let Access { work, jobs, .. } = *self.access;
-        let background = matches!(work, Work::Resync | Work::Check);
-        let is_stream = !work.is_rate_of_operations() && !background;
-        let is_known = found.of(Ceiling::Cpu).is_some();
-        let one = jobs <= 1.0 && self.machine.media.is_flash();
-        one && is_stream && !is_known && found.value > ONE_READER
-    }
-
-    fn of_the_workload(&self) -> Result<Prediction, WhyNot> {
         match self.access.work {
             Work::Read => Ok(self.read(self.one(Work::Read)?)),
             Work::Write => self.write(self.one(Work::Write)?),
@@ -354,10 +361,16 @@ impl Law<'_> {
         } else {
             self.add_buses(&mut all, 1.0 / self.n);
         }
-        if let Some(us) = self.machine.cpu_read_us_per_kib {
+        if let Some(us) = self.cpu_us_per_kib(self.machine.cpu_read_us_per_kib, Symbol::Cr) {
             all.add(Ceiling::Cpu, 1024.0 / us);
         }
         all.with_soft_minimum()
+    }
+
+    /// CPU time of one reader or writer: of the machine where it is known, else of a usual CPU.
+    fn cpu_us_per_kib(&self, known: Option<f64>, usual: Symbol) -> Option<f64> {
+        let one = self.machine.media.is_flash() && self.access.jobs <= 1.0;
+        known.or(one.then(|| self.constant(usual)))
     }
 
     fn read_of_the_disks(&self, one: f64, kept: f64) -> f64 {
@@ -413,26 +426,19 @@ impl Law<'_> {
         }
         all.add(Ceiling::Disks, 1.0 / time);
         self.add_buses(&mut all, 1.0 / data);
-        if let Some(us) = self.machine.cpu_write_us_per_kib {
+        if let Some(us) = self.cpu_us_per_kib(self.machine.cpu_write_us_per_kib, Symbol::Cw) {
             all.add(Ceiling::Cpu, 1024.0 / us);
         }
-        self.add_raid_thread(&mut all, 1.0)?;
+        self.add_raid_thread(&mut all, self.constant(Symbol::Rt));
         Ok(all.with_soft_minimum())
     }
 
-    /// What the thread of a parity array writes, in a unit of N to the MB; after all other
-    /// ceilings. With threads of a group beside it, it is known only that it does not get slower.
-    fn add_raid_thread(&self, all: &mut Prediction, to_the_mb: f64) -> Result<(), WhyNot> {
-        if self.array.parities() == 0 || !self.machine.media.is_flash() {
-            return Ok(());
+    /// What the thread of a parity array does alone, and with threads of a group.
+    fn add_raid_thread(&self, all: &mut Prediction, alone: f64) {
+        if self.array.parities() > 0 && self.machine.media.is_flash() {
+            let threads = self.machine.group_threads.max(1.0);
+            all.add(Ceiling::RaidThread, alone * threads.powf(self.constant(Symbol::Gt)));
         }
-        let thread = self.constant(Symbol::Rt) * to_the_mb;
-        if self.machine.group_threads <= 0.0 {
-            all.add(Ceiling::RaidThread, thread);
-            return Ok(());
-        }
-        let others = all.ceilings().iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min);
-        if others > thread { Err(WhyNot::GroupThreads) } else { Ok(()) }
     }
 
     /// s per MB of the array's data: stripes that are written in parts cost reads and seeks.
@@ -489,10 +495,17 @@ impl Law<'_> {
     fn random_read(&self) -> Result<Prediction, WhyNot> {
         let one = self.single.figure(Work::RandomRead)?;
         // One request in flight keeps one member busy.
-        let disks = one.rate * self.busy(self.access.depth);
+        let busy = self.busy(self.access.depth);
         if !self.machine.media.is_flash() {
-            return Ok(Prediction::only(Ceiling::Disks, disks));
+            // A member has its share of the queue, and sorts the less.
+            let sorted = busy.powf(1.0 - self.queue_gain());
+            // The copies that are read lie in the outer half.
+            let far =
+                matches!((self.array.level, self.array.copies), (Level::Raid10, Copies::Far(_)));
+            let nearer = if far { self.constant(Symbol::Fr) } else { 1.0 };
+            return Ok(Prediction::only(Ceiling::Disks, one.rate * sorted * nearer));
         }
+        let disks = one.rate * busy;
         let mut all = Prediction::none();
         all.add(Ceiling::Disks, self.in_flight(disks, self.single.read_s));
         self.add_request_cpu(&mut all, one);
@@ -506,6 +519,10 @@ impl Law<'_> {
         Ok(all.with_soft_minimum())
     }
 
+    fn queue_gain(&self) -> f64 {
+        self.single.queue_gain.unwrap_or(self.constant(Symbol::Qg))
+    }
+
     /// No more than the requests in flight permit, each of which takes so long.
     fn in_flight(&self, rate: f64, time: Option<f64>) -> f64 {
         time.map_or(rate, |time| rate.min(self.access.depth.max(1.0) / time))
@@ -514,21 +531,23 @@ impl Law<'_> {
     /// CPU time of small requests to flash: that of one disk, and md's.
     fn add_request_cpu(&self, all: &mut Prediction, one: Value) {
         let md = match self.array.level {
-            Level::Raid0 => Symbol::O0,
+            Level::Raid1 | Level::Raid10 if self.access.work == Work::RandomWrite => Symbol::Ow,
             Level::Raid1 | Level::Raid10 => Symbol::O1,
-            _ => Symbol::O5,
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => Symbol::O5,
+            _ => Symbol::O0,
         };
         let request = request_us(one, self.machine, self.access, self.constants);
         all.add(Ceiling::RequestCpu, self.access.jobs * 1e6 / (request + self.constant(md)));
     }
 
-    /// Reads per second that a lock of md admits; each was seen once.
+    /// Reads per second that a lock of md admits: of parity the middle of four machines, the others
+    /// were seen once.
     fn lock(&self) -> Option<f64> {
         match self.array.level {
             Level::Raid1 => Some(770e3),
             Level::Raid10 => Some(if self.machine.is_at_least(6, 1, 0) { 2400e3 } else { 1830e3 }),
             Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                Some(if self.machine.is_at_least(5, 14, 0) { 3900e3 } else { 1800e3 })
+                Some(if self.machine.is_at_least(5, 14, 0) { 4200e3 } else { 1500e3 })
             }
             _ => None,
         }
@@ -541,6 +560,9 @@ impl Law<'_> {
             Level::Raid1 | Level::Raid10 => f64::from(self.array.copy_count()),
             _ => 1.0 + f64::from(self.array.parities()),
         };
+        if !self.machine.media.is_flash() {
+            return Ok(self.random_write_of_platters(one.rate));
+        }
         let busy = match self.access.depth_is_stated {
             true => self.busy(self.access.depth.max(1.0) * touched),
             // Dirty pages are written back many at a time.
@@ -550,15 +572,44 @@ impl Law<'_> {
             Level::Raid1 => 0.95 * one.rate,
             _ => one.rate * busy / self.array.small_write_operations(),
         };
-        if !self.machine.media.is_flash() {
-            return Ok(Prediction::only(Ceiling::Disks, disks));
-        }
         let mut all = Prediction::none();
         let time = self.time_of_a_write(one, touched)?;
         all.add(Ceiling::Disks, self.in_flight(disks, time));
         self.add_request_cpu(&mut all, one);
-        self.add_raid_thread(&mut all, 1e6 / 4096.0)?;
+        self.add_raid_thread(&mut all, 1e6 / self.constant(Symbol::T5));
         Ok(all.with_soft_minimum())
+    }
+
+    /// A disk's write cache takes a write before it is on the platter: so all members are busy with
+    /// one request in flight, too. What is read before a write of parity waits for the platter.
+    fn random_write_of_platters(&self, one: f64) -> Prediction {
+        let kept = 0.95 * one;
+        let parities = f64::from(self.array.parities());
+        let stated = self.access.depth_is_stated.then(|| self.time_of_a_read()).flatten();
+        let mut all = Prediction::none();
+        match (self.array.level, stated) {
+            (Level::Raid1, _) => all.add(Ceiling::Disks, kept),
+            (_, Some(read)) if parities > 0.0 => {
+                // Old data and parity are read, or the row's other data if that is less.
+                let written = 1.0 + parities;
+                let before = written.min(self.array.data_members() - 1.0).max(1.0);
+                let in_flight = (self.access.depth * before / self.n).max(1.0);
+                let read_in_queue = read / in_flight.powf(self.queue_gain());
+                let time = before * read_in_queue + written / kept;
+                all.add(Ceiling::Disks, self.n / time);
+                let waits = self.constant(Symbol::Rm) * read;
+                all.add(Ceiling::ReadBefore, self.access.depth / waits);
+            }
+            _ => all.add(Ceiling::Disks, kept * self.n / self.array.small_write_operations()),
+        }
+        all.with_soft_minimum()
+    }
+
+    /// Time of a small read of one disk with none beside it, s.
+    fn time_of_a_read(&self) -> Option<f64> {
+        let figure = self.single.get(Work::RandomRead);
+        let sorted = self.access.depth.max(1.0).powf(self.queue_gain());
+        figure.map(|one| sorted / one.rate).or(self.single.access_s)
     }
 
     /// Time of a small write to flash with none beside it, s: that of one disk, and of the read
@@ -618,7 +669,7 @@ impl Law<'_> {
         all.add(Ceiling::Disks, members * one * kept);
         self.add_buses(&mut all, 1.0 / members);
         if writes {
-            self.add_raid_thread(&mut all, 1.0)?;
+            self.add_raid_thread(&mut all, self.constant(Symbol::Rt));
         }
         Ok(all.with_soft_minimum())
     }
@@ -637,9 +688,6 @@ impl Law<'_> {
             all.add(Ceiling::PlugLimit, self.constant(Symbol::Rp) * one);
         }
         let limit = self.machine.sync_speed_max;
-        if self.machine.media.is_flash() && limit > RAISED {
-            return Err(WhyNot::FlashResync);
-        }
         self.add_buses(&mut all, 1.0);
         // A limit that is set costs nothing below it.
         let value = all.with_soft_minimum().value.min(limit);

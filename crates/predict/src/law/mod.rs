@@ -3,6 +3,7 @@
 mod array;
 mod ceilings;
 mod constants;
+mod degraded;
 mod kernel;
 mod machine;
 mod sensitivity;

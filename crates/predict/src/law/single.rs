@@ -49,6 +49,8 @@ pub struct Single {
     pub read_s: Option<f64>,
     /// The same of a small write.
     pub write_s: Option<f64>,
+    /// Random reads of platters: the exponent of the requests in flight, by figures of two depths.
+    pub queue_gain: Option<f64>,
     /// Workloads whose only figure is of another number of requests in flight.
     of_other_depth: [bool; Work::ALL.len()],
 }

@@ -33,12 +33,6 @@ pub enum WhyNot {
     Bitmap,
     /// Writes of shingled disks that are not one stream.
     Shingled(Work),
-    /// What more threads of a parity array gain.
-    GroupThreads,
-    /// More than one reader or writer was seen to move.
-    OneReader,
-    /// Resync or rebuild of flash, faster than md's own limit.
-    FlashResync,
     /// Limited by the CPU of the program: single characters, file creation.
     CpuBound,
     /// A figure of the page cache.
@@ -58,7 +52,7 @@ impl WhyNot {
             WhyNot::OldKernel => "kernel before 2.6",
             WhyNot::NoSingle(_) => "no single-disk value",
             WhyNot::MixedMirror => "mixed mirrors under load",
-            WhyNot::Degraded => "degraded array",
+            WhyNot::Degraded => "more members are missing than the law has an equation for",
             WhyNot::Level => "level without an equation",
             WhyNot::NotMd => "not Linux md",
             WhyNot::Media => "members of unknown kind: disks with platters, or flash",
@@ -68,9 +62,6 @@ impl WhyNot {
             WhyNot::OtherDepth(_) => "single-disk value of another depth",
             WhyNot::Bitmap => "internal bitmap: what its updates cost is not known",
             WhyNot::Shingled(_) => "shingled disks",
-            WhyNot::GroupThreads => "gain of group threads not known",
-            WhyNot::OneReader => "one reader or writer of fast flash: its CPU time is not known",
-            WhyNot::FlashResync => "flash with a raised sync_speed_max",
             WhyNot::CpuBound => "limited by the program's CPU time",
             WhyNot::InCache => "figure of the page cache",
             WhyNot::Input => "single disk: an input",

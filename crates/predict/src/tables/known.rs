@@ -55,11 +55,13 @@ impl Inputs {
         base.access_s = facts.access_s;
         for work in Work::ALL {
             let Some(best) = best(known, work, fs, access.depth) else { continue };
-            match at_depth(best, facts, access.depth) {
+            let gain = queue_gain(known, fs).unwrap_or(USUAL_QUEUE_GAIN);
+            match at_depth(best, facts, access.depth, gain) {
                 Some(rate) => base.offer(work, rate, best.source),
                 None => base.has_other_depth(work),
             }
         }
+        base.queue_gain = queue_gain(known, fs).filter(|_| facts.machine.media.rotates());
         if facts.machine.media.is_flash() {
             // One request at a time: the time of each.
             let alone = |work| {
@@ -144,9 +146,23 @@ fn best<'a>(
     })
 }
 
-/// The rate at another depth: a disk gains the fifth root of the depth by sorting; of flash it is
-/// not known, nor of writes, which caches take.
-fn at_depth(one: &SingleSource, facts: &Facts, depth: f64) -> Option<f64> {
+/// What sorting gains, where it is not known: the fifth root of the depth.
+const USUAL_QUEUE_GAIN: f64 = 0.2;
+
+/// The exponent of the depth in random reads of one disk, by its figures of the least and of the
+/// greatest depth.
+fn queue_gain(known: &[SingleSource], fs: Option<&str>) -> Option<f64> {
+    let same = |one: &&SingleSource| one.work == Work::RandomRead && one.file_system == fs;
+    let by_depth = |a: &&SingleSource, b: &&SingleSource| a.depth.total_cmp(&b.depth);
+    let least = known.iter().filter(same).min_by(by_depth)?;
+    let most = known.iter().filter(same).max_by(by_depth)?;
+    let gain = (most.rate / least.rate).ln() / (most.depth / least.depth).ln();
+    (most.depth >= 4.0 * least.depth).then_some(gain.clamp(0.0, 0.5))
+}
+
+/// The rate at another depth: a disk gains by sorting; of flash it is not known, nor of writes,
+/// which caches take.
+fn at_depth(one: &SingleSource, facts: &Facts, depth: f64, gain: f64) -> Option<f64> {
     if !matches!(one.work, Work::RandomRead | Work::RandomWrite) {
         return Some(one.rate);
     }
@@ -155,7 +171,7 @@ fn at_depth(one: &SingleSource, facts: &Facts, depth: f64) -> Option<f64> {
         return (0.99..=1.01).contains(&ratio).then_some(one.rate);
     }
     if !facts.machine.media.is_flash() {
-        return Some(one.rate * ratio.powf(0.2));
+        return Some(one.rate * ratio.powf(gain));
     }
     (0.5..=2.0).contains(&ratio).then_some(one.rate)
 }

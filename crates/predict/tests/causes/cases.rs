@@ -284,7 +284,7 @@ pub fn sick() -> Vec<(Cause, Change, Change)> {
                 case.access.depth = 256.0;
                 case.probes.seeks = Some(vec![RandomRates { q1: 9e3, q4: 3e4, q32: 9e4 }; 6]);
                 case.probes.cpu_us_per_request = Some(12.0);
-                case.measured = 66_000.0;
+                case.measured = 78_000.0;
                 case.sample = None;
                 case
             },
@@ -355,7 +355,7 @@ pub fn sick() -> Vec<(Cause, Change, Change)> {
         (
             Cause::StripeCache,
             || {
-                let mut case = scaled(writing(), 0.4);
+                let mut case = scaled(writing(), 0.2);
                 (case.machine.stripe_cache, case.machine.kernel) = (32.0, Some(Kernel(3, 2, 0)));
                 case.sample.as_mut().expect("a sample").array.queue = Some(8.0);
                 busy(&mut case, 0.6, 0.8);

@@ -9,14 +9,14 @@ use raidlab_predict::diagnose::{
     Case, Cause, IoLimit, Layer, NarrowLink, Network, Probe, ProbeFigures, RandomRates, Sync,
     Traffic, Verdict, diagnose,
 };
-use raidlab_predict::fit::Fitted;
+use raidlab_predict::fitted::Fitted;
 use raidlab_predict::law::{Access, Array, Kernel, Media, Single, Work, WriteBack};
 
 use cases::{busy, reading, scaled, seeking, sick, threads, writing};
 
 #[test]
 fn healthy_arrays_are_not_accused() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     for (name, case) in [("reads", reading()), ("writes", writing()), ("seeks", seeking())] {
         let found = diagnose(&case, &fitted);
         let fine = matches!(found.verdict, Verdict::Members | Verdict::AsExpected);
@@ -27,7 +27,7 @@ fn healthy_arrays_are_not_accused() {
 
 #[test]
 fn every_cause_is_named_where_it_is_and_not_where_it_is_not() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut failures = Vec::new();
     let all = sick();
     for (index, (cause, injected, healthy)) in all.iter().enumerate() {
@@ -50,7 +50,7 @@ fn every_cause_is_named_where_it_is_and_not_where_it_is_not() {
 /// channels say nothing.
 #[test]
 fn what_does_not_rotate_has_no_gaps_and_no_channel() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     for media in [Media::Flash, Media::Unknown] {
         let mut case = reading();
         case.machine.media = media;
@@ -77,7 +77,7 @@ fn a_ceiling_that_the_figure_exceeds_is_no_expectation() {
         disks: (0..6).collect(),
         mb_per_s: 200.0,
     }]);
-    let found = diagnose(&case, &Fitted::published());
+    let found = diagnose(&case, &Fitted::built_in());
     let expected = found.expected.expect("a law");
     assert!(expected.high > case.measured && found.verdict != Verdict::Above, "{expected:?}");
     let below = found.ceilings.iter().find(|line| line.rate * 1.15 < case.measured);
@@ -98,7 +98,7 @@ fn synced_writes_within_the_interval_are_healthy() {
     for member in &mut sample.members {
         member.traffic = Traffic { writes: 38.0, busy: Some(0.5), ..Traffic::default() };
     }
-    let found = diagnose(&case, &Fitted::published());
+    let found = diagnose(&case, &Fitted::built_in());
     assert_eq!(found.cause(), None, "{found:#?}");
     let expected = found.expected.expect("a law");
     assert!((expected.low..expected.high).contains(&38.0), "{expected:?}");
@@ -109,15 +109,15 @@ fn an_internal_bitmap_leaves_no_expectation_of_small_writes() {
     let mut case = reading();
     (case.access, case.sample) = (Access::new(Work::RandomWrite, WriteBack::Raw), None);
     case.measured = 90.0;
-    let found = diagnose(&case, &Fitted::published());
+    let found = diagnose(&case, &Fitted::built_in());
     assert_eq!(found.expected, Err(raidlab_predict::law::WhyNot::Bitmap));
     case.state.bitmap = Some(false);
-    assert!(diagnose(&case, &Fitted::published()).expected.is_ok());
+    assert!(diagnose(&case, &Fitted::built_in()).expected.is_ok());
 }
 
 #[test]
 fn probes_are_named_one_after_another_until_they_decide() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let whole = scaled(reading(), 0.55);
     let mut case = Case { probes: ProbeFigures::default(), ..whole.clone() };
     let mut order = Vec::new();
@@ -144,7 +144,7 @@ fn probes_are_named_one_after_another_until_they_decide() {
 
 #[test]
 fn without_an_explanation_nothing_is_named() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut case = scaled(reading(), 0.3);
     case.sample = None;
     let found = diagnose(&case, &fitted);
@@ -187,7 +187,7 @@ fn flushes(case: &mut Case, array: Option<f64>, members: f64) {
 
 #[test]
 fn a_light_load_is_no_bottleneck() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     // 20 random reads a second; the depth is what was counted.
     let mut few = light(seeking(), 20.0 / 850.0, 0.2);
     few.access.depth = 1.0;
@@ -239,7 +239,7 @@ fn a_light_load_is_no_bottleneck() {
 
 #[test]
 fn a_sample_of_another_time_says_nothing_of_the_load() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     // A figure of yesterday; nothing runs now.
     let mut case = unprobed(light(reading(), 0.0, 0.0));
     case.measured = 300.0;
@@ -258,7 +258,7 @@ fn a_sample_of_another_time_says_nothing_of_the_load() {
 
 #[test]
 fn flushes_that_md_does_not_count_are_no_bitmap() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     // Random writes of RAID 5: data and parity of each, 100 a second, each with a flush.
     let mut case = unprobed(scaled(writing(), 0.3));
     let sample = case.sample.as_mut().expect("a sample");
@@ -280,7 +280,7 @@ fn flushes_that_md_does_not_count_are_no_bitmap() {
 
 #[test]
 fn disks_that_keep_their_cache_without_power_have_no_cache_off() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut flash = scaled(writing(), 0.7);
     flash.machine.media = Media::Flash;
     flash.state.write_cache = Some(false);
@@ -299,7 +299,7 @@ fn disks_that_keep_their_cache_without_power_have_no_cache_off() {
 
 #[test]
 fn a_link_is_narrow_where_its_members_fill_it() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     // A controller x8 in a slot x4: 6 disks are far from its 3400 MB/s.
     for (mb_per_s, members, named) in [(3400.0, 6, false), (720.0, 6, true), (720.0, 1, false)] {
         let mut case = reading();
@@ -313,7 +313,7 @@ fn a_link_is_narrow_where_its_members_fill_it() {
 
 #[test]
 fn threads_of_other_work_are_not_this_workloads() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let of = |set: &[(&str, f64, bool)], io: Option<bool>| {
         let mut case = unprobed(scaled(writing(), 0.6));
         threads(&mut case, set);
@@ -342,7 +342,7 @@ fn threads_of_other_work_are_not_this_workloads() {
 
 #[test]
 fn a_depth_that_is_not_stated_is_no_sign() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut case = seeking();
     (case.access.depth, case.measured, case.sample) = (1.0, 85.0, None);
     assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::QueueDepth));
@@ -357,7 +357,7 @@ fn a_depth_that_is_not_stated_is_no_sign() {
 
 #[test]
 fn a_network_limits_what_goes_through_it() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let of = |figure: f64, carried: f64| {
         let mut case = scaled(reading(), figure / 690.0);
         case.sample.as_mut().expect("a sample").network =
@@ -379,8 +379,8 @@ fn a_network_limits_what_goes_through_it() {
 
 #[test]
 fn figures_of_one_disk_are_not_those_of_all() {
-    let fitted = Fitted::published();
-    let mut case = scaled(seeking(), 0.5);
+    let fitted = Fitted::built_in();
+    let mut case = scaled(seeking(), 0.4);
     case.sample = None;
     case.probes.seeks.as_mut().expect("seeks").truncate(1);
     assert_eq!(diagnose(&case, &fitted).next_probe, Some(Probe::Seeks));
@@ -417,7 +417,7 @@ fn rebuilding(mb_per_s: f64, requests: f64) -> Case {
 
 #[test]
 fn md_holds_background_work_at_its_minimum_and_its_maximum() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let cause = |case: &Case| diagnose(case, &fitted).cause();
     assert_eq!(cause(&rebuilding(1.0, 12.0)), Some(Cause::SyncSpeedMin));
     // Held back for a part of the time; at a minimum that was raised.
@@ -457,7 +457,7 @@ fn md_holds_background_work_at_its_minimum_and_its_maximum() {
 
 #[test]
 fn kernel_threads_are_known_by_the_device_in_their_names() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let of = |name: &str, md: Option<&str>, layers: &[&str]| {
         let mut case = light(writing(), 0.02, 0.15);
         case.md = md.map(str::to_string);
@@ -499,7 +499,7 @@ fn kernel_threads_are_known_by_the_device_in_their_names() {
 
 #[test]
 fn a_control_group_limits_in_front_of_the_array() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let limit = IoLimit::parse("9:0 rbps=104857600 wbps=max riops=max wiops=200").expect("a limit");
     assert_eq!((limit.read_mb, limit.writes), (Some(104.8576), Some(200.0)));
     assert_eq!(IoLimit::parse("9:0 rbps=max wbps=max riops=max wiops=max"), None);
@@ -519,9 +519,9 @@ fn a_control_group_limits_in_front_of_the_array() {
 
 #[test]
 fn what_is_left_is_named_where_nothing_was_counted() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     // Pieces through dm-crypt, before the stripe cache grew by itself.
-    let mut case = scaled(writing(), 0.3);
+    let mut case = scaled(writing(), 0.2);
     (case.sample, case.machine.kernel) = (None, Some(Kernel(3, 2, 0)));
     let found = diagnose(&case, &fitted);
     assert_eq!(found.cause(), Some(Cause::StripeCache), "{found:#?}");
@@ -544,7 +544,7 @@ fn what_is_left_is_named_where_nothing_was_counted() {
 
 #[test]
 fn what_nothing_with_platters_does_is_flash() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let assumed = |change: fn(&mut Case)| {
         let mut case = reading();
         (case.state.media_is_assumed, case.machine.gap_ms) = (true, Some(9.0));
@@ -584,7 +584,7 @@ fn what_nothing_with_platters_does_is_flash() {
 /// Parity of one thread is 1100 MB/s where it was seen; what does more has more.
 #[test]
 fn a_ceiling_of_the_law_that_the_figure_exceeds_is_no_expectation() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut case = writing();
     (case.machine.media, case.sample) = (Media::Flash, None);
     case.probes.alone_mb_per_s = Some(vec![3000.0; 6]);
@@ -603,7 +603,7 @@ fn a_ceiling_of_the_law_that_the_figure_exceeds_is_no_expectation() {
 
 #[test]
 fn members_that_the_others_wait_for_are_named() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     // One is slower alone, and a mirror reads from half of the members: no ceiling is near.
     let mut case = scaled(reading(), 0.3);
     case.probes.alone_mb_per_s = Some(vec![150.0, 151.0, 75.0, 152.0, 150.0, 148.0]);
@@ -629,7 +629,7 @@ fn members_that_the_others_wait_for_are_named() {
 
 #[test]
 fn one_flush_of_a_bitmap_may_be_of_several_writes() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut case = unprobed(scaled(writing(), 0.3));
     case.access = Access::new(Work::RandomWrite, WriteBack::Raw);
     (case.array, case.machine.media) = (Array::new(Level::Raid10, 6, 512.0), Media::Flash);
@@ -648,7 +648,7 @@ fn one_flush_of_a_bitmap_may_be_of_several_writes() {
 
 #[test]
 fn a_thread_that_is_full_is_provisional_where_writes_are_unknown() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut case = scaled(writing(), 0.9);
     case.machine.media = Media::Flash;
     threads(&mut case, &[("md0_raid5", 0.98, true)]);
@@ -667,7 +667,7 @@ fn a_thread_that_is_full_is_provisional_where_writes_are_unknown() {
 
 #[test]
 fn commits_that_the_workload_waits_for_are_no_want_of_requests() {
-    let fitted = Fitted::published();
+    let fitted = Fitted::built_in();
     let mut case = scaled(writing(), 0.05);
     case.request_kib = Some(16.0);
     let array = &mut case.sample.as_mut().expect("a sample").array;

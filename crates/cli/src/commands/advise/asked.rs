@@ -108,7 +108,7 @@ impl Asked {
 
     /// Of the usual mix, workloads for which no array has a figure are left out, and named.
     fn leave_out_what_is_outside(&mut self) -> Result<()> {
-        let constants = Constants::published();
+        let constants = Constants::built_in();
         let mut reasons = Vec::new();
         for share in std::mem::take(&mut self.mix) {
             let alone = [share];

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use md::Level;
-use predict::fit::Fitted;
+use predict::fitted::Fitted;
 use predict::law::{Array, Copies, WhyNot, Work};
 use predict::question::Answer;
 use predict::tables::{LevelWord, level_and_copies};
@@ -76,9 +76,9 @@ impl ArrayArguments {
     /// # Errors
     /// Its members are not counted, or the layout is none.
     pub fn array(&self, described: &Described) -> Result<Array> {
-        let level = self.level.ok_or_else(|| {
-            anyhow!("--level is required; or --array, --tables, --validate, --ablation or --fit")
-        })?;
+        let level = self
+            .level
+            .ok_or_else(|| anyhow!("--level is required; or --array, --tables or --validate"))?;
         let members = self.disks.or(described.count).ok_or_else(|| {
             anyhow!("the number of members is unknown: name --disks, or count them in --members")
         })?;
@@ -125,7 +125,7 @@ pub fn run(
     json: &JsonOut,
 ) -> Result<Ending> {
     if array.level.is_none() && array.pasted.is_none() {
-        bail!("--level is required; or --array, --tables, --validate, --ablation or --fit");
+        bail!("--level is required; or --array, --tables or --validate");
     }
     let mut described = machine.described()?;
     let made = match &array.pasted {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use predict::fit::Fitted;
+use predict::fitted::Fitted;
 use predict::score::{self, Evaluated};
 use predict::tables::{self, Role, Row, Table};
 use report::predicted::{Page, Point};

@@ -1,57 +1,35 @@
-//! `--validate`, `--ablation` and `--fit`: how good the law is, and its constants again.
+//! `--validate`: how good the law is.
 
 use std::path::Path;
 
 use anyhow::Result;
-use predict::fit::Fitted;
+use predict::fitted::Fitted;
 use predict::law::WhyNot;
-use predict::score::{self, EFFECTS, Evaluated, Score};
+use predict::score::{self, Evaluated, Score};
 use predict::tables::{self, Table};
 use serde_json::{Value, json};
 
 use super::tables::{Outputs, page, read, rows, text};
 use crate::Ending;
-use crate::console::{JsonOut, columns, print_raw};
+use crate::console::columns;
 
 /// The tables of a file, or the published ones.
 fn tables_of(path: Option<&Path>) -> Result<Vec<Table>> {
     path.map_or_else(|| Ok(tables::published()), read)
 }
 
-/// `--fit`.
-pub fn fit(path: Option<&Path>) -> Result<Ending> {
-    let tables = tables_of(path)?;
-    let of = path.map_or("the published tables".into(), |path| path.display().to_string());
-    print_raw(&format!("{:#}\n", Fitted::of(&tables).document(&of)))?;
-    Ok(Ending::Fine)
-}
-
 /// `--validate`.
-pub fn validate(
-    path: Option<&Path>,
-    has_constants: bool,
-    fitted: &Fitted,
-    outputs: &Outputs<'_>,
-) -> Result<Ending> {
+pub fn validate(path: Option<&Path>, fitted: &Fitted, outputs: &Outputs<'_>) -> Result<Ending> {
     let tables = tables_of(path)?;
-    // Tables that the constants come from are predicted without themselves.
-    let left_out = path.is_none() && !has_constants;
-    let all = match left_out {
-        true => score::leave_one_out(&tables, &[]),
-        false => score::evaluate(&tables, fitted),
-    };
+    let all = score::evaluate(&tables, fitted);
     let lines = groups(&tables, &all);
-    let how = match left_out {
-        true => "constants of each table from the other tables",
-        false => "constants that were given, or built in",
-    };
     let mut out = text(&tables, &all);
-    out += &format!("\nScores ({how}):\n\n{}", scores_text(&lines));
+    out += &format!("\nScores:\n\n{}", scores_text(&lines));
     out += &why_nots(&all);
     let document = || {
         let scores: Vec<Value> =
             lines.iter().map(|(name, score)| score_json(name, score)).collect();
-        json!({ "constants": how, "rows": rows(&tables, &all), "scores": scores })
+        json!({ "rows": rows(&tables, &all), "scores": scores })
     };
     let title = "Predicted against measured".to_string();
     let summary = lines.first().map_or(String::new(), |(_, score)| sentence(score));
@@ -188,31 +166,4 @@ fn score_json(name: &str, score: &Score) -> Value {
         "covered": score.covered,
         "median_width": finite(score.width),
     })
-}
-
-/// `--ablation`: the scores with one effect removed, everything else fitted again.
-pub fn ablation(path: Option<&Path>, json: &JsonOut) -> Result<Ending> {
-    let tables = tables_of(path)?;
-    let scores: Vec<(&str, Score)> = EFFECTS
-        .iter()
-        .map(|effect| {
-            let all = score::leave_one_out(&tables, effect.off);
-            (effect.name, Score::of(&tables, &all, |one| one.counts))
-        })
-        .collect();
-    let rows = scores.iter().map(|(name, score)| {
-        [
-            name.to_string(),
-            percent(score.median),
-            percent(score.mean),
-            share(score.ordered, score.pairs),
-        ]
-    });
-    let header = ["without", "median %", "mean %", "order %"];
-    let text = columns(header, rows, &[1, 2, 3]);
-    json.put(&text, || {
-        let all = scores.iter().map(|(name, score)| score_json(name, score));
-        json!({ "without": all.collect::<Vec<_>>() })
-    })?;
-    Ok(Ending::Fine)
 }
