@@ -267,7 +267,7 @@ fn facts_replace_only_what_they_state() {
     dir.write("proc/sys/kernel/osrelease", "3.10.0\n");
     let of = |facts: Value| {
         let facts = written(&dir, "facts.json", &json!({ "facts": facts }));
-        let words = format!("--facts {facts} --measured seq-write=300MB/s --json");
+        let words = format!("--facts {facts} --measured seq-write=60MB/s --json");
         raidlab(&format!("diagnose md0 --root {} {words}", dir.path())).record()
     };
     let stripe_cache = |json: &Value| {

@@ -260,7 +260,7 @@ fn shingled_disks_are_named_and_have_no_figures_of_writes() {
     assert!(refused.contains("shingled"), "{refused}");
 }
 
-/// Four disks of 140 random reads a second with 32 in flight.
+/// Four disks of 140 random reads a second with 32 in flight each: 32 in all are eight for each.
 #[test]
 fn a_stated_depth_means_the_same_in_all_three_verbs() {
     let dir = Dir::new();
@@ -277,7 +277,7 @@ fn a_stated_depth_means_the_same_in_all_three_verbs() {
                          --workload random-read"
     );
     let of_facts = predictions(&words)[0]["predicted"].as_f64().expect("a number");
-    assert!((550.0..561.0).contains(&of_facts), "{of_facts}");
+    assert!((420.0..430.0).contains(&of_facts), "{of_facts}");
     let diagnosed = |measured: f64, code: i32| {
         let document = json!({
             "array": {"level": "raid10", "layout": "n2", "disks": 4, "chunk_kib": 512},
@@ -287,7 +287,7 @@ fn a_stated_depth_means_the_same_in_all_three_verbs() {
         let path = file("diagnose.json", document);
         raidlab(&format!("diagnose --facts {path} --json")).code(code).record()
     };
-    let healthy = diagnosed(550.0, 0);
+    let healthy = diagnosed(420.0, 0);
     assert_eq!(healthy["verdict"], "members");
     let expected = healthy["expected"]["value"].as_f64().expect("a number");
     assert!((expected / of_facts - 1.0).abs() < 1e-6, "{expected} {of_facts}");
@@ -297,14 +297,7 @@ fn a_stated_depth_means_the_same_in_all_three_verbs() {
 #[test]
 fn what_cannot_be_known_is_outside_with_the_reason() {
     for (words, work, why) in [
-        ("--level raid5 --members nvme-ssd-plp*8", "seq-read", "one reader or writer"),
         ("--level raid10 --members hdd-2016*4 --bitmap internal", "random-write", "bitmap"),
-        (
-            "--level raid5 --members nvme-ssd-plp*4 --group-threads 8 --jobs 8",
-            "random-write",
-            "group",
-        ),
-        ("--level raid5 --members nvme-ssd-plp*4 --sync-speed-max 2GB/s", "resync", "sync_speed"),
         (
             "--level raid0 --disks 4 --measured seq-read=3000,random-write=100000",
             "random-write",
