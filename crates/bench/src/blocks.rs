@@ -422,6 +422,7 @@ impl Bench<'_, '_> {
         target.tap = Some(tap.clone());
         let random = !spec.kind.is_sequential() && spec.kind != Kind::None;
         target.flush(self.stop)?;
+        target.rest_until_bitmap_is_clear(self.stop);
         target.renew_drives(random)?;
         target.resume_background()?;
         if let Some(placement) = random_placement.as_ref().filter(|_| random) {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::metrics::CounterSource;
 use array::{
@@ -235,6 +235,16 @@ impl Target {
             }
         }
         done.drain(..).try_for_each(|end| end.result.map(drop)).map_err(TargetError::Flush)
+    }
+
+    /// Waits until md has cleared its bitmap: where earlier writes have set the bits, those of a
+    /// workload would set none.
+    pub fn rest_until_bitmap_is_clear(&self, stop: &dyn Fn() -> bool) {
+        let rest = self.md.as_ref().and_then(MdArray::bitmap_clears_within).unwrap_or_default();
+        let end = Instant::now() + rest;
+        while Instant::now() < end && !stop() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Switches the pace of all paced members on or off.

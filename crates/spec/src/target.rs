@@ -12,7 +12,7 @@
 //! ARRAY  = an array expression, as in raid1(2): the journal lies on it; or none
 //! KNOB   = read-ahead=SIZE | scheduler=NAME | queue-depth=N | stripe-cache=PAGES |
 //!          group-threads=N | sync-speed-min=KIB | sync-speed-max=KIB | bitmap=internal |
-//!          assume-clean
+//!          bitmap-chunk=SIZE | assume-clean
 //! ```
 //! Invariant: parsing reports the first error; nothing is accessed or created here.
 
@@ -218,6 +218,8 @@ pub struct KernelExpr {
     pub assume_clean: bool,
     /// Whether it has an internal write-intent bitmap, where its level has any.
     pub bitmap: bool,
+    /// Bytes of the members for each bit of that bitmap; `None`: as mdadm chooses.
+    pub bitmap_chunk_bytes: Option<u64>,
     /// The kernel, if it is not that of this machine: its members are modelled disks then, and
     /// `devices` is empty until it runs.
     pub model_time: Option<ModelTimeKernel>,
@@ -294,9 +296,16 @@ pub enum TargetProblem {
     /// `md` has no such option.
     #[error(
         "unknown; there are read-ahead=SIZE, stripe-cache=PAGES, queue-depth=N, scheduler=NAME, \
-         group-threads=N, sync-speed-min=KIB, sync-speed-max=KIB, bitmap=internal and assume-clean"
+         group-threads=N, sync-speed-min=KIB, sync-speed-max=KIB, bitmap=internal, \
+         bitmap-chunk=SIZE and assume-clean"
     )]
     UnknownOption,
+    /// A chunk of a bitmap is given, and no bitmap.
+    #[error("only with bitmap=internal")]
+    NoBitmap,
+    /// A bitmap cannot have such chunks.
+    #[error("a power of two from 4K on is required")]
+    BitmapChunk,
     /// The kernel cannot have so little memory.
     #[error("a kernel needs memory of {} at least", exact_size(ModelTimeKernel::LEAST_BYTES))]
     SmallMemory,
@@ -475,6 +484,8 @@ impl TargetExpr {
             TargetExpr::Kernel(kernel) => {
                 let mut words = kernel.knobs.words();
                 words.extend(kernel.bitmap.then(|| "bitmap=internal".to_string()));
+                let chunk = kernel.bitmap_chunk_bytes;
+                words.extend(chunk.map(|bytes| format!("bitmap-chunk={}", exact_size(bytes))));
                 words.extend(kernel.assume_clean.then(|| "assume-clean".to_string()));
                 words.extend(kernel.model_time.into_iter().flat_map(ModelTimeKernel::words));
                 words.insert(0, self.kind().name().into());
@@ -700,10 +711,24 @@ fn kernel_on_members(text: &str) -> Result<KernelExpr, TargetExprError> {
             "bitmap=internal" => kernel.bitmap = true,
             "bitmap=none" => kernel.bitmap = false,
             _ if kernel.knobs.take(word)? => {}
-            _ => return Err(error(word, TargetProblem::UnknownOption)),
+            _ => match word.strip_prefix("bitmap-chunk=") {
+                Some(size) => kernel.bitmap_chunk_bytes = Some(bitmap_chunk(word, size)?),
+                None => return Err(error(word, TargetProblem::UnknownOption)),
+            },
         }
     }
-    Ok(kernel)
+    match kernel.bitmap_chunk_bytes {
+        Some(_) if !kernel.bitmap => Err(error("bitmap-chunk", TargetProblem::NoBitmap)),
+        _ => Ok(kernel),
+    }
+}
+
+/// Bytes of a member for each bit of a bitmap, as mdadm takes them.
+fn bitmap_chunk(word: &str, size: &str) -> Result<u64, TargetExprError> {
+    match parse_size(size, BareNumber::Refused).map_err(|e| error(word, e))? {
+        bytes if bytes.is_power_of_two() && bytes >= 4096 => Ok(bytes),
+        _ => Err(error(word, TargetProblem::BitmapChunk)),
+    }
 }
 
 /// The settings behind `linux`: those of md on devices, and the kernel's own.
@@ -738,7 +763,8 @@ mod tests {
     #[test]
     fn a_kernel_in_model_time() {
         let text = "linux,read-ahead=4M,stripe-cache=4096,group-threads=2,sync-speed-min=20000,\
-                    sync-speed-max=90000,bitmap=internal,assume-clean,memory=256M,cpu=0.35";
+                    sync-speed-max=90000,bitmap=internal,bitmap-chunk=64K,assume-clean,memory=256M,\
+                    cpu=0.35";
         let target: TargetExpr = text.parse().expect("a target");
         assert_eq!((target.name().as_str(), target.kind()), (text, TargetKind::Linux));
         assert!(target.makes_members() && target.uses_array() && !target.uses_engine());
@@ -751,6 +777,9 @@ mod tests {
             ("linux,memory=1M", "64M at least"),
             ("linux,cpu=0", "0.001 to 100"),
             ("linux,stripe=1", "unknown; there are read-ahead"),
+            ("linux,bitmap-chunk=64K", "only with bitmap=internal"),
+            ("linux,bitmap=internal,bitmap-chunk=2K", "a power of two from 4K on"),
+            ("linux,bitmap=internal,bitmap-chunk=96K", "a power of two from 4K on"),
             ("linux:/dev/sda", "unknown; there are engine"),
         ] {
             let error = text.parse::<TargetExpr>().expect_err(text).to_string();

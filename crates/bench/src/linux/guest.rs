@@ -164,7 +164,7 @@ fn inside(place: &TargetExpr, single: bool, devices: &[String]) -> TargetExpr {
         }
         TargetExpr::Kernel(_) if single => TargetExpr::Device(devices[0].clone().into()),
         TargetExpr::Kernel(kernel) => {
-            let KernelExpr { devices: _, knobs, assume_clean: _, bitmap, model_time: _ } = kernel;
+            let KernelExpr { knobs, bitmap, bitmap_chunk_bytes, .. } = kernel;
             TargetExpr::Kernel(KernelExpr {
                 devices: Vec::new(),
                 // The kernel's disks are given their queue depth when it starts.
@@ -172,6 +172,7 @@ fn inside(place: &TargetExpr, single: bool, devices: &[String]) -> TargetExpr {
                 // They are empty: all of them are zeroes.
                 assume_clean: true,
                 bitmap: *bitmap,
+                bitmap_chunk_bytes: *bitmap_chunk_bytes,
                 model_time: None,
             })
         }

@@ -134,6 +134,8 @@ pub fn kernel_steps(
     // No bitmap by default; mdadm would add one to large arrays only.
     if array.is_redundant() {
         args.push(format!("--bitmap={}", if kernel.bitmap { "internal" } else { "none" }));
+        let chunk = kernel.bitmap_chunk_bytes.filter(|_| kernel.bitmap);
+        args.extend(chunk.map(|bytes| format!("--bitmap-chunk={}K", bytes / 1024)));
     }
     if let Some(bytes) = array.member_bytes.filter(|_| array.is_redundant()) {
         args.push(format!("--size={}K", bytes / 1024));

@@ -160,6 +160,14 @@ impl MdSync {
 }
 
 impl MdArray {
+    /// How long the bits of its bitmap take to be cleared after the last write: the daemon needs
+    /// two of its intervals, and begins one at any time. `None`: it has no bitmap.
+    pub fn bitmap_clears_within(&self) -> Option<Duration> {
+        setting(&self.device, "md/bitmap/location").filter(|location| location != "none")?;
+        let interval = setting(&self.device, "md/bitmap/time_base")?.parse().ok()?;
+        Some(Duration::from_secs(interval).saturating_mul(3))
+    }
+
     /// Makes the work due: a member is out, or redundancy is not trusted.
     fn make_due(&self, work: BackgroundWork) -> Result<(), ProvisionError> {
         match work {
