@@ -10,6 +10,7 @@ use drive::{Kind, Profile};
 use results::record::{Cell, Record};
 use serde_json::{Value, json};
 use spec::members::RecordedMembers;
+use spec::target::TargetExpr;
 use spec::workload::AccessKind;
 
 /// The document of `raidlab predict --tables`.
@@ -52,6 +53,11 @@ fn has_bitmap(cell: &Cell) -> bool {
     of.is_some_and(|bitmap| bitmap != "none")
 }
 
+fn bitmap_chunk_kib(cell: &Cell) -> Option<u64> {
+    let place: TargetExpr = cell.case.place.as_ref()?.name.parse().ok()?;
+    Some(place.kernel()?.bitmap_chunk_bytes? / 1024)
+}
+
 /// What is known of the system before anything is measured: the class of its disks, md's settings.
 fn facts(cell: &Cell) -> Option<Value> {
     let drive = RecordedMembers(&cell.case.members).first();
@@ -74,6 +80,8 @@ fn facts(cell: &Cell) -> Option<Value> {
         "fs": place.file_system,
         "disks": [disk],
         "bitmap": has_bitmap(cell),
+        "bitmap_chunk_kib": bitmap_chunk_kib(cell),
+        "member_bytes": cell.case.member_bytes,
         "tool": cell.case.program,
         // What the modelled CPU takes for a page that is copied, and enters or leaves the cache,
         // and for a request.

@@ -40,7 +40,7 @@ const GROUPS: &[(&[Work], &[Symbol])] = &[
     (&[Work::StreamsRead], &[Symbol::Mr, Symbol::M2]),
     (&[Work::SyncWrite], &[Symbol::L0, Symbol::L1]),
     (&[Work::RandomRead], &[Symbol::Qg, Symbol::Fr]),
-    (&[Work::RandomWrite], &[Symbol::Rm]),
+    (&[Work::RandomWrite], &[Symbol::Rm, Symbol::Bw, Symbol::Bs]),
     (&[Work::DirectRead, Work::DirectWrite], &[Symbol::Ab, Symbol::Rt]),
     (&[Work::Resync, Work::Check], &[Symbol::Rs, Symbol::Rp]),
 ];
@@ -82,7 +82,9 @@ fn rows_of<'a>(tables: &'a [Table], works: &[Work], constants: &Constants) -> Ve
         let singles = table.resolve(constants);
         let says_something = |row: &&Row| {
             let of_work = row.case.as_ref().is_ok_and(|case| works.contains(&case.access.work));
-            let disks = |limit: Ceiling| matches!(limit, Ceiling::Disks | Ceiling::ReadBefore);
+            let disks = |limit: Ceiling| {
+                matches!(limit, Ceiling::Disks | Ceiling::ReadBefore | Ceiling::Bitmap)
+            };
             of_work
                 && row.role == Role::Figure
                 && row.value.is_some()

@@ -53,6 +53,8 @@ pub struct Question<'a> {
     pub write_back: WriteBack,
     /// Requests in flight of random workloads, of all jobs.
     pub depth: f64,
+    /// Bytes of the array that random requests reach, where that is not all of it.
+    pub area_bytes: Option<f64>,
     /// Jobs.
     pub jobs: f64,
     /// What an array must have to be ranked.
@@ -306,14 +308,10 @@ fn candidate(
     let mut speeds = Vec::new();
     let (mut logs, mut weights) = (0.0, 0.0);
     for share in question.mix {
-        let random = matches!(share.work, Work::RandomRead | Work::RandomWrite);
+        let each = question.depth / question.jobs;
         let access = Access {
-            work: share.work,
-            depth: if random { question.depth } else { question.jobs },
-            depth_is_stated: random,
-            jobs: question.jobs,
-            write_back: question.write_back,
-            direct: matches!(share.work, Work::DirectRead | Work::DirectWrite),
+            area_bytes: question.area_bytes,
+            ..Access::of_jobs(share.work, question.write_back, question.jobs, each)
         };
         let (machine, single) = (question.machine, question.single);
         let found = predict(&array, machine, &access, single, constants)?;

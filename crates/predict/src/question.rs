@@ -27,6 +27,8 @@ pub struct Question {
     pub depth: f64,
     /// Number of jobs.
     pub jobs: f64,
+    /// Bytes of the array that random requests reach, where that is not all of it.
+    pub area_bytes: Option<f64>,
 }
 
 /// The prediction of a workload.
@@ -53,7 +55,14 @@ impl Question {
         let mut machine = Machine::new(sheet.media);
         machine.kernel = Some(CURRENT_KERNEL);
         machine.is_shingled = sheet.is_shingled;
-        Question { machine, single: sheet.single, write_back: WriteBack::Extents, depth, jobs: 1.0 }
+        Question {
+            machine,
+            single: sheet.single,
+            write_back: WriteBack::Extents,
+            depth,
+            jobs: 1.0,
+            area_bytes: None,
+        }
     }
 
     /// The prediction of a workload, without what would change it, which is most of the work.
@@ -82,14 +91,9 @@ impl Question {
     }
 
     fn access(&self, work: Work) -> Access {
-        let random = matches!(work, Work::RandomRead | Work::RandomWrite);
         Access {
-            work,
-            depth: if random { self.depth * self.jobs } else { self.jobs },
-            depth_is_stated: random,
-            jobs: self.jobs,
-            write_back: self.write_back,
-            direct: matches!(work, Work::DirectRead | Work::DirectWrite),
+            area_bytes: self.area_bytes,
+            ..Access::of_jobs(work, self.write_back, self.jobs, self.depth)
         }
     }
 

@@ -35,6 +35,7 @@ fn ask_of(
         mix: &mix,
         write_back: WriteBack::Extents,
         depth,
+        area_bytes: None,
         jobs: 1.0,
         needs: Needs::surviving(survive),
         assumptions: Assumptions::usual(&machine),
@@ -149,6 +150,7 @@ fn without_a_figure_of_one_disk_there_is_no_advice() {
         mix: &[Share { work: Work::Read, weight: 1.0 }],
         write_back: WriteBack::Raw,
         depth: 1.0,
+        area_bytes: None,
         jobs: 1.0,
         needs: Needs::surviving(1),
         assumptions: Assumptions::usual(&machine),
@@ -233,6 +235,7 @@ impl Bought {
             mix: &self.mix,
             write_back: WriteBack::Extents,
             depth: 32.0,
+            area_bytes: None,
             jobs: 1.0,
             needs,
             assumptions: Assumptions {

@@ -295,9 +295,33 @@ fn a_stated_depth_means_the_same_in_all_three_verbs() {
 }
 
 #[test]
+fn a_bitmap_is_assumed_as_mdadm_makes_it_and_counts_by_the_area() {
+    let of = |words: &str| {
+        let words = "predict --level raid10 --members hdd-2016*4 --workload random-write --depth 1 "
+            .to_string() + words;
+        let json = raidlab(&format!("{words} --json")).code(0).record();
+        let found = &json["predictions"][0];
+        let limit = found["limit"].as_str().expect("a limit").to_string();
+        (found["predicted"].as_f64().expect("a rate"), limit, json["assumed"].to_string())
+    };
+    let (file, limit, assumed) = of("");
+    assert_eq!(limit, "disks");
+    assert!(assumed.contains("an internal bitmap, which mdadm makes"), "{assumed}");
+    assert!(assumed.contains("a file of 4 GB (--area)"), "{assumed}");
+    let (whole, limit, assumed) = of("--area 3T");
+    assert_eq!(limit, "bitmap");
+    assert!(whole < 0.2 * file && !assumed.contains("--area"), "{whole} {file} {assumed}");
+    let (none, _, assumed) = of("--area 3T --bitmap none");
+    assert!((none / file - 1.0).abs() < 0.01 && !assumed.contains("bitmap"), "{none} {assumed}");
+    assert_eq!(of("--fs none").1, "bitmap");
+    // mdadm made none yet.
+    assert_eq!(of("--fs none --kernel 2.6.32").1, "disks");
+}
+
+#[test]
 fn what_cannot_be_known_is_outside_with_the_reason() {
     for (words, work, why) in [
-        ("--level raid10 --members hdd-2016*4 --bitmap internal", "random-write", "bitmap"),
+        ("--level raid10 --members hdd-2016*4 --bitmap internal --fs none", "sync-write", "bitmap"),
         (
             "--level raid0 --disks 4 --measured seq-read=3000,random-write=100000",
             "random-write",

@@ -44,6 +44,12 @@ pub struct Line {
 pub fn expected(case: &Case, known: &Known, constants: &Constants) -> Result<Prediction, WhyNot> {
     let array = Array { missing: 0, ..case.array };
     let access = access_of(case, known);
+    let small_writes = matches!(access.work, Work::RandomWrite | Work::SyncWrite);
+    // Nothing shows how many of its bits stay set. RAID 0 has none.
+    let has_bitmap = known.machine.bitmap == Some(true) && array.level != Level::Raid0;
+    if has_bitmap && small_writes && access.area_bytes.is_none() {
+        return Err(WhyNot::Bitmap);
+    }
     let law = predict(&array, &known.machine, &access, &known.single, constants)?;
     match known.disproved.is_empty() {
         true => Ok(law),
@@ -186,6 +192,7 @@ impl Ceilings<'_> {
                 Ceiling::RequestCpu => (Cause::RequestCpu, "CPU time per request of one thread"),
                 Ceiling::Lock => (Cause::Lock, "seen on fast devices"),
                 Ceiling::ReadBefore => (Cause::QueueDepth, "each write waits for reads before it"),
+                Ceiling::Bitmap => (Cause::Bitmap, "an update before each write over the array"),
                 Ceiling::Flush => (Cause::Members, "each write waits for its flush"),
                 Ceiling::PlugLimit => (Cause::PlugLimit, "more than 16 members on such a kernel"),
                 Ceiling::SyncSpeed => (Cause::SyncSpeed, "md's limit of background work"),

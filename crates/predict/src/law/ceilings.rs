@@ -34,6 +34,8 @@ pub enum Ceiling {
     Lock,
     /// Reads before a small write of parity.
     ReadBefore,
+    /// Updates of an internal bitmap before small writes.
+    Bitmap,
     /// Waiting for flushes.
     Flush,
     /// The plug limit of resync with many members.
@@ -55,6 +57,7 @@ impl Ceiling {
             Ceiling::RequestCpu => "cpu per request",
             Ceiling::Lock => "md lock",
             Ceiling::ReadBefore => "read before write",
+            Ceiling::Bitmap => "bitmap",
             Ceiling::Flush => "flush",
             Ceiling::PlugLimit => "plug limit",
             Ceiling::SyncSpeed => "sync_speed_max",
@@ -67,6 +70,7 @@ impl Ceiling {
         match self {
             Ceiling::RaidThread | Ceiling::Lock | Ceiling::PlugLimit => 0.3,
             Ceiling::RequestCpu => 0.1,
+            Ceiling::Bitmap => 0.2,
             _ => 0.0,
         }
     }
@@ -223,6 +227,11 @@ pub fn naive(array: &Array, access: &Access, single: &Single) -> Option<f64> {
     Some(if resync { one } else { array.data_members() * one })
 }
 
+/// How long a bit of a bitmap stays set after the last write, s.
+const BITMAP_CLEARED_S: f64 = 7.5;
+/// A file that a benchmark writes at random, bytes, where its size is not stated.
+pub const FILE_BYTES: f64 = 4e9;
+
 struct Law<'a> {
     array: &'a Array,
     machine: &'a Machine,
@@ -271,12 +280,20 @@ impl Law<'_> {
         if self.machine.is_shingled && of_shingles && !is_measured {
             return Err(WhyNot::Shingled(work));
         }
-        let small_writes = matches!(work, Work::RandomWrite | Work::SyncWrite);
-        // RAID 0 has none.
-        if self.machine.bitmap == Some(true) && small_writes && self.array.level != Level::Raid0 {
+        // Where nearly all bits stay set, there is nothing to know.
+        if work == Work::SyncWrite
+            && self.has_bitmap()
+            && let Some(one) = self.single.get(work)
+            && self.clear_bits(one.rate) > 0.1
+        {
             return Err(WhyNot::Bitmap);
         }
         Ok(())
+    }
+
+    /// Whether it has an internal bitmap: RAID 0 has none.
+    fn has_bitmap(&self) -> bool {
+        self.machine.bitmap == Some(true) && self.array.level != Level::Raid0
     }
 
     fn degraded(&self) -> Result<Prediction, WhyNot> {
@@ -561,7 +578,17 @@ impl Law<'_> {
             _ => 1.0 + f64::from(self.array.parities()),
         };
         if !self.machine.media.is_flash() {
-            return Ok(self.random_write_of_platters(one.rate));
+            let mut all = self.random_write_of_platters(one.rate);
+            if self.has_bitmap() {
+                let rate = self.with_bitmap(all.value);
+                let rate = rate.ok_or(WhyNot::NoSingle(Work::RandomRead))?;
+                // Where its bits stay set it costs nothing.
+                if rate < 0.9 * all.value {
+                    all.add(Ceiling::Bitmap, rate);
+                    all = all.with_soft_minimum();
+                }
+            }
+            return Ok(all);
         }
         let busy = match self.access.depth_is_stated {
             true => self.busy(self.access.depth.max(1.0) * touched),
@@ -603,6 +630,56 @@ impl Law<'_> {
             _ => all.add(Ceiling::Disks, kept * self.n / self.array.small_write_operations()),
         }
         all.with_soft_minimum()
+    }
+
+    /// Random writes per second with an internal bitmap, of those without: a write whose bit is not
+    /// set waits until all members have written the bitmap, and before it what their caches hold.
+    /// Those that wait beside it share the update.
+    fn with_bitmap(&self, without: f64) -> Option<f64> {
+        let read = self.time_of_a_read()?;
+        let batch = 1.0 + (self.access.depth.max(1.0) - 1.0) * self.constant(Symbol::Bs);
+        let sorted = |members: f64| {
+            let of_a_member = 1.0 + (batch - 1.0) * members / self.n;
+            of_a_member.powf(1.0 - self.queue_gain())
+        };
+        let mut time = self.constant(Symbol::Bw);
+        match f64::from(self.array.parities()) {
+            0.0 => time += sorted(f64::from(self.array.copy_count())),
+            parities => {
+                let written = 1.0 + parities;
+                let before = written.min(self.array.data_members() - 1.0).max(1.0);
+                time += sorted(written) + self.constant(Symbol::Rm) * sorted(before);
+            }
+        }
+        let slow = batch / (time * read);
+        let mut rate = slow;
+        for _ in 0..20 {
+            let clear = self.clear_bits(rate);
+            rate = 1.0 / (clear / slow + (1.0 - clear) / without);
+        }
+        Some(rate)
+    }
+
+    /// Share of the writes whose bit is not set, at so many per second: md clears a bit between one
+    /// and two of its intervals of 5 s after the last write.
+    fn clear_bits(&self, rate: f64) -> f64 {
+        (-rate * BITMAP_CLEARED_S / self.bitmap_bits()).exp()
+    }
+
+    /// Bits of the bitmap that random writes reach.
+    fn bitmap_bits(&self) -> f64 {
+        // Of RAID 10, a bit is of the array; of the others, of each member.
+        let of_a_bit = match self.array.parities() {
+            0 => 1.0,
+            _ => self.array.data_members(),
+        };
+        let whole = self.machine.member_bytes.unwrap_or(1e12) * self.array.data_members();
+        let area = match (self.access.area_bytes, self.access.write_back) {
+            (Some(area), _) => area.min(whole),
+            (None, WriteBack::Raw) => whole,
+            (None, _) => FILE_BYTES.min(whole),
+        };
+        (area / (of_a_bit * self.machine.bitmap_chunk_kib * 1024.0)).max(1.0)
     }
 
     /// Time of a small read of one disk with none beside it, s.

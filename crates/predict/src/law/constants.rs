@@ -68,6 +68,10 @@ pub enum Symbol {
     Fr,
     /// Reads before a small parity write on platters.
     Rm,
+    /// An update of an internal bitmap on platters.
+    Bw,
+    /// Requests that share one.
+    Bs,
     /// md's CPU of a small write, mirrors.
     Ow,
     /// The thread of a parity array, of a small write.
@@ -105,7 +109,7 @@ macro_rules! parameters {
     ($($symbol:ident $name:literal $prior:literal $spread:literal $unit:literal
        $meaning:literal;)*) => {
         /// All constants of the law.
-        pub const PARAMETERS: [Parameter; 36] = [$(Parameter {
+        pub const PARAMETERS: [Parameter; 38] = [$(Parameter {
             symbol: Symbol::$symbol,
             name: $name,
             prior: $prior,
@@ -146,6 +150,8 @@ parameters! {
     Qg "qg" 0.2 1.5 "" "random reads of platters: exponent of the requests in flight at a disk";
     Fr "fr" 1.25 1.1 "" "far layout, random reads of platters: shorter seeks";
     Rm "rm" 1.3 1.2 "" "small parity writes on platters: time of the reads before, of one read";
+    Bw "bw" 1.5 1.3 "" "internal bitmap on platters: time of an update, of one read";
+    Bs "bs" 0.25 1.4 "" "the same: requests in flight that share an update";
     Ow "ow" 2.1 2.0 "us" "md's CPU of a small write, RAID 1 and 10";
     T5 "t5" 6.4 1.6 "us" "the thread of a parity array, of a small write";
     Gt "gt" 0.7 1.4 "" "exponent of the threads of a group";
@@ -228,6 +234,7 @@ fn is_possible(symbol: Symbol, value: f64) -> bool {
     let most = match symbol {
         Symbol::A0 | Symbol::Af | Symbol::Aw | Symbol::Ab | Symbol::Qg => 0.9,
         Symbol::Dl | Symbol::Ga | Symbol::Al | Symbol::Gt => 3.0,
+        Symbol::Bs => 1.0,
         _ => 1e6,
     };
     value.is_finite() && value > 0.0 && value <= most

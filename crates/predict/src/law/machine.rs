@@ -76,12 +76,19 @@ pub struct Machine {
     pub is_shingled: bool,
     /// The array has an internal bitmap; `None`: not stated, taken as without.
     pub bitmap: Option<bool>,
+    /// KiB of a member, of RAID 10 of the array, for each of its bits.
+    pub bitmap_chunk_kib: f64,
+    /// What the array has of a member, bytes; `None`: unknown, taken as 1 TB.
+    pub member_bytes: Option<f64>,
     /// `sync_speed_max`, MB/s of each member.
     pub sync_speed_max: f64,
 }
 
 /// md's own `sync_speed_max`: 200,000 KiB/s.
 pub const SYNC_SPEED_MAX: f64 = 204.8;
+
+/// What mdadm chooses at the least: 64 MiB.
+pub const BITMAP_CHUNK_KIB: f64 = 65_536.0;
 
 impl Machine {
     /// A machine of which only the media is known.
@@ -101,6 +108,8 @@ impl Machine {
             slowest_mb_per_s: None,
             is_shingled: false,
             bitmap: None,
+            bitmap_chunk_kib: BITMAP_CHUNK_KIB,
+            member_bytes: None,
             sync_speed_max: SYNC_SPEED_MAX,
         }
     }

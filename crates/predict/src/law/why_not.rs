@@ -29,7 +29,7 @@ pub enum WhyNot {
     Workload,
     /// The figure of one disk is of another number of requests in flight than members have.
     OtherDepth(Work),
-    /// Small writes of an array with an internal bitmap.
+    /// Small writes of an array with an internal bitmap, whose area is not known.
     Bitmap,
     /// Writes of shingled disks that are not one stream.
     Shingled(Work),
@@ -60,7 +60,9 @@ impl WhyNot {
             WhyNot::TooFew => "too few members",
             WhyNot::Workload => "workload without an equation",
             WhyNot::OtherDepth(_) => "single-disk value of another depth",
-            WhyNot::Bitmap => "internal bitmap: what its updates cost is not known",
+            WhyNot::Bitmap => {
+                "internal bitmap: what its updates cost depends on how many of its bits stay set"
+            }
             WhyNot::Shingled(_) => "shingled disks",
             WhyNot::CpuBound => "limited by the program's CPU time",
             WhyNot::InCache => "figure of the page cache",

@@ -110,12 +110,28 @@ pub struct Access {
     pub write_back: WriteBack,
     /// O_DIRECT: no read-ahead.
     pub direct: bool,
+    /// Bytes of the array that random requests reach; `None`: a file's of a file system, all of a
+    /// raw device.
+    pub area_bytes: Option<f64>,
 }
 
 impl Access {
     /// One job, one request in flight.
     pub fn new(work: Work, write_back: WriteBack) -> Access {
         let (depth, jobs) = (1.0, 1.0);
-        Access { work, depth, depth_is_stated: false, jobs, write_back, direct: false }
+        let area_bytes = None;
+        Access { work, depth, depth_is_stated: false, jobs, write_back, direct: false, area_bytes }
+    }
+
+    /// Jobs, each with so many requests of a random workload in flight.
+    pub fn of_jobs(work: Work, write_back: WriteBack, jobs: f64, depth: f64) -> Access {
+        let random = matches!(work, Work::RandomRead | Work::RandomWrite);
+        Access {
+            depth: if random { depth * jobs } else { jobs },
+            depth_is_stated: random,
+            jobs,
+            direct: matches!(work, Work::DirectRead | Work::DirectWrite),
+            ..Access::new(work, write_back)
+        }
     }
 }

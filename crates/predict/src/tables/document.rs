@@ -5,8 +5,8 @@ use std::fmt;
 use md::Level;
 use serde_json::Value;
 
-use crate::law::{Access, Array, Constants, Kernel, Prediction, Single, Source, WhyNot, Work};
-use crate::law::{WriteBack, naive, predict};
+use crate::law::{Access, Array, Constants, FILE_BYTES, Kernel, Prediction, Single, Source};
+use crate::law::{WhyNot, Work, WriteBack, naive, predict};
 
 use super::facts::{Facts, kernel};
 use super::known::{Inputs, SingleSource, StandIn};
@@ -590,6 +590,10 @@ impl<'a> Reader<'a> {
             jobs,
             write_back: if direct { WriteBack::Raw } else { write_back },
             direct,
+            area_bytes: match fields.number(&["area_bytes", "file_bytes"]) {
+                None if fs.is_some() => Some(FILE_BYTES),
+                bytes => bytes,
+            },
         }
     }
 

@@ -82,6 +82,11 @@ impl Facts {
             Value::String(text) => Some(text != "none"),
             _ => None,
         });
+        machine.bitmap_chunk_kib = facts
+            .number(&["bitmap_chunk_kib"])
+            .filter(|kib| *kib >= 4.0)
+            .unwrap_or(machine.bitmap_chunk_kib);
+        machine.member_bytes = facts.number(&["member_bytes"]).filter(|bytes| *bytes > 0.0);
         let limit = facts.number(&["sync_speed_max"]).filter(|kib| *kib > 0.0);
         machine.sync_speed_max = limit.map_or(machine.sync_speed_max, |kib| kib * 1024.0 / 1e6);
         machine.request_us = facts.number(&["request_us", "cpu_us_per_request", "t1_us"]);

@@ -138,6 +138,7 @@ impl Asked {
             mix: &self.mix,
             write_back: self.described.question.write_back,
             depth: self.described.question.depth * self.described.question.jobs,
+            area_bytes: self.described.question.area_bytes,
             jobs: self.described.question.jobs,
             needs: self.needs,
             assumptions: self.assumptions,

@@ -11,7 +11,7 @@ use clap::Args;
 use drive::Profile;
 use predict::disks::Disk;
 use predict::law::{
-    Array, Bus, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack,
+    Array, Bus, FILE_BYTES, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack,
 };
 use predict::pasted::Pasted;
 use predict::question::{CURRENT_KERNEL, Question};
@@ -70,9 +70,12 @@ pub struct MachineArguments {
     /// md's stripe_cache_size, pages per member [default: 256; grows by itself since 4.1]
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(17..=32768))]
     pub stripe_cache: Option<u32>,
-    /// The array's bitmap: none or internal, which mdadm makes above 100 GB [default: none]
+    /// The array's bitmap: none, or internal, which mdadm makes above 100 GB [default: internal]
     #[arg(long, value_name = "KIND", value_parser = parse_bitmap)]
     pub bitmap: Option<bool>,
+    /// Part of the array that random requests reach [default: a file of 4 GB; all of a raw device]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size_args::parse_bytes)]
+    pub area: Option<u64>,
     /// md's sync_speed_max, as in 400MB/s [default: 200,000 KiB/s]
     #[arg(long, value_name = "RATE", value_parser = parse_sync_speed)]
     pub sync_speed_max: Option<f64>,
@@ -152,7 +155,9 @@ pub struct Described {
 /// What is assumed of disks of which only figures are known.
 const PLATTERS: &str = "members are disks of 7200 rpm";
 /// What is assumed where no bitmap is stated.
-const NO_BITMAP: &str = "no internal bitmap";
+const BITMAP: &str = "an internal bitmap, which mdadm makes above 100 GB (--bitmap)";
+/// mdadm makes them since 2013.
+const WITH_BITMAP: Kernel = Kernel(3, 12, 0);
 
 /// What is known of the disks.
 #[derive(Clone, Copy)]
@@ -173,9 +178,10 @@ impl Described {
             bail!("--array has {members} members: --members counts {count}");
         }
         let machine = &mut self.question.machine;
-        if let (None, Some(has)) = (machine.bitmap, pasted.bitmap) {
+        let is_assumed = self.assumed.iter().any(|words| words == BITMAP);
+        if let Some(has) = pasted.bitmap.filter(|_| is_assumed || machine.bitmap.is_none()) {
             machine.bitmap = Some(has);
-            self.assumed.retain(|words| !words.starts_with(NO_BITMAP));
+            self.assumed.retain(|words| words != BITMAP);
         }
         let is_assumed = self.assumed.iter().any(|words| words == PLATTERS);
         if let Some(media) = pasted.media().filter(|_| is_assumed) {
@@ -253,11 +259,9 @@ impl MachineArguments {
             machine.kernel = Some(CURRENT_KERNEL);
             assumed.push(format!("the kernel is {CURRENT_KERNEL} (--kernel)"));
         }
-        if machine.bitmap.is_none() {
-            assumed.push(format!(
-                "{NO_BITMAP}, which mdadm makes above 100 GB: with one, small writes are slower \
-                 (--bitmap)"
-            ));
+        if machine.bitmap.is_none() && machine.kernel >= Some(WITH_BITMAP) {
+            machine.bitmap = Some(true);
+            assumed.push(BITMAP.to_string());
         }
         let has_wiring = calibrated.as_ref().is_some_and(Calibrated::has_wiring);
         if machine.buses.is_empty() && !has_wiring {
@@ -275,6 +279,16 @@ impl MachineArguments {
         }
         let (fs, write_back) =
             self.write_back(facts.as_ref().map(|(facts, _)| facts), machine.kernel)?;
+        if machine.bitmap == Some(true) && self.area.is_none() {
+            let area = match write_back {
+                WriteBack::Raw => "all of the array".to_string(),
+                _ => format!("a file of {:.0} GB", FILE_BYTES / 1e9),
+            };
+            assumed.push(format!(
+                "random writes reach {area} (--area): many are slower where the bitmap's bits are \
+                 not set"
+            ));
+        }
         let counts: Option<Vec<u32>> = sheets.iter().map(|(_, count, _)| *count).collect();
         let count = counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum());
         let bytes = sheets.iter().flat_map(|(sheet, count, _)| {
@@ -289,8 +303,11 @@ impl MachineArguments {
             true => "measured disks".to_string(),
             false => self.members.clone().unwrap_or_default(),
         };
-        let question = Question { machine, single, write_back, depth, jobs };
-        let bytes = bytes.collect();
+        let bytes: Vec<u64> = bytes.collect();
+        machine.member_bytes =
+            machine.member_bytes.or(bytes.iter().min().map(|least| *least as f64));
+        let area_bytes = self.area.map(|bytes| bytes as f64);
+        let question = Question { machine, single, write_back, depth, jobs, area_bytes };
         let bought = bought.map_or(Vec::new(), |bought| bought.disks).into_iter();
         let bought = bought.map(|(disk, count)| (disk, count.unwrap_or(1))).collect();
         Ok(Described { question, bytes, disks, count, fs, assumed, bought })
