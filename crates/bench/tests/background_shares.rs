@@ -62,7 +62,7 @@ fn print(cell: &Cell) {
 
 #[test]
 fn background_work_alone_is_as_fast_as_the_members() {
-    let works = [BackgroundWork::Rebuild, BackgroundWork::Scrub];
+    let works = [BackgroundWork::Rebuild, BackgroundWork::Scrub, BackgroundWork::Resync];
     let record = run("paced:hdd-2007:mem", 512, &[Kind::None], &works);
     for cell in &record.cells {
         print(cell);

@@ -248,6 +248,29 @@ fn resync_makes_parity_true() {
     }
 }
 
+/// Parity that agrees is not written: a resync after a crash reads on.
+#[test]
+fn a_resync_writes_only_parity_that_differs() {
+    for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
+        let mut world = world(ShardConfig { intents: None, ..array(level, members) });
+        world.log.clear();
+        assert_eq!(world.run(HostOp::Resync, 0, 256), Ok(()));
+        let writes =
+            |world: &World| world.log.iter().filter(|logged| logged.what != What::Read).count();
+        assert_eq!(writes(&world), 0, "{level}: zeroes agree");
+        let parity = match world.geometry().clone().kind() {
+            md::Kind::Parity(parity) => parity.clone(),
+            _ => unreachable!("a parity level"),
+        };
+        let p = parity.row(md::StripeNo(2)).p.index();
+        world.members[p].data_mut()[2 * 16 * 512 + 100] ^= 1;
+        world.log.clear();
+        assert_eq!(world.run(HostOp::Resync, 0, 256), Ok(()));
+        assert!(writes(&world) > 0, "{level}");
+        check(&mut world);
+    }
+}
+
 #[test]
 fn resync_without_all_data_is_refused_and_with_less_parity_is_done() {
     // Row 0 of left-symmetric RAID 6 on five: Q on member 0, data on 1 to 3, P on 4.
@@ -302,6 +325,8 @@ fn a_member_that_fails_during_a_resync_drops_out() {
     for level in [Level::Raid1, Level::Raid6] {
         let mut world = world(ShardConfig { intents: None, ..array(level, 4) });
         world.members[3].write_error = Some((0, MemberError::Timeout));
+        // A copy, or P of the first row: what agrees is not written.
+        world.members[3].data_mut()[..16 * 512].fill(0x77);
         assert_eq!(world.run(HostOp::Resync, 0, 256), Ok(()));
         assert!(world.is_failed(3));
         check(&mut world);

@@ -51,7 +51,7 @@ impl Stripes {
             // What it writes was not in sync before.
             return self.end(cx, at);
         }
-        if matches!(op.work, Work::Resync) && !op.recover.is_empty() {
+        if matches!(op.work, Work::Resync(_)) && !op.recover.is_empty() {
             // The parity that lost blocks were recovered from has been written unchanged.
             return self.end(cx, at);
         }

@@ -87,6 +87,8 @@ pub(crate) struct Stripes {
     pub(crate) sync: SyncMap,
     /// The partial parity log, if the array has one.
     pub(crate) log: Option<PartialParityLog>,
+    /// Resyncs that write parity without having read it: those before have found it different.
+    pub(crate) unread_resyncs: u32,
     /// The last execution plans of plain writes, by a hash of their inputs.
     pub(crate) exec_plans: [Option<(StripeState, ExecPlan)>; 16],
 }
@@ -116,6 +118,7 @@ impl Stripes {
             awaiting_memory: VecDeque::new(),
             formed: Vec::new(),
             scatter: Coalescer::default(),
+            unread_resyncs: 0,
             exec_plans: [None; 16],
             discard_zeroes: config.discard_zeroes,
             rows_zero: RowsZero::new(),

@@ -39,7 +39,7 @@ pub(crate) enum Phase {
     Reverting,
     /// Old data and old parity are being written.
     RollingBack,
-    /// A scrub compares the row.
+    /// A scrub or a resync compares the row.
     Checking,
     /// A scrub computes right contents.
     Repairing,
@@ -141,9 +141,18 @@ pub(crate) enum Work {
     #[default]
     Read,
     Write(Write),
-    Resync,
+    Resync(Resync),
     Rebuild(Rebuild),
     Scrub(Scrub),
+}
+
+/// The parity of a row whose redundancy is not trusted.
+#[derive(Default)]
+pub(crate) struct Resync {
+    /// It is read, too, and written only where it differs.
+    pub(crate) compares: bool,
+    /// It has been compared, and agrees.
+    pub(crate) agrees: bool,
 }
 
 /// A write, a write of zeroes or a discard.
@@ -184,7 +193,7 @@ impl Work {
         match kind {
             OpKind::Read => *self = Work::Read,
             OpKind::Write | OpKind::Discard => *self = Work::Write(Write::default()),
-            OpKind::Resync => *self = Work::Resync,
+            OpKind::Resync => *self = Work::Resync(Resync::default()),
             OpKind::Rebuild => *self = Work::Rebuild(Rebuild::default()),
             OpKind::Scrub(mode) => {
                 let verdicts = [Verdict::Agree; GRANULE_SECTORS as usize];

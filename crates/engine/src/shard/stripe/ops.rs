@@ -160,6 +160,11 @@ impl Stripes {
         let ExecPlan { parity, reads, recover, parity_out, unrecoverable, unreadable, .. } = course;
         let op = &mut self.ops[at];
         let read_failed = op.read_failed;
+        if let Work::Resync(resync) = &mut op.work {
+            resync.compares = !parity_out.is_empty() && parity_out.minus(reads).is_empty();
+            resync.compares &= recover.is_empty();
+            self.unread_resyncs = self.unread_resyncs.saturating_sub(1);
+        }
         if let Some(rebuild) = op.rebuild_mut() {
             rebuild.unreadable = unreadable;
             if unreadable.is_empty() {
@@ -247,7 +252,7 @@ impl Stripes {
         }
         if !op.is_read() {
             let WritePlan { parity, reads, recover } = match op.work {
-                Work::Resync => plan_resync(situation)?,
+                Work::Resync(_) => plan_resync(situation, self.unread_resyncs == 0)?,
                 _ => plan_write(situation)?,
             };
             let parity_out = match parity {
@@ -420,6 +425,9 @@ impl Stripes {
         if op.parity == Some(ParityWork::None) {
             return self.log_then_write(cx, at);
         }
+        if matches!(&op.work, Work::Resync(resync) if resync.compares) {
+            return self.compare_parity(cx, at);
+        }
         if op.partial().is_none() {
             return self.compute_parity(cx, at);
         }
@@ -430,7 +438,7 @@ impl Stripes {
         op.open = 1;
     }
 
-    fn compute_parity(&mut self, cx: &mut Context<'_>, at: u32) {
+    pub(super) fn compute_parity(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
         let work = op.parity.expect("a write has a plan for its parity");
         let row = cx.parity().row(op.stripe);
@@ -535,6 +543,7 @@ impl Stripes {
     /// has been rebuilt.
     fn note_sync(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
+        let agrees = matches!(&op.work, Work::Resync(resync) if resync.agrees);
         let generated = op.phase == Phase::Writing && op.parity == Some(ParityWork::Generate);
         if let Some(rebuild) = op.rebuild()
             && op.phase == Phase::Writing
@@ -554,7 +563,7 @@ impl Stripes {
         let op = &self.ops[at];
         if op.half_way {
             self.sync.clear(positions(cx, op));
-        } else if generated && op.error.is_none() {
+        } else if (generated || agrees) && op.error.is_none() {
             self.sync.set(positions(cx, op));
         }
     }

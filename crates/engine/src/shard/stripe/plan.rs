@@ -161,9 +161,10 @@ pub(crate) fn plan_write(s: &StripeState) -> Option<WritePlan> {
     })
 }
 
-/// Generates all parity from all data. `None`: some data are unavailable, and parity does not
-/// match, so that the right parity is unknown.
-pub(crate) fn plan_resync(s: &StripeState) -> Option<WritePlan> {
+/// Generates all parity from all data; where it `compares`, parity is read first, if all that is in
+/// service can be read from members. `None`: some data are unavailable, and parity does not match,
+/// so that the right parity is unknown.
+pub(crate) fn plan_resync(s: &StripeState, compares: bool) -> Option<WritePlan> {
     let data = s.data_positions();
     let complete = data.intersection(s.lost()).is_empty();
     let nothing =
@@ -172,8 +173,13 @@ pub(crate) fn plan_resync(s: &StripeState) -> Option<WritePlan> {
     match (complete, in_service.len()) {
         (true, 0) => Some(nothing),
         (true, _) => {
-            let (parity, reads) = (ParityWork::Generate, data.minus(s.cached));
-            Some(WritePlan { parity, reads, ..nothing })
+            let unread = in_service.intersection(s.read_failed.union(s.cached));
+            let compared = match compares && unread.is_empty() {
+                true => in_service,
+                false => MemberSet::EMPTY,
+            };
+            let reads = data.union(compared).minus(s.cached);
+            Some(WritePlan { parity: ParityWork::Generate, reads, ..nothing })
         }
         (false, _) if !s.in_sync => None,
         // P defines the lost block, and Q may be generated from it: after a start by force.
@@ -320,7 +326,7 @@ mod tests {
         // The lost block is written: all data are available afterwards.
         let lost = StripeState { in_sync: false, failed: set(&[1]), ..raid5(5, &[1]) };
         assert_eq!(plan_write(&lost).expect("covered").parity, ParityWork::Generate);
-        assert_eq!(plan_resync(&lost), None);
+        assert_eq!(plan_resync(&lost, true), None);
         assert_eq!(plan_read(&lost), None);
         let others = StripeState { covered: set(&[0, 2]), ..lost };
         assert_eq!(plan_read(&others).expect("healthy blocks").reads, set(&[0, 2]));
@@ -330,11 +336,23 @@ mod tests {
         assert_eq!(plan_write(&two), None);
         // Parity matches: it defines the lost block, so there is nothing to resync.
         let held = StripeState { in_sync: true, ..lost };
-        assert_eq!(plan_resync(&held).expect("in sync").parity, ParityWork::None);
+        assert_eq!(plan_resync(&held, true).expect("in sync").parity, ParityWork::None);
         let by_force = StripeState { failed: set(&[1]), ..raid6(4, &[]) };
-        let plan = plan_resync(&by_force).expect("P has it");
+        let plan = plan_resync(&by_force, true).expect("P has it");
         assert_eq!((plan.parity, plan.recover), (ParityWork::Generate, set(&[1])));
         assert_eq!(plan.reads, set(&[0, 2, 3, 4]));
+        // All that is in service is compared, or nothing.
+        let doubtful = StripeState { in_sync: false, ..raid6(4, &[]) };
+        let reads = |s: &StripeState, compares| plan_resync(s, compares).expect("complete").reads;
+        assert_eq!(reads(&doubtful, true), set(&[0, 1, 2, 3, 4, 5]));
+        assert_eq!(reads(&doubtful, false), set(&[0, 1, 2, 3]));
+        let without_p = StripeState { failed: set(&[4]), ..doubtful };
+        assert_eq!(reads(&without_p, true), set(&[0, 1, 2, 3, 5]));
+        let unreadable = StripeState { read_failed: set(&[4]), ..doubtful };
+        assert_eq!(reads(&unreadable, true), set(&[0, 1, 2, 3]));
+        // What is in memory says nothing of the member.
+        let cached = StripeState { cached: set(&[1, 4]), ..doubtful };
+        assert_eq!(reads(&cached, true), set(&[0, 2, 3]));
     }
 
     #[test]

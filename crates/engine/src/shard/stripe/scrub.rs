@@ -1,4 +1,4 @@
-//! A scrub of a range of a chunk row.
+//! A scrub of a range of a chunk row, and the comparison of a resync.
 //!
 //! ```text
 //! whole range:  read all blocks --> compare --> agrees: done
@@ -21,6 +21,10 @@ use crate::{
     BufSlice, Compute, ControlEvent, Effect, Effects, MemberSet, Mismatch, MismatchKind,
     RequestError, ScrubMode, Source, Token, Verdict,
 };
+
+/// Resyncs after one that found parity different: an array that never was in sync is written faster
+/// without reads before.
+const UNREAD_RESYNCS: u32 = 31;
 
 impl Stripes {
     /// Reads all blocks. `false`: there is not enough memory for it now.
@@ -120,12 +124,51 @@ impl Stripes {
     /// A comparison has ended.
     pub(crate) fn checked(&mut self, cx: &mut Context<'_>, token: Token, verdict: Verdict) {
         let at = token.key().index;
-        if let Work::Scrub(scrub) = &mut self.ops[at].work {
-            scrub.verdicts[usize::from(token.slot())] = verdict;
+        match &mut self.ops[at].work {
+            Work::Scrub(scrub) => scrub.verdicts[usize::from(token.slot())] = verdict,
+            Work::Resync(resync) => resync.agrees = verdict == Verdict::Agree,
+            _ => {}
         }
         if self.part_done(at) {
-            self.judged(cx, at);
+            match self.ops[at].is_scrub() {
+                true => self.judged(cx, at),
+                false => self.compared(cx, at),
+            }
         }
+    }
+
+    /// A resync compares the parity in service with the data: after a crash nearly all of it
+    /// agrees, and a disk that only reads reads on.
+    pub(super) fn compare_parity(&mut self, cx: &mut Context<'_>, at: u32) {
+        let op = &self.ops[at];
+        let row = cx.parity().row(op.stripe);
+        let (start, sectors) = (op.start, op.sectors());
+        let data = row.data.len() as u16;
+        let in_service = self.all_positions(cx, at).minus(op.basis.absent);
+        let of = |position: u16| {
+            in_service.contains(position).then(|| self.part(at, position, start, sectors))
+        };
+        let (p, q) = (of(data), of(data + 1));
+        let sources = self.sources(cx, at, start, sectors, None);
+        self.emit(cx.out, at, 0, Compute::Check { p, q, sources });
+        let op = &mut self.ops[at];
+        op.phase = Phase::Checking;
+        op.open = 1;
+    }
+
+    /// A resync has compared the parity: what differs is written.
+    fn compared(&mut self, cx: &mut Context<'_>, at: u32) {
+        let op = &self.ops[at];
+        if !matches!(&op.work, Work::Resync(resync) if resync.agrees) {
+            self.unread_resyncs = UNREAD_RESYNCS;
+            return self.compute_parity(cx, at);
+        }
+        // What agrees may be in the members' caches, from before the crash.
+        let row = cx.parity().row(op.stripe);
+        for position in self.all_positions(cx, at).minus(op.basis.absent).iter() {
+            cx.flushes.note_written(member_at(row, position).0);
+        }
+        self.end(cx, at);
     }
 
     /// All verdicts are there.
