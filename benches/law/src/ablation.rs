@@ -42,7 +42,6 @@ pub const EFFECTS: &[Effect] = &[
     Effect { name: "the far layout's writes, raw", off: &[(Symbol::Ff, 1.0)] },
     Effect { name: "the chunk in the cost of partial stripes", off: &[(Symbol::Dl, NOTHING)] },
     Effect { name: "the stripe cache in it", off: &[(Symbol::Ga, NOTHING)] },
-    Effect { name: "streams: mirrors as stripes", off: &[(Symbol::M2, 1.0), (Symbol::Mr, 1.0)] },
 ];
 
 /// The score of each effect's absence, in the order of [`EFFECTS`].

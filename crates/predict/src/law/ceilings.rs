@@ -313,7 +313,7 @@ impl Law<'_> {
             Work::RandomRead => self.random_read(),
             Work::RandomWrite => self.random_write(),
             Work::StreamsRead => self.streams_read(),
-            Work::StreamsWrite => self.write(self.one(Work::StreamsWrite)?),
+            Work::StreamsWrite => self.streams_write(),
             Work::SyncWrite => self.sync_write(),
             Work::DirectRead | Work::DirectWrite => self.direct(),
             Work::Resync | Work::Check => self.resync(),
@@ -712,16 +712,62 @@ impl Law<'_> {
 
     fn streams_read(&self) -> Result<Prediction, WhyNot> {
         let one = self.one(Work::StreamsRead)?;
-        let striped = self.n * self.constant(Symbol::Mr);
-        let gain = match (self.array.level, self.array.copies) {
-            (Level::Raid0, _) | (Level::Raid10, Copies::Far(_)) => striped,
-            (Level::Raid1, _) if self.machine.is_at_least(3, 0, 0) => 0.9 * self.n,
-            (Level::Raid1, _) => 1.0,
-            _ => self.n * self.constant(Symbol::M2),
+        let rate = match (self.array.level, self.piece_of_a_stream(one)) {
+            (Level::Raid1, _) if self.machine.is_at_least(3, 0, 0) => 0.9 * self.n * one,
+            (Level::Raid1, _) => one,
+            (_, Some(of_a_member)) => self.n * self.constant(Symbol::Mr) * of_a_member,
+            (Level::Raid0, _) => self.n * self.constant(Symbol::Mr) * one,
+            _ => self.n * self.constant(Symbol::M2) * one,
         };
         let mut all = Prediction::none();
-        all.add(Ceiling::Disks, one * gain);
+        all.add(Ceiling::Disks, rate);
         self.add_buses(&mut all, 1.0 / self.n);
+        Ok(all.with_soft_minimum())
+    }
+
+    /// What platters read of many streams, MB/s: each window of read-ahead has a piece on each
+    /// member, which costs a seek. The one disk of the figure had windows of 128 KiB.
+    fn piece_of_a_stream(&self, one: f64) -> Option<f64> {
+        const WINDOW_MB: f64 = 0.131072;
+        let alone = self.single.get(Work::Read)?.rate;
+        if self.machine.media.is_flash() || alone <= one {
+            return None;
+        }
+        let seek = WINDOW_MB / one - WINDOW_MB / alone;
+        let (copies, apart) = match (self.array.level, self.array.copies) {
+            (Level::Raid10, Copies::Near(copies)) => (f64::from(copies), false),
+            (Level::Raid10, Copies::Offset(_)) => (1.0, true),
+            _ => (1.0, false),
+        };
+        let chunk = self.chunk_mb();
+        let members = self.n / copies;
+        let stripe = match self.array.parities() {
+            0 => members * chunk,
+            _ => self.array.data_members() * chunk,
+        };
+        let window = self.machine.read_ahead_kib.map_or(2.0 * stripe, |kib| kib * 1024.0 / 1e6);
+        // Between chunks of an offset layout lie the copies of others.
+        let piece = if apart { (window / members).min(chunk) } else { window / members };
+        let rate = piece / (piece / alone + seek);
+        // Windows wait for one another.
+        Some(rate.min(self.constant(Symbol::Ms) * alone))
+    }
+
+    /// Many files: on platters their writes reach parity in parts of stripes.
+    fn streams_write(&self) -> Result<Prediction, WhyNot> {
+        let one = self.one(Work::StreamsWrite)?;
+        let mut all = self.write(one)?;
+        if self.machine.media.is_flash() {
+            return Ok(all);
+        }
+        let data = self.array.data_members();
+        let far = matches!((self.array.level, self.array.copies), (Level::Raid10, Copies::Far(_)));
+        let gain = match self.array.parities() {
+            0 if far => self.constant(Symbol::Fw) * data.powf(self.constant(Symbol::Ws)),
+            0 => data.powf(self.constant(Symbol::Ws)),
+            _ => data.powf(self.constant(Symbol::Wp)),
+        };
+        all.add(Ceiling::Disks, (1.0 - self.constant(Symbol::Aw)) * one * gain);
         Ok(all.with_soft_minimum())
     }
 

@@ -44,8 +44,16 @@ pub enum Symbol {
     Ka,
     /// Many streams on stripes.
     Mr,
-    /// Many streams on mirrors and parity.
+    /// Many streams on mirrors and parity, without the sequential rate of one disk.
     M2,
+    /// What windows of many streams reach of a member's sequential rate.
+    Ms,
+    /// Exponent of the data members: many streams, write, without parity.
+    Ws,
+    /// The same with parity.
+    Wp,
+    /// Many streams, write, of the far layout.
+    Fw,
     /// md's latency of a write with flush.
     L0,
     /// The same per member.
@@ -109,7 +117,7 @@ macro_rules! parameters {
     ($($symbol:ident $name:literal $prior:literal $spread:literal $unit:literal
        $meaning:literal;)*) => {
         /// All constants of the law.
-        pub const PARAMETERS: [Parameter; 38] = [$(Parameter {
+        pub const PARAMETERS: [Parameter; 42] = [$(Parameter {
             symbol: Symbol::$symbol,
             name: $name,
             prior: $prior,
@@ -137,8 +145,12 @@ parameters! {
     Al "al" 1.0 1.2 "" "seeks: exponent of the number of busy members";
     Ps "ps" 1.0 1.5 "" "seeks: an operation of a small write, of a read";
     Ka "ka" 2.0 1.5 "" "seeks per second of one disk, of 1/(seek + latency)";
-    Mr "mr" 1.0 1.2 "" "many streams, read: stripes, of members x single";
-    M2 "m2" 0.75 1.3 "" "many streams, read: mirrors and parity, of members x single";
+    Mr "mr" 0.9 1.2 "" "many streams, read: stripes, of what the members' pieces permit";
+    M2 "m2" 0.75 1.3 "" "the same, mirrors and parity, of members x single";
+    Ms "ms" 0.6 1.3 "" "many streams, read: a member's most, of its sequential rate";
+    Ws "ws" 0.85 1.2 "" "many streams, write: exponent of the data members";
+    Wp "wp" 0.25 1.6 "" "the same with parity";
+    Fw "fw" 0.7 1.2 "" "the same of the far layout, of near";
     L0 "L0" 5.0 2.7 "us" "md's latency of a write with flush";
     L1 "L1" 0.5 2.7 "us" "the same for each member";
     T1 "t1" 4.5 1.5 "us" "CPU of a small request without md";
@@ -233,8 +245,8 @@ impl Constants {
 fn is_possible(symbol: Symbol, value: f64) -> bool {
     let most = match symbol {
         Symbol::A0 | Symbol::Af | Symbol::Aw | Symbol::Ab | Symbol::Qg => 0.9,
-        Symbol::Dl | Symbol::Ga | Symbol::Al | Symbol::Gt => 3.0,
-        Symbol::Bs => 1.0,
+        Symbol::Dl | Symbol::Ga | Symbol::Al | Symbol::Gt | Symbol::Ws | Symbol::Wp => 3.0,
+        Symbol::Bs | Symbol::Ms => 1.0,
         _ => 1e6,
     };
     value.is_finite() && value > 0.0 && value <= most
