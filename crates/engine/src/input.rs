@@ -62,8 +62,8 @@ pub enum HostOp {
     Discard,
     /// Makes the range read as zeroes.
     WriteZeroes,
-    /// Restores redundancy: parity is computed from the data, or the copy that reads use is written
-    /// to the others. Not for hosts; see [`crate::BackgroundLoop`]. Its range is in *positions*
+    /// Restores redundancy: parity is compared with the data and computed where it differs, or the
+    /// copy that reads use is written to the others. Not for hosts; see [`crate::BackgroundLoop`]. Its range is in *positions*
     /// (see [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
     Resync,
     /// Writes what belongs there to members that are rebuilt; see [`crate::BackgroundLoop`]. Not

@@ -10,7 +10,7 @@
 //! RAID 6 from P and Q, of three or more copies by majority. RAID 4, 5 and two copies cannot tell.
 //!
 //! Invariant: a block is rewritten only if the verdict names it, or if the mode says that one side
-//! wins. Only complete rows in sync are compared: after a crash, a resync recomputes parity and
+//! wins. Only complete rows in sync are compared: after a crash, a resync makes parity right and
 //! never locates. Blocks that cannot be read are recovered and written back, unless what is left
 //! of the row disagrees. Values only; performed by `shard`.
 

@@ -291,16 +291,16 @@ fn a_bitmap_costs_writes_whose_bits_are_not_set() {
     machine.bitmap_chunk_kib = 4.0;
     let stripes = Array::new(Level::Raid0, 4, 64.0);
     assert_eq!(of(&stripes, &machine, WriteBack::Raw, None).limit(), Ceiling::Disks);
-    // Commits are to a log, whose bits stay set: over all of the array they are not known.
+    // Commits are to a log, whose bits stay set: over more of the array they are not known.
     let mut one = single(Work::SyncWrite, 60.0);
     one.offer(Work::RandomRead, 80.0, Source::Measured);
-    let of = |machine: &Machine, write_back| {
-        let access = Access::new(Work::SyncWrite, write_back);
-        predict(&array, machine, &access, &one, &Constants::priors())
-    };
-    assert_eq!(of(&machine, WriteBack::Raw), Err(WhyNot::Bitmap));
     machine.bitmap_chunk_kib = 65_536.0;
-    assert!(of(&machine, WriteBack::Extents).is_ok());
+    let of = |area_bytes: Option<f64>| {
+        let access = Access { area_bytes, ..Access::new(Work::SyncWrite, WriteBack::Raw) };
+        predict(&array, &machine, &access, &one, &Constants::priors())
+    };
+    assert_eq!(of(Some(1e12)), Err(WhyNot::Bitmap));
+    assert!(of(None).is_ok());
 }
 
 #[test]

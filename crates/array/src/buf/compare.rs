@@ -1,4 +1,4 @@
-//! Performs the comparisons of scrubs.
+//! Performs the comparisons of scrubs and resyncs.
 //!
 //! Invariant: nothing is written. Called from `compute`.
 

@@ -164,8 +164,8 @@ impl MdArray {
     /// two of its intervals, and begins one at any time. `None`: it has no bitmap.
     pub fn bitmap_clears_within(&self) -> Option<Duration> {
         setting(&self.device, "md/bitmap/location").filter(|location| location != "none")?;
-        let interval = setting(&self.device, "md/bitmap/time_base")?.parse().ok()?;
-        Some(Duration::from_secs(interval).saturating_mul(3))
+        let interval: f64 = setting(&self.device, "md/bitmap/time_base")?.parse().ok()?;
+        Duration::try_from_secs_f64(interval * 3.0).ok()
     }
 
     /// Makes the work due: a member is out, or redundancy is not trusted.

@@ -575,6 +575,7 @@ fn what_mdadm_and_the_kernel_print_describes_an_array() {
     assert_eq!((&json["level"], &json["layout"]), (&json!("raid10"), &json!("f2")), "{json}");
     assert_eq!((&json["disks"], &json["chunk_kib"]), (&json!(4), &json!(256.0)));
     assert!(!json["assumed"].to_string().contains("internal bitmap, which mdadm"), "{json}");
+    assert!(json["assumed"].to_string().contains("random writes reach"), "it has one: {json}");
     for (words, part) in [
         (format!("predict --array {facts} --measured seq-read=150"), "facts.json: there is no"),
         (

@@ -165,7 +165,7 @@ fn a_kernel_has_arrays_in_arrays_and_a_bitmap() {
         return;
     }
     let words = "bench --target linux,bitmap=internal --array raid1(raid0(2),raid0(2)) --chunk 64K \
-                 --size 64M --runs 1 --workload seq-write --json";
+                 --size 64M --runs 1 --seconds 1 --workload seq-write --json";
     let cell = raidlab(words).code(0).cell();
     assert_eq!((&cell["array"], &cell["disks"]), (&"raid1(raid0(2),raid0(2))".into(), &4.into()));
     assert_eq!(cell["verified"], true);
@@ -195,4 +195,53 @@ fn a_kernel_in_real_time_measures_what_it_measures_in_model_time() {
     // A busy machine delays the kernel, and none lets it read faster than its disks.
     let ratio = rate(&real) / rate(&model);
     assert!((0.3..1.05).contains(&ratio), "{ratio}");
+}
+
+/// The law, from a drive's sheet alone, beside md on that drive: no farther off than the engine may
+/// be (`law_and_engine` of `bench`). Shingled writes have no number.
+#[test]
+fn md_of_a_kernel_is_where_predict_expects_it() {
+    if !is_built() {
+        return;
+    }
+    let all: Vec<&str> = drive::Profile::names().collect();
+    let drives = if testkit::runs_all() { &all[..] } else { &["hdd-2007"] };
+    testkit::print_sample("drives", drives.len() as u64, all.len() as u64);
+    let mut apart = Vec::new();
+    for drive in drives {
+        let measured = raidlab(&format!(
+            "bench --target linux --members paced:{drive} --level raid5,raid10 --disks 4 \
+             --chunk 64K --runs 1 --seconds 4 --json"
+        ));
+        let cells = measured.code(0).cells();
+        assert_eq!(cells.len(), 8, "{drive}: two levels, four workloads");
+        for cell in cells {
+            let text = |name: &str| cell[name].as_str().expect("a word").to_string();
+            let number = |name: &str| cell[name].as_f64().expect("a number");
+            let (level, workload) = (text("level"), text("workload").replace("rand-", "random-"));
+            let expected = raidlab(&format!(
+                "predict --members {drive}*4 --level {level} --chunk 64K --fs none --bitmap none \
+                 --kernel 6.12 --workload {workload} --depth {} --jobs {} --json",
+                number("depth"),
+                number("jobs"),
+            ));
+            let expected = expected.code(0).record()["predictions"][0].clone();
+            let rate = match workload.starts_with("random") {
+                true => number("iops"),
+                false => number("mb_per_s"),
+            };
+            println!("{drive} {level} {workload}: md {rate:.1}, {expected}");
+            let (low, high) = (expected["low"].as_f64(), expected["high"].as_f64());
+            match low.zip(high) {
+                None => assert!(*drive == "hdd-smr" && workload == "random-write", "{expected}"),
+                Some((low, high)) if (low / 1.5..=high * 1.5).contains(&rate) => {}
+                Some((low, high)) => {
+                    apart.push(format!(
+                        "{drive} {level} {workload}: {rate:.1}, {low:.1}..{high:.1}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(apart.is_empty(), "{apart:#?}");
 }

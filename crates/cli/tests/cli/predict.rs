@@ -314,6 +314,10 @@ fn a_bitmap_is_assumed_as_mdadm_makes_it_and_counts_by_the_area() {
     let (none, _, assumed) = of("--area 3T --bitmap none");
     assert!((none / file - 1.0).abs() < 0.01 && !assumed.contains("bitmap"), "{none} {assumed}");
     assert_eq!(of("--fs none").1, "bitmap");
+    let none = raidlab("predict --level raid0 --members hdd-2016*4 --json").code(0).record();
+    assert!(!none["assumed"].to_string().contains("bitmap"), "{none}");
+    let small = raidlab("predict --level raid5 --members hdd-1999*4 --json").code(0).record();
+    assert!(!small["assumed"].to_string().contains("bitmap"), "{small}");
     // mdadm made none yet.
     assert_eq!(of("--fs none --kernel 2.6.32").1, "disks");
 }
@@ -321,7 +325,7 @@ fn a_bitmap_is_assumed_as_mdadm_makes_it_and_counts_by_the_area() {
 #[test]
 fn what_cannot_be_known_is_outside_with_the_reason() {
     for (words, work, why) in [
-        ("--level raid10 --members hdd-2016*4 --bitmap internal --fs none", "sync-write", "bitmap"),
+        ("--level raid10 --members hdd-2016*4 --bitmap internal --area 4T", "sync-write", "bitmap"),
         (
             "--level raid0 --disks 4 --measured seq-read=3000,random-write=100000",
             "random-write",

@@ -45,9 +45,9 @@ pub fn expected(case: &Case, known: &Known, constants: &Constants) -> Result<Pre
     let array = Array { missing: 0, ..case.array };
     let access = access_of(case, known);
     let small_writes = matches!(access.work, Work::RandomWrite | Work::SyncWrite);
-    // Nothing shows how many of its bits stay set. RAID 0 has none.
+    // Nothing shows how many of its bits stay set, which costs platters. RAID 0 has none.
     let has_bitmap = known.machine.bitmap == Some(true) && array.level != Level::Raid0;
-    if has_bitmap && small_writes && access.area_bytes.is_none() {
+    if has_bitmap && small_writes && !known.machine.media.is_flash() {
         return Err(WhyNot::Bitmap);
     }
     let law = predict(&array, &known.machine, &access, &known.single, constants)?;

@@ -298,7 +298,9 @@ impl Law<'_> {
 
     fn degraded(&self) -> Result<Prediction, WhyNot> {
         let array = Array { missing: 0, ..*self.array };
-        let healthy = Law { array: &array, ..*self }.predict()?;
+        // md clears no bit that a missing member needs: all of them are set soon.
+        let machine = Machine { bitmap: None, ..self.machine.clone() };
+        let healthy = Law { array: &array, machine: &machine, ..*self }.predict()?;
         let gain = self.machine.media.rotates().then(|| self.queue_gain());
         let left = degraded::left(self.array, self.access, healthy.value, self.single, gain);
         Ok(healthy.times(left.ok_or(WhyNot::Degraded)?))
@@ -582,11 +584,13 @@ impl Law<'_> {
             if self.has_bitmap() {
                 let rate = self.with_bitmap(all.value);
                 let rate = rate.ok_or(WhyNot::NoSingle(Work::RandomRead))?;
-                // Where its bits stay set it costs nothing.
+                let rate = rate.min(all.value);
+                // Where its bits stay set it costs nothing, and limits nothing.
                 if rate < 0.9 * all.value {
                     all.add(Ceiling::Bitmap, rate);
                     all = all.with_soft_minimum();
                 }
+                all.value = rate;
             }
             return Ok(all);
         }
@@ -676,7 +680,8 @@ impl Law<'_> {
         let whole = self.machine.member_bytes.unwrap_or(1e12) * self.array.data_members();
         let area = match (self.access.area_bytes, self.access.write_back) {
             (Some(area), _) => area.min(whole),
-            (None, WriteBack::Raw) => whole,
+            // Commits are to a log.
+            (None, WriteBack::Raw) if self.access.work != Work::SyncWrite => whole,
             (None, _) => FILE_BYTES.min(whole),
         };
         (area / (of_a_bit * self.machine.bitmap_chunk_kib * 1024.0)).max(1.0)
@@ -716,7 +721,7 @@ impl Law<'_> {
             (Level::Raid1, _) if self.machine.is_at_least(3, 0, 0) => 0.9 * self.n * one,
             (Level::Raid1, _) => one,
             (_, Some(of_a_member)) => self.n * self.constant(Symbol::Mr) * of_a_member,
-            (Level::Raid0, _) => self.n * self.constant(Symbol::Mr) * one,
+            (Level::Raid0, _) => self.n * (1.0 - self.constant(Symbol::A0)) * one,
             _ => self.n * self.constant(Symbol::M2) * one,
         };
         let mut all = Prediction::none();
@@ -746,8 +751,10 @@ impl Law<'_> {
             _ => self.array.data_members() * chunk,
         };
         let window = self.machine.read_ahead_kib.map_or(2.0 * stripe, |kib| kib * 1024.0 / 1e6);
-        // Between chunks of an offset layout lie the copies of others.
-        let piece = if apart { (window / members).min(chunk) } else { window / members };
+        // A window below a row is on few members. Between chunks of an offset layout lie the copies
+        // of others.
+        let piece = (window / members).max(window.min(chunk));
+        let piece = if apart { piece.min(chunk) } else { piece };
         let rate = piece / (piece / alone + seek);
         // Windows wait for one another.
         Some(rate.min(self.constant(Symbol::Ms) * alone))

@@ -146,7 +146,7 @@ parameters! {
     Ps "ps" 1.0 1.5 "" "seeks: an operation of a small write, of a read";
     Ka "ka" 2.0 1.5 "" "seeks per second of one disk, of 1/(seek + latency)";
     Mr "mr" 0.9 1.2 "" "many streams, read: stripes, of what the members' pieces permit";
-    M2 "m2" 0.75 1.3 "" "the same, mirrors and parity, of members x single";
+    M2 "m2" 0.75 1.3 "" "many streams, read, on flash: mirrors and parity, of members x single";
     Ms "ms" 0.6 1.3 "" "many streams, read: a member's most, of its sequential rate";
     Ws "ws" 0.85 1.2 "" "many streams, write: exponent of the data members";
     Wp "wp" 0.25 1.6 "" "the same with parity";

@@ -262,11 +262,24 @@ fn a_resync_writes_only_parity_that_differs() {
             md::Kind::Parity(parity) => parity.clone(),
             _ => unreachable!("a parity level"),
         };
-        let p = parity.row(md::StripeNo(2)).p.index();
-        world.members[p].data_mut()[2 * 16 * 512 + 100] ^= 1;
+        let rows = parity.stripes() as usize;
+        assert!(rows >= 16, "{rows}");
+        // P of the last row only: it is written alone, and what follows it need not be.
+        let p = parity.row(md::StripeNo(rows as u64 - 1)).p.index();
+        world.members[p].data_mut()[(rows - 1) * 16 * 512 + 100] ^= 1;
         world.log.clear();
         assert_eq!(world.run(HostOp::Resync, 0, 256), Ok(()));
-        assert!(writes(&world) > 0, "{level}");
+        let parities = 1 + usize::from(level == Level::Raid6);
+        assert_eq!(writes(&world), parities, "{level}");
+        check(&mut world);
+        // All of P: after one that differs, those that follow are not read first.
+        for stripe in 0..rows {
+            let p = parity.row(md::StripeNo(stripe as u64)).p.index();
+            world.members[p].data_mut()[stripe * 16 * 512..][..512].fill(0x77);
+        }
+        world.log.clear();
+        assert_eq!(world.run(HostOp::Resync, 0, 256), Ok(()));
+        assert_eq!(writes(&world), rows * parities, "{level}");
         check(&mut world);
     }
 }

@@ -177,7 +177,7 @@ fn a_resync_without_space_says_why_and_resumes_when_there_is_room() {
         let members = Members::new(if level == Level::Raid1 { 2 } else { 3 });
         members.create(level, |_| {});
         let file = std::fs::OpenOptions::new().write(true).open(members.path(0)).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &[0x33; 4096], 10 << 20).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0x33; 1 << 19], 10 << 20).unwrap();
         let (array, flawed) = flawed(&members, true, Errno::NOSPC);
         let stalls = |status: &engine::MetadataStatus| status.resync_stalled.is_some();
         wait_for(&array, "stall", stalls);

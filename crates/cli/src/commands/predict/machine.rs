@@ -70,10 +70,12 @@ pub struct MachineArguments {
     /// md's stripe_cache_size, pages per member [default: 256; grows by itself since 4.1]
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(17..=32768))]
     pub stripe_cache: Option<u32>,
-    /// The array's bitmap: none, or internal, which mdadm makes above 100 GB [default: internal]
+    /// The array's bitmap: none, or internal, which mdadm makes above 100 GB [default: internal; none
+    /// before Linux 3.12]
     #[arg(long, value_name = "KIND", value_parser = parse_bitmap)]
     pub bitmap: Option<bool>,
-    /// Part of the array that random requests reach [default: a file of 4 GB; all of a raw device]
+    /// Part of the array that random writes reach, which counts where it has a bitmap [default: a
+    /// file of 4 GB; all of a raw device]
     #[arg(long, value_name = "SIZE", value_parser = crate::size_args::parse_bytes)]
     pub area: Option<u64>,
     /// md's sync_speed_max, as in 400MB/s [default: 200,000 KiB/s]
@@ -156,6 +158,10 @@ pub struct Described {
 const PLATTERS: &str = "members are disks of 7200 rpm";
 /// What is assumed where no bitmap is stated.
 const BITMAP: &str = "an internal bitmap, which mdadm makes above 100 GB (--bitmap)";
+/// How it begins what is assumed of the area of random writes.
+const AREA: &str = "random writes reach";
+/// Bytes of an array from which on mdadm makes one.
+const LARGE_BYTES: u64 = 100_000_000_000;
 /// mdadm makes them since 2013.
 const WITH_BITMAP: Kernel = Kernel(3, 12, 0);
 
@@ -183,6 +189,10 @@ impl Described {
             machine.bitmap = Some(has);
             self.assumed.retain(|words| words != BITMAP);
         }
+        if machine.bitmap != Some(true) {
+            self.forget_bitmap();
+        }
+        let machine = &mut self.question.machine;
         let is_assumed = self.assumed.iter().any(|words| words == PLATTERS);
         if let Some(media) = pasted.media().filter(|_| is_assumed) {
             (machine.media, self.question.single.access_s) = (media, None);
@@ -193,6 +203,11 @@ impl Described {
             self.assumed.push(format!("all members are there: {missing} of {members} are missing"));
         }
         Ok(Array { missing: 0, ..pasted.array })
+    }
+
+    /// Nothing is assumed of a bitmap where the array has none.
+    pub fn forget_bitmap(&mut self) {
+        self.assumed.retain(|words| words != BITMAP && !words.starts_with(AREA));
     }
 }
 
@@ -259,10 +274,6 @@ impl MachineArguments {
             machine.kernel = Some(CURRENT_KERNEL);
             assumed.push(format!("the kernel is {CURRENT_KERNEL} (--kernel)"));
         }
-        if machine.bitmap.is_none() && machine.kernel >= Some(WITH_BITMAP) {
-            machine.bitmap = Some(true);
-            assumed.push(BITMAP.to_string());
-        }
         let has_wiring = calibrated.as_ref().is_some_and(Calibrated::has_wiring);
         if machine.buses.is_empty() && !has_wiring {
             assumed.push("controller and buses do not limit (--bus)".to_string());
@@ -279,16 +290,6 @@ impl MachineArguments {
         }
         let (fs, write_back) =
             self.write_back(facts.as_ref().map(|(facts, _)| facts), machine.kernel)?;
-        if machine.bitmap == Some(true) && self.area.is_none() {
-            let area = match write_back {
-                WriteBack::Raw => "all of the array".to_string(),
-                _ => format!("a file of {:.0} GB", FILE_BYTES / 1e9),
-            };
-            assumed.push(format!(
-                "random writes reach {area} (--area): many are slower where the bitmap's bits are \
-                 not set"
-            ));
-        }
         let counts: Option<Vec<u32>> = sheets.iter().map(|(_, count, _)| *count).collect();
         let count = counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum());
         let bytes = sheets.iter().flat_map(|(sheet, count, _)| {
@@ -304,6 +305,20 @@ impl MachineArguments {
             false => self.members.clone().unwrap_or_default(),
         };
         let bytes: Vec<u64> = bytes.collect();
+        let is_small = !bytes.is_empty() && bytes.iter().sum::<u64>() < LARGE_BYTES;
+        if machine.bitmap.is_none() && machine.kernel >= Some(WITH_BITMAP) && !is_small {
+            machine.bitmap = Some(true);
+            assumed.push(BITMAP.to_string());
+        }
+        if machine.bitmap == Some(true) && self.area.is_none() {
+            let area = match write_back {
+                WriteBack::Raw => "all of the array".to_string(),
+                _ => format!("a file of {:.0} GB", FILE_BYTES / 1e9),
+            };
+            assumed.push(format!(
+                "{AREA} {area} (--area): those whose bit of the bitmap is not set wait for it"
+            ));
+        }
         machine.member_bytes =
             machine.member_bytes.or(bytes.iter().min().map(|least| *least as f64));
         let area_bytes = self.area.map(|bytes| bytes as f64);

@@ -132,6 +132,9 @@ pub fn run(
         Some(path) => described.learn(&super::pasted(path)?)?,
         None => array.array(&described)?,
     };
+    if made.level == Level::Raid0 {
+        described.forget_bitmap();
+    }
     let question = &described.question;
     let answers: Vec<Answer> = match array.workload.is_empty() {
         false => {
