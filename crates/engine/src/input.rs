@@ -63,8 +63,8 @@ pub enum HostOp {
     /// Makes the range read as zeroes.
     WriteZeroes,
     /// Restores redundancy: parity is compared with the data and computed where it differs, or the
-    /// copy that reads use is written to the others. Not for hosts; see [`crate::BackgroundLoop`]. Its range is in *positions*
-    /// (see [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
+    /// copy that reads use is written to the others. Not for hosts; see [`crate::BackgroundLoop`].
+    /// Its range is in *positions* (see [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
     Resync,
     /// Writes what belongs there to members that are rebuilt; see [`crate::BackgroundLoop`]. Not
     /// for hosts. Its range is in positions; on RAID 1 and 10 it has working memory of its length.

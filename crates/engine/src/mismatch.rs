@@ -11,8 +11,8 @@
 //!
 //! Invariant: a block is rewritten only if the verdict names it, or if the mode says that one side
 //! wins. Only complete rows in sync are compared: after a crash, a resync makes parity right and
-//! never locates. Blocks that cannot be read are recovered and written back, unless what is left
-//! of the row disagrees. Values only; performed by `shard`.
+//! never locates. Blocks that cannot be read are recovered and written back, unless what is left of
+//! the row disagrees. Values only; performed by `shard`.
 
 use md::{MemberIdx, Sector};
 

@@ -234,8 +234,8 @@ fn random_writes_of_another_depth_get_no_number() {
     assert!(of(&five, &machine, &alone, &one).expect("both") <= 5_000.0);
 }
 
-/// Eight files at a time on ext4 on `hdd-2009`: 124 MB/s in sequence, 54 read and 81 written of many
-/// files by one disk. Linux 6.12 on modelled disks, MB/s.
+/// Eight files at a time on ext4 on `hdd-2009`: 124 MB/s in sequence, 54 read and 81 written of
+/// many files by one disk. Linux 6.12 on modelled disks, MB/s.
 #[test]
 fn many_files_are_read_by_the_pieces_of_their_windows_and_written_in_parts_of_stripes() {
     let mut one = single(Work::Read, 124.0);

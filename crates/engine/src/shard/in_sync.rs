@@ -6,15 +6,15 @@
 //!                  ^stale      ^generated
 //! ```
 //! The array starts with out-of-sync ranges: above the position of a resync, or under the bits of a
-//! bitmap. Inside them, ranges for which parity was generated since, or compared by a resync, are in
-//! sync; outside them, ranges that a write left half-way are not. A resync raises the position, and the ranges below it
-//! are dropped from the first list.
+//! bitmap. Inside them, ranges for which parity was generated since, or compared by a resync, are
+//! in sync; outside them, ranges that a write left half-way are not. A resync raises the position,
+//! and the ranges below it are dropped from the first list.
 //!
 //! Invariant: a range counts as in sync only where parity was generated from the members' data,
-//! compared with them, or matched when the array started, and every write since then has completed or kept it so. Memory
-//! is one bit per block in pages that differ from their surroundings: at most 32 MiB per TiB of a
-//! member with blocks of 4 KiB, and 256 MiB with blocks of 512 bytes, if the whole array is written
-//! at random ahead of its resync. Called only from `ops` and `shard`.
+//! compared with them, or matched when the array started, and every write since then has completed
+//! or kept it so. Memory is one bit per block in pages that differ from their surroundings: at most
+//! 32 MiB per TiB of a member with blocks of 4 KiB, and 256 MiB with blocks of 512 bytes, if the
+//! whole array is written at random ahead of its resync. Called only from `ops` and `shard`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -13,7 +13,7 @@ mod why_not;
 mod work;
 
 pub use array::{Array, Copies};
-pub use ceilings::{Ceiling, FILE_BYTES, Prediction, naive, one_disk, predict};
+pub use ceilings::{Ceiling, Prediction, naive, one_disk, predict};
 pub use constants::{Constants, ConstantsError, PARAMETERS, Parameter, Symbol};
 pub use kernel::Kernel;
 pub use machine::{Bus, Machine, Media, SYNC_SPEED_MAX};
@@ -21,4 +21,4 @@ pub use sensitivity::{Sensitivity, sensitivities};
 pub use sheet::Sheet;
 pub use single::{Single, Source, Value};
 pub use why_not::WhyNot;
-pub use work::{Access, Work, WriteBack};
+pub use work::{Access, FILE_BYTES, Work, WriteBack};

@@ -95,6 +95,9 @@ pub enum WriteBack {
     Raw,
 }
 
+/// A file that a benchmark writes at random, bytes, where its size is not stated.
+pub const FILE_BYTES: f64 = 4e9;
+
 /// A workload as it was run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Access {
@@ -123,7 +126,7 @@ impl Access {
         Access { work, depth, depth_is_stated: false, jobs, write_back, direct: false, area_bytes }
     }
 
-    /// Jobs, each with so many requests of a random workload in flight.
+    /// Jobs, each with `depth` requests of a random workload in flight.
     pub fn of_jobs(work: Work, write_back: WriteBack, jobs: f64, depth: f64) -> Access {
         let random = matches!(work, Work::RandomRead | Work::RandomWrite);
         Access {

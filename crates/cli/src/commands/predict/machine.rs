@@ -70,8 +70,8 @@ pub struct MachineArguments {
     /// md's stripe_cache_size, pages per member [default: 256; grows by itself since 4.1]
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(17..=32768))]
     pub stripe_cache: Option<u32>,
-    /// The array's bitmap: none, or internal, which mdadm makes above 100 GB [default: internal; none
-    /// before Linux 3.12]
+    /// The array's bitmap: none, or internal, which mdadm makes above 100 GB [default: internal;
+    /// none before Linux 3.12]
     #[arg(long, value_name = "KIND", value_parser = parse_bitmap)]
     pub bitmap: Option<bool>,
     /// Part of the array that random writes reach, which counts where it has a bitmap [default: a

@@ -87,7 +87,8 @@ pub(crate) struct Stripes {
     pub(crate) sync: SyncMap,
     /// The partial parity log, if the array has one.
     pub(crate) log: Option<PartialParityLog>,
-    /// How many more resyncs write parity without having read it: the one before found it different.
+    /// How many more resyncs write parity without having read it: the one before found it
+    /// different.
     pub(crate) unread_resyncs: u32,
     /// The last execution plans of plain writes, by a hash of their inputs.
     pub(crate) exec_plans: [Option<(StripeState, ExecPlan)>; 16],

@@ -55,8 +55,8 @@ pub(crate) enum OpKind {
     Write,
     /// Whole rows only, and only if members guarantee zeroes afterwards.
     Discard,
-    /// Without host data: parity is compared with the members' data, and computed from them where it
-    /// differs.
+    /// Without host data: parity is compared with the members' data, and computed from them where
+    /// it differs.
     Resync,
     /// Without host data: blocks of members that are being rebuilt are computed and written.
     Rebuild,
@@ -428,9 +428,10 @@ impl Op {
     /// Whether a block that the operation reads into the stripe memory may be lent by the member
     /// instead: the range is locked until the operation ends, and of the blocks read into memory
     /// (`return_memory`) only other data of a row that a stream writes are used later. Old contents
-    /// of written blocks are not, and parity has been recomputed by then, unless a resync found that
-    /// it agrees. What is read to be copied to a replacement is written from the memory. Of what a write that fails half-way is rolled
-    /// back to, parity that is updated need not be kept: a second update restores it.
+    /// of written blocks are not, and parity has been recomputed by then, unless a resync found
+    /// that it agrees. What is read to be copied to a replacement is written from the memory. Of
+    /// what a write that fails half-way is rolled back to, parity that is updated need not be kept:
+    /// a second update restores it.
     pub(crate) fn may_borrow(&self, position: u16) -> bool {
         let writes_back = self.is_scrub() && !self.can_be_cut();
         let is_copied = self.rebuild().is_some_and(|rebuild| rebuild.copies.contains(position));

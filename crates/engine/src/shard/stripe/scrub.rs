@@ -6,9 +6,9 @@
 //! each granule:       +--------------->+--> read, recover what cannot be read, compare sector by
 //!                                           sector --> report, or compute, write, report
 //! ```
-//! Invariant: by a scrub, a block is written only where the verdict of its sector names it, where the mode says
-//! that parity follows the data, or where it could not be read and the rest of the row agrees. The
-//! range is locked from the reads to the writes. Called only from `ops`.
+//! Invariant: by a scrub, a block is written only where the verdict of its sector names it, where
+//! the mode says that parity follows the data, or where it could not be read and the rest of the
+//! row agrees. The range is locked from the reads to the writes. Called only from `ops`.
 
 use md::MemberIdx;
 
@@ -163,8 +163,8 @@ impl Stripes {
             self.unread_resyncs = UNREAD_RESYNCS;
             return self.compute_parity(cx, at);
         }
-        // What agrees may be in the members' caches, from before the crash. (Where parity differs, the
-        // metadata manager's flush of all members covers the data.)
+        // What agrees may be in the members' caches, from before the crash. (Where parity differs,
+        // the metadata manager's flush of all members covers the data.)
         let row = cx.parity().row(op.stripe);
         for position in self.all_positions(cx, at).minus(op.basis.absent).iter() {
             cx.flushes.note_written(member_at(row, position).0);
