@@ -439,13 +439,11 @@ impl Op {
             return false;
         }
         let data = self.cells.len() as u16 - 2;
-        if position >= data && self.stream && matches!(self.work, Work::Resync(_)) {
-            return false;
-        }
         if self.basis.keeps_old {
             return position >= data && self.parity == Some(ParityWork::Update);
         }
-        self.is_read() || !self.stream || self.covered.contains(position) || position >= data
+        let is_computed = position >= data && !matches!(self.work, Work::Resync(_));
+        self.is_read() || !self.stream || self.covered.contains(position) || is_computed
     }
 
     pub(crate) fn host_slices(&self, position: u16) -> &[BufSlice] {

@@ -425,11 +425,10 @@ impl Stripes {
         if op.parity == Some(ParityWork::None) {
             return self.log_then_write(cx, at);
         }
-        if matches!(&op.work, Work::Resync(resync) if resync.compares) {
-            return self.compare_parity(cx, at);
-        }
-        if op.partial().is_none() {
-            return self.compute_parity(cx, at);
+        match &op.work {
+            Work::Write(write) if write.partial.is_some() => {}
+            Work::Resync(resync) if resync.compares => return self.compare_parity(cx, at),
+            _ => return self.compute_parity(cx, at),
         }
         // Before parity, which may be updated in place.
         self.compute_partial_parity(cx, at);

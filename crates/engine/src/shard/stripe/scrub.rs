@@ -22,8 +22,8 @@ use crate::{
     RequestError, ScrubMode, Source, Token, Verdict,
 };
 
-/// Resyncs after one that found parity different: an array that never was in sync is written faster
-/// without reads before.
+/// Resyncs after one that found parity different: parity of an array that never was in sync need
+/// not be read.
 const UNREAD_RESYNCS: u32 = 31;
 
 impl Stripes {
