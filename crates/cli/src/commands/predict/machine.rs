@@ -189,9 +189,7 @@ impl Described {
             machine.bitmap = Some(has);
             self.assumed.retain(|words| words != BITMAP);
         }
-        if machine.bitmap != Some(true) {
-            self.forget_bitmap();
-        }
+        self.say_area();
         let machine = &mut self.question.machine;
         let is_assumed = self.assumed.iter().any(|words| words == PLATTERS);
         if let Some(media) = pasted.media().filter(|_| is_assumed) {
@@ -203,6 +201,20 @@ impl Described {
             self.assumed.push(format!("all members are there: {missing} of {members} are missing"));
         }
         Ok(Array { missing: 0, ..pasted.array })
+    }
+
+    /// What is assumed of the area of random writes, which counts where there is a bitmap.
+    fn say_area(&mut self) {
+        self.assumed.retain(|words| !words.starts_with(AREA));
+        if self.question.machine.bitmap == Some(true) && self.question.area_bytes.is_none() {
+            let area = match self.question.write_back {
+                WriteBack::Raw => "all of the array".to_string(),
+                _ => format!("a file of {:.0} GB", FILE_BYTES / 1e9),
+            };
+            self.assumed.push(format!(
+                "{AREA} {area} (--area): those whose bit of the bitmap is not set wait for it"
+            ));
+        }
     }
 
     /// Nothing is assumed of a bitmap where the array has none.
@@ -310,22 +322,15 @@ impl MachineArguments {
             machine.bitmap = Some(true);
             assumed.push(BITMAP.to_string());
         }
-        if machine.bitmap == Some(true) && self.area.is_none() {
-            let area = match write_back {
-                WriteBack::Raw => "all of the array".to_string(),
-                _ => format!("a file of {:.0} GB", FILE_BYTES / 1e9),
-            };
-            assumed.push(format!(
-                "{AREA} {area} (--area): those whose bit of the bitmap is not set wait for it"
-            ));
-        }
         machine.member_bytes =
             machine.member_bytes.or(bytes.iter().min().map(|least| *least as f64));
         let area_bytes = self.area.map(|bytes| bytes as f64);
         let question = Question { machine, single, write_back, depth, jobs, area_bytes };
         let bought = bought.map_or(Vec::new(), |bought| bought.disks).into_iter();
         let bought = bought.map(|(disk, count)| (disk, count.unwrap_or(1))).collect();
-        Ok(Described { question, bytes, disks, count, fs, assumed, bought })
+        let mut described = Described { question, bytes, disks, count, fs, assumed, bought };
+        described.say_area();
+        Ok(described)
     }
 
     fn bought(&self) -> Result<Option<Bought>> {
