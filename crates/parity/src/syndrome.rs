@@ -54,16 +54,26 @@ pub(crate) fn sums<I: Isa, const N: usize>(
     blocks: &[Block],
     at: usize,
 ) -> (Group<I, N>, Group<I, N>) {
-    let [lowest, .., highest] = blocks else {
+    if blocks.len() < 2 {
         return one_or_none(isa, blocks, at);
-    };
+    }
     // Tested once for a group, and then not for each block: an exponent that is looked at costs as
     // much as a vector. (Measured: not with AVX-512, see docs/perf/NOTES.md.)
-    let neighbours = usize::from(highest.exponent - lowest.exponent) + 1 == blocks.len();
-    if !I::ADDS_THREE && neighbours {
+    if !I::ADDS_THREE && are_neighbours(blocks) {
         chain::<I, N, true>(isa, blocks, at)
     } else {
         chain::<I, N, false>(isa, blocks, at)
+    }
+}
+
+/// Whether the exponents of the blocks have no holes.
+#[inline(always)]
+fn are_neighbours(blocks: &[Block]) -> bool {
+    match blocks {
+        [lowest, .., highest] => {
+            usize::from(highest.exponent - lowest.exponent) + 1 == blocks.len()
+        }
+        _ => true,
     }
 }
 
@@ -155,12 +165,41 @@ impl Op for PqGen<'_> {
 
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
-        walk!(I, self.p.len(), |at, N| {
-            let (p, q) = sums::<I, N>(isa, self.data, at);
-            store(isa, self.p, at, p);
-            store(isa, self.q, at, q);
+        let PqGen { p, q, data } = self;
+        if !I::ADDS_THREE && are_neighbours(data) {
+            match *data {
+                [a, b] => return pq_few(isa, p, q, [a, b]),
+                [a, b, c] => return pq_few(isa, p, q, [a, b, c]),
+                [a, b, c, d] => return pq_few(isa, p, q, [a, b, c, d]),
+                [a, b, c, d, e] => return pq_few(isa, p, q, [a, b, c, d, e]),
+                [a, b, c, d, e, f] => return pq_few(isa, p, q, [a, b, c, d, e, f]),
+                [a, b, c, d, e, f, g] => return pq_few(isa, p, q, [a, b, c, d, e, f, g]),
+                [a, b, c, d, e, f, g, h] => return pq_few(isa, p, q, [a, b, c, d, e, f, g, h]),
+                _ => {}
+            }
+        }
+        walk!(I, p.len(), |at, N| {
+            let sums = sums::<I, N>(isa, data, at);
+            store(isa, p, at, sums.0);
+            store(isa, q, at, sums.1);
         });
     }
+}
+
+/// P and Q of neighbours. The compiler knows their number, so their ends are looked at once, and
+/// not in each group.
+#[inline(always)]
+fn pq_few<I: Isa, const K: usize>(isa: I, p: &mut [u8], q: &mut [u8], mut data: [Block<'_>; K]) {
+    let len = p.len();
+    let q = &mut q[..len];
+    for block in &mut data {
+        block.bytes = &block.bytes[..len];
+    }
+    walk!(I, len, |at, N| {
+        let sums = chain::<I, N, true>(isa, &data, at);
+        store(isa, p, at, sums.0);
+        store(isa, q, at, sums.1);
+    });
 }
 
 struct QGen<'a> {

@@ -72,6 +72,13 @@ impl Change<'_> {
         xor(isa, load(isa, self.old, at), load(isa, self.new, at))
     }
 
+    /// The same with the ends of both blocks at the end of the parity, where the compiler sees them:
+    /// they are looked at once, and not in each group.
+    #[inline(always)]
+    fn up_to(&self, len: usize) -> Self {
+        Change { exponent: self.exponent, old: &self.old[..len], new: &self.new[..len] }
+    }
+
     /// The factor of the delta in Q.
     #[inline(always)]
     fn coefficient(&self) -> u8 {
@@ -95,6 +102,15 @@ impl Op for PUpdate<'_> {
 
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
+        if let [change] = self.changes {
+            let change = change.up_to(self.p.len());
+            walk!(I, self.p.len(), |at, N| {
+                let p = load::<I, N>(isa, self.p, at);
+                let p = xor3(isa, p, load(isa, change.old, at), load(isa, change.new, at));
+                store(isa, self.p, at, p);
+            });
+            return;
+        }
         walk!(I, self.p.len(), |at, N| {
             let mut p = load::<I, N>(isa, self.p, at);
             for change in self.changes {
@@ -155,6 +171,17 @@ impl Op for PqUpdate<'_> {
 
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
+        if let [change] = self.changes {
+            let (change, q) = (change.up_to(self.p.len()), &mut self.q[..self.p.len()]);
+            let factor = isa.factor(change.coefficient());
+            walk!(I, self.p.len(), |at, N| {
+                let old = (load::<I, N>(isa, self.p, at), load::<I, N>(isa, q, at));
+                let new = plus(isa, old, factor, change.delta(isa, at));
+                store(isa, self.p, at, new.0);
+                store(isa, q, at, new.1);
+            });
+            return;
+        }
         walk!(I, self.p.len(), |at, N| {
             let old = (load::<I, N>(isa, self.p, at), load::<I, N>(isa, self.q, at));
             let (p, q) = changed(isa, old, self.changes, at);
@@ -174,11 +201,20 @@ fn changed<I: Isa, const N: usize>(
 ) -> (Group<I, N>, Group<I, N>) {
     for change in changes {
         let factor = isa.factor(change.coefficient());
-        let delta = change.delta(isa, at);
-        p = xor(isa, p, delta);
-        q = xor(isa, q, mul(isa, factor, delta));
+        (p, q) = plus(isa, (p, q), factor, change.delta(isa, at));
     }
     (p, q)
+}
+
+/// P + delta and Q + factor * delta.
+#[inline(always)]
+fn plus<I: Isa, const N: usize>(
+    isa: I,
+    (p, q): (Group<I, N>, Group<I, N>),
+    factor: I::Factor,
+    delta: Group<I, N>,
+) -> (Group<I, N>, Group<I, N>) {
+    (xor(isa, p, delta), xor(isa, q, mul(isa, factor, delta)))
 }
 
 struct PqUpdateFrom<'a> {
@@ -200,6 +236,19 @@ impl Op for PqUpdateFrom<'_> {
 
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
+        if let [change] = self.changes {
+            let len = self.p.len();
+            let (change, q) = (change.up_to(len), &mut self.q[..len]);
+            let (old_p, old_q) = (&self.old_p[..len], &self.old_q[..len]);
+            let factor = isa.factor(change.coefficient());
+            walk!(I, len, |at, N| {
+                let old = (load::<I, N>(isa, old_p, at), load::<I, N>(isa, old_q, at));
+                let new = plus(isa, old, factor, change.delta(isa, at));
+                store(isa, self.p, at, new.0);
+                store(isa, q, at, new.1);
+            });
+            return;
+        }
         walk!(I, self.p.len(), |at, N| {
             let old = (load::<I, N>(isa, self.old_p, at), load::<I, N>(isa, self.old_q, at));
             let (p, q) = changed(isa, old, self.changes, at);

@@ -94,12 +94,44 @@ impl Op for XorGen<'_> {
 
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
-        walk!(I, self.dst.len(), |at, N| {
-            let mut sum = load::<I, N>(isa, self.first, at);
-            sum = add_all(isa, sum, self.rest, at);
-            store(isa, self.dst, at, sum);
-        });
+        let XorGen { dst, first: p, rest } = self;
+        match *rest {
+            [a] => sum_few(isa, dst, [p, a]),
+            [a, b] => sum_few(isa, dst, [p, a, b]),
+            [a, b, c] => sum_few(isa, dst, [p, a, b, c]),
+            [a, b, c, d] => sum_few(isa, dst, [p, a, b, c, d]),
+            [a, b, c, d, e] => sum_few(isa, dst, [p, a, b, c, d, e]),
+            [a, b, c, d, e, f] => sum_few(isa, dst, [p, a, b, c, d, e, f]),
+            [a, b, c, d, e, f, g] => sum_few(isa, dst, [p, a, b, c, d, e, f, g]),
+            _ => walk!(I, dst.len(), |at, N| {
+                let sum = add_all(isa, load::<I, N>(isa, p, at), rest, at);
+                store(isa, dst, at, sum);
+            }),
+        }
     }
+}
+
+/// dst = sum of the sources. The compiler knows their number, so their ends are looked at once, and
+/// not in each group.
+#[inline(always)]
+fn sum_few<I: Isa, const K: usize>(isa: I, dst: &mut [u8], mut sources: [&[u8]; K]) {
+    let len = dst.len();
+    for source in &mut sources {
+        *source = &source[..len];
+    }
+    walk!(I, len, |at, N| {
+        let mut sum = load::<I, N>(isa, sources[0], at);
+        let mut next = 1;
+        while next + 1 < K {
+            let pair = (load(isa, sources[next], at), load(isa, sources[next + 1], at));
+            sum = xor3(isa, sum, pair.0, pair.1);
+            next += 2;
+        }
+        if next < K {
+            sum = xor(isa, sum, load(isa, sources[next], at));
+        }
+        store(isa, dst, at, sum);
+    });
 }
 
 /// dst = dst + sum of the sources.
