@@ -21,21 +21,27 @@ impl Kernels {
     /// P += old + new of each change. Nothing happens without a change. Panics if lengths differ.
     pub fn p_update(self, p: &mut [u8], changes: &[Change]) {
         assert_changes(changes, p.len());
-        self.run(PUpdate { p, changes });
+        if !changes.is_empty() {
+            self.run(PUpdate { p, changes });
+        }
     }
 
     /// Q += g^exponent * (old + new) of each change, in any order of exponents. Nothing happens
     /// without a change. Panics if lengths differ or an exponent is 255.
     pub fn q_update(self, q: &mut [u8], changes: &[Change]) {
         assert_changes(changes, q.len());
-        self.run(QUpdate { q, changes });
+        if !changes.is_empty() {
+            self.run(QUpdate { q, changes });
+        }
     }
 
     /// Both of the above in one pass. Panics as they do.
     pub fn pq_update(self, p: &mut [u8], q: &mut [u8], changes: &[Change]) {
         assert_len(q, p.len());
         assert_changes(changes, p.len());
-        self.run(PqUpdate { p, q, changes });
+        if !changes.is_empty() {
+            self.run(PqUpdate { p, q, changes });
+        }
     }
 
     /// As [`pq_update`](Kernels::pq_update), with the old parity somewhere else, where it stays:

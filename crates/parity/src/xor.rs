@@ -22,7 +22,9 @@ impl Kernels {
     /// dst = dst XOR the sources. Nothing happens without a source. Panics if lengths differ.
     pub fn xor_into(self, dst: &mut [u8], sources: &[&[u8]]) {
         assert_lens(sources, dst.len());
-        self.run(XorInto { dst, sources });
+        if !sources.is_empty() {
+            self.run(XorInto { dst, sources });
+        }
     }
 
     /// One data block from P and the others: D = P + sum of the others. For RAID 4, 5 and 6.
