@@ -66,7 +66,8 @@ pub use rebuild::{
 };
 pub use resync::{ResyncError, ResyncEvent, ResyncReport};
 pub use scrub::{
-    Corrected, Finding, MAX_FINDINGS, ScrubError, ScrubEvent, ScrubOptions, ScrubReport, scrub,
+    Corrected, Degraded, Finding, MAX_FINDINGS, ScrubError, ScrubEvent, ScrubOptions, ScrubReport,
+    scrub,
 };
 pub use shared_storage::{SharedStorage, Sharing};
 pub use start::{

@@ -213,16 +213,8 @@ pub enum ScrubError {
         level: Level,
     },
     /// A member is missing.
-    #[error(
-        "the array is degraded, {missing} of {members} members missing: nothing is proven by \
-         redundancy that is not there. Add the missing members first"
-    )]
-    Degraded {
-        /// Missing members.
-        missing: usize,
-        /// Members in all.
-        members: usize,
-    },
+    #[error(transparent)]
+    Degraded(#[from] Degraded),
     /// The position is behind the end.
     #[error("position {from} is behind the end of the array's members, {span}")]
     Behind {
@@ -234,6 +226,19 @@ pub enum ScrubError {
     /// The resync makes no progress.
     #[error(transparent)]
     NotInSync(#[from] NotInSync),
+}
+
+/// An array without all of its members is not scrubbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the array is degraded, {missing} of {members} members missing: nothing is proven by \
+     redundancy that is not there. Add the missing members first"
+)]
+pub struct Degraded {
+    /// Missing members.
+    pub missing: usize,
+    /// Members in all.
+    pub members: usize,
 }
 
 /// Scrubs the array of these members, until it is done or `stop` is set.
@@ -531,7 +536,7 @@ fn run(
 fn refuse_degraded(driver: &Driver, members: usize) -> Result<(), ScrubError> {
     match driver.lacking().len() {
         0 => Ok(()),
-        missing => Err(ScrubError::Degraded { missing, members }),
+        missing => Err(Degraded { missing, members }.into()),
     }
 }
 

@@ -344,7 +344,11 @@ impl Observer {
         let ended: Vec<_> = self.syncs.keys().copied().filter(|work| !is_there(work)).collect();
         for work in ended {
             self.syncs.remove(&work);
-            let text = format!("{} has ended", work.name());
+            let is_scrub = matches!(work, BackgroundWork::Check | BackgroundWork::Repair);
+            let text = match is_scrub && !self.shared.array.failed().is_empty() {
+                true => format!("{} was stopped: the array is degraded", work.name()),
+                false => format!("{} has ended", work.name()),
+            };
             self.log.put(EventKind::RebuildFinished, text);
         }
     }

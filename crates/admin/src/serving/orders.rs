@@ -91,6 +91,9 @@ pub enum ManageError {
     /// The array has been stopped.
     #[error("the array has been stopped")]
     Stopped,
+    /// It is not scrubbed without all of its members.
+    #[error(transparent)]
+    Degraded(#[from] crate::Degraded),
     /// There is nothing to scrub, or a scrub runs.
     #[error("no scrub was begun: the array has no redundancy, or a scrub is running")]
     NoScrub,
@@ -315,6 +318,11 @@ impl Serving {
     pub fn scrub(&self, action: ScrubAction) -> Result<(), ManageError> {
         let array = &self.shared.array;
         let begin = |mode| {
+            let missing = array.failed().len();
+            if missing > 0 {
+                let members = self.shared.served.geometry.members();
+                return Err(crate::Degraded { missing, members }.into());
+            }
             let mut findings = self.shared.findings.lock().expect("not poisoned");
             if !array.start_scrub(mode, 0) {
                 return Err(ManageError::NoScrub);

@@ -242,6 +242,10 @@ fn a_member_fails_another_is_added_and_the_array_is_whole_again() {
     let text = order(&dir, "status data").code(1).stdout;
     assert!(text.contains("[3/2] [U_U]") && text.contains("(F)"), "{text}");
     array.write_all_at(&data[..1 << 20], 4096).expect("it is written, degraded");
+    // Nothing would be proven, and `mismatch_cnt` must not say 0.
+    let ran = order(&dir, "scrub --check data").code(2);
+    assert!(ran.stderr.contains("degraded, 1 of 3 members missing"), "{}", ran.stderr);
+    assert_eq!(status(&dir)["mismatch_cnt"], Value::Null);
     // A device that holds data is refused; then a new one is taken.
     let used = dir.file("used.img");
     let image = File::create(&used).expect("an image");
