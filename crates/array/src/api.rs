@@ -302,6 +302,11 @@ impl Array {
         self.call(0, move |driver| driver.fail_member(member));
     }
 
+    /// Takes what replaces a member out of service; the member stays.
+    pub fn fail_replacement(&self, member: MemberIdx) {
+        self.call(0, move |driver| driver.fail_replacement(member));
+    }
+
     /// Members out of service.
     pub fn failed(&self) -> engine::MemberSet {
         self.call(0, |driver| driver.failed()).unwrap_or_default()

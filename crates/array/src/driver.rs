@@ -695,6 +695,12 @@ impl Driver {
         }
     }
 
+    /// Takes what replaces a member out of service, as `mdadm --fail` of that device does: the
+    /// member stays. In shard 0.
+    pub fn fail_replacement(&mut self, member: MemberIdx) {
+        self.executor.fail_replacement(member);
+    }
+
     /// Members out of service, as far as this shard has been notified.
     pub fn failed(&self) -> MemberSet {
         self.executor.failed()

@@ -315,6 +315,17 @@ impl Executor {
         }
     }
 
+    /// Takes what replaces a slot's member out of service; the member stays.
+    pub(crate) fn fail_replacement(&mut self, slot: MemberIdx) {
+        if slot.index() >= self.geometry().members() {
+            return;
+        }
+        let place = self.shard.place_of_replacement(slot);
+        if self.replacing.contains(place.0) {
+            self.control(Control::FailMember(place));
+        }
+    }
+
     /// Leaves are numbered on: those of a former member are not used again.
     fn number_more(&mut self, place: u16, member: &mut dyn Member, io: &mut Io) {
         let mut next = self.first_leaf + self.slot_of_leaf.len() as u32;

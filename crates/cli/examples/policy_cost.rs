@@ -241,7 +241,7 @@ impl Load {
     }
 
     fn bits_set(&self) -> u64 {
-        self.driver.metadata().map_or(0, |status| status.bits_set)
+        self.driver.metadata().and_then(|status| status.bits_set).unwrap_or(0)
     }
 
     /// Writes for the length of a burst at its part of the array, and rests.

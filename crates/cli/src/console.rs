@@ -116,28 +116,55 @@ fn sorted_json_of(result: &impl Serialize) -> String {
     format!("{:#}\n", serde_json::to_value(result).expect("plain data"))
 }
 
-/// Writes a record or a report into a file and replaces its contents. Refuses members of arrays and
-/// block devices, so that a mistyped name does not destroy data.
+/// Writes a record or a report into a file and replaces its contents. Refuses members of arrays,
+/// block devices, and what is no text of the same kind, so that a mistyped name does not destroy
+/// data.
 pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     let failed = || format!("{}: cannot write", path.display());
     if is_stream(path) {
         return std::fs::write(path, text).with_context(failed);
     }
     let file = open_replaceable(path)?;
+    let text = text.as_ref();
+    refuse_another_kind(&file, text).with_context(|| path.display().to_string())?;
     // The file offset is undefined after the check, so write at an explicit offset.
-    file.set_len(0).and_then(|()| file.write_all_at(text.as_ref(), 0)).with_context(failed)
+    file.set_len(0).and_then(|()| file.write_all_at(text, 0)).with_context(failed)
 }
 
 /// Refuses what [`replace_record`] would not write over.
 pub fn check_replaceable(path: &Path) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_file() || there.file_type().is_block_device() => {
-            open_replaceable(path).map(drop)
+            let file = open_replaceable(path)?;
+            refuse_another_kind(&file, &[]).with_context(|| path.display().to_string())
         }
         Ok(there) if there.is_dir() => open_replaceable(path).map(drop),
         // A file that does not exist is created when there is something to write.
         _ => Ok(()),
     }
+}
+
+/// How much of a file is looked at to see that it is a text.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Refuses a file that cannot be an earlier output of the same kind: an image, for instance, of a
+/// member without a superblock.
+fn refuse_another_kind(file: &LockedFile, new: &[u8]) -> Result<()> {
+    let mut head = vec![0; HEAD_BYTES];
+    let read = file.read_at(&mut head, 0)?;
+    let old = &head[..read];
+    if !new.contains(&0) && old.contains(&0) {
+        bail!("it exists, and holds no text; name another file");
+    }
+    let fits = match (old.first(), new.first()) {
+        (Some(old), Some(b'{')) => matches!(old, b'{' | b'['),
+        (Some(old), Some(b'<')) => *old == b'<',
+        _ => true,
+    };
+    if !fits {
+        bail!("it exists, and holds another kind of text; name another file");
+    }
+    Ok(())
 }
 
 /// Opens and locks the file without changing it, so that the checked file is the written one.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use admin::ChooseError;
 use anyhow::{Error, Result};
-use host::{Disk, Identity, MemberName, Overlap, RescueMap, member_signs};
+use host::{Disk, Identity, MemberName, Overlap, RescueMap, member_signs, partition_signs};
 use md::assemble::{Array, Found};
 
 /// A file or device that a command uses and must not overwrite.
@@ -85,9 +85,13 @@ pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     })
 }
 
-/// Why an output file or disk may be a member of an array.
+/// Why an output file or disk may be a member of an array, or a partition of it one.
 pub fn existing_member(disk: &dyn Disk) -> Option<String> {
-    member_signs(disk).first().map(|what| format!("it {what}"))
+    let whole = member_signs(disk).first().map(|what| format!("it {what}"));
+    whole.or_else(|| {
+        let (number, what) = partition_signs(disk).into_iter().next()?;
+        Some(format!("its partition {number} {what}"))
+    })
 }
 
 /// Whether a word stands for a member that is not there.

@@ -301,6 +301,11 @@ impl Shard {
         MemberIdx(self.health.place(slot.0))
     }
 
+    /// The place of what replaces a slot's member, whether there is anything.
+    pub fn place_of_replacement(&self, slot: MemberIdx) -> MemberIdx {
+        MemberIdx(self.health.second_place(slot.0))
+    }
+
     /// The slot of a place.
     pub fn slot_of(&self, place: MemberIdx) -> MemberIdx {
         MemberIdx(self.health.slot_of(place.0))

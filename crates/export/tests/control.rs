@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use admin::serving::Serving;
+use admin::serving::{Ended, Serving};
 use array::Array;
 use raidlab_export::control::api::{
     Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Stopped,
@@ -348,7 +348,7 @@ fn a_socket_is_private_replaces_a_dead_one_and_refuses_a_living_one() {
 #[test]
 fn an_array_that_a_front_still_holds_is_not_called_clean() {
     let serving = || Serving::of(array(), "array".into(), Vec::new()).expect("threads");
-    assert_eq!(serving().stop(), Ok(()));
+    assert_eq!(serving().stop(), Ok(Ended::Clean));
     let held = serving();
     let front = held.array().clone();
     front.write_at(&[7; 4096], 0).expect("it is written");

@@ -104,7 +104,8 @@ impl<'a> Contest<'a> {
     /// Spare questions at places that the two read from different members.
     fn spare(&self, other: &Candidate) -> Vec<Prediction> {
         let differ = self.questions.spare.iter().filter(|question| {
-            source(&self.best.0, question.address) != source(other, question.address)
+            let of = |it: &Candidate| source(it, it.base + question.address);
+            of(&self.best.0) != of(other)
         });
         differ.cloned().collect()
     }
@@ -115,7 +116,7 @@ impl<'a> Contest<'a> {
         let set = self.case.set;
         let mut sums = (0.0, 0.0);
         let has = |candidate: &Candidate, point: &crate::points::Point| {
-            source(candidate, point.address - candidate.base) == Some((point.member, point.at))
+            source(candidate, point.address) == Some((point.member, point.at))
         };
         let groups = set.groups().filter_map(|group| {
             let mut strong = group.iter().filter(|it| it.strong && !it.either);
@@ -145,10 +146,10 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// The member and offset from which a candidate reads an address of the file system.
+/// The member and offset from which a candidate reads an address of the array.
 fn source(candidate: &Candidate, address: u64) -> Option<(usize, u64)> {
     let mut places = Vec::new();
-    candidate.shape.places(candidate.base + address, &mut places);
+    candidate.shape.places(address, &mut places);
     let mut data = places.iter().filter(|place| place.role == Role::Data);
     data.find_map(|it| Some((candidate.member(it.slot)?, candidate.offsets[it.slot] + it.at)))
 }

@@ -87,6 +87,7 @@ fn written_over(asked: &Asked, candidate: &Candidate, bad: &[Bad]) -> Option<Ran
 /// How many cross-checks fail without each member.
 fn by_cross_checks(asked: &Asked, candidate: &Candidate, found: &Redundancy) -> Settled {
     let suspects = suspects(candidate, &found.bad);
+    let is_alone = suspects.len() == 1;
     let mut tried: Vec<(usize, Candidate, CrossChecks)> = Vec::new();
     for member in suspects {
         let without = candidate.without(member);
@@ -97,7 +98,7 @@ fn by_cross_checks(asked: &Asked, candidate: &Candidate, found: &Redundancy) -> 
         tried.push((member, without, checks));
     }
     let is_mirror = matches!(candidate.shape.geometry().kind(), Kind::Mirrored(_));
-    let decided = if is_mirror { only(&tried) } else { fewest(&tried) };
+    let decided = if is_mirror { only(&tried, is_alone) } else { fewest(&tried) };
     let all = found.bad.len();
     if let Some((at, why)) = decided {
         let (member, without, _) = tried.swap_remove(at);
@@ -175,7 +176,8 @@ fn fewest(tried: &[(usize, Candidate, CrossChecks)]) -> Option<(usize, String)> 
 }
 
 /// Of copies, the only member that takes part in every block that disagrees. Of two that are each
-/// consistent, none: the one that was mounted or checked later may be the older one.
-fn only(tried: &[(usize, Candidate, CrossChecks)]) -> Option<(usize, String)> {
-    (tried.len() == 1).then(|| (0, "it takes part in every one of them".into()))
+/// consistent, none: the one that was mounted or checked later may be the older one. Nor is it
+/// another one that takes part in them and cannot be left out, because a member is missing.
+fn only(tried: &[(usize, Candidate, CrossChecks)], is_alone: bool) -> Option<(usize, String)> {
+    (is_alone && tried.len() == 1).then(|| (0, "it takes part in every one of them".into()))
 }

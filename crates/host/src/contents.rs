@@ -6,7 +6,8 @@
 use md::foreign::Detected;
 use md::ondisk::superblock::{Detection, Outcome, READ_BYTES, detect};
 
-use crate::{Disk, packed_as, signatures};
+use crate::partitions::WholeDisk;
+use crate::{Disk, packed_as, partition_tables, signatures};
 
 /// Reads all places of a disk where superblocks can be.
 pub fn superblocks(disk: &dyn Disk) -> Detection {
@@ -47,6 +48,22 @@ pub fn member_signs(disk: &dyn Disk) -> Vec<String> {
         seen.push(format!("may be a member of a BIOS RAID array: {problem}"));
     }
     seen
+}
+
+/// Signs that a partition of a disk may be a member of an array: its number, and clauses as those
+/// of [`member_signs`]. Tables that may be read in two ways are read in both.
+pub fn partition_signs(disk: &dyn Disk) -> Vec<(u32, String)> {
+    let tables = partition_tables(disk);
+    let signs = tables.iter().flat_map(|table| &table.partitions).flat_map(|partition| {
+        let first = partition.sectors.start;
+        let part = WholeDisk {
+            sectors: partition.sectors.end - first,
+            block: disk.logical_block(),
+            read: |byte: u64, buf: &mut [u8]| disk.read(first + byte / md::SECTOR_BYTES, buf),
+        };
+        member_signs(&part).into_iter().map(|what| (partition.number, what))
+    });
+    signs.collect()
 }
 
 /// Data that a disk holds, by the signatures at its beginning and end: a clause for each finding,

@@ -37,7 +37,7 @@ mod window;
 
 pub use access::{Access, DeviceOptions};
 pub use areas::{AreaError, read_area, read_bad_blocks};
-pub use contents::{data_signs, foreign, member_signs, superblocks};
+pub use contents::{data_signs, foreign, member_signs, partition_signs, superblocks};
 pub use device::{Device, InUse};
 pub use disk::{DATA_STEP, Disk, DiskLayer, read_only_error};
 pub use file::{FileId, direct_block, hole_end, is_shorter};

@@ -7,7 +7,8 @@
 //! ```
 //! Numbers are bytes, as with `losetup --offset`, or have a unit (`md::size`): `2048s` are sectors,
 //! as partition tables list them. If the text behind the last `@` is not a number, it belongs to
-//! the path; a file whose name really ends in `@8` is given as `name@8@0`.
+//! the path; a file whose name really ends in `@8` may be given as `name@8@0`, and must be where
+//! there is a file `name` as well.
 //!
 //! A path that is the URI of an NBD export ([`NbdUri`]) names that export, and a part of it in the
 //! same way; a file of such a name is given as `./nbd:...`.
@@ -21,7 +22,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use md::{BareNumber, SECTOR_BYTES, SizeError, SizeProblem, parse_size};
 use thiserror::Error;
@@ -86,6 +87,17 @@ impl Location {
             }
             return Ok(Location::whole(text));
         };
+        let exists = |path: &[u8]| Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+        if exists(bytes) {
+            // A file may have such a name.
+            return match exists(&bytes[..at]) {
+                false => Ok(Location::whole(text)),
+                true => Err(fail(
+                    "a file has this name, and another one the name in front of '@': with '@0' \
+                     behind it the first one is meant",
+                )),
+            };
+        }
         if at == 0 {
             return Err(fail("a member has a path in front of '@'"));
         }

@@ -134,13 +134,14 @@ impl RunningArray {
         &self.serving
     }
 
-    /// Completes requests in flight, flushes, and marks the metadata clean.
+    /// Completes requests in flight, flushes, and marks the metadata clean, unless a resync has not
+    /// ended: that goes on at the next start.
     ///
     /// # Errors
     /// The array could not be marked clean, as while a clone of [`Self::io`] is held, which may
     /// write: the next start finds it as after a crash.
     pub fn stop(self) -> Result<()> {
-        self.serving.stop().map_err(failed)
+        self.serving.stop().map(drop).map_err(failed)
     }
 }
 

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use array::{Array, ArrayError, BuildError, Mismatch};
+use array::{Array, ArrayError, BackgroundWork, BuildError, Mismatch};
 use host::{Access, OverlayError};
 use md::Geometry;
 use md::assemble::{Candidate, Options, assemble};
@@ -105,6 +105,8 @@ struct Shared {
     served: Served,
     /// Names of the members of an array without metadata.
     members: Vec<String>,
+    /// The members are only read.
+    is_overlaid: bool,
     findings: Mutex<Findings>,
 }
 
@@ -116,6 +118,19 @@ struct Findings {
     counts: Counts,
     /// There was one.
     is_any: bool,
+    /// It has begun since the monitor looked: it may be over already.
+    begun: Option<BackgroundWork>,
+}
+
+/// How an array was stopped whose data are all on its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is marked clean.
+    Clean,
+    /// A resync has not ended: it goes on at the next start.
+    Resyncing,
+    /// The same, and a member is missing: the next start has to be forced.
+    DegradedResyncing,
 }
 
 /// An array that is served; see the module documentation.
@@ -164,7 +179,8 @@ impl Serving {
             metadata: Some(array.version),
             geometry: shards[0].geometry().clone(),
         };
-        Serving::with(Array::run_shards(shards)?, served, Vec::new(), notes)
+        let is_overlaid = options.overlay.is_some();
+        Serving::with(Array::run_shards(shards)?, served, Vec::new(), is_overlaid, notes)
     }
 
     /// Serves an array without metadata, whose members have these names.
@@ -174,19 +190,21 @@ impl Serving {
     pub fn of(array: Array, name: String, members: Vec<String>) -> Result<Serving, ServeError> {
         let geometry = array.geometry().clone();
         let served = Served { name, uuid: None, metadata: None, geometry };
-        Serving::with(array, served, members, Vec::new())
+        Serving::with(array, served, members, false, Vec::new())
     }
 
     fn with(
         array: Array,
         served: Served,
         members: Vec<String>,
+        is_overlaid: bool,
         notes: Vec<String>,
     ) -> Result<Serving, ServeError> {
         let shared = Arc::new(Shared {
             array: Arc::new(array),
             served,
             members,
+            is_overlaid,
             findings: Mutex::default(),
         });
         let monitor = Monitor::start(shared.clone()).map_err(ServeError::Monitor)?;
@@ -208,18 +226,28 @@ impl Serving {
         self.monitor.watch(seen, patience)
     }
 
-    /// Completes requests in flight, flushes, marks the metadata clean. All fronts have been
-    /// stopped before.
+    /// Completes requests in flight, flushes, marks the metadata clean, except where a resync has
+    /// not ended. All fronts have been stopped before.
     ///
     /// # Errors
     /// When the flush fails, or the metadata cannot be marked clean, as while a front still holds
     /// the array: that may write to it.
-    pub fn stop(self) -> Result<(), ArrayError> {
+    pub fn stop(self) -> Result<Ended, ArrayError> {
         let Serving { shared, monitor, .. } = self;
         monitor.stop();
         let shared = Arc::into_inner(shared).expect("the monitor's thread has ended");
         match Arc::try_unwrap(shared.array) {
-            Ok(array) => array.stop(),
+            Ok(array) => {
+                array.pause_background(BackgroundWork::Resync, true);
+                let is_open = array.metadata().is_some_and(|it| it.resync_offset.is_some());
+                let is_degraded = !array.failed().is_empty();
+                array.stop()?;
+                Ok(match (is_open, is_degraded) {
+                    (false, _) => Ended::Clean,
+                    (true, false) => Ended::Resyncing,
+                    (true, true) => Ended::DegradedResyncing,
+                })
+            }
             Err(held) => held.flush().and(Err(ArrayError::Unclean)),
         }
     }

@@ -323,6 +323,15 @@ impl Observer {
     }
 
     fn background(&mut self, now: &[BackgroundStatus]) {
+        let mut findings = self.shared.findings.lock().expect("the list lock is not poisoned");
+        let begun = findings.begun.take();
+        drop(findings);
+        if let Some(work) = begun
+            && !self.syncs.contains_key(&work)
+        {
+            self.log.put(EventKind::RebuildStarted, format!("{} has begun", work.name()));
+            self.syncs.insert(work, 0);
+        }
         for status in now.iter().filter(|it| it.state == BackgroundState::Running) {
             let done = status.progress.position * 100 / status.progress.total.max(1);
             let fifth = (done / 20 * 20).min(80) as u8;

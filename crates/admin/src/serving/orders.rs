@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use array::{
-    AddError, BackgroundWork, DeviceNumber, JoinAs, MemberFlags, Mismatch, Pace, RemoveError,
-    ScrubMode,
+    AddError, BackgroundWork, DeviceCondition, DeviceNumber, HostOp, JoinAs, MemberFlags, Mismatch,
+    Pace, RemoveError, ScrubMode,
 };
 use host::{DeviceError, DeviceProblem, Disk, Identity, Location};
-use md::MemberIdx;
+use md::{Level, MemberIdx};
 use thiserror::Error;
 
 use super::api::ScrubAction;
@@ -19,6 +19,8 @@ use crate::offline::{OpenDevices, OpenError};
 
 /// How long a change may take to be recorded: as long as an operation of a member.
 const RECORDED_WITHIN: Duration = Duration::from_secs(30);
+/// How long a device that was failed may take to be out of service: no disk is waited for.
+const OUT_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether it is.
 const STEP: Duration = Duration::from_millis(5);
 
@@ -51,6 +53,31 @@ pub enum ManageError {
         /// Slot of the device.
         slot: u16,
     },
+    /// Its slot's member serves, not the device itself.
+    #[error("{device}: replaces the member of slot {slot}, and is no member yet")]
+    Replaces {
+        /// The device.
+        device: String,
+        /// Slot of the member.
+        slot: u16,
+    },
+    /// The redundancy is not there yet.
+    #[error(
+        "{device}: a resync has not ended, and the other members do not have all that slot {slot} \
+         has: it is not failed"
+    )]
+    Resyncing {
+        /// The device.
+        device: String,
+        /// Slot of the device.
+        slot: u16,
+    },
+    /// A device would be written, and not the overlay.
+    #[error(
+        "{0}: the array is served over an overlay, which takes all writes; a device that joins \
+         would be written itself"
+    )]
+    Overlaid(String),
     /// Another device of the array has the name, or a name is none of a device.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -79,6 +106,17 @@ pub enum ManageError {
     /// The members' metadata writes take too long.
     #[error("{0}: leaves the array, which has not recorded it yet: metadata writes are slow")]
     NotRecorded(String),
+    /// The same, of a spare that has come.
+    #[error("{0}: joins as a spare, which the array has not recorded yet: a crash would forget it")]
+    NotListed(String),
+    /// Only copies have one that is read less.
+    #[error("{device}: write-mostly is for RAID 1 and 10, this is {level}")]
+    NotMostlyWritten {
+        /// The device.
+        device: String,
+        /// Level of the array.
+        level: Level,
+    },
     /// The server stops before the metadata of the others have recorded it.
     #[error("{0}: leaves the array, which is being stopped and may not have recorded it")]
     Stopping(String),
@@ -171,12 +209,12 @@ impl Serving {
         Ok(found.clone())
     }
 
-    /// The slot of a device that serves.
-    fn slot_of(&self, device: &str) -> Result<(MemberIdx, String), ManageError> {
+    /// A device that serves, or replaces one that does, and its slot.
+    fn serving(&self, device: &str) -> Result<(MemberIdx, Device), ManageError> {
         let serves = |it: &&Device| it.state != DeviceState::Faulty && it.slot.is_some();
         let found = self.named(device, serves)?;
         match found.slot {
-            Some(slot) if serves(&&found) => Ok((slot, found.name)),
+            Some(slot) if serves(&&found) => Ok((slot, found)),
             _ => {
                 let (device, state) = (found.name, found.state.word());
                 Err(ManageError::NotServing { device, state })
@@ -216,6 +254,24 @@ impl Serving {
         }
     }
 
+    /// Waits until the superblocks list a spare: without that a crash forgets it.
+    fn until_it_is_listed(
+        &self,
+        number: DeviceNumber,
+        name: &str,
+        stop: &AtomicBool,
+    ) -> Result<(), ManageError> {
+        let is_joining = || {
+            let devices = self.shared.array.devices();
+            let mut mine = devices.iter().filter(|it| it.status.number == number);
+            mine.any(|it| it.status.condition == DeviceCondition::Joining)
+        };
+        match wait_until(|| !is_joining(), stop, RECORDED_WITHIN) {
+            Waited::Until => Ok(()),
+            Waited::TooLong | Waited::Stopping => Err(ManageError::NotListed(name.into())),
+        }
+    }
+
     /// Has a device join the array, as `mdadm --add` does: into an empty slot, else as a spare.
     /// Returns what it has become, as a sentence.
     ///
@@ -226,9 +282,14 @@ impl Serving {
         device: &str,
         flags: MemberFlags,
         overwrite: bool,
+        stop: &AtomicBool,
     ) -> Result<String, ManageError> {
+        let level = self.shared.served.geometry.level();
+        if flags.write_mostly && !matches!(level, Level::Raid1 | Level::Raid10) {
+            return Err(ManageError::NotMostlyWritten { device: device.into(), level });
+        }
         let how = LiveAddition { replaces: None, flags, overwrite };
-        self.join(device, &how)
+        self.join(device, &how, stop)
     }
 
     /// Has a device, or a spare of the array, replace a member that serves. Returns what was begun,
@@ -241,11 +302,15 @@ impl Serving {
         member: &str,
         with: Option<&str>,
         overwrite: bool,
+        stop: &AtomicBool,
     ) -> Result<String, ManageError> {
-        let (slot, name) = self.slot_of(member)?;
+        let (slot, Device { name, replaces, .. }) = self.serving(member)?;
+        if replaces {
+            return Err(ManageError::Replaces { device: name, slot: slot.0 });
+        }
         if let Some(device) = with {
             let how = LiveAddition { replaces: Some(slot), overwrite, ..LiveAddition::default() };
-            return self.join(device, &how);
+            return self.join(device, &how, stop);
         }
         let there = self.shared.devices();
         let spare = there.iter().find(|it| it.state == DeviceState::Spare);
@@ -257,9 +322,17 @@ impl Serving {
         Ok(format!("{spare}: replaces slot {slot}"))
     }
 
-    fn join(&self, device: &str, how: &LiveAddition) -> Result<String, ManageError> {
+    fn join(
+        &self,
+        device: &str,
+        how: &LiveAddition,
+        stop: &AtomicBool,
+    ) -> Result<String, ManageError> {
         if self.shared.served.metadata.is_none() {
             return Err(ManageError::NoMetadata(device.into()));
+        }
+        if self.shared.is_overlaid {
+            return Err(ManageError::Overlaid(device.into()));
         }
         // A member that this server has open is locked, but not by another process; an export has
         // no lock.
@@ -286,7 +359,10 @@ impl Serving {
             error => error.into(),
         })?;
         let name = opened.name();
-        let LiveJoined { joins, by_bitmap, .. } = add_live(&self.shared.array, &opened, how)?;
+        let LiveJoined { joins, by_bitmap, number } = add_live(&self.shared.array, &opened, how)?;
+        if joins == JoinAs::Spare {
+            self.until_it_is_listed(number, &name, stop)?;
+        }
         Ok(match joins {
             JoinAs::Member(slot) if by_bitmap => format!(
                 "{name}: back in slot {slot}, what it has missed by the bitmap is being rebuilt"
@@ -297,18 +373,45 @@ impl Serving {
         })
     }
 
-    /// Takes a member out of service, as `mdadm --fail` does. Returns its name.
+    /// Takes a member out of service, or what replaces one, as `mdadm --fail` does. Returns its
+    /// name. `stop`: the server stops, and the order does not wait any more.
     ///
     /// # Errors
     /// See [`ManageError`].
-    pub fn fail(&self, device: &str) -> Result<String, ManageError> {
-        let (slot, name) = self.slot_of(device)?;
+    pub fn fail(&self, device: &str, stop: &AtomicBool) -> Result<String, ManageError> {
+        let (slot, Device { name, number, replaces, .. }) = self.serving(device)?;
         let array = &self.shared.array;
-        array.fail_member(slot);
-        match array.failed().contains(slot.0) {
+        if replaces {
+            array.fail_replacement(slot);
+        } else {
+            if self.is_needed_by_a_resync(slot) {
+                return Err(ManageError::Resyncing { device: name, slot: slot.0 });
+            }
+            array.fail_member(slot);
+            if array.failed().contains(slot.0) {
+                return Ok(name);
+            }
+        }
+        // What replaces a member has its slot as soon as it is out.
+        let is_it = |it: &Device| it.number == number && it.name == name;
+        let is_in = |it: &Device| is_it(it) && it.state != DeviceState::Faulty;
+        let is_out = || !self.shared.devices().iter().any(is_in);
+        let may_be_out = replaces || self.shared.devices().iter().any(|it| it.replaces);
+        match may_be_out && wait_until(is_out, stop, OUT_WITHIN) == Waited::Until {
             true => Ok(name),
             false => Err(ManageError::LastCopy { device: name, slot: slot.0 }),
         }
+    }
+
+    /// Whether a slot has what the others do not have until a resync has ended: copies are made of
+    /// the first one.
+    fn is_needed_by_a_resync(&self, slot: MemberIdx) -> bool {
+        let is_source = match self.shared.served.geometry.level() {
+            Level::Raid1 => self.shared.in_service().first() == Some(&slot),
+            _ => true,
+        };
+        is_source
+            && self.shared.array.background().iter().any(|it| it.work == BackgroundWork::Resync)
     }
 
     /// Begins, holds or ends scrubs.
@@ -327,7 +430,8 @@ impl Serving {
             if !array.start_scrub(mode, 0) {
                 return Err(ManageError::NoScrub);
             }
-            *findings = Findings { is_any: true, ..Findings::default() };
+            let begun = Some(BackgroundWork::of(HostOp::Scrub(mode)));
+            *findings = Findings { is_any: true, begun, ..Findings::default() };
             Ok(())
         };
         let pause = |paused| {

@@ -195,7 +195,7 @@ impl Serving {
             mismatch_cnt: scrubbed.and_then(|it| it.counts.mismatch_cnt(geometry.level())),
             mismatch_sectors: scrubbed.map(|it| it.counts.sectors),
             events: metadata.map(|status| status.events),
-            bitmap_bits_set: metadata.map(|status| status.bits_set),
+            bitmap_bits_set: metadata.and_then(|status| status.bits_set),
             memory_bytes: Some(memory.now),
             memory_max_bytes: Some(memory.most),
             pace: Some(Pace {

@@ -468,7 +468,7 @@ pub struct SetArguments {
     #[command(flatten)]
     server: ServerArgument,
     /// Percent of the time that hosts have while they use the array, 0 to 99
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     foreground_share: Option<f64>,
     /// Rate below which the share holds nothing back, as in 1MB/s
     #[arg(long, value_name = "RATE", value_parser = parse_speed_limit)]
@@ -478,6 +478,14 @@ pub struct SetArguments {
     speed_limit_max: Option<u64>,
     #[command(flatten)]
     json: JsonOut,
+}
+
+/// A percentage that leaves something to background work.
+fn parse_share(text: &str) -> Result<f64> {
+    match text.parse() {
+        Ok(share) if (0.0..=99.0).contains(&share) => Ok(share),
+        _ => bail!("a percentage from 0 to 99"),
+    }
 }
 
 /// A rate; 0 for none.
@@ -536,13 +544,13 @@ pub fn stop(arguments: &StopArguments) -> Result<Ending> {
         bail!("{}: the server has not ended in {STOP_PATIENCE:?}", socket.display());
     }
     let text = match &stopped.problem {
-        None => "stopped\n".to_string(),
+        None => format!("{}\n", Shown(&stopped.done)),
         Some(problem) => {
             format!("the server has ended, but the array is not clean: {}\n", Shown(problem))
         }
     };
     arguments.json.put(&text, || &stopped)?;
-    Ok(if stopped.clean { Ending::Fine } else { Ending::Finding })
+    Ok(if stopped.problem.is_none() { Ending::Fine } else { Ending::Finding })
 }
 
 /// Show the events of a served array as they happen.

@@ -31,6 +31,7 @@ mod matrix;
 mod misuse;
 mod model_time;
 mod moments;
+mod orders;
 mod outputs;
 mod own_disks;
 mod partitions;

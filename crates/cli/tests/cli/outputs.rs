@@ -272,3 +272,22 @@ fn help_and_version() {
     }
     raidlab("").code(2);
 }
+
+/// A mistyped name may be that of an image, of a member without a superblock for instance.
+#[test]
+fn what_is_no_earlier_output_is_not_replaced() {
+    let dir = Dir::new();
+    let (json, image, notes) = (dir.file("out.json"), dir.file("d.img"), dir.file("notes"));
+    let predict = "predict --level raid5 --disks 4 --members hdd-2016 --workload seq-read";
+    std::fs::write(&image, [&b"data"[..], &[0; 8192]].concat()).expect("an image");
+    std::fs::write(&notes, "which disk is which\n").expect("a text");
+    for (path, why) in [(&image, "holds no text"), (&notes, "another kind of text")] {
+        let before = std::fs::read(path).expect("a file");
+        let ran = raidlab(&format!("{predict} --json={path}")).code(2);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+        assert!(std::fs::read(path).expect("a file") == before, "{path}: it was written");
+    }
+    // Its own is.
+    raidlab(&format!("{predict} --json={json}")).code(0);
+    raidlab(&format!("{predict} --json={json}")).code(0);
+}

@@ -156,3 +156,23 @@ fn a_described_array_is_read_from_the_start_of_a_disk_and_says_so() {
     let ran = raidlab(&format!("{described} {}", disks[0])).code(0);
     assert!(ran.stderr.contains("is read from its start"), "{}", ran.stderr);
 }
+
+/// The third disk may carry members of other arrays, or of this one, in its partitions.
+#[test]
+fn a_disk_whose_partition_is_a_member_is_no_output() {
+    let dir = Dir::new();
+    let disks = disks(&dir);
+    disks.iter().for_each(|disk| write_gpt(disk, 512, &PARTS));
+    let before = std::fs::read(&disks[2]).expect("an image");
+    let named = disks[..2].join(" ");
+    let dump = format!("dump --array data {named}");
+    for words in [
+        format!("{dump} -o {} --overwrite", disks[2]),
+        format!("{dump} --sha256 --json={}", disks[2]),
+        format!("examine {named} --json={}", disks[2]),
+    ] {
+        let ran = raidlab(&words).code(2);
+        assert!(ran.stderr.contains("its partition 1 is a member of md array"), "{}", ran.stderr);
+        assert!(std::fs::read(&disks[2]).expect("an image") == before, "{words}: it was written");
+    }
+}

@@ -149,3 +149,21 @@ fn an_array_is_named_as_everywhere() {
     raidlab(&format!("zero-superblock --array data {a} {b}")).code(0);
     raidlab(&format!("examine {a}")).code(2);
 }
+
+/// `m0@0` is the name of a file, and of all of `m0`.
+#[test]
+fn a_file_with_the_name_of_a_part_is_not_taken_for_another_one() {
+    let dir = Dir::new();
+    let members = array(&dir, "1.2");
+    let literal = format!("{}@0", members[0]);
+    std::fs::rename(&members[1], &literal).expect("it is renamed");
+    let before = std::fs::read(&members[0]).expect("an image");
+    let ran = raidlab(&format!("zero-superblock {literal}")).code(2);
+    assert!(ran.stderr.contains("a file has this name"), "{}", ran.stderr);
+    let ran = raidlab(&format!("zero-superblock {literal}@0")).code(0);
+    assert!(ran.stdout.contains("m0@0"), "{}", ran.stdout);
+    assert!(std::fs::read(&members[0]).expect("an image") == before, "the other one was written");
+    // Alone, the name is plain.
+    std::fs::remove_file(&members[0]).expect("it is there");
+    raidlab(&format!("examine {literal}")).code(1);
+}

@@ -322,7 +322,7 @@ impl MetadataManager {
             joining: self.joining.len(),
             degraded: self.degraded(),
             held: self.held_total,
-            bits_set: self.bits.as_ref().map_or(0, Bits::set_bits),
+            bits_set: self.bits.as_ref().map(Bits::set_bits),
         }
     }
 

@@ -483,7 +483,7 @@ pub struct MetadataStatus {
     /// Number of intents that shards hold.
     pub held: u64,
     /// Number of bits that may be set in the bitmap.
-    pub bits_set: u64,
+    pub bits_set: Option<u64>,
 }
 
 /// A device of the array, for monitoring.

@@ -131,7 +131,7 @@ impl Managed for ManagedArray {
     }
 
     fn fail(&self, order: &OfDevice) -> Result<Done, Refused> {
-        let name = self.serving.fail(&order.device)?;
+        let name = self.serving.fail(&order.device, &self.stop)?;
         done(format!("{name}: set faulty"))
     }
 
@@ -143,12 +143,12 @@ impl Managed for ManagedArray {
     fn add(&self, order: &Add) -> Result<Done, Refused> {
         let Add { write_mostly, failfast, overwrite, .. } = *order;
         let flags = array::MemberFlags { write_mostly, failfast };
-        done(self.serving.add(&order.device, flags, overwrite)?)
+        done(self.serving.add(&order.device, flags, overwrite, &self.stop)?)
     }
 
     fn replace(&self, order: &Replace) -> Result<Done, Refused> {
         let with = order.with.as_deref();
-        done(self.serving.replace(&order.device, with, order.overwrite)?)
+        done(self.serving.replace(&order.device, with, order.overwrite, &self.stop)?)
     }
 
     fn scrub(&self, order: &Scrub) -> Result<Done, Refused> {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::rescue::Readable;
 use anyhow::{Error, Result, anyhow, bail};
-use host::{Device, Disk, Identity, LockedFile};
+use host::{Device, Disk, Identity, Location, LockedFile};
 use md::SECTOR_BYTES;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
@@ -344,6 +344,9 @@ fn open_file(path: &Path, wanted: &Wanted<'_>) -> Result<Sink> {
     let fail = |what: &str| Err(anyhow!("-o {}: {what}", path.display()));
     if path.is_dir() {
         return fail("it is a directory; name a file");
+    }
+    if !path.exists() && Location::parse(path.as_os_str()).is_ok_and(|it| it.path != path) {
+        return fail("it is the name of a part; a whole file or device is written");
     }
     if path.is_symlink() && !path.exists() {
         return fail("it is a dangling symbolic link; name a file");

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::serving::Serving;
+use admin::serving::{Ended, Serving};
 use anyhow::{Result, bail};
 use clap::Args;
 use export::Access;
@@ -25,7 +25,7 @@ use export::control::{
     ControlEnd, ControlServer, Managed, ManagedArray, ManagedRescue, control_path,
 };
 use export::fuse::{FileMount, FileMountProblem, Protection};
-use export::nbd::{NbdExport, Server, ServerLimits};
+use export::nbd::{Listener, NbdExport, Server, ServerLimits};
 use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
 use host::escaped_for_uri;
@@ -238,10 +238,13 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     let mut missing = Vec::new();
     let protection = Protection::of_process(arguments.memory.unwrap_or(0), &mut missing);
     missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
+    // First: an array that is opened may be written to.
+    let nbd = NbdFront::prepare(arguments, passed)?;
+    check_places(arguments)?;
     let Some(opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
     opened.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     opened.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
-    let running = start(arguments, &opened, passed, &stop)?;
+    let running = start(arguments, &opened, nbd, &stop)?;
     report(arguments, &opened, &running)?;
     notify::ready(&opened.name);
     while !stop.load(Ordering::Relaxed) {
@@ -249,12 +252,10 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     }
     notify::stopping();
     let control = end(running, &opened.name);
-    let (ending, problem) = stop_array(opened);
+    let (ending, stopped) = stop_array(opened);
     if let Some(control) = control {
         // 'stop' waits for it, and until the socket is gone.
-        let (clean, done) =
-            (problem.is_none(), if problem.is_none() { "stopped" } else { "ended" });
-        control.report(Stopped { done: done.into(), clean, problem });
+        control.report(stopped);
     }
     drop(protection);
     Ok(ending)
@@ -264,7 +265,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
 fn start(
     arguments: &ServeArguments,
     opened: &Opened,
-    passed: Passed,
+    nbd: NbdFront,
     stop: &Arc<AtomicBool>,
 ) -> Result<Running> {
     let name = arguments.name.as_deref().unwrap_or(&opened.name);
@@ -283,7 +284,7 @@ fn start(
         Some(path) => Some(path.clone()),
         None => Some(control_path(name)?),
     };
-    serve_nbd(arguments, opened, name, passed, &mut running)?;
+    serve_nbd(nbd, arguments, opened, name, &mut running)?;
     for path in &arguments.fuse {
         running.mounts.push(FileMount::start(opened.access.clone(), path, 2)?);
     }
@@ -342,21 +343,54 @@ fn ublk(arguments: &ServeArguments, opened: &Opened) -> Result<Ublk> {
 }
 
 /// Starts the NBD server.
+/// Sockets that are bound already, and certificates.
+struct NbdFront {
+    listeners: Vec<Listener>,
+    tls: Option<ServerTls>,
+}
+
+impl NbdFront {
+    fn prepare(arguments: &ServeArguments, mut passed: Passed) -> Result<NbdFront> {
+        let (mut listeners, mut tls) = (Vec::new(), None);
+        if !arguments.nbd.is_empty() {
+            let files = arguments.tls_certificates.as_ref();
+            tls = files.map(|it| ServerTls::load(it, arguments.tls_verify_peer)).transpose()?;
+        }
+        for address in &arguments.nbd {
+            listeners.extend(address.listen(&mut passed, arguments.insecure || tls.is_some())?);
+        }
+        Ok(NbdFront { listeners, tls })
+    }
+}
+
+/// Refuses names of fronts that cannot be made: a name, or a directory that is not there.
+fn check_places(arguments: &ServeArguments) -> Result<()> {
+    if let (Some(name), None) = (&arguments.name, &arguments.control) {
+        control_path(name)?;
+    }
+    let control = arguments.control.iter().filter(|path| path.as_os_str() != "none");
+    let control = control.map(|path| ("--control", path));
+    let fuse = arguments.fuse.iter().map(|path| ("--fuse", path));
+    let machines = arguments.vhost_user.iter().map(|path| ("--vhost-user", path));
+    for (option, path) in control.chain(fuse).chain(machines) {
+        let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+        if let Some(parent) = parent.filter(|it| !it.is_dir()) {
+            bail!("{option} {}: there is no directory {}", path.display(), parent.display());
+        }
+    }
+    Ok(())
+}
+
 fn serve_nbd(
+    nbd: NbdFront,
     arguments: &ServeArguments,
     opened: &Opened,
     name: &str,
-    mut passed: Passed,
     running: &mut Running,
 ) -> Result<()> {
-    if arguments.nbd.is_empty() {
+    let NbdFront { listeners, tls } = nbd;
+    if listeners.is_empty() {
         return Ok(());
-    }
-    let tls = arguments.tls_certificates.as_ref();
-    let tls = tls.map(|it| ServerTls::load(it, arguments.tls_verify_peer)).transpose()?;
-    let mut listeners = Vec::new();
-    for address in &arguments.nbd {
-        listeners.extend(address.listen(&mut passed, arguments.insecure || tls.is_some())?);
     }
     let has_tcp = listeners.iter().any(|listener| listener.address().is_some());
     if tls.is_some() && !arguments.tls_verify_peer && has_tcp {
@@ -477,23 +511,32 @@ fn end(running: Running, name: &str) -> Option<ControlEnd> {
 }
 
 /// Stops the array, and says why if it is not clean now.
-fn stop_array(opened: Opened) -> (Ending, Option<String>) {
+fn stop_array(opened: Opened) -> (Ending, Stopped) {
     let Opened { access, volumes, kind, name, doubts, .. } = opened;
     drop((access, volumes));
+    let ended =
+        |clean, more: &str| Stopped { done: format!("stopped{more}"), clean, problem: None };
     let Kind::Array(serving) = kind else {
-        return (if doubts.is_empty() { Ending::Fine } else { Ending::Finding }, None);
+        let ending = if doubts.is_empty() { Ending::Fine } else { Ending::Finding };
+        return (ending, ended(true, ""));
     };
     let stopped = match Arc::into_inner(serving) {
         Some(serving) => Serving::stop(serving).map_err(|error| error.to_string()),
         None => Err("a front has not ended; the array is left as after a crash".into()),
     };
-    match stopped {
-        Ok(()) => (Ending::Fine, None),
-        Err(problem) => {
-            say(format_args!("raidlab: {name}: {problem}"));
-            (Ending::Finding, Some(problem))
+    let problem = match stopped {
+        Ok(Ended::Clean) => return (Ending::Fine, ended(true, "")),
+        Ok(Ended::Resyncing) => {
+            let more = "; its resync has not ended, and goes on at the next start";
+            return (Ending::Fine, ended(false, more));
         }
-    }
+        Ok(Ended::DegradedResyncing) => {
+            "a resync has not ended, and a member is missing: the next start needs --force".into()
+        }
+        Err(problem) => problem,
+    };
+    say(format_args!("raidlab: {name}: {problem}"));
+    (Ending::Finding, Stopped { done: "ended".into(), clean: false, problem: Some(problem) })
 }
 
 /// The members, as they were named.

@@ -189,7 +189,8 @@ fn failed(error: admin::serving::ServeError, arguments: &ServeArguments) -> Erro
         }),
         ServeError::Without { error, left_out } => {
             let error = failed(*error, arguments);
-            let text = format!("{} Left out: {}", text_of(&error), left_out.join("; "));
+            let text = text_of(&error);
+            let text = format!("{}. Left out: {}", text.trim_end_matches('.'), left_out.join("; "));
             error.context(text)
         }
         other => other.into(),
