@@ -412,6 +412,9 @@ fn named(device: &str) -> Result<String> {
 /// The server may run in another directory.
 fn absolute(device: &OsStr) -> Result<String> {
     const NO_DIRECTORY: &str = "cannot find the current directory";
+    if device.is_empty() {
+        bail!("'' is no device: name its path");
+    }
     if let Some(uri) = device.to_str().filter(|text| NbdUri::is_meant(text)) {
         let location = Location::parse(device).ok();
         let parsed = location.as_ref().and_then(|location| location.uri()?.ok());

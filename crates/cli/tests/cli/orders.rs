@@ -20,7 +20,7 @@ fn contents(disks: &[String]) -> Vec<Vec<u8>> {
 
 fn state_of<'a>(json: &'a serde_json::Value, name: &str) -> &'a str {
     let members = json["members"].as_array().expect("a list");
-    let is_it = |it: &&serde_json::Value| it["name"].as_str().is_some_and(|it| it.ends_with(name));
+    let is_it = |it: &&serde_json::Value| it["path"].as_str().is_some_and(|it| it.ends_with(name));
     members.iter().find(is_it).and_then(|it| it["state"].as_str()).unwrap_or("gone")
 }
 
@@ -147,6 +147,7 @@ fn a_start_that_is_refused_for_a_name_has_written_nothing() {
         format!("--nbd unix:{socket} --name ../x"),
         format!("--nbd unix:{socket} --control {}/none/x", dir.file("")),
         format!("--nbd unix:{socket} --fuse {}/none/x", dir.file("")),
+        format!("--nbd unix:{socket} --program {}/none/x", dir.file("")),
     ] {
         order(&dir, &format!("serve {} --add {new} --overwrite {front}", disks[1])).code(2);
         assert!(contents(&named) == before, "{front}: something was written");

@@ -363,8 +363,13 @@ impl NbdFront {
     }
 }
 
-/// Refuses names of fronts that cannot be made: a name, or a directory that is not there.
+/// Refuses what is named and cannot be: a server's name, a directory or a program that is not there.
 fn check_places(arguments: &ServeArguments) -> Result<()> {
+    // One without a slash is looked for in PATH when it is run.
+    let program = arguments.program.iter().find(|it| it.components().count() > 1 && !it.is_file());
+    if let Some(program) = program {
+        bail!("--program {}: there is no such file", program.display());
+    }
     if let (Some(name), None) = (&arguments.name, &arguments.control) {
         control_path(name)?;
     }
