@@ -31,7 +31,8 @@ Examples:
   raidlab detail disk*.img --json         for programs
   raidlab detail data                     the array that the server named data runs
 
-Exit status: 1 when an array is degraded, was not stopped, or cannot be started.";
+Exit status: 1 when an array is degraded, was not stopped, or cannot be started, and when a member
+has no superblock; 2 when there is no array among them.";
 
 /// Show the arrays that members form, without running them: state, members, result of a start.
 #[derive(Args)]
@@ -80,9 +81,6 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending> {
     arguments.json.put(&text, || looked.json(&arrays))?;
     if arrays.is_empty() {
         return Err(ChooseError::None.into());
-    }
-    if arguments.array.is_none() && members.has_non_members() {
-        return Ok(Ending::NotAMember);
     }
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }

@@ -30,8 +30,9 @@ Examples:
   raidlab status data           the array that the server named data runs; --watch keeps it live
   raidlab status data --events  what happens to it, as 'mdadm --monitor' reports it
 
-Exit status: 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
-of the directory cannot be looked at.";
+Exit status: 1 when one of them is degraded, was not stopped, or cannot be started, when a member
+that is named has no superblock, and when a file of the directory cannot be looked at. Files of a
+directory that are no members are fine.";
 
 /// Show all arrays among members, one paragraph each, in the style of /proc/mdstat.
 #[derive(Args)]
@@ -109,12 +110,9 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
         let unseen: Vec<String> = members.unseen.iter().cloned().chain(members.unread()).collect();
         json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": unseen})
     })?;
-    if members.has_non_members() {
-        return Ok(Ending::NotAMember);
-    }
     let is_odd = |array: &Array| describe(array, &members).needs_attention(array);
     let unseen = !members.unseen.is_empty() || !members.unread().is_empty();
-    let finding = unseen || found.arrays.iter().any(is_odd);
+    let finding = unseen || members.has_non_members() || found.arrays.iter().any(is_odd);
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }
 

@@ -95,8 +95,8 @@ fn a_part_in_a_wrong_unit_is_explained() {
     raidlab(&format!("{create} {image}@2048s+16M")).code(0);
     for (offset, right) in [("2048", "2048s"), ("1024", "1024K")] {
         let says = format!("{offset} are bytes; {image}@{right} has one");
-        for verb in ["examine", "detail"] {
-            let ran = raidlab(&format!("{verb} {image}@{offset}")).code(2);
+        for (verb, code) in [("examine", 1), ("detail", 2)] {
+            let ran = raidlab(&format!("{verb} {image}@{offset}")).code(code);
             assert!(ran.stdout.contains(&says), "{verb}: {}", ran.stdout);
         }
     }
