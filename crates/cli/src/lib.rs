@@ -134,7 +134,13 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         Ok(Ending::Fine) => FINE,
         Ok(Ending::Finding) => 1,
         Ok(Ending::Stopped) => 130,
-        Err(error) => failed(&text_of(&error)),
+        Err(error) => {
+            #[cfg(feature = "served")]
+            if let Some(problem) = commands::served::named_as_member(&error) {
+                return failed(&problem);
+            }
+            failed(&text_of(&error))
+        }
     }
 }
 

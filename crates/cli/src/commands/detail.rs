@@ -38,8 +38,8 @@ has no superblock; 2 when there is no array among them.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DetailArguments {
-    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; or the
-    /// name of a server
+    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; or a
+    /// server: its name, or the path of its control socket
     #[arg(required = true, value_name = "MEMBER|NAME")]
     members: Vec<OsString>,
     /// Select one of several arrays by its UUID or name

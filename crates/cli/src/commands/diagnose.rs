@@ -56,7 +56,8 @@ code: 1 if a bottleneck is named or the figure is unexplained, 0 otherwise.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiagnoseArguments {
-    /// An array of md, by name or path; the name of a server; or the members of an array
+    /// An array of md, by name or path; a server, by name or control socket; or the members of an
+    /// array
     #[arg(value_name = "ARRAY|NAME|MEMBER")]
     targets: Vec<OsString>,
     /// The array as mdadm --detail, mdadm --examine or /proc/mdstat print it, in a file; - is stdin

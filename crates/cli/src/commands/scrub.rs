@@ -58,7 +58,7 @@ something, when something could not be compared, and when a member fails.";
 #[command(after_help = EXAMPLES)]
 pub struct ScrubArguments {
     /// All members of the array: image files, partitions, disks; PATH@OFFSET for a part of a
-    /// device; or the name of a server
+    /// device; or a server: its name, or the path of its control socket
     #[arg(required = true, value_name = "MEMBER|NAME")]
     members: Vec<OsString>,
     /// Report mismatches, and write nothing (the default)

@@ -38,8 +38,8 @@ directory that are no members are fine.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArguments {
-    /// Image files, partitions or disks; or a directory, whose files are examined; or the name of a
-    /// server [default: all servers of this user]
+    /// Image files, partitions or disks; or a directory, whose files are examined; or a server: its
+    /// name, or the path of its control socket [default: all servers of this user that have a name]
     #[arg(value_name = "MEMBER|DIR|NAME", required = !cfg!(feature = "served"))]
     members: Vec<OsString>,
     /// Of a server: show the state again, at this interval
