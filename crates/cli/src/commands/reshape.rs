@@ -102,8 +102,12 @@ pub fn run(arguments: &ReshapeArguments) -> Result<Ending> {
         ReshapeEvent::Progress { done, sectors } => stages.set("moved", done, sectors),
         ReshapeEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
+    let is_new = arguments.overlay.as_deref().filter(|path| !path.exists());
     let reshaped = admin::reshape::reshape(&arguments.members, &options, &stop, &mut observe);
     stages.finish();
+    if let (Err(_), Some(path)) = (&reshaped, is_new) {
+        host::remove_unused_overlay(path);
+    }
     let report = reshaped.map_err(|error| failed(error, arguments))?;
     let finished = report.state == ReshapeState::Finished;
     let continued_with = (!finished).then(|| continued_with(&report, arguments));

@@ -543,3 +543,20 @@ fn the_name_of_a_server_is_refused_where_members_are_needed() {
         assert!(!refused.stderr.contains("server"), "{verb}: {}", refused.stderr);
     }
 }
+
+#[test]
+fn an_overlay_that_is_a_member_or_for_nothing_is_refused_and_not_left() {
+    let dir = Dir::new();
+    let disks = make(&dir, "5", 3, "--assume-clean");
+    let (all, nbd, new) = (disks.join(" "), dir.file("nbd"), dir.file("new.ovl"));
+    let words = format!("serve {all} --overlay {} --nbd unix:{nbd}", disks[0]);
+    let refused = order(&dir, &words).code(2);
+    assert!(refused.stderr.contains(&format!("it is the member {}", disks[0])), "{refused:?}");
+    for verb in [
+        format!("reshape --continue --overlay {new} {all}"),
+        format!("serve --overlay {new} --nbd unix:{nbd} {}", disks[0]),
+    ] {
+        order(&dir, &verb).code(2);
+        assert!(!std::path::Path::new(&new).exists(), "{verb}");
+    }
+}

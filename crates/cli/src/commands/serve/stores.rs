@@ -171,7 +171,11 @@ fn running(arguments: &ServeArguments) -> Result<Opened> {
         overwrite: arguments.overwrite,
         start: start_options(arguments),
     };
+    let is_new = source.overlay.as_deref().filter(|path| !path.exists());
     let serving = Serving::start(arguments.names(), &options);
+    if let (Err(_), Some(path)) = (&serving, is_new) {
+        host::remove_unused_overlay(path);
+    }
     let serving = serving.map_err(|error| failed(error, arguments))?;
     of_serving(arguments, serving)
 }
