@@ -560,3 +560,11 @@ fn an_overlay_that_is_a_member_or_for_nothing_is_refused_and_not_left() {
         assert!(!std::path::Path::new(&new).exists(), "{verb}");
     }
 }
+
+#[test]
+fn members_in_memory_must_fit_into_it() {
+    let dir = Dir::new();
+    let words = format!("serve --members mem*4 --level 5 --size 10T --nbd unix:{}", dir.file("n"));
+    let refused = order(&dir, &words).code(2);
+    assert!(refused.stderr.contains("40 TiB of memory are needed"), "{}", refused.stderr);
+}

@@ -237,7 +237,10 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     // Before any other thread is started: they inherit it.
     let mut missing = Vec::new();
     let protection = Protection::of_process(arguments.memory.unwrap_or(0), &mut missing);
-    missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
+    // Nothing is written back to what is only read.
+    if !arguments.read_only {
+        missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
+    }
     let Some(opened) = stores::open(arguments)? else { return Ok(Ending::Finding) };
     opened.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     opened.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
