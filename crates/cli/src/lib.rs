@@ -18,6 +18,7 @@ mod log;
 mod mdadm;
 mod members;
 mod meter;
+mod negative;
 #[cfg(feature = "lab")]
 mod output;
 #[cfg(feature = "lab")]
@@ -96,6 +97,7 @@ const FINE: u8 = 0;
 fn run(words: Vec<OsString>, creates: bool) -> u8 {
     let words = help_of_help(words);
     let (words, notes) = fio_words::rewritten(words);
+    let words = negative::joined(words, &Arguments::command());
     if let Err(error) = log::start() {
         return failed(&text_of(&error));
     }

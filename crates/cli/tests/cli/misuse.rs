@@ -287,3 +287,22 @@ fn a_dry_run_looks_at_the_devices() {
     let ran = raidlab("bench --members hdd-2016 --workload seq-read,random-read --dry-run").code(0);
     assert!(ran.stdout.contains(named) && ran.stdout.contains("rand-read"), "{}", ran.stdout);
 }
+
+/// The option's own parser refuses them, and names the option and the value.
+#[test]
+fn negative_values_are_those_of_their_option() {
+    for (words, named) in [
+        ("create --file-size -5M -l 1 -n 2 a b", &["'-5M'", "--file-size"][..]),
+        ("create --raid-devices -3 -l 1 a b", &["'-3'", "--raid-devices"]),
+        ("create -l 1 -n 2 -x -1 a b", &["'-1'", "--spare-devices"]),
+        ("scrub --speed-limit-max -3MB/s a", &["'-3MB/s'", "--speed-limit-max"]),
+        ("diagnose --depth -1", &["'-1'", "--depth"]),
+        ("watch --interval -1", &["'-1'", "--interval"]),
+        ("compare --max-slowdown -5% a b", &["'-5%'", "--max-slowdown"]),
+        ("bench --disks -1", &["'-1'", "--disks"]),
+        ("bench kernels --cores -1", &["'-1'", "--cores"]),
+        ("examine -1", &["'-1'"]),
+    ] {
+        refused(raidlab(words), named);
+    }
+}
