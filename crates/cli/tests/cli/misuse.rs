@@ -306,3 +306,21 @@ fn negative_values_are_those_of_their_option() {
         refused(raidlab(words), named);
     }
 }
+
+/// What only options tell apart is named by them.
+#[test]
+fn a_dry_run_tells_cells_apart() {
+    for (words, lines) in [
+        (
+            "--workload seq-read --chunk 64K,1M",
+            "raid5(4) (chunk 64K): seq-read\nraid5(4) (chunk 1M): seq-read\n",
+        ),
+        ("--workload rand-mixed --read-percent 10,50", "(10 % reads), rand-mixed (50 % reads)\n"),
+        ("--workload seq-read --channel 1,2", "(2 on a channel): seq-read\n"),
+        ("--workload rand-read --block 4K,64K", "rand-read (4K), rand-read (64K)\n"),
+        ("--workload seq-read,seq-write", "raid5(4): seq-read, seq-write\n"),
+    ] {
+        let ran = raidlab(&format!("bench --level raid5 --dry-run {words}")).code(0);
+        assert!(ran.stdout.contains(lines), "{words}: {}", ran.stdout);
+    }
+}
