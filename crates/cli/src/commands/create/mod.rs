@@ -21,7 +21,7 @@ use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES, show_size};
-use spec::shown::Shown;
+use spec::shown::{Shown, counted};
 
 use crate::console::{JsonOut, say, say_lines};
 use crate::error::{Context, reworded};
@@ -409,5 +409,6 @@ fn done_text(request: &Request, plan: &Plan, left: bool) -> String {
         false => request.name.clone(),
     };
     let resync = if left { "; resync pending, it resumes when the array is started" } else { "" };
-    format!("{}: {} with {members} devices created{resync}\n", Shown(name), request.level)
+    let members = counted(members, "device");
+    format!("{}: {} with {members} created{resync}\n", Shown(name), request.level)
 }
