@@ -325,6 +325,13 @@ fn check_counts(arguments: &CreateArguments) -> Result<()> {
     }
     let wanted = usize::from(slots) + usize::from(spares);
     let given = arguments.members.len();
+    let first = arguments.members.first().and_then(|first| first.to_str());
+    if let Some(node) = first.filter(|it| it.starts_with("/dev/md") && given == wanted + 1) {
+        bail!(
+            "{node}: no device node is created, and none is named: the arguments are the members; \
+             -N NAME names the array"
+        );
+    }
     if given != wanted {
         bail!(
             "--raid-devices {slots} and --spare-devices {spares} need {wanted} members, {given} \
