@@ -55,7 +55,7 @@ pub struct StatusArguments {
 }
 
 fn parse_interval(text: &str) -> Result<Duration> {
-    let seconds = spec::units::parse_seconds(text)?;
+    let seconds = spec::units::parse_any_seconds(text)?;
     match (0.05..=3600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => bail!("an interval is from 50ms to 3600s"),
