@@ -1,6 +1,6 @@
 //! Wrong use: one clear line, exit code 2, nothing left behind.
 
-use crate::support::{Dir, Ran, raidlab};
+use crate::support::{Dir, Ran, raidlab, raidlab_words};
 
 /// One line on stderr that names what is wrong.
 fn refused(ran: Ran, named: &[&str]) {
@@ -48,7 +48,7 @@ fn the_line_names_what_is_wrong() {
         ("--block 17M", &["--block", "at most 16M"]),
         ("--depth 0", &["--depth", "1..=1024"]),
         ("--jobs 257", &["--jobs", "1..=256"]),
-        ("--seconds 0", &["--seconds", "above 0"]),
+        ("--seconds 0", &["--seconds", "1ms to 86400s"]),
         ("--seconds 0.0001", &["--seconds", "1ms"]),
         ("--bus 10furlongs", &["--bus", "133MB/s"]),
         ("--queue-depth 0", &["--queue-depth"]),
@@ -305,6 +305,29 @@ fn negative_values_are_those_of_their_option() {
     ] {
         refused(raidlab(words), named);
     }
+}
+
+#[test]
+fn options_without_an_effect_are_refused() {
+    for (words, named) in [
+        ("scrub --check --policy parity a", &["--policy", "--check"][..]),
+        ("advise --members hdd-2016 --read-errors 2", &["--read-errors", "below 1"]),
+        ("diagnose --block 0 a", &["--block", "at least one byte"]),
+        ("update a", &["--no-bbl", "--force-no-bbl"]),
+        ("reshape --in-place a", &["--continue", "--revert"]),
+        ("bench --seconds 2d", &["--seconds", "1ms to 86400s"]),
+        ("scrub --member-timeout 99999999999 a", &["--member-timeout", "10ms to 86400s"]),
+        ("create /dev/md0 -l 1 -n 2 a b", &["/dev/md0", "no device node", "-N NAME"]),
+    ] {
+        refused(raidlab(words), named);
+    }
+    refused(raidlab_words(&["examine", ""]), &["'': a member has a path"]);
+    refused(raidlab_words(&["compare", "", ""]), &["'': no such file or run"]);
+    let dir = Dir::new();
+    let (a, b) = (dir.file("a"), dir.file("b"));
+    raidlab(&format!("create -l 1 -n 2 --file-size 8M {a} {b}")).code(0);
+    let words = "diagnose --measured seq-read=90MB/s --interface nosuch";
+    refused(raidlab(&format!("{words} {a} {b}")), &["--interface nosuch", "no such network"]);
 }
 
 /// What only options tell apart is named by them.

@@ -545,6 +545,14 @@ fn the_name_of_a_server_is_refused_where_members_are_needed() {
 }
 
 #[test]
+fn members_in_memory_must_fit_into_it() {
+    let dir = Dir::new();
+    let words = format!("serve --members mem*4 --level 5 --size 10T --nbd unix:{}", dir.file("n"));
+    let refused = order(&dir, &words).code(2);
+    assert!(refused.stderr.contains("40 TiB of memory are needed"), "{}", refused.stderr);
+}
+
+#[test]
 fn an_overlay_that_is_a_member_or_for_nothing_is_refused_and_not_left() {
     let dir = Dir::new();
     let disks = make(&dir, "5", 3, "--assume-clean");
@@ -559,12 +567,4 @@ fn an_overlay_that_is_a_member_or_for_nothing_is_refused_and_not_left() {
         order(&dir, &verb).code(2);
         assert!(!std::path::Path::new(&new).exists(), "{verb}");
     }
-}
-
-#[test]
-fn members_in_memory_must_fit_into_it() {
-    let dir = Dir::new();
-    let words = format!("serve --members mem*4 --level 5 --size 10T --nbd unix:{}", dir.file("n"));
-    let refused = order(&dir, &words).code(2);
-    assert!(refused.stderr.contains("40 TiB of memory are needed"), "{}", refused.stderr);
 }
